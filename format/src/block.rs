@@ -1,0 +1,496 @@
+//! The container: a file header, then self-describing blocks.
+
+use byteorder::{ByteOrder, LittleEndian as LE};
+
+use crate::error::{FormatError, Result};
+use crate::ids::RecordingId;
+use crate::wire::Wire;
+
+/// The first eight bytes of every file: a byte outside ASCII, the name, a line end that text-mode
+/// transfers would break.
+pub const MAGIC: [u8; 8] = *b"\x8fANNALS\n";
+/// Major version of the format: a reader refuses a different one.
+pub const MAJOR: u16 = 1;
+/// Minor version of the format: a reader reads every one.
+pub const MINOR: u16 = 0;
+/// Bytes of the file header of this version; later minor versions may have longer ones.
+pub const FILE_HEADER_LEN: usize = 64;
+/// Bytes of a block header.
+pub const BLOCK_HEADER_LEN: usize = 40;
+/// The first eight bytes of every block.
+pub const SYNC: [u8; 8] = [0xa7, 0x1b, 0xc4, 0x5e, 0xd2, 0x38, 0xf9, 0x06];
+/// Most bytes in the head of a block.
+pub const MAX_HEAD_LEN: usize = 16 << 20;
+/// Most bytes in the body of a block, as stored and once decompressed.
+pub const MAX_BODY_LEN: usize = 256 << 20;
+/// The last eight bytes of a file with a footer.
+const TAIL_MAGIC: [u8; 8] = *b"ANNALEND";
+/// Bytes of the tail: offset of the footer block, checksum, magic.
+pub const TAIL_LEN: usize = 24;
+
+/// What a file is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileKind {
+    /// What one process wrote.
+    Recording,
+    /// The merged result.
+    Trace,
+}
+
+/// The first bytes of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileHeader {
+    /// Recording or trace.
+    pub kind: FileKind,
+    /// Identity of the recording; for a trace, a digest of its inputs' identities.
+    pub recording_id: RecordingId,
+    /// Major version of the format the file is written in.
+    pub major: u16,
+    /// Minor version.
+    pub minor: u16,
+    /// Bytes before the first block.
+    pub header_len: u32,
+}
+
+impl FileHeader {
+    /// A header of this version.
+    pub const fn new(kind: FileKind, recording_id: RecordingId) -> Self {
+        Self {
+            kind,
+            recording_id,
+            major: MAJOR,
+            minor: MINOR,
+            header_len: FILE_HEADER_LEN as u32,
+        }
+    }
+
+    /// The header's bytes.
+    pub fn encode(&self) -> [u8; FILE_HEADER_LEN] {
+        let mut bytes = [0; FILE_HEADER_LEN];
+        bytes[..8].copy_from_slice(&MAGIC);
+        LE::write_u16(&mut bytes[8..], self.major);
+        LE::write_u16(&mut bytes[10..], self.minor);
+        LE::write_u32(&mut bytes[12..], self.header_len);
+        bytes[16] = match self.kind {
+            FileKind::Recording => 1,
+            FileKind::Trace => 2,
+        };
+        bytes[24..40].copy_from_slice(&self.recording_id.0);
+        let crc = crc32fast::hash(&bytes[..60]);
+        LE::write_u32(&mut bytes[60..], crc);
+        bytes
+    }
+
+    /// Reads a header from the start of a file.
+    ///
+    /// # Errors
+    /// If the bytes are not an Annals file, of another major version, or damaged.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut wire = Wire::new(bytes);
+        let magic: [u8; 8] = wire.array("the magic of an Annals file")?;
+        if magic != MAGIC {
+            return Err(FormatError::invalid(
+                0,
+                "the magic of an Annals file",
+                format!("{magic:02x?}"),
+            ));
+        }
+        let major = wire.u16("major version")?;
+        let minor = wire.u16("minor version")?;
+        if major != MAJOR {
+            return Err(FormatError::UnsupportedMajor {
+                found_major: major,
+                found_minor: minor,
+                supported_major: MAJOR,
+            });
+        }
+        let header_len = wire.u32("length of the file header")?;
+        let kind = wire.u8("kind of the file")?;
+        wire.take(7, "reserved bytes")?;
+        let recording_id = RecordingId(wire.array("recording id")?);
+        wire.take(20, "reserved bytes")?;
+        let expected = wire.u32("checksum of the file header")?;
+        let found = crc32fast::hash(&bytes[..60]);
+        if expected != found {
+            return Err(FormatError::Checksum {
+                offset: 0,
+                what: "the file header",
+                expected,
+                found,
+            });
+        }
+        if (header_len as usize) < FILE_HEADER_LEN || header_len > 1 << 16 {
+            return Err(FormatError::invalid(
+                12,
+                "a file header of 64 to 65536 bytes",
+                header_len,
+            ));
+        }
+        let kind = match kind {
+            1 => FileKind::Recording,
+            2 => FileKind::Trace,
+            other => {
+                return Err(FormatError::invalid(
+                    16,
+                    "kind 1 (recording) or 2 (trace)",
+                    other,
+                ));
+            }
+        };
+        Ok(Self {
+            kind,
+            recording_id,
+            major,
+            minor,
+            header_len,
+        })
+    }
+}
+
+/// What a block holds. Unknown kinds are stepped over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum BlockKind {
+    Definitions,
+    Chunk,
+    TraceChunk,
+    Totals,
+    Footer,
+    Unknown(u8),
+}
+
+impl BlockKind {
+    /// The kind with this code.
+    pub const fn from_code(code: u8) -> Self {
+        match code {
+            1 => Self::Definitions,
+            2 => Self::Chunk,
+            3 => Self::TraceChunk,
+            4 => Self::Totals,
+            5 => Self::Footer,
+            other => Self::Unknown(other),
+        }
+    }
+
+    /// The code in the file.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Definitions => 1,
+            Self::Chunk => 2,
+            Self::TraceChunk => 3,
+            Self::Totals => 4,
+            Self::Footer => 5,
+            Self::Unknown(other) => other,
+        }
+    }
+}
+
+/// The fixed part of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockHeader {
+    /// What the block holds.
+    pub kind: BlockKind,
+    /// Code of the body's compression: 0 none, 1 zstd.
+    pub compression: u8,
+    /// Bytes of the head.
+    pub head_len: u32,
+    /// Bytes of the body, as stored.
+    pub body_len: u32,
+    /// Bytes of the body once decompressed.
+    pub raw_len: u32,
+    /// Checksum of the head.
+    pub head_crc: u32,
+    /// Checksum of the body, as stored.
+    pub body_crc: u32,
+}
+
+impl BlockHeader {
+    /// Bytes of the whole block.
+    pub const fn block_len(&self) -> u64 {
+        BLOCK_HEADER_LEN as u64 + self.head_len as u64 + self.body_len as u64
+    }
+
+    fn encode(&self) -> [u8; BLOCK_HEADER_LEN] {
+        let mut bytes = [0; BLOCK_HEADER_LEN];
+        bytes[..8].copy_from_slice(&SYNC);
+        bytes[8] = self.kind.code();
+        bytes[9] = self.compression;
+        LE::write_u32(&mut bytes[12..], self.head_len);
+        LE::write_u32(&mut bytes[16..], self.body_len);
+        LE::write_u32(&mut bytes[20..], self.raw_len);
+        LE::write_u32(&mut bytes[24..], self.head_crc);
+        LE::write_u32(&mut bytes[28..], self.body_crc);
+        let crc = crc32fast::hash(&bytes[..36]);
+        LE::write_u32(&mut bytes[36..], crc);
+        bytes
+    }
+
+    /// Reads a block header.
+    ///
+    /// # Errors
+    /// If the bytes are not an intact block header.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut wire = Wire::new(bytes);
+        let sync: [u8; 8] = wire.array("the sync mark of a block")?;
+        if sync != SYNC {
+            return Err(FormatError::invalid(
+                0,
+                "the sync mark of a block",
+                format!("{sync:02x?}"),
+            ));
+        }
+        let kind = BlockKind::from_code(wire.u8("block kind")?);
+        let compression = wire.u8("compression")?;
+        wire.u16("reserved bytes")?;
+        let header = Self {
+            kind,
+            compression,
+            head_len: wire.u32("length of the head")?,
+            body_len: wire.u32("length of the body")?,
+            raw_len: wire.u32("decompressed length")?,
+            head_crc: wire.u32("checksum of the head")?,
+            body_crc: wire.u32("checksum of the body")?,
+        };
+        wire.u32("reserved bytes")?;
+        let expected = wire.u32("checksum of the block header")?;
+        let found = crc32fast::hash(&bytes[..36]);
+        if expected != found {
+            return Err(FormatError::Checksum {
+                offset: 0,
+                what: "the block header",
+                expected,
+                found,
+            });
+        }
+        if header.head_len as usize > MAX_HEAD_LEN
+            || header.body_len as usize > MAX_BODY_LEN
+            || header.raw_len as usize > MAX_BODY_LEN
+        {
+            return Err(FormatError::invalid(
+                12,
+                "lengths within the limits",
+                format!(
+                    "head {}, body {}, decompressed {}",
+                    header.head_len, header.body_len, header.raw_len
+                ),
+            ));
+        }
+        Ok(header)
+    }
+
+    /// Checks a head against its checksum.
+    ///
+    /// # Errors
+    /// If it does not match.
+    pub fn check_head(&self, head: &[u8]) -> Result<()> {
+        check("the head of a block", head, self.head_crc)
+    }
+
+    /// Checks a stored body against its checksum and decompresses it.
+    ///
+    /// # Errors
+    /// If the checksum does not match, the compression is unknown or the data is not of the stated
+    /// length.
+    pub fn open_body(&self, body: &[u8]) -> Result<Vec<u8>> {
+        check("the body of a block", body, self.body_crc)?;
+        let raw_len = self.raw_len as usize;
+        let raw = match self.compression {
+            0 => body.to_vec(),
+            1 => zstd::bulk::decompress(body, raw_len)
+                .map_err(|error| FormatError::invalid(0, "a zstd frame", error))?,
+            other => {
+                return Err(FormatError::invalid(
+                    0,
+                    "compression 0 (none) or 1 (zstd)",
+                    other,
+                ));
+            }
+        };
+        if raw.len() != raw_len {
+            return Err(FormatError::invalid(
+                0,
+                "a body of the length in the header",
+                format!("{} bytes, {raw_len} expected", raw.len()),
+            ));
+        }
+        Ok(raw)
+    }
+}
+
+fn check(what: &'static str, bytes: &[u8], expected: u32) -> Result<()> {
+    let found = crc32fast::hash(bytes);
+    if found == expected {
+        return Ok(());
+    }
+    Err(FormatError::Checksum {
+        offset: 0,
+        what,
+        expected,
+        found,
+    })
+}
+
+/// How bodies are compressed: a zstd level, or not at all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CompressionLevel {
+    /// Store bodies as they are.
+    None,
+    /// zstd at this level (−7 … 22).
+    Zstd(i32),
+}
+
+impl Default for CompressionLevel {
+    fn default() -> Self {
+        Self::Zstd(1)
+    }
+}
+
+impl std::str::FromStr for CompressionLevel {
+    type Err = String;
+
+    /// Reads `none`, or a zstd level such as `1`, `zstd` or `zstd:3`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self::None);
+        }
+        if text == "zstd" {
+            return Ok(Self::default());
+        }
+        let level = text.strip_prefix("zstd:").unwrap_or(text);
+        match level.parse::<i32>() {
+            Ok(level) if (-7..=22).contains(&level) => Ok(Self::Zstd(level)),
+            _ => Err(format!(
+                "compression is `none` or a zstd level from -7 to 22, not `{text}`"
+            )),
+        }
+    }
+}
+
+/// Builds blocks; owns the compression context, so that a writer pays for it once.
+pub struct BlockWriter {
+    compressor: Option<zstd::bulk::Compressor<'static>>,
+}
+
+impl BlockWriter {
+    /// A writer at this level.
+    ///
+    /// # Errors
+    /// If zstd cannot set itself up.
+    pub fn new(level: CompressionLevel) -> std::io::Result<Self> {
+        let compressor = match level {
+            CompressionLevel::None => None,
+            CompressionLevel::Zstd(level) => Some(zstd::bulk::Compressor::new(level)?),
+        };
+        Ok(Self { compressor })
+    }
+
+    /// Appends a whole block to `out`. Falls back to storing the body when compression does not help.
+    ///
+    /// # Panics
+    /// If head or body exceed the format's limits: whoever builds them keeps below.
+    pub fn write(&mut self, kind: BlockKind, head: &[u8], body: &[u8], out: &mut Vec<u8>) {
+        assert!(
+            head.len() <= MAX_HEAD_LEN && body.len() <= MAX_BODY_LEN,
+            "a block's builder keeps to the limits"
+        );
+        let start = out.len();
+        out.resize(start + BLOCK_HEADER_LEN, 0);
+        out.extend_from_slice(head);
+        let body_start = out.len();
+        let mut compression = 0;
+        if let Some(compressor) = &mut self.compressor
+            && !body.is_empty()
+        {
+            out.resize(body_start + zstd::zstd_safe::compress_bound(body.len()), 0);
+            match compressor.compress_to_buffer(body, &mut out[body_start..]) {
+                Ok(stored) if stored < body.len() => {
+                    out.truncate(body_start + stored);
+                    compression = 1;
+                }
+                _ => out.truncate(body_start),
+            }
+        }
+        if compression == 0 {
+            out.extend_from_slice(body);
+        }
+        let header = BlockHeader {
+            kind,
+            compression,
+            head_len: head.len() as u32,
+            body_len: (out.len() - body_start) as u32,
+            raw_len: body.len() as u32,
+            head_crc: crc32fast::hash(head),
+            body_crc: crc32fast::hash(&out[body_start..]),
+        };
+        out[start..start + BLOCK_HEADER_LEN].copy_from_slice(&header.encode());
+    }
+}
+
+/// The tail behind a footer block that stands at `footer_offset`.
+pub fn encode_tail(footer_offset: u64) -> [u8; TAIL_LEN] {
+    let mut bytes = [0; TAIL_LEN];
+    LE::write_u64(&mut bytes, footer_offset);
+    let crc = crc32fast::hash(&bytes[..8]);
+    LE::write_u32(&mut bytes[8..], crc);
+    bytes[16..].copy_from_slice(&TAIL_MAGIC);
+    bytes
+}
+
+/// The offset of the footer block, if these last bytes of a file are an intact tail.
+pub fn decode_tail(bytes: &[u8]) -> Option<u64> {
+    let intact = bytes.len() == TAIL_LEN
+        && bytes[16..] == TAIL_MAGIC
+        && LE::read_u32(&bytes[8..]) == crc32fast::hash(&bytes[..8]);
+    intact.then(|| LE::read_u64(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_round_trips_compressed_and_stored() {
+        for level in [CompressionLevel::None, CompressionLevel::Zstd(3)] {
+            let mut out = vec![1, 2, 3];
+            let body = vec![42; 1000];
+            let mut writer = BlockWriter::new(level).unwrap();
+            writer.write(BlockKind::Chunk, b"head", &body, &mut out);
+            let block = &out[3..];
+            let header = BlockHeader::decode(block).unwrap();
+            assert_eq!(header.block_len(), block.len() as u64);
+            let head = &block[BLOCK_HEADER_LEN..][..header.head_len as usize];
+            header.check_head(head).unwrap();
+            assert_eq!(head, b"head");
+            let stored = &block[BLOCK_HEADER_LEN + head.len()..];
+            assert_eq!(header.open_body(stored).unwrap(), body);
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_block_is_noticed() {
+        let mut block = Vec::new();
+        let mut writer = BlockWriter::new(CompressionLevel::Zstd(1)).unwrap();
+        writer.write(BlockKind::Chunk, b"head", &[7; 300], &mut block);
+        for position in 0..block.len() {
+            let mut flipped = block.clone();
+            flipped[position] ^= 0x10;
+            let Ok(header) = BlockHeader::decode(&flipped) else {
+                continue;
+            };
+            let (head, body) = flipped[BLOCK_HEADER_LEN..].split_at(header.head_len as usize);
+            let is_noticed = header.check_head(head).is_err() || header.open_body(body).is_err();
+            assert!(is_noticed, "byte {position}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_minor_is_read_and_an_unknown_major_refused() {
+        let mut header = FileHeader::new(FileKind::Recording, RecordingId([1; 16]));
+        header.minor = 7;
+        assert_eq!(FileHeader::decode(&header.encode()).unwrap().minor, 7);
+        header.major = 2;
+        let error = FileHeader::decode(&header.encode()).unwrap_err();
+        assert!(error.to_string().contains("2.7"), "{error}");
+        assert!(error.to_string().contains("1.x"), "{error}");
+    }
+}

@@ -1,0 +1,625 @@
+//! Chunks of a recording: a run of one stream's events, in columns.
+
+use crate::column::{Column, put_growing, put_ints, read_ints};
+use crate::definitions::{EventTypeSchema, MAX_ELEMENTS, Schema};
+use crate::error::{FormatError, Result};
+use crate::ids::{EventTypeId, StreamId};
+use crate::loss::{Cause, DroppedRecord};
+use crate::ticks::distance;
+use crate::value::ElementType;
+use crate::wire::{Put, Wire};
+
+/// Most events in a chunk.
+pub const MAX_CHUNK_EVENTS: usize = 1 << 22;
+/// Most element values in a chunk: what decoding may allocate.
+pub const MAX_CHUNK_VALUES: usize = 1 << 24;
+
+/// First varint of a row that is a dropped record.
+pub const ROW_DROPPED: u64 = 0;
+/// First varint of a row that is an observation.
+pub const ROW_OBSERVATION: u64 = 1;
+/// First varint of an event's row, less its event type id.
+pub const ROW_EVENT: u64 = 2;
+
+/// Events raised, recorded and dropped since a stream's start.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Cumulative {
+    /// Raised.
+    pub raised: u64,
+    /// Committed.
+    pub recorded: u64,
+    /// Dropped, for whatever cause.
+    pub dropped: u64,
+}
+
+/// What a chunk's head tells without its body being read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChunkHeader {
+    /// The stream it belongs to.
+    pub stream: StreamId,
+    /// Its number in the stream, from 0.
+    pub sequence: u64,
+    /// Events in it.
+    pub event_count: u64,
+    /// Sum of the counts of its dropped records.
+    pub dropped_count: u64,
+    /// Raw tick of its first event.
+    pub first_tick: u64,
+    /// Smallest tick, relative to the first, wraps undone; never positive.
+    pub min_offset: i64,
+    /// Largest tick, relative to the first, wraps undone; never negative.
+    pub max_offset: i64,
+    /// Raw tick of its last event.
+    pub last_tick: u64,
+    /// Events whose tick lies below that of an earlier event of the chunk.
+    pub inversions: u64,
+    /// The largest distance, in ticks, by which one did.
+    pub largest_lateness: u64,
+    /// Reference clock when the chunk was opened, nanoseconds.
+    pub open_reference_ns: i64,
+    /// Reference clock when it was closed, nanoseconds.
+    pub close_reference_ns: i64,
+    /// Counts since the stream's start, at the chunk's opening.
+    pub before: Cumulative,
+    /// Events by event type, ascending.
+    pub counts: Vec<(EventTypeId, u64)>,
+    /// The counts of the stream's chunk before this one.
+    pub predecessor_counts: Vec<(EventTypeId, u64)>,
+}
+
+fn put_counts(counts: &[(EventTypeId, u64)], out: &mut Vec<u8>) {
+    out.put_varint(counts.len() as u64);
+    for (event_type, count) in counts {
+        out.put_varint(event_type.get().into());
+        out.put_varint(*count);
+    }
+}
+
+fn read_counts(wire: &mut Wire<'_>) -> Result<Vec<(EventTypeId, u64)>> {
+    let length = wire.count(2, "number of event types")?;
+    let mut counts = Vec::with_capacity(length);
+    for _ in 0..length {
+        let event_type = EventTypeId::new(wire.varint_u32("event type id")?);
+        counts.push((event_type, wire.varint("number of events")?));
+    }
+    Ok(counts)
+}
+
+impl ChunkHeader {
+    /// Appends the head.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_varint(self.stream.get().into());
+        out.put_varint(self.sequence);
+        out.put_varint(self.event_count);
+        out.put_varint(self.dropped_count);
+        out.put_varint(self.first_tick);
+        out.put_signed(self.min_offset);
+        out.put_signed(self.max_offset);
+        out.put_varint(self.last_tick);
+        out.put_varint(self.inversions);
+        out.put_varint(self.largest_lateness);
+        out.put_signed(self.open_reference_ns);
+        out.put_signed(self.close_reference_ns);
+        out.put_varint(self.before.raised);
+        out.put_varint(self.before.recorded);
+        out.put_varint(self.before.dropped);
+        put_counts(&self.counts, out);
+        put_counts(&self.predecessor_counts, out);
+    }
+
+    /// Reads a head.
+    ///
+    /// # Errors
+    /// If it ends early, or its counts contradict each other or the limits.
+    pub fn decode(w: &mut Wire<'_>) -> Result<Self> {
+        let header = Self {
+            stream: StreamId::new(w.varint_u32("stream id")?),
+            sequence: w.varint("chunk sequence number")?,
+            event_count: w.varint("number of events")?,
+            dropped_count: w.varint("number of dropped events")?,
+            first_tick: w.varint("first tick")?,
+            min_offset: w.signed("smallest tick")?,
+            max_offset: w.signed("largest tick")?,
+            last_tick: w.varint("last tick")?,
+            inversions: w.varint("number of inversions")?,
+            largest_lateness: w.varint("largest lateness")?,
+            open_reference_ns: w.signed("reference clock at opening")?,
+            close_reference_ns: w.signed("reference clock at closing")?,
+            before: Cumulative {
+                raised: w.varint("raised before")?,
+                recorded: w.varint("recorded before")?,
+                dropped: w.varint("dropped before")?,
+            },
+            counts: read_counts(w)?,
+            predecessor_counts: read_counts(w)?,
+        };
+        let sum = header
+            .counts
+            .iter()
+            .try_fold(0_u64, |sum, (_, count)| sum.checked_add(*count));
+        if header.event_count > MAX_CHUNK_EVENTS as u64 || sum != Some(header.event_count) {
+            return Err(FormatError::invalid(
+                w.position(),
+                "a number of events within the limits that is the sum by event type",
+                header.event_count,
+            ));
+        }
+        Ok(header)
+    }
+}
+
+/// The columns of one event type in a chunk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TypeColumns {
+    /// Which event type.
+    pub event_type: EventTypeId,
+    /// Events of the type in the chunk.
+    pub count: usize,
+    /// One column per element.
+    pub columns: Vec<Column>,
+}
+
+impl TypeColumns {
+    /// Without events.
+    pub fn new(event_type: EventTypeId, elements: impl Iterator<Item = ElementType>) -> Self {
+        Self {
+            event_type,
+            count: 0,
+            columns: elements.map(Column::new).collect(),
+        }
+    }
+}
+
+/// Appends the event types of a chunk with their element types, and each event's.
+pub(crate) fn put_type_table(types: &[TypeColumns], type_index: &[u16], out: &mut Vec<u8>) {
+    out.put_varint(types.len() as u64);
+    for columns in types {
+        out.put_varint(columns.event_type.get().into());
+        out.put_varint(columns.count as u64);
+        out.put_varint(columns.columns.len() as u64);
+        out.extend(columns.columns.iter().map(|c| c.element_type().code()));
+    }
+    let wide: Vec<u64> = type_index.iter().map(|index| u64::from(*index)).collect();
+    put_ints(&wide, out);
+}
+
+/// The inverse of [`put_type_table`]: columns still empty.
+pub(crate) fn read_type_table(
+    wire: &mut Wire<'_>,
+    event_count: usize,
+) -> Result<(Vec<TypeColumns>, Vec<u16>)> {
+    let start = wire.position();
+    let length = wire.count(3, "number of event types")?;
+    if length > usize::from(u16::MAX) {
+        return Err(FormatError::invalid(
+            start,
+            "at most 65535 event types",
+            length,
+        ));
+    }
+    let mut types = Vec::with_capacity(length);
+    let mut values = 0_usize;
+    for _ in 0..length {
+        let event_type = EventTypeId::new(wire.varint_u32("event type id")?);
+        let start = wire.position();
+        let count = wire.varint("number of events")?.min(1 << 32) as usize;
+        let elements = wire.count(1, "number of elements")?;
+        values = values.saturating_add(count.saturating_mul(elements));
+        if elements > MAX_ELEMENTS || count > event_count || values > MAX_CHUNK_VALUES {
+            return Err(FormatError::invalid(
+                start,
+                "columns within the limits",
+                format!("{count} events of {elements} elements"),
+            ));
+        }
+        let start = wire.position();
+        let codes = wire.take(elements, "element types")?;
+        let mut kinds = Vec::with_capacity(elements);
+        for code in codes {
+            kinds.push(
+                ElementType::from_code(*code)
+                    .ok_or_else(|| FormatError::invalid(start, "an element type", code))?,
+            );
+        }
+        let mut columns = TypeColumns::new(event_type, kinds.into_iter());
+        columns.count = count;
+        types.push(columns);
+    }
+    let start = wire.position();
+    let mut counts = vec![0_usize; length];
+    let mut type_index = Vec::with_capacity(event_count);
+    for index in read_ints(wire, event_count)? {
+        let Some(count) = counts.get_mut(index.min(1 << 32) as usize) else {
+            return Err(FormatError::invalid(start, "an index of the types", index));
+        };
+        *count += 1;
+        type_index.push(index as u16);
+    }
+    if let Some(wrong) = (0..length).find(|index| counts[*index] != types[*index].count) {
+        return Err(FormatError::invalid(
+            start,
+            "as many events of a type as its columns hold",
+            format!("{} of {}", counts[wrong], types[wrong].count),
+        ));
+    }
+    Ok((types, type_index))
+}
+
+pub(crate) fn put_columns(types: &[TypeColumns], out: &mut Vec<u8>) {
+    for columns in types {
+        columns.columns.iter().for_each(|column| column.put(out));
+    }
+}
+
+pub(crate) fn read_columns(wire: &mut Wire<'_>, types: &mut [TypeColumns]) -> Result<()> {
+    for columns in types {
+        let count = columns.count;
+        for column in &mut columns.columns {
+            *column = Column::read(wire, column.element_type(), count)?;
+        }
+    }
+    Ok(())
+}
+
+/// The events of a chunk, decoded.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Chunk {
+    /// Raw tick of each event.
+    pub ticks: Vec<u64>,
+    /// For each event, the index of its type in `types`.
+    pub type_index: Vec<u16>,
+    /// The columns, by event type, ascending.
+    pub types: Vec<TypeColumns>,
+    /// Dropped records, each before the event with this index.
+    pub dropped: Vec<(u32, DroppedRecord)>,
+    /// Reference clock readings, nanoseconds, each just before the event with this index was raised.
+    pub observations: Vec<(u32, i64)>,
+}
+
+impl Chunk {
+    /// Appends the body.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_growing(&self.ticks, out);
+        put_type_table(&self.types, &self.type_index, out);
+        put_columns(&self.types, out);
+        out.put_varint(self.dropped.len() as u64);
+        for (index, record) in &self.dropped {
+            out.put_varint((*index).into());
+            out.put_varint(record.event_type.map_or(0, |id| u64::from(id.get()) + 1));
+            out.push(record.cause.code());
+            out.push(record.is_lower_bound.into());
+            out.put_varint(record.count);
+            out.put_varint(record.cumulative);
+            out.put_varint(record.from_tick);
+            out.put_varint(record.to_tick);
+        }
+        out.put_varint(self.observations.len() as u64);
+        let indexes: Vec<u64> = self.observations.iter().map(|o| u64::from(o.0)).collect();
+        let times: Vec<u64> = self.observations.iter().map(|o| o.1 as u64).collect();
+        put_ints(&indexes, out);
+        put_ints(&times, out);
+    }
+
+    /// Reads the body of a chunk with this head.
+    ///
+    /// # Errors
+    /// If the body ends early or contradicts the format or its head.
+    pub fn decode(header: &ChunkHeader, body: &[u8]) -> Result<Self> {
+        let mut w = Wire::new(body);
+        let event_count = header.event_count as usize;
+        let ticks = read_ints(&mut w, event_count)?;
+        let (mut types, type_index) = read_type_table(&mut w, event_count)?;
+        read_columns(&mut w, &mut types)?;
+        let mut chunk = Self {
+            ticks,
+            type_index,
+            types,
+            ..Self::default()
+        };
+        let count = w.count(8, "number of dropped records")?;
+        for _ in 0..count {
+            let index = w.varint_u32("position of a dropped record")?;
+            chunk.dropped.push((index, read_dropped(&mut w)?));
+        }
+        let start = w.position();
+        let count = w.varint("number of observations")?.min(1 << 32) as usize;
+        if count > event_count + 1 {
+            return Err(FormatError::invalid(
+                start,
+                "an observation an event",
+                count,
+            ));
+        }
+        let indexes = read_ints(&mut w, count)?;
+        let times = read_ints(&mut w, count)?;
+        let pairs = indexes.into_iter().zip(times);
+        chunk.observations = pairs
+            .map(|(index, time)| (index.min(event_count as u64) as u32, time as i64))
+            .collect();
+        let mut counts = chunk.types.iter().map(|t| (t.event_type, t.count as u64));
+        if !header.counts.iter().copied().eq(&mut counts) {
+            return Err(FormatError::invalid(
+                0,
+                "the event types of the head",
+                "others",
+            ));
+        }
+        Ok(chunk)
+    }
+
+    /// For each event, its index in the columns of its type.
+    pub fn ordinals(&self) -> Vec<u32> {
+        ordinals(&self.type_index, self.types.len())
+    }
+}
+
+/// For each event, its index in the columns of its type.
+pub(crate) fn ordinals(type_index: &[u16], type_count: usize) -> Vec<u32> {
+    let mut next = vec![0_u32; type_count];
+    let each = type_index.iter().map(|index| {
+        let ordinal = &mut next[usize::from(*index)];
+        *ordinal += 1;
+        *ordinal - 1
+    });
+    each.collect()
+}
+
+fn read_dropped(w: &mut Wire<'_>) -> Result<DroppedRecord> {
+    let event_type = match w.varint_u32("event type of a dropped record")? {
+        0 => None,
+        id => Some(EventTypeId::new(id - 1)),
+    };
+    let start = w.position();
+    let code = w.u8("cause of a dropped record")?;
+    let cause = Cause::from_code(code)
+        .filter(|cause| cause.is_dropped())
+        .ok_or_else(|| FormatError::invalid(start, "a recorder's cause", code))?;
+    Ok(DroppedRecord {
+        event_type,
+        cause,
+        is_lower_bound: w.u8("lower bound flag")? != 0,
+        count: w.varint("dropped count")?,
+        cumulative: w.varint("cumulative dropped count")?,
+        from_tick: w.varint("last good tick")?,
+        to_tick: w.varint("next good tick")?,
+    })
+}
+
+/// Turns rows, as they stand in a live page, into a chunk; measures disorder on the way.
+#[derive(Debug)]
+pub struct ChunkBuilder {
+    chunk: Chunk,
+    /// Index in `chunk.types` + 1, by event type.
+    slots: Vec<u16>,
+    max_ticks: u64,
+    front_tick: u64,
+    front_offset: i64,
+    min_offset: i64,
+    max_offset: i64,
+    inversions: u64,
+    largest_lateness: u64,
+}
+
+impl ChunkBuilder {
+    /// A builder for a stream whose clock has this largest tick.
+    pub fn new(max_ticks: u64) -> Self {
+        Self {
+            chunk: Chunk::default(),
+            slots: Vec::new(),
+            max_ticks,
+            front_tick: 0,
+            front_offset: 0,
+            min_offset: 0,
+            max_offset: 0,
+            inversions: 0,
+            largest_lateness: 0,
+        }
+    }
+
+    fn columns_for(
+        &mut self,
+        event_type: EventTypeId,
+        schema: &EventTypeSchema,
+    ) -> (usize, &mut TypeColumns) {
+        let index = event_type.index();
+        if self.slots.len() <= index {
+            self.slots.resize(index + 1, 0);
+        }
+        if self.slots[index] == 0 {
+            let elements = schema
+                .elements
+                .iter()
+                .map(|(element_type, _)| *element_type);
+            let columns = TypeColumns::new(event_type, elements);
+            self.chunk.types.push(columns);
+            self.slots[index] = self.chunk.types.len() as u16;
+        }
+        let slot = usize::from(self.slots[index]) - 1;
+        (slot, &mut self.chunk.types[slot])
+    }
+
+    fn note_tick(&mut self, tick: u64) {
+        if self.chunk.ticks.is_empty() {
+            self.front_tick = tick;
+        } else {
+            let step = distance(self.front_tick, tick, self.max_ticks);
+            let offset = self.front_offset.saturating_add(step);
+            if step < 0 {
+                self.inversions += 1;
+                self.largest_lateness = self.largest_lateness.max(step.unsigned_abs());
+                self.min_offset = self.min_offset.min(offset);
+            } else {
+                self.front_tick = tick;
+                self.front_offset = offset;
+                self.max_offset = self.max_offset.max(offset);
+            }
+        }
+        self.chunk.ticks.push(tick);
+    }
+
+    /// Takes rows in; the tick of the first is relative to `base_tick`. Gives the number of rows
+    /// that are events.
+    ///
+    /// # Errors
+    /// At the first row that cannot be read, the rows before it taken in; also beyond
+    /// [`MAX_CHUNK_EVENTS`] events.
+    pub fn push_rows(&mut self, schema: &Schema, base_tick: u64, rows: &[u8]) -> Result<u64> {
+        let mut w = Wire::new(rows);
+        let mut tick = base_tick;
+        let mut events = 0;
+        while !w.is_empty() {
+            let start = w.position();
+            let code = w.varint("kind of a row")?;
+            let index = self.chunk.ticks.len() as u32;
+            match code {
+                ROW_DROPPED => {
+                    let record = read_dropped(&mut w)?;
+                    self.chunk.dropped.push((index, record));
+                }
+                ROW_OBSERVATION => {
+                    let time_ns = w.signed("reference clock")?;
+                    self.chunk.observations.push((index, time_ns));
+                }
+                _ => {
+                    let number = u32::try_from(code - ROW_EVENT).unwrap_or(u32::MAX);
+                    let event_type = EventTypeId::new(number);
+                    let schema = schema.get(event_type).ok_or_else(|| {
+                        FormatError::invalid(start, "a defined event type", number)
+                    })?;
+                    if index as usize >= MAX_CHUNK_EVENTS {
+                        return Err(FormatError::invalid(start, "at most 4194304 events", index));
+                    }
+                    tick = tick.wrapping_add(w.signed("tick of a row")? as u64);
+                    self.push_event(event_type, schema, tick, &mut w)?;
+                    events += 1;
+                }
+            }
+        }
+        Ok(events)
+    }
+
+    fn push_event(
+        &mut self,
+        event_type: EventTypeId,
+        schema: &EventTypeSchema,
+        tick: u64,
+        w: &mut Wire<'_>,
+    ) -> Result<()> {
+        // First a walk that can fail, then one that cannot: columns stay of one length.
+        let mut probe = w.clone();
+        read_elements(schema, &mut probe, |_, _| {})?;
+        let (slot, columns) = self.columns_for(event_type, schema);
+        columns.count += 1;
+        read_elements(schema, w, |index, value| match value {
+            RowValue::Bits(bits) => columns.columns[index].push_bits(bits),
+            RowValue::Text(bytes) => columns.columns[index].push_text(bytes),
+            RowValue::Absent => columns.columns[index].push_absent(),
+        })?;
+        self.note_tick(tick);
+        self.chunk.type_index.push(slot as u16);
+        Ok(())
+    }
+
+    /// The chunk and what its head says; the fields that only the writer knows are left at 0.
+    pub fn finish(mut self, stream: StreamId) -> (ChunkHeader, Chunk) {
+        self.sort_types();
+        let chunk = self.chunk;
+        let header = ChunkHeader {
+            stream,
+            sequence: 0,
+            event_count: chunk.ticks.len() as u64,
+            dropped_count: chunk
+                .dropped
+                .iter()
+                .fold(0, |sum, (_, record)| sum.saturating_add(record.count)),
+            first_tick: chunk.ticks.first().copied().unwrap_or_default(),
+            min_offset: self.min_offset,
+            max_offset: self.max_offset,
+            last_tick: chunk.ticks.last().copied().unwrap_or_default(),
+            inversions: self.inversions,
+            largest_lateness: self.largest_lateness,
+            open_reference_ns: 0,
+            close_reference_ns: 0,
+            before: Cumulative::default(),
+            counts: chunk
+                .types
+                .iter()
+                .map(|columns| (columns.event_type, columns.count as u64))
+                .collect(),
+            predecessor_counts: Vec::new(),
+        };
+        (header, chunk)
+    }
+
+    fn sort_types(&mut self) {
+        let types = &mut self.chunk.types;
+        if types.is_sorted_by_key(|columns| columns.event_type) {
+            return;
+        }
+        let mut order: Vec<u16> = (0..types.len() as u16).collect();
+        order.sort_by_key(|slot| types[usize::from(*slot)].event_type);
+        let mut rank = vec![0_u16; types.len()];
+        for (place, slot) in order.iter().enumerate() {
+            rank[usize::from(*slot)] = place as u16;
+        }
+        types.sort_by_key(|columns| columns.event_type);
+        for index in &mut self.chunk.type_index {
+            *index = rank[usize::from(*index)];
+        }
+    }
+}
+
+enum RowValue<'a> {
+    Bits(u64),
+    Text(&'a [u8]),
+    Absent,
+}
+
+fn read_elements<'a>(
+    schema: &EventTypeSchema,
+    w: &mut Wire<'a>,
+    mut each: impl FnMut(usize, RowValue<'a>),
+) -> Result<()> {
+    let present = if schema.has_optional() {
+        w.take(
+            schema.elements.len().div_ceil(8),
+            "presence bitmap of a row",
+        )?
+    } else {
+        &[]
+    };
+    for (index, (element_type, is_optional)) in schema.elements.iter().enumerate() {
+        if *is_optional && present[index / 8] >> (index % 8) & 1 == 0 {
+            each(index, RowValue::Absent);
+            continue;
+        }
+        each(
+            index,
+            match element_type {
+                ElementType::I32 | ElementType::I64 => {
+                    RowValue::Bits(w.signed("a signed element")? as u64)
+                }
+                ElementType::U32 | ElementType::U64 => {
+                    RowValue::Bits(w.varint("an unsigned element")?)
+                }
+                ElementType::F64 => RowValue::Bits(w.u64("an f64 element")?),
+                ElementType::String | ElementType::Bytes => {
+                    RowValue::Text(w.bytes("a text element")?)
+                }
+            },
+        );
+    }
+    Ok(())
+}
+
+/// Appends the row of a dropped record.
+pub fn put_dropped_row(record: &DroppedRecord, out: &mut Vec<u8>) {
+    out.put_varint(ROW_DROPPED);
+    out.put_varint(record.event_type.map_or(0, |id| u64::from(id.get()) + 1));
+    out.push(record.cause.code());
+    out.push(record.is_lower_bound.into());
+    out.put_varint(record.count);
+    out.put_varint(record.cumulative);
+    out.put_varint(record.from_tick);
+    out.put_varint(record.to_tick);
+}

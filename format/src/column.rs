@@ -1,0 +1,573 @@
+//! Columns: the values of one element of one event type, each column in the cheapest fitting encoding.
+
+use std::collections::HashMap;
+
+use byteorder::{ByteOrder, LittleEndian as LE};
+
+use crate::error::{FormatError, Result};
+use crate::value::{ElementType, Value};
+use crate::wire::{Put, Wire, unzigzag, zigzag};
+
+/// Values that share a base and a width.
+const BLOCK: usize = 256;
+
+const CONSTANT: u8 = 0;
+const PLAIN: u8 = 1;
+const DELTA: u8 = 2;
+
+const DICTIONARY: u8 = 0;
+const CONCATENATED: u8 = 1;
+
+const WIDTHS: [u8; 5] = [0, 1, 2, 4, 8];
+
+/// The narrowest width in bytes, out of 0, 1, 2, 4, 8, that holds values up to `largest`.
+const fn width_of(largest: u64) -> u8 {
+    match largest {
+        0 => 0,
+        1..=0xff => 1,
+        0x100..=0xffff => 2,
+        0x1_0000..=0xffff_ffff => 4,
+        _ => 8,
+    }
+}
+
+/// Base and width of a block: offsets from the base, which is the smallest value read as signed.
+fn base_and_width(block: &[u64]) -> (i64, u8) {
+    let mut least = i64::MAX;
+    let mut most = i64::MIN;
+    for &value in block {
+        least = least.min(value as i64);
+        most = most.max(value as i64);
+    }
+    (least, width_of((most as u64).wrapping_sub(least as u64)))
+}
+
+fn blocks_len(values: &[u64]) -> usize {
+    let blocks = values.chunks(BLOCK);
+    blocks
+        .map(|block| 3 + usize::from(base_and_width(block).1) * block.len())
+        .sum()
+}
+
+fn put_blocks(values: &[u64], out: &mut Vec<u8>) {
+    for block in values.chunks(BLOCK) {
+        let (base, width) = base_and_width(block);
+        out.put_signed(base);
+        out.push(width);
+        let offsets = block.iter().map(|value| value.wrapping_sub(base as u64));
+        match width {
+            0 => {}
+            1 => out.extend(offsets.map(|offset| offset as u8)),
+            2 => offsets.for_each(|offset| out.extend_from_slice(&(offset as u16).to_le_bytes())),
+            4 => offsets.for_each(|offset| out.extend_from_slice(&(offset as u32).to_le_bytes())),
+            _ => offsets.for_each(|offset| out.extend_from_slice(&offset.to_le_bytes())),
+        }
+    }
+}
+
+fn read_blocks(wire: &mut Wire<'_>, count: usize, values: &mut Vec<u64>) -> Result<()> {
+    let mut left = count;
+    while left > 0 {
+        let length = left.min(BLOCK);
+        let base = wire.signed("base of a block")? as u64;
+        let start = wire.position();
+        let width = wire.u8("width of a block")?;
+        if !WIDTHS.contains(&width) {
+            return Err(FormatError::invalid(start, "width 0, 1, 2, 4 or 8", width));
+        }
+        let bytes = wire.take(length * usize::from(width), "values of a block")?;
+        match width {
+            0 => values.extend(std::iter::repeat_n(base, length)),
+            1 => values.extend(bytes.iter().map(|b| base.wrapping_add(u64::from(*b)))),
+            2 => values.extend(
+                bytes
+                    .chunks_exact(2)
+                    .map(|b| base.wrapping_add(u64::from(LE::read_u16(b)))),
+            ),
+            4 => values.extend(
+                bytes
+                    .chunks_exact(4)
+                    .map(|b| base.wrapping_add(u64::from(LE::read_u32(b)))),
+            ),
+            _ => values.extend(
+                bytes
+                    .chunks_exact(8)
+                    .map(|b| base.wrapping_add(LE::read_u64(b))),
+            ),
+        }
+        left -= length;
+    }
+    Ok(())
+}
+
+fn deltas(values: &[u64]) -> Vec<u64> {
+    values
+        .windows(2)
+        .map(|pair| zigzag(pair[1].wrapping_sub(pair[0]) as i64))
+        .collect()
+}
+
+/// Appends a column of integers (for signed ones: sign-extended). The count is known to the reader.
+pub fn put_ints(values: &[u64], out: &mut Vec<u8>) {
+    let Some(&first) = values.first() else { return };
+    if values.iter().all(|value| *value == first) {
+        out.push(CONSTANT);
+        out.put_signed(first as i64);
+        return;
+    }
+    let plain_len = blocks_len(values);
+    // Below two bytes a value, deltas cannot gain what they cost to undo.
+    if plain_len > values.len() * 5 / 4 {
+        let deltas = deltas(values);
+        if blocks_len(&deltas) < plain_len {
+            out.push(DELTA);
+            out.put_signed(first as i64);
+            put_blocks(&deltas, out);
+            return;
+        }
+    }
+    out.push(PLAIN);
+    put_blocks(values, out);
+}
+
+/// Appends a column that is known to grow slowly (ticks, times): as deltas, without looking further.
+pub fn put_growing(values: &[u64], out: &mut Vec<u8>) {
+    let Some(&first) = values.first() else { return };
+    out.push(DELTA);
+    out.put_signed(first as i64);
+    put_blocks(&deltas(values), out);
+}
+
+/// Reads a column of `count` integers.
+///
+/// # Errors
+/// If the column ends early or its encoding is unknown.
+pub fn read_ints(wire: &mut Wire<'_>, count: usize) -> Result<Vec<u64>> {
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    let start = wire.position();
+    match wire.u8("encoding of a column")? {
+        CONSTANT => Ok(vec![wire.signed("value of a column")? as u64; count]),
+        PLAIN => {
+            let mut values = Vec::with_capacity(count);
+            read_blocks(wire, count, &mut values)?;
+            Ok(values)
+        }
+        DELTA => {
+            let first = wire.signed("first value of a column")? as u64;
+            let mut values = Vec::with_capacity(count);
+            values.push(first);
+            read_blocks(wire, count - 1, &mut values)?;
+            let mut previous = first;
+            for value in &mut values[1..] {
+                previous = previous.wrapping_add(unzigzag(*value) as u64);
+                *value = previous;
+            }
+            Ok(values)
+        }
+        other => Err(FormatError::invalid(
+            start,
+            "column encoding 0 (constant), 1 (plain) or 2 (delta)",
+            other,
+        )),
+    }
+}
+
+/// Byte strings; equal ones may share their bytes.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+struct Texts {
+    /// For each value, which of the entries it is.
+    codes: Vec<u32>,
+    /// Where each entry ends in `data`.
+    ends: Vec<u32>,
+    data: Vec<u8>,
+}
+
+impl Texts {
+    fn entry(&self, code: usize) -> &[u8] {
+        let start = if code == 0 { 0 } else { self.ends[code - 1] };
+        &self.data[start as usize..self.ends[code] as usize]
+    }
+
+    /// The value at `index`.
+    fn get(&self, index: usize) -> &[u8] {
+        self.entry(self.codes[index] as usize)
+    }
+
+    /// Appends a value.
+    fn push(&mut self, bytes: &[u8]) {
+        self.codes.push(self.ends.len() as u32);
+        self.data.extend_from_slice(bytes);
+        self.ends.push(self.data.len() as u32);
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        if self.codes.is_empty() {
+            return;
+        }
+        let mut dictionary: HashMap<&[u8], u64> = HashMap::new();
+        let mut entries: Vec<&[u8]> = Vec::new();
+        let mut codes = Vec::with_capacity(self.codes.len());
+        for index in 0..self.codes.len() {
+            let text = self.get(index);
+            codes.push(*dictionary.entry(text).or_insert_with(|| {
+                entries.push(text);
+                entries.len() as u64 - 1
+            }));
+        }
+        let is_dictionary = entries.len() * 2 <= codes.len();
+        if is_dictionary {
+            out.push(DICTIONARY);
+            out.put_varint(entries.len() as u64);
+        } else {
+            out.push(CONCATENATED);
+            entries = (0..codes.len()).map(|index| self.get(index)).collect();
+        }
+        let lengths: Vec<u64> = entries.iter().map(|text| text.len() as u64).collect();
+        put_ints(&lengths, out);
+        for text in &entries {
+            out.extend_from_slice(text);
+        }
+        if is_dictionary {
+            put_ints(&codes, out);
+        }
+    }
+
+    fn read(wire: &mut Wire<'_>, count: usize) -> Result<Self> {
+        if count == 0 {
+            return Ok(Self::default());
+        }
+        let start = wire.position();
+        let encoding = wire.u8("encoding of a text column")?;
+        let entries = match encoding {
+            DICTIONARY => wire.varint("size of a dictionary")?.min(u64::MAX >> 1) as usize,
+            CONCATENATED => count,
+            other => {
+                return Err(FormatError::invalid(
+                    start,
+                    "text encoding 0 (dictionary) or 1 (concatenated)",
+                    other,
+                ));
+            }
+        };
+        if entries == 0 || entries > count {
+            return Err(FormatError::invalid(
+                start,
+                "a dictionary no larger than the column",
+                format!("{entries} entries for {count} values"),
+            ));
+        }
+        let lengths = read_ints(wire, entries)?;
+        let mut total = 0_u64;
+        let mut ends = Vec::with_capacity(entries);
+        for length in lengths {
+            total = total.saturating_add(length);
+            if total > wire.remaining() as u64 {
+                return Err(FormatError::UnexpectedEnd {
+                    offset: (wire.position() + wire.remaining()) as u64,
+                    expected: "bytes of a text column",
+                });
+            }
+            ends.push(total as u32);
+        }
+        let data = wire
+            .take(total as usize, "bytes of a text column")?
+            .to_vec();
+        let codes = if encoding == CONCATENATED {
+            (0..count as u32).collect()
+        } else {
+            let start = wire.position();
+            let codes = read_ints(wire, count)?;
+            if let Some(code) = codes.iter().find(|code| **code >= entries as u64) {
+                return Err(FormatError::invalid(
+                    start,
+                    "codes within the dictionary",
+                    format!("code {code} of {entries}"),
+                ));
+            }
+            codes.into_iter().map(|code| code as u32).collect()
+        };
+        Ok(Self { codes, ends, data })
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Data {
+    /// Integers sign-extended, doubles by their bits.
+    Bits(Vec<u64>),
+    Texts(Texts),
+}
+
+/// The values of one element of one event type.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Column {
+    element_type: ElementType,
+    /// None: every value is there. Absent values hold a placeholder in `data`.
+    is_present: Option<Vec<bool>>,
+    data: Data,
+}
+
+impl Column {
+    /// An empty column.
+    pub fn new(element_type: ElementType) -> Self {
+        let data = if element_type.is_variable() {
+            Data::Texts(Texts::default())
+        } else {
+            Data::Bits(Vec::new())
+        };
+        Self {
+            element_type,
+            is_present: None,
+            data,
+        }
+    }
+
+    /// The type of the values.
+    pub const fn element_type(&self) -> ElementType {
+        self.element_type
+    }
+
+    /// Number of values, absent ones included.
+    pub fn len(&self) -> usize {
+        match &self.data {
+            Data::Bits(bits) => bits.len(),
+            Data::Texts(texts) => texts.codes.len(),
+        }
+    }
+
+    /// Whether there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value at `index`.
+    ///
+    /// # Panics
+    /// If the column is not that long.
+    pub fn get(&self, index: usize) -> Value<'_> {
+        if let Some(is_present) = &self.is_present
+            && !is_present[index]
+        {
+            return Value::Absent;
+        }
+        match &self.data {
+            Data::Bits(bits) => Value::from_bits(self.element_type, bits[index]),
+            Data::Texts(texts) if self.element_type == ElementType::String => {
+                Value::String(texts.get(index))
+            }
+            Data::Texts(texts) => Value::Bytes(texts.get(index)),
+        }
+    }
+
+    /// Appends the bits of an integer or double.
+    ///
+    /// # Panics
+    /// If the column is one of strings or bytes.
+    #[inline]
+    pub fn push_bits(&mut self, bits: u64) {
+        let Data::Bits(column) = &mut self.data else {
+            panic!("a column of {} takes no bits", self.element_type);
+        };
+        column.push(bits);
+        if let Some(is_present) = &mut self.is_present {
+            is_present.push(true);
+        }
+    }
+
+    /// Appends a string or bytes.
+    ///
+    /// # Panics
+    /// If the column is one of integers or doubles.
+    pub fn push_text(&mut self, bytes: &[u8]) {
+        let Data::Texts(texts) = &mut self.data else {
+            panic!("a column of {} takes no text", self.element_type);
+        };
+        texts.push(bytes);
+        if let Some(is_present) = &mut self.is_present {
+            is_present.push(true);
+        }
+    }
+
+    /// Appends an absent value.
+    pub fn push_absent(&mut self) {
+        let length = self.len();
+        self.is_present
+            .get_or_insert_with(|| vec![true; length])
+            .push(false);
+        match &mut self.data {
+            Data::Bits(column) => column.push(0),
+            Data::Texts(texts) => texts.push(&[]),
+        }
+    }
+
+    /// Appends a value of the column's type, or an absent one; `map` renumbers references.
+    ///
+    /// # Panics
+    /// If the value is of another type than the column.
+    #[inline]
+    pub fn push_from(&mut self, other: &Self, index: usize, map: impl Fn(u64) -> u64) {
+        if let Some(is_present) = &other.is_present
+            && !is_present[index]
+        {
+            self.push_absent();
+            return;
+        }
+        match &other.data {
+            Data::Bits(bits) => self.push_bits(map(bits[index])),
+            Data::Texts(texts) => self.push_text(texts.get(index)),
+        }
+    }
+
+    /// Appends the column: presence, then the values that are there.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        let Some(is_present) = &self.is_present else {
+            out.push(0);
+            match &self.data {
+                Data::Bits(bits) => put_ints(bits, out),
+                Data::Texts(texts) => texts.put(out),
+            }
+            return;
+        };
+        out.push(1);
+        for bits in is_present.chunks(8) {
+            let byte = bits.iter().enumerate();
+            out.push(byte.fold(0, |byte, (bit, is_set)| byte | u8::from(*is_set) << bit));
+        }
+        let present = (0..is_present.len()).filter(|index| is_present[*index]);
+        match &self.data {
+            Data::Bits(bits) => {
+                let dense: Vec<u64> = present.map(|index| bits[index]).collect();
+                put_ints(&dense, out);
+            }
+            Data::Texts(texts) => {
+                let mut dense = Texts::default();
+                present.for_each(|index| dense.push(texts.get(index)));
+                dense.put(out);
+            }
+        }
+    }
+
+    /// Reads a column of `count` values.
+    ///
+    /// # Errors
+    /// If the column ends early or contradicts the format.
+    pub fn read(wire: &mut Wire<'_>, element_type: ElementType, count: usize) -> Result<Self> {
+        let is_present = match wire.u8("presence of a column")? {
+            0 => None,
+            _ => {
+                let bitmap = wire.take(count.div_ceil(8), "presence bitmap")?;
+                Some(
+                    (0..count)
+                        .map(|index| bitmap[index / 8] >> (index % 8) & 1 == 1)
+                        .collect::<Vec<bool>>(),
+                )
+            }
+        };
+        let dense_count = is_present
+            .as_ref()
+            .map_or(count, |bits| bits.iter().filter(|bit| **bit).count());
+        let mut column = Self::new(element_type);
+        if element_type.is_variable() {
+            let dense = Texts::read(wire, dense_count)?;
+            match &is_present {
+                None => column.data = Data::Texts(dense),
+                Some(bits) => {
+                    let mut next = 0;
+                    for bit in bits {
+                        if *bit {
+                            column.push_text(dense.get(next));
+                            next += 1;
+                        } else {
+                            column.push_absent();
+                        }
+                    }
+                }
+            }
+        } else {
+            let dense = read_ints(wire, dense_count)?;
+            match &is_present {
+                None => column.data = Data::Bits(dense),
+                Some(bits) => {
+                    let mut next = dense.into_iter();
+                    for bit in bits {
+                        if *bit {
+                            column.push_bits(next.next().unwrap_or_default());
+                        } else {
+                            column.push_absent();
+                        }
+                    }
+                }
+            }
+        }
+        Ok(column)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn interesting() -> impl Strategy<Value = u64> {
+        prop_oneof![
+            Just(0),
+            Just(u64::MAX),
+            Just(1 << 63),
+            0..200_u64,
+            any::<u64>(),
+            any::<i16>().prop_map(|v| i64::from(v) as u64),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn integer_columns_round_trip(values in prop::collection::vec(interesting(), 0..900)) {
+            for put in [put_ints, put_growing] {
+                let mut out = Vec::new();
+                put(&values, &mut out);
+                let mut wire = Wire::new(&out);
+                prop_assert_eq!(&read_ints(&mut wire, values.len()).unwrap(), &values);
+                prop_assert!(wire.is_empty());
+            }
+        }
+
+        #[test]
+        fn columns_with_absent_values_round_trip(
+            values in prop::collection::vec(prop::option::of("[a-c]{0,3}"), 0..300),
+            numbers in prop::collection::vec(prop::option::of(interesting()), 0..300),
+        ) {
+            let mut texts = Column::new(ElementType::String);
+            for value in &values {
+                match value {
+                    Some(text) => texts.push_text(text.as_bytes()),
+                    None => texts.push_absent(),
+                }
+            }
+            let mut bits = Column::new(ElementType::U64);
+            for value in &numbers {
+                match value {
+                    Some(value) => bits.push_bits(*value),
+                    None => bits.push_absent(),
+                }
+            }
+            for column in [&texts, &bits] {
+                let mut out = Vec::new();
+                column.put(&mut out);
+                let mut wire = Wire::new(&out);
+                let read = Column::read(&mut wire, column.element_type(), column.len()).unwrap();
+                prop_assert!(wire.is_empty());
+                for index in 0..column.len() {
+                    prop_assert_eq!(read.get(index), column.get(index));
+                }
+            }
+        }
+
+        #[test]
+        fn random_bytes_never_panic(bytes: Vec<u8>, count in 0..2000_usize) {
+            let _ = read_ints(&mut Wire::new(&bytes), count);
+            let _ = Column::read(&mut Wire::new(&bytes), ElementType::String, count);
+            let _ = Column::read(&mut Wire::new(&bytes), ElementType::F64, count);
+        }
+    }
+}

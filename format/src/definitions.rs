@@ -1,0 +1,1242 @@
+//! Definitions: the tables that events refer to. A definition is a record of kind, length and body;
+//! readers step over kinds they do not know and ignore bytes behind the fields they know.
+
+use std::collections::BTreeMap;
+
+use crate::error::{FormatError, Result};
+use crate::ids::{
+    ClockId, EventTypeId, LocationId, ObjectId, ProcessId, RecordingId, RegionId, SourceId,
+    StreamId, StringId,
+};
+use crate::value::ElementType;
+use crate::wire::{Put, Wire};
+
+/// Most elements an event type may have.
+pub const MAX_ELEMENTS: usize = 256;
+
+macro_rules! code_enum {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $code:literal, $text:literal;)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$vdoc])* $variant = $code,)* }
+
+        impl $name {
+            /// Every value, by code.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// The value with this code, if there is one.
+            pub const fn from_code(code: u8) -> Option<Self> {
+                match code { $($code => Some(Self::$variant),)* _ => None }
+            }
+
+            /// The code in the file.
+            pub const fn code(self) -> u8 { self as u8 }
+
+            /// The name in tables and JSON.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+        }
+    };
+}
+
+code_enum!(
+    /// How a clock is read, which is part of its identity.
+    ClockKind {
+        /// The reference clock itself: ticks are its nanoseconds.
+        Reference = 0, "reference";
+        /// The processor's invariant time-stamp counter.
+        Tsc = 1, "tsc";
+        /// A clock of the source's own that can be read at any time.
+        Readable = 2, "readable";
+        /// A clock of the source's own that only shows in its events.
+        Unreadable = 3, "unreadable";
+    }
+);
+
+code_enum!(
+    /// What a source promises about the order of its events.
+    Ordering {
+        /// Events of the source come in chronological order.
+        Ordered = 0, "ordered";
+        /// No promise.
+        Unordered = 1, "unordered";
+    }
+);
+
+code_enum!(
+    /// What an event type means to analysis.
+    Role {
+        /// Something happened.
+        Point = 0, "point";
+        /// A region was entered; the element `region` says which.
+        Enter = 1, "enter";
+        /// A region was left; the element `region` says which.
+        Leave = 2, "leave";
+        /// A value was measured: the element `value`.
+        Metric = 3, "metric";
+        /// A message was sent: elements `communicator`, `peer`, `tag`, `bytes`.
+        Send = 4, "send";
+        /// A message was received: elements as for a send.
+        Receive = 5, "receive";
+        /// An interval begins; the key element ties it to its end.
+        Begin = 6, "begin";
+        /// An interval ends.
+        End = 7, "end";
+        /// A collective operation: elements `communicator`, `root`, `bytes`.
+        Collective = 8, "collective";
+    }
+);
+
+code_enum!(
+    /// The nine verbosity levels of MPI_T (MPI 4.1 §15.3.1).
+    Verbosity {
+        /// Basic information for end users.
+        UserBasic = 0, "user-basic";
+        /// Detailed information for end users.
+        UserDetail = 1, "user-detail";
+        /// All information for end users.
+        UserAll = 2, "user-all";
+        /// Basic information for tuning.
+        TunerBasic = 3, "tuner-basic";
+        /// Detailed information for tuning.
+        TunerDetail = 4, "tuner-detail";
+        /// All information for tuning.
+        TunerAll = 5, "tuner-all";
+        /// Basic information for developers of the source.
+        DeveloperBasic = 6, "developer-basic";
+        /// Detailed information for developers of the source.
+        DeveloperDetail = 7, "developer-detail";
+        /// All information for developers of the source.
+        DeveloperAll = 8, "developer-all";
+    }
+);
+
+code_enum!(
+    /// What kind of place a location is.
+    LocationKind {
+        /// A thread of the process.
+        Thread = 0, "thread";
+        /// A device or another place that is not a thread.
+        Device = 1, "device";
+    }
+);
+
+code_enum!(
+    /// What an integer element refers to; a merger renumbers references.
+    Reference {
+        /// A plain value.
+        None = 0, "none";
+        /// A string of the string table.
+        String = 1, "string";
+        /// A region.
+        Region = 2, "region";
+        /// A location.
+        Location = 3, "location";
+        /// A source.
+        Source = 4, "source";
+        /// An event type.
+        EventType = 5, "event-type";
+        /// A bound object, such as a communicator.
+        Object = 6, "object";
+        /// A rank of the run.
+        Rank = 7, "rank";
+    }
+);
+
+code_enum!(
+    /// How a recording ended.
+    Ended {
+        /// Finished by the program.
+        Finished = 0, "finished";
+        /// The process ended without finishing; its live file was read.
+        Killed = 1, "killed";
+        /// The process was still recording when it was read.
+        Running = 2, "running";
+        /// The file ends early and no live file was found beside it.
+        Truncated = 3, "truncated";
+        /// The process finished, but its storage failed before.
+        StorageFailed = 4, "storage-failed";
+    }
+);
+
+/// A process: the identity and provenance of one recording.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Process {
+    /// Its number in this file.
+    pub id: ProcessId,
+    /// Identity of its recording.
+    pub recording_id: RecordingId,
+    /// The run it belongs to.
+    pub run: StringId,
+    /// Host name.
+    pub host: StringId,
+    /// Boot id of the host: processes that share it share the reference clock.
+    pub boot_id: [u8; 16],
+    /// Process id on its host.
+    pub pid: u32,
+    /// Wall clock at the start, nanoseconds since the Unix epoch.
+    pub start_unix_ns: i64,
+    /// Reference clock at the start, nanoseconds.
+    pub start_reference_ns: i64,
+    /// The command line, arguments separated by spaces.
+    pub command: StringId,
+}
+
+/// The rank of a process; it may become known long after the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rank {
+    /// Which process.
+    pub process: ProcessId,
+    /// Its number in the run.
+    pub rank: u32,
+    /// Number of ranks in the run, when known.
+    pub rank_count: Option<u32>,
+    /// Whether the merger gave the number because the recording has none.
+    pub is_assigned: bool,
+}
+
+/// A property of a process: what a reader may want to know about the recording's circumstances.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Property {
+    /// Which process.
+    pub process: ProcessId,
+    /// What it is called.
+    pub key: StringId,
+    /// What it is.
+    pub value: StringId,
+}
+
+/// A clock.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Clock {
+    /// Its number.
+    pub id: ClockId,
+    /// Whose clock it is.
+    pub process: ProcessId,
+    /// Its name.
+    pub name: StringId,
+    /// How it is read.
+    pub kind: ClockKind,
+    /// Nominal rate, ticks per second; never 0.
+    pub ticks_per_second: u64,
+    /// Bound of the nominal rate's error, parts per 10⁹; 0: exact by definition.
+    pub rate_error_ppb: u32,
+    /// Largest tick before the clock starts again at 0; any value.
+    pub max_ticks: u64,
+}
+
+/// A calibration point: the clock and the reference clock read at the same moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CalibrationPoint {
+    /// Which clock.
+    pub clock: ClockId,
+    /// The clock's tick.
+    pub tick: u64,
+    /// The reference clock, nanoseconds.
+    pub reference_ns: i64,
+    /// Half the width of the bracket: the tick was read at `reference_ns ± error_ns`.
+    pub error_ns: u64,
+    /// Wall clock minus reference clock at that moment, nanoseconds.
+    pub unix_offset_ns: i64,
+}
+
+/// A source of events.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Source {
+    /// Its number.
+    pub id: SourceId,
+    /// The process it raises events in.
+    pub process: ProcessId,
+    /// Its name.
+    pub name: StringId,
+    /// What it is.
+    pub description: StringId,
+    /// What it promises.
+    pub ordering: Ordering,
+    /// The clock that stamps its events.
+    pub clock: ClockId,
+}
+
+/// One typed field of an event type.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Element {
+    /// Its name, unique in the event type.
+    pub name: StringId,
+    /// The type of its values.
+    pub element_type: ElementType,
+    /// Whether an event may come without it.
+    pub is_optional: bool,
+    /// What an integer refers to.
+    pub reference: Reference,
+    /// Unit of the values; the empty string when there is none.
+    pub unit: StringId,
+    /// Width in bits in the program that raised it; 0 when it is the type's own.
+    pub original_bits: u8,
+}
+
+/// A kind of event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EventType {
+    /// Its number.
+    pub id: EventTypeId,
+    /// Its name, unique in a recording.
+    pub name: StringId,
+    /// What it tells.
+    pub description: StringId,
+    /// For whom.
+    pub verbosity: Verbosity,
+    /// What it means to analysis.
+    pub role: Role,
+    /// Index of the element that ties begin to end.
+    pub key_element: Option<u8>,
+    /// Its fields, in order.
+    pub elements: Vec<Element>,
+}
+
+/// A named span of code.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Region {
+    /// Its number.
+    pub id: RegionId,
+    /// Its name.
+    pub name: StringId,
+    /// Source file; the empty string when unknown.
+    pub file: StringId,
+    /// Line; 0 when unknown.
+    pub line: u32,
+    /// What the region belongs to (`mpi`, `io`, …); the empty string when nothing.
+    pub group: StringId,
+}
+
+/// The regions that a process of a trace has defined, by their numbers in the trace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RegionSet {
+    /// Which process.
+    pub process: ProcessId,
+    /// Its regions, ascending.
+    pub regions: Vec<RegionId>,
+}
+
+/// Where events happen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Location {
+    /// Its number.
+    pub id: LocationId,
+    /// Whose it is.
+    pub process: ProcessId,
+    /// Its name.
+    pub name: StringId,
+    /// What kind of place.
+    pub kind: LocationKind,
+    /// The system's id of the thread; 0 when there is none.
+    pub system_id: u64,
+}
+
+/// The events of one source at one location.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stream {
+    /// Its number.
+    pub id: StreamId,
+    /// Which source.
+    pub source: SourceId,
+    /// Where; none for the unattributed row, which counts losses that had no stream.
+    pub location: Option<LocationId>,
+}
+
+/// An object that registrations are bound to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Object {
+    /// Its number.
+    pub id: ObjectId,
+    /// Whose it is.
+    pub process: ProcessId,
+    /// What kind of object: `communicator`, `window`, ….
+    pub kind: StringId,
+    /// Its name.
+    pub name: StringId,
+}
+
+/// A subscription to an event type, maybe bound to an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Registration {
+    /// Whose it is.
+    pub process: ProcessId,
+    /// What was subscribed to.
+    pub event_type: EventTypeId,
+    /// The object it is bound to, if any.
+    pub object: Option<ObjectId>,
+}
+
+/// How a clock's ticks became trace time: a monotone, piecewise linear map through knots.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClockMap {
+    /// Which clock.
+    pub clock: ClockId,
+    /// Bound of the map's error, nanoseconds.
+    pub error_ns: u64,
+    /// (unwrapped tick, trace time in nanoseconds), both strictly ascending; at least two.
+    pub knots: Vec<(i128, i64)>,
+}
+
+/// How a process of a trace ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProcessEnd {
+    /// Which process.
+    pub process: ProcessId,
+    /// How it ended.
+    pub ended: Ended,
+    /// When it started, trace time in nanoseconds.
+    pub start_ns: i64,
+    /// Its last known moment, trace time in nanoseconds.
+    pub end_ns: i64,
+    /// Whether the merger was told of a rank but had no recording of it.
+    pub is_missing: bool,
+}
+
+/// Where trace time 0 lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TimeZero {
+    /// Wall clock at trace time 0, nanoseconds since the Unix epoch.
+    pub unix_ns: i64,
+    /// The trace's end, trace time in nanoseconds.
+    pub end_ns: i64,
+}
+
+/// One record of the definitions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum Definition {
+    String(StringId, String),
+    Process(Process),
+    Rank(Rank),
+    Property(Property),
+    Clock(Clock),
+    Calibration(CalibrationPoint),
+    Source(Source),
+    EventType(EventType),
+    Region(Region),
+    RegionSet(RegionSet),
+    Location(Location),
+    Stream(Stream),
+    Object(Object),
+    Registration(Registration),
+    ClockMap(ClockMap),
+    ProcessEnd(ProcessEnd),
+    TimeZero(TimeZero),
+}
+
+fn put_option(out: &mut Vec<u8>, value: Option<u32>) {
+    out.put_varint(value.map_or(0, |value| u64::from(value) + 1));
+}
+
+fn read_option(wire: &mut Wire<'_>, expected: &'static str) -> Result<Option<u32>> {
+    let start = wire.position();
+    match wire.varint(expected)? {
+        0 => Ok(None),
+        value => u32::try_from(value - 1)
+            .map(Some)
+            .map_err(|_| FormatError::invalid(start, expected, value)),
+    }
+}
+
+fn read_code<T>(
+    wire: &mut Wire<'_>,
+    expected: &'static str,
+    from_code: impl Fn(u8) -> Option<T>,
+) -> Result<T> {
+    let start = wire.position();
+    let code = wire.u8(expected)?;
+    from_code(code)
+        .ok_or_else(|| FormatError::invalid(start, expected, format!("unknown code {code}")))
+}
+
+/// Reads a code whose meaning a later minor version may have extended: an unknown one stands for
+/// `otherwise`, so that the definition stays usable.
+fn read_code_or<T>(
+    wire: &mut Wire<'_>,
+    expected: &'static str,
+    from_code: impl Fn(u8) -> Option<T>,
+    otherwise: T,
+) -> Result<T> {
+    Ok(from_code(wire.u8(expected)?).unwrap_or(otherwise))
+}
+
+impl Definition {
+    /// Appends the record: kind, length, body.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut body = Vec::new();
+        let kind = self.encode_body(&mut body);
+        out.put_varint(kind);
+        out.put_bytes(&body);
+    }
+
+    fn encode_body(&self, b: &mut Vec<u8>) -> u64 {
+        match self {
+            Self::String(id, text) => {
+                b.put_varint(id.get().into());
+                b.put_bytes(text.as_bytes());
+                1
+            }
+            Self::Process(d) => {
+                b.put_varint(d.id.get().into());
+                b.extend_from_slice(&d.recording_id.0);
+                b.put_varint(d.run.get().into());
+                b.put_varint(d.host.get().into());
+                b.extend_from_slice(&d.boot_id);
+                b.put_varint(d.pid.into());
+                b.put_signed(d.start_unix_ns);
+                b.put_signed(d.start_reference_ns);
+                b.put_varint(d.command.get().into());
+                2
+            }
+            Self::Rank(d) => {
+                b.put_varint(d.process.get().into());
+                b.put_varint(d.rank.into());
+                put_option(b, d.rank_count);
+                b.push(d.is_assigned.into());
+                3
+            }
+            Self::Property(d) => {
+                b.put_varint(d.process.get().into());
+                b.put_varint(d.key.get().into());
+                b.put_varint(d.value.get().into());
+                4
+            }
+            Self::Clock(d) => {
+                b.put_varint(d.id.get().into());
+                b.put_varint(d.process.get().into());
+                b.put_varint(d.name.get().into());
+                b.push(d.kind.code());
+                b.put_varint(d.ticks_per_second);
+                b.put_varint(d.rate_error_ppb.into());
+                b.put_varint(d.max_ticks);
+                5
+            }
+            Self::Calibration(d) => {
+                b.put_varint(d.clock.get().into());
+                b.put_varint(d.tick);
+                b.put_signed(d.reference_ns);
+                b.put_varint(d.error_ns);
+                b.put_signed(d.unix_offset_ns);
+                6
+            }
+            Self::Source(d) => {
+                b.put_varint(d.id.get().into());
+                b.put_varint(d.process.get().into());
+                b.put_varint(d.name.get().into());
+                b.put_varint(d.description.get().into());
+                b.push(d.ordering.code());
+                b.put_varint(d.clock.get().into());
+                7
+            }
+            Self::EventType(d) => {
+                b.put_varint(d.id.get().into());
+                b.put_varint(d.name.get().into());
+                b.put_varint(d.description.get().into());
+                b.push(d.verbosity.code());
+                b.push(d.role.code());
+                put_option(b, d.key_element.map(u32::from));
+                b.put_varint(d.elements.len() as u64);
+                for element in &d.elements {
+                    b.put_varint(element.name.get().into());
+                    b.push(element.element_type.code());
+                    b.push(element.is_optional.into());
+                    b.push(element.reference.code());
+                    b.put_varint(element.unit.get().into());
+                    b.push(element.original_bits);
+                }
+                8
+            }
+            Self::Region(d) => {
+                b.put_varint(d.id.get().into());
+                b.put_varint(d.name.get().into());
+                b.put_varint(d.file.get().into());
+                b.put_varint(d.line.into());
+                b.put_varint(d.group.get().into());
+                9
+            }
+            Self::RegionSet(d) => {
+                b.put_varint(d.process.get().into());
+                b.put_varint(d.regions.len() as u64);
+                let mut previous = 0;
+                for region in &d.regions {
+                    b.put_varint(u64::from(region.get().wrapping_sub(previous)));
+                    previous = region.get();
+                }
+                10
+            }
+            Self::Location(d) => {
+                b.put_varint(d.id.get().into());
+                b.put_varint(d.process.get().into());
+                b.put_varint(d.name.get().into());
+                b.push(d.kind.code());
+                b.put_varint(d.system_id);
+                11
+            }
+            Self::Stream(d) => {
+                b.put_varint(d.id.get().into());
+                b.put_varint(d.source.get().into());
+                put_option(b, d.location.map(LocationId::get));
+                12
+            }
+            Self::Object(d) => {
+                b.put_varint(d.id.get().into());
+                b.put_varint(d.process.get().into());
+                b.put_varint(d.kind.get().into());
+                b.put_varint(d.name.get().into());
+                13
+            }
+            Self::Registration(d) => {
+                b.put_varint(d.process.get().into());
+                b.put_varint(d.event_type.get().into());
+                put_option(b, d.object.map(ObjectId::get));
+                14
+            }
+            Self::ClockMap(d) => {
+                b.put_varint(d.clock.get().into());
+                b.put_varint(d.error_ns);
+                b.put_varint(d.knots.len() as u64);
+                for (tick, time_ns) in &d.knots {
+                    b.put_wide(*tick);
+                    b.put_signed(*time_ns);
+                }
+                15
+            }
+            Self::ProcessEnd(d) => {
+                b.put_varint(d.process.get().into());
+                b.push(d.ended.code());
+                b.put_signed(d.start_ns);
+                b.put_signed(d.end_ns);
+                b.push(d.is_missing.into());
+                16
+            }
+            Self::TimeZero(d) => {
+                b.put_signed(d.unix_ns);
+                b.put_signed(d.end_ns);
+                17
+            }
+        }
+    }
+
+    /// Reads one record; none if its kind is unknown and it was stepped over.
+    ///
+    /// # Errors
+    /// If the record ends early or a field contradicts SPEC.md.
+    pub fn decode(wire: &mut Wire<'_>) -> Result<Option<Self>> {
+        let kind = wire.varint("kind of a definition")?;
+        let length = wire.count(1, "length of a definition")?;
+        let start = wire.position() as u64;
+        let mut body = Wire::new(wire.take(length, "body of a definition")?);
+        Self::decode_body(kind, &mut body).map_err(|error| error.shifted(start))
+    }
+
+    fn decode_body(kind: u64, w: &mut Wire<'_>) -> Result<Option<Self>> {
+        let process = |w: &mut Wire<'_>| w.varint_u32("process id").map(ProcessId::new);
+        let string = |w: &mut Wire<'_>| w.varint_u32("string id").map(StringId::new);
+        Ok(Some(match kind {
+            1 => {
+                let id = string(w)?;
+                let text = String::from_utf8_lossy(w.bytes("text of a string")?).into_owned();
+                Self::String(id, text)
+            }
+            2 => Self::Process(Process {
+                id: process(w)?,
+                recording_id: RecordingId(w.array("recording id")?),
+                run: string(w)?,
+                host: string(w)?,
+                boot_id: w.array("boot id")?,
+                pid: w.varint_u32("process id of the system")?,
+                start_unix_ns: w.signed("wall clock at the start")?,
+                start_reference_ns: w.signed("reference clock at the start")?,
+                command: string(w)?,
+            }),
+            3 => Self::Rank(Rank {
+                process: process(w)?,
+                rank: w.varint_u32("rank")?,
+                rank_count: read_option(w, "number of ranks")?,
+                is_assigned: w.u8("assigned flag")? != 0,
+            }),
+            4 => Self::Property(Property {
+                process: process(w)?,
+                key: string(w)?,
+                value: string(w)?,
+            }),
+            5 => {
+                let id = ClockId::new(w.varint_u32("clock id")?);
+                let process = process(w)?;
+                let name = string(w)?;
+                let kind = read_code(w, "clock kind", ClockKind::from_code)?;
+                let start = w.position();
+                let ticks_per_second = w.varint("ticks per second")?;
+                if ticks_per_second == 0 {
+                    return Err(FormatError::invalid(start, "a rate above 0", 0));
+                }
+                Self::Clock(Clock {
+                    id,
+                    process,
+                    name,
+                    kind,
+                    ticks_per_second,
+                    rate_error_ppb: w.varint_u32("rate error")?,
+                    max_ticks: w.varint("max ticks")?,
+                })
+            }
+            6 => Self::Calibration(CalibrationPoint {
+                clock: ClockId::new(w.varint_u32("clock id")?),
+                tick: w.varint("calibration tick")?,
+                reference_ns: w.signed("calibration reference")?,
+                error_ns: w.varint("calibration error")?,
+                unix_offset_ns: w.signed("wall clock offset")?,
+            }),
+            7 => Self::Source(Source {
+                id: SourceId::new(w.varint_u32("source id")?),
+                process: process(w)?,
+                name: string(w)?,
+                description: string(w)?,
+                ordering: read_code(w, "ordering", Ordering::from_code)?,
+                clock: ClockId::new(w.varint_u32("clock id")?),
+            }),
+            8 => Self::EventType(Self::decode_event_type(w)?),
+            9 => Self::Region(Region {
+                id: RegionId::new(w.varint_u32("region id")?),
+                name: string(w)?,
+                file: string(w)?,
+                line: w.varint_u32("line")?,
+                group: string(w)?,
+            }),
+            10 => {
+                let process = process(w)?;
+                let count = w.count(1, "number of regions")?;
+                let mut regions = Vec::with_capacity(count);
+                let mut previous = 0_u32;
+                for _ in 0..count {
+                    previous = previous.wrapping_add(w.varint_u32("region id")?);
+                    regions.push(RegionId::new(previous));
+                }
+                Self::RegionSet(RegionSet { process, regions })
+            }
+            11 => Self::Location(Location {
+                id: LocationId::new(w.varint_u32("location id")?),
+                process: process(w)?,
+                name: string(w)?,
+                kind: read_code_or(
+                    w,
+                    "location kind",
+                    LocationKind::from_code,
+                    LocationKind::Device,
+                )?,
+                system_id: w.varint("system id")?,
+            }),
+            12 => Self::Stream(Stream {
+                id: StreamId::new(w.varint_u32("stream id")?),
+                source: SourceId::new(w.varint_u32("source id")?),
+                location: read_option(w, "location id")?.map(LocationId::new),
+            }),
+            13 => Self::Object(Object {
+                id: ObjectId::new(w.varint_u32("object id")?),
+                process: process(w)?,
+                kind: string(w)?,
+                name: string(w)?,
+            }),
+            14 => Self::Registration(Registration {
+                process: process(w)?,
+                event_type: EventTypeId::new(w.varint_u32("event type id")?),
+                object: read_option(w, "object id")?.map(ObjectId::new),
+            }),
+            15 => Self::ClockMap(Self::decode_clock_map(w)?),
+            16 => Self::ProcessEnd(ProcessEnd {
+                process: process(w)?,
+                ended: read_code(w, "end of a process", Ended::from_code)?,
+                start_ns: w.signed("start time")?,
+                end_ns: w.signed("end time")?,
+                is_missing: w.u8("missing flag")? != 0,
+            }),
+            17 => Self::TimeZero(TimeZero {
+                unix_ns: w.signed("wall clock at time 0")?,
+                end_ns: w.signed("end of the trace")?,
+            }),
+            _ => return Ok(None),
+        }))
+    }
+
+    fn decode_event_type(w: &mut Wire<'_>) -> Result<EventType> {
+        let id = EventTypeId::new(w.varint_u32("event type id")?);
+        let name = StringId::new(w.varint_u32("string id")?);
+        let description = StringId::new(w.varint_u32("string id")?);
+        let verbosity = read_code_or(
+            w,
+            "verbosity",
+            Verbosity::from_code,
+            Verbosity::DeveloperAll,
+        )?;
+        let role = read_code_or(w, "role", Role::from_code, Role::Point)?;
+        let start = w.position();
+        let key_element = read_option(w, "key element")?;
+        let count = w.count(6, "number of elements")?;
+        if count > MAX_ELEMENTS || key_element.is_some_and(|key| key as usize >= count) {
+            return Err(FormatError::invalid(
+                start,
+                "at most 256 elements and a key among them",
+                format!("{count} elements, key {key_element:?}"),
+            ));
+        }
+        let mut elements = Vec::with_capacity(count);
+        for _ in 0..count {
+            elements.push(Element {
+                name: StringId::new(w.varint_u32("string id")?),
+                element_type: read_code(w, "element type", ElementType::from_code)?,
+                is_optional: w.u8("optional flag")? != 0,
+                reference: read_code_or(
+                    w,
+                    "reference kind",
+                    Reference::from_code,
+                    Reference::None,
+                )?,
+                unit: StringId::new(w.varint_u32("string id")?),
+                original_bits: w.u8("original width")?,
+            });
+        }
+        Ok(EventType {
+            id,
+            name,
+            description,
+            verbosity,
+            role,
+            key_element: key_element.map(|key| key as u8),
+            elements,
+        })
+    }
+
+    fn decode_clock_map(w: &mut Wire<'_>) -> Result<ClockMap> {
+        let clock = ClockId::new(w.varint_u32("clock id")?);
+        let error_ns = w.varint("error of a clock map")?;
+        let start = w.position();
+        let count = w.count(2, "number of knots")?;
+        let mut knots: Vec<(i128, i64)> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let knot = (w.wide("tick of a knot")?, w.signed("time of a knot")?);
+            if let Some(last) = knots.last()
+                && (knot.0 <= last.0 || knot.1 <= last.1)
+            {
+                return Err(FormatError::invalid(
+                    w.position(),
+                    "ascending knots",
+                    format!("{knot:?} after {last:?}"),
+                ));
+            }
+            knots.push(knot);
+        }
+        if count < 2 {
+            return Err(FormatError::invalid(start, "at least two knots", count));
+        }
+        Ok(ClockMap {
+            clock,
+            error_ns,
+            knots,
+        })
+    }
+}
+
+/// All definitions of a file, by id.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub struct Definitions {
+    pub strings: BTreeMap<StringId, String>,
+    pub processes: BTreeMap<ProcessId, Process>,
+    pub ranks: BTreeMap<ProcessId, Rank>,
+    pub properties: Vec<Property>,
+    pub clocks: BTreeMap<ClockId, Clock>,
+    pub calibration: Vec<CalibrationPoint>,
+    pub sources: BTreeMap<SourceId, Source>,
+    pub event_types: BTreeMap<EventTypeId, EventType>,
+    pub regions: BTreeMap<RegionId, Region>,
+    pub region_sets: BTreeMap<ProcessId, RegionSet>,
+    pub locations: BTreeMap<LocationId, Location>,
+    pub streams: BTreeMap<StreamId, Stream>,
+    pub objects: BTreeMap<ObjectId, Object>,
+    pub registrations: Vec<Registration>,
+    pub clock_maps: BTreeMap<ClockId, ClockMap>,
+    pub process_ends: BTreeMap<ProcessId, ProcessEnd>,
+    pub time_zero: Option<TimeZero>,
+}
+
+impl Definitions {
+    /// Takes a definition in. A definition that is already known by its id stays as it was:
+    /// definitions never change, and readers meet them twice (block and footer, block and live area).
+    pub fn add(&mut self, definition: Definition) {
+        match definition {
+            Definition::String(id, text) => {
+                self.strings.entry(id).or_insert(text);
+            }
+            Definition::Process(d) => {
+                self.processes.entry(d.id).or_insert(d);
+            }
+            Definition::Rank(d) => {
+                self.ranks.insert(d.process, d);
+            }
+            Definition::Property(d) => {
+                if !self.properties.contains(&d) {
+                    self.properties.push(d);
+                }
+            }
+            Definition::Clock(d) => {
+                self.clocks.entry(d.id).or_insert(d);
+            }
+            Definition::Calibration(d) => self.calibration.push(d),
+            Definition::Source(d) => {
+                self.sources.entry(d.id).or_insert(d);
+            }
+            Definition::EventType(d) => {
+                self.event_types.entry(d.id).or_insert(d);
+            }
+            Definition::Region(d) => {
+                self.regions.entry(d.id).or_insert(d);
+            }
+            Definition::RegionSet(d) => {
+                self.region_sets.entry(d.process).or_insert(d);
+            }
+            Definition::Location(d) => {
+                self.locations.entry(d.id).or_insert(d);
+            }
+            Definition::Stream(d) => {
+                self.streams.entry(d.id).or_insert(d);
+            }
+            Definition::Object(d) => {
+                self.objects.entry(d.id).or_insert(d);
+            }
+            Definition::Registration(d) => {
+                if !self.registrations.contains(&d) {
+                    self.registrations.push(d);
+                }
+            }
+            Definition::ClockMap(d) => {
+                self.clock_maps.entry(d.clock).or_insert(d);
+            }
+            Definition::ProcessEnd(d) => {
+                self.process_ends.insert(d.process, d);
+            }
+            Definition::TimeZero(d) => self.time_zero = Some(d),
+        }
+    }
+
+    /// Reads records until the bytes end. What stands before a broken record is kept.
+    ///
+    /// # Errors
+    /// At the first record that contradicts SPEC.md; the records behind it cannot be found.
+    pub fn add_all(&mut self, bytes: &[u8]) -> Result<()> {
+        let mut wire = Wire::new(bytes);
+        while !wire.is_empty() {
+            if let Some(definition) = Definition::decode(&mut wire)? {
+                self.add(definition);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts calibration points into the order of their clocks and times, once each.
+    pub fn tidy(&mut self) {
+        self.calibration
+            .sort_by_key(|point| (point.clock, point.reference_ns, point.tick));
+        self.calibration.dedup();
+    }
+
+    /// Appends every definition, strings first, then in the order of the kinds.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        self.for_each(|definition| definition.encode(out));
+    }
+
+    fn for_each(&self, mut each: impl FnMut(Definition)) {
+        let strings = self.strings.iter();
+        strings.for_each(|(id, text)| each(Definition::String(*id, text.clone())));
+        let processes = self.processes.values().cloned();
+        processes.for_each(|d| each(Definition::Process(d)));
+        self.ranks.values().for_each(|d| each(Definition::Rank(*d)));
+        let properties = self.properties.iter();
+        properties.for_each(|d| each(Definition::Property(*d)));
+        let clocks = self.clocks.values().cloned();
+        clocks.for_each(|d| each(Definition::Clock(d)));
+        let calibration = self.calibration.iter();
+        calibration.for_each(|d| each(Definition::Calibration(*d)));
+        let sources = self.sources.values().cloned();
+        sources.for_each(|d| each(Definition::Source(d)));
+        let event_types = self.event_types.values().cloned();
+        event_types.for_each(|d| each(Definition::EventType(d)));
+        let regions = self.regions.values().cloned();
+        regions.for_each(|d| each(Definition::Region(d)));
+        let region_sets = self.region_sets.values().cloned();
+        region_sets.for_each(|d| each(Definition::RegionSet(d)));
+        let locations = self.locations.values().cloned();
+        locations.for_each(|d| each(Definition::Location(d)));
+        let streams = self.streams.values();
+        streams.for_each(|d| each(Definition::Stream(*d)));
+        let objects = self.objects.values();
+        objects.for_each(|d| each(Definition::Object(*d)));
+        let registrations = self.registrations.iter();
+        registrations.for_each(|d| each(Definition::Registration(*d)));
+        let clock_maps = self.clock_maps.values().cloned();
+        clock_maps.for_each(|d| each(Definition::ClockMap(d)));
+        let ends = self.process_ends.values();
+        ends.for_each(|d| each(Definition::ProcessEnd(*d)));
+        let zero = self.time_zero.iter();
+        zero.for_each(|d| each(Definition::TimeZero(*d)));
+    }
+
+    /// The text of a string; empty when its definition is lost.
+    pub fn string(&self, id: StringId) -> &str {
+        self.strings.get(&id).map_or("", String::as_str)
+    }
+
+    /// The name of an event type, or `event-type-N` when its definition is lost.
+    pub fn event_type_name(&self, id: EventTypeId) -> String {
+        match self.event_types.get(&id) {
+            Some(event_type) => self.string(event_type.name).to_owned(),
+            None => format!("event-type-{}", id.get()),
+        }
+    }
+
+    /// The process of a stream, through its source.
+    pub fn process_of(&self, stream: StreamId) -> Option<ProcessId> {
+        let source = self.sources.get(&self.streams.get(&stream)?.source)?;
+        Some(source.process)
+    }
+
+    /// The element types of every event type: what a row or a column needs to be decoded.
+    pub fn schema(&self) -> Schema {
+        let mut schema = Schema::default();
+        for event_type in self.event_types.values() {
+            schema.add(event_type);
+        }
+        schema
+    }
+}
+
+/// The element types of event types: enough to decode rows.
+#[derive(Clone, Default, Debug)]
+pub struct Schema {
+    event_types: Vec<Option<EventTypeSchema>>,
+}
+
+/// The element types of one event type.
+#[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
+pub struct EventTypeSchema {
+    /// Type and optionality of each element, in order.
+    pub elements: Vec<(ElementType, bool)>,
+}
+
+impl EventTypeSchema {
+    /// The schema of a definition.
+    pub fn of(event_type: &EventType) -> Self {
+        let elements = event_type.elements.iter();
+        Self {
+            elements: elements
+                .map(|element| (element.element_type, element.is_optional))
+                .collect(),
+        }
+    }
+
+    /// Whether rows of the type carry a presence bitmap.
+    pub fn has_optional(&self) -> bool {
+        self.elements.iter().any(|(_, is_optional)| *is_optional)
+    }
+}
+
+impl Schema {
+    /// Event types beyond this number have no schema: it bounds the table, not the format.
+    pub const MAX_EVENT_TYPES: usize = 1 << 20;
+
+    /// Takes an event type in.
+    pub fn add(&mut self, event_type: &EventType) {
+        let index = event_type.id.index();
+        if index >= Self::MAX_EVENT_TYPES {
+            return;
+        }
+        if self.event_types.len() <= index {
+            self.event_types.resize(index + 1, None);
+        }
+        self.event_types[index] = Some(EventTypeSchema::of(event_type));
+    }
+
+    /// The schema of an event type, if its definition is known.
+    pub fn get(&self, id: EventTypeId) -> Option<&EventTypeSchema> {
+        self.event_types.get(id.index())?.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all_kinds() -> Vec<Definition> {
+        let s = StringId::new;
+        vec![
+            Definition::String(s(0), String::new()),
+            Definition::String(s(1), "grüße".to_owned()),
+            Definition::Process(Process {
+                id: ProcessId::new(0),
+                recording_id: RecordingId([7; 16]),
+                run: s(1),
+                host: s(0),
+                boot_id: [9; 16],
+                pid: 4711,
+                start_unix_ns: 1_700_000_000_000_000_000,
+                start_reference_ns: -5,
+                command: s(1),
+            }),
+            Definition::Rank(Rank {
+                process: ProcessId::new(0),
+                rank: 3,
+                rank_count: Some(4),
+                is_assigned: false,
+            }),
+            Definition::Property(Property {
+                process: ProcessId::new(0),
+                key: s(0),
+                value: s(1),
+            }),
+            Definition::Clock(Clock {
+                id: ClockId::new(1),
+                process: ProcessId::new(0),
+                name: s(1),
+                kind: ClockKind::Tsc,
+                ticks_per_second: 2_596_000_000,
+                rate_error_ppb: 100_000,
+                max_ticks: u64::MAX,
+            }),
+            Definition::Calibration(CalibrationPoint {
+                clock: ClockId::new(1),
+                tick: u64::MAX,
+                reference_ns: 12,
+                error_ns: 25,
+                unix_offset_ns: 1_700_000_000_000_000_000,
+            }),
+            Definition::Source(Source {
+                id: SourceId::new(2),
+                process: ProcessId::new(0),
+                name: s(1),
+                description: s(0),
+                ordering: Ordering::Unordered,
+                clock: ClockId::new(1),
+            }),
+            Definition::EventType(EventType {
+                id: EventTypeId::new(5),
+                name: s(1),
+                description: s(0),
+                verbosity: Verbosity::TunerDetail,
+                role: Role::Begin,
+                key_element: Some(0),
+                elements: vec![Element {
+                    name: s(1),
+                    element_type: ElementType::U64,
+                    is_optional: true,
+                    reference: Reference::Object,
+                    unit: s(0),
+                    original_bits: 32,
+                }],
+            }),
+            Definition::Region(Region {
+                id: RegionId::new(8),
+                name: s(1),
+                file: s(0),
+                line: 12,
+                group: s(0),
+            }),
+            Definition::RegionSet(RegionSet {
+                process: ProcessId::new(0),
+                regions: vec![RegionId::new(8), RegionId::new(500)],
+            }),
+            Definition::Location(Location {
+                id: LocationId::new(0),
+                process: ProcessId::new(0),
+                name: s(1),
+                kind: LocationKind::Device,
+                system_id: 77,
+            }),
+            Definition::Stream(Stream {
+                id: StreamId::new(0),
+                source: SourceId::new(2),
+                location: None,
+            }),
+            Definition::Object(Object {
+                id: ObjectId::new(0),
+                process: ProcessId::new(0),
+                kind: s(0),
+                name: s(1),
+            }),
+            Definition::Registration(Registration {
+                process: ProcessId::new(0),
+                event_type: EventTypeId::new(5),
+                object: Some(ObjectId::new(0)),
+            }),
+            Definition::ClockMap(ClockMap {
+                clock: ClockId::new(1),
+                error_ns: 40,
+                knots: vec![(-5, 0), (i128::from(u64::MAX) * 3, 10)],
+            }),
+            Definition::ProcessEnd(ProcessEnd {
+                process: ProcessId::new(0),
+                ended: Ended::Killed,
+                start_ns: 0,
+                end_ns: 99,
+                is_missing: false,
+            }),
+            Definition::TimeZero(TimeZero {
+                unix_ns: 1,
+                end_ns: 2,
+            }),
+        ]
+    }
+
+    #[test]
+    fn every_kind_round_trips_and_the_table_gives_all_back() {
+        let mut bytes = Vec::new();
+        let mut table = Definitions::default();
+        for definition in all_kinds() {
+            definition.encode(&mut bytes);
+            table.add(definition);
+        }
+        let mut wire = Wire::new(&bytes);
+        for definition in all_kinds() {
+            assert_eq!(Definition::decode(&mut wire).unwrap(), Some(definition));
+        }
+        let mut again = Vec::new();
+        table.encode(&mut again);
+        let mut read = Definitions::default();
+        read.add_all(&again).unwrap();
+        assert_eq!(read, table);
+    }
+
+    #[test]
+    fn unknown_kinds_and_longer_bodies_are_stepped_over() {
+        let mut bytes = Vec::new();
+        bytes.put_varint(900);
+        bytes.put_bytes(b"from the future");
+        bytes.put_varint(17);
+        bytes.put_bytes(&[2, 4, 99, 99]);
+        let mut table = Definitions::default();
+        table.add_all(&bytes).unwrap();
+        let zero = TimeZero {
+            unix_ns: 1,
+            end_ns: 2,
+        };
+        assert_eq!(table.time_zero, Some(zero));
+    }
+
+    #[test]
+    fn cut_and_flipped_definitions_never_panic() {
+        let mut bytes = Vec::new();
+        all_kinds().iter().for_each(|d| d.encode(&mut bytes));
+        for length in 0..bytes.len() {
+            let _ = Definitions::default().add_all(&bytes[..length]);
+        }
+        for position in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut flipped = bytes.clone();
+                flipped[position] ^= 1 << bit;
+                let _ = Definitions::default().add_all(&flipped);
+            }
+        }
+    }
+}

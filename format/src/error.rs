@@ -1,0 +1,109 @@
+//! What can be wrong with bytes.
+
+use std::io;
+
+/// The result of reading or writing the format.
+pub type Result<T, E = FormatError> = std::result::Result<T, E>;
+
+/// Why bytes could not be read as Annals data. Offsets count bytes from the start of what was given
+/// to the parser; whoever knows the file adds its name.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FormatError {
+    /// The bytes end before the item does.
+    #[error("at byte {offset}: {expected} expected, but the data ends there")]
+    UnexpectedEnd {
+        /// Where the missing byte should have been.
+        offset: u64,
+        /// What was being read.
+        expected: &'static str,
+    },
+    /// The bytes contradict the format.
+    #[error("at byte {offset}: {expected} expected, found {found}")]
+    Invalid {
+        /// Where the contradiction stands.
+        offset: u64,
+        /// What should have been there.
+        expected: &'static str,
+        /// What is there.
+        found: String,
+    },
+    /// The file is of a later major version.
+    #[error(
+        "the file is format version {found_major}.{found_minor}; this program reads {supported_major}.x: use a newer program"
+    )]
+    UnsupportedMajor {
+        /// Major version of the file.
+        found_major: u16,
+        /// Minor version of the file.
+        found_minor: u16,
+        /// Major version of this code.
+        supported_major: u16,
+    },
+    /// A checksum does not match its bytes.
+    #[error("at byte {offset}: checksum of {what} is {found:08x}, {expected:08x} expected")]
+    Checksum {
+        /// Where the checksummed bytes start.
+        offset: u64,
+        /// Which bytes.
+        what: &'static str,
+        /// Checksum as stored.
+        expected: u32,
+        /// Checksum of the bytes as read.
+        found: u32,
+    },
+    /// Reading from the storage failed.
+    #[error("at byte {offset}: reading failed")]
+    Io {
+        /// Where the read started.
+        offset: u64,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl FormatError {
+    pub(crate) fn invalid(offset: usize, expected: &'static str, found: impl ToString) -> Self {
+        Self::Invalid {
+            offset: offset as u64,
+            expected,
+            found: found.to_string(),
+        }
+    }
+
+    /// The same error, its offset counted from `base` bytes further out.
+    pub(crate) fn shifted(self, base: u64) -> Self {
+        match self {
+            Self::UnexpectedEnd { offset, expected } => Self::UnexpectedEnd {
+                offset: offset + base,
+                expected,
+            },
+            Self::Invalid {
+                offset,
+                expected,
+                found,
+            } => Self::Invalid {
+                offset: offset + base,
+                expected,
+                found,
+            },
+            Self::Checksum {
+                offset,
+                what,
+                expected,
+                found,
+            } => Self::Checksum {
+                offset: offset + base,
+                what,
+                expected,
+                found,
+            },
+            Self::Io { offset, source } => Self::Io {
+                offset: offset + base,
+                source,
+            },
+            other @ Self::UnsupportedMajor { .. } => other,
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Identifiers. Each is its own type, so that a region cannot be passed where a location is meant.
+
+use std::fmt;
+
+macro_rules! id_type {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(u32);
+
+        impl $name {
+            /// Wraps a number that came from a definition.
+            pub const fn new(number: u32) -> Self {
+                Self(number)
+            }
+
+            /// The number as it stands in the file.
+            pub const fn get(self) -> u32 {
+                self.0
+            }
+
+            /// The number as an index into a dense table.
+            pub const fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self.0)
+            }
+        }
+    };
+}
+
+id_type!(
+    /// A string of the string table.
+    StringId
+);
+id_type!(
+    /// A process: one recording. Always 0 in a recording; dense, in merge order, in a trace.
+    ProcessId
+);
+id_type!(
+    /// A clock.
+    ClockId
+);
+id_type!(
+    /// A source of events.
+    SourceId
+);
+id_type!(
+    /// An event type.
+    EventTypeId
+);
+id_type!(
+    /// A named span of code.
+    RegionId
+);
+id_type!(
+    /// A location: where events happen, usually a thread.
+    LocationId
+);
+id_type!(
+    /// A stream: the events of one source at one location.
+    StreamId
+);
+id_type!(
+    /// An object that registrations are bound to: a communicator, a window.
+    ObjectId
+);
+
+/// The 128-bit identity of a recording; two recordings never share one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct RecordingId(pub [u8; 16]);
+
+impl fmt::Display for RecordingId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for RecordingId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RecordingId({self})")
+    }
+}

@@ -1,0 +1,79 @@
+//! The Annals container: how recordings and traces are laid out in bytes, read and recovered.
+//!
+//! `SPEC.md` beside this crate is the law; the code follows it. Parsers take bytes (or a [`ReadAt`])
+//! and give back values or errors; they never panic on bytes and allocate no more than the bytes
+//! justify.
+//!
+//! A *recording* is what one process wrote, a *trace* the merged result. Both are a [`FileHeader`]
+//! and then blocks: [`Definitions`], chunks of events in columns, totals, and a [`Footer`] that holds
+//! it all together but is not needed. A [`LiveImage`] is the shared memory that a recorder leaves
+//! behind when it is killed.
+//!
+//! ```
+//! use annals_format::{BlockKind, BlockWriter, CompressionLevel, Definition, Definitions, StringId};
+//!
+//! let mut body = Vec::new();
+//! Definition::String(StringId::new(1), "ring".to_owned()).encode(&mut body);
+//! let mut file = Vec::new();
+//! BlockWriter::new(CompressionLevel::None)?.write(BlockKind::Definitions, &[], &body, &mut file);
+//!
+//! let mut definitions = Definitions::default();
+//! definitions.add_all(&body)?;
+//! assert_eq!(definitions.string(StringId::new(1)), "ring");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod block;
+mod chunk;
+mod clock_map;
+mod column;
+mod definitions;
+mod error;
+mod footer;
+mod ids;
+pub mod live;
+mod loss;
+mod read;
+mod recording;
+mod scan;
+pub mod ticks;
+mod totals;
+mod trace;
+mod trace_chunk;
+mod value;
+pub mod wire;
+
+pub use block::{
+    BLOCK_HEADER_LEN, BlockHeader, BlockKind, BlockWriter, CompressionLevel, FILE_HEADER_LEN,
+    FileHeader, FileKind, MAGIC, MAJOR, MAX_BODY_LEN, MAX_HEAD_LEN, MINOR, SYNC, TAIL_LEN,
+    decode_tail, encode_tail,
+};
+pub use chunk::{
+    Chunk, ChunkBuilder, ChunkHeader, Cumulative, MAX_CHUNK_EVENTS, MAX_CHUNK_VALUES, ROW_DROPPED,
+    ROW_EVENT, ROW_OBSERVATION, TypeColumns, put_dropped_row,
+};
+pub use clock_map::MapCursor;
+pub use column::{Column, put_growing, put_ints, read_ints};
+pub use definitions::{
+    CalibrationPoint, Clock, ClockKind, ClockMap, Definition, Definitions, Element, Ended,
+    EventType, EventTypeSchema, Location, LocationKind, MAX_ELEMENTS, Object, Ordering, Process,
+    ProcessEnd, Property, Rank, Reference, Region, RegionSet, Registration, Role, Schema, Source,
+    Stream, TimeZero, Verbosity,
+};
+pub use error::{FormatError, Result};
+pub use footer::{Footer, TraceIndexEntry};
+pub use ids::{
+    ClockId, EventTypeId, LocationId, ObjectId, ProcessId, RecordingId, RegionId, SourceId,
+    StreamId, StringId,
+};
+pub use live::{LiveHeader, LiveImage};
+pub use loss::{Cause, DroppedRecord, RECORDER_CAUSES};
+pub use read::ReadAt;
+pub use recording::{
+    ANY_EVENT_TYPE, ChunkPlace, Recording, StoredChunk, StreamContents, StreamLoss,
+};
+pub use scan::Problem;
+pub use totals::{StreamTotals, TypeTotals};
+pub use trace::Trace;
+pub use trace_chunk::{TraceChunk, TraceChunkHeader, TraceLoss};
+pub use value::{ElementType, Value};

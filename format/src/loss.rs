@@ -1,0 +1,106 @@
+//! Losses: what was raised and cannot be read as an event, how much of it, when and why.
+
+use crate::ids::EventTypeId;
+
+/// Why events are missing. The first nine are the recorder's (*dropped*), the others a reader's
+/// finding about the bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Cause {
+    /// No free buffer page.
+    BufferFull = 0,
+    /// Writing failed earlier, so that pages no longer become free.
+    Storage = 1,
+    /// The flight recorder reused the page.
+    Overwritten = 2,
+    /// No callback was registered at a safety level that the context allows.
+    NoCallback = 3,
+    /// The source told that it dropped the events itself.
+    ReportedBySource = 4,
+    /// The event does not fit a page.
+    TooBig = 5,
+    /// The thread had no stream and none could be opened there.
+    NoStream = 6,
+    /// Raised after the recording was finished.
+    Finished = 7,
+    /// Raised in a forked child.
+    Fork = 8,
+    /// *Skipped*: the chunk is there, but cannot be decoded or is missing between others.
+    Skipped = 32,
+    /// *Truncated*: the stream ended early.
+    Truncated = 33,
+}
+
+/// Causes that a recorder counts per stream and event type: the codes below this number.
+pub const RECORDER_CAUSES: usize = 9;
+
+impl Cause {
+    /// Every cause a recorder counts, by code.
+    pub const RECORDER: [Self; RECORDER_CAUSES] = [
+        Self::BufferFull,
+        Self::Storage,
+        Self::Overwritten,
+        Self::NoCallback,
+        Self::ReportedBySource,
+        Self::TooBig,
+        Self::NoStream,
+        Self::Finished,
+        Self::Fork,
+    ];
+
+    /// The cause with this code, if there is one.
+    pub const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            0..=8 => Some(Self::RECORDER[code as usize]),
+            32 => Some(Self::Skipped),
+            33 => Some(Self::Truncated),
+            _ => None,
+        }
+    }
+
+    /// The code in the file.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The name in tables and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BufferFull => "buffer-full",
+            Self::Storage => "storage",
+            Self::Overwritten => "overwritten",
+            Self::NoCallback => "no-callback-at-safety-level",
+            Self::ReportedBySource => "reported-by-source",
+            Self::TooBig => "too-big",
+            Self::NoStream => "no-stream",
+            Self::Finished => "finished",
+            Self::Fork => "fork",
+            Self::Skipped => "skipped",
+            Self::Truncated => "truncated",
+        }
+    }
+
+    /// Whether the recorder, and not a reader, missed the events.
+    pub const fn is_dropped(self) -> bool {
+        !matches!(self, Self::Skipped | Self::Truncated)
+    }
+}
+
+/// A dropped record: a loss of one stream, standing before the stream's next event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DroppedRecord {
+    /// What was lost; none: any type.
+    pub event_type: Option<EventTypeId>,
+    /// Why.
+    pub cause: Cause,
+    /// How many events.
+    pub count: u64,
+    /// Whether `count` is only a lower bound: a counter saturated, or the loss is estimated.
+    pub is_lower_bound: bool,
+    /// Losses of this stream, event type and cause from the stream's start to here, this one included.
+    pub cumulative: u64,
+    /// Tick of the last event before the loss (the stream's opening, when there was none).
+    pub from_tick: u64,
+    /// Tick of the next event after it.
+    pub to_tick: u64,
+}

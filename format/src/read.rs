@@ -1,0 +1,56 @@
+//! Where parsers get their bytes: anything that can be read at an offset.
+
+use crate::error::{FormatError, Result};
+
+/// Bytes that can be read at any offset. Implemented for slices, so that tests and fuzzers need no
+/// files; programs implement it for theirs.
+pub trait ReadAt: Send + Sync {
+    /// Number of bytes there are now; a file that is being written may grow.
+    ///
+    /// # Errors
+    /// If the storage does not tell.
+    fn len(&self) -> Result<u64>;
+
+    /// Whether there are no bytes.
+    ///
+    /// # Errors
+    /// If the storage does not tell.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Fills `buffer` from `offset` on.
+    ///
+    /// # Errors
+    /// If the storage fails, or ends before the buffer is full.
+    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
+}
+
+impl ReadAt for [u8] {
+    fn len(&self) -> Result<u64> {
+        Ok(<[u8]>::len(self) as u64)
+    }
+
+    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let end = start.saturating_add(buffer.len());
+        let Some(bytes) = self.get(start..end) else {
+            return Err(FormatError::UnexpectedEnd {
+                offset: <[u8]>::len(self) as u64,
+                expected: "more bytes",
+            });
+        };
+        buffer.copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+impl ReadAt for Vec<u8> {
+    fn len(&self) -> Result<u64> {
+        ReadAt::len(self.as_slice())
+    }
+
+    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.as_slice().read_exact_at(offset, buffer)
+    }
+}

@@ -1,0 +1,70 @@
+//! Arithmetic on ticks of clocks that start again at 0 behind their largest tick.
+
+/// Distance from `from` to `to` on a clock whose largest tick is `max_ticks`: the one of smallest
+/// magnitude, positive on a tie. Ticks beyond `max_ticks` are taken modulo.
+pub fn distance(from: u64, to: u64, max_ticks: u64) -> i64 {
+    if max_ticks == u64::MAX {
+        return to.wrapping_sub(from) as i64;
+    }
+    let modulus = max_ticks + 1;
+    let forward = if from <= to && to <= max_ticks {
+        to - from
+    } else {
+        let (from, to) = (from % modulus, to % modulus);
+        if from <= to {
+            to - from
+        } else {
+            modulus - (from - to)
+        }
+    };
+    if forward <= modulus / 2 {
+        forward as i64
+    } else {
+        -((modulus - forward) as i64)
+    }
+}
+
+/// The unwrapped tick nearest to `expected` that reads `tick` on the clock, and whether another one
+/// is about as near (within an eighth of the period), so that the choice is ambiguous.
+pub fn unwrap_near(tick: u64, expected: i128, max_ticks: u64) -> (i128, bool) {
+    let modulus = i128::from(max_ticks) + 1;
+    let tick = i128::from(tick) % modulus;
+    let behind = (expected - tick).rem_euclid(modulus);
+    let below = expected - behind;
+    let nearest = if behind * 2 <= modulus {
+        below
+    } else {
+        below + modulus
+    };
+    let is_ambiguous = (behind * 2 - modulus).abs() * 4 < modulus;
+    (nearest, is_ambiguous)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_take_the_short_way_round() {
+        assert_eq!(distance(98, 3, 99), 5);
+        assert_eq!(distance(3, 98, 99), -5);
+        assert_eq!(distance(10, 60, 99), 50);
+        assert_eq!(distance(u64::MAX, 1, u64::MAX), 2);
+        assert_eq!(distance(1, u64::MAX, u64::MAX), -2);
+        assert_eq!(distance(0, 0, 0), 0);
+        assert_eq!(distance(u64::MAX - 1, 0, u64::MAX - 1), 1);
+    }
+
+    #[test]
+    fn unwrapping_finds_the_nearest_turn() {
+        assert_eq!(unwrap_near(5, 1003, 99), (1005, false));
+        assert_eq!(unwrap_near(98, 1003, 99), (998, false));
+        assert_eq!(unwrap_near(5, -3, 99), (5, false));
+        assert_eq!(unwrap_near(95, -3, 99), (-5, false));
+        assert!(unwrap_near(50, 1000, 99).1);
+        assert_eq!(
+            unwrap_near(3, i128::from(u64::MAX) + 2, u64::MAX).0,
+            i128::from(u64::MAX) + 4
+        );
+    }
+}

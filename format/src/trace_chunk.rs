@@ -1,0 +1,299 @@
+//! Chunks of a trace: a run of the global order, in columns.
+
+use crate::chunk::{
+    MAX_CHUNK_EVENTS, TypeColumns, ordinals, put_columns, put_type_table, read_columns,
+    read_type_table,
+};
+use crate::column::{put_growing, put_ints, read_ints};
+use crate::error::{FormatError, Result};
+use crate::ids::{EventTypeId, StreamId};
+use crate::loss::Cause;
+use crate::wire::{Put, Wire};
+
+/// A loss of one stream on the merged axis.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TraceLoss {
+    /// Which stream.
+    pub stream: StreamId,
+    /// What was lost; none: any type.
+    pub event_type: Option<EventTypeId>,
+    /// Why.
+    pub cause: Cause,
+    /// How many events.
+    pub count: u64,
+    /// Whether more may have been lost.
+    pub is_lower_bound: bool,
+    /// Trace time of the last event before the loss, nanoseconds.
+    pub from_ns: i64,
+    /// Trace time of the next event after it, nanoseconds; the process's end when there is none.
+    pub to_ns: i64,
+}
+
+impl TraceLoss {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let mut body = Vec::new();
+        body.put_varint(self.stream.get().into());
+        body.put_varint(self.event_type.map_or(0, |id| u64::from(id.get()) + 1));
+        body.push(self.cause.code());
+        body.put_varint(self.count);
+        body.push(self.is_lower_bound.into());
+        body.put_signed(self.from_ns);
+        body.put_signed(self.to_ns);
+        out.put_bytes(&body);
+    }
+
+    pub(crate) fn decode(wire: &mut Wire<'_>) -> Result<Self> {
+        let mut w = Wire::new(wire.bytes("loss record")?);
+        let stream = StreamId::new(w.varint_u32("stream id")?);
+        let event_type = match w.varint_u32("event type of a loss")? {
+            0 => None,
+            id => Some(EventTypeId::new(id - 1)),
+        };
+        let start = w.position();
+        let code = w.u8("cause of a loss")?;
+        let cause = Cause::from_code(code)
+            .ok_or_else(|| FormatError::invalid(start, "a known cause", code))?;
+        Ok(Self {
+            stream,
+            event_type,
+            cause,
+            count: w.varint("lost count")?,
+            is_lower_bound: w.u8("lower bound flag")? != 0,
+            from_ns: w.signed("last good time")?,
+            to_ns: w.signed("next good time")?,
+        })
+    }
+}
+
+/// What a trace chunk's head tells without its body being read.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct TraceChunkHeader {
+    /// Its number in the trace, from 0.
+    pub sequence: u64,
+    /// Events in it.
+    pub event_count: u64,
+    /// Loss records in it.
+    pub loss_count: u64,
+    /// Trace time of its first event, nanoseconds.
+    pub first_ns: i64,
+    /// Trace time of its last event, nanoseconds.
+    pub last_ns: i64,
+    /// Events by stream and event type, both ascending.
+    pub counts: Vec<(StreamId, Vec<(EventTypeId, u64)>)>,
+}
+
+impl TraceChunkHeader {
+    /// Appends the head.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_varint(self.sequence);
+        out.put_varint(self.event_count);
+        out.put_varint(self.loss_count);
+        out.put_signed(self.first_ns);
+        out.put_signed(self.last_ns);
+        out.put_varint(self.counts.len() as u64);
+        for (stream, counts) in &self.counts {
+            out.put_varint(stream.get().into());
+            out.put_varint(counts.len() as u64);
+            for (event_type, count) in counts {
+                out.put_varint(event_type.get().into());
+                out.put_varint(*count);
+            }
+        }
+    }
+
+    /// Reads a head.
+    ///
+    /// # Errors
+    /// If it ends early or its counts contradict each other or the limits.
+    pub fn decode(w: &mut Wire<'_>) -> Result<Self> {
+        let mut header = Self {
+            sequence: w.varint("chunk sequence number")?,
+            event_count: w.varint("number of events")?,
+            loss_count: w.varint("number of losses")?,
+            first_ns: w.signed("first time")?,
+            last_ns: w.signed("last time")?,
+            counts: Vec::new(),
+        };
+        let streams = w.count(2, "number of streams")?;
+        let mut sum = 0_u64;
+        for _ in 0..streams {
+            let stream = StreamId::new(w.varint_u32("stream id")?);
+            let types = w.count(2, "number of event types")?;
+            let mut counts = Vec::with_capacity(types);
+            for _ in 0..types {
+                let event_type = EventTypeId::new(w.varint_u32("event type id")?);
+                let count = w.varint("number of events")?;
+                sum = sum.saturating_add(count);
+                counts.push((event_type, count));
+            }
+            header.counts.push((stream, counts));
+        }
+        if header.event_count > MAX_CHUNK_EVENTS as u64 || sum != header.event_count {
+            return Err(FormatError::invalid(
+                w.position(),
+                "a number of events within the limits that is the sum by event type",
+                header.event_count,
+            ));
+        }
+        Ok(header)
+    }
+}
+
+/// The events of a trace chunk, decoded: a run of the global order.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct TraceChunk {
+    /// Trace time of each event, nanoseconds, ascending.
+    pub times_ns: Vec<i64>,
+    /// Stream of each event.
+    pub streams: Vec<StreamId>,
+    /// For each event, the index of its type in `types`.
+    pub type_index: Vec<u16>,
+    /// The columns, by event type.
+    pub types: Vec<TypeColumns>,
+    /// For each event, its unwrapped tick less the one its clock's map gives for its time.
+    pub tick_residuals: Vec<i64>,
+    /// For each event of a stream that was sorted, its position in the stream; else 0.
+    pub positions: Vec<u64>,
+    /// For each event, by how much causality repair moved it, nanoseconds.
+    pub shifts_ns: Vec<i64>,
+    /// Losses, each before the event with this index.
+    pub losses: Vec<(u32, TraceLoss)>,
+}
+
+fn signed(values: Vec<u64>) -> Vec<i64> {
+    values.into_iter().map(|value| value as i64).collect()
+}
+
+fn unsigned(values: &[i64]) -> Vec<u64> {
+    values.iter().map(|value| *value as u64).collect()
+}
+
+impl TraceChunk {
+    /// Number of events.
+    pub fn len(&self) -> usize {
+        self.times_ns.len()
+    }
+
+    /// Whether there are no events.
+    pub fn is_empty(&self) -> bool {
+        self.times_ns.is_empty()
+    }
+
+    /// The head that goes with these events.
+    pub fn header(&self, sequence: u64) -> TraceChunkHeader {
+        let mut counts: std::collections::BTreeMap<(StreamId, EventTypeId), u64> =
+            std::collections::BTreeMap::new();
+        let pairs = self.streams.iter().zip(&self.type_index);
+        let mut last = None;
+        let mut run = 0;
+        for (stream, index) in pairs {
+            if last == Some((*stream, *index)) {
+                run += 1;
+                continue;
+            }
+            if let Some((stream, index)) = last {
+                let key = (stream, self.types[usize::from(index)].event_type);
+                *counts.entry(key).or_default() += run;
+            }
+            last = Some((*stream, *index));
+            run = 1;
+        }
+        if let Some((stream, index)) = last {
+            let key = (stream, self.types[usize::from(index)].event_type);
+            *counts.entry(key).or_default() += run;
+        }
+        let mut by_stream: Vec<(StreamId, Vec<(EventTypeId, u64)>)> = Vec::new();
+        for ((stream, event_type), count) in counts {
+            match by_stream.last_mut() {
+                Some((last, rows)) if *last == stream => rows.push((event_type, count)),
+                _ => by_stream.push((stream, vec![(event_type, count)])),
+            }
+        }
+        let from_losses = || self.losses.first().map(|(_, loss)| loss.to_ns);
+        TraceChunkHeader {
+            sequence,
+            event_count: self.len() as u64,
+            loss_count: self.losses.len() as u64,
+            first_ns: self
+                .times_ns
+                .first()
+                .copied()
+                .or_else(from_losses)
+                .unwrap_or(0),
+            last_ns: self
+                .times_ns
+                .last()
+                .copied()
+                .or_else(from_losses)
+                .unwrap_or(0),
+            counts: by_stream,
+        }
+    }
+
+    /// Appends the body.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_growing(&unsigned(&self.times_ns), out);
+        let streams: Vec<u64> = self.streams.iter().map(|id| u64::from(id.get())).collect();
+        put_ints(&streams, out);
+        put_type_table(&self.types, &self.type_index, out);
+        put_columns(&self.types, out);
+        put_ints(&unsigned(&self.tick_residuals), out);
+        put_ints(&self.positions, out);
+        put_ints(&unsigned(&self.shifts_ns), out);
+        out.put_varint(self.losses.len() as u64);
+        for (index, loss) in &self.losses {
+            out.put_varint((*index).into());
+            loss.encode(out);
+        }
+    }
+
+    /// Reads the body of a chunk with this head.
+    ///
+    /// # Errors
+    /// If the body ends early or contradicts the format or its head.
+    pub fn decode(header: &TraceChunkHeader, body: &[u8]) -> Result<Self> {
+        let mut w = Wire::new(body);
+        let count = header.event_count as usize;
+        let times_ns = signed(read_ints(&mut w, count)?);
+        if !times_ns.is_sorted() {
+            return Err(FormatError::invalid(0, "ascending times", "others"));
+        }
+        let mut streams = Vec::with_capacity(count);
+        for id in read_ints(&mut w, count)? {
+            let id = u32::try_from(id)
+                .map_err(|_| FormatError::invalid(w.position(), "a stream id", id))?;
+            streams.push(StreamId::new(id));
+        }
+        let (mut types, type_index) = read_type_table(&mut w, count)?;
+        read_columns(&mut w, &mut types)?;
+        let mut chunk = Self {
+            times_ns,
+            streams,
+            type_index,
+            types,
+            tick_residuals: signed(read_ints(&mut w, count)?),
+            positions: read_ints(&mut w, count)?,
+            shifts_ns: signed(read_ints(&mut w, count)?),
+            losses: Vec::new(),
+        };
+        let losses = w.count(8, "number of losses")?;
+        for _ in 0..losses {
+            let index = w.varint_u32("position of a loss")?;
+            chunk.losses.push((index, TraceLoss::decode(&mut w)?));
+        }
+        let found = chunk.header(header.sequence);
+        if found.counts != header.counts {
+            return Err(FormatError::invalid(
+                0,
+                "the streams and event types of the head",
+                "others",
+            ));
+        }
+        Ok(chunk)
+    }
+
+    /// For each event, its index in the columns of its type.
+    pub fn ordinals(&self) -> Vec<u32> {
+        ordinals(&self.type_index, self.types.len())
+    }
+}

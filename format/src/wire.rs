@@ -1,0 +1,246 @@
+//! The primitive encodings: little-endian integers, varints, length-prefixed bytes.
+
+use byteorder::{ByteOrder, LittleEndian as LE};
+
+use crate::error::{FormatError, Result};
+
+/// Most bytes a 64-bit varint takes.
+pub const MAX_VARINT_LEN: usize = 10;
+
+/// Maps signed to unsigned so that small magnitudes stay small: 0, −1, 1, −2 → 0, 1, 2, 3.
+pub const fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}
+
+/// The inverse of [`zigzag`].
+pub const fn unzigzag(value: u64) -> i64 {
+    ((value >> 1) as i64) ^ -((value & 1) as i64)
+}
+
+/// Appends values to a byte vector.
+pub trait Put {
+    /// Appends a LEB128 varint, seven bits a byte, least significant first.
+    fn put_varint(&mut self, value: u64);
+    /// Appends a zigzag varint.
+    fn put_signed(&mut self, value: i64) {
+        self.put_varint(zigzag(value));
+    }
+    /// Appends a varint length, then the bytes.
+    fn put_bytes(&mut self, bytes: &[u8]);
+    /// Appends a zigzag varint of 128 bits: unwrapped ticks can exceed 64.
+    fn put_wide(&mut self, value: i128);
+}
+
+impl Put for Vec<u8> {
+    fn put_varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.push(value as u8);
+    }
+
+    fn put_bytes(&mut self, bytes: &[u8]) {
+        self.put_varint(bytes.len() as u64);
+        self.extend_from_slice(bytes);
+    }
+
+    fn put_wide(&mut self, value: i128) {
+        let mut rest = ((value << 1) ^ (value >> 127)) as u128;
+        while rest >= 0x80 {
+            self.push(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        self.push(rest as u8);
+    }
+}
+
+/// Reads values off a byte slice, with the offset for errors.
+#[derive(Clone, Debug)]
+pub struct Wire<'a> {
+    bytes: &'a [u8],
+    position: usize,
+}
+
+impl<'a> Wire<'a> {
+    /// Starts at the first byte.
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, position: 0 }
+    }
+
+    /// Bytes read so far.
+    pub const fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Bytes not yet read.
+    pub const fn remaining(&self) -> usize {
+        self.bytes.len() - self.position
+    }
+
+    /// Whether everything has been read.
+    pub const fn is_empty(&self) -> bool {
+        self.remaining() == 0
+    }
+
+    /// Takes the next `count` bytes.
+    pub fn take(&mut self, count: usize, expected: &'static str) -> Result<&'a [u8]> {
+        if count > self.remaining() {
+            return Err(FormatError::UnexpectedEnd {
+                offset: self.bytes.len() as u64,
+                expected,
+            });
+        }
+        let taken = &self.bytes[self.position..self.position + count];
+        self.position += count;
+        Ok(taken)
+    }
+
+    /// Takes an array of known size.
+    pub fn array<const N: usize>(&mut self, expected: &'static str) -> Result<[u8; N]> {
+        let taken = self.take(N, expected)?;
+        Ok(taken.try_into().expect("take returned N bytes"))
+    }
+
+    /// Takes one byte.
+    pub fn u8(&mut self, expected: &'static str) -> Result<u8> {
+        Ok(self.take(1, expected)?[0])
+    }
+
+    /// Takes two bytes, little-endian.
+    pub fn u16(&mut self, expected: &'static str) -> Result<u16> {
+        Ok(LE::read_u16(self.take(2, expected)?))
+    }
+
+    /// Takes four bytes, little-endian.
+    pub fn u32(&mut self, expected: &'static str) -> Result<u32> {
+        Ok(LE::read_u32(self.take(4, expected)?))
+    }
+
+    /// Takes eight bytes, little-endian.
+    pub fn u64(&mut self, expected: &'static str) -> Result<u64> {
+        Ok(LE::read_u64(self.take(8, expected)?))
+    }
+
+    /// Takes a varint of at most 64 bits.
+    #[inline]
+    pub fn varint(&mut self, expected: &'static str) -> Result<u64> {
+        if let Some(&byte) = self.bytes.get(self.position)
+            && byte < 0x80
+        {
+            self.position += 1;
+            return Ok(u64::from(byte));
+        }
+        let start = self.position;
+        let mut value = 0_u64;
+        for index in 0..MAX_VARINT_LEN {
+            let byte = self.u8(expected)?;
+            if index == MAX_VARINT_LEN - 1 && byte > 1 {
+                break;
+            }
+            value |= u64::from(byte & 0x7f) << (7 * index);
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(FormatError::invalid(
+            start,
+            expected,
+            "a varint longer than 64 bits",
+        ))
+    }
+
+    /// Takes a zigzag varint.
+    #[inline]
+    pub fn signed(&mut self, expected: &'static str) -> Result<i64> {
+        self.varint(expected).map(unzigzag)
+    }
+
+    /// Takes a zigzag varint of at most 128 bits.
+    pub fn wide(&mut self, expected: &'static str) -> Result<i128> {
+        let start = self.position;
+        let mut value = 0_u128;
+        for index in 0..19 {
+            let byte = self.u8(expected)?;
+            if index == 18 && byte > 3 {
+                break;
+            }
+            value |= u128::from(byte & 0x7f) << (7 * index);
+            if byte < 0x80 {
+                return Ok(((value >> 1) as i128) ^ -((value & 1) as i128));
+            }
+        }
+        Err(FormatError::invalid(
+            start,
+            expected,
+            "a varint longer than 128 bits",
+        ))
+    }
+
+    /// Takes a varint that must fit 32 bits: ids and small counts.
+    pub fn varint_u32(&mut self, expected: &'static str) -> Result<u32> {
+        let start = self.position;
+        let value = self.varint(expected)?;
+        u32::try_from(value)
+            .map_err(|_| FormatError::invalid(start, expected, format!("{value}, beyond 32 bits")))
+    }
+
+    /// Takes a varint count of things that follow and take at least `least_bytes` each: a count
+    /// that the rest of the bytes cannot hold is refused before anything is allocated for it.
+    pub fn count(&mut self, least_bytes: usize, expected: &'static str) -> Result<usize> {
+        let start = self.position;
+        let value = self.varint(expected)?;
+        if value > (self.remaining() / least_bytes.max(1)) as u64 {
+            return Err(FormatError::invalid(
+                start,
+                expected,
+                format!("{value} items in {} bytes", self.remaining()),
+            ));
+        }
+        Ok(value as usize)
+    }
+
+    /// Takes a varint length and that many bytes.
+    pub fn bytes(&mut self, expected: &'static str) -> Result<&'a [u8]> {
+        let length = self.count(1, expected)?;
+        self.take(length, expected)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn varints_round_trip(value: u64, signed: i64, wide: i128) {
+            let mut bytes = Vec::new();
+            bytes.put_varint(value);
+            bytes.put_signed(signed);
+            bytes.put_wide(wide);
+            let mut wire = Wire::new(&bytes);
+            prop_assert_eq!(wire.varint("v").unwrap(), value);
+            prop_assert_eq!(wire.signed("s").unwrap(), signed);
+            prop_assert_eq!(wire.wide("w").unwrap(), wide);
+            prop_assert!(wire.is_empty());
+        }
+
+        #[test]
+        fn random_bytes_never_panic(bytes: Vec<u8>) {
+            let mut wire = Wire::new(&bytes);
+            while wire.varint("v").is_ok() {}
+            let mut wire = Wire::new(&bytes);
+            while wire.wide("w").is_ok() {}
+            let mut wire = Wire::new(&bytes);
+            while wire.bytes("b").is_ok() {}
+        }
+    }
+
+    #[test]
+    fn a_count_beyond_the_bytes_is_refused() {
+        let mut bytes = Vec::new();
+        bytes.put_varint(u64::MAX);
+        assert!(Wire::new(&bytes).count(1, "items").is_err());
+    }
+}
