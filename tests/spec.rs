@@ -1,1 +1,678 @@
-//! placeholder
+//! The byte examples of `format/SPEC.md`: each is read out of the spec, decoded, compared with the
+//! values that the spec states beside it, and encoded again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use annals_format::wire::{Put, Wire};
+use annals_format::{
+    BLOCK_HEADER_LEN, BlockHeader, BlockKind, BlockWriter, Cause, Chunk, ChunkBuilder, ChunkHeader,
+    ClockId, ClockMap, Column, CompressionLevel, Cumulative, Definition, Definitions,
+    DroppedRecord, Element, ElementType, EventType, EventTypeId, FileHeader, FileKind, LiveHeader,
+    MapCursor, ROW_EVENT, ROW_OBSERVATION, RecordingId, Reference, Role, StreamId, StreamTotals,
+    StringId, TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns, Value, Verbosity, decode_tail,
+    encode_tail, live, put_dropped_row, put_ints, read_ints,
+};
+use serde_json::{Value as Json, json};
+
+const SPEC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/format/SPEC.md");
+
+/// The fenced blocks of the spec whose info string is `language NAME`, by name.
+fn fenced(language: &str) -> BTreeMap<String, String> {
+    let spec = std::fs::read_to_string(SPEC).unwrap();
+    let mut blocks = BTreeMap::new();
+    let mut open: Option<(String, String)> = None;
+    for line in spec.lines() {
+        if let Some((name, text)) = &mut open {
+            if line == "```" {
+                let is_new = blocks.insert(name.clone(), text.clone()).is_none();
+                assert!(is_new, "two {language} blocks are called {name}");
+                open = None;
+            } else {
+                text.push_str(line);
+                text.push('\n');
+            }
+        } else if let Some(info) = line.strip_prefix("```")
+            && let Some(name) = info.strip_prefix(language)
+        {
+            open = Some((name.trim().to_owned(), String::new()));
+        }
+    }
+    assert!(open.is_none(), "a fenced block of the spec is not closed");
+    blocks
+}
+
+fn hex_of(text: &str) -> Vec<u8> {
+    let code = text.lines().map(|line| line.split('#').next().unwrap());
+    let digits: Vec<u8> = code
+        .flat_map(str::bytes)
+        .filter(|byte| !byte.is_ascii_whitespace())
+        .collect();
+    digits
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect()
+}
+
+/// The bytes of an example and what the spec says they mean.
+fn example(name: &str) -> (Vec<u8>, Json) {
+    let hex = fenced("hex");
+    let bytes = hex
+        .get(name)
+        .unwrap_or_else(|| panic!("the spec has no hex block {name}"));
+    let values = fenced("json");
+    let stated = values
+        .get(name)
+        .unwrap_or_else(|| panic!("the spec has no json block {name}"));
+    (hex_of(bytes), serde_json::from_str(stated).unwrap())
+}
+
+/// Asserts that bytes and values of an example belong together, in both directions.
+fn assert_example(name: &str, encoded: &[u8], decode: impl Fn(&[u8]) -> Json) {
+    let (bytes, stated) = example(name);
+    assert_eq!(decode(&bytes), stated, "{name}: decoded values");
+    assert_eq!(
+        encoded
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect::<String>(),
+        bytes.iter().map(|b| format!("{b:02x}")).collect::<String>(),
+        "{name}: encoded bytes"
+    );
+}
+
+fn dense_id() -> [u8; 16] {
+    std::array::from_fn(|index| index as u8)
+}
+
+fn hex_string(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn open_block(bytes: &[u8], kind: BlockKind) -> (Vec<u8>, Vec<u8>) {
+    let header = BlockHeader::decode(bytes).unwrap();
+    assert_eq!(header.kind, kind);
+    assert_eq!(header.block_len(), bytes.len() as u64);
+    let (head, stored) = bytes[BLOCK_HEADER_LEN..].split_at(header.head_len as usize);
+    header.check_head(head).unwrap();
+    (head.to_vec(), header.open_body(stored).unwrap())
+}
+
+fn write_block(kind: BlockKind, head: &[u8], body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut writer = BlockWriter::new(CompressionLevel::None).unwrap();
+    writer.write(kind, head, body, &mut out);
+    out
+}
+
+fn value_json(value: Value<'_>) -> Json {
+    match value {
+        Value::Absent => Json::Null,
+        Value::F64(value) => json!(value),
+        Value::String(bytes) | Value::Bytes(bytes) => json!(String::from_utf8_lossy(bytes)),
+        integer => json!(integer.as_integer().unwrap() as i64),
+    }
+}
+
+fn column_json(column: &Column) -> Json {
+    (0..column.len())
+        .map(|index| value_json(column.get(index)))
+        .collect()
+}
+
+fn counts_json(counts: &[(EventTypeId, u64)]) -> Json {
+    let pairs = counts
+        .iter()
+        .map(|(event_type, count)| json!([event_type.get(), count]));
+    pairs.collect()
+}
+
+/// The events of a chunk as (event type, values).
+fn events_json(types: &[TypeColumns], type_index: &[u16], ordinals: &[u32]) -> Vec<(u32, Json)> {
+    let each = type_index.iter().zip(ordinals).map(|(index, ordinal)| {
+        let columns = &types[usize::from(*index)];
+        let values = columns.columns.iter();
+        let values: Json = values
+            .map(|column| value_json(column.get(*ordinal as usize)))
+            .collect();
+        (columns.event_type.get(), values)
+    });
+    each.collect()
+}
+
+fn dropped_json(record: &DroppedRecord) -> Json {
+    json!({
+        "event_type": record.event_type.map(EventTypeId::get),
+        "cause": record.cause.name(),
+        "is_lower_bound": record.is_lower_bound,
+        "count": record.count,
+        "cumulative": record.cumulative,
+        "from_tick": record.from_tick,
+        "to_tick": record.to_tick,
+    })
+}
+
+// The values of the examples.
+
+fn event_types() -> [EventType; 2] {
+    let element = |name, element_type, is_optional, reference| Element {
+        name: StringId::new(name),
+        element_type,
+        is_optional,
+        reference,
+        unit: StringId::new(0),
+        original_bits: 0,
+    };
+    let enter = EventType {
+        id: EventTypeId::new(0),
+        name: StringId::new(1),
+        description: StringId::new(0),
+        verbosity: Verbosity::UserBasic,
+        role: Role::Enter,
+        key_element: None,
+        elements: vec![element(2, ElementType::U32, false, Reference::Region)],
+    };
+    let user = EventType {
+        id: EventTypeId::new(7),
+        name: StringId::new(3),
+        description: StringId::new(0),
+        verbosity: Verbosity::UserDetail,
+        role: Role::Point,
+        key_element: None,
+        elements: vec![
+            element(4, ElementType::I64, false, Reference::None),
+            element(5, ElementType::String, true, Reference::None),
+        ],
+    };
+    [enter, user]
+}
+
+fn definitions() -> Definitions {
+    let mut definitions = Definitions::default();
+    definitions.add(Definition::String(StringId::new(1), "enter".to_owned()));
+    definitions.add(Definition::String(StringId::new(2), "region".to_owned()));
+    let [enter, _] = event_types();
+    definitions.add(Definition::EventType(enter));
+    definitions
+}
+
+fn dropped_record() -> DroppedRecord {
+    DroppedRecord {
+        event_type: Some(EventTypeId::new(7)),
+        cause: Cause::BufferFull,
+        count: 3,
+        is_lower_bound: false,
+        cumulative: 3,
+        from_tick: 1010,
+        to_tick: 1025,
+    }
+}
+
+/// The row of the user event: 10 ticks after the event before it, −2 and "ok".
+fn user_row() -> Vec<u8> {
+    let mut row = Vec::new();
+    row.put_varint(ROW_EVENT + 7);
+    row.put_signed(10);
+    row.push(0b10);
+    row.put_signed(-2);
+    row.put_bytes(b"ok");
+    row
+}
+
+fn enter_row(delta: i64, region: u64) -> Vec<u8> {
+    let mut row = Vec::new();
+    row.put_varint(ROW_EVENT);
+    row.put_signed(delta);
+    row.put_varint(region);
+    row
+}
+
+fn dropped_row() -> Vec<u8> {
+    let mut row = Vec::new();
+    put_dropped_row(&dropped_record(), &mut row);
+    row
+}
+
+fn observation_row() -> Vec<u8> {
+    let mut row = Vec::new();
+    row.put_varint(ROW_OBSERVATION);
+    row.put_signed(5000);
+    row
+}
+
+/// The chunk of the example, built from its rows.
+fn chunk() -> (ChunkHeader, Chunk) {
+    let mut types = Definitions::default();
+    for event_type in event_types() {
+        types.add(Definition::EventType(event_type));
+    }
+    let rows = [enter_row(0, 4), user_row(), dropped_row(), enter_row(15, 5)].concat();
+    let mut builder = ChunkBuilder::new(u64::MAX);
+    let events = builder.push_rows(&types.schema(), 1000, &rows).unwrap();
+    assert_eq!(events, 3);
+    let (mut header, chunk) = builder.finish(StreamId::new(0));
+    header.sequence = 2;
+    header.open_reference_ns = 5000;
+    header.close_reference_ns = 5040;
+    header.before = Cumulative {
+        raised: 20,
+        recorded: 20,
+        dropped: 0,
+    };
+    header.predecessor_counts = vec![(EventTypeId::new(0), 12)];
+    (header, chunk)
+}
+
+fn trace_chunk() -> TraceChunk {
+    let mut enter = TypeColumns::new(EventTypeId::new(0), [ElementType::U32].into_iter());
+    enter.count = 2;
+    enter.columns[0].push_bits(4);
+    enter.columns[0].push_bits(4);
+    TraceChunk {
+        times_ns: vec![500, 512],
+        streams: vec![StreamId::new(0), StreamId::new(1)],
+        type_index: vec![0, 0],
+        types: vec![enter],
+        tick_residuals: vec![0, -1],
+        positions: vec![0, 0],
+        shifts_ns: vec![0, 2],
+        losses: vec![(
+            1,
+            TraceLoss {
+                stream: StreamId::new(0),
+                event_type: Some(EventTypeId::new(7)),
+                cause: Cause::BufferFull,
+                count: 3,
+                is_lower_bound: false,
+                from_ns: 500,
+                to_ns: 600,
+            },
+        )],
+    }
+}
+
+fn clock_map() -> ClockMap {
+    ClockMap {
+        clock: ClockId::new(0),
+        error_ns: 25,
+        knots: vec![(1000, 0), (3000, 1000)],
+    }
+}
+
+fn totals() -> StreamTotals {
+    let mut totals = StreamTotals::new(StreamId::new(0));
+    totals.last_tick = 1025;
+    totals.close_tick = 1100;
+    let enter = totals.row(EventTypeId::new(0));
+    enter.raised = 20;
+    enter.recorded = 20;
+    let user = totals.row(EventTypeId::new(7));
+    user.raised = 10;
+    user.recorded = 5;
+    user.suppressed = 1;
+    user.add_loss(Cause::BufferFull, 3);
+    user.add_loss(Cause::TooBig, 1);
+    totals
+}
+
+fn live_header() -> LiveHeader {
+    LiveHeader {
+        recording_id: RecordingId(dense_id()),
+        boot_id: [0xb0; 16],
+        pid: 4711,
+        process_start: 123_456,
+        page_size: 65_536,
+        page_count: 4,
+        pages_offset: 65_536,
+        slots_offset: 4096,
+        slot_count: 16,
+        segment_count: 8,
+        segments_offset: 8192,
+        definitions_offset: 40_960,
+        definitions_capacity: 24_576,
+    }
+}
+
+#[test]
+fn the_file_header_has_kind_version_and_identity() {
+    let header = FileHeader::new(FileKind::Recording, RecordingId(dense_id()));
+    assert_example("file-header", &header.encode(), |bytes| {
+        let read = FileHeader::decode(bytes).unwrap();
+        assert_eq!(read, header);
+        json!({
+            "kind": if read.kind == FileKind::Recording { "recording" } else { "trace" },
+            "major": read.major,
+            "minor": read.minor,
+            "header_len": read.header_len,
+            "recording_id": read.recording_id.to_string(),
+        })
+    });
+}
+
+#[test]
+fn a_definitions_block_has_records_one_after_the_other() {
+    let mut body = Vec::new();
+    definitions().encode(&mut body);
+    let block = write_block(BlockKind::Definitions, &[], &body);
+    assert_example("block-definitions", &block, |bytes| {
+        let (head, body) = open_block(bytes, BlockKind::Definitions);
+        assert!(head.is_empty());
+        let mut read = Definitions::default();
+        read.add_all(&body).unwrap();
+        assert_eq!(read, definitions());
+        let strings = read.strings.iter();
+        let strings: Json = strings.map(|(id, text)| json!([id.get(), text])).collect();
+        let types = read.event_types.values().map(|event_type| {
+            let elements = event_type.elements.iter().map(|element| {
+                json!({
+                    "name": read.string(element.name),
+                    "type": element.element_type.name(),
+                    "is_optional": element.is_optional,
+                    "reference": element.reference.name(),
+                    "unit": read.string(element.unit),
+                    "original_bits": element.original_bits,
+                })
+            });
+            json!({
+                "id": event_type.id.get(),
+                "name": read.string(event_type.name),
+                "description": read.string(event_type.description),
+                "verbosity": event_type.verbosity.name(),
+                "role": event_type.role.name(),
+                "key_element": event_type.key_element,
+                "elements": elements.collect::<Json>(),
+            })
+        });
+        json!({"strings": strings, "event_types": types.collect::<Json>()})
+    });
+}
+
+#[test]
+fn a_clock_map_has_wide_ticks_and_times() {
+    let mut record = Vec::new();
+    Definition::ClockMap(clock_map()).encode(&mut record);
+    assert_example("clock-map", &record, |bytes| {
+        let mut wire = Wire::new(bytes);
+        let read = Definition::decode(&mut wire).unwrap();
+        assert!(wire.is_empty());
+        let Some(Definition::ClockMap(map)) = read else {
+            panic!("not a clock map: {read:?}");
+        };
+        assert_eq!(map, clock_map());
+        let knots = map.knots.iter();
+        let knots: Json = knots
+            .map(|(tick, time_ns)| json!([i64::try_from(*tick).unwrap(), time_ns]))
+            .collect();
+        json!({"clock": map.clock.get(), "error_ns": map.error_ns, "knots": knots})
+    });
+}
+
+#[test]
+fn a_chunk_has_events_in_columns_and_its_dropped_records() {
+    let (header, chunk) = chunk();
+    let (mut head, mut body) = (Vec::new(), Vec::new());
+    header.encode(&mut head);
+    chunk.encode(&mut body);
+    let block = write_block(BlockKind::Chunk, &head, &body);
+    assert_example("chunk", &block, |bytes| {
+        let (head, body) = open_block(bytes, BlockKind::Chunk);
+        let read_header = ChunkHeader::decode(&mut Wire::new(&head)).unwrap();
+        assert_eq!(read_header, header);
+        let read = Chunk::decode(&read_header, &body).unwrap();
+        assert_eq!(read.dropped, chunk.dropped);
+        let events = events_json(&read.types, &read.type_index, &read.ordinals());
+        let events = events.iter().zip(&read.ticks);
+        let events: Json = events
+            .map(|((event_type, values), tick)| json!([tick, event_type, values]))
+            .collect();
+        let dropped = read.dropped.iter();
+        let dropped: Json = dropped
+            .map(|(index, record)| json!([index, dropped_json(record)]))
+            .collect();
+        let h = read_header;
+        json!({
+            "stream": h.stream.get(),
+            "sequence": h.sequence,
+            "event_count": h.event_count,
+            "dropped_count": h.dropped_count,
+            "ticks": {"first": h.first_tick, "last": h.last_tick,
+                "min_offset": h.min_offset, "max_offset": h.max_offset},
+            "disorder": {"inversions": h.inversions, "largest_lateness": h.largest_lateness},
+            "reference_ns": [h.open_reference_ns, h.close_reference_ns],
+            "before": {"raised": h.before.raised, "recorded": h.before.recorded,
+                "dropped": h.before.dropped},
+            "counts": counts_json(&h.counts),
+            "predecessor_counts": counts_json(&h.predecessor_counts),
+            "events": events,
+            "dropped": dropped,
+            "observations": read.observations,
+        })
+    });
+}
+
+#[test]
+fn a_trace_chunk_gives_back_times_streams_and_raw_ticks() {
+    let chunk = trace_chunk();
+    let (mut head, mut body) = (Vec::new(), Vec::new());
+    chunk.header(9).encode(&mut head);
+    chunk.encode(&mut body);
+    let block = write_block(BlockKind::TraceChunk, &head, &body);
+    assert_example("trace-chunk", &block, |bytes| {
+        let (head, body) = open_block(bytes, BlockKind::TraceChunk);
+        let header = TraceChunkHeader::decode(&mut Wire::new(&head)).unwrap();
+        let read = TraceChunk::decode(&header, &body).unwrap();
+        assert_eq!(read, chunk);
+        assert_eq!(header, chunk.header(9));
+        let map = clock_map();
+        let mut cursor = MapCursor::new(&map);
+        let values = events_json(&read.types, &read.type_index, &read.ordinals());
+        let events = (0..read.len()).map(|index| {
+            let (time_ns, shift_ns) = (read.times_ns[index], read.shifts_ns[index]);
+            let tick = cursor.tick(time_ns - shift_ns) + i128::from(read.tick_residuals[index]);
+            json!({
+                "time_ns": time_ns,
+                "stream": read.streams[index].get(),
+                "event_type": values[index].0,
+                "values": values[index].1,
+                "shift_ns": shift_ns,
+                "position": read.positions[index],
+                "tick": i64::try_from(tick).unwrap(),
+            })
+        });
+        let events: Json = events.collect();
+        let losses = read.losses.iter().map(|(index, loss)| {
+            json!([index, {
+                "stream": loss.stream.get(),
+                "event_type": loss.event_type.map(EventTypeId::get),
+                "cause": loss.cause.name(),
+                "count": loss.count,
+                "is_lower_bound": loss.is_lower_bound,
+                "from_ns": loss.from_ns,
+                "to_ns": loss.to_ns,
+            }])
+        });
+        let losses: Json = losses.collect();
+        let counts = header.counts.iter();
+        let counts: Json = counts
+            .map(|(stream, counts)| json!([stream.get(), counts_json(counts)]))
+            .collect();
+        json!({
+            "sequence": header.sequence,
+            "event_count": header.event_count,
+            "loss_count": header.loss_count,
+            "first_ns": header.first_ns,
+            "last_ns": header.last_ns,
+            "counts": counts,
+            "events": events,
+            "losses": losses,
+        })
+    });
+}
+
+#[test]
+fn an_events_row_has_delta_presence_and_elements() {
+    assert_example("row-event", &user_row(), |bytes| {
+        let mut types = Definitions::default();
+        for event_type in event_types() {
+            types.add(Definition::EventType(event_type));
+        }
+        let mut builder = ChunkBuilder::new(u64::MAX);
+        let events = builder.push_rows(&types.schema(), 1000, bytes).unwrap();
+        assert_eq!(events, 1);
+        let (_, chunk) = builder.finish(StreamId::new(0));
+        let (event_type, values) =
+            events_json(&chunk.types, &chunk.type_index, &chunk.ordinals()).remove(0);
+        json!({"tick_delta": chunk.ticks[0] - 1000, "event_type": event_type, "values": values})
+    });
+}
+
+#[test]
+fn a_dropped_records_row_is_the_record() {
+    assert_example("row-dropped", &dropped_row(), |bytes| {
+        let mut builder = ChunkBuilder::new(u64::MAX);
+        let schema = Definitions::default().schema();
+        assert_eq!(builder.push_rows(&schema, 0, bytes).unwrap(), 0);
+        let (header, chunk) = builder.finish(StreamId::new(0));
+        assert_eq!(header.dropped_count, 3);
+        assert_eq!(chunk.dropped, [(0, dropped_record())]);
+        dropped_json(&chunk.dropped[0].1)
+    });
+}
+
+#[test]
+fn an_observations_row_is_a_reference_time() {
+    assert_example("row-observation", &observation_row(), |bytes| {
+        let mut builder = ChunkBuilder::new(u64::MAX);
+        let schema = Definitions::default().schema();
+        assert_eq!(builder.push_rows(&schema, 0, bytes).unwrap(), 0);
+        let (_, chunk) = builder.finish(StreamId::new(0));
+        json!({"reference_ns": chunk.observations[0].1})
+    });
+}
+
+#[test]
+fn integer_columns_are_constant_plain_or_delta() {
+    let examples: [(&str, &[u64]); 3] = [
+        ("column-constant", &[u64::MAX; 4]),
+        (
+            "column-plain",
+            &[300, 301, 305, 300, 301, 305, 300, 301, 305, 300, 301, 305],
+        ),
+        ("column-ints", &[100_000, 200_000, 300_005, 400_000]),
+    ];
+    for (name, values) in examples {
+        let mut encoded = Vec::new();
+        put_ints(values, &mut encoded);
+        assert_example(name, &encoded, |bytes| {
+            let mut wire = Wire::new(bytes);
+            let read = read_ints(&mut wire, values.len()).unwrap();
+            assert!(wire.is_empty());
+            assert_eq!(read, values);
+            read.iter().map(|value| json!(*value as i64)).collect()
+        });
+    }
+}
+
+#[test]
+fn text_columns_have_presence_and_a_dictionary() {
+    let mut column = Column::new(ElementType::String);
+    column.push_text(b"ab");
+    column.push_absent();
+    column.push_text(b"ab");
+    let mut encoded = Vec::new();
+    column.put(&mut encoded);
+    assert_example("column-text", &encoded, |bytes| {
+        let mut wire = Wire::new(bytes);
+        let read = Column::read(&mut wire, ElementType::String, 3).unwrap();
+        assert!(wire.is_empty());
+        column_json(&read)
+    });
+}
+
+#[test]
+fn totals_of_a_stream_balance() {
+    let mut encoded = Vec::new();
+    totals().encode(&mut encoded);
+    assert_example("totals", &encoded, |bytes| {
+        let mut wire = Wire::new(bytes);
+        let read = StreamTotals::decode(&mut wire).unwrap();
+        assert!(wire.is_empty());
+        assert_eq!(read, totals());
+        let rows = read.rows.iter().map(|row| {
+            assert!(row.is_balanced());
+            let dropped = Cause::RECORDER
+                .iter()
+                .map(|cause| (cause.name(), row.dropped[usize::from(cause.code())]))
+                .filter(|(_, count)| *count != 0)
+                .map(|(name, count)| (name.to_owned(), json!(count)));
+            json!({
+                "event_type": row.event_type.get(),
+                "raised": row.raised,
+                "raised_is_lower_bound": row.raised_is_lower_bound,
+                "recorded": row.recorded,
+                "suppressed": row.suppressed,
+                "skipped": row.skipped,
+                "truncated": row.truncated,
+                "filtered": row.filtered,
+                "dropped": Json::Object(dropped.collect()),
+            })
+        });
+        let rows: Json = rows.collect();
+        json!({
+            "stream": read.stream.get(),
+            "last_tick": read.last_tick,
+            "close_tick": read.close_tick,
+            "inversions": read.inversions,
+            "largest_lateness": read.largest_lateness,
+            "rows": rows,
+        })
+    });
+}
+
+#[test]
+fn the_tail_points_at_the_footer() {
+    assert_example(
+        "tail",
+        &encode_tail(0x1234),
+        |bytes| json!({"footer_offset": decode_tail(bytes).unwrap()}),
+    );
+}
+
+#[test]
+fn a_live_header_has_identity_and_areas() {
+    assert_example("live-header-fixed", &live_header().encode(), |bytes| {
+        let mut page = bytes.to_vec();
+        page.resize(live::layout::HEADER_LEN, 0);
+        let read = LiveHeader::decode(&page, 327_680).unwrap();
+        assert_eq!(read, live_header());
+        assert!(LiveHeader::decode(&page, 327_679).is_err());
+        json!({
+            "recording_id": read.recording_id.to_string(),
+            "boot_id": hex_string(&read.boot_id),
+            "pid": read.pid,
+            "process_start": read.process_start,
+            "page_size": read.page_size,
+            "page_count": read.page_count,
+            "pages_offset": read.pages_offset,
+            "slots_offset": read.slots_offset,
+            "slot_count": read.slot_count,
+            "segment_count": read.segment_count,
+            "segments_offset": read.segments_offset,
+            "definitions_offset": read.definitions_offset,
+            "definitions_capacity": read.definitions_capacity,
+        })
+    });
+}
+
+#[test]
+fn every_byte_example_of_the_spec_is_tested() {
+    let source = include_str!("spec.rs");
+    let hex: BTreeSet<String> = fenced("hex").into_keys().collect();
+    let json: BTreeSet<String> = fenced("json").into_keys().collect();
+    assert_eq!(hex, json, "every hex block states its values");
+    assert!(!hex.is_empty());
+    let untested: Vec<&String> = hex
+        .iter()
+        .filter(|name| !source.contains(&format!("\"{name}\"")))
+        .collect();
+    assert!(untested.is_empty(), "no test names {untested:?}");
+}

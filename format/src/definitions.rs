@@ -197,6 +197,9 @@ pub struct Rank {
     pub is_assigned: bool,
 }
 
+/// The property that says where a recording's live file is, when that is not beside it.
+pub const LIVE_FILE_PROPERTY: &str = "live-file";
+
 /// A property of a process: what a reader may want to know about the recording's circumstances.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Property {
@@ -391,8 +394,6 @@ pub struct ProcessEnd {
     pub start_ns: i64,
     /// Its last known moment, trace time in nanoseconds.
     pub end_ns: i64,
-    /// Whether the merger was told of a rank but had no recording of it.
-    pub is_missing: bool,
 }
 
 /// Where trace time 0 lies.
@@ -610,7 +611,6 @@ impl Definition {
                 b.push(d.ended.code());
                 b.put_signed(d.start_ns);
                 b.put_signed(d.end_ns);
-                b.push(d.is_missing.into());
                 16
             }
             Self::TimeZero(d) => {
@@ -752,7 +752,6 @@ impl Definition {
                 ended: read_code(w, "end of a process", Ended::from_code)?,
                 start_ns: w.signed("start time")?,
                 end_ns: w.signed("end time")?,
-                is_missing: w.u8("missing flag")? != 0,
             }),
             17 => Self::TimeZero(TimeZero {
                 unix_ns: w.signed("wall clock at time 0")?,
@@ -997,6 +996,14 @@ impl Definitions {
         }
     }
 
+    /// The name of a region, or `region-N` when its definition is lost.
+    pub fn region_name(&self, id: RegionId) -> String {
+        match self.regions.get(&id) {
+            Some(region) => self.string(region.name).to_owned(),
+            None => format!("region-{}", id.get()),
+        }
+    }
+
     /// The process of a stream, through its source.
     pub fn process_of(&self, stream: StreamId) -> Option<ProcessId> {
         let source = self.sources.get(&self.streams.get(&stream)?.source)?;
@@ -1180,7 +1187,6 @@ mod tests {
                 ended: Ended::Killed,
                 start_ns: 0,
                 end_ns: 99,
-                is_missing: false,
             }),
             Definition::TimeZero(TimeZero {
                 unix_ns: 1,

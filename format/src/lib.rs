@@ -56,9 +56,9 @@ pub use clock_map::MapCursor;
 pub use column::{Column, put_growing, put_ints, read_ints};
 pub use definitions::{
     CalibrationPoint, Clock, ClockKind, ClockMap, Definition, Definitions, Element, Ended,
-    EventType, EventTypeSchema, Location, LocationKind, MAX_ELEMENTS, Object, Ordering, Process,
-    ProcessEnd, Property, Rank, Reference, Region, RegionSet, Registration, Role, Schema, Source,
-    Stream, TimeZero, Verbosity,
+    EventType, EventTypeSchema, LIVE_FILE_PROPERTY, Location, LocationKind, MAX_ELEMENTS, Object,
+    Ordering, Process, ProcessEnd, Property, Rank, Reference, Region, RegionSet, Registration,
+    Role, Schema, Source, Stream, TimeZero, Verbosity,
 };
 pub use error::{FormatError, Result};
 pub use footer::{Footer, TraceIndexEntry};

@@ -1,1 +1,76 @@
-//! placeholder
+//! Records the events of a program at run time, cheaply and without ever hurting it.
+//!
+//! A [`Recorder`] writes one *recording* per process. Events belong to an [`EventType`] with typed
+//! elements and are raised by a *source*; every thread that raises events of a source has a *stream*
+//! of its own, so that recording takes no lock, allocates nothing and makes no system call. What
+//! finds no room is dropped and counted. Events live in memory that outlasts the process: after
+//! `kill -9`, everything that was recorded can still be read.
+//!
+//! ```
+//! use annals_recorder::{EventTypeSpec, Options, Recorder, Text};
+//!
+//! let directory = std::env::temp_dir().join(format!("annals-doc-{}", std::process::id()));
+//! let recorder = Recorder::start(&Options::new(&directory))?;
+//! let request = recorder.add_region("request")?;
+//! let answered = recorder.add_event_type::<(Text, u64)>(
+//!     &EventTypeSpec::new("answered").element("path").element_in("size", "bytes"),
+//! )?;
+//! for size in 0..3 {
+//!     let _region = recorder.region(request);
+//!     recorder.raise(&answered, (b"/index.html", size));
+//! }
+//! let status = recorder.finish();
+//! assert!(status.path.exists());
+//! # std::fs::remove_dir_all(directory)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Settings
+//!
+//! [`Options`] has them; [`Options::from_env`] reads them from the environment:
+//!
+//! | variable | meaning | default |
+//! |---|---|---|
+//! | `ANNALS_DIR` | directory for the recording | `annals-run` |
+//! | `ANNALS_BUFFER` | bytes of buffer per process, as `16M` or `256K` | `16M` |
+//! | `ANNALS_PAGE` | bytes of one buffer page | 1/64 of the buffer, between 4K and 64K |
+//! | `ANNALS_LIVE_DIR` | directory for the live file | beside the recording; `/dev/shm` when that is a network file system |
+//! | `ANNALS_COMPRESSION` | `none`, or a zstd level from -7 to 22 | 1 |
+//! | `ANNALS_CLOCK` | `auto`, `tsc` or `monotonic` | `auto` |
+//! | `ANNALS_CALIBRATION` | time between calibration points, as `1s` or `250ms` | `1s` |
+//! | `ANNALS_RUN` | name of the run that the recording belongs to | the launcher's job id, else made from the start time and process id |
+//! | `ANNALS_RANK` | rank of this process | the launcher's |
+//! | `ANNALS_RANKS` | number of ranks in the run | the launcher's |
+
+mod clock;
+mod definition;
+mod elements;
+mod error;
+mod global;
+mod memory;
+mod options;
+mod recorder;
+mod row;
+mod shared;
+mod storage;
+mod stream;
+mod sys;
+mod thread;
+mod writer;
+
+pub use clock::{tsc, tsc_is_invariant};
+pub use definition::{ElementSpec, EventTypeSpec};
+pub use elements::{Blob, ElementKind, Elements, Text};
+pub use error::{RecorderError, Result};
+pub use global::{RegionSite, SiteGuard};
+pub use options::{ClockChoice, ENVIRONMENT, Options, parse_size};
+pub use recorder::{
+    ClockSpec, DynamicEventType, EventType, Metric, Recorder, RegionGuard, SourceSpec, Status,
+    THREADS,
+};
+pub use row::RowCursor;
+
+pub use annals_format::{
+    ClockId, CompressionLevel, ElementType, EventTypeId, EventTypeSchema, Reference, RegionId,
+    Role, SourceId, Value, Verbosity,
+};

@@ -1,0 +1,260 @@
+//! The element values of an event, as Rust types.
+
+use annals_format::{ElementType, EventTypeSchema, RegionId, Value};
+
+use crate::row::{RowCursor, VARINT_ROOM};
+
+/// Marks a string element; its value is a `&str` or any bytes that mean text.
+#[derive(Clone, Copy, Debug)]
+pub enum Text {}
+
+/// Marks a bytes element; its value is a `&[u8]`.
+#[derive(Clone, Copy, Debug)]
+pub enum Blob {}
+
+/// A type that an element can have.
+pub trait ElementKind {
+    /// The value that an event carries.
+    type Value<'a>: Copy;
+    /// The element type in the file.
+    const TYPE: ElementType;
+    /// Whether the value may be absent.
+    const IS_OPTIONAL: bool = false;
+
+    /// Most bytes that the value takes in a row.
+    fn bound(value: Self::Value<'_>) -> usize;
+    /// Writes the value into a row; the row has room for its bound.
+    #[doc(hidden)]
+    fn put(value: Self::Value<'_>, row: &mut RowCursor);
+    /// Whether the value is there.
+    #[doc(hidden)]
+    #[inline]
+    fn is_present(_: Self::Value<'_>) -> bool {
+        true
+    }
+}
+
+macro_rules! integer_kind {
+    ($($type:ty => $element:ident, $put:ident as $wide:ty;)*) => {$(
+        impl ElementKind for $type {
+            type Value<'a> = $type;
+            const TYPE: ElementType = ElementType::$element;
+
+            #[inline]
+            fn bound(_: $type) -> usize {
+                VARINT_ROOM
+            }
+
+            #[inline]
+            fn put(value: $type, row: &mut RowCursor) {
+                row.$put(<$wide>::from(value));
+            }
+        }
+    )*};
+}
+
+integer_kind! {
+    i32 => I32, signed as i64;
+    u32 => U32, varint as u64;
+    i64 => I64, signed as i64;
+    u64 => U64, varint as u64;
+}
+
+impl ElementKind for f64 {
+    type Value<'a> = Self;
+    const TYPE: ElementType = ElementType::F64;
+
+    #[inline]
+    fn bound(_: Self) -> usize {
+        VARINT_ROOM
+    }
+
+    #[inline]
+    fn put(value: Self, row: &mut RowCursor) {
+        row.word(value.to_bits());
+    }
+}
+
+impl ElementKind for RegionId {
+    type Value<'a> = Self;
+    const TYPE: ElementType = ElementType::U32;
+
+    #[inline]
+    fn bound(_: Self) -> usize {
+        VARINT_ROOM
+    }
+
+    #[inline]
+    fn put(value: Self, row: &mut RowCursor) {
+        row.varint(value.get().into());
+    }
+}
+
+impl ElementKind for Text {
+    type Value<'a> = &'a [u8];
+    const TYPE: ElementType = ElementType::String;
+
+    #[inline]
+    fn bound(value: &[u8]) -> usize {
+        VARINT_ROOM + value.len()
+    }
+
+    #[inline]
+    fn put(value: &[u8], row: &mut RowCursor) {
+        row.bytes(value);
+    }
+}
+
+impl ElementKind for Blob {
+    type Value<'a> = &'a [u8];
+    const TYPE: ElementType = ElementType::Bytes;
+
+    #[inline]
+    fn bound(value: &[u8]) -> usize {
+        VARINT_ROOM + value.len()
+    }
+
+    #[inline]
+    fn put(value: &[u8], row: &mut RowCursor) {
+        row.bytes(value);
+    }
+}
+
+impl<T: ElementKind> ElementKind for Option<T> {
+    type Value<'a> = Option<T::Value<'a>>;
+    const TYPE: ElementType = T::TYPE;
+    const IS_OPTIONAL: bool = true;
+
+    #[inline]
+    fn bound(value: Self::Value<'_>) -> usize {
+        value.map_or(0, T::bound)
+    }
+
+    #[inline]
+    fn put(value: Self::Value<'_>, row: &mut RowCursor) {
+        if let Some(value) = value {
+            T::put(value, row);
+        }
+    }
+
+    #[inline]
+    fn is_present(value: Self::Value<'_>) -> bool {
+        value.is_some()
+    }
+}
+
+/// The element types of an event type: a tuple of up to eight [`ElementKind`]s.
+pub trait Elements {
+    /// The values that one event carries.
+    type Values<'a>: Copy;
+
+    /// The element types and whether each is optional.
+    fn schema() -> EventTypeSchema;
+    /// Most bytes that the values take in a row.
+    fn bound(values: Self::Values<'_>) -> usize;
+    /// Writes the values into a row.
+    #[doc(hidden)]
+    fn put(values: Self::Values<'_>, row: &mut RowCursor);
+}
+
+impl Elements for () {
+    type Values<'a> = ();
+
+    fn schema() -> EventTypeSchema {
+        EventTypeSchema::default()
+    }
+
+    #[inline]
+    fn bound((): ()) -> usize {
+        0
+    }
+
+    #[inline]
+    fn put((): (), _: &mut RowCursor) {}
+}
+
+macro_rules! tuple_elements {
+    ($($kind:ident $value:ident),+) => {
+        impl<$($kind: ElementKind),+> Elements for ($($kind,)+) {
+            type Values<'a> = ($($kind::Value<'a>,)+);
+
+            fn schema() -> EventTypeSchema {
+                EventTypeSchema { elements: vec![$(($kind::TYPE, $kind::IS_OPTIONAL)),+] }
+            }
+
+            #[inline]
+            fn bound(($($value,)+): Self::Values<'_>) -> usize {
+                1 $(+ $kind::bound($value))+
+            }
+
+            #[inline]
+            fn put(($($value,)+): Self::Values<'_>, row: &mut RowCursor) {
+                if false $(|| $kind::IS_OPTIONAL)+ {
+                    // At most eight elements: the presence bitmap is one byte.
+                    let mut present = 0_u8;
+                    let mut bit = 1_u8;
+                    $(
+                        if $kind::is_present($value) {
+                            present |= bit;
+                        }
+                        bit = bit.wrapping_shl(1);
+                    )+
+                    let _ = bit;
+                    row.byte(present);
+                }
+                $($kind::put($value, row);)+
+            }
+        }
+    };
+}
+
+tuple_elements!(A a);
+tuple_elements!(A a, B b);
+tuple_elements!(A a, B b, C c);
+tuple_elements!(A a, B b, C c, D d);
+tuple_elements!(A a, B b, C c, D d, E e);
+tuple_elements!(A a, B b, C c, D d, E e, F f);
+tuple_elements!(A a, B b, C c, D d, E e, F f, G g);
+tuple_elements!(A a, B b, C c, D d, E e, F f, G g, H h);
+
+/// Most bytes that values known only at run time take in a row.
+pub(crate) fn bound_of(values: &[Value<'_>]) -> usize {
+    let each = values
+        .iter()
+        .map(|value| VARINT_ROOM + value.as_bytes().map_or(0, <[u8]>::len));
+    values.len().div_ceil(8) + each.sum::<usize>()
+}
+
+/// Writes values known only at run time; they fit the schema.
+pub(crate) fn put_values(schema: &EventTypeSchema, values: &[Value<'_>], row: &mut RowCursor) {
+    if schema.has_optional() {
+        for group in values.chunks(8) {
+            let bits = group.iter().enumerate();
+            row.byte(bits.fold(0, |byte, (bit, value)| {
+                byte | u8::from(*value != Value::Absent) << bit
+            }));
+        }
+    }
+    for value in values {
+        match *value {
+            Value::I32(value) => row.signed(value.into()),
+            Value::I64(value) => row.signed(value),
+            Value::U32(value) => row.varint(value.into()),
+            Value::U64(value) => row.varint(value),
+            Value::F64(value) => row.word(value.to_bits()),
+            Value::String(bytes) | Value::Bytes(bytes) => row.bytes(bytes),
+            Value::Absent => {}
+        }
+    }
+}
+
+/// Whether values fit a schema: as many, of the same types, absent only where that is allowed.
+pub(crate) fn fits(schema: &EventTypeSchema, values: &[Value<'_>]) -> bool {
+    schema.elements.len() == values.len()
+        && schema.elements.iter().zip(values).all(
+            |((element_type, is_optional), value)| match value.element_type() {
+                Some(found) => found == *element_type,
+                None => *is_optional,
+            },
+        )
+}

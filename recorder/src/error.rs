@@ -1,0 +1,66 @@
+//! What can go wrong when a recorder is set up. Nothing goes wrong on the event path: there, an
+//! error costs events, and they are counted.
+
+use std::io;
+use std::path::PathBuf;
+
+/// The result of setting something up.
+pub type Result<T, E = RecorderError> = std::result::Result<T, E>;
+
+/// Why something could not be set up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecorderError {
+    /// The recording could not be created or written.
+    #[error("cannot {action} {path}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
+    /// A setting has no usable value.
+    #[error("{name} is {expected}, not `{found}`")]
+    Setting {
+        /// Name of the option or environment variable.
+        name: &'static str,
+        /// What it should be.
+        expected: &'static str,
+        /// What it is.
+        found: String,
+    },
+    /// The recorder was finished; nothing can be added any more.
+    #[error("the recording is finished")]
+    Finished,
+    /// A name is taken by a different definition.
+    #[error("event type `{name}` is already defined with other elements or another role")]
+    Conflict {
+        /// The name.
+        name: String,
+    },
+    /// A definition contradicts itself.
+    #[error("event type `{name}`: {why}")]
+    Definition {
+        /// Name of what was to be defined.
+        name: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// No room is left in the buffer for another definition, counter or stream.
+    #[error("no room for more {what}: a larger buffer (ANNALS_BUFFER) has more")]
+    Full {
+        /// Of what there are too many.
+        what: &'static str,
+    },
+    /// A number does not name anything that was added to this recorder.
+    #[error("{what} {number} does not exist in this recorder")]
+    Unknown {
+        /// What kind of thing.
+        what: &'static str,
+        /// Its number.
+        number: u32,
+    },
+}

@@ -1,0 +1,383 @@
+//! The live file's memory: mapping, and access to its fields as atomics.
+#![expect(
+    unsafe_code,
+    reason = "shared memory is mapped, and its fields are read and written in place"
+)]
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use annals_format::LiveHeader;
+use annals_format::live::layout as l;
+use memmap2::{Advice, MmapMut, MmapOptions};
+
+use crate::row::RowCursor;
+
+/// How a budget is divided into areas.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Division {
+    pub(crate) page_bytes: usize,
+    pub(crate) page_count: usize,
+    pub(crate) slot_count: usize,
+    pub(crate) segment_count: usize,
+    pub(crate) definitions_bytes: usize,
+}
+
+const fn round_up(bytes: usize, to: usize) -> usize {
+    bytes.div_ceil(to) * to
+}
+
+impl Division {
+    /// Smallest page: the system's, so that pages do not share one.
+    pub(crate) const LEAST_PAGE: usize = 4096;
+    /// Largest page: its chunk must stay within the limits of the format, and offsets within u32.
+    pub(crate) const LARGEST_PAGE: usize = 4 << 20;
+
+    /// Divides a budget; small budgets get the least that works.
+    pub(crate) fn of(budget: usize, page_bytes: Option<usize>) -> Self {
+        let page_bytes = page_bytes.unwrap_or_else(|| (budget / 64).clamp(4 << 10, 64 << 10));
+        let page_bytes = round_up(
+            page_bytes.clamp(Self::LEAST_PAGE, Self::LARGEST_PAGE),
+            Self::LEAST_PAGE,
+        );
+        let definitions_bytes = round_up((budget / 32).clamp(32 << 10, 1 << 20), 4096);
+        let left = budget.saturating_sub(l::HEADER_LEN + definitions_bytes);
+        // One counter segment and one slot to a page, as far as small pages leave room for them.
+        let share = page_bytes + l::SEGMENT_LEN + l::SLOT_LEN;
+        let page_count = (left / share).clamp(4, 1 << 20);
+        let segment_count = page_count.clamp(32, usize::from(u16::MAX) - 1);
+        Self {
+            page_bytes,
+            page_count,
+            slot_count: round_up(segment_count, 16),
+            segment_count,
+            definitions_bytes,
+        }
+    }
+
+    fn slots_offset(&self) -> usize {
+        l::HEADER_LEN
+    }
+
+    fn segments_offset(&self) -> usize {
+        self.slots_offset() + self.slot_count * l::SLOT_LEN
+    }
+
+    fn definitions_offset(&self) -> usize {
+        self.segments_offset() + self.segment_count * l::SEGMENT_LEN
+    }
+
+    fn pages_offset(&self) -> usize {
+        self.definitions_offset() + self.definitions_bytes
+    }
+
+    fn total(&self) -> usize {
+        self.pages_offset() + self.page_count * self.page_bytes
+    }
+}
+
+/// The mapped live file, or anonymous memory of the same layout when no file could be had.
+#[derive(Debug)]
+pub(crate) struct LiveMemory {
+    map: MmapMut,
+    base: *mut u8,
+    division: Division,
+    path: Option<PathBuf>,
+}
+
+// SAFETY: all shared fields are accessed as atomics; rows and pages belong to one thread at a time,
+// which the recorder's queues hand on.
+unsafe impl Send for LiveMemory {}
+// SAFETY: as above.
+unsafe impl Sync for LiveMemory {}
+
+impl LiveMemory {
+    /// Creates and maps the file, its space reserved and every page touched; anonymous memory, and the
+    /// reason, when that fails.
+    pub(crate) fn create(path: &Path, division: Division) -> io::Result<(Self, Option<io::Error>)> {
+        let (map, path, failure) = match Self::map_file(path, division.total()) {
+            Ok(map) => (map, Some(path.to_owned()), None),
+            Err(error) => {
+                let _ = std::fs::remove_file(path);
+                (MmapMut::map_anon(division.total())?, None, Some(error))
+            }
+        };
+        let mut map = map;
+        let base = map.as_mut_ptr();
+        let memory = Self {
+            map,
+            base,
+            division,
+            path,
+        };
+        memory.prepare();
+        Ok((memory, failure))
+    }
+
+    fn map_file(path: &Path, length: usize) -> io::Result<MmapMut> {
+        let file: File = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)?;
+        // Reserved, not only sized: writing to a hole of a full file system would kill the program.
+        // SAFETY: the descriptor is open; the call touches no memory of ours.
+        let code = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length as libc::off_t) };
+        if code != 0 {
+            return Err(io::Error::from_raw_os_error(code));
+        }
+        // SAFETY: the file is ours alone (created exclusively, mode 0600) and never truncated while
+        // mapped.
+        unsafe { MmapOptions::new().len(length).map_mut(&file) }
+    }
+
+    fn prepare(&self) {
+        let _ = self.map.advise(Advice::DontDump);
+        if self.map.advise(Advice::PopulateWrite).is_err() {
+            for offset in (0..self.map.len()).step_by(4096) {
+                // SAFETY: within the mapping; nobody else uses it yet.
+                unsafe { self.base.add(offset).write_volatile(0) };
+            }
+        }
+    }
+
+    /// Writes the header; afterwards readers accept the file.
+    pub(crate) fn write_header(&self, mut header: LiveHeader) {
+        let division = &self.division;
+        header.page_size = division.page_bytes as u32;
+        header.page_count = division.page_count as u32;
+        header.pages_offset = division.pages_offset() as u64;
+        header.slots_offset = division.slots_offset() as u64;
+        header.slot_count = division.slot_count as u32;
+        header.segment_count = division.segment_count as u32;
+        header.segments_offset = division.segments_offset() as u64;
+        header.definitions_offset = division.definitions_offset() as u64;
+        header.definitions_capacity = division.definitions_bytes as u64;
+        self.word(l::STATE)
+            .store(l::STATE_RECORDING, Ordering::Release);
+        let bytes = header.encode();
+        // SAFETY: the header area is longer than the fixed part, and no one else writes there.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base, bytes.len()) };
+    }
+
+    /// The file, when there is one.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    pub(crate) fn division(&self) -> &Division {
+        &self.division
+    }
+
+    fn at(&self, offset: usize, length: usize) -> *mut u8 {
+        assert!(
+            offset + length <= self.map.len(),
+            "an offset within the live memory"
+        );
+        // SAFETY: checked to be within the mapping.
+        unsafe { self.base.add(offset) }
+    }
+
+    /// The 64-bit field at an offset that is a multiple of 8.
+    pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
+        debug_assert!(offset.is_multiple_of(8));
+        // SAFETY: in bounds, aligned (the mapping is page-aligned), and only accessed as an atomic.
+        unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }
+    }
+
+    fn half(&self, offset: usize) -> &AtomicU32 {
+        debug_assert!(offset.is_multiple_of(4));
+        // SAFETY: as for `word`.
+        unsafe { AtomicU32::from_ptr(self.at(offset, 4).cast()) }
+    }
+
+    fn quarter(&self, offset: usize) -> &AtomicU16 {
+        debug_assert!(offset.is_multiple_of(2));
+        // SAFETY: as for `word`.
+        unsafe { AtomicU16::from_ptr(self.at(offset, 2).cast()) }
+    }
+
+    pub(crate) fn slot(&self, number: usize) -> Slot<'_> {
+        assert!(number < self.division.slot_count, "a slot that exists");
+        Slot {
+            memory: self,
+            offset: self.division.slots_offset() + number * l::SLOT_LEN,
+        }
+    }
+
+    pub(crate) fn page(&self, number: u32) -> Page<'_> {
+        assert!(
+            (number as usize) < self.division.page_count,
+            "a page that exists"
+        );
+        Page {
+            memory: self,
+            offset: self.division.pages_offset() + number as usize * self.division.page_bytes,
+        }
+    }
+
+    /// The counters of the 32 event types of a segment.
+    pub(crate) fn segment(&self, number: usize) -> &'static SegmentRows {
+        assert!(
+            number < self.division.segment_count,
+            "a segment that exists"
+        );
+        let offset = self.division.segments_offset() + number * l::SEGMENT_LEN;
+        let start = self.at(offset, l::SEGMENT_LEN).cast::<SegmentRows>();
+        // SAFETY: in bounds, page-aligned, atomics only; the mapping is never removed while a
+        // recorder's shared part lives, and streams keep that alive.
+        unsafe { &*start }
+    }
+
+    /// Appends committed bytes to the definitions area; false when they do not fit.
+    pub(crate) fn append_definitions(&self, bytes: &[u8]) -> bool {
+        let length = self.word(l::DEFINITIONS_LEN);
+        let used = length.load(Ordering::Relaxed) as usize;
+        if used + bytes.len() > self.division.definitions_bytes {
+            return false;
+        }
+        let start = self.at(self.division.definitions_offset() + used, bytes.len());
+        // SAFETY: in bounds; the registry's lock lets one thread at a time append.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
+        length.store((used + bytes.len()) as u64, Ordering::Release);
+        true
+    }
+
+    /// Empties the definitions area: its records stand in the recording.
+    pub(crate) fn clear_definitions(&self) {
+        self.word(l::DEFINITIONS_GENERATION)
+            .fetch_add(1, Ordering::AcqRel);
+        self.word(l::DEFINITIONS_LEN).store(0, Ordering::Release);
+    }
+}
+
+/// Counters of one event type in one stream. One thread writes them (many for an unattributed row).
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct CounterRow {
+    pub(crate) raised: AtomicU64,
+    pub(crate) suppressed: AtomicU64,
+    pub(crate) dropped: [AtomicU64; l::ROW_CAUSES],
+    pub(crate) reported: [AtomicU64; 6],
+    spare: AtomicU64,
+}
+
+const _: () = assert!(size_of::<CounterRow>() == l::ROW_LEN);
+const _: () = assert!(std::mem::offset_of!(CounterRow, dropped) == l::ROW_DROPPED);
+const _: () = assert!(std::mem::offset_of!(CounterRow, reported) == l::ROW_REPORTED);
+
+/// The rows of 32 event types.
+pub(crate) type SegmentRows = [CounterRow; l::ROWS_PER_SEGMENT];
+
+/// Adds one to a counter that only this thread writes: cheaper than an atomic addition.
+#[inline]
+pub(crate) fn bump(counter: &AtomicU64) {
+    counter.store(
+        counter.load(Ordering::Relaxed).saturating_add(1),
+        Ordering::Relaxed,
+    );
+}
+
+/// One open stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot<'a> {
+    memory: &'a LiveMemory,
+    offset: usize,
+}
+
+impl<'a> Slot<'a> {
+    pub(crate) fn stream(&self) -> &'a AtomicU32 {
+        self.memory.half(self.offset + l::SLOT_STREAM)
+    }
+
+    pub(crate) fn is_shared(&self) -> &'a AtomicU32 {
+        self.memory.half(self.offset + l::SLOT_IS_SHARED)
+    }
+
+    pub(crate) fn busy(&self) -> &'a AtomicU64 {
+        self.memory.word(self.offset + l::SLOT_BUSY)
+    }
+
+    pub(crate) fn open_tick(&self) -> &'a AtomicU64 {
+        self.memory.word(self.offset + l::SLOT_OPEN_TICK)
+    }
+
+    pub(crate) fn segment(&self, block: usize) -> &'a AtomicU16 {
+        assert!(
+            block < l::SEGMENTS_PER_SLOT,
+            "a block of event types that exists"
+        );
+        self.memory
+            .quarter(self.offset + l::SLOT_SEGMENTS + 2 * block)
+    }
+}
+
+/// One buffer page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Page<'a> {
+    memory: &'a LiveMemory,
+    offset: usize,
+}
+
+impl<'a> Page<'a> {
+    pub(crate) fn stream(&self) -> &'a AtomicU32 {
+        self.memory.half(self.offset + l::PAGE_STREAM)
+    }
+
+    pub(crate) fn field(&self, offset: usize) -> &'a AtomicU64 {
+        self.memory.word(self.offset + offset)
+    }
+
+    pub(crate) fn commit(&self) -> &'a AtomicU64 {
+        self.field(l::PAGE_COMMIT)
+    }
+
+    fn rows_start(&self) -> *mut u8 {
+        let room = self.memory.division.page_bytes - l::PAGE_HEADER_LEN;
+        self.memory.at(self.offset + l::PAGE_HEADER_LEN, room)
+    }
+
+    /// Where rows start and where they must end.
+    pub(crate) fn room(&self) -> (*mut u8, usize) {
+        (
+            self.rows_start(),
+            self.memory.division.page_bytes - l::PAGE_HEADER_LEN,
+        )
+    }
+
+    /// A cursor `offset` bytes into the rows.
+    ///
+    /// # Safety
+    /// - The page belongs to the calling thread.
+    /// - What is written through the cursor stays within the page's room.
+    #[inline]
+    pub(crate) unsafe fn cursor(start: *mut u8, offset: usize) -> RowCursor {
+        // SAFETY: the caller keeps within the page.
+        let start = unsafe { start.add(offset) };
+        // SAFETY: the caller owns the page and keeps within it.
+        unsafe { RowCursor::new(start) }
+    }
+
+    /// The committed rows.
+    pub(crate) fn committed_rows(&self) -> &'a [u8] {
+        let commit = self.commit().load(Ordering::Acquire);
+        let room = self.memory.division.page_bytes - l::PAGE_HEADER_LEN;
+        let length = (commit as u32 as usize).min(room);
+        // SAFETY: in bounds; the producer wrote these bytes before its release store of the commit
+        // word and does not touch them again while the writer owns the page.
+        unsafe { std::slice::from_raw_parts(self.rows_start(), length) }
+    }
+
+    /// Makes the page free: reuse order is generation, commit = 0, stream.
+    pub(crate) fn reset(&self) {
+        self.field(l::PAGE_GENERATION)
+            .fetch_add(1, Ordering::AcqRel);
+        self.commit().store(0, Ordering::Release);
+        self.stream().store(0, Ordering::Release);
+    }
+}

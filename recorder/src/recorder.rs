@@ -1,0 +1,803 @@
+//! The recorder: starting, defining, raising, finishing.
+
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use annals_format::{
+    ClockId, Definition, EventType as EventTypeDefinition, EventTypeId, EventTypeSchema,
+    LIVE_FILE_PROPERTY, LiveHeader, Ordering as SourceOrdering, Process, Rank, RecordingId,
+    Reference, RegionId, Role, SourceId, Value, Verbosity,
+};
+
+use crate::clock::{self, TickSource, reference_ns, unix_ns};
+use crate::definition::EventTypeSpec;
+use crate::elements::{self, ElementKind, Elements};
+use crate::error::{RecorderError, Result};
+use crate::memory::{Division, LiveMemory};
+use crate::options::Options;
+use crate::shared::{PROCESS, Registry, Shared, lock};
+use crate::storage::Storage;
+use crate::sys::{self, ForkGuard};
+use crate::thread;
+use crate::writer::Writer;
+
+/// The source of the process's own events: ordered, one stream per thread.
+pub const THREADS: SourceId = SourceId::new(0);
+
+/// How long `finish` waits for a thread that was stopped in the middle of a raise.
+const SETTLE_TIME: Duration = Duration::from_secs(1);
+
+/// An event type whose elements are known at compile time.
+#[derive(Debug)]
+pub struct EventType<E> {
+    id: EventTypeId,
+    recorder: u32,
+    elements: PhantomData<fn(E)>,
+}
+
+impl<E> Clone for EventType<E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E> Copy for EventType<E> {}
+
+impl<E> EventType<E> {
+    /// Its number in the recording.
+    pub const fn id(&self) -> EventTypeId {
+        self.id
+    }
+}
+
+/// An event type whose elements are known at run time only.
+#[derive(Clone, Debug)]
+pub struct DynamicEventType {
+    id: EventTypeId,
+    recorder: u32,
+    schema: Arc<EventTypeSchema>,
+}
+
+impl DynamicEventType {
+    /// Its number in the recording.
+    pub const fn id(&self) -> EventTypeId {
+        self.id
+    }
+}
+
+/// A metric: an event type with the role [`Role::Metric`] and one element `value`.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric<T>(EventType<(T,)>);
+
+/// A clock, to be added.
+#[derive(Clone, Debug)]
+pub struct ClockSpec {
+    name: String,
+    ticks: TickSource,
+    ticks_per_second: u64,
+    max_ticks: u64,
+}
+
+impl ClockSpec {
+    /// A clock that `read` reads at any time. It runs on the threads that raise events.
+    pub fn readable(
+        name: impl Into<String>,
+        ticks_per_second: u64,
+        read: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            ticks: TickSource::Function(Arc::new(read)),
+            ticks_per_second,
+            max_ticks: u64::MAX,
+        }
+    }
+
+    /// A clock that only shows in its events: raise them with [`Recorder::raise_at`].
+    pub fn unreadable(name: impl Into<String>, ticks_per_second: u64) -> Self {
+        Self {
+            name: name.into(),
+            ticks: TickSource::Unreadable,
+            ticks_per_second,
+            max_ticks: u64::MAX,
+        }
+    }
+
+    /// The largest tick before the clock starts again at 0; any value.
+    #[must_use]
+    pub const fn max_ticks(mut self, max_ticks: u64) -> Self {
+        self.max_ticks = max_ticks;
+        self
+    }
+}
+
+/// A source, to be added.
+#[derive(Clone, Debug)]
+pub struct SourceSpec {
+    name: String,
+    description: String,
+    ordering: SourceOrdering,
+    clock: Option<ClockId>,
+}
+
+impl SourceSpec {
+    /// A source that promises chronological order, stamped by the recorder's clock.
+    pub fn ordered(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            description: String::new(),
+            ordering: SourceOrdering::Ordered,
+            clock: None,
+        }
+    }
+
+    /// A source that promises nothing about order.
+    pub fn unordered(name: impl Into<String>) -> Self {
+        Self {
+            ordering: SourceOrdering::Unordered,
+            ..Self::ordered(name)
+        }
+    }
+
+    /// Says what it is.
+    #[must_use]
+    pub fn description(mut self, description: impl Into<String>) -> Self {
+        self.description = description.into();
+        self
+    }
+
+    /// Says which clock stamps its events.
+    #[must_use]
+    pub const fn clock(mut self, clock: ClockId) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+}
+
+/// How a recorder is doing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Status {
+    /// The recording's file.
+    pub path: PathBuf,
+    /// Why the live file could not be had; none: a killed process loses no committed event.
+    pub not_kill_safe: Option<String>,
+    /// Why writing failed, once it did; events since then are dropped, or wait in the live file.
+    pub storage_failure: Option<String>,
+    /// Bytes written to the recording.
+    pub written_bytes: u64,
+    /// Buffer pages that are free.
+    pub free_pages: usize,
+    /// Buffer pages there are.
+    pub pages: usize,
+    /// Events raised after the recording was finished, or in a forked child.
+    pub raised_after_finish: u64,
+    /// Events raised with an event type of another recorder; nothing of them is recorded.
+    pub misused: u64,
+    /// Whether the recording is finished.
+    pub is_finished: bool,
+}
+
+/// Records the events of this process into one file. Cheap to clone; the recording is finished when
+/// the last clone goes, at [`Recorder::finish`], or when the process exits.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    handle: Arc<Handle>,
+}
+
+#[derive(Debug)]
+struct Handle {
+    core: Arc<Core>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.core.finish();
+    }
+}
+
+#[derive(Debug)]
+struct Core {
+    shared: Arc<Shared>,
+    path: PathBuf,
+    not_kill_safe: Option<String>,
+    stop: Arc<AtomicBool>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Recorders that process exit must finish.
+static RUNNING: Mutex<Vec<Weak<Core>>> = Mutex::new(Vec::new());
+
+extern "C" fn finish_all() {
+    // A panic must not cross into the C library.
+    let _ = std::panic::catch_unwind(|| {
+        let running = std::mem::take(&mut *lock(&RUNNING));
+        for core in running.iter().filter_map(Weak::upgrade) {
+            core.finish();
+        }
+    });
+}
+
+impl Recorder {
+    /// Starts recording.
+    ///
+    /// # Errors
+    /// If the directory or the recording cannot be created, or the system cannot give memory that a
+    /// forked child does not share (before Linux 4.14). That the live file cannot be had is no error:
+    /// [`Status::not_kill_safe`] tells.
+    pub fn start(options: &Options) -> Result<Self> {
+        let io = |action: &'static str, path: &Path| {
+            let path = path.to_owned();
+            move |source| RecorderError::Io {
+                action,
+                path,
+                source,
+            }
+        };
+        let directory = &options.directory;
+        std::fs::create_dir_all(directory).map_err(io("create", directory))?;
+        let host = sys::host_name();
+        let pid = std::process::id();
+        let run = options.run.clone();
+        let run = run.unwrap_or_else(|| format!("{:x}-{pid}", unix_ns() / 1_000_000));
+        let stem = format!("{}-{}-{pid}", file_name_part(&run), file_name_part(&host));
+        let (file, path) = Storage::create_file(directory, &stem)
+            .map_err(io("create a recording in", directory))?;
+        let id = RecordingId(sys::random_id());
+        let storage =
+            Storage::start(Box::new(file), id, options.compression).map_err(io("write", &path))?;
+
+        let live_path = live_path(options, &path);
+        let division = Division::of(options.buffer_bytes, options.page_bytes);
+        let (memory, failure) =
+            LiveMemory::create(&live_path, division).map_err(io("map memory for", &live_path))?;
+        let guard = ForkGuard::new().ok_or_else(|| RecorderError::Io {
+            action: "get memory that fork wipes, for",
+            path: path.clone(),
+            source: std::io::Error::last_os_error(),
+        })?;
+        sys::register_barrier();
+        memory.write_header(LiveHeader {
+            recording_id: id,
+            boot_id: sys::boot_id(),
+            pid,
+            process_start: process_start(),
+            page_size: 0,
+            page_count: 0,
+            pages_offset: 0,
+            slots_offset: 0,
+            slot_count: 0,
+            segment_count: 0,
+            segments_offset: 0,
+            definitions_offset: 0,
+            definitions_capacity: 0,
+        });
+        let shared = Arc::new(Shared::new(guard, memory, storage));
+        define_process(&shared, options, id, &run, &host)?;
+
+        let stop = Arc::new(AtomicBool::new(false));
+        let writer = Writer::new(
+            Arc::clone(&shared),
+            Arc::clone(&stop),
+            options.calibration_period,
+        );
+        let thread = std::thread::Builder::new()
+            .name("annals-writer".to_owned())
+            .spawn(move || writer.run())
+            .map_err(io("start the writer thread of", &path))?;
+        let _ = shared.writer.set(thread.thread().clone());
+        let core = Arc::new(Core {
+            shared,
+            path,
+            not_kill_safe: failure.map(|error| error.to_string()),
+            stop,
+            writer: Mutex::new(Some(thread)),
+        });
+        lock(&RUNNING).push(Arc::downgrade(&core));
+        sys::on_process_exit(finish_all);
+        Ok(Self {
+            handle: Arc::new(Handle { core }),
+        })
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.handle.core.shared
+    }
+
+    fn define<T>(&self, define: impl FnOnce(&Shared, &mut Registry) -> Result<T>) -> Result<T> {
+        let shared = self.shared();
+        if !shared.guard.is_on() {
+            return Err(RecorderError::Finished);
+        }
+        define(shared, &mut lock(&shared.registry))
+    }
+
+    /// Says which rank this process is, when it becomes known after the start.
+    ///
+    /// # Errors
+    /// If the recording is finished, or the buffer has no room for another definition.
+    pub fn set_rank(&self, rank: u32, rank_count: Option<u32>) -> Result<()> {
+        self.define(|shared, registry| {
+            registry.add(
+                shared,
+                Definition::Rank(Rank {
+                    process: PROCESS,
+                    rank,
+                    rank_count,
+                    is_assigned: false,
+                }),
+            )
+        })
+    }
+
+    /// Adds a property of the process: something a reader may want to know.
+    ///
+    /// # Errors
+    /// As [`Recorder::set_rank`].
+    pub fn add_property(&self, key: &str, value: &str) -> Result<()> {
+        self.define(|shared, registry| registry.property(shared, key, value))
+    }
+
+    /// Adds a clock.
+    ///
+    /// # Errors
+    /// If its rate is 0, and as [`Recorder::set_rank`].
+    pub fn add_clock(&self, spec: &ClockSpec) -> Result<ClockId> {
+        self.define(|shared, registry| {
+            registry.clock(
+                shared,
+                &spec.name,
+                spec.ticks.clone(),
+                spec.ticks_per_second,
+                0,
+                spec.max_ticks,
+            )
+        })
+    }
+
+    /// Adds a source.
+    ///
+    /// # Errors
+    /// If its clock is not one of this recorder, and as [`Recorder::set_rank`].
+    pub fn add_source(&self, spec: &SourceSpec) -> Result<SourceId> {
+        self.define(|shared, registry| {
+            let clock = spec.clock.unwrap_or(ClockId::new(0));
+            registry.source(shared, &spec.name, &spec.description, spec.ordering, clock)
+        })
+    }
+
+    /// Adds a region, or finds the one that is the same.
+    ///
+    /// # Errors
+    /// As [`Recorder::set_rank`].
+    pub fn add_region(&self, name: &str) -> Result<RegionId> {
+        self.add_region_at(name, "", 0, "")
+    }
+
+    /// Adds a region with its source file, line (0: unknown) and group, or finds the one that is the
+    /// same.
+    ///
+    /// # Errors
+    /// As [`Recorder::set_rank`].
+    pub fn add_region_at(
+        &self,
+        name: &str,
+        file: &str,
+        line: u32,
+        group: &str,
+    ) -> Result<RegionId> {
+        self.define(|shared, registry| registry.region(shared, name, file, line, group))
+    }
+
+    /// Adds an event type whose elements have the types `E`, a tuple; or finds the one that is the
+    /// same.
+    ///
+    /// # Errors
+    /// If the names do not match the tuple, the name is taken by a different event type, and as
+    /// [`Recorder::set_rank`].
+    pub fn add_event_type<E: Elements>(&self, spec: &EventTypeSpec) -> Result<EventType<E>> {
+        let id =
+            self.define(|shared, registry| define_type(shared, registry, spec, &E::schema()))?;
+        Ok(EventType {
+            id,
+            recorder: self.shared().number,
+            elements: PhantomData,
+        })
+    }
+
+    /// Adds an event type whose element types are known only now.
+    ///
+    /// # Errors
+    /// As [`Recorder::add_event_type`].
+    pub fn add_dynamic_event_type(
+        &self,
+        spec: &EventTypeSpec,
+        schema: EventTypeSchema,
+    ) -> Result<DynamicEventType> {
+        let id = self.define(|shared, registry| define_type(shared, registry, spec, &schema))?;
+        Ok(DynamicEventType {
+            id,
+            recorder: self.shared().number,
+            schema: Arc::new(schema),
+        })
+    }
+
+    /// Adds a metric with this unit.
+    ///
+    /// # Errors
+    /// As [`Recorder::add_event_type`].
+    pub fn add_metric<T: ElementKind>(&self, name: &str, unit: &str) -> Result<Metric<T>> {
+        let spec = EventTypeSpec::new(name)
+            .role(Role::Metric)
+            .element_in("value", unit);
+        self.add_event_type(&spec).map(Metric)
+    }
+
+    /// Enters a region.
+    #[inline]
+    pub fn enter(&self, region: RegionId) {
+        self.enter_or_leave(ENTER, region);
+    }
+
+    /// Leaves a region.
+    #[inline]
+    pub fn leave(&self, region: RegionId) {
+        self.enter_or_leave(LEAVE, region);
+    }
+
+    #[inline]
+    fn enter_or_leave(&self, event_type: EventTypeId, region: RegionId) {
+        let bound = RegionId::bound(region);
+        thread::raise(self.shared(), THREADS, event_type, None, bound, |row| {
+            RegionId::put(region, row);
+        });
+    }
+
+    /// Enters a region until the guard goes.
+    #[must_use = "the region is left when the guard goes"]
+    pub fn region(&self, region: RegionId) -> RegionGuard<'_> {
+        self.enter(region);
+        RegionGuard {
+            recorder: self,
+            region,
+        }
+    }
+
+    /// Raises an event of the process's own source, now.
+    #[inline]
+    pub fn raise<E: Elements>(&self, event_type: &EventType<E>, values: E::Values<'_>) {
+        self.raise_typed(THREADS, None, event_type, values);
+    }
+
+    /// Raises an event without elements.
+    #[inline]
+    pub fn point(&self, event_type: &EventType<()>) {
+        self.raise(event_type, ());
+    }
+
+    /// Records the value of a metric.
+    #[inline]
+    pub fn metric<T: ElementKind>(&self, metric: &Metric<T>, value: T::Value<'_>) {
+        self.raise(&metric.0, (value,));
+    }
+
+    /// Raises an event of a source, now by the source's clock.
+    #[inline]
+    pub fn raise_on<E: Elements>(
+        &self,
+        source: SourceId,
+        event_type: &EventType<E>,
+        values: E::Values<'_>,
+    ) {
+        self.raise_typed(source, None, event_type, values);
+    }
+
+    /// Raises an event of a source that happened at this tick of the source's clock.
+    #[inline]
+    pub fn raise_at<E: Elements>(
+        &self,
+        source: SourceId,
+        tick: u64,
+        event_type: &EventType<E>,
+        values: E::Values<'_>,
+    ) {
+        self.raise_typed(source, Some(tick), event_type, values);
+    }
+
+    #[inline]
+    fn raise_typed<E: Elements>(
+        &self,
+        source: SourceId,
+        tick: Option<u64>,
+        event_type: &EventType<E>,
+        values: E::Values<'_>,
+    ) {
+        let shared = self.shared();
+        if event_type.recorder != shared.number {
+            shared.count_unknown_type();
+            return;
+        }
+        let bound = E::bound(values);
+        thread::raise(shared, source, event_type.id, tick, bound, |row| {
+            E::put(values, row);
+        });
+    }
+
+    /// Raises an event whose elements are known at run time only. Values that do not fit the event
+    /// type are counted as misused and not recorded.
+    pub fn raise_dynamic(
+        &self,
+        source: SourceId,
+        tick: Option<u64>,
+        event_type: &DynamicEventType,
+        values: &[Value<'_>],
+    ) {
+        let shared = self.shared();
+        if event_type.recorder != shared.number || !elements::fits(&event_type.schema, values) {
+            shared.count_unknown_type();
+            return;
+        }
+        let bound = elements::bound_of(values);
+        thread::raise(shared, source, event_type.id, tick, bound, |row| {
+            elements::put_values(&event_type.schema, values, row);
+        });
+    }
+
+    /// How the recorder is doing.
+    pub fn status(&self) -> Status {
+        let core = &self.handle.core;
+        let shared = &core.shared;
+        let storage = lock(&shared.storage);
+        Status {
+            path: core.path.clone(),
+            not_kill_safe: core.not_kill_safe.clone(),
+            storage_failure: storage.failure().map(str::to_owned),
+            written_bytes: storage.written(),
+            free_pages: shared.free_pages.len(),
+            pages: shared.memory.division().page_count,
+            raised_after_finish: shared.status.after_cut.load(Ordering::Relaxed),
+            misused: shared.status.unknown_type.load(Ordering::Relaxed),
+            is_finished: !shared.guard.is_on(),
+        }
+    }
+
+    /// Finishes the recording: what is raised from now on is counted in the status only. Later calls
+    /// change nothing.
+    pub fn finish(&self) -> Status {
+        self.handle.core.finish();
+        self.status()
+    }
+
+    /// Makes this the recorder that [`crate::region!`] uses; the last call counts. The process then
+    /// keeps it until it exits.
+    pub fn make_global(&self) {
+        crate::global::set(self.clone());
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.shared().number
+    }
+}
+
+impl Core {
+    fn finish(&self) {
+        let shared = &self.shared;
+        // Off already: finished before, or this is a forked child and the recording is its parent's.
+        if !shared.guard.switch_off() {
+            return;
+        }
+        sys::barrier_in_all_threads();
+        let open = lock(&shared.registry).open.clone();
+        let deadline = Instant::now() + SETTLE_TIME;
+        for stream in &open {
+            let busy = shared.memory.slot(stream.slot).busy();
+            while busy.load(Ordering::Acquire) != 0 && Instant::now() < deadline {
+                std::thread::yield_now();
+            }
+        }
+        self.stop.store(true, Ordering::Release);
+        shared.wake_writer();
+        if let Some(writer) = lock(&self.writer).take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+/// Leaves its region when it goes.
+#[derive(Debug)]
+pub struct RegionGuard<'a> {
+    recorder: &'a Recorder,
+    region: RegionId,
+}
+
+impl Drop for RegionGuard<'_> {
+    fn drop(&mut self) {
+        self.recorder.leave(self.region);
+    }
+}
+
+const ENTER: EventTypeId = EventTypeId::new(0);
+const LEAVE: EventTypeId = EventTypeId::new(1);
+
+fn define_type(
+    shared: &Shared,
+    registry: &mut Registry,
+    spec: &EventTypeSpec,
+    schema: &EventTypeSchema,
+) -> Result<EventTypeId> {
+    let wrong = |why: String| RecorderError::Definition {
+        name: spec.name.clone(),
+        why,
+    };
+    if spec.elements.len() != schema.elements.len() {
+        return Err(wrong(format!(
+            "{} elements are named, {} have a type",
+            spec.elements.len(),
+            schema.elements.len()
+        )));
+    }
+    if schema.elements.len() > annals_format::MAX_ELEMENTS {
+        return Err(wrong("at most 256 elements are possible".to_owned()));
+    }
+    for (index, element) in spec.elements.iter().enumerate() {
+        if spec.elements[..index]
+            .iter()
+            .any(|e| e.name == element.name)
+        {
+            return Err(wrong(format!("two elements are named `{}`", element.name)));
+        }
+    }
+    let key_element = match &spec.key_element {
+        None => None,
+        Some(key) => {
+            let position = spec.elements.iter().position(|e| e.name == *key);
+            let missing = || wrong(format!("the key `{key}` is not one of the elements"));
+            Some(position.ok_or_else(missing)? as u8)
+        }
+    };
+    registry.event_type(shared, &spec.name, |registry, id| {
+        let mut elements = Vec::new();
+        for (element, (element_type, is_optional)) in spec.elements.iter().zip(&schema.elements) {
+            elements.push(registry.element(shared, element, *element_type, *is_optional)?);
+        }
+        Ok(EventTypeDefinition {
+            id,
+            name: registry.string(shared, &spec.name)?,
+            description: registry.string(shared, &spec.description)?,
+            verbosity: spec.verbosity,
+            role: spec.role,
+            key_element,
+            elements,
+        })
+    })
+}
+
+fn define_process(
+    shared: &Shared,
+    options: &Options,
+    id: RecordingId,
+    run: &str,
+    host: &str,
+) -> Result<()> {
+    let registry = &mut *lock(&shared.registry);
+    registry.string(shared, "")?;
+    let arguments: Vec<String> = std::env::args_os()
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
+    let process = Process {
+        id: PROCESS,
+        recording_id: id,
+        run: registry.string(shared, run)?,
+        host: registry.string(shared, host)?,
+        boot_id: sys::boot_id(),
+        pid: std::process::id(),
+        start_unix_ns: unix_ns(),
+        start_reference_ns: reference_ns(),
+        command: registry.string(shared, &arguments.join(" "))?,
+    };
+    registry.add(shared, Definition::Process(process))?;
+    if let Some(rank) = options.rank {
+        let rank = Rank {
+            process: PROCESS,
+            rank,
+            rank_count: options.rank_count,
+            is_assigned: false,
+        };
+        registry.add(shared, Definition::Rank(rank))?;
+    }
+    // Absolute, and only then useful: readers look beside the recording first.
+    let live_file = shared.memory.path().map(std::path::absolute);
+    let live_file = live_file
+        .and_then(std::result::Result::ok)
+        .unwrap_or_default();
+    let executable = std::env::current_exe().unwrap_or_default();
+    let directory = std::env::current_dir().unwrap_or_default();
+    let properties = [
+        ("executable", executable.to_string_lossy().into_owned()),
+        ("directory", directory.to_string_lossy().into_owned()),
+        ("processors", sys::processors()),
+        ("affinity", sys::affinity()),
+        ("system", sys::kernel()),
+        ("recorder", format!("annals {}", env!("CARGO_PKG_VERSION"))),
+        (LIVE_FILE_PROPERTY, live_file.to_string_lossy().into_owned()),
+    ];
+    for (key, value) in properties {
+        registry.property(shared, key, &value)?;
+    }
+    match TickSource::choose(options.clock) {
+        TickSource::Tsc => {
+            let (rate, error_ppb) = clock::tsc_rate();
+            registry.clock(shared, "tsc", TickSource::Tsc, rate, error_ppb, u64::MAX)?;
+        }
+        _ => {
+            let reference = TickSource::Reference;
+            registry.clock(shared, "monotonic", reference, 1_000_000_000, 0, u64::MAX)?;
+        }
+    }
+    let source = registry.source(
+        shared,
+        "threads",
+        "the program's threads",
+        SourceOrdering::Ordered,
+        ClockId::new(0),
+    )?;
+    debug_assert_eq!(source, THREADS);
+    for (name, role, description) in [
+        ("enter", Role::Enter, "a region was entered"),
+        ("leave", Role::Leave, "a region was left"),
+    ] {
+        let spec = EventTypeSpec::new(name)
+            .description(description)
+            .verbosity(Verbosity::UserBasic)
+            .role(role)
+            .reference("region", Reference::Region);
+        define_type(shared, registry, &spec, &<(RegionId,)>::schema())?;
+    }
+    Ok(())
+}
+
+fn file_name_part(text: &str) -> String {
+    let safe = |c: char| {
+        if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') {
+            c
+        } else {
+            '_'
+        }
+    };
+    let mut name: String = text.chars().map(safe).take(64).collect();
+    if name.starts_with('.') {
+        name.replace_range(..1, "_");
+    }
+    name
+}
+
+fn live_path(options: &Options, recording: &Path) -> PathBuf {
+    let mut name = recording
+        .file_name()
+        .map(std::ffi::OsStr::to_owned)
+        .unwrap_or_default();
+    name.push("-live");
+    let in_memory = Path::new("/dev/shm");
+    let directory = match &options.live_directory {
+        Some(directory) => directory.as_path(),
+        None if sys::is_network_file_system(&options.directory) && in_memory.is_dir() => in_memory,
+        None => &options.directory,
+    };
+    directory.join(name)
+}
+
+/// Start of this process in the system's units.
+fn process_start() -> u64 {
+    static START: OnceLock<u64> = OnceLock::new();
+    *START.get_or_init(|| {
+        let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        // The command's name, field 2, may hold spaces and parentheses; field 22 is the start.
+        let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let field = behind_name.split_whitespace().nth(19);
+        field.and_then(|field| field.parse().ok()).unwrap_or(0)
+    })
+}

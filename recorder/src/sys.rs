@@ -1,0 +1,262 @@
+//! The system's services that Rust's library does not offer: memory wiped on fork, memory barriers in
+//! other threads, end of process and thread, facts about the process.
+#![expect(unsafe_code, reason = "system calls and C library functions")]
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::fs;
+use std::path::Path;
+use std::ptr::null;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use memmap2::MmapMut;
+
+/// A word that reads 0 in every child of `fork` (and of raw clone): a recorder's permission to touch
+/// memory that the child shares with its parent.
+#[derive(Debug)]
+pub(crate) struct ForkGuard {
+    map: MmapMut,
+}
+
+impl ForkGuard {
+    /// A guard that is on. `None` when the system cannot wipe memory on fork (before Linux 4.14).
+    pub(crate) fn new() -> Option<Self> {
+        let mut map = MmapMut::map_anon(4096).ok()?;
+        let start = map.as_mut_ptr().cast();
+        // SAFETY: the range is this mapping, all of it.
+        let code = unsafe { libc::madvise(start, map.len(), libc::MADV_WIPEONFORK) };
+        if code != 0 {
+            return None;
+        }
+        let guard = Self { map };
+        guard.word().store(1, Ordering::Release);
+        Some(guard)
+    }
+
+    #[inline]
+    fn word(&self) -> &AtomicU32 {
+        // SAFETY: the mapping is page-aligned, longer than the word, and only accessed as an atomic.
+        unsafe { AtomicU32::from_ptr(self.map.as_ptr().cast_mut().cast()) }
+    }
+
+    /// Whether the recorder may record: one relaxed load.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.word().load(Ordering::Relaxed) != 0
+    }
+
+    /// Switches off for good; true for the call that did it.
+    pub(crate) fn switch_off(&self) -> bool {
+        self.word().swap(0, Ordering::SeqCst) != 0
+    }
+}
+
+/// Lets this process use [`barrier_in_all_threads`].
+pub(crate) fn register_barrier() {
+    // SAFETY: the call touches no memory of ours.
+    unsafe {
+        libc::syscall(
+            libc::SYS_membarrier,
+            libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED,
+            0,
+            0,
+        )
+    };
+}
+
+/// Makes every running thread of the process pass a full memory barrier, so that the event path
+/// itself needs none. Where the system lacks it, waits until store buffers have long drained.
+pub(crate) fn barrier_in_all_threads() {
+    // SAFETY: the call touches no memory of ours.
+    let code = unsafe {
+        libc::syscall(
+            libc::SYS_membarrier,
+            libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED,
+            0,
+            0,
+        )
+    };
+    if code != 0 {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    std::sync::atomic::fence(Ordering::SeqCst);
+}
+
+/// Calls `at_exit` when the process exits normally. Later calls change nothing.
+pub(crate) fn on_process_exit(at_exit: extern "C" fn()) {
+    static ONCE: OnceLock<()> = OnceLock::new();
+    ONCE.get_or_init(|| {
+        // SAFETY: the function lives as long as the library.
+        unsafe { libc::atexit(at_exit) };
+    });
+}
+
+/// Blocks every signal in the calling thread: the program's handlers do not run on ours.
+pub(crate) fn block_signals() {
+    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigfillset initialises the set.
+    unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    // SAFETY: the set is initialised; the old mask is not wanted.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), std::ptr::null_mut()) };
+}
+
+/// What a thread keeps for the recorders: one pointer without a destructor, so that a first use
+/// registers nothing. The end of the thread comes by a pthread key.
+#[derive(Debug)]
+pub(crate) struct ThreadPointer {
+    end: extern "C" fn(*mut c_void),
+    key: OnceLock<Option<libc::pthread_key_t>>,
+}
+
+thread_local! {
+    static POINTER: Cell<*const c_void> = const { Cell::new(null()) };
+}
+
+impl ThreadPointer {
+    /// `end` gets the pointer when the thread ends. There is one of these in the program.
+    pub(crate) const fn new(end: extern "C" fn(*mut c_void)) -> Self {
+        Self {
+            end,
+            key: OnceLock::new(),
+        }
+    }
+
+    /// The calling thread's pointer; null at first.
+    #[inline]
+    pub(crate) fn get(&self) -> *const c_void {
+        POINTER.with(Cell::get)
+    }
+
+    /// Sets the calling thread's pointer, and whether its end is to be told.
+    pub(crate) fn set(&self, pointer: *const c_void, tells_end: bool) {
+        POINTER.with(|cell| cell.set(pointer));
+        let key = self.key.get_or_init(|| {
+            let mut key = 0;
+            // SAFETY: `key` is valid to write to, `end` lives as long as the program.
+            let code = unsafe { libc::pthread_key_create(&raw mut key, Some(ended)) };
+            END.get_or_init(|| self.end);
+            (code == 0).then_some(key)
+        });
+        if let Some(key) = key {
+            let value = if tells_end { pointer } else { null() };
+            // SAFETY: the key was created.
+            unsafe { libc::pthread_setspecific(*key, value) };
+        }
+    }
+}
+
+static END: OnceLock<extern "C" fn(*mut c_void)> = OnceLock::new();
+
+unsafe extern "C" fn ended(pointer: *mut c_void) {
+    if let Some(end) = END.get() {
+        end(pointer);
+    }
+}
+
+/// The system's number of the calling thread.
+pub(crate) fn thread_number() -> u64 {
+    // SAFETY: the call touches no memory of ours.
+    unsafe { libc::syscall(libc::SYS_gettid) as u64 }
+}
+
+/// The boot id of this host; zeros when the system does not tell.
+pub(crate) fn boot_id() -> [u8; 16] {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: Vec<u8> = text
+        .bytes()
+        .filter_map(|byte| (byte as char).to_digit(16).map(|digit| digit as u8))
+        .collect();
+    let mut id = [0; 16];
+    for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = pair[0] << 4 | pair[1];
+    }
+    id
+}
+
+/// The host's name.
+pub(crate) fn host_name() -> String {
+    fs::read_to_string("/proc/sys/kernel/hostname")
+        .map(|name| name.trim().to_owned())
+        .ok()
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "localhost".to_owned())
+}
+
+/// 16 bytes that no other process has.
+pub(crate) fn random_id() -> [u8; 16] {
+    let mut id = [0_u8; 16];
+    // SAFETY: `id` is valid to write 16 bytes to.
+    let got = unsafe { libc::getrandom(id.as_mut_ptr().cast(), id.len(), 0) };
+    if got != 16 {
+        id[..8].copy_from_slice(&crate::clock::unix_ns().to_le_bytes());
+        id[8..12].copy_from_slice(&std::process::id().to_le_bytes());
+        id[12..].copy_from_slice(&(crate::clock::reference_ns() as u32).to_le_bytes());
+    }
+    id
+}
+
+/// The processors this thread may run on, as the system prints them (`0-3,8`).
+pub(crate) fn affinity() -> String {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    line.map(|list| list.trim().to_owned()).unwrap_or_default()
+}
+
+/// Name and number of the processors.
+pub(crate) fn processors() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let count = info
+        .lines()
+        .filter(|line| line.starts_with("processor"))
+        .count();
+    let model = info
+        .lines()
+        .find(|line| line.starts_with("model name"))
+        .and_then(|line| line.split_once(':'))
+        .map_or(std::env::consts::ARCH, |(_, model)| model.trim());
+    format!("{count} x {model}")
+}
+
+/// Kernel name and version.
+pub(crate) fn kernel() -> String {
+    fs::read_to_string("/proc/sys/kernel/osrelease")
+        .map(|release| format!("Linux {}", release.trim()))
+        .unwrap_or_default()
+}
+
+/// Whether a directory lies on a file system of another machine, where shared mappings are slow or
+/// not coherent.
+pub(crate) fn is_network_file_system(directory: &Path) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    // From linux/magic.h and the file systems' own headers: NFS, SMB, CIFS, SMB2, Lustre, GPFS, AFS,
+    // Ceph, 9P, FUSE (sshfs, BeeGFS, glusterfs), Coda, OrangeFS.
+    const NETWORK: &[i64] = &[
+        0x6969,
+        0x517b,
+        0xff53_4d42,
+        0xfe53_4d42,
+        0x0bd0_0bd0,
+        0x4750_4653,
+        0x5346_414f,
+        0x00c3_6400,
+        0x0102_1997,
+        0x6573_5546,
+        0x7375_7245,
+        0x2003_0528,
+    ];
+    let Ok(path) = std::ffi::CString::new(directory.as_os_str().as_bytes()) else {
+        return false;
+    };
+    let mut info = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the path is a C string, `info` valid to write to.
+    let code = unsafe { libc::statfs(path.as_ptr(), info.as_mut_ptr()) };
+    if code != 0 {
+        return false;
+    }
+    // SAFETY: statfs filled it.
+    let kind = unsafe { info.assume_init() }.f_type;
+    NETWORK.contains(&(kind as i64 & 0xffff_ffff))
+}
