@@ -8,8 +8,8 @@ use annals_format::{
     BLOCK_HEADER_LEN, BlockHeader, BlockKind, BlockWriter, Cause, Chunk, ChunkBuilder, ChunkHeader,
     ClockId, ClockMap, Column, CompressionLevel, Cumulative, Definition, Definitions,
     DroppedRecord, Element, ElementType, EventType, EventTypeId, FileHeader, FileKind, LiveHeader,
-    MapCursor, ROW_EVENT, ROW_OBSERVATION, RecordingId, Reference, Role, StreamId, StreamTotals,
-    StringId, TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns, Value, Verbosity, decode_tail,
+    MapCursor, ROW_EVENT, RecordingId, Reference, Role, StreamId, StreamTotals, StringId,
+    TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns, Value, Verbosity, decode_tail,
     encode_tail, live, put_dropped_row, put_ints, read_ints,
 };
 use serde_json::{Value as Json, json};
@@ -229,13 +229,6 @@ fn enter_row(delta: i64, region: u64) -> Vec<u8> {
 fn dropped_row() -> Vec<u8> {
     let mut row = Vec::new();
     put_dropped_row(&dropped_record(), &mut row);
-    row
-}
-
-fn observation_row() -> Vec<u8> {
-    let mut row = Vec::new();
-    row.put_varint(ROW_OBSERVATION);
-    row.put_signed(5000);
     row
 }
 
@@ -539,20 +532,8 @@ fn a_dropped_records_row_is_the_record() {
 }
 
 #[test]
-fn an_observations_row_is_a_reference_time() {
-    assert_example("row-observation", &observation_row(), |bytes| {
-        let mut builder = ChunkBuilder::new(u64::MAX);
-        let schema = Definitions::default().schema();
-        assert_eq!(builder.push_rows(&schema, 0, bytes).unwrap(), 0);
-        let (_, chunk) = builder.finish(StreamId::new(0));
-        json!({"reference_ns": chunk.observations[0].1})
-    });
-}
-
-#[test]
-fn integer_columns_are_constant_plain_or_delta() {
-    let examples: [(&str, &[u64]); 3] = [
-        ("column-constant", &[u64::MAX; 4]),
+fn integer_columns_are_plain_or_delta() {
+    let examples: [(&str, &[u64]); 2] = [
         (
             "column-plain",
             &[300, 301, 305, 300, 301, 305, 300, 301, 305, 300, 301, 305],

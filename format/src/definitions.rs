@@ -280,7 +280,7 @@ pub struct Element {
 }
 
 /// A kind of event.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct EventType {
     /// Its number.
     pub id: EventTypeId,

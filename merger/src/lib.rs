@@ -1,1 +1,38 @@
-//! placeholder
+//! Merges Annals recordings of all ranks into one globally ordered trace.
+//!
+//! [`plan_merge`] finds and opens recordings, settles definitions and clocks; [`write_trace`] runs the
+//! merge and writes the trace. [`Opened`] reads events in global order from whatever a user names: a
+//! trace, a recording, a directory of recordings.
+//!
+//! ```no_run
+//! use annals_merger::{WriteOptions, plan_merge, write_trace};
+//!
+//! let (merge, rejected) = plan_merge(&["annals-run".into()], None)?;
+//! let options = WriteOptions { compression: Default::default(), jobs: 2 };
+//! let (merged, bytes) = write_trace(&merge, "run.annals".as_ref(), options, |_| {})?;
+//! println!("{} events in {bytes} bytes", merged.report.totals.present());
+//! # let _ = rejected;
+//! # Ok::<(), annals_merger::MergeError>(())
+//! ```
+
+mod assemble;
+mod clocks;
+mod error;
+mod input;
+mod merge;
+mod open;
+mod output;
+mod report;
+mod stream;
+mod tree;
+mod unify;
+
+pub use clocks::ClockFit;
+pub use error::{MergeError, Result};
+pub use input::{Found, InputRecording, RejectedInput, find};
+pub use merge::{Merge, Merged, ended_of, missing_ranks, property};
+pub use open::{Opened, Origin, Outcome, Window, open_recordings, plan_merge};
+pub use output::{WriteOptions, write_trace};
+pub use report::{
+    ClockReport, DamageOfInput, DamageReport, InputReport, Report, StreamReport, Sums, is_complete,
+};

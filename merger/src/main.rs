@@ -1,1 +1,236 @@
-fn main() {}
+//! `trace-merge`: combines recordings into one globally ordered trace.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use annals_format::CompressionLevel;
+use annals_merger::{Report, WriteOptions, plan_merge, write_trace};
+use anyhow::Context;
+use clap::Parser;
+
+/// Combines Annals recordings of all ranks into one globally ordered trace.
+///
+/// Inputs are recordings (*.annals) and directories of them, in any mix and order; what killed
+/// processes left in their live files (*.annals-live) is taken in. The same inputs give the same
+/// bytes, whatever the order and the number of jobs.
+#[derive(Debug, Parser)]
+#[command(
+    name = "trace-merge",
+    version,
+    after_help = "Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 merged, but data was lost \
+                  (dropped, skipped, truncated) or a rank is missing.\n\n\
+                  Example:\n  trace-merge annals-run -o run.annals"
+)]
+struct Arguments {
+    /// Recordings, or directories with recordings
+    #[arg(required = true, value_name = "INPUT")]
+    inputs: Vec<PathBuf>,
+
+    /// Where the trace goes
+    #[arg(short, long, value_name = "OUT.annals")]
+    output: PathBuf,
+
+    /// Write the report as JSON to a file (`-`: standard output)
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+
+    /// Compression of the trace: `none`, or a zstd level from -7 to 22
+    #[arg(
+        long,
+        default_value = "1",
+        value_name = "LEVEL",
+        allow_hyphen_values = true
+    )]
+    compression: CompressionLevel,
+
+    /// Threads that encode; 0: one per processor
+    #[arg(short, long, default_value_t = 0, value_name = "N")]
+    jobs: usize,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(&arguments) {
+        Ok(report) if report.has_loss() => ExitCode::from(3),
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("trace-merge: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> anyhow::Result<Report> {
+    let (merge, rejected) = plan_merge(&arguments.inputs, Some(&arguments.output))?;
+    let jobs = match arguments.jobs {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        jobs => jobs,
+    };
+    let options = WriteOptions {
+        compression: arguments.compression,
+        jobs,
+    };
+    let is_shown = !arguments.quiet && std::io::stderr().is_terminal();
+    let bar = if is_shown {
+        indicatif::ProgressBar::new(merge.expected_events())
+    } else {
+        indicatif::ProgressBar::hidden()
+    };
+    let outcome = write_trace(&merge, &arguments.output, options, |events| {
+        bar.set_position(events);
+    });
+    bar.finish_and_clear();
+    let (merged, bytes) = outcome?;
+    let mut report = merged.report;
+    report.reject(rejected);
+    if !arguments.quiet {
+        let summary = summary(&report, bytes, arguments);
+        // A closed standard error does not undo a merge.
+        let _ = std::io::stderr().write_all(summary.as_bytes());
+    }
+    if let Some(path) = &arguments.report {
+        let mut json = serde_json::to_string_pretty(&report)?;
+        json.push('\n');
+        if path.as_os_str() == "-" {
+            std::io::stdout().write_all(json.as_bytes())?;
+        } else {
+            std::fs::write(path, json)
+                .with_context(|| format!("cannot write the report to {}", path.display()))?;
+        }
+    }
+    Ok(report)
+}
+
+/// The report for people.
+fn summary(report: &Report, bytes: u64, arguments: &Arguments) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::new();
+    let totals = &report.totals;
+    let _ = writeln!(
+        text,
+        "{}: {} events of {} recordings, {bytes} bytes",
+        arguments.output.display(),
+        totals.present(),
+        report.inputs.len(),
+    );
+    for input in &report.inputs {
+        if input.ended != "finished" {
+            let how = match input.ended {
+                "killed" => "was killed; its live file was read",
+                "running" => "is still recording; read as it is now",
+                "truncated" => "ends early, and no live file was found",
+                _ => "finished after its storage had failed; its live file was read",
+            };
+            let _ = writeln!(text, "rank {}: {} {how}", input.rank, input.path.display());
+        }
+        if input.unplaced != 0 {
+            let _ = writeln!(
+                text,
+                "rank {}: {} events left out: the definition of their stream is lost",
+                input.rank, input.unplaced
+            );
+        }
+        for damage in input.damage.iter().take(10) {
+            let _ = writeln!(
+                text,
+                "rank {}: {}: byte {}, {} bytes: {}",
+                input.rank,
+                input.path.display(),
+                damage.offset,
+                damage.length,
+                damage.what
+            );
+        }
+        if input.damage.len() > 10 {
+            let _ = writeln!(
+                text,
+                "rank {}: … {} more",
+                input.rank,
+                input.damage.len() - 10
+            );
+        }
+    }
+    for input in &report.rejected {
+        let _ = writeln!(text, "left out: {}: {}", input.path.display(), input.why);
+    }
+    for path in &report.duplicates {
+        let _ = writeln!(text, "given twice, taken once: {}", path.display());
+    }
+    if !report.missing_ranks.is_empty() {
+        let shown: Vec<String> = report
+            .missing_ranks
+            .iter()
+            .take(20)
+            .map(u32::to_string)
+            .collect();
+        let more = report.missing_ranks.len() - shown.len();
+        let more = if more == 0 {
+            String::new()
+        } else {
+            format!(" and {more} more")
+        };
+        let _ = writeln!(text, "no recording of rank {}{more}", shown.join(", "));
+    }
+    if report.hosts > 1 {
+        let _ = writeln!(
+            text,
+            "{} hosts, tied together by their wall clocks: times between them are as good as those",
+            report.hosts
+        );
+    }
+    for stream in &report.streams {
+        let name = match &stream.location {
+            Some(location) => format!("rank {}, {}, {location}", stream.rank, stream.source),
+            None => format!("rank {}, {}", stream.rank, stream.source),
+        };
+        if stream.broke_promise {
+            let _ = writeln!(
+                text,
+                "{name}: declared ordered, but {} events came late, the latest by {} ticks",
+                stream.inversions, stream.largest_lateness_ticks
+            );
+        }
+        if stream.ambiguous != 0 {
+            let _ = writeln!(
+                text,
+                "{name}: the clock's wraps leave {} events ambiguous",
+                stream.ambiguous
+            );
+        }
+        if stream.miscounted != 0 || !stream.is_balanced {
+            let _ = writeln!(
+                text,
+                "{name}: counts do not add up (raised ≠ recorded + dropped + suppressed): the \
+                 recorder is broken"
+            );
+        }
+    }
+    if totals.dropped + totals.suppressed + totals.skipped + totals.truncated != 0 {
+        let _ = writeln!(
+            text,
+            "raised {}{}: recorded {}, dropped {}, suppressed {}; skipped {}, truncated {}",
+            if totals.raised_is_lower_bound {
+                "at least "
+            } else {
+                ""
+            },
+            totals.raised,
+            totals.recorded,
+            totals.dropped,
+            totals.suppressed,
+            totals.skipped,
+            totals.truncated
+        );
+        let _ = writeln!(
+            text,
+            "see `trace-cli dropped {}`",
+            arguments.output.display()
+        );
+    }
+    text
+}

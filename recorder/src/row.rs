@@ -37,7 +37,7 @@ impl RowCursor {
             let spread =
                 (v & 0x7f) | (v & 0x3f80) << 1 | (v & 0x1f_c000) << 2 | (v & 0xfe0_0000) << 3;
             let bits = 32 - (v | 1).leading_zeros();
-            let length = (bits + 6) / 7;
+            let length = bits.div_ceil(7);
             let continued = 0x8080_8080_u32 & ((1_u64 << (8 * (length - 1))) - 1) as u32;
             // SAFETY: the caller of `new` has room for VARINT_ROOM bytes per varint, more than 4.
             unsafe {

@@ -258,5 +258,5 @@ pub(crate) fn is_network_file_system(directory: &Path) -> bool {
     }
     // SAFETY: statfs filled it.
     let kind = unsafe { info.assume_init() }.f_type;
-    NETWORK.contains(&(kind as i64 & 0xffff_ffff))
+    NETWORK.contains(&(kind & 0xffff_ffff))
 }

@@ -1,0 +1,59 @@
+//! What stops a merge. What only costs data is in the [`crate::Report`] instead.
+
+use std::io;
+use std::path::PathBuf;
+
+use annals_format::FormatError;
+
+/// The result of merging or opening.
+pub type Result<T, E = MergeError> = std::result::Result<T, E>;
+
+/// Why inputs could not be opened or the output not be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MergeError {
+    /// The system refused.
+    #[error("cannot {action} {path}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
+    /// A file is not what it should be.
+    #[error("{path}: {source}")]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// Where in it, what was expected and what was found.
+        source: FormatError,
+    },
+    /// There is nothing to read.
+    #[error("no recordings in {path}: a recording is a file named *.annals")]
+    NoRecordings {
+        /// Where they were looked for.
+        path: PathBuf,
+    },
+    /// None of the inputs could be read.
+    #[error("none of the {count} inputs can be read; the first: {first}")]
+    NothingReadable {
+        /// How many inputs there were.
+        count: usize,
+        /// What is wrong with the first.
+        first: String,
+    },
+    /// A trace stands where recordings are expected.
+    #[error("{path} is a merged trace; {advice}")]
+    IsTrace {
+        /// The trace.
+        path: PathBuf,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// The consumer of the merged events stopped.
+    #[error("stopped by the consumer")]
+    Stopped,
+}

@@ -1,0 +1,252 @@
+//! Finding and opening inputs: files, directories, live files beside them.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use annals_format::{
+    FileHeader, FileKind, FormatError, LIVE_FILE_PROPERTY, LiveHeader, LiveImage, ReadAt,
+    Recording, RecordingId,
+};
+
+use crate::error::{MergeError, Result};
+
+/// A file that is read at offsets. Not mapped: a file that is cut while it is read costs an error, not
+/// the program.
+#[derive(Debug)]
+pub(crate) struct FileAt(File);
+
+impl FileAt {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let file = File::open(path).map_err(|source| MergeError::Io {
+            action: "open",
+            path: path.to_owned(),
+            source,
+        })?;
+        Ok(Self(file))
+    }
+}
+
+impl ReadAt for FileAt {
+    fn len(&self) -> Result<u64, FormatError> {
+        match self.0.metadata() {
+            Ok(metadata) => Ok(metadata.len()),
+            Err(source) => Err(FormatError::Io { offset: 0, source }),
+        }
+    }
+
+    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), FormatError> {
+        self.0
+            .read_exact_at(buffer, offset)
+            .map_err(|source| match source.kind() {
+                std::io::ErrorKind::UnexpectedEof => FormatError::UnexpectedEnd {
+                    offset,
+                    expected: "more bytes",
+                },
+                _ => FormatError::Io { offset, source },
+            })
+    }
+}
+
+/// An opened recording.
+#[derive(Debug)]
+pub struct InputRecording {
+    /// Its file.
+    pub path: PathBuf,
+    /// The live file that was read with it.
+    pub live_path: Option<PathBuf>,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+    /// What is in it.
+    pub recording: Recording,
+    pub(crate) file: FileAt,
+}
+
+/// An input that could not be used, and why.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RejectedInput {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// What the paths given by a user stand for.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Recordings.
+    pub recordings: Vec<PathBuf>,
+    /// Traces.
+    pub traces: Vec<PathBuf>,
+    /// Files that are neither, or cannot be read.
+    pub rejected: Vec<RejectedInput>,
+}
+
+fn is_live(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension == "annals-live")
+}
+
+/// Looks at files and directories. In a directory, files named `*.annals` count (and what a killed
+/// process left: `*.annals-live`); `skip` is left out, as it is the output.
+///
+/// # Errors
+/// If a path does not exist or a directory cannot be listed.
+pub fn find(paths: &[PathBuf], skip: Option<&Path>) -> Result<Found> {
+    let mut found = Found::default();
+    let skip = skip.and_then(|path| fs::canonicalize(path).ok());
+    let mut seen = std::collections::BTreeSet::new();
+    for path in paths {
+        let io = |source| MergeError::Io {
+            action: "open",
+            path: path.clone(),
+            source,
+        };
+        let metadata = fs::metadata(path).map_err(io)?;
+        let mut files = Vec::new();
+        if metadata.is_dir() {
+            for entry in fs::read_dir(path).map_err(io)? {
+                let file = entry.map_err(io)?.path();
+                if file.extension().is_some_and(|e| e == "annals") || is_live(&file) {
+                    files.push(file);
+                }
+            }
+            files.sort();
+            if files.is_empty() {
+                return Err(MergeError::NoRecordings { path: path.clone() });
+            }
+        } else {
+            files.push(path.clone());
+        }
+        for file in files {
+            // A live file stands for the recording it belongs to.
+            let file = if is_live(&file) && file.with_extension("annals").exists() {
+                file.with_extension("annals")
+            } else {
+                file
+            };
+            let identity = fs::canonicalize(&file).unwrap_or_else(|_| file.clone());
+            if skip.as_ref() == Some(&identity) || !seen.insert(identity) {
+                continue;
+            }
+            match kind_of(&file) {
+                Ok(FileKind::Recording) => found.recordings.push(file),
+                Ok(FileKind::Trace) => found.traces.push(file),
+                Err(error) => found.rejected.push(RejectedInput {
+                    why: without_path(&error),
+                    path: file,
+                }),
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The error's own words and those of its causes, without the path that stands beside it anyway.
+pub(crate) fn without_path(error: &MergeError) -> String {
+    use std::error::Error;
+    match error {
+        MergeError::Format { source, .. } => source.to_string(),
+        other => match other.source() {
+            Some(cause) => cause.to_string(),
+            None => other.to_string(),
+        },
+    }
+}
+
+fn kind_of(path: &Path) -> Result<FileKind> {
+    let file = FileAt::open(path)?;
+    let format = |source| MergeError::Format {
+        path: path.to_owned(),
+        source,
+    };
+    let length = file
+        .len()
+        .map_err(format)?
+        .min(annals_format::FILE_HEADER_LEN as u64);
+    let mut bytes = vec![0; length as usize];
+    file.read_exact_at(0, &mut bytes).map_err(format)?;
+    Ok(FileHeader::decode(&bytes).map_err(format)?.kind)
+}
+
+fn live_path_beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-live");
+    PathBuf::from(name)
+}
+
+impl InputRecording {
+    /// Opens a recording and, when it has no footer, the live file that belongs to it.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is not a recording.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = FileAt::open(path)?;
+        // The live file first: a page that is written out meanwhile is then found in the recording.
+        let mut live_path = live_path_beside(path);
+        let mut live = read_live(&live_path, None);
+        let read = |live: Option<LiveImage>| {
+            Recording::read(&file, live, is_alive).map_err(|source| MergeError::Format {
+                path: path.to_owned(),
+                source,
+            })
+        };
+        let had_live = live.is_some();
+        let mut recording = read(live.take())?;
+        if !had_live && !recording.has_footer {
+            let elsewhere = live_file_property(&recording).filter(|path| *path != live_path);
+            if let Some(elsewhere) = elsewhere
+                && let Some(image) = read_live(&elsewhere, Some(recording.header.recording_id))
+            {
+                recording = read(Some(image))?;
+                live_path = elsewhere;
+            }
+        }
+        let file_bytes = file.len().map_err(|source| MergeError::Format {
+            path: path.to_owned(),
+            source,
+        })?;
+        let is_live_used = recording.last_reference_ns.is_some();
+        Ok(Self {
+            path: path.to_owned(),
+            live_path: is_live_used.then_some(live_path),
+            file_bytes,
+            recording,
+            file,
+        })
+    }
+}
+
+fn live_file_property(recording: &Recording) -> Option<PathBuf> {
+    let definitions = &recording.definitions;
+    let property = definitions
+        .properties
+        .iter()
+        .find(|property| definitions.string(property.key) == LIVE_FILE_PROPERTY)?;
+    Some(PathBuf::from(definitions.string(property.value)))
+}
+
+fn read_live(path: &Path, id: Option<RecordingId>) -> Option<LiveImage> {
+    let file = FileAt::open(path).ok()?;
+    let image = LiveImage::read(&file).ok()?;
+    let is_wanted = id.is_none_or(|id| image.header.recording_id == id);
+    is_wanted.then_some(image)
+}
+
+/// Whether the process that a live header names still runs on this host.
+pub(crate) fn is_alive(header: &LiveHeader) -> bool {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let boot: String = boot.chars().filter(char::is_ascii_hexdigit).collect();
+    let of_header: String = header.boot_id.iter().map(|b| format!("{b:02x}")).collect();
+    if boot != of_header {
+        return false;
+    }
+    let Ok(stat) = fs::read_to_string(format!("/proc/{}/stat", header.pid)) else {
+        return false;
+    };
+    let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let mut fields = behind_name.split_whitespace();
+    let is_dead = matches!(fields.next(), Some("Z" | "X"));
+    let start = fields.nth(18).and_then(|field| field.parse::<u64>().ok());
+    !is_dead && start == Some(header.process_start)
+}

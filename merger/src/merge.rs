@@ -1,0 +1,590 @@
+//! The merge: recordings in, one global order out, chunk by chunk.
+//!
+//! The order is (trace time, rank, recording id, stream, position). Processes are numbered by rank and
+//! recording id, streams by process and their number in it, so that (time, number of the stream)
+//! decides between streams; within a stream its own order does.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use annals_format::ticks::unwrap_near;
+use annals_format::{
+    Clock, ClockId, ClockKind, ClockMap, Definition, Definitions, Ended, EventType, EventTypeId,
+    Ordering, ProcessEnd, ProcessId, Rank, RecordingId, Role, StreamId, StreamTotals, TimeZero,
+    TraceChunk, TraceLoss, TypeTotals, Verbosity,
+};
+
+use crate::assemble::Assembler;
+use crate::clocks::{self, ClockFit, HostOffsets, Point};
+use crate::error::Result;
+use crate::input::InputRecording;
+use crate::report::{InputReport, Report, StreamReport};
+use crate::stream::{StreamClock, StreamCursor};
+use crate::tree::{AT_END, LoserTree};
+use crate::unify::{Numbers, Unifier};
+
+/// A recording in the order of the merge.
+#[derive(Debug)]
+struct Member {
+    input: InputRecording,
+    process: ProcessId,
+    numbers: Numbers,
+    start_ns: i64,
+    end_ns: i64,
+    /// Axis time of the process's reference clock reading 0.
+    reference_offset_ns: i64,
+}
+
+/// What a merge will do: definitions and clock maps are settled, events are not read yet.
+#[derive(Debug)]
+pub struct Merge {
+    /// Definitions of the trace.
+    pub definitions: Definitions,
+    /// How well the clocks are known.
+    pub fits: Vec<ClockFit>,
+    /// Number of hosts.
+    pub hosts: usize,
+    members: Vec<Member>,
+    /// Numbers of the recordings that were given twice.
+    duplicates: Vec<std::path::PathBuf>,
+}
+
+/// What a merge did.
+#[derive(Debug)]
+pub struct Merged {
+    /// Totals of every stream, by its number in the trace.
+    pub totals: Vec<StreamTotals>,
+    /// Every loss, in the order of the trace.
+    pub losses: Vec<TraceLoss>,
+    /// Everything about it.
+    pub report: Report,
+}
+
+fn unix_offset_of(input: &InputRecording) -> i64 {
+    let definitions = &input.recording.definitions;
+    let point = definitions
+        .calibration
+        .iter()
+        .min_by_key(|p| p.reference_ns);
+    match (point, definitions.processes.values().next()) {
+        (Some(point), _) => point.unix_offset_ns,
+        (None, Some(process)) => process
+            .start_unix_ns
+            .saturating_sub(process.start_reference_ns),
+        (None, None) => 0,
+    }
+}
+
+fn boot_id_of(input: &InputRecording) -> [u8; 16] {
+    let process = input.recording.definitions.processes.values().next();
+    process.map_or([0; 16], |process| process.boot_id)
+}
+
+/// Ranks: as recorded; recordings without one are numbered behind the highest, by their start.
+fn give_ranks(inputs: Vec<InputRecording>) -> Vec<(InputRecording, Rank)> {
+    let recorded = |input: &InputRecording| {
+        let ranks = &input.recording.definitions.ranks;
+        ranks.values().next().copied()
+    };
+    let highest = inputs
+        .iter()
+        .filter_map(recorded)
+        .map(|rank| rank.rank)
+        .max();
+    let mut next = highest.map_or(0, |highest| highest.saturating_add(1));
+    let start = |input: &InputRecording| {
+        let process = input.recording.definitions.processes.values().next();
+        process.map_or(i64::MAX, |process| process.start_unix_ns)
+    };
+    let mut inputs = inputs;
+    inputs.sort_by_key(|input| (start(input), input.recording.header.recording_id));
+    let mut ranked: Vec<(InputRecording, Rank)> = Vec::new();
+    for input in inputs {
+        let rank = recorded(&input).unwrap_or_else(|| {
+            next = next.saturating_add(1);
+            Rank {
+                process: ProcessId::new(0),
+                rank: next - 1,
+                rank_count: None,
+                is_assigned: true,
+            }
+        });
+        ranked.push((input, rank));
+    }
+    ranked.sort_by_key(|(input, rank)| (rank.rank, input.recording.header.recording_id));
+    ranked
+}
+
+impl Merge {
+    /// Settles ranks, definitions and clocks of recordings. The order in which they are given does not
+    /// matter; a recording that is given twice is taken once.
+    pub fn plan(inputs: Vec<InputRecording>) -> Self {
+        let mut seen: BTreeSet<RecordingId> = BTreeSet::new();
+        let mut duplicates = Vec::new();
+        let mut inputs = inputs;
+        // Of two files with one identity the same one must win, whatever the order of arguments.
+        inputs.sort_by(|a, b| (b.file_bytes, &a.path).cmp(&(a.file_bytes, &b.path)));
+        inputs.retain(|input| {
+            let is_new = seen.insert(input.recording.header.recording_id);
+            if !is_new {
+                duplicates.push(input.path.clone());
+            }
+            is_new
+        });
+        let mut unifier = Unifier::default();
+        let mut hosts = HostOffsets::default();
+        let mut members = Vec::new();
+        for (input, rank) in give_ranks(inputs) {
+            hosts.add(boot_id_of(&input), unix_offset_of(&input));
+            let (process, mut numbers) = unifier.add(&input.recording.definitions, rank);
+            name_lost_types(&mut unifier, &input, &mut numbers);
+            let reference_offset_ns = hosts.axis_ns(boot_id_of(&input), 0);
+            members.push(Member {
+                input,
+                process,
+                numbers,
+                start_ns: 0,
+                end_ns: 0,
+                reference_offset_ns,
+            });
+        }
+        let mut definitions = unifier.definitions;
+        let mut fits = Vec::new();
+        for (map, fit) in fit_clocks(&definitions, &members, &hosts) {
+            definitions.add(Definition::ClockMap(map));
+            fits.push(fit);
+        }
+        let mut merge = Self {
+            definitions,
+            fits,
+            hosts: hosts.hosts(),
+            members,
+            duplicates,
+        };
+        merge.settle_zero(&hosts);
+        merge
+    }
+
+    /// Moves the axis so that the trace starts at 0, and notes when each process started and ended.
+    fn settle_zero(&mut self, hosts: &HostOffsets) {
+        let mut zero_ns = i64::MAX;
+        let mut spans = Vec::new();
+        for member in &self.members {
+            let (start_ns, end_ns) = self.span_of(member);
+            zero_ns = zero_ns.min(start_ns);
+            spans.push((start_ns, end_ns));
+        }
+        if self.members.is_empty() {
+            zero_ns = 0;
+        }
+        let mut trace_end_ns = 0;
+        for (member, (start_ns, end_ns)) in self.members.iter_mut().zip(spans) {
+            member.start_ns = start_ns.saturating_sub(zero_ns);
+            member.end_ns = end_ns.saturating_sub(zero_ns);
+            member.reference_offset_ns = member.reference_offset_ns.saturating_sub(zero_ns);
+            trace_end_ns = trace_end_ns.max(member.end_ns);
+            self.definitions.add(Definition::ProcessEnd(ProcessEnd {
+                process: member.process,
+                ended: member.input.recording.ended,
+                start_ns: member.start_ns,
+                end_ns: member.end_ns,
+            }));
+        }
+        for map in self.definitions.clock_maps.values_mut() {
+            for knot in &mut map.knots {
+                knot.1 = knot.1.saturating_sub(zero_ns);
+            }
+        }
+        self.definitions.time_zero = Some(TimeZero {
+            unix_ns: hosts.unix_base_ns().saturating_add(zero_ns),
+            end_ns: trace_end_ns,
+        });
+    }
+
+    /// First and last moment of a process on the axis: its own words, and its events'.
+    fn span_of(&self, member: &Member) -> (i64, i64) {
+        let recording = &member.input.recording;
+        let axis = |reference_ns: i64| reference_ns.saturating_add(member.reference_offset_ns);
+        let process = recording.definitions.processes.values().next();
+        let mut start = process.map(|process| axis(process.start_reference_ns));
+        let points = recording.definitions.calibration.iter();
+        let known = points
+            .map(|point| point.reference_ns)
+            .chain(recording.last_reference_ns);
+        let mut end = known.map(axis).max().or(start);
+        for (id, contents) in &recording.streams {
+            let Some(clock) = self.stream_clock(member, *id) else {
+                continue;
+            };
+            for chunk in contents.chunks.iter().filter(|c| c.header.event_count != 0) {
+                let (first, last) = clock.bounds(chunk);
+                start = Some(start.map_or(first, |start| start.min(first)));
+                end = Some(end.map_or(last, |end| end.max(last)));
+            }
+        }
+        let start = start.unwrap_or(0);
+        (start, end.unwrap_or(start).max(start))
+    }
+
+    fn stream_clock(&self, member: &Member, stream: StreamId) -> Option<StreamClock<'_>> {
+        let number = member.numbers.streams.get(&stream)?;
+        let definition = self.definitions.streams.get(number)?;
+        let source = self.definitions.sources.get(&definition.source)?;
+        Some(StreamClock {
+            clock: self.definitions.clocks.get(&source.clock)?,
+            map: self.definitions.clock_maps.get(&source.clock)?,
+            reference_offset_ns: member.reference_offset_ns,
+        })
+    }
+
+    /// Events that the inputs hold, as far as heads tell: for progress.
+    pub fn expected_events(&self) -> u64 {
+        let streams = self
+            .members
+            .iter()
+            .flat_map(|m| m.input.recording.streams.values());
+        let chunks = streams.flat_map(|stream| &stream.chunks);
+        chunks.map(|chunk| chunk.header.event_count).sum()
+    }
+
+    /// Identities of the inputs, in merge order.
+    pub fn recording_ids(&self) -> impl Iterator<Item = RecordingId> {
+        self.members
+            .iter()
+            .map(|member| member.input.recording.header.recording_id)
+    }
+
+    /// Bytes of the inputs' files.
+    pub fn input_bytes(&self) -> u64 {
+        self.members
+            .iter()
+            .map(|member| member.input.file_bytes)
+            .sum()
+    }
+
+    /// The recordings, in merge order.
+    pub fn inputs(&self) -> impl Iterator<Item = &InputRecording> {
+        self.members.iter().map(|member| &member.input)
+    }
+
+    /// Reads all events in the global order and gives them to `consume`, a chunk at a time. Chunk
+    /// borders depend on the events alone.
+    ///
+    /// # Errors
+    /// Those of `consume`.
+    pub fn run(&self, mut consume: impl FnMut(TraceChunk) -> Result<()>) -> Result<Merged> {
+        let mut cursors = self.open_cursors();
+        let mut assembler = Assembler::new(&self.definitions);
+        let mut losses = Vec::new();
+        let keys = |cursor: &StreamCursor<'_>, index: usize| {
+            cursor.head_ns().map_or(AT_END, |time| (time, index as u32))
+        };
+        for cursor in &mut cursors {
+            if cursor.head().is_none() {
+                take_losses(cursor, &mut assembler, &mut losses);
+            }
+        }
+        let heads = cursors.iter().enumerate();
+        let mut tree = LoserTree::new(heads.map(|(index, cursor)| keys(cursor, index)));
+        while let Some(winner) = tree.winner() {
+            let limit = tree.runner_up();
+            let cursor = &mut cursors[winner];
+            take_losses(cursor, &mut assembler, &mut losses);
+            let run = cursor
+                .run_length(|time| (time, winner as u32) < limit)
+                .min(assembler.room());
+            if let Some(head) = cursor.head() {
+                let taken = assembler.push_events(cursor, head, run);
+                cursor.skip(taken);
+            }
+            if cursor.head().is_none() {
+                take_losses(cursor, &mut assembler, &mut losses);
+            }
+            tree.replace_winner(keys(cursor, winner));
+            if assembler.is_full() {
+                consume(assembler.take())?;
+            }
+        }
+        if !assembler.is_empty() {
+            consume(assembler.take())?;
+        }
+        Ok(self.conclude(cursors, losses))
+    }
+
+    fn open_cursors(&self) -> Vec<StreamCursor<'_>> {
+        let mut cursors: Vec<StreamCursor<'_>> = Vec::new();
+        for member in &self.members {
+            for (id, contents) in &member.input.recording.streams {
+                let Some(clock) = self.stream_clock(member, *id) else {
+                    continue;
+                };
+                let number = member.numbers.streams[id];
+                let source = self.definitions.streams[&number].source;
+                let ordering = self.definitions.sources[&source].ordering;
+                cursors.push(StreamCursor::new(
+                    number,
+                    &member.input,
+                    &member.numbers,
+                    contents,
+                    clock,
+                    ordering == Ordering::Unordered,
+                    (member.start_ns, member.end_ns),
+                ));
+            }
+        }
+        cursors.sort_by_key(|cursor| cursor.stream);
+        cursors
+    }
+
+    fn conclude(&self, cursors: Vec<StreamCursor<'_>>, losses: Vec<TraceLoss>) -> Merged {
+        let mut totals = Vec::new();
+        let mut streams = Vec::new();
+        for cursor in cursors {
+            let mut of_trace = StreamTotals {
+                stream: cursor.stream,
+                rows: Vec::new(),
+                ..cursor.totals.clone()
+            };
+            let mut miscounted = 0;
+            for row in &cursor.totals.rows {
+                let number = cursor.numbers.event_types.get(&row.event_type);
+                let event_type = number.copied().unwrap_or(annals_format::ANY_EVENT_TYPE);
+                let to = of_trace.row(event_type);
+                *to = add_rows(*to, row);
+                let found = cursor.findings.present.get(&row.event_type).copied();
+                miscounted += row.present().abs_diff(found.unwrap_or(0));
+            }
+            streams.push(StreamReport::new(
+                &self.definitions,
+                &of_trace,
+                &cursor.findings,
+                miscounted,
+            ));
+            totals.push(of_trace);
+        }
+        let mut unplaced = BTreeMap::new();
+        for member in &self.members {
+            for (id, contents) in &member.input.recording.streams {
+                if !member.numbers.streams.contains_key(id) {
+                    let chunks = contents.chunks.iter();
+                    let events: u64 = chunks.map(|chunk| chunk.header.event_count).sum();
+                    *unplaced.entry(member.process).or_insert(0) += events;
+                }
+            }
+        }
+        let inputs = self.members.iter().map(|member| {
+            let unplaced = unplaced.get(&member.process).copied().unwrap_or(0);
+            InputReport::new(&member.input, &self.definitions, member.process, unplaced)
+        });
+        let report = Report::new(
+            inputs.collect(),
+            streams,
+            &totals,
+            &losses,
+            self,
+            self.duplicates.clone(),
+        );
+        Merged {
+            totals,
+            losses,
+            report,
+        }
+    }
+}
+
+fn take_losses(
+    cursor: &mut StreamCursor<'_>,
+    assembler: &mut Assembler,
+    losses: &mut Vec<TraceLoss>,
+) {
+    if cursor.has_losses() {
+        for loss in cursor.take_losses() {
+            assembler.push_loss(loss);
+            losses.push(loss);
+        }
+    }
+}
+
+fn add_rows(a: TypeTotals, b: &TypeTotals) -> TypeTotals {
+    TypeTotals {
+        event_type: a.event_type,
+        raised: a.raised + b.raised,
+        raised_is_lower_bound: a.raised_is_lower_bound || b.raised_is_lower_bound,
+        recorded: a.recorded + b.recorded,
+        suppressed: a.suppressed + b.suppressed,
+        dropped: std::array::from_fn(|code| a.dropped[code].saturating_add(b.dropped[code])),
+        skipped: a.skipped + b.skipped,
+        truncated: a.truncated + b.truncated,
+        filtered: a.filtered + b.filtered,
+    }
+}
+
+/// Event types that chunks hold and whose definition is lost get a name that says so.
+fn name_lost_types(unifier: &mut Unifier, input: &InputRecording, numbers: &mut Numbers) {
+    let streams = input.recording.streams.values();
+    let headers = streams
+        .flat_map(|stream| &stream.chunks)
+        .map(|chunk| &chunk.header);
+    let used: BTreeSet<EventTypeId> = headers
+        .flat_map(|header| &header.counts)
+        .map(|(event_type, _)| *event_type)
+        .collect();
+    for event_type in used {
+        numbers.event_types.entry(event_type).or_insert_with(|| {
+            let number = EventTypeId::new(unifier.definitions.event_types.len() as u32);
+            let name = unifier.string(&format!("event-type-{}", event_type.get()));
+            let description = unifier.string("its definition is lost");
+            unifier.definitions.add(Definition::EventType(EventType {
+                id: number,
+                name,
+                description,
+                verbosity: Verbosity::UserBasic,
+                role: Role::Point,
+                key_element: None,
+                elements: Vec::new(),
+            }));
+            number
+        });
+    }
+}
+
+/// Fits every clock of every process. Processor counters of one boot are one clock: their points are
+/// pooled, so that ticks of two processes compare directly.
+fn fit_clocks(
+    definitions: &Definitions,
+    members: &[Member],
+    hosts: &HostOffsets,
+) -> Vec<(ClockMap, ClockFit)> {
+    let mut pools: BTreeMap<[u8; 16], Vec<Point>> = BTreeMap::new();
+    let mut own: BTreeMap<ClockId, Vec<Point>> = BTreeMap::new();
+    for member in members {
+        let boot_id = boot_id_of(&member.input);
+        for (id, number) in &member.numbers.clocks {
+            let clock = &definitions.clocks[number];
+            let calibration = &member.input.recording.definitions.calibration;
+            let raw: Vec<(u64, i64, u64)> = calibration
+                .iter()
+                .filter(|point| point.clock == *id)
+                .map(|point| {
+                    let time_ns = hosts.axis_ns(boot_id, point.reference_ns);
+                    (point.tick, time_ns, point.error_ns)
+                })
+                .collect();
+            let mut points = clocks::unwrap_points(clock, &raw);
+            if clock.kind == ClockKind::Reference {
+                // Ticks are the reference clock; wherever the recording has none, this holds.
+                points.insert(
+                    0,
+                    Point {
+                        tick: 0,
+                        time_ns: hosts.axis_ns(boot_id, 0),
+                        error_ns: 0,
+                    },
+                );
+            }
+            if points.is_empty() {
+                points.extend(point_from_events(definitions, member, *number, hosts));
+            }
+            if clock.kind == ClockKind::Tsc {
+                pools.entry(boot_id).or_default().extend(&points);
+            }
+            own.insert(*number, points);
+        }
+    }
+    for pool in pools.values_mut() {
+        pool.sort_by_key(|point| (point.time_ns, point.tick));
+    }
+    let mut fits = Vec::new();
+    for member in members {
+        let pool = pools.get(&boot_id_of(&member.input));
+        for number in member.numbers.clocks.values() {
+            let clock = &definitions.clocks[number];
+            let points = match (clock.kind, pool) {
+                (ClockKind::Tsc, Some(pool)) => pool,
+                _ => &own[number],
+            };
+            fits.push(clocks::fit(*number, clock, points));
+        }
+    }
+    fits
+}
+
+/// A clock that cannot be read is tied to the axis by its events: none was observed before it
+/// happened, so the tightest observation gives the offset.
+fn point_from_events(
+    definitions: &Definitions,
+    member: &Member,
+    clock_number: ClockId,
+    hosts: &HostOffsets,
+) -> Option<Point> {
+    let clock: &Clock = &definitions.clocks[&clock_number];
+    let boot_id = boot_id_of(&member.input);
+    let recording = &member.input.recording;
+    let mut best: Option<(i128, Point)> = None;
+    let mut base: Option<(i128, i64)> = None;
+    for (id, contents) in &recording.streams {
+        let number = member.numbers.streams.get(id);
+        let stream = number.and_then(|number| definitions.streams.get(number));
+        let source = stream.and_then(|stream| definitions.sources.get(&stream.source));
+        if source.is_none_or(|source| source.clock != clock_number) {
+            continue;
+        }
+        for stored in &contents.chunks {
+            let Ok(chunk) = recording.load(&member.input.file, stored) else {
+                continue;
+            };
+            for (index, reference_ns) in &chunk.observations {
+                let Some(tick) = chunk.ticks.get(*index as usize) else {
+                    continue;
+                };
+                let time_ns = hosts.axis_ns(boot_id, *reference_ns);
+                let (base_tick, base_ns) = *base.get_or_insert((i128::from(*tick), time_ns));
+                let passed = i128::from(time_ns) - i128::from(base_ns);
+                let expected = base_tick + clocks::ticks_in(clock, passed);
+                let (tick, _) = unwrap_near(*tick, expected, clock.max_ticks);
+                // How late the observation is, up to a constant.
+                let lateness = expected - tick;
+                if best.is_none_or(|(least, _)| lateness < least) {
+                    let point = Point {
+                        tick,
+                        time_ns,
+                        error_ns: 0,
+                    };
+                    best = Some((lateness, point));
+                }
+            }
+        }
+    }
+    best.map(|(_, point)| point)
+}
+
+/// Ranks that a run should have and that no recording is of: below the number of ranks that a
+/// recording states, else below the highest that is there.
+pub fn missing_ranks(definitions: &Definitions) -> Vec<u32> {
+    let ranks = definitions.ranks.values().filter(|rank| !rank.is_assigned);
+    let present: BTreeSet<u32> = ranks.clone().map(|rank| rank.rank).collect();
+    let stated = ranks.filter_map(|rank| rank.rank_count).max().unwrap_or(0);
+    let highest = present.last().map_or(0, |rank| rank.saturating_add(1));
+    // A hostile count must not become a list of four billion.
+    let expected = stated.max(highest).min(1 << 20);
+    (0..expected)
+        .filter(|rank| !present.contains(rank))
+        .collect()
+}
+
+/// How a process ended.
+pub fn ended_of(definitions: &Definitions, process: ProcessId) -> Option<Ended> {
+    definitions.process_ends.get(&process).map(|end| end.ended)
+}
+
+/// The property of a process, if it has it.
+pub fn property<'a>(
+    definitions: &'a Definitions,
+    process: ProcessId,
+    key: &str,
+) -> Option<&'a str> {
+    let found = definitions
+        .properties
+        .iter()
+        .find(|property| property.process == process && definitions.string(property.key) == key)?;
+    Some(definitions.string(found.value))
+}

@@ -1,0 +1,351 @@
+//! Opening whatever a user names: a trace, a recording, a directory of recordings.
+
+use std::path::{Path, PathBuf};
+
+use annals_format::{
+    Cause, Definitions, FormatError, Problem, StreamTotals, Trace, TraceChunk, TraceLoss,
+};
+
+use crate::error::{MergeError, Result};
+use crate::input::{FileAt, Found, InputRecording, RejectedInput, find};
+use crate::merge::Merge;
+use crate::report::{Report, is_complete};
+
+/// Something with events, in global order.
+#[derive(Debug)]
+pub struct Opened {
+    /// Definitions.
+    pub definitions: Definitions,
+    /// Inputs that could not be used.
+    pub rejected: Vec<RejectedInput>,
+    content: Content,
+}
+
+#[derive(Debug)]
+enum Content {
+    Trace(Box<OpenedTrace>),
+    Recordings(Box<Merge>),
+}
+
+#[derive(Debug)]
+struct OpenedTrace {
+    path: PathBuf,
+    file: FileAt,
+    bytes: u64,
+    trace: Trace,
+}
+
+/// What reading the events showed.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Totals of every stream.
+    pub totals: Vec<StreamTotals>,
+    /// Every loss.
+    pub losses: Vec<TraceLoss>,
+    /// Whether nothing was skipped or truncated and no rank is missing.
+    pub complete: bool,
+    /// Whether this very read had to skip something.
+    pub has_skipped_now: bool,
+    /// Damage met, with the file it is in.
+    pub damage: Vec<(PathBuf, Problem)>,
+    /// The report of the merge, when recordings were merged to be read.
+    pub report: Option<Report>,
+}
+
+/// What a trace or a set of recordings is, as a file.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// `trace` or `recordings`.
+    pub kind: &'static str,
+    /// Bytes of the files.
+    pub bytes: u64,
+    /// Number of files.
+    pub files: usize,
+    /// Whether every file has its footer.
+    pub has_footer: bool,
+}
+
+/// A window of trace time, nanoseconds: from ≤ time < to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Window {
+    /// First moment.
+    pub from_ns: i64,
+    /// First moment behind.
+    pub to_ns: i64,
+}
+
+impl Window {
+    /// All of time.
+    pub const ALL: Self = Self {
+        from_ns: i64::MIN,
+        to_ns: i64::MAX,
+    };
+
+    /// Whether a time lies within.
+    pub const fn contains(&self, time_ns: i64) -> bool {
+        self.from_ns <= time_ns && time_ns < self.to_ns
+    }
+}
+
+/// Opens recordings; those that cannot be used come back as rejected.
+///
+/// # Errors
+/// If none of them can be used.
+pub fn open_recordings(paths: &[PathBuf]) -> Result<(Vec<InputRecording>, Vec<RejectedInput>)> {
+    let mut inputs = Vec::new();
+    let mut rejected = Vec::new();
+    for path in paths {
+        match InputRecording::open(path) {
+            Ok(input) => inputs.push(input),
+            Err(error) => rejected.push(RejectedInput {
+                path: path.clone(),
+                why: crate::input::without_path(&error),
+            }),
+        }
+    }
+    Ok((inputs, rejected))
+}
+
+fn nothing_readable(rejected: &[RejectedInput]) -> MergeError {
+    MergeError::NothingReadable {
+        count: rejected.len(),
+        first: rejected.first().map_or_else(String::new, |input| {
+            format!("{}: {}", input.path.display(), input.why)
+        }),
+    }
+}
+
+/// Opens the recordings among these paths for merging.
+///
+/// # Errors
+/// If a path does not exist, is a trace, or none of the files can be used.
+pub fn plan_merge(paths: &[PathBuf], output: Option<&Path>) -> Result<(Merge, Vec<RejectedInput>)> {
+    let Found {
+        recordings,
+        traces,
+        mut rejected,
+    } = find(paths, output)?;
+    // In a directory, a trace beside recordings is an earlier merge of them; named itself, it is a
+    // mistake.
+    if let Some(path) = traces.into_iter().find(|trace| paths.contains(trace)) {
+        return Err(MergeError::IsTrace {
+            path,
+            advice: "name the recordings it was merged from",
+        });
+    }
+    if recordings.is_empty() && rejected.is_empty() {
+        return Err(MergeError::NoRecordings {
+            path: paths.first().cloned().unwrap_or_default(),
+        });
+    }
+    let (inputs, more) = open_recordings(&recordings)?;
+    rejected.extend(more);
+    if inputs.is_empty() {
+        return Err(nothing_readable(&rejected));
+    }
+    Ok((Merge::plan(inputs), rejected))
+}
+
+impl Opened {
+    /// Opens a trace, a recording, or a directory of recordings (or of one trace).
+    ///
+    /// # Errors
+    /// If the path does not exist or nothing in it can be read.
+    pub fn open(path: &Path) -> Result<Self> {
+        let found = find(&[path.to_owned()], None)?;
+        let only_trace = found.recordings.is_empty() && found.traces.len() == 1;
+        if only_trace {
+            return Self::open_trace(&found.traces[0]);
+        }
+        if found.recordings.is_empty() && found.traces.len() > 1 {
+            return Err(MergeError::IsTrace {
+                path: found.traces[0].clone(),
+                advice: "one of several in the directory: name the one to read",
+            });
+        }
+        let (merge, rejected) = plan_merge(&[path.to_owned()], None)?;
+        Ok(Self {
+            definitions: merge.definitions.clone(),
+            rejected,
+            content: Content::Recordings(Box::new(merge)),
+        })
+    }
+
+    fn open_trace(path: &Path) -> Result<Self> {
+        let format = |source: FormatError| MergeError::Format {
+            path: path.to_owned(),
+            source,
+        };
+        let file = FileAt::open(path)?;
+        let trace = Trace::read(&file).map_err(format)?;
+        let bytes = annals_format::ReadAt::len(&file).map_err(format)?;
+        Ok(Self {
+            definitions: trace.definitions.clone(),
+            rejected: Vec::new(),
+            content: Content::Trace(Box::new(OpenedTrace {
+                path: path.to_owned(),
+                file,
+                bytes,
+                trace,
+            })),
+        })
+    }
+
+    /// What it is, as a file.
+    pub fn origin(&self) -> Origin {
+        match &self.content {
+            Content::Trace(opened) => Origin {
+                kind: "trace",
+                bytes: opened.bytes,
+                files: 1,
+                has_footer: opened.trace.has_footer,
+            },
+            Content::Recordings(merge) => Origin {
+                kind: "recordings",
+                bytes: merge.input_bytes(),
+                files: merge.inputs().count(),
+                has_footer: merge.inputs().all(|input| input.recording.has_footer),
+            },
+        }
+    }
+
+    /// Totals and losses without a look at the events where the footer has them.
+    ///
+    /// # Errors
+    /// As [`Opened::read`].
+    pub fn summary(&self) -> Result<Outcome> {
+        match &self.content {
+            Content::Trace(opened) => Ok(opened.outcome()),
+            Content::Recordings(_) => self.read(Window::ALL, |_| Ok(())),
+        }
+    }
+
+    /// Gives the chunks that may hold events of a window to `consume`, in order. What cannot be
+    /// decoded is skipped and counted.
+    ///
+    /// # Errors
+    /// Those of `consume`; if the storage fails.
+    pub fn read(
+        &self,
+        window: Window,
+        mut consume: impl FnMut(TraceChunk) -> Result<()>,
+    ) -> Result<Outcome> {
+        match &self.content {
+            Content::Trace(opened) => opened.read(window, consume),
+            Content::Recordings(merge) => {
+                let merged = merge.run(|chunk| {
+                    let first = chunk.times_ns.first().copied();
+                    let last = chunk.times_ns.last().copied();
+                    let is_wanted = match (first, last) {
+                        (Some(first), Some(last)) => first < window.to_ns && last >= window.from_ns,
+                        _ => true,
+                    };
+                    if is_wanted { consume(chunk) } else { Ok(()) }
+                })?;
+                let mut report = merged.report;
+                report.reject(self.rejected.clone());
+                let damage = merge.inputs().flat_map(|input| {
+                    let problems = input.recording.problems.iter();
+                    problems.map(|problem| (input.path.clone(), problem.clone()))
+                });
+                let sums = report.totals;
+                Ok(Outcome {
+                    damage: damage.collect(),
+                    complete: report.complete,
+                    has_skipped_now: sums.skipped != 0
+                        || sums.truncated != 0
+                        || !self.rejected.is_empty(),
+                    totals: merged.totals,
+                    losses: merged.losses,
+                    report: Some(report),
+                })
+            }
+        }
+    }
+}
+
+impl OpenedTrace {
+    fn outcome(&self) -> Outcome {
+        let trace = &self.trace;
+        let problems = trace.problems.iter();
+        Outcome {
+            totals: trace.totals.clone(),
+            losses: trace.losses.clone(),
+            complete: is_complete(&trace.definitions, &trace.losses),
+            has_skipped_now: !trace.has_footer,
+            damage: problems
+                .map(|problem| (self.path.clone(), problem.clone()))
+                .collect(),
+            report: None,
+        }
+    }
+
+    fn read(
+        &self,
+        window: Window,
+        mut consume: impl FnMut(TraceChunk) -> Result<()>,
+    ) -> Result<Outcome> {
+        let mut outcome = self.outcome();
+        for entry in &self.trace.chunks {
+            let is_wanted = entry.first_ns < window.to_ns && entry.last_ns >= window.from_ns;
+            if !is_wanted {
+                continue;
+            }
+            match self.trace.load(&self.file, entry) {
+                Ok(chunk) => consume(chunk)?,
+                Err((error, head)) => {
+                    outcome.complete = false;
+                    outcome.has_skipped_now = true;
+                    outcome.damage.push((
+                        self.path.clone(),
+                        Problem {
+                            offset: entry.offset,
+                            length: 0,
+                            what: error.to_string(),
+                        },
+                    ));
+                    skip_chunk(&mut outcome, entry, head.as_ref());
+                }
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+/// Counts a chunk that could not be decoded: by stream and event type where its head is whole.
+fn skip_chunk(
+    outcome: &mut Outcome,
+    entry: &annals_format::TraceIndexEntry,
+    head: Option<&annals_format::TraceChunkHeader>,
+) {
+    let mut lose = |stream, event_type, count, is_lower_bound| {
+        outcome.losses.push(TraceLoss {
+            stream,
+            event_type,
+            cause: Cause::Skipped,
+            count,
+            is_lower_bound,
+            from_ns: entry.first_ns,
+            to_ns: entry.last_ns,
+        });
+    };
+    let Some(head) = head else {
+        // Which streams it held is not known: any of them.
+        for totals in &outcome.totals {
+            lose(totals.stream, None, 0, true);
+        }
+        return;
+    };
+    for (stream, counts) in &head.counts {
+        for (event_type, count) in counts {
+            lose(*stream, Some(*event_type), *count, false);
+        }
+    }
+    for (stream, counts) in &head.counts {
+        if let Some(totals) = outcome.totals.iter_mut().find(|t| t.stream == *stream) {
+            for (event_type, count) in counts {
+                totals.row(*event_type).skipped += count;
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Writing the trace: to a temporary name, sequentially, then renamed.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use annals_format::{
+    BlockKind, BlockWriter, CompressionLevel, FileHeader, FileKind, Footer, RecordingId,
+    TraceChunk, TraceChunkHeader, TraceIndexEntry, encode_tail,
+};
+use rayon::prelude::*;
+
+use crate::error::{MergeError, Result};
+use crate::merge::{Merge, Merged};
+
+/// How a trace is written.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteOptions {
+    /// Compression of chunks.
+    pub compression: CompressionLevel,
+    /// Threads that encode.
+    pub jobs: usize,
+}
+
+/// The trace in the making.
+struct TraceFile {
+    path: PathBuf,
+    temporary: PathBuf,
+    writer: BufWriter<File>,
+    offset: u64,
+    is_complete: bool,
+}
+
+impl TraceFile {
+    fn create(path: &Path) -> Result<Self> {
+        let mut name = path
+            .file_name()
+            .map(std::ffi::OsStr::to_owned)
+            .unwrap_or_default();
+        name.push(format!(".{}.tmp", std::process::id()));
+        let temporary = path.with_file_name(name);
+        let file = File::create(&temporary).map_err(|source| MergeError::Io {
+            action: "create",
+            path: temporary.clone(),
+            source,
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            temporary,
+            writer: BufWriter::with_capacity(1 << 20, file),
+            offset: 0,
+            is_complete: false,
+        })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.offset += bytes.len() as u64;
+        self.writer
+            .write_all(bytes)
+            .map_err(|source| MergeError::Io {
+                action: "write",
+                path: self.temporary.clone(),
+                source,
+            })
+    }
+
+    fn complete(mut self) -> Result<u64> {
+        let outcome = self
+            .writer
+            .flush()
+            .and_then(|()| fs::rename(&self.temporary, &self.path));
+        outcome.map_err(|source| MergeError::Io {
+            action: "write",
+            path: self.path.clone(),
+            source,
+        })?;
+        self.is_complete = true;
+        Ok(self.offset)
+    }
+}
+
+impl Drop for TraceFile {
+    fn drop(&mut self) {
+        if !self.is_complete {
+            let _ = fs::remove_file(&self.temporary);
+        }
+    }
+}
+
+/// The trace's identity: a digest of its inputs', so that the same inputs give the same bytes.
+fn trace_id(merge: &Merge) -> RecordingId {
+    // FNV-1a with 128 bits (Fowler, Noll, Vo): a name, not a protection.
+    let mut hash = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
+    for id in merge.recording_ids() {
+        for byte in id.0 {
+            hash ^= u128::from(byte);
+            hash = hash.wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+        }
+    }
+    RecordingId(hash.to_le_bytes())
+}
+
+fn encode(
+    sequence: u64,
+    chunk: &TraceChunk,
+    level: CompressionLevel,
+) -> std::io::Result<(Vec<u8>, TraceChunkHeader)> {
+    let header = chunk.header(sequence);
+    let mut head = Vec::new();
+    header.encode(&mut head);
+    let mut body = Vec::new();
+    chunk.encode(&mut body);
+    let mut block = Vec::new();
+    BlockWriter::new(level)?.write(BlockKind::TraceChunk, &head, &body, &mut block);
+    Ok((block, header))
+}
+
+/// Runs a merge and writes its trace; gives what it did and the bytes written. `progress` gets the
+/// number of events written so far.
+///
+/// # Errors
+/// If the output cannot be written; nothing stays under its name then.
+pub fn write_trace(
+    merge: &Merge,
+    path: &Path,
+    options: WriteOptions,
+    progress: impl Fn(u64),
+) -> Result<(Merged, u64)> {
+    let io = |source| MergeError::Io {
+        action: "write",
+        path: path.to_owned(),
+        source,
+    };
+    let mut file = TraceFile::create(path)?;
+    file.write(&FileHeader::new(FileKind::Trace, trace_id(merge)).encode())?;
+    let mut records = Vec::new();
+    merge.definitions.encode(&mut records);
+    let mut block = Vec::new();
+    BlockWriter::new(options.compression).map_err(io)?.write(
+        BlockKind::Definitions,
+        &[],
+        &records,
+        &mut block,
+    );
+    file.write(&block)?;
+
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(options.jobs.max(1))
+        .build()
+        .map_err(|error| io(std::io::Error::other(error)))?;
+    let mut index: Vec<TraceIndexEntry> = Vec::new();
+    let mut waiting: Vec<TraceChunk> = Vec::new();
+    let mut events = 0;
+    let mut write_waiting = |waiting: &mut Vec<TraceChunk>, file: &mut TraceFile| {
+        let first = index.len() as u64;
+        let encoded: Vec<_> = pool.install(|| {
+            let chunks = waiting.par_iter().enumerate();
+            chunks
+                .map(|(number, chunk)| encode(first + number as u64, chunk, options.compression))
+                .collect()
+        });
+        waiting.clear();
+        for outcome in encoded {
+            let (block, header) = outcome.map_err(io)?;
+            index.push(TraceIndexEntry::new(file.offset, &header));
+            file.write(&block)?;
+            events += header.event_count;
+        }
+        progress(events);
+        Ok(())
+    };
+    let merged = merge.run(|chunk| {
+        waiting.push(chunk);
+        if waiting.len() >= options.jobs.max(1) * 2 {
+            write_waiting(&mut waiting, &mut file)?;
+        }
+        Ok(())
+    })?;
+    write_waiting(&mut waiting, &mut file)?;
+
+    let footer_offset = file.offset;
+    let footer = Footer {
+        definitions: merge.definitions.clone(),
+        trace_chunks: index,
+        totals: merged.totals.clone(),
+        losses: merged.losses.clone(),
+        ..Footer::default()
+    };
+    let mut body = Vec::new();
+    footer.encode(&mut body);
+    if body.len() > annals_format::MAX_BODY_LEN {
+        return Err(io(std::io::Error::other(
+            "the trace has more chunks and losses than its index can hold",
+        )));
+    }
+    block.clear();
+    BlockWriter::new(options.compression).map_err(io)?.write(
+        BlockKind::Footer,
+        &[],
+        &body,
+        &mut block,
+    );
+    file.write(&block)?;
+    file.write(&encode_tail(footer_offset))?;
+    let bytes = file.complete()?;
+    Ok((merged, bytes))
+}

@@ -1,0 +1,338 @@
+//! What a merge reports: what came in, what went out, what was lost, how well clocks are known.
+
+use std::path::PathBuf;
+
+use annals_format::{
+    Cause, ClockKind, Definitions, Ended, Ordering, ProcessId, StreamTotals, TraceLoss,
+};
+use serde::Serialize;
+
+use crate::clocks::ClockFit;
+use crate::input::{InputRecording, RejectedInput};
+use crate::merge::{Merge, missing_ranks};
+use crate::stream::StreamFindings;
+
+/// A part of a file that could not be used.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct DamageReport {
+    /// Where it starts in the file.
+    pub offset: u64,
+    /// How many bytes it covers.
+    pub length: u64,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// One recording.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct InputReport {
+    /// The file.
+    pub path: PathBuf,
+    /// The live file that was read with it.
+    pub live_path: Option<PathBuf>,
+    /// Its identity.
+    pub recording_id: String,
+    /// The rank of its process.
+    pub rank: u32,
+    /// Whether the merger gave the rank.
+    pub rank_is_assigned: bool,
+    /// How the process ended: `finished`, `killed`, `running`, `truncated`, `storage-failed`.
+    pub ended: &'static str,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+    /// Whether the file has a whole footer.
+    pub has_footer: bool,
+    /// Events in streams whose definition is lost: they cannot be placed.
+    pub unplaced: u64,
+    /// Parts of the file that could not be used.
+    pub damage: Vec<DamageReport>,
+}
+
+impl InputReport {
+    pub(crate) fn new(
+        input: &InputRecording,
+        definitions: &Definitions,
+        process: ProcessId,
+        unplaced: u64,
+    ) -> Self {
+        let recording = &input.recording;
+        let rank = definitions.ranks.get(&process);
+        let problems = recording.problems.iter();
+        Self {
+            path: input.path.clone(),
+            live_path: input.live_path.clone(),
+            recording_id: recording.header.recording_id.to_string(),
+            rank: rank.map_or(0, |rank| rank.rank),
+            rank_is_assigned: rank.is_some_and(|rank| rank.is_assigned),
+            ended: recording.ended.name(),
+            file_bytes: input.file_bytes,
+            has_footer: recording.has_footer,
+            unplaced,
+            damage: problems
+                .map(|problem| DamageReport {
+                    offset: problem.offset,
+                    length: problem.length,
+                    what: problem.what.clone(),
+                })
+                .collect(),
+        }
+    }
+}
+
+/// One stream: `in_ = out + filtered + skipped + truncated`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct StreamReport {
+    /// Rank of its process.
+    pub rank: u32,
+    /// Its source.
+    pub source: String,
+    /// Its location; none for losses that had no stream.
+    pub location: Option<String>,
+    /// What the source promises.
+    pub ordering: &'static str,
+    /// Events in the recording.
+    #[serde(rename = "in")]
+    pub in_: u64,
+    /// Events in the merged order.
+    pub out: u64,
+    /// Events left out by a filter.
+    pub filtered: u64,
+    /// Events that could not be decoded.
+    pub skipped: u64,
+    /// Events behind the end of a file that ends early.
+    pub truncated: u64,
+    /// Events the recorder dropped.
+    pub dropped: u64,
+    /// Events whose tick lies below an earlier one's.
+    pub inversions: u64,
+    /// The largest distance by which one does, ticks.
+    pub largest_lateness_ticks: u64,
+    /// Whether the source promised order and did not keep it.
+    pub broke_promise: bool,
+    /// Events moved up to the time of the one before.
+    pub clamped: u64,
+    /// The largest such move, nanoseconds.
+    pub largest_clamp_ns: u64,
+    /// Events whose clock wraps the references do not decide.
+    pub ambiguous: u64,
+    /// What is wrong with the first chunk that could not be decoded.
+    pub first_error: Option<String>,
+    /// Events by which counts and chunks disagree; 0 when all is well.
+    pub miscounted: u64,
+    /// Whether raised = recorded + dropped + suppressed for every event type.
+    pub is_balanced: bool,
+}
+
+impl StreamReport {
+    pub(crate) fn new(
+        definitions: &Definitions,
+        totals: &StreamTotals,
+        findings: &StreamFindings,
+        miscounted: u64,
+    ) -> Self {
+        let stream = definitions.streams.get(&totals.stream);
+        let source = stream.and_then(|stream| definitions.sources.get(&stream.source));
+        let rank = source.and_then(|source| definitions.ranks.get(&source.process));
+        let location = stream.and_then(|stream| stream.location);
+        let location = location.and_then(|id| definitions.locations.get(&id));
+        let ordering = source.map_or(Ordering::Ordered, |source| source.ordering);
+        let sum = |count: fn(&annals_format::TypeTotals) -> u64| {
+            totals.rows.iter().map(count).fold(0, u64::saturating_add)
+        };
+        Self {
+            rank: rank.map_or(0, |rank| rank.rank),
+            source: source.map_or_else(String::new, |s| definitions.string(s.name).to_owned()),
+            location: location.map(|l| definitions.string(l.name).to_owned()),
+            ordering: ordering.name(),
+            in_: sum(|row| row.recorded),
+            out: findings.present.values().sum(),
+            filtered: sum(|row| row.filtered),
+            skipped: sum(|row| row.skipped),
+            truncated: sum(|row| row.truncated),
+            dropped: sum(annals_format::TypeTotals::dropped_sum),
+            inversions: totals.inversions,
+            largest_lateness_ticks: totals.largest_lateness,
+            broke_promise: ordering == Ordering::Ordered && totals.inversions != 0,
+            clamped: findings.clamped,
+            largest_clamp_ns: findings.largest_clamp_ns,
+            ambiguous: findings.ambiguous,
+            first_error: findings.first_error.clone(),
+            miscounted,
+            is_balanced: totals
+                .rows
+                .iter()
+                .all(annals_format::TypeTotals::is_balanced),
+        }
+    }
+}
+
+/// How well one clock is known.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct ClockReport {
+    /// Rank of its process.
+    pub rank: u32,
+    /// Its name.
+    pub name: String,
+    /// How it is read.
+    pub kind: &'static str,
+    /// Calibration points used.
+    pub points: usize,
+    /// Bound of the error at the points, nanoseconds; null when it has none.
+    pub error_ns: Option<u64>,
+    /// Largest distance of a point from the fit, nanoseconds.
+    pub largest_residual_ns: u64,
+}
+
+/// Sums over all streams.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct Sums {
+    /// Raised.
+    pub raised: u64,
+    /// Recorded.
+    pub recorded: u64,
+    /// Dropped by recorders.
+    pub dropped: u64,
+    /// Left out because the user asked for less.
+    pub suppressed: u64,
+    /// Could not be decoded.
+    pub skipped: u64,
+    /// Behind an early end.
+    pub truncated: u64,
+    /// Left out by a filter.
+    pub filtered: u64,
+    /// Whether more may have been raised than could be counted.
+    pub raised_is_lower_bound: bool,
+}
+
+impl Sums {
+    /// The sums of these totals.
+    pub fn of(totals: &[StreamTotals]) -> Self {
+        let mut sums = Self::default();
+        for row in totals.iter().flat_map(|totals| &totals.rows) {
+            sums.raised = sums.raised.saturating_add(row.raised);
+            sums.recorded = sums.recorded.saturating_add(row.recorded);
+            sums.dropped = sums.dropped.saturating_add(row.dropped_sum());
+            sums.suppressed = sums.suppressed.saturating_add(row.suppressed);
+            sums.skipped = sums.skipped.saturating_add(row.skipped);
+            sums.truncated = sums.truncated.saturating_add(row.truncated);
+            sums.filtered = sums.filtered.saturating_add(row.filtered);
+            sums.raised_is_lower_bound |= row.raised_is_lower_bound;
+        }
+        sums
+    }
+
+    /// Events that readers find.
+    pub const fn present(&self) -> u64 {
+        self.recorded
+            .saturating_sub(self.skipped)
+            .saturating_sub(self.truncated)
+            .saturating_sub(self.filtered)
+    }
+}
+
+/// Everything a merge has to say; `--report` writes it as JSON.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Report {
+    /// Recordings, in merge order.
+    pub inputs: Vec<InputReport>,
+    /// Files that could not be used at all.
+    pub rejected: Vec<DamageOfInput>,
+    /// Files that hold a recording given already.
+    pub duplicates: Vec<PathBuf>,
+    /// Ranks of which there is no recording.
+    pub missing_ranks: Vec<u32>,
+    /// Number of hosts; more than one are tied together by their wall clocks.
+    pub hosts: usize,
+    /// Streams.
+    pub streams: Vec<StreamReport>,
+    /// Clocks.
+    pub clocks: Vec<ClockReport>,
+    /// Sums over all streams.
+    pub totals: Sums,
+    /// Number of loss records.
+    pub losses: usize,
+    /// Whether nothing was skipped or truncated and no rank is missing.
+    pub complete: bool,
+}
+
+/// A file that could not be used.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct DamageOfInput {
+    /// The file.
+    pub path: PathBuf,
+    /// Why.
+    pub why: String,
+}
+
+impl Report {
+    pub(crate) fn new(
+        inputs: Vec<InputReport>,
+        streams: Vec<StreamReport>,
+        totals: &[StreamTotals],
+        losses: &[TraceLoss],
+        merge: &Merge,
+        duplicates: Vec<PathBuf>,
+    ) -> Self {
+        let definitions = &merge.definitions;
+        let clocks = merge.fits.iter().map(|fit| clock_report(definitions, fit));
+        let totals = Sums::of(totals);
+        let missing_ranks = missing_ranks(definitions);
+        let is_unplaced = inputs.iter().any(|input| input.unplaced != 0);
+        Self {
+            complete: is_complete(definitions, losses) && !is_unplaced,
+            inputs,
+            rejected: Vec::new(),
+            duplicates,
+            missing_ranks,
+            hosts: merge.hosts,
+            streams,
+            clocks: clocks.collect(),
+            totals,
+            losses: losses.len(),
+        }
+    }
+
+    /// Takes note of inputs that could not be used: the trace is not complete.
+    pub fn reject(&mut self, rejected: Vec<RejectedInput>) {
+        if !rejected.is_empty() {
+            self.complete = false;
+        }
+        let rejected = rejected.into_iter();
+        self.rejected.extend(rejected.map(|input| DamageOfInput {
+            path: input.path,
+            why: input.why,
+        }));
+    }
+
+    /// Whether anything was lost anywhere: exit code 3.
+    pub fn has_loss(&self) -> bool {
+        let totals = &self.totals;
+        !self.complete || totals.dropped != 0 || totals.skipped != 0 || totals.truncated != 0
+    }
+}
+
+/// Whether nothing was skipped or truncated and no rank is missing. A process that was killed ended its
+/// streams early, even when all it had recorded is there.
+pub fn is_complete(definitions: &Definitions, losses: &[TraceLoss]) -> bool {
+    let has_early_end = definitions
+        .process_ends
+        .values()
+        .any(|end| matches!(end.ended, Ended::Killed | Ended::Truncated | Ended::Running));
+    let is_reader_loss = |loss: &TraceLoss| matches!(loss.cause, Cause::Skipped | Cause::Truncated);
+    !has_early_end && !losses.iter().any(is_reader_loss) && missing_ranks(definitions).is_empty()
+}
+
+fn clock_report(definitions: &Definitions, fit: &ClockFit) -> ClockReport {
+    let clock = definitions.clocks.get(&fit.clock);
+    let rank = clock.and_then(|clock| definitions.ranks.get(&clock.process));
+    ClockReport {
+        rank: rank.map_or(0, |rank| rank.rank),
+        name: clock.map_or_else(String::new, |c| definitions.string(c.name).to_owned()),
+        kind: clock
+            .map_or(ClockKind::Unreadable, |clock| clock.kind)
+            .name(),
+        points: fit.points,
+        error_ns: (fit.error_ns != u64::MAX).then_some(fit.error_ns),
+        largest_residual_ns: fit.largest_residual_ns,
+    }
+}

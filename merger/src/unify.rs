@@ -1,0 +1,278 @@
+//! One set of definitions out of many recordings': equal strings, event types and regions become one,
+//! everything else gets numbers of its own. The order of the recordings alone decides the numbers.
+
+use std::collections::{BTreeMap, HashMap};
+
+use annals_format::{
+    Clock, ClockId, Definition, Definitions, Element, EventType, EventTypeId, Location, LocationId,
+    Object, ObjectId, Process, ProcessId, Property, Rank, Reference, Region, RegionId, RegionSet,
+    Registration, Source, SourceId, Stream, StreamId, StringId,
+};
+
+/// Numbers of one recording's definitions in the trace.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers {
+    pub(crate) event_types: BTreeMap<EventTypeId, EventTypeId>,
+    pub(crate) streams: BTreeMap<StreamId, StreamId>,
+    pub(crate) clocks: BTreeMap<ClockId, ClockId>,
+    regions: References,
+    strings: References,
+    locations: References,
+    sources: References,
+    objects: References,
+    event_type_references: References,
+}
+
+/// A table for references in events: dense, because every event asks.
+#[derive(Debug, Default)]
+pub(crate) struct References(Vec<u32>);
+
+/// What a reference becomes whose definition is lost.
+pub(crate) const LOST_REFERENCE: u64 = u32::MAX as u64;
+
+impl References {
+    /// Numbers beyond this are taken as lost: no recorder gives them, and the table stays small.
+    const LIMIT: usize = 1 << 24;
+
+    fn set(&mut self, from: u32, to: u32) {
+        let index = from as usize;
+        if index < Self::LIMIT {
+            if self.0.len() <= index {
+                self.0.resize(index + 1, LOST_REFERENCE as u32);
+            }
+            self.0[index] = to;
+        }
+    }
+
+    /// The number in the trace.
+    #[inline]
+    pub(crate) fn get(&self, from: u64) -> u64 {
+        let found = usize::try_from(from).ok().and_then(|from| self.0.get(from));
+        found.map_or(LOST_REFERENCE, |to| u64::from(*to))
+    }
+}
+
+impl Numbers {
+    /// The table for a kind of reference; none: the value stays as it is.
+    pub(crate) fn references(&self, kind: Reference) -> Option<&References> {
+        match kind {
+            Reference::String => Some(&self.strings),
+            Reference::Region => Some(&self.regions),
+            Reference::Location => Some(&self.locations),
+            Reference::Source => Some(&self.sources),
+            Reference::EventType => Some(&self.event_type_references),
+            Reference::Object => Some(&self.objects),
+            Reference::None | Reference::Rank => None,
+        }
+    }
+}
+
+/// Definitions of a trace in the making.
+#[derive(Debug, Default)]
+pub(crate) struct Unifier {
+    pub(crate) definitions: Definitions,
+    strings: HashMap<String, StringId>,
+    event_types: HashMap<EventType, EventTypeId>,
+    regions: HashMap<(StringId, StringId, u32, StringId), RegionId>,
+}
+
+impl Unifier {
+    pub(crate) fn string(&mut self, text: &str) -> StringId {
+        if let Some(id) = self.strings.get(text) {
+            return *id;
+        }
+        let id = StringId::new(self.strings.len() as u32);
+        self.strings.insert(text.to_owned(), id);
+        self.definitions
+            .add(Definition::String(id, text.to_owned()));
+        id
+    }
+
+    /// Takes a recording's definitions in as the next process.
+    pub(crate) fn add(&mut self, of: &Definitions, rank: Rank) -> (ProcessId, Numbers) {
+        let process = ProcessId::new(self.definitions.processes.len() as u32);
+        let mut numbers = Numbers::default();
+        self.string("");
+        for (id, text) in &of.strings {
+            let to = self.string(text);
+            numbers.strings.set(id.get(), to.get());
+        }
+        if let Some(d) = of.processes.values().next() {
+            let d = Process {
+                id: process,
+                run: self.string(of.string(d.run)),
+                host: self.string(of.string(d.host)),
+                command: self.string(of.string(d.command)),
+                ..d.clone()
+            };
+            self.definitions.add(Definition::Process(d));
+        }
+        self.definitions
+            .add(Definition::Rank(Rank { process, ..rank }));
+        for d in &of.properties {
+            let d = Property {
+                process,
+                key: self.string(of.string(d.key)),
+                value: self.string(of.string(d.value)),
+            };
+            self.definitions.add(Definition::Property(d));
+        }
+        for (id, d) in &of.clocks {
+            let to = ClockId::new(self.definitions.clocks.len() as u32);
+            numbers.clocks.insert(*id, to);
+            let d = Clock {
+                id: to,
+                process,
+                name: self.string(of.string(d.name)),
+                ..d.clone()
+            };
+            self.definitions.add(Definition::Clock(d));
+        }
+        for d in &of.calibration {
+            if let Some(clock) = numbers.clocks.get(&d.clock) {
+                let d = annals_format::CalibrationPoint {
+                    clock: *clock,
+                    ..*d
+                };
+                self.definitions.add(Definition::Calibration(d));
+            }
+        }
+        self.add_places(of, process, &mut numbers);
+        self.add_event_types(of, &mut numbers);
+        self.add_regions(of, process, &mut numbers);
+        self.add_objects(of, process, &mut numbers);
+        (process, numbers)
+    }
+
+    fn add_places(&mut self, of: &Definitions, process: ProcessId, numbers: &mut Numbers) {
+        let mut sources = BTreeMap::new();
+        for (id, d) in &of.sources {
+            let Some(clock) = numbers.clocks.get(&d.clock) else {
+                continue;
+            };
+            let to = SourceId::new(self.definitions.sources.len() as u32);
+            sources.insert(*id, to);
+            numbers.sources.set(id.get(), to.get());
+            let d = Source {
+                id: to,
+                process,
+                name: self.string(of.string(d.name)),
+                description: self.string(of.string(d.description)),
+                ordering: d.ordering,
+                clock: *clock,
+            };
+            self.definitions.add(Definition::Source(d));
+        }
+        for (id, d) in &of.locations {
+            let to = LocationId::new(self.definitions.locations.len() as u32);
+            numbers.locations.set(id.get(), to.get());
+            let d = Location {
+                id: to,
+                process,
+                name: self.string(of.string(d.name)),
+                ..d.clone()
+            };
+            self.definitions.add(Definition::Location(d));
+        }
+        for (id, d) in &of.streams {
+            let Some(source) = sources.get(&d.source) else {
+                continue;
+            };
+            let to = StreamId::new(self.definitions.streams.len() as u32);
+            numbers.streams.insert(*id, to);
+            let location = d
+                .location
+                .map(|location| numbers.locations.get(location.get().into()) as u32);
+            let d = Stream {
+                id: to,
+                source: *source,
+                location: location.map(LocationId::new),
+            };
+            self.definitions.add(Definition::Stream(d));
+        }
+    }
+
+    fn add_event_types(&mut self, of: &Definitions, numbers: &mut Numbers) {
+        for (id, d) in &of.event_types {
+            let elements = d.elements.iter().map(|element| Element {
+                name: self.string(of.string(element.name)),
+                unit: self.string(of.string(element.unit)),
+                ..element.clone()
+            });
+            let elements = elements.collect();
+            // Compared without its number: that is what is sought.
+            let mut key = EventType {
+                id: EventTypeId::new(0),
+                name: self.string(of.string(d.name)),
+                description: self.string(of.string(d.description)),
+                elements,
+                ..d.clone()
+            };
+            let next = EventTypeId::new(self.definitions.event_types.len() as u32);
+            let to = *self.event_types.entry(key.clone()).or_insert(next);
+            if to == next {
+                key.id = to;
+                self.definitions.add(Definition::EventType(key));
+            }
+            numbers.event_types.insert(*id, to);
+            numbers.event_type_references.set(id.get(), to.get());
+        }
+    }
+
+    fn add_regions(&mut self, of: &Definitions, process: ProcessId, numbers: &mut Numbers) {
+        let mut regions = Vec::new();
+        for (id, d) in &of.regions {
+            let key = (
+                self.string(of.string(d.name)),
+                self.string(of.string(d.file)),
+                d.line,
+                self.string(of.string(d.group)),
+            );
+            let next = RegionId::new(self.definitions.regions.len() as u32);
+            let to = *self.regions.entry(key).or_insert(next);
+            if to == next {
+                let d = Region {
+                    id: to,
+                    name: key.0,
+                    file: key.1,
+                    line: key.2,
+                    group: key.3,
+                };
+                self.definitions.add(Definition::Region(d));
+            }
+            numbers.regions.set(id.get(), to.get());
+            regions.push(to);
+        }
+        regions.sort_unstable();
+        regions.dedup();
+        let set = RegionSet { process, regions };
+        self.definitions.add(Definition::RegionSet(set));
+    }
+
+    fn add_objects(&mut self, of: &Definitions, process: ProcessId, numbers: &mut Numbers) {
+        let mut objects: BTreeMap<ObjectId, ObjectId> = BTreeMap::new();
+        for (id, d) in &of.objects {
+            let to = ObjectId::new(self.definitions.objects.len() as u32);
+            objects.insert(*id, to);
+            numbers.objects.set(id.get(), to.get());
+            let d = Object {
+                id: to,
+                process,
+                kind: self.string(of.string(d.kind)),
+                name: self.string(of.string(d.name)),
+            };
+            self.definitions.add(Definition::Object(d));
+        }
+        for d in &of.registrations {
+            let Some(event_type) = numbers.event_types.get(&d.event_type) else {
+                continue;
+            };
+            let d = Registration {
+                process,
+                event_type: *event_type,
+                object: d.object.and_then(|object| objects.get(&object).copied()),
+            };
+            self.definitions.add(Definition::Registration(d));
+        }
+    }
+}
