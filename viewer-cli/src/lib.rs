@@ -1,1 +1,9 @@
-//! placeholder
+//! Answers questions about Annals recordings and traces: the library behind `trace-cli`.
+
+pub mod commands;
+pub mod filter;
+pub mod names;
+pub mod output;
+pub mod stacks;
+pub mod table;
+pub mod time;

@@ -1,1 +1,94 @@
-fn main() {}
+//! `trace-cli`: looks inside recordings and traces.
+
+use std::io::{BufWriter, Write};
+use std::process::ExitCode;
+
+use annals_cli::commands::{InputArguments, demo, dropped, events, info, print, regions, sources};
+use annals_cli::output::Finding;
+use clap::{Parser, Subcommand};
+
+/// Answers questions about Annals traces and recordings.
+///
+/// INPUT is a trace, a recording, or a directory of recordings. Results go to standard output,
+/// everything else to standard error. Times are given as 1.5s, 250ms, 10us, from the trace's start.
+#[derive(Debug, Parser)]
+#[command(
+    name = "trace-cli",
+    version,
+    after_help = "Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 finished, but data had to be \
+                  skipped (dropped --check: anything was lost).\n\n\
+                  Examples:\n  trace-cli demo\n  trace-cli info run.annals\n  \
+                  trace-cli print run.annals --rank 0 --from 1s --to 1.1s\n  \
+                  trace-cli regions run.annals --by rank\n  trace-cli dropped run.annals --check"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// What a trace is: ranks, hosts, events, losses, provenance
+    Info(InputArguments),
+    /// Who raised events, with which promise and by which clock
+    Sources(InputArguments),
+    /// Event types with their counts
+    Events(InputArguments),
+    /// Events in global order
+    Print(print::PrintArguments),
+    /// Calls and times of every region
+    Regions(regions::RegionsArguments),
+    /// What was lost, when and why
+    Dropped(dropped::DroppedArguments),
+    /// Records a real parallel program, merges and looks at the result
+    Demo(demo::DemoArguments),
+    /// One process of the demo
+    #[command(hide = true)]
+    DemoRank(demo::RankArguments),
+}
+
+fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    match command {
+        Command::Info(arguments) => info::run(arguments, out),
+        Command::Sources(arguments) => sources::run(arguments, out),
+        Command::Events(arguments) => events::run(arguments, out),
+        Command::Print(arguments) => print::run(arguments, out),
+        Command::Regions(arguments) => regions::run(arguments, out),
+        Command::Dropped(arguments) => dropped::run(arguments, out),
+        Command::Demo(arguments) => demo::run(arguments, out),
+        Command::DemoRank(arguments) => demo::run_rank(arguments, out),
+    }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let as_io = cause.downcast_ref::<std::io::Error>();
+        let kind = as_io.map(std::io::Error::kind).or_else(|| {
+            let as_json = cause.downcast_ref::<serde_json::Error>()?;
+            as_json.io_error_kind()
+        });
+        kind == Some(std::io::ErrorKind::BrokenPipe)
+    })
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout());
+    let outcome = run(&arguments.command, &mut out)
+        .and_then(|finding| out.flush().map(|()| finding).map_err(Into::into));
+    match outcome {
+        Ok(finding) if finding.has_failed => ExitCode::from(1),
+        Ok(finding) if finding.has_loss => ExitCode::from(3),
+        Ok(_) => ExitCode::SUCCESS,
+        // Whoever reads has seen enough.
+        Err(error) if is_closed_pipe(&error) => {
+            // What is left in the buffer would be written on drop, and fail again.
+            std::mem::forget(out);
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("trace-cli: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

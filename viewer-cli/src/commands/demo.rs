@@ -1,0 +1,283 @@
+//! `trace-cli demo`: the main job on real input. Four processes compress every file below a directory,
+//! each recording what it does; then their recordings are merged, looked at, and held against what the
+//! processes know.
+
+mod pipeline;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use annals_format::Value;
+use annals_merger::{Opened, Window, WriteOptions, plan_merge, write_trace};
+use anyhow::{Context, bail};
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use super::dropped::{self, summed};
+use super::info::Info;
+use super::regions;
+use crate::filter::FilterArguments;
+use crate::names::Places;
+use crate::output::Finding;
+use crate::time;
+
+/// Number of processes.
+const RANKS: u32 = 4;
+/// The rank with a buffer that is too small on purpose.
+const TINY_RANK: u32 = 3;
+/// What the demo calls its directory; it skips directories of this name.
+const DIRECTORY: &str = "annals-demo";
+/// The event type that tells of a compressed file.
+const FILE_DONE: &str = "file.done";
+
+/// Records a real parallel program, merges the recordings and looks at them.
+///
+/// Four processes compress every file below DIR in memory (nothing is changed there), each with a
+/// walker, readers, zstd compressors and a completion source that delivers out of order. Rank 3 has
+/// a tiny buffer on purpose, so that you see what losses look like. The results are checked against
+/// what the processes know; the exit code is 0 when all agrees.
+#[derive(Clone, Debug, Args)]
+pub struct DemoArguments {
+    /// What to compress
+    #[arg(default_value = ".", value_name = "DIR")]
+    directory: PathBuf,
+
+    /// Where recordings and trace go [default: annals-demo, or annals-demo-2, … when that exists]
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+}
+
+/// One process of the demo.
+#[derive(Clone, Debug, Args)]
+pub struct RankArguments {
+    /// What to compress
+    directory: PathBuf,
+    /// Where recordings go
+    output: PathBuf,
+    /// Which process this is
+    rank: u32,
+}
+
+/// What a process knows of its own work.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Tally {
+    files: u64,
+    bytes_in: u64,
+    bytes_out: u64,
+    unreadable: u64,
+}
+
+/// Runs one process; prints its tally.
+///
+/// # Errors
+/// If the recording cannot be started or the directory not be read.
+pub fn run_rank(arguments: &RankArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    let tally = pipeline::run(&arguments.directory, &arguments.output, arguments.rank)?;
+    writeln!(out, "{}", serde_json::to_string(&tally)?)?;
+    Ok(Finding::FINE)
+}
+
+fn new_directory(wanted: Option<&Path>) -> anyhow::Result<PathBuf> {
+    if let Some(path) = wanted {
+        fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))?;
+        let is_empty = fs::read_dir(path)?.next().is_none();
+        if !is_empty {
+            bail!("{} is not empty: name a new directory", path.display());
+        }
+        return Ok(path.to_owned());
+    }
+    for number in 1.. {
+        let path = match number {
+            1 => PathBuf::from(DIRECTORY),
+            _ => PathBuf::from(format!("{DIRECTORY}-{number}")),
+        };
+        match fs::create_dir(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => {
+                let message = format!(
+                    "cannot create {} here: name another place with --output",
+                    path.display()
+                );
+                return Err(error).context(message);
+            }
+        }
+    }
+    unreachable!("the loop ends by returning")
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If a process fails, or recordings cannot be merged or read.
+pub fn run(arguments: &DemoArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    let directory = &arguments.directory;
+    let is_directory = fs::metadata(directory)
+        .with_context(|| format!("cannot look at {}", directory.display()))?
+        .is_dir();
+    if !is_directory {
+        bail!("{} is no directory", directory.display());
+    }
+    let output = new_directory(arguments.output.as_deref())?;
+    eprintln!(
+        "compressing every file below {} with {RANKS} processes, recording into {}",
+        directory.display(),
+        output.display()
+    );
+    let tallies = run_processes(directory, &output)?;
+
+    let trace = output.join("run.annals");
+    let (merge, rejected) = plan_merge(std::slice::from_ref(&output), Some(&trace))?;
+    let options = WriteOptions {
+        compression: annals_format::CompressionLevel::default(),
+        jobs: std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let (merged, bytes) = write_trace(&merge, &trace, options, |_| {})?;
+    eprintln!(
+        "merged {} events into {} ({bytes} bytes)\n",
+        merged.report.totals.present(),
+        trace.display()
+    );
+    let opened = Opened::open(&trace)?;
+    let outcome = opened.summary()?;
+    writeln!(out, "{}", Info::of(&opened, &outcome).render())?;
+    let filter = FilterArguments::default();
+    let (rows, _) = regions::rows(&opened, Window::ALL, &filter, None)?;
+    writeln!(out, "{}", regions::render(&rows, None, 8))?;
+    writeln!(
+        out,
+        "{}",
+        dropped::render(&opened, &summed(&outcome.losses))
+    )?;
+
+    let has_failed = !check(&opened, &tallies, out)? || !rejected.is_empty();
+    writeln!(
+        out,
+        "\nThe recordings are in {0}, the trace is {1}. Next:\n  \
+         trace-cli regions {1} --by rank\n  \
+         trace-cli print {1} --source completions --limit 20\n  \
+         trace-cli dropped {1} --check",
+        output.display(),
+        trace.display()
+    )?;
+    Ok(Finding {
+        has_loss: false,
+        has_failed,
+    })
+}
+
+fn run_processes(directory: &Path, output: &Path) -> anyhow::Result<Vec<Tally>> {
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let mut children = Vec::new();
+    for rank in 0..RANKS {
+        let child = Command::new(&program)
+            .arg("demo-rank")
+            .args([directory, output])
+            .arg(rank.to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start process {rank}"))?;
+        children.push(child);
+    }
+    let mut tallies = Vec::new();
+    for (rank, child) in children.into_iter().enumerate() {
+        let result = child.wait_with_output()?;
+        if !result.status.success() {
+            bail!("process {rank} of the demo failed: {}", result.status);
+        }
+        let tally = serde_json::from_slice(&result.stdout)
+            .with_context(|| format!("process {rank} of the demo did not say what it did"))?;
+        tallies.push(tally);
+    }
+    Ok(tallies)
+}
+
+/// Holds the trace against the processes' own tallies.
+fn check(opened: &Opened, tallies: &[Tally], out: &mut dyn Write) -> anyhow::Result<bool> {
+    let definitions = &opened.definitions;
+    let places = Places::of(definitions);
+    let done = definitions
+        .event_types
+        .values()
+        .find(|event_type| definitions.string(event_type.name) == FILE_DONE)
+        .context("the trace does not know the demo's event type")?;
+    let element = |name: &str| {
+        let mut elements = done.elements.iter();
+        elements
+            .position(|element| definitions.string(element.name) == name)
+            .with_context(|| format!("{FILE_DONE} has no element {name}"))
+    };
+    let (bytes_in, bytes_out) = (element("bytes_in")?, element("bytes_out")?);
+    let mut found: BTreeMap<u32, Tally> = BTreeMap::new();
+    let outcome = opened.read(Window::ALL, |chunk| {
+        let ordinals = chunk.ordinals();
+        for (index, ordinal) in ordinals.iter().enumerate() {
+            let columns = &chunk.types[usize::from(chunk.type_index[index])];
+            if columns.event_type != done.id {
+                continue;
+            }
+            let number = |at: usize| match columns.columns[at].get(*ordinal as usize) {
+                Value::U64(value) => value,
+                _ => 0,
+            };
+            let tally = found
+                .entry(places.get(chunk.streams[index]).rank)
+                .or_default();
+            tally.files += 1;
+            tally.bytes_in += number(bytes_in);
+            tally.bytes_out += number(bytes_out);
+        }
+        Ok(())
+    })?;
+    let mut holds = true;
+    for (rank, tally) in tallies.iter().enumerate() {
+        let rank = rank as u32;
+        let seen = found.remove(&rank).unwrap_or_default();
+        let lost: u64 = outcome
+            .losses
+            .iter()
+            .filter(|loss| places.get(loss.stream).rank == rank)
+            .filter(|loss| loss.event_type.is_none_or(|id| id == done.id))
+            .map(|loss| loss.count)
+            .sum();
+        let any_lost: u64 = outcome
+            .losses
+            .iter()
+            .filter(|loss| places.get(loss.stream).rank == rank)
+            .map(|loss| loss.count)
+            .sum();
+        let is_true = seen.files + lost == tally.files
+            && if lost == 0 {
+                (seen.bytes_in, seen.bytes_out) == (tally.bytes_in, tally.bytes_out)
+            } else {
+                seen.bytes_in <= tally.bytes_in && seen.bytes_out <= tally.bytes_out
+            };
+        // The tiny buffer is there to be seen.
+        let is_as_meant = (any_lost != 0) == (rank == TINY_RANK) || rank != TINY_RANK;
+        holds &= is_true && is_as_meant;
+        let verdict = match (is_true && is_as_meant, lost) {
+            (false, _) => "DOES NOT AGREE with the trace".to_owned(),
+            (true, 0) => "the trace agrees, byte for byte".to_owned(),
+            (true, lost) => format!(
+                "the trace has {}, {lost} fell to its tiny buffer and stand in its dropped records",
+                seen.files
+            ),
+        };
+        let unreadable = match tally.unreadable {
+            0 => String::new(),
+            count => format!(", {count} unreadable"),
+        };
+        writeln!(
+            out,
+            "rank {rank}: {} files{unreadable}, {} -> {}: {verdict}",
+            tally.files,
+            time::bytes(tally.bytes_in),
+            time::bytes(tally.bytes_out)
+        )?;
+    }
+    Ok(holds)
+}

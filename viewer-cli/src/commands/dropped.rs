@@ -1,0 +1,338 @@
+//! `trace-cli dropped`: what was lost, when and why; and whether the counts add up.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use annals_format::{ANY_EVENT_TYPE, Cause, EventTypeId, StreamId, TraceLoss};
+use annals_merger::{Opened, Outcome, Sums, Window};
+use clap::Args;
+use serde::Serialize;
+
+use super::{InputArguments, warn_of_damage};
+use crate::filter::{Filter, FilterArguments, WindowArguments};
+use crate::names::Places;
+use crate::output::{self, Finding};
+use crate::table::{Align, Table, safe};
+use crate::time::moment;
+
+/// Losses: per rank, source, location and event type the count, the cause and the interval.
+///
+/// With --check, every count is verified against the events themselves: exit code 0 when
+/// raised = recorded + dropped + suppressed holds everywhere and nothing was lost, 3 when it holds and
+/// something was lost, 1 when it does not hold.
+#[derive(Clone, Debug, Args)]
+pub struct DroppedArguments {
+    #[command(flatten)]
+    input: InputArguments,
+    #[command(flatten)]
+    window: WindowArguments,
+    #[command(flatten)]
+    filter: FilterArguments,
+
+    /// One row per rank, source, location, event type and cause
+    #[arg(long)]
+    sum: bool,
+
+    /// Read all events and verify the counts
+    #[arg(long)]
+    check: bool,
+}
+
+/// One loss.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct LossRow {
+    rank: u32,
+    source: String,
+    location: Option<String>,
+    event_type: Option<String>,
+    count: u64,
+    is_lower_bound: bool,
+    cause: &'static str,
+    from_ns: i64,
+    to_ns: i64,
+}
+
+/// A stream and event type whose counts do not add up.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+struct Mismatch {
+    rank: u32,
+    source: String,
+    location: Option<String>,
+    event_type: Option<String>,
+    raised: u64,
+    recorded: u64,
+    dropped: u64,
+    suppressed: u64,
+    skipped: u64,
+    truncated: u64,
+    filtered: u64,
+    /// Events of the stream and type that were read.
+    found: u64,
+    /// Events that dropped records of the stream and type tell of.
+    told: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Dropped {
+    dropped: Vec<LossRow>,
+    skipped: Vec<LossRow>,
+    totals: Sums,
+    complete: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    check: Option<CheckResult>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct CheckResult {
+    balanced: bool,
+    mismatches: Vec<Mismatch>,
+}
+
+fn loss_row(opened: &Opened, places: &Places, loss: &TraceLoss) -> LossRow {
+    let place = places.get(loss.stream);
+    let definitions = &opened.definitions;
+    LossRow {
+        rank: place.rank,
+        source: place.source.clone(),
+        location: place.location.clone(),
+        event_type: loss.event_type.map(|id| definitions.event_type_name(id)),
+        count: loss.count,
+        is_lower_bound: loss.is_lower_bound,
+        cause: loss.cause.name(),
+        from_ns: loss.from_ns,
+        to_ns: loss.to_ns,
+    }
+}
+
+/// One row per stream, event type and cause, in the order of first appearance of none of them: by key.
+pub fn summed(losses: &[TraceLoss]) -> Vec<TraceLoss> {
+    let mut sums: BTreeMap<(StreamId, Option<EventTypeId>, Cause), TraceLoss> = BTreeMap::new();
+    for loss in losses {
+        let key = (loss.stream, loss.event_type, loss.cause);
+        sums.entry(key)
+            .and_modify(|sum| {
+                sum.count = sum.count.saturating_add(loss.count);
+                sum.is_lower_bound |= loss.is_lower_bound;
+                sum.from_ns = sum.from_ns.min(loss.from_ns);
+                sum.to_ns = sum.to_ns.max(loss.to_ns);
+            })
+            .or_insert(*loss);
+    }
+    sums.into_values().collect()
+}
+
+/// The table for people.
+pub fn render(opened: &Opened, losses: &[TraceLoss]) -> String {
+    let places = Places::of(&opened.definitions);
+    let mut table = Table::new(&[
+        ("rank", Align::Right),
+        ("source", Align::Left),
+        ("location", Align::Left),
+        ("event type", Align::Left),
+        ("count", Align::Right),
+        ("cause", Align::Left),
+        ("from s", Align::Right),
+        ("to s", Align::Right),
+    ]);
+    for loss in losses {
+        let row = loss_row(opened, &places, loss);
+        let least = if row.is_lower_bound { ">=" } else { "" };
+        table.row(vec![
+            row.rank.to_string(),
+            safe(&row.source),
+            safe(row.location.as_deref().unwrap_or("-")),
+            safe(row.event_type.as_deref().unwrap_or("(any)")),
+            format!("{least}{}", row.count),
+            row.cause.to_owned(),
+            moment(row.from_ns),
+            moment(row.to_ns),
+        ]);
+    }
+    if table.is_empty() {
+        return "nothing was lost\n".to_owned();
+    }
+    table.render()
+}
+
+/// Reads all events and holds them, and the dropped records, against the totals.
+fn check(opened: &Opened) -> anyhow::Result<(CheckResult, Outcome)> {
+    let mut found: BTreeMap<(StreamId, EventTypeId), u64> = BTreeMap::new();
+    let outcome = opened.read(Window::ALL, |chunk| {
+        for (stream, index) in chunk.streams.iter().zip(&chunk.type_index) {
+            let event_type = chunk.types[usize::from(*index)].event_type;
+            *found.entry((*stream, event_type)).or_default() += 1;
+        }
+        Ok(())
+    })?;
+    let mut told: BTreeMap<(StreamId, EventTypeId), u64> = BTreeMap::new();
+    for loss in outcome.losses.iter().filter(|loss| loss.cause.is_dropped()) {
+        let event_type = loss.event_type.unwrap_or(ANY_EVENT_TYPE);
+        let sum = told.entry((loss.stream, event_type)).or_default();
+        *sum = sum.saturating_add(loss.count);
+    }
+    let places = Places::of(&opened.definitions);
+    let mut mismatches = Vec::new();
+    for totals in &outcome.totals {
+        for row in &totals.rows {
+            let key = (totals.stream, row.event_type);
+            let found = found.remove(&key).unwrap_or(0);
+            let told = told.remove(&key).unwrap_or(0);
+            let holds = row.is_balanced() && row.present() == found && row.dropped_sum() == told;
+            if !holds {
+                mismatches.push(mismatch(opened, &places, totals.stream, row, found, told));
+            }
+        }
+    }
+    // Events or records of which the totals know nothing.
+    for ((stream, event_type), count) in found {
+        let row = annals_format::TypeTotals::new(event_type);
+        mismatches.push(mismatch(opened, &places, stream, &row, count, 0));
+    }
+    for ((stream, event_type), count) in told.into_iter().filter(|(_, count)| *count != 0) {
+        let row = annals_format::TypeTotals::new(event_type);
+        mismatches.push(mismatch(opened, &places, stream, &row, 0, count));
+    }
+    let result = CheckResult {
+        balanced: mismatches.is_empty(),
+        mismatches,
+    };
+    Ok((result, outcome))
+}
+
+fn mismatch(
+    opened: &Opened,
+    places: &Places,
+    stream: StreamId,
+    row: &annals_format::TypeTotals,
+    found: u64,
+    told: u64,
+) -> Mismatch {
+    let place = places.get(stream);
+    let name = opened.definitions.event_type_name(row.event_type);
+    Mismatch {
+        rank: place.rank,
+        source: place.source.clone(),
+        location: place.location.clone(),
+        event_type: (row.event_type != ANY_EVENT_TYPE).then_some(name),
+        raised: row.raised,
+        recorded: row.recorded,
+        dropped: row.dropped_sum(),
+        suppressed: row.suppressed,
+        skipped: row.skipped,
+        truncated: row.truncated,
+        filtered: row.filtered,
+        found,
+        told,
+    }
+}
+
+fn in_view(loss: &TraceLoss, filter: &Filter, window: Window) -> bool {
+    filter.takes_stream(loss.stream)
+        && loss.event_type.is_none_or(|id| filter.takes_event_type(id))
+        && loss.to_ns >= window.from_ns
+        && loss.from_ns < window.to_ns
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the input cannot be read, a filter matches nothing, or the output cannot be written.
+pub fn run(arguments: &DroppedArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    let window = arguments.window.window()?;
+    let opened = arguments.input.open()?;
+    let filter = arguments.filter.prepare(&opened.definitions)?;
+    let (check, outcome) = if arguments.check {
+        let (check, outcome) = check(&opened)?;
+        (Some(check), outcome)
+    } else {
+        (None, opened.summary()?)
+    };
+    warn_of_damage(&opened, &outcome);
+    let mut losses: Vec<TraceLoss> = outcome
+        .losses
+        .iter()
+        .filter(|loss| in_view(loss, &filter, window))
+        .copied()
+        .collect();
+    if arguments.sum {
+        losses = summed(&losses);
+    }
+    let totals = Sums::of(&outcome.totals);
+    let complete = outcome.complete && opened.rejected.is_empty();
+    if arguments.input.json {
+        let places = Places::of(&opened.definitions);
+        let rows = |is_dropped: bool| {
+            let wanted = losses.iter().filter(|l| l.cause.is_dropped() == is_dropped);
+            wanted
+                .map(|loss| loss_row(&opened, &places, loss))
+                .collect()
+        };
+        let result = Dropped {
+            dropped: rows(true),
+            skipped: rows(false),
+            totals,
+            complete,
+            check: check.clone(),
+        };
+        output::json(out, &result)?;
+    } else {
+        out.write_all(render(&opened, &losses).as_bytes())?;
+        let least = if totals.raised_is_lower_bound {
+            "at least "
+        } else {
+            ""
+        };
+        writeln!(
+            out,
+            "\nraised {least}{} = recorded {} + dropped {} + suppressed {}; of the recorded, \
+             skipped {}, truncated {}",
+            totals.raised,
+            totals.recorded,
+            totals.dropped,
+            totals.suppressed,
+            totals.skipped,
+            totals.truncated
+        )?;
+        if let Some(check) = &check {
+            print_check(check, out)?;
+        }
+    }
+    let has_loss = !complete || totals.dropped + totals.skipped + totals.truncated != 0;
+    Ok(match check {
+        Some(check) => Finding {
+            has_loss,
+            has_failed: !check.balanced,
+        },
+        None => Finding::loss(outcome.has_skipped_now),
+    })
+}
+
+fn print_check(check: &CheckResult, out: &mut dyn Write) -> anyhow::Result<()> {
+    if check.balanced {
+        writeln!(
+            out,
+            "checked: raised = recorded + dropped + suppressed, for every stream and event type"
+        )?;
+    }
+    for m in &check.mismatches {
+        writeln!(
+            out,
+            "DOES NOT ADD UP: rank {}, {}, {}, {}: raised {}, recorded {}, dropped {}, suppressed \
+             {}, skipped {}, truncated {}, filtered {}; events found {}, drops told {}",
+            m.rank,
+            safe(&m.source),
+            safe(m.location.as_deref().unwrap_or("-")),
+            safe(m.event_type.as_deref().unwrap_or("(any)")),
+            m.raised,
+            m.recorded,
+            m.dropped,
+            m.suppressed,
+            m.skipped,
+            m.truncated,
+            m.filtered,
+            m.found,
+            m.told
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,260 @@
+//! `trace-cli info`: what a trace or a set of recordings is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::io::Write;
+
+use annals_merger::{Opened, Outcome, Sums, missing_ranks};
+use serde::Serialize;
+
+use super::{InputArguments, warn_of_damage};
+use crate::output::{self, Finding};
+use crate::table::{Align, Table, safe};
+use crate::time;
+
+/// One process.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProcessInfo {
+    rank: u32,
+    rank_is_assigned: bool,
+    host: String,
+    pid: u32,
+    ended: &'static str,
+    start_ns: i64,
+    end_ns: i64,
+    start_unix_ns: i64,
+    recording_id: String,
+    run: String,
+    command: String,
+    properties: BTreeMap<String, String>,
+}
+
+/// What `info --json` prints.
+#[derive(Clone, Debug, Serialize)]
+pub struct Info {
+    kind: &'static str,
+    files: usize,
+    bytes: u64,
+    bytes_per_event: Option<f64>,
+    has_footer: bool,
+    ranks: usize,
+    missing_ranks: Vec<u32>,
+    hosts: usize,
+    locations: usize,
+    sources: usize,
+    streams: usize,
+    event_types: usize,
+    regions: usize,
+    events: u64,
+    raised: u64,
+    raised_is_lower_bound: bool,
+    dropped: u64,
+    suppressed: u64,
+    skipped: u64,
+    truncated: u64,
+    start_ns: i64,
+    end_ns: i64,
+    start_unix_ns: i64,
+    complete: bool,
+    processes: Vec<ProcessInfo>,
+}
+
+impl Info {
+    /// Gathers it.
+    pub fn of(opened: &Opened, outcome: &Outcome) -> Self {
+        let d = &opened.definitions;
+        let origin = opened.origin();
+        let sums = Sums::of(&outcome.totals);
+        let processes: Vec<ProcessInfo> = d
+            .processes
+            .values()
+            .map(|process| {
+                let rank = d.ranks.get(&process.id);
+                let end = d.process_ends.get(&process.id);
+                let properties = d.properties.iter().filter(|p| p.process == process.id);
+                ProcessInfo {
+                    rank: rank.map_or(0, |rank| rank.rank),
+                    rank_is_assigned: rank.is_some_and(|rank| rank.is_assigned),
+                    host: d.string(process.host).to_owned(),
+                    pid: process.pid,
+                    ended: end.map_or("unknown", |end| end.ended.name()),
+                    start_ns: end.map_or(0, |end| end.start_ns),
+                    end_ns: end.map_or(0, |end| end.end_ns),
+                    start_unix_ns: process.start_unix_ns,
+                    recording_id: process.recording_id.to_string(),
+                    run: d.string(process.run).to_owned(),
+                    command: d.string(process.command).to_owned(),
+                    properties: properties
+                        .map(|p| (d.string(p.key).to_owned(), d.string(p.value).to_owned()))
+                        .collect(),
+                }
+            })
+            .collect();
+        let hosts: BTreeSet<&str> = processes.iter().map(|p| p.host.as_str()).collect();
+        let ranks: BTreeSet<u32> = d.ranks.values().map(|rank| rank.rank).collect();
+        let zero = d.time_zero;
+        Self {
+            kind: origin.kind,
+            files: origin.files,
+            bytes: origin.bytes,
+            bytes_per_event: (sums.present() != 0)
+                .then(|| origin.bytes as f64 / sums.present() as f64),
+            has_footer: origin.has_footer,
+            ranks: ranks.len(),
+            missing_ranks: missing_ranks(d),
+            hosts: hosts.len(),
+            locations: d.locations.len(),
+            sources: d.sources.len(),
+            streams: d.streams.values().filter(|s| s.location.is_some()).count(),
+            event_types: d.event_types.len(),
+            regions: d.regions.len(),
+            events: sums.present(),
+            raised: sums.raised,
+            raised_is_lower_bound: sums.raised_is_lower_bound,
+            dropped: sums.dropped,
+            suppressed: sums.suppressed,
+            skipped: sums.skipped,
+            truncated: sums.truncated,
+            start_ns: 0,
+            end_ns: zero.map_or(0, |zero| zero.end_ns),
+            start_unix_ns: zero.map_or(0, |zero| zero.unix_ns),
+            complete: outcome.complete && opened.rejected.is_empty(),
+            processes,
+        }
+    }
+
+    /// The text for people.
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        let mut line = |key: &str, value: String| {
+            let _ = writeln!(text, "{key:<12}{value}");
+        };
+        let footer = if self.has_footer {
+            "with footer"
+        } else {
+            "recovered without footer"
+        };
+        let files = match self.files {
+            1 => String::new(),
+            files => format!("{files} files, "),
+        };
+        line(
+            self.kind,
+            format!("{files}{}, {footer}", time::bytes(self.bytes)),
+        );
+        line("started", format!("{} UTC", time::date(self.start_unix_ns)));
+        line("span", time::duration(self.end_ns - self.start_ns));
+        let missing = match self.missing_ranks.len() {
+            0 => String::new(),
+            _ => format!(", no recording of rank {}", list(&self.missing_ranks)),
+        };
+        line(
+            "ranks",
+            format!(
+                "{} on {} host{}{missing}",
+                self.ranks,
+                self.hosts,
+                plural(self.hosts)
+            ),
+        );
+        line(
+            "locations",
+            format!("{} in {} streams", self.locations, self.streams),
+        );
+        line("sources", self.sources.to_string());
+        line(
+            "event types",
+            format!("{}, {} regions", self.event_types, self.regions),
+        );
+        let per_event = self.bytes_per_event.map(|b| format!(", {b:.2} bytes each"));
+        line(
+            "events",
+            format!("{}{}", self.events, per_event.unwrap_or_default()),
+        );
+        let least = if self.raised_is_lower_bound {
+            "at least "
+        } else {
+            ""
+        };
+        line(
+            "raised",
+            format!(
+                "{least}{}: dropped {}, suppressed {}, skipped {}, truncated {}",
+                self.raised, self.dropped, self.suppressed, self.skipped, self.truncated
+            ),
+        );
+        let complete = if self.complete { "yes" } else { "no" };
+        line("complete", complete.to_owned());
+        text.push('\n');
+        let mut table = Table::new(&[
+            ("rank", Align::Right),
+            ("host", Align::Left),
+            ("pid", Align::Right),
+            ("ended", Align::Left),
+            ("start", Align::Right),
+            ("span", Align::Right),
+            ("affinity", Align::Left),
+            ("command", Align::Left),
+        ]);
+        for process in &self.processes {
+            let affinity = process.properties.get("affinity").cloned();
+            table.row(vec![
+                process.rank.to_string(),
+                safe(&process.host),
+                process.pid.to_string(),
+                process.ended.to_owned(),
+                time::duration(process.start_ns),
+                time::duration(process.end_ns - process.start_ns),
+                affinity.unwrap_or_default(),
+                shorten(&safe(&process.command), 60),
+            ]);
+        }
+        text.push_str(&table.render());
+        if let Some(process) = self.processes.first() {
+            let mut line = |key: &str| {
+                if let Some(value) = process.properties.get(key) {
+                    let _ = writeln!(text, "{key:<12}{}", safe(value));
+                }
+            };
+            ["processors", "system", "recorder"]
+                .iter()
+                .for_each(|key| line(key));
+        }
+        text
+    }
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+fn list(numbers: &[u32]) -> String {
+    let shown: Vec<String> = numbers.iter().take(10).map(u32::to_string).collect();
+    let more = if numbers.len() > 10 { ", …" } else { "" };
+    format!("{}{more}", shown.join(", "))
+}
+
+fn shorten(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(most - 1).collect();
+    format!("{kept}…")
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the input cannot be read or the output not be written.
+pub fn run(arguments: &InputArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    let opened = arguments.open()?;
+    let outcome = opened.summary()?;
+    warn_of_damage(&opened, &outcome);
+    let info = Info::of(&opened, &outcome);
+    if arguments.json {
+        output::json(out, &info)?;
+    } else {
+        out.write_all(info.render().as_bytes())?;
+    }
+    Ok(Finding::loss(outcome.has_skipped_now))
+}

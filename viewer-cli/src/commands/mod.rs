@@ -1,0 +1,68 @@
+//! The commands, a module each.
+
+pub mod demo;
+pub mod dropped;
+pub mod events;
+pub mod info;
+pub mod print;
+pub mod regions;
+pub mod sources;
+
+use std::path::PathBuf;
+
+use annals_merger::{Opened, Outcome};
+use clap::Args;
+
+use crate::time;
+
+/// What every command that reads takes.
+#[derive(Clone, Debug, Args)]
+pub struct InputArguments {
+    /// A trace, a recording, or a directory of recordings
+    #[arg(value_name = "INPUT")]
+    pub input: PathBuf,
+
+    /// Results as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl InputArguments {
+    /// Opens the input.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn open(&self) -> anyhow::Result<Opened> {
+        Ok(Opened::open(&self.input)?)
+    }
+}
+
+/// Tells on stderr what this read had to skip.
+pub(crate) fn warn_of_damage(opened: &Opened, outcome: &Outcome) {
+    for input in &opened.rejected {
+        eprintln!("left out: {}: {}", input.path.display(), input.why);
+    }
+    for (path, problem) in outcome.damage.iter().take(20) {
+        eprintln!(
+            "{}: byte {}: {}",
+            path.display(),
+            problem.offset,
+            problem.what
+        );
+    }
+    if outcome.damage.len() > 20 {
+        eprintln!("… {} more damaged places", outcome.damage.len() - 20);
+    }
+}
+
+/// A share of the whole, in percent.
+pub(crate) fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "-".to_owned();
+    }
+    format!("{:.1}", part as f64 * 100.0 / whole as f64)
+}
+
+pub(crate) fn opt_duration(ns: Option<i64>) -> String {
+    ns.map_or_else(|| "-".to_owned(), time::duration)
+}

@@ -1,0 +1,331 @@
+//! `trace-cli print`: events in global order.
+
+use std::io::Write;
+
+use annals_format::{
+    Definitions, Element, LocationId, ObjectId, Reference, RegionId, SourceId, StringId,
+    TraceChunk, TraceLoss, Value,
+};
+use annals_merger::{MergeError, Window};
+use clap::Args;
+
+use super::{InputArguments, warn_of_damage};
+use crate::filter::{Filter, FilterArguments, WindowArguments};
+use crate::names::Places;
+use crate::output::Finding;
+use crate::table::safe;
+use crate::time::moment;
+
+/// Events in global order, one a line.
+///
+/// Lines: time in seconds, rank, location, source, event type, elements. Losses stand where they
+/// happened, in lines that begin with `--` (with --json only when --losses is given).
+#[derive(Clone, Debug, Args)]
+pub struct PrintArguments {
+    #[command(flatten)]
+    input: InputArguments,
+    #[command(flatten)]
+    window: WindowArguments,
+    #[command(flatten)]
+    filter: FilterArguments,
+
+    /// Most events to print
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+
+    /// With --json: losses too, as objects with `lost` instead of `event`
+    #[arg(long)]
+    losses: bool,
+}
+
+struct Printer<'a> {
+    definitions: &'a Definitions,
+    places: Places,
+    filter: Filter,
+    window: Window,
+    left: u64,
+    is_json: bool,
+    with_losses: bool,
+    line: Vec<u8>,
+    out: &'a mut dyn Write,
+    failure: Option<std::io::Error>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the input cannot be read or the output not be written.
+pub fn run(arguments: &PrintArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    let window = arguments.window.window()?;
+    let opened = arguments.input.open()?;
+    let mut printer = Printer {
+        definitions: &opened.definitions,
+        places: Places::of(&opened.definitions),
+        filter: arguments.filter.prepare(&opened.definitions)?,
+        window,
+        left: arguments.limit.unwrap_or(u64::MAX),
+        is_json: arguments.input.json,
+        with_losses: arguments.losses || !arguments.input.json,
+        line: Vec::new(),
+        out,
+        failure: None,
+    };
+    let outcome = opened.read(window, |chunk| printer.print_chunk(&chunk));
+    if let Some(error) = printer.failure {
+        return Err(error.into());
+    }
+    match outcome {
+        Ok(outcome) => {
+            warn_of_damage(&opened, &outcome);
+            Ok(Finding::loss(outcome.has_skipped_now))
+        }
+        // The limit is reached.
+        Err(MergeError::Stopped) => Ok(Finding::FINE),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Printer<'_> {
+    fn print_chunk(&mut self, chunk: &TraceChunk) -> Result<(), MergeError> {
+        let ordinals = chunk.ordinals();
+        let mut losses = chunk.losses.iter().peekable();
+        for (index, ordinal) in ordinals.iter().enumerate() {
+            while let Some((_, loss)) = losses.next_if(|loss| loss.0 as usize <= index) {
+                self.loss(loss)?;
+            }
+            let time_ns = chunk.times_ns[index];
+            if time_ns >= self.window.to_ns {
+                return Err(MergeError::Stopped);
+            }
+            if time_ns < self.window.from_ns || !self.filter.takes_stream(chunk.streams[index]) {
+                continue;
+            }
+            self.event(chunk, index, *ordinal as usize)?;
+        }
+        losses.try_for_each(|(_, loss)| self.loss(loss))
+    }
+
+    fn event(
+        &mut self,
+        chunk: &TraceChunk,
+        index: usize,
+        ordinal: usize,
+    ) -> Result<(), MergeError> {
+        let columns = &chunk.types[usize::from(chunk.type_index[index])];
+        if !self.filter.takes_event_type(columns.event_type) {
+            return Ok(());
+        }
+        let event_type = self.definitions.event_types.get(&columns.event_type);
+        let elements = event_type.map_or(&[][..], |event_type| &event_type.elements);
+        if self.filter.is_by_region() {
+            let region = elements
+                .iter()
+                .position(|element| element.reference == Reference::Region)
+                .and_then(|at| columns.columns.get(at)?.get(ordinal).as_integer());
+            let is_taken = region
+                .and_then(|region| u32::try_from(region).ok())
+                .is_some_and(|region| self.filter.takes_region(RegionId::new(region)));
+            if !is_taken {
+                return Ok(());
+            }
+        }
+        if self.left == 0 {
+            return Err(MergeError::Stopped);
+        }
+        self.left -= 1;
+        let definitions = self.definitions;
+        let name = definitions.event_type_name(columns.event_type);
+        let place = self.places.get(chunk.streams[index]);
+        let line = &mut self.line;
+        line.clear();
+        if self.is_json {
+            let _ = write!(
+                line,
+                "{{\"time_ns\":{},\"rank\":{},\"source\":",
+                chunk.times_ns[index], place.rank
+            );
+            put_json(line, &place.source);
+            line.extend_from_slice(b",\"location\":");
+            match &place.location {
+                Some(location) => put_json(line, location),
+                None => line.extend_from_slice(b"null"),
+            }
+            line.extend_from_slice(b",\"event\":");
+            put_json(line, &name);
+            line.extend_from_slice(b",\"elements\":{");
+        } else {
+            let location = place.location.as_deref().unwrap_or("-");
+            let _ = write!(
+                line,
+                "{} {:>4} {} {} {}",
+                moment(chunk.times_ns[index]),
+                place.rank,
+                safe(location),
+                safe(&place.source),
+                safe(&name)
+            );
+        }
+        let mut is_first = true;
+        for (element, column) in elements.iter().zip(&columns.columns) {
+            let value = column.get(ordinal);
+            if value == Value::Absent {
+                continue;
+            }
+            let name = definitions.string(element.name);
+            if self.is_json {
+                if !is_first {
+                    line.push(b',');
+                }
+                put_json(line, name);
+                line.push(b':');
+                put_value_json(line, definitions, element, value);
+            } else {
+                let _ = write!(line, " {}=", safe(name));
+                put_value_text(line, definitions, element, value);
+            }
+            is_first = false;
+        }
+        line.extend_from_slice(if self.is_json { b"}}\n" } else { b"\n" });
+        self.write_line()
+    }
+
+    fn loss(&mut self, loss: &TraceLoss) -> Result<(), MergeError> {
+        let is_in_window = loss.to_ns >= self.window.from_ns && loss.from_ns < self.window.to_ns;
+        let is_taken = self.filter.takes_stream(loss.stream)
+            && loss
+                .event_type
+                .is_none_or(|event_type| self.filter.takes_event_type(event_type));
+        if !self.with_losses || !is_in_window || !is_taken {
+            return Ok(());
+        }
+        let place = self.places.get(loss.stream);
+        let name = loss
+            .event_type
+            .map(|id| self.definitions.event_type_name(id));
+        self.line.clear();
+        if self.is_json {
+            let object = serde_json::json!({
+                "time_ns": loss.to_ns,
+                "rank": place.rank,
+                "source": place.source,
+                "location": place.location,
+                "lost": name,
+                "count": loss.count,
+                "is_lower_bound": loss.is_lower_bound,
+                "cause": loss.cause.name(),
+                "from_ns": loss.from_ns,
+                "to_ns": loss.to_ns,
+            });
+            let _ = writeln!(self.line, "{object}");
+        } else {
+            let _ = writeln!(
+                self.line,
+                "-- {} .. {} {:>4} {} {}: {}{} {} lost: {}",
+                moment(loss.from_ns),
+                moment(loss.to_ns),
+                place.rank,
+                safe(place.location.as_deref().unwrap_or("-")),
+                safe(&place.source),
+                if loss.is_lower_bound { "at least " } else { "" },
+                loss.count,
+                safe(name.as_deref().unwrap_or("events of any type")),
+                loss.cause.name()
+            );
+        }
+        self.write_line()
+    }
+
+    fn write_line(&mut self) -> Result<(), MergeError> {
+        self.out.write_all(&self.line).map_err(|error| {
+            self.failure = Some(error);
+            MergeError::Stopped
+        })
+    }
+}
+
+fn put_json(line: &mut Vec<u8>, text: &str) {
+    // Writing into memory does not fail.
+    let _ = serde_json::to_writer(line, text);
+}
+
+/// What an integer refers to, by name; none: it is a plain value.
+fn referred(definitions: &Definitions, element: &Element, value: Value<'_>) -> Option<String> {
+    let number = u32::try_from(value.as_integer()?).ok()?;
+    let d = definitions;
+    match element.reference {
+        Reference::None | Reference::Rank => None,
+        Reference::String => Some(d.string(StringId::new(number)).to_owned()),
+        Reference::Region => Some(d.region_name(RegionId::new(number))),
+        Reference::Location => {
+            let location = d.locations.get(&LocationId::new(number))?;
+            Some(d.string(location.name).to_owned())
+        }
+        Reference::Source => {
+            let source = d.sources.get(&SourceId::new(number))?;
+            Some(d.string(source.name).to_owned())
+        }
+        Reference::EventType => Some(d.event_type_name(annals_format::EventTypeId::new(number))),
+        Reference::Object => {
+            let object = d.objects.get(&ObjectId::new(number))?;
+            Some(d.string(object.name).to_owned())
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        use std::fmt::Write as _;
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn put_value_json(
+    line: &mut Vec<u8>,
+    definitions: &Definitions,
+    element: &Element,
+    value: Value<'_>,
+) {
+    if let Some(name) = referred(definitions, element, value) {
+        return put_json(line, &name);
+    }
+    let _ = match value {
+        Value::I32(value) => write!(line, "{value}"),
+        Value::U32(value) => write!(line, "{value}"),
+        Value::I64(value) => write!(line, "{value}"),
+        Value::U64(value) => write!(line, "{value}"),
+        // JSON has no infinities and no NaN.
+        Value::F64(value) if value.is_finite() => {
+            let _ = serde_json::to_writer(&mut *line, &value);
+            Ok(())
+        }
+        Value::F64(_) | Value::Absent => write!(line, "null"),
+        Value::String(bytes) => {
+            put_json(line, &String::from_utf8_lossy(bytes));
+            Ok(())
+        }
+        Value::Bytes(bytes) => write!(line, "\"{}\"", hex(bytes)),
+    };
+}
+
+fn put_value_text(
+    line: &mut Vec<u8>,
+    definitions: &Definitions,
+    element: &Element,
+    value: Value<'_>,
+) {
+    if let Some(name) = referred(definitions, element, value) {
+        line.extend_from_slice(safe(&name).as_bytes());
+        return;
+    }
+    let _ = match value {
+        Value::I32(value) => write!(line, "{value}"),
+        Value::U32(value) => write!(line, "{value}"),
+        Value::I64(value) => write!(line, "{value}"),
+        Value::U64(value) => write!(line, "{value}"),
+        Value::F64(value) => write!(line, "{value}"),
+        Value::String(bytes) => write!(line, "{:?}", String::from_utf8_lossy(bytes)),
+        Value::Bytes(bytes) => write!(line, "0x{}", hex(bytes)),
+        Value::Absent => Ok(()),
+    };
+}
