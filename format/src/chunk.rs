@@ -5,6 +5,7 @@ use crate::definitions::{EventTypeSchema, MAX_ELEMENTS, Schema};
 use crate::error::{FormatError, Result};
 use crate::ids::{EventTypeId, StreamId};
 use crate::loss::{Cause, DroppedRecord};
+use crate::recording::ANY_EVENT_TYPE;
 use crate::ticks::distance;
 use crate::value::ElementType;
 use crate::wire::{Put, Wire};
@@ -13,6 +14,8 @@ use crate::wire::{Put, Wire};
 pub const MAX_CHUNK_EVENTS: usize = 1 << 22;
 /// Most element values in a chunk: what decoding may allocate.
 pub const MAX_CHUNK_VALUES: usize = 1 << 24;
+/// Most event types in a chunk.
+pub(crate) const MAX_CHUNK_TYPES: usize = u16::MAX as usize;
 
 /// First varint of a row that is a dropped record.
 pub const ROW_DROPPED: u64 = 0;
@@ -75,14 +78,37 @@ fn put_counts(counts: &[(EventTypeId, u64)], out: &mut Vec<u8>) {
     }
 }
 
-fn read_counts(wire: &mut Wire<'_>) -> Result<Vec<(EventTypeId, u64)>> {
+/// Counts by event type, ascending.
+pub(crate) fn read_counts(wire: &mut Wire<'_>) -> Result<Vec<(EventTypeId, u64)>> {
+    let start = wire.position();
     let length = wire.count(2, "number of event types")?;
-    let mut counts = Vec::with_capacity(length);
+    if length > MAX_CHUNK_TYPES {
+        return Err(too_many_types(start, length));
+    }
+    let mut counts: Vec<(EventTypeId, u64)> = Vec::with_capacity(length);
     for _ in 0..length {
+        let start = wire.position();
         let event_type = EventTypeId::new(wire.varint_u32("event type id")?);
+        if counts.last().is_some_and(|(last, _)| *last >= event_type) {
+            return Err(FormatError::invalid(
+                start,
+                "ascending event types",
+                event_type.get(),
+            ));
+        }
         counts.push((event_type, wire.varint("number of events")?));
     }
     Ok(counts)
+}
+
+fn too_many_types(position: usize, found: impl ToString) -> FormatError {
+    FormatError::invalid(position, "at most 65535 event types", found)
+}
+
+/// An optional event type as it stands in losses; what stands for any type in totals is none here.
+pub(crate) fn put_loss_type(event_type: Option<EventTypeId>, out: &mut Vec<u8>) {
+    let event_type = event_type.filter(|id| *id != ANY_EVENT_TYPE);
+    out.put_varint(event_type.map_or(0, |id| u64::from(id.get()) + 1));
 }
 
 impl ChunkHeader {
@@ -190,12 +216,8 @@ pub(crate) fn read_type_table(
 ) -> Result<(Vec<TypeColumns>, Vec<u16>)> {
     let start = wire.position();
     let length = wire.count(3, "number of event types")?;
-    if length > usize::from(u16::MAX) {
-        return Err(FormatError::invalid(
-            start,
-            "at most 65535 event types",
-            length,
-        ));
+    if length > MAX_CHUNK_TYPES {
+        return Err(too_many_types(start, length));
     }
     let mut types = Vec::with_capacity(length);
     let mut values = 0_usize;
@@ -285,13 +307,7 @@ impl Chunk {
         out.put_varint(self.dropped.len() as u64);
         for (index, record) in &self.dropped {
             out.put_varint((*index).into());
-            out.put_varint(record.event_type.map_or(0, |id| u64::from(id.get()) + 1));
-            out.push(record.cause.code());
-            out.push(record.is_lower_bound.into());
-            out.put_varint(record.count);
-            out.put_varint(record.cumulative);
-            out.put_varint(record.from_tick);
-            out.put_varint(record.to_tick);
+            put_dropped(record, out);
         }
         out.put_varint(self.observations.len() as u64);
         let indexes: Vec<u64> = self.observations.iter().map(|o| u64::from(o.0)).collect();
@@ -316,10 +332,29 @@ impl Chunk {
             types,
             ..Self::default()
         };
+        let start = w.position();
         let count = w.count(8, "number of dropped records")?;
+        let mut dropped_count = 0_u64;
         for _ in 0..count {
+            let start = w.position();
             let index = w.varint_u32("position of a dropped record")?;
-            chunk.dropped.push((index, read_dropped(&mut w)?));
+            if index as usize > event_count {
+                return Err(FormatError::invalid(
+                    start,
+                    "the index of an event, or of the end",
+                    format!("{index} of {event_count}"),
+                ));
+            }
+            let record = read_dropped(&mut w)?;
+            dropped_count = dropped_count.saturating_add(record.count);
+            chunk.dropped.push((index, record));
+        }
+        if dropped_count != header.dropped_count {
+            return Err(FormatError::invalid(
+                start,
+                "as many dropped events as the head states",
+                format!("{dropped_count}, {} in the head", header.dropped_count),
+            ));
         }
         let start = w.position();
         let count = w.varint("number of observations")?.min(1 << 32) as usize;
@@ -392,6 +427,8 @@ pub struct ChunkBuilder {
     /// Index in `chunk.types` + 1, by event type.
     slots: Vec<u16>,
     max_ticks: u64,
+    /// Element values taken in.
+    values: usize,
     front_tick: u64,
     front_offset: i64,
     min_offset: i64,
@@ -407,6 +444,7 @@ impl ChunkBuilder {
             chunk: Chunk::default(),
             slots: Vec::new(),
             max_ticks,
+            values: 0,
             front_tick: 0,
             front_offset: 0,
             min_offset: 0,
@@ -416,16 +454,16 @@ impl ChunkBuilder {
         }
     }
 
-    fn columns_for(
-        &mut self,
-        event_type: EventTypeId,
-        schema: &EventTypeSchema,
-    ) -> (usize, &mut TypeColumns) {
+    /// The place of an event type's columns; none when there are as many types as a chunk may have.
+    fn slot_for(&mut self, event_type: EventTypeId, schema: &EventTypeSchema) -> Option<usize> {
         let index = event_type.index();
         if self.slots.len() <= index {
             self.slots.resize(index + 1, 0);
         }
         if self.slots[index] == 0 {
+            if self.chunk.types.len() == MAX_CHUNK_TYPES {
+                return None;
+            }
             let elements = schema
                 .elements
                 .iter()
@@ -434,8 +472,7 @@ impl ChunkBuilder {
             self.chunk.types.push(columns);
             self.slots[index] = self.chunk.types.len() as u16;
         }
-        let slot = usize::from(self.slots[index]) - 1;
-        (slot, &mut self.chunk.types[slot])
+        Some(usize::from(self.slots[index]) - 1)
     }
 
     fn note_tick(&mut self, tick: u64) {
@@ -462,7 +499,7 @@ impl ChunkBuilder {
     ///
     /// # Errors
     /// At the first row that cannot be read, the rows before it taken in; also beyond
-    /// [`MAX_CHUNK_EVENTS`] events.
+    /// [`MAX_CHUNK_EVENTS`] events, [`MAX_CHUNK_VALUES`] values or 65535 event types.
     pub fn push_rows(&mut self, schema: &Schema, base_tick: u64, rows: &[u8]) -> Result<u64> {
         let mut w = Wire::new(rows);
         let mut tick = base_tick;
@@ -490,7 +527,7 @@ impl ChunkBuilder {
                         return Err(FormatError::invalid(start, "at most 4194304 events", index));
                     }
                     tick = tick.wrapping_add(w.signed("tick of a row")? as u64);
-                    self.push_event(event_type, schema, tick, &mut w)?;
+                    self.push_event(event_type, schema, tick, start, &mut w)?;
                     events += 1;
                 }
             }
@@ -503,12 +540,25 @@ impl ChunkBuilder {
         event_type: EventTypeId,
         schema: &EventTypeSchema,
         tick: u64,
+        start: usize,
         w: &mut Wire<'_>,
     ) -> Result<()> {
+        let values = self.values + schema.elements.len();
+        if values > MAX_CHUNK_VALUES {
+            return Err(FormatError::invalid(
+                start,
+                "at most 16777216 element values",
+                values,
+            ));
+        }
         // First a walk that can fail, then one that cannot: columns stay of one length.
         let mut probe = w.clone();
         read_elements(schema, &mut probe, |_, _| {})?;
-        let (slot, columns) = self.columns_for(event_type, schema);
+        let slot = self
+            .slot_for(event_type, schema)
+            .ok_or_else(|| too_many_types(start, "another one"))?;
+        self.values = values;
+        let columns = &mut self.chunk.types[slot];
         columns.count += 1;
         read_elements(schema, w, |index, value| match value {
             RowValue::Bits(bits) => columns.columns[index].push_bits(bits),
@@ -615,11 +665,152 @@ fn read_elements<'a>(
 /// Appends the row of a dropped record.
 pub fn put_dropped_row(record: &DroppedRecord, out: &mut Vec<u8>) {
     out.put_varint(ROW_DROPPED);
-    out.put_varint(record.event_type.map_or(0, |id| u64::from(id.get()) + 1));
+    put_dropped(record, out);
+}
+
+fn put_dropped(record: &DroppedRecord, out: &mut Vec<u8>) {
+    put_loss_type(record.event_type, out);
     out.push(record.cause.code());
     out.push(record.is_lower_bound.into());
     out.put_varint(record.count);
     out.put_varint(record.cumulative);
     out.put_varint(record.from_tick);
     out.put_varint(record.to_tick);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definitions::{Element, EventType, Reference, Role, Verbosity};
+    use crate::ids::StringId;
+
+    fn event_type(id: u32, elements: usize, is_optional: bool) -> EventType {
+        let element = Element {
+            name: StringId::new(0),
+            element_type: ElementType::U32,
+            is_optional,
+            reference: Reference::None,
+            unit: StringId::new(0),
+            original_bits: 0,
+        };
+        EventType {
+            id: EventTypeId::new(id),
+            name: StringId::new(0),
+            description: StringId::new(0),
+            verbosity: Verbosity::UserBasic,
+            role: Role::Point,
+            key_element: None,
+            elements: vec![element; elements],
+        }
+    }
+
+    fn put_row(event_type: u32, rows: &mut Vec<u8>) {
+        rows.put_varint(u64::from(event_type) + ROW_EVENT);
+        rows.put_signed(1);
+    }
+
+    fn record(event_type: Option<EventTypeId>, count: u64) -> DroppedRecord {
+        DroppedRecord {
+            event_type,
+            cause: Cause::BufferFull,
+            count,
+            is_lower_bound: false,
+            cumulative: count,
+            from_tick: 0,
+            to_tick: 1,
+        }
+    }
+
+    /// A chunk of three events with a dropped record at this index.
+    fn chunk_with_drop(index: u32, record: DroppedRecord) -> (ChunkHeader, Chunk) {
+        let mut schema = Schema::default();
+        schema.add(&event_type(0, 0, false));
+        let mut rows = Vec::new();
+        (0..3).for_each(|_| put_row(0, &mut rows));
+        let mut builder = ChunkBuilder::new(u64::MAX);
+        builder.push_rows(&schema, 0, &rows).unwrap();
+        let (mut header, mut chunk) = builder.finish(StreamId::new(0));
+        header.dropped_count = record.count;
+        chunk.dropped.push((index, record));
+        (header, chunk)
+    }
+
+    fn encoded(chunk: &Chunk) -> Vec<u8> {
+        let mut body = Vec::new();
+        chunk.encode(&mut body);
+        body
+    }
+
+    #[test]
+    fn the_65536th_event_type_of_a_chunk_is_refused() {
+        let mut schema = Schema::default();
+        let mut rows = Vec::new();
+        for id in 0..65_536 {
+            schema.add(&event_type(id, 0, false));
+            put_row(id, &mut rows);
+        }
+        let mut builder = ChunkBuilder::new(u64::MAX);
+        let error = builder.push_rows(&schema, 0, &rows).unwrap_err();
+        assert!(error.to_string().contains("65535 event types"), "{error}");
+        let (header, chunk) = builder.finish(StreamId::new(0));
+        assert_eq!(header.event_count, 65_535);
+        assert_eq!(Chunk::decode(&header, &encoded(&chunk)).unwrap(), chunk);
+    }
+
+    #[test]
+    fn a_builder_keeps_to_the_values_that_a_reader_accepts() {
+        let mut schema = Schema::default();
+        schema.add(&event_type(0, MAX_ELEMENTS, true));
+        let fitting = MAX_CHUNK_VALUES / MAX_ELEMENTS;
+        let mut rows = Vec::new();
+        for _ in 0..=fitting {
+            put_row(0, &mut rows);
+            rows.extend([0; MAX_ELEMENTS / 8]);
+        }
+        let mut builder = ChunkBuilder::new(u64::MAX);
+        let error = builder.push_rows(&schema, 0, &rows).unwrap_err();
+        assert!(error.to_string().contains("16777216"), "{error}");
+        let (header, chunk) = builder.finish(StreamId::new(0));
+        assert_eq!(header.event_count, fitting as u64);
+        assert!(Chunk::decode(&header, &encoded(&chunk)).is_ok());
+    }
+
+    #[test]
+    fn dropped_records_must_sum_up_to_the_head() {
+        let (mut header, chunk) = chunk_with_drop(3, record(None, 7));
+        let body = encoded(&chunk);
+        assert_eq!(Chunk::decode(&header, &body).unwrap(), chunk);
+        header.dropped_count = 8;
+        assert!(Chunk::decode(&header, &body).is_err());
+    }
+
+    #[test]
+    fn a_dropped_record_behind_the_end_is_refused() {
+        let (header, chunk) = chunk_with_drop(4, record(None, 7));
+        assert!(Chunk::decode(&header, &encoded(&chunk)).is_err());
+    }
+
+    #[test]
+    fn a_drop_of_the_reserved_type_is_one_of_any_type() {
+        let (header, chunk) = chunk_with_drop(0, record(Some(ANY_EVENT_TYPE), 1));
+        let read = Chunk::decode(&header, &encoded(&chunk)).unwrap();
+        assert_eq!(read.dropped, [(0, record(None, 1))]);
+        let mut row = Vec::new();
+        put_dropped_row(&record(Some(ANY_EVENT_TYPE), 1), &mut row);
+        let mut builder = ChunkBuilder::new(u64::MAX);
+        builder.push_rows(&Schema::default(), 0, &row).unwrap();
+        assert_eq!(builder.finish(StreamId::new(0)).1.dropped, read.dropped);
+    }
+
+    #[test]
+    fn counts_of_a_head_ascend() {
+        let (mut header, _) = chunk_with_drop(0, record(None, 1));
+        for order in [[1, 0], [1, 1]] {
+            header.counts = order.map(|id| (EventTypeId::new(id), 1)).to_vec();
+            header.event_count = 2;
+            let mut head = Vec::new();
+            header.encode(&mut head);
+            assert!(ChunkHeader::decode(&mut Wire::new(&head)).is_err());
+        }
+    }
 }

@@ -48,17 +48,67 @@ impl<'a> MapCursor<'a> {
     }
 }
 
-/// `to_a + (from − from_a) · (to_b − to_a) / (from_b − from_a)`, rounded down.
+/// `to_a + ⌊(from − from_a) · (to_b − to_a) / (from_b − from_a)⌋`, exact, then clamped to 128 bits.
 #[inline]
 fn scale(from: i128, from_a: i128, from_b: i128, to_a: i128, to_b: i128) -> i128 {
-    let distance = from - from_a;
-    let (rise, run) = (to_b - to_a, from_b - from_a);
-    let product = distance.saturating_mul(rise);
-    // 64-bit division is several times faster, and almost always enough.
-    if let (Ok(product), Ok(run)) = (i64::try_from(product), i64::try_from(run)) {
-        return to_a + i128::from(product.div_euclid(run));
+    let differences = (
+        from.checked_sub(from_a),
+        to_b.checked_sub(to_a),
+        from_b.checked_sub(from_a),
+    );
+    if let (Some(distance), Some(rise), Some(run @ 1..)) = differences
+        && let Some(product) = distance.checked_mul(rise)
+    {
+        // 64-bit division is several times faster, and almost always enough.
+        if let (Ok(product), Ok(run)) = (i64::try_from(product), i64::try_from(run)) {
+            return to_a.saturating_add(i128::from(product.div_euclid(run)));
+        }
+        return to_a.saturating_add(product.div_euclid(run));
     }
-    to_a + product.div_euclid(run)
+    scale_wide(from, from_a, from_b, to_a, to_b)
+}
+
+/// [`scale`] where a difference or the product needs more than 128 bits; a map that does not rise
+/// stays where it is.
+#[cold]
+fn scale_wide(from: i128, from_a: i128, from_b: i128, to_a: i128, to_b: i128) -> i128 {
+    if from_b <= from_a || to_b <= to_a {
+        return to_a;
+    }
+    let (rise, run) = (to_b.abs_diff(to_a), from_b.abs_diff(from_a));
+    let (quotient, has_rest) = mul_div(from.abs_diff(from_a), rise, run);
+    if from >= from_a {
+        to_a.saturating_add_unsigned(quotient)
+    } else {
+        to_a.saturating_sub_unsigned(quotient.saturating_add(has_rest.into()))
+    }
+}
+
+/// `a · b / c` and whether the division leaves a rest; `u128::MAX` when it does not fit.
+fn mul_div(a: u128, b: u128, c: u128) -> (u128, bool) {
+    const HALF: u32 = 64;
+    const LOW: u128 = u64::MAX as u128;
+    let (a_high, a_low, b_high, b_low) = (a >> HALF, a & LOW, b >> HALF, b & LOW);
+    let low_low = a_low * b_low;
+    let middle = a_low * b_high + (low_low >> HALF);
+    let cross = a_high * b_low + (middle & LOW);
+    let high = a_high * b_high + (middle >> HALF) + (cross >> HALF);
+    let low = cross << HALF | low_low & LOW;
+    if high >= c {
+        return (u128::MAX, true);
+    }
+    // Long division, bit by bit: the rest stays below `c`, so that doubling it loses one bit at most.
+    let (mut rest, mut quotient) = (high, 0);
+    for bit in (0..u128::BITS).rev() {
+        let carries = rest >> 127 == 1;
+        rest = rest << 1 | low >> bit & 1;
+        quotient <<= 1;
+        if carries || rest >= c {
+            rest = rest.wrapping_sub(c);
+            quotient |= 1;
+        }
+    }
+    (quotient, rest != 0)
 }
 
 #[cfg(test)]
@@ -94,6 +144,52 @@ mod tests {
             let time = cursor.time_ns(tick);
             assert!(time >= last);
             last = time;
+        }
+    }
+
+    #[test]
+    fn times_beyond_64_bits_are_clamped_behind_a_late_knot() {
+        let map = map(&[(0, 5), (1, 1_000_000_000)]);
+        let mut cursor = MapCursor::new(&map);
+        for tick in [i128::MAX, i128::MAX / 2] {
+            assert_eq!(cursor.time_ns(tick), i64::MAX);
+            assert_eq!(cursor.time_ns(-tick), i64::MIN);
+        }
+    }
+
+    #[test]
+    fn maps_as_wide_as_128_bits_are_exact() {
+        let map = map(&[(i128::MIN, 0), (i128::MAX, 10)]);
+        let mut cursor = MapCursor::new(&map);
+        let ticks = [i128::MIN, -1, 0, i128::MAX - 1, i128::MAX];
+        assert_eq!(ticks.map(|tick| cursor.time_ns(tick)), [0, 4, 5, 9, 10]);
+        // 2 · (2¹²⁸ − 1) ∕ 10 above the first knot, rounded down.
+        assert_eq!(cursor.tick(2), i128::MIN + (u128::MAX / 5) as i128);
+        assert_eq!(cursor.tick(i64::MAX), i128::MAX);
+        assert_eq!(cursor.tick(i64::MIN), i128::MIN);
+    }
+
+    #[test]
+    fn a_map_that_does_not_rise_stays() {
+        let map = map(&[(7, 3), (7, 3)]);
+        assert_eq!(MapCursor::new(&map).time_ns(100), 3);
+        assert_eq!(MapCursor::new(&map).tick(100), 7);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn wide_and_narrow_arithmetic_agree(
+            from: i64, from_a: i64, run in 1..i64::MAX, to_a: i64, rise in 1..i64::MAX,
+        ) {
+            let [from, from_a, run, to_a, rise] = [from, from_a, run, to_a, rise].map(i128::from);
+            let narrow = scale(from, from_a, from_a + run, to_a, to_a + rise);
+            let wide = scale_wide(from, from_a, from_a + run, to_a, to_a + rise);
+            proptest::prop_assert_eq!(narrow, wide);
+        }
+
+        #[test]
+        fn no_map_overflows(from: i128, from_a: i128, from_b: i128, to_a: i128, to_b: i128) {
+            scale(from, from_a, from_b, to_a, to_b);
         }
     }
 

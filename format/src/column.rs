@@ -177,7 +177,7 @@ pub fn read_ints(wire: &mut Wire<'_>, count: usize) -> Result<Vec<u64>> {
 /// Byte strings; equal ones may share their bytes.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 struct Texts {
-    /// For each value, which of the entries it is.
+    /// For each value, which of the entries it is; for an absent one anything.
     codes: Vec<u32>,
     /// Where each entry ends in `data`.
     ends: Vec<u32>,
@@ -467,41 +467,34 @@ impl Column {
         let dense_count = is_present
             .as_ref()
             .map_or(count, |bits| bits.iter().filter(|bit| **bit).count());
-        let mut column = Self::new(element_type);
-        if element_type.is_variable() {
-            let dense = Texts::read(wire, dense_count)?;
-            match &is_present {
-                None => column.data = Data::Texts(dense),
-                Some(bits) => {
-                    let mut next = 0;
-                    for bit in bits {
-                        if *bit {
-                            column.push_text(dense.get(next));
-                            next += 1;
-                        } else {
-                            column.push_absent();
-                        }
-                    }
-                }
-            }
+        let data = if element_type.is_variable() {
+            let mut texts = Texts::read(wire, dense_count)?;
+            // Values that share an entry go on sharing it: a copy each would not be bounded by the bytes.
+            texts.codes = spread(texts.codes, is_present.as_deref());
+            Data::Texts(texts)
         } else {
             let dense = read_ints(wire, dense_count)?;
-            match &is_present {
-                None => column.data = Data::Bits(dense),
-                Some(bits) => {
-                    let mut next = dense.into_iter();
-                    for bit in bits {
-                        if *bit {
-                            column.push_bits(next.next().unwrap_or_default());
-                        } else {
-                            column.push_absent();
-                        }
-                    }
-                }
-            }
-        }
-        Ok(column)
+            Data::Bits(spread(dense, is_present.as_deref()))
+        };
+        Ok(Self {
+            element_type,
+            is_present,
+            data,
+        })
     }
+}
+
+/// Puts values where they are present, and placeholders between them.
+fn spread<T: Default>(dense: Vec<T>, is_present: Option<&[bool]>) -> Vec<T> {
+    let Some(is_present) = is_present else {
+        return dense;
+    };
+    let mut values = dense.into_iter();
+    let each = is_present.iter().map(|is_present| {
+        let value = is_present.then(|| values.next()).flatten();
+        value.unwrap_or_default()
+    });
+    each.collect()
 }
 
 #[cfg(test)]
@@ -518,6 +511,66 @@ mod tests {
             any::<u64>(),
             any::<i16>().prop_map(|v| i64::from(v) as u64),
         ]
+    }
+
+    /// A column of which every other value is absent and all the others are one text.
+    fn dictionary_with_gaps(text: &[u8], count: usize) -> Vec<u8> {
+        let mut body = vec![1];
+        body.extend(vec![0b0101_0101; count.div_ceil(8)]);
+        body.push(DICTIONARY);
+        body.put_varint(1);
+        put_ints(&[text.len() as u64], &mut body);
+        body.extend_from_slice(text);
+        put_ints(&vec![0; count / 2], &mut body);
+        body
+    }
+
+    #[test]
+    fn values_that_share_an_entry_cost_no_copies() {
+        let (text, count) = (vec![7; 10_000], 80_000);
+        let body = dictionary_with_gaps(&text, count);
+        let column = Column::read(&mut Wire::new(&body), ElementType::Bytes, count).unwrap();
+        assert_eq!(column.len(), count);
+        assert_eq!(column.get(count - 2), Value::Bytes(&text));
+        assert_eq!(column.get(count - 1), Value::Absent);
+        let Data::Texts(texts) = &column.data else {
+            panic!("a column of texts");
+        };
+        assert_eq!((texts.data.len(), texts.ends.len()), (text.len(), 1));
+    }
+
+    #[test]
+    fn a_column_that_was_read_can_be_put_and_extended() {
+        let mut column = Column::read(
+            &mut Wire::new(&dictionary_with_gaps(b"ab", 16)),
+            ElementType::String,
+            16,
+        )
+        .unwrap();
+        column.push_text(b"c");
+        column.push_absent();
+        let mut copy = Column::new(ElementType::String);
+        (0..column.len()).for_each(|index| copy.push_from(&column, index, |bits| bits));
+        let mut out = Vec::new();
+        column.put(&mut out);
+        let mut again = Vec::new();
+        copy.put(&mut again);
+        assert_eq!(out, again);
+        let read = Column::read(&mut Wire::new(&out), ElementType::String, 18).unwrap();
+        for index in 0..18 {
+            assert_eq!(read.get(index), column.get(index));
+            assert_eq!(copy.get(index), column.get(index));
+        }
+    }
+
+    #[test]
+    fn a_column_of_absent_texts_has_no_entries() {
+        let mut column = Column::new(ElementType::String);
+        (0..3).for_each(|_| column.push_absent());
+        let mut out = Vec::new();
+        column.put(&mut out);
+        let read = Column::read(&mut Wire::new(&out), ElementType::String, 3).unwrap();
+        assert!((0..3).all(|index| read.get(index) == Value::Absent));
     }
 
     proptest! {

@@ -1,7 +1,8 @@
 //! Definitions: the tables that events refer to. A definition is a record of kind, length and body;
 //! readers step over kinds they do not know and ignore bytes behind the fields they know.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::hash::Hash;
 
 use crate::error::{FormatError, Result};
 use crate::ids::{
@@ -201,7 +202,7 @@ pub struct Rank {
 pub const LIVE_FILE_PROPERTY: &str = "live-file";
 
 /// A property of a process: what a reader may want to know about the recording's circumstances.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Property {
     /// Which process.
     pub process: ProcessId,
@@ -362,7 +363,7 @@ pub struct Object {
 }
 
 /// A subscription to an event type, maybe bound to an object.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Registration {
     /// Whose it is.
     pub process: ProcessId,
@@ -633,6 +634,18 @@ impl Definition {
         Self::decode_body(kind, &mut body).map_err(|error| error.shifted(start))
     }
 
+    /// Goes behind the record that starts at `position`; false when the bytes do not hold all of it.
+    fn step_over<'a>(wire: &mut Wire<'a>, bytes: &'a [u8], position: usize) -> bool {
+        *wire = Wire::new(bytes);
+        let take = |wire: &mut Wire<'a>| -> Result<()> {
+            wire.take(position, "records")?;
+            wire.varint("kind of a definition")?;
+            wire.bytes("body of a definition")?;
+            Ok(())
+        };
+        take(wire).is_ok()
+    }
+
     fn decode_body(kind: u64, w: &mut Wire<'_>) -> Result<Option<Self>> {
         let process = |w: &mut Wire<'_>| w.varint_u32("process id").map(ProcessId::new);
         let string = |w: &mut Wire<'_>| w.varint_u32("string id").map(StringId::new);
@@ -839,6 +852,38 @@ impl Definition {
     }
 }
 
+/// What stands in a list already, so that equal entries are found without searching it. Says nothing
+/// that the list does not, and is not compared.
+#[derive(Clone, Debug)]
+struct Seen<T>(HashSet<T>);
+
+impl<T> Default for Seen<T> {
+    fn default() -> Self {
+        Self(HashSet::new())
+    }
+}
+
+impl<T> PartialEq for Seen<T> {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl<T> Eq for Seen<T> {}
+
+impl<T: Copy + Eq + Hash> Seen<T> {
+    /// Appends an entry unless the list has it.
+    fn push(&mut self, list: &mut Vec<T>, entry: T) {
+        if self.0.len() != list.len() {
+            // The list was changed by other hands.
+            self.0 = list.iter().copied().collect();
+        }
+        if self.0.insert(entry) {
+            list.push(entry);
+        }
+    }
+}
+
 /// All definitions of a file, by id.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
@@ -860,6 +905,8 @@ pub struct Definitions {
     pub clock_maps: BTreeMap<ClockId, ClockMap>,
     pub process_ends: BTreeMap<ProcessId, ProcessEnd>,
     pub time_zero: Option<TimeZero>,
+    seen_properties: Seen<Property>,
+    seen_registrations: Seen<Registration>,
 }
 
 impl Definitions {
@@ -876,11 +923,7 @@ impl Definitions {
             Definition::Rank(d) => {
                 self.ranks.insert(d.process, d);
             }
-            Definition::Property(d) => {
-                if !self.properties.contains(&d) {
-                    self.properties.push(d);
-                }
-            }
+            Definition::Property(d) => self.seen_properties.push(&mut self.properties, d),
             Definition::Clock(d) => {
                 self.clocks.entry(d.id).or_insert(d);
             }
@@ -907,9 +950,7 @@ impl Definitions {
                 self.objects.entry(d.id).or_insert(d);
             }
             Definition::Registration(d) => {
-                if !self.registrations.contains(&d) {
-                    self.registrations.push(d);
-                }
+                self.seen_registrations.push(&mut self.registrations, d);
             }
             Definition::ClockMap(d) => {
                 self.clock_maps.entry(d.clock).or_insert(d);
@@ -921,18 +962,29 @@ impl Definitions {
         }
     }
 
-    /// Reads records until the bytes end. What stands before a broken record is kept.
+    /// Reads records until the bytes end. A record that contradicts SPEC.md is stepped over.
     ///
     /// # Errors
-    /// At the first record that contradicts SPEC.md; the records behind it cannot be found.
+    /// The first record that could not be taken in, all others taken in; behind one whose length is
+    /// broken none can be found.
     pub fn add_all(&mut self, bytes: &[u8]) -> Result<()> {
         let mut wire = Wire::new(bytes);
+        let mut outcome = Ok(());
         while !wire.is_empty() {
-            if let Some(definition) = Definition::decode(&mut wire)? {
-                self.add(definition);
+            let before = wire.position();
+            match Definition::decode(&mut wire) {
+                Ok(Some(definition)) => self.add(definition),
+                Ok(None) => {}
+                Err(error) => {
+                    let is_whole = Definition::step_over(&mut wire, bytes, before);
+                    outcome = outcome.and(Err(error));
+                    if !is_whole {
+                        break;
+                    }
+                }
             }
         }
-        Ok(())
+        outcome
     }
 
     /// Puts calibration points into the order of their clocks and times, once each.
@@ -1228,6 +1280,57 @@ mod tests {
             end_ns: 2,
         };
         assert_eq!(table.time_zero, Some(zero));
+    }
+
+    #[test]
+    fn a_broken_record_costs_only_itself() {
+        let mut bytes = Vec::new();
+        Definition::String(StringId::new(1), "before".to_owned()).encode(&mut bytes);
+        // A clock of an unknown kind.
+        bytes.put_varint(5);
+        bytes.put_bytes(&[0, 0, 0, 9, 1, 0, 0]);
+        // An event type that ends early.
+        bytes.put_varint(8);
+        bytes.put_bytes(&[0]);
+        Definition::String(StringId::new(2), "behind".to_owned()).encode(&mut bytes);
+        let mut table = Definitions::default();
+        let error = table.add_all(&bytes).unwrap_err();
+        assert!(error.to_string().contains("clock kind"), "{error}");
+        assert_eq!(table.string(StringId::new(1)), "before");
+        assert_eq!(table.string(StringId::new(2)), "behind");
+        assert_eq!((table.clocks.len(), table.event_types.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_hundred_thousand_equal_or_different_entries_are_quick_to_tell_apart() {
+        let mut bytes = Vec::new();
+        for id in 0..100_000 {
+            let property = Property {
+                process: ProcessId::new(0),
+                key: StringId::new(id),
+                value: StringId::new(id),
+            };
+            let registration = Registration {
+                process: ProcessId::new(0),
+                event_type: EventTypeId::new(id),
+                object: None,
+            };
+            for _ in 0..2 {
+                Definition::Property(property).encode(&mut bytes);
+                Definition::Registration(registration).encode(&mut bytes);
+            }
+        }
+        let mut table = Definitions::default();
+        let start = std::time::Instant::now();
+        table.add_all(&bytes).unwrap();
+        assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
+        let counts = (table.properties.len(), table.registrations.len());
+        assert_eq!(counts, (100_000, 100_000));
+        // Also when a program has changed the lists itself.
+        table.properties.truncate(1);
+        let first = table.properties[0];
+        table.add(Definition::Property(first));
+        assert_eq!(table.properties.len(), 1);
     }
 
     #[test]

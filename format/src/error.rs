@@ -76,7 +76,7 @@ impl FormatError {
     pub(crate) fn shifted(self, base: u64) -> Self {
         match self {
             Self::UnexpectedEnd { offset, expected } => Self::UnexpectedEnd {
-                offset: offset + base,
+                offset: offset.saturating_add(base),
                 expected,
             },
             Self::Invalid {
@@ -84,7 +84,7 @@ impl FormatError {
                 expected,
                 found,
             } => Self::Invalid {
-                offset: offset + base,
+                offset: offset.saturating_add(base),
                 expected,
                 found,
             },
@@ -94,13 +94,13 @@ impl FormatError {
                 expected,
                 found,
             } => Self::Checksum {
-                offset: offset + base,
+                offset: offset.saturating_add(base),
                 what,
                 expected,
                 found,
             },
             Self::Io { offset, source } => Self::Io {
-                offset: offset + base,
+                offset: offset.saturating_add(base),
                 source,
             },
             other @ Self::UnsupportedMajor { .. } => other,

@@ -3,7 +3,7 @@
 
 use crate::chunk::ChunkHeader;
 use crate::definitions::Definitions;
-use crate::error::Result;
+use crate::error::{FormatError, Result};
 use crate::ids::EventTypeId;
 use crate::totals::StreamTotals;
 use crate::trace_chunk::{TraceChunkHeader, TraceLoss};
@@ -113,9 +113,16 @@ impl Footer {
     /// # Errors
     /// If it ends early or contradicts the format.
     pub fn decode(body: &[u8]) -> Result<Self> {
+        let (footer, outcome) = Self::decode_stepping_over(body)?;
+        outcome.map(|()| footer)
+    }
+
+    /// Reads the body of a footer block; a definition that contradicts the format costs only itself and
+    /// comes back as the second error.
+    pub(crate) fn decode_stepping_over(body: &[u8]) -> Result<(Self, Result<(), FormatError>)> {
         let mut w = Wire::new(body);
         let mut footer = Self::default();
-        footer.definitions.add_all(w.bytes("definitions")?)?;
+        let outcome = footer.definitions.add_all(w.bytes("definitions")?);
 
         let mut section = Wire::new(w.bytes("index of chunks")?);
         let count = section.count(2, "number of chunks")?;
@@ -158,6 +165,6 @@ impl Footer {
         for _ in 0..count {
             footer.losses.push(TraceLoss::decode(&mut section)?);
         }
-        Ok(footer)
+        Ok((footer, outcome))
     }
 }

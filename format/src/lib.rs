@@ -30,12 +30,16 @@ mod column;
 mod definitions;
 mod error;
 mod footer;
+#[cfg(test)]
+mod hostile;
 mod ids;
 pub mod live;
 mod loss;
 mod read;
 mod recording;
 mod scan;
+#[cfg(test)]
+mod testing;
 pub mod ticks;
 mod totals;
 mod trace;

@@ -3,6 +3,8 @@
 //! The recorder writes it with atomics ([`layout`] has the offsets); a reader takes what was
 //! committed. All numbers are little-endian and naturally aligned.
 
+use std::collections::HashMap;
+
 use byteorder::{ByteOrder, LittleEndian as LE};
 
 use crate::chunk::Cumulative;
@@ -56,6 +58,8 @@ pub mod layout {
     pub const SLOT_BUSY: usize = 8;
     /// Tick when the stream was opened.
     pub const SLOT_OPEN_TICK: usize = 16;
+    /// Events in all pages that the stream has handed on.
+    pub const SLOT_RECORDED: usize = 24;
     /// Number of each counter segment + 1, for 32 event types each.
     pub const SLOT_SEGMENTS: usize = 32;
     pub const SEGMENTS_PER_SLOT: usize = 112;
@@ -85,6 +89,13 @@ pub mod layout {
     pub const PAGE_RAISED: usize = 56;
     pub const PAGE_RECORDED: usize = 64;
     pub const PAGE_DROPPED: usize = 72;
+
+    /// Most bytes of a page.
+    pub const MAX_PAGE_LEN: usize = 16 << 20;
+    /// Most bytes of the definitions area.
+    pub const MAX_DEFINITIONS_LEN: u64 = 64 << 20;
+    /// Most bytes of a live file.
+    pub const MAX_FILE_LEN: u64 = 8 << 30;
 }
 
 use layout as l;
@@ -139,7 +150,8 @@ impl LiveHeader {
     /// Reads the header.
     ///
     /// # Errors
-    /// If it is not an intact header of this major version, or its areas do not fit `file_len` bytes.
+    /// If it is not an intact header of this major version, its areas do not fit `file_len` bytes, or
+    /// they are larger than the format allows.
     pub fn decode(b: &[u8], file_len: u64) -> Result<Self> {
         if b.len() < l::HEADER_LEN {
             return Err(FormatError::UnexpectedEnd {
@@ -206,7 +218,18 @@ impl LiveHeader {
         let fits = areas
             .iter()
             .all(|(offset, len)| offset.checked_add(*len).is_some_and(|end| end <= file_len));
-        if !fits || page_size < l::PAGE_HEADER_LEN as u64 || page_size > 1 << 30 {
+        let is_page = (l::PAGE_HEADER_LEN as u64..=l::MAX_PAGE_LEN as u64).contains(&page_size);
+        if !is_page
+            || header.definitions_capacity > l::MAX_DEFINITIONS_LEN
+            || file_len > l::MAX_FILE_LEN
+        {
+            return Err(FormatError::invalid(
+                l::PAGE_SIZE,
+                "a live file within the limits",
+                format!("{header:?} in {file_len} bytes"),
+            ));
+        }
+        if !fits {
             return Err(FormatError::invalid(
                 l::PAGE_SIZE,
                 "areas within the live file",
@@ -245,6 +268,9 @@ pub struct LiveStream {
     pub busy: Option<EventTypeId>,
     /// Tick when the stream was opened.
     pub open_tick: u64,
+    /// Events in all pages that the stream had handed on when the reading began: each of them stands
+    /// in a page or in the recording.
+    pub recorded: u64,
     /// Counters that are not all 0, by event type.
     pub counters: Vec<LiveCounters>,
 }
@@ -299,54 +325,83 @@ impl LiveImage {
         file.read_exact_at(0, &mut head)?;
         let header = LiveHeader::decode(&head, file_len)?;
         let word = |offset: usize| LE::read_u64(&head[offset..]);
-
-        let mut definitions = Vec::new();
-        let committed = word(l::DEFINITIONS_LEN).min(header.definitions_capacity);
-        definitions.resize(committed as usize, 0);
-        file.read_exact_at(header.definitions_offset, &mut definitions)?;
-        let mut again = [0; 8];
-        file.read_exact_at(l::DEFINITIONS_GENERATION as u64, &mut again)?;
-        if LE::read_u64(&again) != word(l::DEFINITIONS_GENERATION) {
-            definitions.clear();
-        }
-
         let mut image = Self {
             header,
             state: word(l::STATE),
             heartbeat_ns: word(l::HEARTBEAT) as i64,
-            definitions,
+            definitions: Vec::new(),
             streams: Vec::new(),
             pages: Vec::new(),
         };
-        // Pages before counters: a reader of a running process must not see events that the
-        // counters do not know yet.
+        // In this order, for the sake of processes that go on: what a stream had handed on before the
+        // pages are read is in them, or in the recording; what stands in the pages is defined and
+        // counted by the time that definitions and counters are read.
+        let handed_on = image.read_handed_on(file)?;
         image.read_pages(file)?;
-        image.read_streams(file)?;
+        image.read_definitions(file)?;
+        image.read_streams(file, &handed_on)?;
         Ok(image)
     }
 
+    fn slot_offset(&self, number: u64) -> u64 {
+        self.header.slots_offset + number * l::SLOT_LEN as u64
+    }
+
+    /// What each open stream says it has handed on.
+    fn read_handed_on(&self, file: &dyn ReadAt) -> Result<HashMap<u32, u64>> {
+        let mut handed_on = HashMap::new();
+        let mut slot = [0; l::SLOT_RECORDED + 8];
+        for number in 0..u64::from(self.header.slot_count) {
+            file.read_exact_at(self.slot_offset(number), &mut slot)?;
+            let stream = LE::read_u32(&slot[l::SLOT_STREAM..]);
+            if stream != 0 {
+                handed_on.insert(stream, LE::read_u64(&slot[l::SLOT_RECORDED..]));
+            }
+        }
+        Ok(handed_on)
+    }
+
     fn read_pages(&mut self, file: &dyn ReadAt) -> Result<()> {
-        let page_size = u64::from(self.header.page_size);
-        let mut head = [0; l::PAGE_HEADER_LEN];
-        let mut again = [0; l::PAGE_HEADER_LEN];
+        let mut found = Vec::new();
         for number in 0..u64::from(self.header.page_count) {
-            let offset = self.header.pages_offset + number * page_size;
-            file.read_exact_at(offset, &mut head)?;
-            let stream = LE::read_u32(&head[l::PAGE_STREAM..]);
-            let commit = LE::read_u64(&head[l::PAGE_COMMIT..]);
-            let committed = (commit as u32).min(self.header.page_size - l::PAGE_HEADER_LEN as u32);
-            if stream == 0 || committed == 0 {
-                continue;
+            found.extend(self.read_page(file, number)?);
+        }
+        found.sort_by_key(|found| (found.page.stream, found.page.sequence));
+        let mut found = found.into_iter().peekable();
+        while let Some(mut this) = found.next() {
+            // A page that another of its stream follows is complete, but may not have been when it was
+            // read. What changed hands since then stands in the recording.
+            let is_followed = found
+                .peek()
+                .is_some_and(|next| next.page.stream == this.page.stream);
+            if is_followed && !this.is_unchanged(file)? {
+                match self.read_page(file, this.number)? {
+                    Some(again) if again.is_same_chunk(&this.head) => this = again,
+                    _ => continue,
+                }
             }
-            let mut rows = vec![0; committed as usize];
-            file.read_exact_at(offset + l::PAGE_HEADER_LEN as u64, &mut rows)?;
-            file.read_exact_at(offset, &mut again)?;
-            let generation = l::PAGE_GENERATION..l::PAGE_GENERATION + 8;
-            if head[generation.clone()] != again[generation] {
-                continue;
-            }
-            let word = |offset: usize| LE::read_u64(&head[offset..]);
-            self.pages.push(LivePage {
+            self.pages.push(this.page);
+        }
+        Ok(())
+    }
+
+    fn read_page(&self, file: &dyn ReadAt, number: u64) -> Result<Option<FoundPage>> {
+        let offset = self.header.pages_offset + number * u64::from(self.header.page_size);
+        let mut head = [0; l::PAGE_HEADER_LEN];
+        file.read_exact_at(offset, &mut head)?;
+        let stream = LE::read_u32(&head[l::PAGE_STREAM..]);
+        let commit = LE::read_u64(&head[l::PAGE_COMMIT..]);
+        let committed = (commit as u32).min(self.header.page_size - l::PAGE_HEADER_LEN as u32);
+        if stream == 0 || committed == 0 {
+            return Ok(None);
+        }
+        let mut rows = vec![0; committed as usize];
+        file.read_exact_at(offset + l::PAGE_HEADER_LEN as u64, &mut rows)?;
+        let word = |offset: usize| LE::read_u64(&head[offset..]);
+        let found = FoundPage {
+            number,
+            head,
+            page: LivePage {
                 offset,
                 stream: StreamId::new(stream - 1),
                 sequence: word(l::PAGE_SEQUENCE),
@@ -359,17 +414,45 @@ impl LiveImage {
                 },
                 event_count: (commit >> 32) as u32,
                 rows,
-            });
+            },
+        };
+        let mut again = [0; l::PAGE_HEADER_LEN];
+        file.read_exact_at(offset, &mut again)?;
+        Ok(found.is_same_chunk(&again).then_some(found))
+    }
+
+    fn read_definitions(&mut self, file: &dyn ReadAt) -> Result<()> {
+        // An area that is emptied that often under the reader's eyes holds nothing that the recording
+        // does not.
+        const ATTEMPTS: usize = 8;
+        const _: () = assert!(l::DEFINITIONS_GENERATION == l::DEFINITIONS_LEN + 8);
+        let words = || -> Result<(u64, u64)> {
+            let mut bytes = [0; 16];
+            file.read_exact_at(l::DEFINITIONS_LEN as u64, &mut bytes)?;
+            let committed = LE::read_u64(&bytes).min(self.header.definitions_capacity);
+            Ok((committed, LE::read_u64(&bytes[8..])))
+        };
+        for _ in 0..ATTEMPTS {
+            let (committed, generation) = words()?;
+            let mut definitions = vec![0; committed as usize];
+            file.read_exact_at(self.header.definitions_offset, &mut definitions)?;
+            let (committed_now, generation_now) = words()?;
+            if generation_now == generation && committed_now >= committed {
+                self.definitions = definitions;
+                break;
+            }
         }
-        self.pages.sort_by_key(|page| (page.stream, page.sequence));
         Ok(())
     }
 
-    fn read_streams(&mut self, file: &dyn ReadAt) -> Result<()> {
+    fn read_streams(&mut self, file: &dyn ReadAt, handed_on: &HashMap<u32, u64>) -> Result<()> {
         let mut slot = [0; l::SLOT_LEN];
+        let mut again = [0; l::SLOT_LEN];
         let mut segment = vec![0; l::SEGMENT_LEN];
+        // By number + 1.
+        let mut is_taken = vec![false; usize::from(u16::MAX) + 1];
         for number in 0..u64::from(self.header.slot_count) {
-            let offset = self.header.slots_offset + number * l::SLOT_LEN as u64;
+            let offset = self.slot_offset(number);
             file.read_exact_at(offset, &mut slot)?;
             let stream = LE::read_u32(&slot[l::SLOT_STREAM..]);
             if stream == 0 {
@@ -384,32 +467,286 @@ impl LiveImage {
                     .and_then(|busy| busy.checked_sub(1))
                     .map(EventTypeId::new),
                 open_tick: LE::read_u64(&slot[l::SLOT_OPEN_TICK..]),
+                recorded: handed_on.get(&stream).copied().unwrap_or(0),
                 counters: Vec::new(),
             };
+            let mut taken = Vec::new();
             for block in 0..l::SEGMENTS_PER_SLOT {
                 let number = LE::read_u16(&slot[l::SLOT_SEGMENTS + 2 * block..]);
-                if number == 0 || u32::from(number) > self.header.segment_count {
+                if number == 0
+                    || u32::from(number) > self.header.segment_count
+                    || is_taken[usize::from(number)]
+                {
                     continue;
                 }
+                is_taken[usize::from(number)] = true;
+                taken.push(usize::from(number));
                 let offset =
                     self.header.segments_offset + u64::from(number - 1) * l::SEGMENT_LEN as u64;
                 file.read_exact_at(offset, &mut segment)?;
-                for (index, row) in segment.chunks_exact(l::ROW_LEN).enumerate() {
-                    let event_type = (block * l::ROWS_PER_SEGMENT + index) as u32;
-                    let word = |offset: usize| LE::read_u64(&row[offset..]);
-                    let counters = LiveCounters {
-                        event_type: EventTypeId::new(event_type),
-                        raised: word(l::ROW_RAISED),
-                        suppressed: word(l::ROW_SUPPRESSED),
-                        dropped: std::array::from_fn(|code| word(l::ROW_DROPPED + 8 * code)),
-                    };
-                    if counters.raised != 0 || counters.dropped.iter().any(|count| *count != 0) {
-                        open.counters.push(counters);
-                    }
-                }
+                open.take_segment(block, &segment);
             }
-            self.streams.push(open);
+            file.read_exact_at(offset, &mut again)?;
+            let is_same = slot[..l::SLOT_IS_SHARED] == again[..l::SLOT_IS_SHARED]
+                && slot[l::SLOT_OPEN_TICK..l::SLOT_RECORDED]
+                    == again[l::SLOT_OPEN_TICK..l::SLOT_RECORDED];
+            if is_same {
+                self.streams.push(open);
+            } else {
+                // The stream was closed: its totals stand in the recording, its segments may be
+                // another stream's.
+                taken.iter().for_each(|number| is_taken[*number] = false);
+            }
         }
         Ok(())
+    }
+}
+
+impl LiveStream {
+    /// Takes in the counters of 32 event types.
+    fn take_segment(&mut self, block: usize, segment: &[u8]) {
+        for (index, row) in segment.chunks_exact(l::ROW_LEN).enumerate() {
+            let event_type = (block * l::ROWS_PER_SEGMENT + index) as u32;
+            let word = |offset: usize| LE::read_u64(&row[offset..]);
+            let counters = LiveCounters {
+                event_type: EventTypeId::new(event_type),
+                raised: word(l::ROW_RAISED),
+                suppressed: word(l::ROW_SUPPRESSED),
+                dropped: std::array::from_fn(|code| word(l::ROW_DROPPED + 8 * code)),
+            };
+            if counters.raised != 0 || counters.dropped.iter().any(|count| *count != 0) {
+                self.counters.push(counters);
+            }
+        }
+    }
+}
+
+/// A page as it was read.
+struct FoundPage {
+    number: u64,
+    head: [u8; l::PAGE_HEADER_LEN],
+    page: LivePage,
+}
+
+impl FoundPage {
+    /// Whether the page's head, read again, is that of the same stream, sequence and generation.
+    fn is_same_chunk(&self, head: &[u8; l::PAGE_HEADER_LEN]) -> bool {
+        let stream = l::PAGE_STREAM..l::PAGE_STREAM + 4;
+        let sequence_and_generation = l::PAGE_SEQUENCE..l::PAGE_GENERATION + 8;
+        [stream, sequence_and_generation]
+            .into_iter()
+            .all(|field| self.head[field.clone()] == head[field])
+    }
+
+    /// Whether the page is the same chunk with the same committed rows.
+    fn is_unchanged(&self, file: &dyn ReadAt) -> Result<bool> {
+        let mut head = [0; l::PAGE_HEADER_LEN];
+        file.read_exact_at(self.page.offset, &mut head)?;
+        let commit = l::PAGE_COMMIT..l::PAGE_COMMIT + 8;
+        Ok(self.is_same_chunk(&head) && self.head[commit.clone()] == head[commit])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::definitions::Definitions;
+    use crate::testing::{
+        DEFINITIONS_AT, LiveMaker, PAGE_LEN, PAGES_AT, SLOTS_AT, live_header, put_word, rows, ty,
+    };
+    use crate::wire::Put;
+
+    /// What happens to the bytes once one of these offsets was read.
+    type Change = Box<dyn FnMut(&mut Vec<u8>, u64) + Send>;
+
+    /// A live file that its recorder writes to while it is read.
+    struct Changing(Mutex<(Vec<u8>, Change)>);
+
+    impl Changing {
+        fn new(live: LiveMaker, change: impl FnMut(&mut Vec<u8>, u64) + Send + 'static) -> Self {
+            Self(Mutex::new((live.bytes, Box::new(change))))
+        }
+    }
+
+    impl ReadAt for Changing {
+        fn len(&self) -> Result<u64> {
+            Ok(self.0.lock().unwrap().0.len() as u64)
+        }
+
+        fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+            let (bytes, change) = &mut *self.0.lock().unwrap();
+            bytes.as_slice().read_exact_at(offset, buffer)?;
+            change(bytes, offset);
+            Ok(())
+        }
+    }
+
+    const ROWS_AT: u64 = (PAGES_AT + l::PAGE_HEADER_LEN) as u64;
+
+    #[test]
+    fn a_page_that_changes_hands_while_it_is_read_is_left_out() {
+        for field in [l::PAGE_STREAM, l::PAGE_SEQUENCE, l::PAGE_GENERATION] {
+            let mut live = LiveMaker::new();
+            live.page(0, (0, 0), 2, &rows(&[0, 1]));
+            assert_eq!(live.image().pages.len(), 1);
+            let file = Changing::new(live, move |bytes, offset| {
+                if offset == ROWS_AT {
+                    put_word(bytes, PAGES_AT + field, 2);
+                }
+            });
+            let image = LiveImage::read(&file).unwrap();
+            assert!(image.pages.is_empty(), "field {field}");
+        }
+    }
+
+    #[test]
+    fn a_page_that_was_completed_meanwhile_is_read_again() {
+        let mut live = LiveMaker::new();
+        live.page(0, (0, 0), 1, &rows(&[0]));
+        let second = PAGES_AT + PAGE_LEN;
+        let file = Changing::new(live, move |bytes, offset| {
+            if offset == ROWS_AT {
+                // The recorder fills the first page and opens the second.
+                let mut next = LiveMaker::new();
+                next.page(0, (0, 0), 3, &rows(&[0, 1, 2]));
+                next.page(1, (1, 3), 1, &rows(&[3]));
+                bytes[PAGES_AT..].copy_from_slice(&next.bytes[PAGES_AT..]);
+            }
+        });
+        let image = LiveImage::read(&file).unwrap();
+        let counts: Vec<u32> = image.pages.iter().map(|page| page.event_count).collect();
+        assert_eq!(counts, [3, 1]);
+        assert_eq!(image.pages[1].offset, second as u64);
+    }
+
+    #[test]
+    fn definitions_are_read_after_the_pages_that_need_them() {
+        let mut live = LiveMaker::new();
+        live.word(l::DEFINITIONS_LEN, 0);
+        let file = Changing::new(live, |bytes, offset| {
+            if offset == PAGES_AT as u64 {
+                let next = LiveMaker::new();
+                bytes[..PAGES_AT].copy_from_slice(&next.bytes[..PAGES_AT]);
+            }
+        });
+        let image = LiveImage::read(&file).unwrap();
+        let mut definitions = Definitions::default();
+        definitions.add_all(&image.definitions).unwrap();
+        assert_eq!(definitions.event_types.len(), 4);
+    }
+
+    #[test]
+    fn definitions_are_read_again_when_their_area_was_emptied() {
+        let live = LiveMaker::new();
+        let mut record = Vec::new();
+        record.put_varint(900);
+        record.put_bytes(b"new");
+        let new = record.clone();
+        let mut is_first = true;
+        let file = Changing::new(live, move |bytes, offset| {
+            if offset == DEFINITIONS_AT as u64 && std::mem::take(&mut is_first) {
+                put_word(bytes, l::DEFINITIONS_GENERATION, 1);
+                put_word(bytes, l::DEFINITIONS_LEN, new.len() as u64);
+                bytes[DEFINITIONS_AT..][..new.len()].copy_from_slice(&new);
+            }
+        });
+        assert_eq!(LiveImage::read(&file).unwrap().definitions, record);
+    }
+
+    #[test]
+    fn an_area_that_is_always_being_emptied_is_left_out() {
+        let mut generation = 0;
+        let file = Changing::new(LiveMaker::new(), move |bytes, offset| {
+            if offset == DEFINITIONS_AT as u64 {
+                generation += 1;
+                put_word(bytes, l::DEFINITIONS_GENERATION, generation);
+            }
+        });
+        assert!(LiveImage::read(&file).unwrap().definitions.is_empty());
+    }
+
+    #[test]
+    fn what_is_handed_on_behind_the_first_look_is_not_missed() {
+        let mut live = LiveMaker::new();
+        live.slot(0, 0, 5);
+        live.raised(0, 0, 5);
+        let file = Changing::new(live, |bytes, offset| {
+            if offset == PAGES_AT as u64 {
+                put_word(bytes, SLOTS_AT + l::SLOT_RECORDED, 9);
+            }
+        });
+        assert_eq!(LiveImage::read(&file).unwrap().streams[0].recorded, 5);
+    }
+
+    #[test]
+    fn a_stream_that_closes_while_it_is_read_is_left_out() {
+        let mut live = LiveMaker::new();
+        live.slot(0, 0, 5);
+        live.raised(0, 0, 5);
+        let file = Changing::new(live, |bytes, offset| {
+            if offset == crate::testing::SEGMENTS_AT as u64 {
+                put_word(bytes, SLOTS_AT + l::SLOT_STREAM, 0);
+            }
+        });
+        assert!(LiveImage::read(&file).unwrap().streams.is_empty());
+    }
+
+    #[test]
+    fn a_counter_segment_belongs_to_the_first_slot_that_names_it() {
+        let mut live = LiveMaker::new();
+        live.slot(0, 0, 0);
+        live.raised(0, 3, 7);
+        let second = live.slot(1, 1, 0);
+        for block in 0..l::SEGMENTS_PER_SLOT {
+            let at = second + l::SLOT_SEGMENTS + 2 * block;
+            live.bytes[at..at + 2].copy_from_slice(&1_u16.to_le_bytes());
+        }
+        let image = live.image();
+        assert_eq!(image.streams.len(), 2);
+        let counted: Vec<EventTypeId> = image.streams[0]
+            .counters
+            .iter()
+            .map(|c| c.event_type)
+            .collect();
+        assert_eq!(counted, [ty(3)]);
+        assert!(image.streams[1].counters.is_empty());
+    }
+
+    fn decode(header: LiveHeader, file_len: u64) -> Result<LiveHeader> {
+        let mut page = header.encode().to_vec();
+        page.resize(l::HEADER_LEN, 0);
+        LiveHeader::decode(&page, file_len)
+    }
+
+    #[test]
+    fn live_files_beyond_the_limits_are_refused() {
+        let len = l::MAX_FILE_LEN;
+        let page_size = l::MAX_PAGE_LEN as u32;
+        let largest = LiveHeader {
+            page_size,
+            definitions_capacity: l::MAX_DEFINITIONS_LEN,
+            ..live_header()
+        };
+        decode(largest, len).unwrap();
+        assert!(decode(largest, len + 1).is_err());
+        let page_size = page_size + 1;
+        assert!(
+            decode(
+                LiveHeader {
+                    page_size,
+                    ..largest
+                },
+                len
+            )
+            .is_err()
+        );
+        let definitions_capacity = l::MAX_DEFINITIONS_LEN + 1;
+        let header = LiveHeader {
+            definitions_capacity,
+            ..largest
+        };
+        assert!(decode(header, len).is_err());
     }
 }

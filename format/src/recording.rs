@@ -1,17 +1,19 @@
 //! A recording as its readers see it: what is there, what is not, and why.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::block::{BlockKind, FileHeader};
 use crate::chunk::{Chunk, ChunkBuilder, ChunkHeader};
 use crate::definitions::{Definitions, Ended, Schema};
 use crate::error::{FormatError, Result};
-use crate::ids::{EventTypeId, StreamId};
-use crate::live::{LiveHeader, LiveImage, LivePage, layout};
+use crate::ids::{EventTypeId, ProcessId, StreamId};
+use crate::live::{LiveHeader, LiveImage, LivePage, LiveStream, layout};
 use crate::loss::Cause;
 use crate::read::ReadAt;
-use crate::scan::{Problem, decode_with, read_block, read_file_header, read_footer, scan};
-use crate::totals::StreamTotals;
+use crate::scan::{
+    FoundFooter, Problem, decode_with, find_footer, read_block, read_file_header, read_footer, scan,
+};
+use crate::totals::{StreamTotals, TypeTotals};
 use crate::wire::Wire;
 
 /// Stands for "any event type" where totals have a row for events whose type is lost.
@@ -22,7 +24,7 @@ pub const ANY_EVENT_TYPE: EventTypeId = EventTypeId::new(u32::MAX);
 pub enum ChunkPlace {
     /// In the recording, the block at this offset.
     Block(u64),
-    /// In the recording, but the file ends within it: only the head is there.
+    /// In the recording, but its body is cut off: only the head is there.
     Cut,
     /// In the live file: index of the page.
     Live(usize),
@@ -86,6 +88,14 @@ pub struct Recording {
     schema: Schema,
 }
 
+/// What a live file tells of streams that were open.
+#[derive(Default)]
+struct Open {
+    streams: BTreeMap<StreamId, LiveStream>,
+    /// Committed events of pages that their rows do not give, by stream and sequence number.
+    unread: BTreeMap<(StreamId, u64), u64>,
+}
+
 impl Recording {
     /// Reads everything about a recording but its events: the footer when there is one, else the
     /// blocks' heads; and the live file when the process did not end properly. A process that is
@@ -116,19 +126,11 @@ impl Recording {
         let mut totals: BTreeMap<StreamId, StreamTotals> = BTreeMap::new();
         let mut chunks: BTreeMap<(StreamId, u64), StoredChunk> = BTreeMap::new();
         if let Some(footer) = read_footer(file)? {
-            recording.has_footer = true;
-            recording.ended = Ended::Finished;
-            recording.definitions = footer.definitions;
-            totals.extend(footer.totals.into_iter().map(|t| (t.stream, t)));
-            for (offset, header) in footer.chunks {
-                let place = ChunkPlace::Block(offset);
-                let key = (header.stream, header.sequence);
-                chunks.entry(key).or_insert(StoredChunk { header, place });
-            }
+            recording.take_footer(footer, &mut totals, &mut chunks);
         } else {
             recording.scan_blocks(file, &mut totals, &mut chunks)?;
         }
-        let mut open = BTreeMap::new();
+        let mut open = Open::default();
         if let Some(live) = live.filter(|_| !recording.has_footer) {
             recording.take_live(live, &is_alive, &mut chunks, &mut open);
         }
@@ -146,13 +148,45 @@ impl Recording {
         });
     }
 
+    fn take_footer(
+        &mut self,
+        (footer, outcome): FoundFooter,
+        totals: &mut BTreeMap<StreamId, StreamTotals>,
+        chunks: &mut BTreeMap<(StreamId, u64), StoredChunk>,
+    ) {
+        if let Err(error) = outcome {
+            self.problem(0, 0, &error);
+        }
+        self.has_footer = true;
+        self.definitions = footer.definitions;
+        let end = self.definitions.process_ends.get(&ProcessId::new(0));
+        self.ended = end.map_or(Ended::Finished, |end| end.ended);
+        totals.extend(footer.totals.into_iter().map(|t| (t.stream, t)));
+        for (offset, header) in footer.chunks {
+            let place = ChunkPlace::Block(offset);
+            let key = (header.stream, header.sequence);
+            chunks.entry(key).or_insert(StoredChunk { header, place });
+        }
+    }
+
     fn scan_blocks(
         &mut self,
         file: &dyn ReadAt,
         totals: &mut BTreeMap<StreamId, StreamTotals>,
         chunks: &mut BTreeMap<(StreamId, u64), StoredChunk>,
     ) -> Result<()> {
-        for block in scan(file, &self.header, &mut self.problems)? {
+        const KINDS: [BlockKind; 4] = [
+            BlockKind::Chunk,
+            BlockKind::Definitions,
+            BlockKind::Totals,
+            BlockKind::Footer,
+        ];
+        let blocks = scan(file, &self.header, &KINDS, &mut self.problems)?;
+        if let Some(footer) = find_footer(file, &blocks) {
+            self.take_footer(footer, totals, chunks);
+            return Ok(());
+        }
+        for block in blocks {
             let length = block.header.block_len();
             let outcome = match block.header.kind {
                 BlockKind::Chunk => decode_with(&block.head, block.offset, ChunkHeader::decode)
@@ -191,7 +225,7 @@ impl Recording {
         live: LiveImage,
         is_alive: &impl Fn(&LiveHeader) -> bool,
         chunks: &mut BTreeMap<(StreamId, u64), StoredChunk>,
-        open: &mut BTreeMap<StreamId, crate::live::LiveStream>,
+        open: &mut Open,
     ) {
         if live.header.recording_id != self.header.recording_id {
             self.problems.push(Problem {
@@ -218,20 +252,31 @@ impl Recording {
         self.schema = self.definitions.schema();
         for page in live.pages {
             let key = (page.stream, page.sequence);
-            let in_file = chunks.get(&key).map(|chunk| chunk.place);
-            if matches!(in_file, Some(ChunkPlace::Block(_))) {
+            let known = chunks.get(&key).map(|chunk| chunk.place);
+            if matches!(known, Some(ChunkPlace::Block(_) | ChunkPlace::Live(_))) {
                 continue;
             }
             let (mut header, _, outcome) = self.build_page(&page);
+            let unread = u64::from(page.event_count).saturating_sub(header.event_count);
             if let Err(error) = outcome {
                 self.problem(page.offset, page.rows.len() as u64, &error);
+            } else if unread != 0 {
+                self.problems.push(Problem {
+                    offset: page.offset,
+                    length: page.rows.len() as u64,
+                    what: format!("{unread} committed events are not in the page's rows"),
+                });
+            }
+            if unread != 0 {
+                open.unread.insert(key, unread);
             }
             header.before = page.before;
             let place = ChunkPlace::Live(self.pages.len());
             chunks.insert(key, StoredChunk { header, place });
             self.pages.push(page);
         }
-        open.extend(live.streams.into_iter().map(|s| (s.stream, s)));
+        let streams = live.streams.into_iter();
+        open.streams.extend(streams.map(|s| (s.stream, s)));
     }
 
     fn build_page(&self, page: &LivePage) -> (ChunkHeader, Chunk, Result<u64>) {
@@ -252,13 +297,13 @@ impl Recording {
         &mut self,
         chunks: BTreeMap<(StreamId, u64), StoredChunk>,
         mut totals: BTreeMap<StreamId, StreamTotals>,
-        mut open: BTreeMap<StreamId, crate::live::LiveStream>,
+        mut open: Open,
     ) {
         let mut by_stream: BTreeMap<StreamId, Vec<StoredChunk>> = BTreeMap::new();
         for id in self.definitions.streams.keys() {
             by_stream.entry(*id).or_default();
         }
-        for id in totals.keys().chain(open.keys()) {
+        for id in totals.keys().chain(open.streams.keys()) {
             by_stream.entry(*id).or_default();
         }
         for ((stream, _), chunk) in chunks {
@@ -266,8 +311,19 @@ impl Recording {
         }
         for (stream, chunks) in by_stream {
             let known = totals.remove(&stream);
-            let live = open.remove(&stream);
-            let contents = assemble_stream(stream, chunks, known, live, self.ended);
+            let live = open.streams.remove(&stream);
+            let unread = chunks.iter().map(|chunk| {
+                let header = &chunk.header;
+                let unread = open.unread.get(&(header.stream, header.sequence));
+                unread.copied().unwrap_or(0)
+            });
+            let parts = StreamParts {
+                stream,
+                unread: unread.collect(),
+                chunks,
+                ended: self.ended,
+            };
+            let contents = parts.assemble(known, live);
             self.streams.insert(stream, contents);
         }
     }
@@ -305,215 +361,643 @@ impl Recording {
     }
 }
 
-fn assemble_stream(
+/// Where a loss of any type counts in the totals.
+fn row_of(event_type: Option<EventTypeId>) -> EventTypeId {
+    event_type.unwrap_or(ANY_EVENT_TYPE)
+}
+
+fn sum(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
+/// What a file has of one stream.
+struct StreamParts {
     stream: StreamId,
     chunks: Vec<StoredChunk>,
-    known: Option<StreamTotals>,
-    live: Option<crate::live::LiveStream>,
+    /// For each chunk, committed events that its page does not give.
+    unread: Vec<u64>,
     ended: Ended,
-) -> StreamContents {
-    let is_open = known.is_none();
-    let mut present = StreamTotals::new(stream);
-    for chunk in &chunks {
-        let header = &chunk.header;
-        present.inversions += header.inversions;
-        present.largest_lateness = present.largest_lateness.max(header.largest_lateness);
-        for (event_type, count) in &header.counts {
-            present.row(*event_type).recorded += count;
+}
+
+impl StreamParts {
+    fn assemble(self, known: Option<StreamTotals>, live: Option<LiveStream>) -> StreamContents {
+        let is_open = known.is_none();
+        let mut inversions = 0_u64;
+        let mut largest_lateness = 0;
+        let mut present: BTreeMap<EventTypeId, u64> = BTreeMap::new();
+        for chunk in &self.chunks {
+            let header = &chunk.header;
+            inversions = inversions.saturating_add(header.inversions);
+            largest_lateness = largest_lateness.max(header.largest_lateness);
+            for (event_type, count) in &header.counts {
+                let sum = present.entry(*event_type).or_default();
+                *sum = sum.saturating_add(*count);
+            }
+        }
+        let (mut losses, end) = self.gaps();
+        let has_counts = !is_open || live.is_some();
+        let mut totals = match (known, &live) {
+            (Some(known), _) => known,
+            (None, Some(live)) => {
+                // What the stream has handed on, and neither a page nor a chunk accounts for.
+                self.lose(
+                    &mut losses,
+                    live.recorded.saturating_sub(end),
+                    self.chunks.len(),
+                );
+                self.totals_from_counters(live, &present, &losses)
+            }
+            (None, None) => self.totals_from_heads(&present, &losses),
+        };
+        if is_open {
+            let last_tick = self.chunks.last().map(|chunk| chunk.header.last_tick);
+            let open_tick = live.as_ref().map_or(0, |live| live.open_tick);
+            totals.last_tick = last_tick.unwrap_or(open_tick);
+            totals.close_tick = totals.last_tick;
+            totals.inversions = inversions;
+            totals.largest_lateness = largest_lateness;
+        }
+        if has_counts {
+            self.place_missing(&mut totals, &present, &mut losses);
+        } else {
+            for loss in &losses {
+                let row = totals.row(row_of(loss.event_type));
+                row.add_loss(loss.cause, loss.count);
+            }
+            if self.ended == Ended::Truncated {
+                losses.push(StreamLoss {
+                    event_type: None,
+                    cause: Cause::Truncated,
+                    count: 0,
+                    is_lower_bound: true,
+                    before_chunk: self.chunks.len(),
+                });
+            }
+        }
+        StreamContents {
+            chunks: self.chunks,
+            totals,
+            losses,
+            is_open,
         }
     }
-    let mut losses = gaps(&chunks);
-    let last_tick = chunks.last().map(|chunk| chunk.header.last_tick);
 
-    let mut totals = match (known, &live) {
-        (Some(known), _) => known,
-        (None, Some(live)) => totals_from_counters(stream, live, &present, &losses),
-        (None, None) => totals_from_heads(stream, &chunks, &present, &losses),
-    };
-    if is_open {
-        let open_tick = live.as_ref().map_or(0, |live| live.open_tick);
-        totals.last_tick = last_tick.unwrap_or(open_tick);
-        totals.close_tick = totals.last_tick;
-        totals.inversions = present.inversions;
-        totals.largest_lateness = present.largest_lateness;
-    }
-    // What totals know of, and neither a chunk nor a gap explains, is missing behind the last chunk.
-    let missing: Vec<(EventTypeId, u64)> = totals
-        .rows
-        .iter()
-        .map(|row| {
-            let here = present.get(row.event_type).map_or(0, |row| row.recorded);
-            (row.event_type, row.recorded.saturating_sub(here))
-        })
-        .filter(|(_, count)| *count != 0)
-        .collect();
-    let missing_sum: u64 = missing.iter().map(|(_, count)| count).sum();
-    let gaps_sum: u64 = losses.iter().map(|loss| loss.count).sum();
-    let gap_places: std::collections::BTreeSet<usize> =
-        losses.iter().map(|loss| loss.before_chunk).collect();
-    if !is_open || live.is_some() {
+    /// Counts what totals know of and no chunk holds as skipped, and says where it is missing: what no
+    /// gap explains, behind the last chunk.
+    fn place_missing(
+        &self,
+        totals: &mut StreamTotals,
+        present: &BTreeMap<EventTypeId, u64>,
+        losses: &mut Vec<StreamLoss>,
+    ) {
+        let missing: Vec<(EventTypeId, u64)> = totals
+            .rows
+            .iter()
+            .map(|row| {
+                let here = present.get(&row.event_type).copied().unwrap_or(0);
+                (row.event_type, row.recorded.saturating_sub(here))
+            })
+            .filter(|(_, count)| *count != 0)
+            .collect();
+        let missing_sum = sum(missing.iter().map(|(_, count)| *count));
+        let gaps_sum = sum(losses.iter().map(|loss| loss.count));
+        let places: BTreeSet<usize> = losses.iter().map(|loss| loss.before_chunk).collect();
         let tail = missing_sum.saturating_sub(gaps_sum);
-        if tail == 0 && gap_places.len() == 1 {
+        if tail == 0 && places.len() == 1 && !missing.is_empty() {
             // One gap: the totals say exactly what was in it.
-            let before_chunk = losses[0].before_chunk;
-            losses = exact_losses(&missing, Cause::Skipped, before_chunk);
-        } else if tail != 0 && gap_places.is_empty() {
-            losses = exact_losses(&missing, Cause::Skipped, chunks.len());
-        } else if tail != 0 {
-            losses.push(StreamLoss {
-                event_type: None,
-                cause: Cause::Skipped,
-                count: tail,
-                is_lower_bound: false,
-                before_chunk: chunks.len(),
-            });
+            *losses = exact_losses(&missing, losses[0].before_chunk);
+        } else if tail != 0 && places.is_empty() {
+            *losses = exact_losses(&missing, self.chunks.len());
+        } else {
+            self.lose(losses, tail, self.chunks.len());
         }
         for (event_type, count) in missing {
-            totals.row(event_type).skipped += count;
-        }
-    } else {
-        for loss in &losses {
-            let row = totals.row(loss.event_type.unwrap_or(ANY_EVENT_TYPE));
-            row.skipped += loss.count;
-        }
-        if ended == Ended::Truncated {
-            losses.push(StreamLoss {
-                event_type: None,
-                cause: Cause::Truncated,
-                count: 0,
-                is_lower_bound: true,
-                before_chunk: chunks.len(),
-            });
+            totals.row(event_type).add_loss(Cause::Skipped, count);
         }
     }
-    StreamContents {
-        chunks,
-        totals,
-        losses,
-        is_open,
+
+    /// Adds a loss of any type, unless it is one of nothing.
+    fn lose(&self, losses: &mut Vec<StreamLoss>, count: u64, before_chunk: usize) {
+        if count != 0 {
+            losses.push(skipped(None, count, before_chunk));
+        }
+    }
+
+    /// Events missing between chunks, counted from the successor, and those of pages that cannot be
+    /// read; and what the stream had recorded behind its last chunk.
+    fn gaps(&self) -> (Vec<StreamLoss>, u64) {
+        let mut losses = Vec::new();
+        let mut expected_sequence = 0;
+        let mut recorded = 0_u64;
+        for (index, (chunk, unread)) in self.chunks.iter().zip(&self.unread).enumerate() {
+            let header = &chunk.header;
+            let missing = header.before.recorded.saturating_sub(recorded);
+            if header.sequence > expected_sequence {
+                let known = losses.len();
+                let mut rest = missing;
+                for (event_type, count) in &header.predecessor_counts {
+                    let count = (*count).min(rest);
+                    rest -= count;
+                    if count != 0 {
+                        losses.push(skipped(Some(*event_type), count, index));
+                    }
+                }
+                // Also when nothing is known of the chunk but that it is missing.
+                if rest != 0 || losses.len() == known {
+                    losses.push(skipped(None, rest, index));
+                }
+            } else {
+                // No chunk is missing, but one before has fewer events than its stream recorded.
+                self.lose(&mut losses, missing, index);
+            }
+            self.lose(&mut losses, *unread, index + 1);
+            expected_sequence = header.sequence.saturating_add(1);
+            recorded = header
+                .before
+                .recorded
+                .saturating_add(header.event_count)
+                .saturating_add(*unread);
+        }
+        (losses, recorded)
+    }
+
+    /// Totals of a stream that was open: its counters, and what its chunks hold.
+    fn totals_from_counters(
+        &self,
+        live: &LiveStream,
+        present: &BTreeMap<EventTypeId, u64>,
+        losses: &[StreamLoss],
+    ) -> StreamTotals {
+        let mut recorded = present.clone();
+        let mut of_any_type = 0_u64;
+        for loss in losses {
+            let sum = match loss.event_type {
+                Some(event_type) => recorded.entry(event_type).or_default(),
+                None => &mut of_any_type,
+            };
+            *sum = sum.saturating_add(loss.count);
+        }
+        let mut rows: BTreeMap<EventTypeId, TypeTotals> = BTreeMap::new();
+        for counters in &live.counters {
+            let mut row = TypeTotals::new(counters.event_type);
+            row.raised = counters.raised;
+            row.suppressed = counters.suppressed;
+            row.dropped[..layout::ROW_CAUSES].copy_from_slice(&counters.dropped);
+            rows.insert(counters.event_type, row);
+        }
+        for (event_type, count) in recorded {
+            let row = rows.entry(event_type);
+            row.or_insert_with(|| TypeTotals::new(event_type)).recorded = count;
+        }
+        if self.ended == Ended::Running {
+            // Counters were read before or after an event's page or chunk was: what is not in both was
+            // raised behind the moment that this is a picture of.
+            for row in rows.values_mut() {
+                row.raised = explained(row);
+            }
+        } else {
+            self.take_back_in_flight(live, of_any_type, &mut rows);
+        }
+        let unexplained: Vec<(EventTypeId, u64)> = rows
+            .values()
+            .map(|row| (row.event_type, row.raised.saturating_sub(explained(row))))
+            .collect();
+        let unexplained_sum = sum(unexplained.iter().map(|(_, count)| *count));
+        if unexplained_sum == of_any_type {
+            // The counters tell of which types the missing events were.
+            for (event_type, count) in unexplained {
+                if let Some(row) = rows.get_mut(&event_type) {
+                    row.recorded = row.recorded.saturating_add(count);
+                }
+            }
+        } else if of_any_type != 0 {
+            let mut any = TypeTotals::new(ANY_EVENT_TYPE);
+            any.recorded = of_any_type;
+            // What is raised here is not raised again in the rows that do not say so.
+            any.raised = of_any_type.saturating_sub(unexplained_sum);
+            rows.insert(ANY_EVENT_TYPE, any);
+        }
+        let mut totals = StreamTotals::new(self.stream);
+        totals.rows = rows.into_values().collect();
+        totals
+    }
+
+    /// The kill came between counting the raise and its commit (or the drop's count): that event was not
+    /// raised. Only the one that was being raised can be such; in a shared row, many. What else the
+    /// counters do not explain stays as it is, for everyone to see.
+    fn take_back_in_flight(
+        &self,
+        live: &LiveStream,
+        of_any_type: u64,
+        rows: &mut BTreeMap<EventTypeId, TypeTotals>,
+    ) {
+        if live.is_shared {
+            for row in rows.values_mut() {
+                row.raised = row.raised.min(explained(row));
+            }
+            return;
+        }
+        let unexplained = |row: &TypeTotals| row.raised.saturating_sub(explained(row));
+        let all = sum(rows.values().map(unexplained));
+        let busy = live.busy.and_then(|busy| rows.get_mut(&busy));
+        if let Some(row) = busy.filter(|row| unexplained(row) != 0)
+            && all > of_any_type
+        {
+            row.raised -= 1;
+        }
+    }
+
+    /// Totals of a stream of which nothing but chunks is left: lower bounds.
+    fn totals_from_heads(
+        &self,
+        present: &BTreeMap<EventTypeId, u64>,
+        losses: &[StreamLoss],
+    ) -> StreamTotals {
+        let mut recorded = present.clone();
+        for loss in losses {
+            let sum = recorded.entry(row_of(loss.event_type)).or_default();
+            *sum = sum.saturating_add(loss.count);
+        }
+        let mut totals = StreamTotals::new(self.stream);
+        for (event_type, count) in recorded {
+            let mut row = TypeTotals::new(event_type);
+            row.recorded = count;
+            row.raised = count;
+            row.raised_is_lower_bound = true;
+            totals.rows.push(row);
+        }
+        let dropped = self.chunks.last().map_or(0, |chunk| {
+            let header = &chunk.header;
+            header.before.dropped.saturating_add(header.dropped_count)
+        });
+        if dropped != 0 {
+            // Which types they were stands in the chunks' dropped records; a reader of the events moves
+            // the counts from here to their rows.
+            let row = totals.row(ANY_EVENT_TYPE);
+            row.raised = row.raised.saturating_add(dropped);
+            row.raised_is_lower_bound = true;
+            row.dropped[Cause::BufferFull.code() as usize] = dropped;
+        }
+        totals
     }
 }
 
-fn exact_losses(
-    missing: &[(EventTypeId, u64)],
-    cause: Cause,
-    before_chunk: usize,
-) -> Vec<StreamLoss> {
-    let each = missing.iter().map(|(event_type, count)| StreamLoss {
-        event_type: Some(*event_type),
-        cause,
-        count: *count,
+/// What became of the raised events of a row.
+fn explained(row: &TypeTotals) -> u64 {
+    row.recorded
+        .saturating_add(row.dropped_sum())
+        .saturating_add(row.suppressed)
+}
+
+const fn skipped(event_type: Option<EventTypeId>, count: u64, before_chunk: usize) -> StreamLoss {
+    StreamLoss {
+        event_type,
+        cause: Cause::Skipped,
+        count,
         is_lower_bound: false,
         before_chunk,
+    }
+}
+
+fn exact_losses(missing: &[(EventTypeId, u64)], before_chunk: usize) -> Vec<StreamLoss> {
+    let each = missing.iter().map(|(event_type, count)| {
+        let event_type = Some(*event_type).filter(|id| *id != ANY_EVENT_TYPE);
+        skipped(event_type, *count, before_chunk)
     });
     each.collect()
 }
 
-/// Chunks missing between others: counted from the successor.
-fn gaps(chunks: &[StoredChunk]) -> Vec<StreamLoss> {
-    let mut losses = Vec::new();
-    let mut expected_sequence = 0;
-    let mut recorded = 0;
-    for (index, chunk) in chunks.iter().enumerate() {
-        let header = &chunk.header;
-        if header.sequence > expected_sequence {
-            let missing = header.before.recorded.saturating_sub(recorded);
-            let mut rest = missing;
-            for (event_type, count) in &header.predecessor_counts {
-                let count = (*count).min(rest);
-                rest -= count;
-                losses.push(StreamLoss {
-                    event_type: Some(*event_type),
-                    cause: Cause::Skipped,
-                    count,
-                    is_lower_bound: false,
-                    before_chunk: index,
-                });
-            }
-            if rest != 0 || header.predecessor_counts.is_empty() {
-                losses.push(StreamLoss {
-                    event_type: None,
-                    cause: Cause::Skipped,
-                    count: rest,
-                    is_lower_bound: false,
-                    before_chunk: index,
-                });
-            }
-        }
-        expected_sequence = header.sequence.saturating_add(1);
-        recorded = header.before.recorded.saturating_add(header.event_count);
-    }
-    losses
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::FileKind;
+    use crate::definitions::{Definition, ProcessEnd};
+    use crate::testing::{FileMaker, LiveMaker, STREAM, chunk, rows, ty};
 
-/// Totals of a stream whose process was killed: its counters, and what its chunks hold.
-fn totals_from_counters(
-    stream: StreamId,
-    live: &crate::live::LiveStream,
-    present: &StreamTotals,
-    losses: &[StreamLoss],
-) -> StreamTotals {
-    let mut totals = StreamTotals::new(stream);
-    for row in &present.rows {
-        totals.row(row.event_type).recorded = row.recorded;
-    }
-    for loss in losses {
-        if let Some(event_type) = loss.event_type {
-            totals.row(event_type).recorded += loss.count;
+    fn file(chunks: impl IntoIterator<Item = (ChunkHeader, Chunk)>) -> Vec<u8> {
+        let mut file = FileMaker::new(FileKind::Recording);
+        for chunk in chunks {
+            file.chunk(chunk);
         }
+        file.bytes
     }
-    let some_type_is_lost = losses.iter().any(|loss| loss.event_type.is_none());
-    for counters in &live.counters {
-        let row = totals.row(counters.event_type);
-        row.raised = counters.raised;
-        row.suppressed = counters.suppressed;
-        row.dropped[..layout::ROW_CAUSES].copy_from_slice(&counters.dropped);
-        let lost_or_suppressed = row.dropped_sum().saturating_add(row.suppressed);
-        let explained = row.recorded.saturating_add(lost_or_suppressed);
-        // The kill came between counting the raise and its commit (or the drop's count): that event
-        // was not raised. Only the one that was being raised can be such.
-        let is_in_flight = live.is_shared || live.busy == Some(counters.event_type);
-        if is_in_flight && row.raised > explained && (live.is_shared || row.raised == explained + 1)
-        {
-            row.raised = explained;
-        } else if some_type_is_lost && row.raised > explained {
-            row.recorded = row.raised - lost_or_suppressed;
-        }
-    }
-    totals
-}
 
-/// Totals of a stream of which nothing but chunks is left: lower bounds.
-fn totals_from_heads(
-    stream: StreamId,
-    chunks: &[StoredChunk],
-    present: &StreamTotals,
-    losses: &[StreamLoss],
-) -> StreamTotals {
-    let mut totals = StreamTotals::new(stream);
-    for row in &present.rows {
-        totals.row(row.event_type).recorded = row.recorded;
+    fn read_as(file: &[u8], live: Option<&LiveMaker>, is_alive: bool) -> Recording {
+        let live = live.map(LiveMaker::image);
+        Recording::read(&file.to_vec(), live, |_| is_alive).unwrap()
     }
-    for loss in losses {
-        totals
-            .row(loss.event_type.unwrap_or(ANY_EVENT_TYPE))
-            .recorded += loss.count;
+
+    /// Stream 0 of a file and the live file of a killed process.
+    fn killed(file: &[u8], live: &LiveMaker) -> StreamContents {
+        read_as(file, Some(live), false)
+            .streams
+            .remove(&STREAM)
+            .unwrap()
     }
-    for row in &mut totals.rows {
-        row.raised = row.recorded;
-        row.raised_is_lower_bound = true;
+
+    /// Losses as (event type, count, place).
+    fn lost(contents: &StreamContents) -> Vec<(Option<u32>, u64, usize)> {
+        let each = contents.losses.iter().map(|loss| {
+            let event_type = loss.event_type.map(EventTypeId::get);
+            (event_type, loss.count, loss.before_chunk)
+        });
+        each.collect()
     }
-    let dropped = chunks.last().map_or(0, |chunk| {
-        let header = &chunk.header;
-        header.before.dropped.saturating_add(header.dropped_count)
-    });
-    if dropped != 0 {
-        // Which types they were stands in the chunks' dropped records; a reader of the events moves
-        // the counts from here to their rows.
-        let row = totals.row(ANY_EVENT_TYPE);
-        row.raised += dropped;
-        row.raised_is_lower_bound = true;
-        row.dropped[Cause::BufferFull.code() as usize] = dropped;
+
+    /// Rows as (raised, recorded, skipped) of an event type.
+    fn row(contents: &StreamContents, event_type: EventTypeId) -> (u64, u64, u64) {
+        let row = contents.totals.get(event_type).unwrap();
+        (row.raised, row.recorded, row.skipped)
     }
-    totals
+
+    fn is_balanced(contents: &StreamContents) -> bool {
+        contents.totals.rows.iter().all(TypeTotals::is_balanced)
+    }
+
+    #[test]
+    fn what_was_handed_on_and_is_nowhere_is_skipped_by_type() {
+        let mut live = LiveMaker::new();
+        live.slot(0, 0, 5);
+        live.raised(0, 0, 3);
+        live.raised(0, 1, 2);
+        let contents = killed(&file([chunk(0, 0, &[0, 1])]), &live);
+        assert_eq!(lost(&contents), [(Some(0), 2, 1), (Some(1), 1, 1)]);
+        assert_eq!(row(&contents, ty(0)), (3, 3, 2));
+        assert_eq!(row(&contents, ty(1)), (2, 2, 1));
+        assert!(is_balanced(&contents));
+    }
+
+    #[test]
+    fn a_stream_whose_only_chunk_is_lost_has_lost_all_it_handed_on() {
+        let mut live = LiveMaker::new();
+        live.slot(0, 0, 3);
+        live.raised(0, 2, 3);
+        let contents = killed(&file([]), &live);
+        assert_eq!(lost(&contents), [(Some(2), 3, 0)]);
+        assert_eq!(row(&contents, ty(2)), (3, 3, 3));
+        assert!(is_balanced(&contents));
+    }
+
+    #[test]
+    fn the_event_in_flight_is_not_taken_for_a_lost_one() {
+        let mut live = LiveMaker::new();
+        let slot = live.slot(0, 0, 3);
+        live.word(slot + layout::SLOT_BUSY, 2);
+        live.raised(0, 0, 3);
+        live.raised(0, 1, 1);
+        let contents = killed(&file([]), &live);
+        assert_eq!(lost(&contents), [(Some(0), 3, 0)]);
+        assert_eq!(row(&contents, ty(0)), (3, 3, 3));
+        assert_eq!(row(&contents, ty(1)), (0, 0, 0));
+        assert!(is_balanced(&contents));
+    }
+
+    #[test]
+    fn what_a_killed_process_does_not_explain_stays_visible() {
+        // Raised, but neither in a page nor handed on.
+        let mut live = LiveMaker::new();
+        live.slot(0, 0, 0);
+        live.raised(0, 0, 3);
+        let contents = killed(&file([]), &live);
+        assert!(contents.losses.is_empty());
+        assert_eq!(row(&contents, ty(0)), (3, 0, 0));
+        assert!(!is_balanced(&contents));
+        // Two events are lost, but the counters miss four: of which type the two were is not known.
+        live.slot(0, 0, 2);
+        live.raised(0, 1, 1);
+        let contents = killed(&file([]), &live);
+        assert_eq!(lost(&contents), [(None, 2, 0)]);
+        assert_eq!(row(&contents, ANY_EVENT_TYPE), (0, 2, 2));
+        assert!(!is_balanced(&contents));
+        let raised: u64 = contents.totals.rows.iter().map(|row| row.raised).sum();
+        assert_eq!(raised, 4);
+    }
+
+    #[test]
+    fn lost_events_without_counters_are_of_any_type() {
+        let mut live = LiveMaker::new();
+        live.slot(0, 0, 4);
+        let contents = killed(&file([]), &live);
+        assert_eq!(lost(&contents), [(None, 4, 0)]);
+        assert_eq!(row(&contents, ANY_EVENT_TYPE), (4, 4, 4));
+        assert!(is_balanced(&contents));
+    }
+
+    #[test]
+    fn a_running_process_balances_at_the_moment_of_the_reading() {
+        let mut live = LiveMaker::new();
+        live.slot(0, 0, 2);
+        live.page(0, (1, 2), 1, &rows(&[1]));
+        // Raised behind the look at the pages, and chunks written behind the look at the counters.
+        live.raised(0, 1, 9);
+        let file = file([chunk(0, 0, &[0, 0])]);
+        let mut recording = read_as(&file, Some(&live), true);
+        assert_eq!(recording.ended, Ended::Running);
+        let contents = recording.streams.remove(&STREAM).unwrap();
+        assert!(contents.losses.is_empty());
+        assert_eq!(row(&contents, ty(0)), (2, 2, 0));
+        assert_eq!(row(&contents, ty(1)), (1, 1, 0));
+        assert!(is_balanced(&contents));
+    }
+
+    #[test]
+    fn a_running_process_hides_no_damage() {
+        let mut live = LiveMaker::new();
+        live.slot(0, 0, 5);
+        live.raised(0, 0, 9);
+        let file = file([chunk(0, 0, &[0, 0])]);
+        let mut recording = read_as(&file, Some(&live), true);
+        let contents = recording.streams.remove(&STREAM).unwrap();
+        assert_eq!(lost(&contents), [(None, 3, 1)]);
+        assert_eq!(row(&contents, ty(0)), (2, 2, 0));
+        assert_eq!(row(&contents, ANY_EVENT_TYPE), (3, 3, 3));
+        assert!(is_balanced(&contents));
+    }
+
+    #[test]
+    fn a_shared_row_takes_back_all_that_were_in_flight() {
+        let mut live = LiveMaker::new();
+        let slot = live.slot(0, 0, 0);
+        live.bytes[slot + layout::SLOT_IS_SHARED] = 1;
+        let counters = live.raised(0, 0, 5);
+        live.word(counters + layout::ROW_DROPPED, 3);
+        let contents = killed(&file([]), &live);
+        assert_eq!(row(&contents, ty(0)), (3, 0, 0));
+        assert!(is_balanced(&contents));
+    }
+
+    #[test]
+    fn committed_events_that_a_page_does_not_give_are_skipped() {
+        let mut live = LiveMaker::new();
+        live.slot(0, 0, 0);
+        live.raised(0, 0, 3);
+        // The second of three events is of a type that nobody knows.
+        live.page(0, (0, 0), 3, &rows(&[0, 9, 0]));
+        let mut recording = read_as(&file([]), Some(&live), false);
+        assert_eq!(recording.problems.len(), 1);
+        let contents = recording.streams.remove(&STREAM).unwrap();
+        assert_eq!(lost(&contents), [(Some(0), 2, 1)]);
+        assert_eq!(row(&contents, ty(0)), (3, 3, 2));
+        assert!(is_balanced(&contents));
+        // Also when rows are missing without a trace.
+        live.page(0, (0, 0), 3, &rows(&[0]));
+        let mut recording = read_as(&file([]), Some(&live), false);
+        assert_eq!(recording.problems.len(), 1);
+        let contents = recording.streams.remove(&STREAM).unwrap();
+        assert_eq!(lost(&contents), [(Some(0), 2, 1)]);
+        assert!(is_balanced(&contents));
+    }
+
+    #[test]
+    fn a_damaged_page_between_others_is_counted_once() {
+        let mut live = LiveMaker::new();
+        live.slot(0, 0, 3);
+        live.raised(0, 0, 4);
+        live.page(0, (0, 0), 3, &rows(&[0, 9, 0]));
+        live.page(1, (1, 3), 1, &rows(&[0]));
+        let contents = killed(&file([]), &live);
+        assert_eq!(lost(&contents), [(Some(0), 2, 1)]);
+        assert_eq!(row(&contents, ty(0)), (4, 4, 2));
+        assert!(is_balanced(&contents));
+    }
+
+    #[test]
+    fn a_chunk_with_fewer_events_than_its_successor_knows_of_is_a_gap() {
+        let recording = read_as(&file([chunk(0, 0, &[0]), chunk(1, 3, &[1])]), None, false);
+        let contents = &recording.streams[&STREAM];
+        assert_eq!(lost(contents)[0], (None, 2, 1));
+        assert_eq!(row(contents, ANY_EVENT_TYPE), (2, 2, 2));
+    }
+
+    #[test]
+    fn a_gap_names_no_type_that_lost_nothing() {
+        let (mut header, events) = chunk(3, 4, &[0]);
+        header.predecessor_counts = vec![(ty(0), 3), (ty(1), 0), (ty(2), 5)];
+        let recording = read_as(&file([(header, events)]), None, false);
+        let contents = &recording.streams[&STREAM];
+        assert_eq!(lost(contents)[..2], [(Some(0), 3, 0), (Some(2), 1, 0)]);
+        assert_eq!(contents.losses.len(), 3, "and the open end");
+    }
+
+    #[test]
+    fn a_missing_chunk_of_unknown_content_is_still_a_gap() {
+        let recording = read_as(&file([chunk(0, 0, &[0]), chunk(2, 1, &[0])]), None, false);
+        let contents = &recording.streams[&STREAM];
+        assert_eq!(lost(contents)[0], (None, 0, 1));
+        // Also when totals say that no event is missing.
+        let mut file = FileMaker::new(FileKind::Recording);
+        file.chunk(chunk(0, 0, &[0]));
+        file.chunk(chunk(2, 1, &[0]));
+        file.totals(&[(0, 2)]);
+        let contents = &read_as(&file.bytes, None, false).streams[&STREAM];
+        assert_eq!(lost(contents), [(None, 0, 1)]);
+    }
+
+    #[test]
+    fn counts_beyond_64_bits_saturate() {
+        let mut heads = [
+            chunk(1, u64::MAX, &[0]),
+            chunk(2, 0, &[0]),
+            chunk(4, u64::MAX, &[]),
+        ];
+        for (header, _) in &mut heads {
+            header.inversions = u64::MAX;
+            header.before.dropped = u64::MAX;
+            header.predecessor_counts = vec![(ty(0), u64::MAX)];
+        }
+        let bytes = file(heads);
+        let recording = read_as(&bytes, None, false);
+        let contents = &recording.streams[&STREAM];
+        assert_eq!(contents.totals.inversions, u64::MAX);
+        assert_eq!(row(contents, ty(0)).1, u64::MAX);
+        let mut live = LiveMaker::new();
+        live.slot(0, 0, u64::MAX);
+        let counters = live.raised(0, 0, u64::MAX);
+        live.word(counters + layout::ROW_SUPPRESSED, u64::MAX);
+        live.page(0, (7, u64::MAX), u32::MAX.into(), &rows(&[0, 9]));
+        killed(&bytes, &live);
+        let mut file = FileMaker::new(FileKind::Recording);
+        file.totals(&[(0, u64::MAX), (1, u64::MAX)]);
+        let contents = &read_as(&file.bytes, None, false).streams[&STREAM];
+        assert_eq!(row(contents, ty(1)).2, u64::MAX);
+    }
+
+    #[test]
+    fn a_footer_without_its_tail_is_a_footer() {
+        let mut maker = FileMaker::new(FileKind::Recording);
+        maker.chunk(chunk(0, 0, &[0]));
+        maker.totals(&[(0, 1)]);
+        maker.footer();
+        for tail in [&[][..], &[0; 10], &[0; 24], &[7; 100]] {
+            let bytes = [&maker.bytes, tail].concat();
+            let recording = read_as(&bytes, None, false);
+            assert!(recording.has_footer);
+            assert_eq!(recording.ended, Ended::Finished);
+            assert!(recording.streams[&STREAM].losses.is_empty());
+            assert_eq!(recording.problems.is_empty(), tail.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_footer_that_does_not_name_every_chunk_is_not_the_files() {
+        let mut maker = FileMaker::new(FileKind::Recording);
+        maker.footer();
+        maker.chunk(chunk(0, 0, &[0]));
+        let recording = read_as(&maker.bytes, None, false);
+        assert!(!recording.has_footer);
+        assert_eq!(recording.streams[&STREAM].chunks.len(), 1);
+    }
+
+    #[test]
+    fn the_footer_says_how_the_process_ended() {
+        for ended in [Ended::Killed, Ended::StorageFailed, Ended::Finished] {
+            let mut maker = FileMaker::new(FileKind::Recording);
+            maker.define_in_footer(Definition::ProcessEnd(ProcessEnd {
+                process: ProcessId::new(0),
+                ended,
+                start_ns: 0,
+                end_ns: 0,
+            }));
+            maker.finish();
+            assert_eq!(read_as(&maker.bytes, None, false).ended, ended);
+        }
+    }
+
+    #[test]
+    fn a_chunk_that_lost_its_middle_costs_only_itself() {
+        let mut maker = FileMaker::new(FileKind::Recording);
+        maker.chunk(chunk(0, 0, &[0]));
+        let mut long = chunk(1, 1, &[1; 5000]);
+        long.1
+            .ticks
+            .iter_mut()
+            .enumerate()
+            .for_each(|(n, tick)| *tick += (n * n) as u64);
+        let at = maker.chunk(long);
+        maker.bytes.truncate(at + 200);
+        maker.chunk(chunk(2, 5001, &[0]));
+        let recording = read_as(&maker.bytes, None, false);
+        let contents = &recording.streams[&STREAM];
+        let places: Vec<bool> = contents
+            .chunks
+            .iter()
+            .map(|chunk| chunk.place == ChunkPlace::Cut)
+            .collect();
+        assert_eq!(places, [false, true, false]);
+        assert_eq!(contents.chunks[1].header.event_count, 5000);
+        assert!(recording.load(&maker.bytes, &contents.chunks[1]).is_err());
+        assert!(recording.load(&maker.bytes, &contents.chunks[2]).is_ok());
+    }
+
+    #[test]
+    fn of_two_pages_of_one_chunk_the_first_counts() {
+        let mut live = LiveMaker::new();
+        live.slot(0, 0, 0);
+        live.raised(0, 0, 1);
+        live.page(0, (0, 0), 1, &rows(&[0]));
+        live.page(1, (0, 0), 2, &rows(&[0, 0]));
+        let contents = killed(&file([]), &live);
+        assert_eq!(contents.chunks.len(), 1);
+        assert_eq!(row(&contents, ty(0)), (1, 1, 0));
+    }
 }

@@ -1,5 +1,7 @@
 //! Finding blocks: by the footer when it is whole, else by a scan that steps over damage.
 
+use std::collections::HashSet;
+
 use crate::block::{
     BLOCK_HEADER_LEN, BlockHeader, BlockKind, FILE_HEADER_LEN, FileHeader, SYNC, TAIL_LEN,
     decode_tail,
@@ -20,15 +22,30 @@ pub struct Problem {
     pub what: String,
 }
 
+/// Appends a problem; one that goes on where the last one ended becomes part of it, so that damage
+/// costs memory by its places and not by its bytes.
+fn note(problems: &mut Vec<Problem>, problem: Problem) {
+    match problems.last_mut() {
+        Some(last) if last.offset.saturating_add(last.length) == problem.offset => {
+            last.length = last.length.saturating_add(problem.length);
+        }
+        _ => problems.push(problem),
+    }
+}
+
 /// A block that a scan met, its head intact.
 #[derive(Clone, Debug)]
 pub(crate) struct FoundBlock {
     pub(crate) offset: u64,
     pub(crate) header: BlockHeader,
+    /// Of a chunk; of other kinds empty.
     pub(crate) head: Vec<u8>,
-    /// The file ends within the body.
+    /// The body is not complete: the file ends, or another block stands, within it.
     pub(crate) is_cut: bool,
 }
+
+/// A footer, and whether each of its definitions could be read.
+pub(crate) type FoundFooter = (Footer, Result<()>);
 
 /// Reads the file header.
 pub(crate) fn read_file_header(file: &dyn ReadAt) -> Result<FileHeader> {
@@ -39,23 +56,41 @@ pub(crate) fn read_file_header(file: &dyn ReadAt) -> Result<FileHeader> {
 }
 
 /// The footer, if the file ends with a whole one.
-pub(crate) fn read_footer(file: &dyn ReadAt) -> Result<Option<Footer>> {
+pub(crate) fn read_footer(file: &dyn ReadAt) -> Result<Option<FoundFooter>> {
     let length = file.len()?;
     if length < (FILE_HEADER_LEN + TAIL_LEN) as u64 {
         return Ok(None);
     }
     let mut tail = [0; TAIL_LEN];
     file.read_exact_at(length - TAIL_LEN as u64, &mut tail)?;
-    let Some(offset) = decode_tail(&tail) else {
-        return Ok(None);
-    };
-    let Ok((header, _, body)) = read_block(file, offset) else {
-        return Ok(None);
-    };
+    Ok(decode_tail(&tail).and_then(|offset| read_footer_at(file, offset)))
+}
+
+fn read_footer_at(file: &dyn ReadAt, offset: u64) -> Option<FoundFooter> {
+    let (header, _, body) = read_block(file, offset).ok()?;
     if header.kind != BlockKind::Footer {
-        return Ok(None);
+        return None;
     }
-    Ok(Footer::decode(&body).ok())
+    let (footer, outcome) = Footer::decode_stepping_over(&body).ok()?;
+    Some((footer, outcome.map_err(|error| error.shifted(offset))))
+}
+
+/// The footer among the blocks that a scan met, when the tail that should point to it is lost. One that
+/// does not name every chunk before it is not this file's: a resync may have found it in an event.
+pub(crate) fn find_footer(file: &dyn ReadAt, blocks: &[FoundBlock]) -> Option<FoundFooter> {
+    let is_footer = |block: &&FoundBlock| block.header.kind == BlockKind::Footer && !block.is_cut;
+    let last = blocks.iter().rev().find(is_footer)?;
+    let (footer, outcome) = read_footer_at(file, last.offset)?;
+    let of_recording = footer.chunks.iter().map(|(offset, _)| *offset);
+    let of_trace = footer.trace_chunks.iter().map(|entry| entry.offset);
+    let named: HashSet<u64> = of_recording.chain(of_trace).collect();
+    let is_chunk =
+        |block: &&FoundBlock| matches!(block.header.kind, BlockKind::Chunk | BlockKind::TraceChunk);
+    let is_complete = blocks
+        .iter()
+        .filter(is_chunk)
+        .all(|block| named.contains(&block.offset));
+    is_complete.then_some((footer, outcome))
 }
 
 /// Reads the block at `offset`: header, head, body decompressed.
@@ -86,10 +121,12 @@ pub(crate) fn read_block(
     Ok((header, head, body))
 }
 
-/// Walks the blocks from the file header on; damage is stepped over and noted.
+/// Walks the blocks from the file header on; damage is stepped over and noted. Gives the blocks of these
+/// kinds.
 pub(crate) fn scan(
     file: &dyn ReadAt,
     file_header: &FileHeader,
+    kinds: &[BlockKind],
     problems: &mut Vec<Problem>,
 ) -> Result<Vec<FoundBlock>> {
     let length = file.len()?;
@@ -97,17 +134,32 @@ pub(crate) fn scan(
     let mut found = Vec::new();
     while offset < length {
         match read_head(file, offset, length) {
-            Ok(block) => {
-                let end = offset + block.header.block_len();
+            Ok(mut block) => {
+                let mut end = offset + block.header.block_len();
                 if block.is_cut {
-                    problems.push(Problem {
+                    // The middle of the file may be what is missing: look for what stands behind it.
+                    let body = offset + BLOCK_HEADER_LEN as u64 + u64::from(block.header.head_len);
+                    let next = next_block(file, body, length)?;
+                    let what = if next == length {
+                        format!("the file ends {} bytes before the block does", end - length)
+                    } else {
+                        "another block stands where the block's body should be".to_owned()
+                    };
+                    let problem = Problem {
                         offset,
-                        length: length - offset,
-                        what: format!("the file ends {} bytes before the block does", end - length),
-                    });
+                        length: next - offset,
+                        what,
+                    };
+                    note(problems, problem);
+                    end = next;
                 }
                 offset = end;
-                found.push(block);
+                if kinds.contains(&block.header.kind) {
+                    if !matches!(block.header.kind, BlockKind::Chunk | BlockKind::TraceChunk) {
+                        block.head = Vec::new();
+                    }
+                    found.push(block);
+                }
             }
             Err(error) if is_tail(file, offset, length)? => {
                 drop(error);
@@ -115,11 +167,12 @@ pub(crate) fn scan(
             }
             Err(error) => {
                 let next = next_sync(file, offset + 1, length)?;
-                problems.push(Problem {
+                let problem = Problem {
                     offset,
                     length: next - offset,
                     what: error.to_string(),
-                });
+                };
+                note(problems, problem);
                 offset = next;
             }
         }
@@ -164,20 +217,34 @@ fn read_head(file: &dyn ReadAt, offset: u64, length: u64) -> Result<FoundBlock> 
 
 /// The next place at or behind `from` where a sync mark stands, or the file's end.
 fn next_sync(file: &dyn ReadAt, from: u64, length: u64) -> Result<u64> {
-    const WINDOW: u64 = 1 << 16;
+    // Small at first: where marks are many, each search is short.
+    const FIRST_WINDOW: u64 = 1 << 8;
+    const LARGEST_WINDOW: u64 = 1 << 16;
+    let mut step = FIRST_WINDOW;
     let mut start = from;
     let mut window = Vec::new();
     while start < length {
-        let size = (length - start).min(WINDOW + SYNC.len() as u64 - 1);
+        let size = (length - start).min(step + SYNC.len() as u64 - 1);
         window.resize(size as usize, 0);
         file.read_exact_at(start, &mut window)?;
         let hit = window.windows(SYNC.len()).position(|bytes| bytes == SYNC);
         if let Some(position) = hit {
             return Ok(start + position as u64);
         }
-        start += WINDOW;
+        start += step;
+        step = (step * 2).min(LARGEST_WINDOW);
     }
     Ok(length)
+}
+
+/// The next place at or behind `from` where a block with an intact header and head stands, or the
+/// file's end.
+fn next_block(file: &dyn ReadAt, from: u64, length: u64) -> Result<u64> {
+    let mut offset = next_sync(file, from, length)?;
+    while offset < length && read_head(file, offset, length).is_err() {
+        offset = next_sync(file, offset + 1, length)?;
+    }
+    Ok(offset)
 }
 
 /// Decodes all of a head or body with `decode`.
@@ -187,4 +254,62 @@ pub(crate) fn decode_with<T>(
     decode: impl FnOnce(&mut Wire<'_>) -> Result<T>,
 ) -> Result<T> {
     decode(&mut Wire::new(bytes)).map_err(|error| error.shifted(base))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::FileKind;
+    use crate::testing::{FileMaker, chunk};
+
+    fn scanned(bytes: &[u8], kinds: &[BlockKind]) -> (Vec<FoundBlock>, Vec<Problem>) {
+        let header = FileHeader::decode(bytes).unwrap();
+        let mut problems = Vec::new();
+        let file = bytes.to_vec();
+        let found = scan(&file, &header, kinds, &mut problems).unwrap();
+        (found, problems)
+    }
+
+    #[test]
+    fn damage_without_a_gap_is_one_problem() {
+        let mut file = FileMaker::new(FileKind::Recording);
+        let start = file.bytes.len() as u64;
+        for _ in 0..100_000 {
+            file.bytes.extend_from_slice(&SYNC);
+        }
+        let before = std::time::Instant::now();
+        let (_, problems) = scanned(&file.bytes, &[]);
+        assert!(before.elapsed().as_secs() < 5, "{:?}", before.elapsed());
+        assert_eq!(problems.len(), 1);
+        assert_eq!(problems[0].offset, start);
+        assert_eq!(problems[0].length, file.bytes.len() as u64 - start);
+    }
+
+    #[test]
+    fn only_heads_of_chunks_are_kept() {
+        let mut file = FileMaker::new(FileKind::Recording);
+        file.block(BlockKind::Unknown(77), &[1; 5000], &[]);
+        file.block(BlockKind::Totals, &[1; 5000], &[]);
+        file.chunk(chunk(0, 0, &[0]));
+        let (found, _) = scanned(&file.bytes, &[BlockKind::Totals, BlockKind::Chunk]);
+        let kinds: Vec<BlockKind> = found.iter().map(|block| block.header.kind).collect();
+        assert_eq!(kinds, [BlockKind::Totals, BlockKind::Chunk]);
+        assert!(found[0].head.is_empty());
+        assert!(!found[1].head.is_empty());
+    }
+
+    #[test]
+    fn a_block_that_lost_its_middle_does_not_swallow_the_blocks_behind_it() {
+        let mut file = FileMaker::new(FileKind::Recording);
+        let at = file.block(BlockKind::Unknown(99), &[], &[0; 4096]);
+        file.bytes.truncate(at + BLOCK_HEADER_LEN + 100);
+        // A mark without a block is no reason to stop looking.
+        file.bytes.extend_from_slice(&SYNC);
+        let next = file.chunk(chunk(0, 0, &[0]));
+        let (found, problems) = scanned(&file.bytes, &[BlockKind::Unknown(99), BlockKind::Chunk]);
+        assert!(found[0].is_cut && !found[1].is_cut);
+        assert_eq!(found[1].offset, next as u64);
+        assert_eq!(problems.len(), 1);
+        assert_eq!(problems[0].length, (next - at) as u64);
+    }
 }

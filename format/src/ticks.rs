@@ -1,7 +1,9 @@
 //! Arithmetic on ticks of clocks that start again at 0 behind their largest tick.
 
 /// Distance from `from` to `to` on a clock whose largest tick is `max_ticks`: the one of smallest
-/// magnitude, positive on a tie. Ticks beyond `max_ticks` are taken modulo.
+/// magnitude, and of two such the positive one. Ticks beyond `max_ticks` are taken modulo
+/// (`max_ticks` + 1). When `max_ticks` is `u64::MAX` it is the wrapped difference read as signed, so
+/// that a tie (2⁶³ either way) is `i64::MIN`.
 pub fn distance(from: u64, to: u64, max_ticks: u64) -> i64 {
     if max_ticks == u64::MAX {
         return to.wrapping_sub(from) as i64;
@@ -26,7 +28,11 @@ pub fn distance(from: u64, to: u64, max_ticks: u64) -> i64 {
 
 /// The unwrapped tick nearest to `expected` that reads `tick` on the clock, and whether another one
 /// is about as near (within an eighth of the period), so that the choice is ambiguous.
+///
+/// Expectations beyond ± 2¹²⁵ are taken as that: no clock gets there, and nothing overflows.
 pub fn unwrap_near(tick: u64, expected: i128, max_ticks: u64) -> (i128, bool) {
+    const FARTHEST: i128 = 1 << 125;
+    let expected = expected.clamp(-FARTHEST, FARTHEST);
     let modulus = i128::from(max_ticks) + 1;
     let tick = i128::from(tick) % modulus;
     let behind = (expected - tick).rem_euclid(modulus);
@@ -53,6 +59,25 @@ mod tests {
         assert_eq!(distance(1, u64::MAX, u64::MAX), -2);
         assert_eq!(distance(0, 0, 0), 0);
         assert_eq!(distance(u64::MAX - 1, 0, u64::MAX - 1), 1);
+    }
+
+    #[test]
+    fn a_tie_is_positive_but_for_full_width_clocks() {
+        assert_eq!(distance(0, 5, 9), 5);
+        assert_eq!(distance(5, 0, 9), 5);
+        assert_eq!(distance(0, 1 << 63, u64::MAX), i64::MIN);
+        assert_eq!(distance(1 << 63, 0, u64::MAX), i64::MIN);
+        assert_eq!(distance(0, 14, 9), 4);
+    }
+
+    #[test]
+    fn hostile_expectations_do_not_overflow() {
+        for expected in [i128::MIN, i128::MAX] {
+            for max_ticks in [0, 99, u64::MAX] {
+                let (unwrapped, _) = unwrap_near(5, expected, max_ticks);
+                assert_eq!(unwrapped > 0, expected > 0);
+            }
+        }
     }
 
     #[test]

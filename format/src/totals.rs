@@ -72,11 +72,12 @@ impl TypeTotals {
 
     /// Adds to the count of a cause.
     pub fn add_loss(&mut self, cause: Cause, count: u64) {
-        match cause {
-            Cause::Skipped => self.skipped += count,
-            Cause::Truncated => self.truncated += count,
-            dropped => self.dropped[dropped.code() as usize] += count,
-        }
+        let counter = match cause {
+            Cause::Skipped => &mut self.skipped,
+            Cause::Truncated => &mut self.truncated,
+            dropped => &mut self.dropped[dropped.code() as usize],
+        };
+        *counter = counter.saturating_add(count);
     }
 }
 
@@ -202,6 +203,18 @@ impl StreamTotals {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn losses_saturate() {
+        let mut row = TypeTotals::new(EventTypeId::new(0));
+        for cause in [Cause::Skipped, Cause::Truncated, Cause::TooBig] {
+            row.add_loss(cause, u64::MAX);
+            row.add_loss(cause, 1);
+        }
+        assert_eq!((row.skipped, row.truncated), (u64::MAX, u64::MAX));
+        assert_eq!(row.dropped_sum(), u64::MAX);
+        assert_eq!(row.present(), 0);
+    }
 
     #[test]
     fn totals_round_trip() {

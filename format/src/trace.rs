@@ -1,14 +1,19 @@
 //! A trace as its readers see it.
 
+use std::collections::BTreeMap;
+
 use crate::block::{BlockKind, FileHeader};
 use crate::definitions::Definitions;
 use crate::error::{FormatError, Result};
-use crate::footer::{Footer, TraceIndexEntry};
-use crate::ids::StreamId;
+use crate::footer::TraceIndexEntry;
+use crate::ids::{EventTypeId, StreamId};
 use crate::loss::Cause;
 use crate::read::ReadAt;
-use crate::scan::{Problem, decode_with, read_block, read_file_header, read_footer, scan};
-use crate::totals::StreamTotals;
+use crate::scan::{
+    FoundBlock, FoundFooter, Problem, decode_with, find_footer, read_block, read_file_header,
+    read_footer, scan,
+};
+use crate::totals::{StreamTotals, TypeTotals};
 use crate::trace_chunk::{TraceChunk, TraceChunkHeader, TraceLoss};
 
 /// A trace: definitions, index, totals and losses; events are loaded chunk by chunk.
@@ -30,6 +35,59 @@ pub struct Trace {
     pub problems: Vec<Problem>,
 }
 
+/// Places in a scanned trace where chunks are missing that are told apart.
+const MAX_GAPS: usize = 256;
+
+/// What the heads of a trace's chunks tell.
+#[derive(Default)]
+struct Found {
+    expected_sequence: u64,
+    rows: BTreeMap<(StreamId, EventTypeId), TypeTotals>,
+    /// Of chunks whose bodies are cut off.
+    losses: Vec<TraceLoss>,
+    /// Where chunks are missing: times of the events around, nanoseconds.
+    gaps: Vec<(i64, i64)>,
+    last_ns: Option<i64>,
+}
+
+impl Found {
+    fn count(&mut self, head: &TraceChunkHeader, is_cut: bool) {
+        if head.sequence > self.expected_sequence {
+            let from_ns = self.last_ns.unwrap_or(head.first_ns.min(0));
+            let to_ns = head.first_ns.max(from_ns);
+            let is_room = self.gaps.len() < MAX_GAPS;
+            match self.gaps.last_mut() {
+                // A loss each for every stream: a bounded number of gaps, the last one wide.
+                Some(last) if !is_room => last.1 = to_ns,
+                _ => self.gaps.push((from_ns, to_ns)),
+            }
+        }
+        self.expected_sequence = head.sequence.saturating_add(1);
+        for (stream, counts) in &head.counts {
+            for (event_type, count) in counts {
+                let row = self.rows.entry((*stream, *event_type));
+                let row = row.or_insert_with(|| TypeTotals::new(*event_type));
+                row.raised = row.raised.saturating_add(*count);
+                row.raised_is_lower_bound = true;
+                row.recorded = row.recorded.saturating_add(*count);
+                if is_cut {
+                    row.add_loss(Cause::Truncated, *count);
+                    self.losses.push(TraceLoss {
+                        stream: *stream,
+                        event_type: Some(*event_type),
+                        cause: Cause::Truncated,
+                        count: *count,
+                        is_lower_bound: false,
+                        from_ns: head.first_ns,
+                        to_ns: head.last_ns,
+                    });
+                }
+            }
+        }
+        self.last_ns = Some(head.last_ns);
+    }
+}
+
 impl Trace {
     /// Reads everything about a trace but its events.
     ///
@@ -48,7 +106,6 @@ impl Trace {
             problems: Vec::new(),
         };
         if let Some(footer) = read_footer(file)? {
-            trace.has_footer = true;
             trace.take_footer(footer);
         } else {
             trace.scan_blocks(file)?;
@@ -56,7 +113,15 @@ impl Trace {
         Ok(trace)
     }
 
-    fn take_footer(&mut self, footer: Footer) {
+    fn take_footer(&mut self, (footer, outcome): FoundFooter) {
+        if let Err(error) = outcome {
+            self.problems.push(Problem {
+                offset: 0,
+                length: 0,
+                what: error.to_string(),
+            });
+        }
+        self.has_footer = true;
         self.definitions = footer.definitions;
         self.chunks = footer.trace_chunks;
         self.totals = footer.totals;
@@ -64,29 +129,24 @@ impl Trace {
     }
 
     fn scan_blocks(&mut self, file: &dyn ReadAt) -> Result<()> {
-        let mut expected = 0;
-        for block in scan(file, &self.header, &mut self.problems)? {
+        const KINDS: [BlockKind; 3] = [
+            BlockKind::TraceChunk,
+            BlockKind::Definitions,
+            BlockKind::Footer,
+        ];
+        let blocks = scan(file, &self.header, &KINDS, &mut self.problems)?;
+        if let Some(footer) = find_footer(file, &blocks) {
+            self.take_footer(footer);
+            return Ok(());
+        }
+        let mut found = Found::default();
+        for block in blocks {
             let outcome = match block.header.kind {
                 BlockKind::Definitions if !block.is_cut => read_block(file, block.offset)
                     .and_then(|(_, _, body)| self.definitions.add_all(&body)),
                 BlockKind::TraceChunk => {
-                    decode_with(&block.head, block.offset, TraceChunkHeader::decode).map(|head| {
-                        if head.sequence != expected {
-                            self.problems.push(Problem {
-                                offset: block.offset,
-                                length: 0,
-                                what: format!(
-                                    "chunk {expected} expected, found chunk {}",
-                                    head.sequence
-                                ),
-                            });
-                        }
-                        expected = head.sequence.saturating_add(1);
-                        self.count_from_head(&head, block.is_cut);
-                        if !block.is_cut {
-                            self.chunks.push(TraceIndexEntry::new(block.offset, &head));
-                        }
-                    })
+                    decode_with(&block.head, block.offset, TraceChunkHeader::decode)
+                        .map(|head| self.take_head(&mut found, &block, &head))
                 }
                 _ => Ok(()),
             };
@@ -98,49 +158,64 @@ impl Trace {
                 });
             }
         }
-        for id in self.definitions.streams.keys() {
-            if !self.totals.iter().any(|totals| totals.stream == *id) {
-                self.totals.push(StreamTotals::new(*id));
-            }
-        }
-        self.totals.sort_by_key(|totals| totals.stream);
-        let end_ns = self.definitions.time_zero.map_or(0, |zero| zero.end_ns);
-        let last_ns = self.chunks.last().map_or(0, |chunk| chunk.last_ns);
-        let truncated = self.totals.iter().map(|totals| TraceLoss {
-            stream: totals.stream,
-            event_type: None,
-            cause: Cause::Truncated,
-            count: 0,
-            is_lower_bound: true,
-            from_ns: last_ns,
-            to_ns: end_ns.max(last_ns),
-        });
-        self.losses.extend(truncated);
+        self.conclude(found);
         Ok(())
     }
 
-    fn stream_totals(&mut self, stream: StreamId) -> &mut StreamTotals {
-        let found = self.totals.iter().position(|t| t.stream == stream);
-        let index = found.unwrap_or_else(|| {
-            self.totals.push(StreamTotals::new(stream));
-            self.totals.len() - 1
-        });
-        &mut self.totals[index]
+    fn take_head(&mut self, found: &mut Found, block: &FoundBlock, head: &TraceChunkHeader) {
+        let expected = found.expected_sequence;
+        if head.sequence != expected {
+            self.problems.push(Problem {
+                offset: block.offset,
+                length: 0,
+                what: format!("chunk {expected} expected, found chunk {}", head.sequence),
+            });
+        }
+        if head.sequence < expected {
+            // The first of two counts.
+            return;
+        }
+        found.count(head, block.is_cut);
+        if !block.is_cut {
+            self.chunks.push(TraceIndexEntry::new(block.offset, head));
+        }
     }
 
-    fn count_from_head(&mut self, head: &TraceChunkHeader, is_cut: bool) {
-        for (stream, counts) in &head.counts {
-            let totals = self.stream_totals(*stream);
-            for (event_type, count) in counts {
-                let row = totals.row(*event_type);
-                row.raised = row.raised.saturating_add(*count);
-                row.raised_is_lower_bound = true;
-                row.recorded = row.recorded.saturating_add(*count);
-                if is_cut {
-                    row.truncated = row.truncated.saturating_add(*count);
-                }
-            }
+    /// Totals and losses of a trace without a footer: lower bounds.
+    fn conclude(&mut self, found: Found) {
+        let mut totals: BTreeMap<StreamId, StreamTotals> = BTreeMap::new();
+        for id in self.definitions.streams.keys() {
+            totals.insert(*id, StreamTotals::new(*id));
         }
+        for ((stream, _), row) in found.rows {
+            let totals = totals.entry(stream);
+            let totals = totals.or_insert_with(|| StreamTotals::new(stream));
+            totals.rows.push(row);
+        }
+        self.totals = totals.into_values().collect();
+        self.losses = found.losses;
+        let end_ns = self.definitions.time_zero.map_or(0, |zero| zero.end_ns);
+        let last_ns = found.last_ns.unwrap_or(0);
+        let end = (Cause::Truncated, last_ns, end_ns.max(last_ns));
+        let gaps = found
+            .gaps
+            .into_iter()
+            .map(|(from, to)| (Cause::Skipped, from, to));
+        // Of what is missing nothing is known: it may be any stream's.
+        for (cause, from_ns, to_ns) in gaps.chain([end]) {
+            let of_stream = self.totals.iter().map(|totals| TraceLoss {
+                stream: totals.stream,
+                event_type: None,
+                cause,
+                count: 0,
+                is_lower_bound: true,
+                from_ns,
+                to_ns,
+            });
+            self.losses.extend(of_stream);
+        }
+        self.losses
+            .sort_by_key(|loss| (loss.to_ns, loss.from_ns, loss.stream));
     }
 
     /// Decodes the events of a chunk. `file` is the one the trace was read from.
@@ -180,4 +255,88 @@ fn read_head_only(file: &dyn ReadAt, offset: u64) -> Option<TraceChunkHeader> {
         .ok()?;
     block.check_head(&head).ok()?;
     decode_with(&head, offset, TraceChunkHeader::decode).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::FileKind;
+    use crate::testing::{FileMaker, STREAM, trace_chunk, ty};
+
+    #[test]
+    fn a_missing_chunk_is_a_gap_of_unknown_size_in_every_stream() {
+        let mut maker = FileMaker::new(FileKind::Trace);
+        maker.trace_chunk(0, &trace_chunk(10, 3));
+        maker.trace_chunk(2, &trace_chunk(50, 3));
+        let trace = Trace::read(&maker.bytes).unwrap();
+        let skipped = trace
+            .losses
+            .iter()
+            .filter(|loss| loss.cause == Cause::Skipped);
+        let found: Vec<_> = skipped
+            .map(|loss| {
+                assert!(loss.is_lower_bound && loss.event_type.is_none());
+                (loss.stream.get(), loss.count, loss.from_ns, loss.to_ns)
+            })
+            .collect();
+        assert_eq!(found, [(0, 0, 12, 50), (1, 0, 12, 50)]);
+        let truncated = trace.losses.len() - found.len();
+        assert_eq!(truncated, 2, "the end is open in both");
+    }
+
+    #[test]
+    fn a_chunk_that_stands_twice_counts_once() {
+        let mut maker = FileMaker::new(FileKind::Trace);
+        maker.trace_chunk(0, &trace_chunk(10, 3));
+        maker.trace_chunk(0, &trace_chunk(10, 3));
+        let trace = Trace::read(&maker.bytes).unwrap();
+        assert_eq!(trace.chunks.len(), 1);
+        assert_eq!(trace.problems.len(), 1);
+        assert_eq!(trace.totals[0].get(ty(0)).unwrap().recorded, 3);
+    }
+
+    #[test]
+    fn a_footer_without_its_tail_is_a_footer() {
+        let mut maker = FileMaker::new(FileKind::Trace);
+        maker.trace_chunk(0, &trace_chunk(10, 3));
+        maker.totals(&[(0, 3)]);
+        maker.footer();
+        let trace = Trace::read(&maker.bytes).unwrap();
+        assert!(trace.has_footer);
+        assert!(trace.losses.is_empty() && trace.problems.is_empty());
+        assert_eq!(trace.load(&maker.bytes, &trace.chunks[0]).unwrap().len(), 3);
+    }
+
+    #[test]
+    fn a_chunk_that_is_cut_off_is_truncated_by_type() {
+        let mut maker = FileMaker::new(FileKind::Trace);
+        maker.trace_chunk(0, &trace_chunk(10, 3));
+        let length = maker.bytes.len();
+        maker.bytes.truncate(length - 1);
+        let trace = Trace::read(&maker.bytes).unwrap();
+        assert!(trace.chunks.is_empty());
+        let row = trace.totals[0].get(ty(0)).unwrap();
+        assert_eq!((row.recorded, row.truncated, row.present()), (3, 3, 0));
+        let counted = trace.losses.iter().find(|loss| loss.count != 0).unwrap();
+        assert_eq!((counted.stream, counted.count), (STREAM, 3));
+    }
+
+    #[test]
+    fn a_hundred_thousand_streams_are_counted_quickly() {
+        let mut maker = FileMaker::new(FileKind::Trace);
+        let counts = (0..100_000).map(|id| (StreamId::new(id), vec![(ty(0), 1)]));
+        let header = TraceChunkHeader {
+            event_count: 100_000,
+            counts: counts.collect(),
+            ..TraceChunkHeader::default()
+        };
+        let mut head = Vec::new();
+        header.encode(&mut head);
+        maker.block(BlockKind::TraceChunk, &head, &[]);
+        let before = std::time::Instant::now();
+        let trace = Trace::read(&maker.bytes).unwrap();
+        assert!(before.elapsed().as_secs() < 5, "{:?}", before.elapsed());
+        assert_eq!(trace.totals.len(), 100_000);
+        assert!(trace.totals.is_sorted_by_key(|totals| totals.stream));
+    }
 }

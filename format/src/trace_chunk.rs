@@ -1,8 +1,8 @@
 //! Chunks of a trace: a run of the global order, in columns.
 
 use crate::chunk::{
-    MAX_CHUNK_EVENTS, TypeColumns, ordinals, put_columns, put_type_table, read_columns,
-    read_type_table,
+    MAX_CHUNK_EVENTS, TypeColumns, ordinals, put_columns, put_loss_type, put_type_table,
+    read_columns, read_counts, read_type_table,
 };
 use crate::column::{put_growing, put_ints, read_ints};
 use crate::error::{FormatError, Result};
@@ -33,7 +33,7 @@ impl TraceLoss {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let mut body = Vec::new();
         body.put_varint(self.stream.get().into());
-        body.put_varint(self.event_type.map_or(0, |id| u64::from(id.get()) + 1));
+        put_loss_type(self.event_type, &mut body);
         body.push(self.cause.code());
         body.put_varint(self.count);
         body.push(self.is_lower_bound.into());
@@ -117,15 +117,23 @@ impl TraceChunkHeader {
         let streams = w.count(2, "number of streams")?;
         let mut sum = 0_u64;
         for _ in 0..streams {
+            let start = w.position();
             let stream = StreamId::new(w.varint_u32("stream id")?);
-            let types = w.count(2, "number of event types")?;
-            let mut counts = Vec::with_capacity(types);
-            for _ in 0..types {
-                let event_type = EventTypeId::new(w.varint_u32("event type id")?);
-                let count = w.varint("number of events")?;
-                sum = sum.saturating_add(count);
-                counts.push((event_type, count));
+            if header
+                .counts
+                .last()
+                .is_some_and(|(last, _)| *last >= stream)
+            {
+                return Err(FormatError::invalid(
+                    start,
+                    "ascending streams",
+                    stream.get(),
+                ));
             }
+            let counts = read_counts(w)?;
+            sum = counts
+                .iter()
+                .fold(sum, |sum, (_, count)| sum.saturating_add(*count));
             header.counts.push((stream, counts));
         }
         if header.event_count > MAX_CHUNK_EVENTS as u64 || sum != header.event_count {
@@ -276,9 +284,25 @@ impl TraceChunk {
             shifts_ns: signed(read_ints(&mut w, count)?),
             losses: Vec::new(),
         };
+        let start = w.position();
         let losses = w.count(8, "number of losses")?;
+        if losses as u64 != header.loss_count {
+            return Err(FormatError::invalid(
+                start,
+                "as many losses as the head states",
+                format!("{losses}, {} in the head", header.loss_count),
+            ));
+        }
         for _ in 0..losses {
+            let start = w.position();
             let index = w.varint_u32("position of a loss")?;
+            if index as usize > count {
+                return Err(FormatError::invalid(
+                    start,
+                    "the index of an event, or of the end",
+                    format!("{index} of {count}"),
+                ));
+            }
             chunk.losses.push((index, TraceLoss::decode(&mut w)?));
         }
         let found = chunk.header(header.sequence);
@@ -295,5 +319,79 @@ impl TraceChunk {
     /// For each event, its index in the columns of its type.
     pub fn ordinals(&self) -> Vec<u32> {
         ordinals(&self.type_index, self.types.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::ANY_EVENT_TYPE;
+
+    fn chunk_with_loss(index: u32, event_type: Option<EventTypeId>) -> TraceChunk {
+        let mut columns = TypeColumns::new(EventTypeId::new(0), std::iter::empty());
+        columns.count = 1;
+        TraceChunk {
+            times_ns: vec![5],
+            streams: vec![StreamId::new(0)],
+            type_index: vec![0],
+            types: vec![columns],
+            tick_residuals: vec![0],
+            positions: vec![0],
+            shifts_ns: vec![0],
+            losses: vec![(
+                index,
+                TraceLoss {
+                    stream: StreamId::new(0),
+                    event_type,
+                    cause: Cause::Skipped,
+                    count: 3,
+                    is_lower_bound: false,
+                    from_ns: 5,
+                    to_ns: 6,
+                },
+            )],
+        }
+    }
+
+    fn encoded(chunk: &TraceChunk) -> Vec<u8> {
+        let mut body = Vec::new();
+        chunk.encode(&mut body);
+        body
+    }
+
+    #[test]
+    fn losses_must_be_as_many_as_in_the_head() {
+        let chunk = chunk_with_loss(1, None);
+        let mut header = chunk.header(0);
+        assert_eq!(
+            TraceChunk::decode(&header, &encoded(&chunk)).unwrap(),
+            chunk
+        );
+        header.loss_count = 2;
+        assert!(TraceChunk::decode(&header, &encoded(&chunk)).is_err());
+    }
+
+    #[test]
+    fn a_loss_behind_the_end_is_refused() {
+        let chunk = chunk_with_loss(2, None);
+        assert!(TraceChunk::decode(&chunk.header(0), &encoded(&chunk)).is_err());
+    }
+
+    #[test]
+    fn a_loss_of_the_reserved_type_is_one_of_any_type() {
+        let chunk = chunk_with_loss(0, Some(ANY_EVENT_TYPE));
+        let read = TraceChunk::decode(&chunk.header(0), &encoded(&chunk)).unwrap();
+        assert_eq!(read, chunk_with_loss(0, None));
+    }
+
+    #[test]
+    fn streams_of_a_head_ascend() {
+        let mut header = chunk_with_loss(0, None).header(0);
+        let counts = header.counts[0].clone();
+        header.event_count = 2;
+        header.counts.push(counts);
+        let mut head = Vec::new();
+        header.encode(&mut head);
+        assert!(TraceChunkHeader::decode(&mut Wire::new(&head)).is_err());
     }
 }

@@ -120,17 +120,32 @@ impl Assembler {
     }
 
     fn slot(&mut self, event_type: EventTypeId, from: &TypeColumns) -> u16 {
+        let fits = |columns: &TypeColumns| {
+            columns.event_type == event_type && Self::is_alike(columns, from)
+        };
         let known = self.slots[event_type.index()];
-        if known != NO_SLOT {
+        if known != NO_SLOT && Self::is_alike(&self.chunk.types[usize::from(known)], from) {
             return known;
         }
-        let slot = self.chunk.types.len() as u16;
-        let elements = from.columns.iter().map(annals_format::Column::element_type);
-        self.chunk
-            .types
-            .push(TypeColumns::new(event_type, elements));
+        // Damaged or hostile recordings may give one event type different elements: each shape has
+        // columns of its own.
+        let slot = self.chunk.types.iter().position(fits).unwrap_or_else(|| {
+            let elements = from.columns.iter().map(annals_format::Column::element_type);
+            self.chunk
+                .types
+                .push(TypeColumns::new(event_type, elements));
+            self.chunk.types.len() - 1
+        }) as u16;
         self.slots[event_type.index()] = slot;
         slot
+    }
+
+    fn is_alike(a: &TypeColumns, b: &TypeColumns) -> bool {
+        a.columns.len() == b.columns.len()
+            && a.columns
+                .iter()
+                .zip(&b.columns)
+                .all(|(a, b)| a.element_type() == b.element_type())
     }
 
     /// The chunk; the next one starts empty.

@@ -45,7 +45,7 @@ pub(crate) fn unwrap_points(clock: &Clock, raw: &[(u64, i64, u64)]) -> Vec<Point
             None => i128::from(tick),
             Some(last) => {
                 let passed_ns = i128::from(time_ns) - i128::from(last.time_ns);
-                let expected = last.tick + ticks_in(clock, passed_ns);
+                let expected = last.tick.saturating_add(ticks_in(clock, passed_ns));
                 unwrap_near(tick, expected, clock.max_ticks).0
             }
         };
@@ -60,7 +60,8 @@ pub(crate) fn unwrap_points(clock: &Clock, raw: &[(u64, i64, u64)]) -> Vec<Point
 
 /// Ticks that pass in a time at the nominal rate.
 pub(crate) fn ticks_in(clock: &Clock, ns: i128) -> i128 {
-    (ns * i128::from(clock.ticks_per_second)).div_euclid(1_000_000_000)
+    ns.saturating_mul(clock.ticks_per_second.into())
+        .div_euclid(1_000_000_000)
 }
 
 /// A second knot that continues from `from` at the nominal rate, far enough for rounding not to matter.
@@ -88,7 +89,9 @@ pub(crate) fn fit(id: ClockId, clock: &Clock, points: &[Point]) -> (ClockMap, Cl
         error_ns: u64::MAX,
     });
     let mut pairs: Vec<(i128, i64)> = knots.iter().map(|knot| (knot.tick, knot.time_ns)).collect();
-    let span_ns = knots.last().map_or(0, |last| last.time_ns - first.time_ns);
+    let span_ns = knots
+        .last()
+        .map_or(0, |last| last.time_ns.saturating_sub(first.time_ns));
     if pairs.len() < 2 || span_ns < LEAST_SPAN_NS {
         pairs = vec![(first.tick, first.time_ns)];
         pairs.push(nominal_knot(clock, pairs[0]));
@@ -132,7 +135,7 @@ fn choose_knots(points: &[Point], knots: &mut Vec<Point>) {
         }
     };
     for point in points {
-        if point.time_ns - stretch_start >= KNOT_SPACING_NS {
+        if point.time_ns.saturating_sub(stretch_start) >= KNOT_SPACING_NS {
             push(best.take());
             stretch_start = point.time_ns;
         }
@@ -144,7 +147,7 @@ fn choose_knots(points: &[Point], knots: &mut Vec<Point>) {
     // A short recording lies in one stretch; its ends say more about the rate than one point.
     if knots.len() < 2
         && let Some(last) = points.last()
-        && last.time_ns - first.time_ns >= LEAST_SPAN_NS
+        && last.time_ns.saturating_sub(first.time_ns) >= LEAST_SPAN_NS
         && last.tick > first.tick
     {
         *knots = vec![*first, *last];

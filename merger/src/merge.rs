@@ -216,7 +216,7 @@ impl Merge {
                 continue;
             };
             for chunk in contents.chunks.iter().filter(|c| c.header.event_count != 0) {
-                let (first, last) = clock.bounds(chunk);
+                let (first, last) = clock.bounds(&member.input, chunk);
                 start = Some(start.map_or(first, |start| start.min(first)));
                 end = Some(end.map_or(last, |end| end.max(last)));
             }
@@ -243,7 +243,7 @@ impl Merge {
             .iter()
             .flat_map(|m| m.input.recording.streams.values());
         let chunks = streams.flat_map(|stream| &stream.chunks);
-        chunks.map(|chunk| chunk.header.event_count).sum()
+        chunks.fold(0, |sum, chunk| sum.saturating_add(chunk.header.event_count))
     }
 
     /// Identities of the inputs, in merge order.
@@ -351,7 +351,8 @@ impl Merge {
                 let to = of_trace.row(event_type);
                 *to = add_rows(*to, row);
                 let found = cursor.findings.present.get(&row.event_type).copied();
-                miscounted += row.present().abs_diff(found.unwrap_or(0));
+                let difference = row.present().abs_diff(found.unwrap_or(0));
+                miscounted = difference.saturating_add(miscounted);
             }
             streams.push(StreamReport::new(
                 &self.definitions,
@@ -366,8 +367,10 @@ impl Merge {
             for (id, contents) in &member.input.recording.streams {
                 if !member.numbers.streams.contains_key(id) {
                     let chunks = contents.chunks.iter();
-                    let events: u64 = chunks.map(|chunk| chunk.header.event_count).sum();
-                    *unplaced.entry(member.process).or_insert(0) += events;
+                    let sum: &mut u64 = unplaced.entry(member.process).or_insert(0);
+                    *sum = chunks.fold(*sum, |sum, chunk| {
+                        sum.saturating_add(chunk.header.event_count)
+                    });
                 }
             }
         }
@@ -407,14 +410,14 @@ fn take_losses(
 fn add_rows(a: TypeTotals, b: &TypeTotals) -> TypeTotals {
     TypeTotals {
         event_type: a.event_type,
-        raised: a.raised + b.raised,
+        raised: a.raised.saturating_add(b.raised),
         raised_is_lower_bound: a.raised_is_lower_bound || b.raised_is_lower_bound,
-        recorded: a.recorded + b.recorded,
-        suppressed: a.suppressed + b.suppressed,
+        recorded: a.recorded.saturating_add(b.recorded),
+        suppressed: a.suppressed.saturating_add(b.suppressed),
         dropped: std::array::from_fn(|code| a.dropped[code].saturating_add(b.dropped[code])),
-        skipped: a.skipped + b.skipped,
-        truncated: a.truncated + b.truncated,
-        filtered: a.filtered + b.filtered,
+        skipped: a.skipped.saturating_add(b.skipped),
+        truncated: a.truncated.saturating_add(b.truncated),
+        filtered: a.filtered.saturating_add(b.filtered),
     }
 }
 
@@ -539,10 +542,10 @@ fn point_from_events(
                 let time_ns = hosts.axis_ns(boot_id, *reference_ns);
                 let (base_tick, base_ns) = *base.get_or_insert((i128::from(*tick), time_ns));
                 let passed = i128::from(time_ns) - i128::from(base_ns);
-                let expected = base_tick + clocks::ticks_in(clock, passed);
+                let expected = base_tick.saturating_add(clocks::ticks_in(clock, passed));
                 let (tick, _) = unwrap_near(*tick, expected, clock.max_ticks);
                 // How late the observation is, up to a constant.
-                let lateness = expected - tick;
+                let lateness = expected.saturating_sub(tick);
                 if best.is_none_or(|(least, _)| lateness < least) {
                     let point = Point {
                         tick,

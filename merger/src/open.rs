@@ -344,7 +344,7 @@ fn skip_chunk(
     for (stream, counts) in &head.counts {
         if let Some(totals) = outcome.totals.iter_mut().find(|t| t.stream == *stream) {
             for (event_type, count) in counts {
-                totals.row(*event_type).skipped += count;
+                totals.row(*event_type).add_loss(Cause::Skipped, *count);
             }
         }
     }

@@ -78,20 +78,42 @@ impl StreamClock<'_> {
         cursor.time_ns(unwrapped)
     }
 
-    /// Bounds of a chunk's axis times, from its head.
-    pub(crate) fn bounds(&self, chunk: &StoredChunk) -> (i64, i64) {
-        let header = &chunk.header;
+    /// Whether a chunk's head cannot tell the bounds of its times: the clock may wrap between two
+    /// events, and the observations that count the wraps stand in the body.
+    fn head_is_vague(&self) -> bool {
+        const LONG_NS: u128 = 24 * 3600 * 1_000_000_000;
+        let period_ns = (u128::from(self.clock.max_ticks) + 1) * 1_000_000_000
+            / u128::from(self.clock.ticks_per_second);
+        self.wraps() && (period_ns < LONG_NS || self.clock.kind == ClockKind::Unreadable)
+    }
+
+    /// Bounds of a chunk's axis times: from its head where that can tell them, else from its events.
+    pub(crate) fn bounds(&self, input: &InputRecording, stored: &StoredChunk) -> (i64, i64) {
+        let header = &stored.header;
         let mut cursor = MapCursor::new(self.map);
-        let first = if self.wraps() {
-            let expected = self.expected_tick(&mut cursor, header.open_reference_ns);
-            unwrap_near(header.first_tick, expected, self.clock.max_ticks).0
-        } else {
-            i128::from(header.first_tick)
-        };
-        (
-            cursor.time_ns(first + i128::from(header.min_offset)),
-            cursor.time_ns(first + i128::from(header.max_offset)),
-        )
+        if !self.wraps() {
+            let first = i128::from(header.first_tick);
+            return (
+                cursor.time_ns(first + i128::from(header.min_offset)),
+                cursor.time_ns(first + i128::from(header.max_offset)),
+            );
+        }
+        let expected = self.expected_tick(&mut cursor, header.open_reference_ns);
+        let first = unwrap_near(header.first_tick, expected, self.clock.max_ticks).0;
+        if !self.head_is_vague() {
+            return (
+                cursor.time_ns(first + i128::from(header.min_offset)),
+                cursor.time_ns(first + i128::from(header.max_offset)),
+            );
+        }
+        let ticks = input.recording.load(&input.file, stored).map(|chunk| {
+            let (ticks, _) = self.unwrap(header.open_reference_ns, &chunk);
+            ticks
+        });
+        let ticks = ticks.unwrap_or_default();
+        let least = ticks.iter().min().copied().unwrap_or(first);
+        let most = ticks.iter().max().copied().unwrap_or(first);
+        (cursor.time_ns(least), cursor.time_ns(most))
     }
 }
 
@@ -156,7 +178,6 @@ pub(crate) struct StreamCursor<'a> {
     heap: BinaryHeap<Reverse<(i64, u64, usize, usize)>>,
     /// Time of the last event handed out.
     front_ns: Option<i64>,
-    position: u64,
     due_losses: VecDeque<TraceLoss>,
     /// What dropped records told, by event type and cause.
     reported: BTreeMap<(Option<EventTypeId>, Cause), u64>,
@@ -190,7 +211,6 @@ impl<'a> StreamCursor<'a> {
             head: None,
             heap: BinaryHeap::new(),
             front_ns: None,
-            position: 0,
             due_losses: VecDeque::new(),
             reported: BTreeMap::new(),
             totals: contents.totals.clone(),
@@ -218,20 +238,9 @@ impl<'a> StreamCursor<'a> {
     }
 
     fn lower_bound(&self, index: usize) -> i64 {
-        let chunk = &self.contents.chunks[index];
-        if !self.clock.wraps() {
-            return self.clock.bounds(chunk).0;
-        }
-        // The head's offsets assume the short way round; the references in the body decide.
-        match self.input.recording.load(&self.input.file, chunk) {
-            Ok(body) => {
-                let (ticks, _) = self.clock.unwrap(chunk.header.open_reference_ns, &body);
-                let mut cursor = MapCursor::new(self.clock.map);
-                let least = ticks.iter().min();
-                least.map_or(i64::MIN, |tick| cursor.time_ns(*tick))
-            }
-            Err(_) => self.clock.bounds(chunk).0,
-        }
+        self.clock
+            .bounds(self.input, &self.contents.chunks[index])
+            .0
     }
 
     /// Axis time of the next event or loss; none: the stream is at its end.
@@ -264,7 +273,9 @@ impl<'a> StreamCursor<'a> {
         if !self.is_sorted {
             return 0;
         }
-        self.batch(at.batch).base_position + at.index as u64
+        self.batch(at.batch)
+            .base_position
+            .saturating_add(at.index as u64)
     }
 
     /// The head event; [`Self::advance`] goes on behind it.
@@ -402,8 +413,8 @@ impl<'a> StreamCursor<'a> {
         let stored = &contents.chunks[index];
         let header = &stored.header;
         let mut before: Vec<TraceLoss> = Vec::new();
-        let first_ns = self.clock.bounds(stored).0;
         for loss in contents.losses.iter().filter(|l| l.before_chunk == index) {
+            let first_ns = self.clock.bounds(self.input, stored).0;
             before.push(TraceLoss {
                 stream: self.stream,
                 event_type: self.trace_type(loss.event_type),
@@ -421,7 +432,7 @@ impl<'a> StreamCursor<'a> {
                 self.findings.unreadable_chunks += 1;
                 let first_error = &mut self.findings.first_error;
                 first_error.get_or_insert_with(|| error.to_string());
-                let (from_ns, to_ns) = self.clock.bounds(stored);
+                let (from_ns, to_ns) = self.clock.bounds(self.input, stored);
                 let cause = match stored.place {
                     annals_format::ChunkPlace::Cut => Cause::Truncated,
                     _ => Cause::Skipped,
@@ -438,13 +449,12 @@ impl<'a> StreamCursor<'a> {
                         to_ns,
                     });
                 }
-                self.position += header.event_count;
                 self.due_losses.extend(before);
                 return;
             }
         };
         self.due_losses.extend(before);
-        self.take_chunk(header.open_reference_ns, chunk);
+        self.take_chunk(header.open_reference_ns, header.before.recorded, chunk);
     }
 
     /// Where a loss that comes next begins.
@@ -452,7 +462,7 @@ impl<'a> StreamCursor<'a> {
         self.front_ns.unwrap_or(self.process_start_ns)
     }
 
-    fn take_chunk(&mut self, open_reference_ns: i64, chunk: Chunk) {
+    fn take_chunk(&mut self, open_reference_ns: i64, base_position: u64, chunk: Chunk) {
         let (ticks, ambiguous) = self.clock.unwrap(open_reference_ns, &chunk);
         self.findings.ambiguous += ambiguous;
         let mut map = MapCursor::new(self.clock.map);
@@ -474,16 +484,22 @@ impl<'a> StreamCursor<'a> {
         let pairs = ticks.iter().zip(&times_ns);
         let residuals = pairs
             .map(|(tick, time)| {
-                (tick - map.tick(*time)).clamp(i64::MIN.into(), i64::MAX.into()) as i64
+                let residual = tick.saturating_sub(map.tick(*time));
+                residual.clamp(i64::MIN.into(), i64::MAX.into()) as i64
             })
             .collect();
         let mut losses = VecDeque::with_capacity(chunk.dropped.len());
         for (index, record) in &chunk.dropped {
             let key = (record.event_type, record.cause);
             let told = self.reported.entry(key).or_default();
-            // Cumulative counts include what a lost chunk's records told.
-            let count = record.cumulative.saturating_sub(*told).max(record.count);
-            *told = record.cumulative.max(*told);
+            // Cumulative counts include what a lost chunk's records told; that works only when chunks
+            // come in their own order.
+            let count = if self.is_sorted {
+                record.count
+            } else {
+                record.cumulative.saturating_sub(*told).max(record.count)
+            };
+            *told = told.saturating_add(count);
             let near_ns = times_ns
                 .get(*index as usize)
                 .or(times_ns.last())
@@ -514,19 +530,19 @@ impl<'a> StreamCursor<'a> {
             ordinals: chunk.ordinals(),
             residuals,
             chunk,
-            base_position: self.position,
+            base_position,
             losses,
             left: count,
             times_ns,
         };
-        self.position += count as u64;
         if count == 0 {
             self.due_losses
                 .extend(batch.losses.into_iter().map(|(_, loss)| loss));
             return;
         }
         let times: Vec<(i64, u64)> = if self.is_sorted {
-            let positions = (0..count).map(|index| batch.base_position + index as u64);
+            let positions =
+                (0..count).map(|index| batch.base_position.saturating_add(index as u64));
             batch.times_ns.iter().copied().zip(positions).collect()
         } else {
             Vec::new()
@@ -547,8 +563,13 @@ impl<'a> StreamCursor<'a> {
 
     /// The stream's end: losses behind the last chunk, and what counters know of and no record told.
     fn finish(&mut self) {
-        let from_ns = self.last_good_ns();
-        let end_ns = self.process_end_ns.max(from_ns);
+        // A sorted stream has no one place where records are missing.
+        let from_ns = if self.is_sorted && self.findings.unreadable_chunks != 0 {
+            self.process_start_ns
+        } else {
+            self.last_good_ns()
+        };
+        let end_ns = self.process_end_ns.max(self.last_good_ns());
         let close_ns = if self.contents.is_open {
             end_ns
         } else {
@@ -601,20 +622,23 @@ impl<'a> StreamCursor<'a> {
         if !self.totals.rows.iter().any(|row| row.raised_is_lower_bound) {
             return;
         }
-        let mut told_sum = 0;
+        let mut told_sum = 0_u64;
         for ((event_type, cause), count) in &self.reported {
             let row = self
                 .totals
                 .row(event_type.unwrap_or(annals_format::ANY_EVENT_TYPE));
             row.dropped[cause.code() as usize] = *count;
-            row.raised = row.recorded + row.dropped_sum() + row.suppressed;
+            row.raised = row
+                .recorded
+                .saturating_add(row.dropped_sum())
+                .saturating_add(row.suppressed);
             row.raised_is_lower_bound = true;
-            told_sum += count;
+            told_sum = told_sum.saturating_add(*count);
         }
         let any = self.totals.row(annals_format::ANY_EVENT_TYPE);
         let code = Cause::BufferFull.code() as usize;
         any.dropped[code] = any.dropped[code].saturating_sub(told_sum);
-        any.raised = any.recorded + any.dropped_sum();
+        any.raised = any.recorded.saturating_add(any.dropped_sum());
         any.raised_is_lower_bound = true;
         self.totals
             .rows

@@ -34,11 +34,16 @@ const fn round_up(bytes: usize, to: usize) -> usize {
 impl Division {
     /// Smallest page: the system's, so that pages do not share one.
     pub(crate) const LEAST_PAGE: usize = 4096;
-    /// Largest page: its chunk must stay within the limits of the format, and offsets within u32.
-    pub(crate) const LARGEST_PAGE: usize = 4 << 20;
+    /// Largest page: whatever rows it holds, its chunk stays within the limits of the format. An event
+    /// takes two bytes, and the elements it does not have an eighth of a byte each, so that a page has
+    /// no more than 2¹⁹ events and eight values a byte, 2²³.
+    pub(crate) const LARGEST_PAGE: usize = 1 << 20;
+    /// Largest budget: the live file must stay within the limits of the format.
+    const LARGEST_BUDGET: usize = l::MAX_FILE_LEN as usize - (64 << 20);
 
     /// Divides a budget; small budgets get the least that works.
     pub(crate) fn of(budget: usize, page_bytes: Option<usize>) -> Self {
+        let budget = budget.min(Self::LARGEST_BUDGET);
         let page_bytes = page_bytes.unwrap_or_else(|| (budget / 64).clamp(4 << 10, 64 << 10));
         let page_bytes = round_up(
             page_bytes.clamp(Self::LEAST_PAGE, Self::LARGEST_PAGE),
@@ -248,11 +253,12 @@ impl LiveMemory {
         true
     }
 
-    /// Empties the definitions area: its records stand in the recording.
+    /// Empties the definitions area: its records stand in the recording. Length before generation: a
+    /// reader that sees the old length then sees the generation change before new bytes come.
     pub(crate) fn clear_definitions(&self) {
+        self.word(l::DEFINITIONS_LEN).store(0, Ordering::SeqCst);
         self.word(l::DEFINITIONS_GENERATION)
-            .fetch_add(1, Ordering::AcqRel);
-        self.word(l::DEFINITIONS_LEN).store(0, Ordering::Release);
+            .fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -305,6 +311,11 @@ impl<'a> Slot<'a> {
 
     pub(crate) fn open_tick(&self) -> &'a AtomicU64 {
         self.memory.word(self.offset + l::SLOT_OPEN_TICK)
+    }
+
+    /// Events in all pages that the stream has handed on.
+    pub(crate) fn recorded(&self) -> &'a AtomicU64 {
+        self.memory.word(self.offset + l::SLOT_RECORDED)
     }
 
     pub(crate) fn segment(&self, block: usize) -> &'a AtomicU16 {
@@ -379,5 +390,33 @@ impl<'a> Page<'a> {
             .fetch_add(1, Ordering::AcqRel);
         self.commit().store(0, Ordering::Release);
         self.stream().store(0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use annals_format::{MAX_CHUNK_EVENTS, MAX_CHUNK_VALUES, MAX_ELEMENTS};
+
+    use super::*;
+
+    #[test]
+    fn the_largest_page_cannot_exceed_the_limits_of_a_chunk() {
+        let page = Division::of(usize::MAX, Some(usize::MAX)).page_bytes;
+        assert_eq!(page, Division::LARGEST_PAGE);
+        // The shortest rows: no elements; and nothing but elements that are absent.
+        assert!(page / 2 <= MAX_CHUNK_EVENTS);
+        assert!(page / (2 + MAX_ELEMENTS / 8) * MAX_ELEMENTS <= MAX_CHUNK_VALUES);
+        assert!(page <= l::MAX_PAGE_LEN);
+    }
+
+    #[test]
+    fn any_budget_gives_a_live_file_within_the_limits() {
+        for budget in [0, 16 << 20, 8 << 30, usize::MAX] {
+            for page_bytes in [None, Some(0), Some(64 << 10), Some(usize::MAX)] {
+                let division = Division::of(budget, page_bytes);
+                assert!(division.total() as u64 <= l::MAX_FILE_LEN);
+                assert!(division.definitions_bytes as u64 <= l::MAX_DEFINITIONS_LEN);
+            }
+        }
     }
 }

@@ -529,6 +529,7 @@ impl Registry {
         let slot = shared.memory.slot(slot_number);
         slot.busy().store(0, Ordering::Relaxed);
         slot.open_tick().store(open_tick, Ordering::Relaxed);
+        slot.recorded().store(0, Ordering::Relaxed);
         let is_shared = location.is_none();
         slot.is_shared().store(is_shared.into(), Ordering::Relaxed);
         (0..l::SEGMENTS_PER_SLOT).for_each(|block| slot.segment(block).store(0, Ordering::Relaxed));

@@ -197,7 +197,7 @@ impl StreamState {
             self.observe(&mut cursor);
         }
         cursor.varint(u64::from(event_type.get()) + ROW_EVENT);
-        cursor.signed(tick.wrapping_sub(self.last_tick.get()) as i64);
+        cursor.tick_delta(self.last_tick.get(), tick);
         put(&mut cursor);
         let offset = cursor.offset_from(self.start.get());
         let events = self.events.get() + 1;
@@ -318,6 +318,11 @@ impl StreamState {
             return;
         }
         self.recorded.set(self.recorded.get() + self.events.get());
+        // Before the page is handed on: from then on a reader that finds neither page nor chunk knows
+        // that events are missing.
+        let slot = self.shared.memory.slot(self.stream.slot);
+        slot.recorded()
+            .store(self.recorded.get(), Ordering::Release);
         self.sequence.set(self.sequence.get() + 1);
         self.stream.page.store(NO_PAGE, Ordering::Relaxed);
         self.start.set(null_mut());
@@ -344,5 +349,66 @@ impl StreamState {
                 .close_stream(&self.stream, self.last_tick.get(), close_tick);
         }
         busy.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use annals_format::LiveImage;
+
+    use crate::{EventTypeSpec, Options, Recorder};
+
+    fn live_image(directory: &std::path::Path) -> LiveImage {
+        let files = std::fs::read_dir(directory).unwrap();
+        let mut paths = files.map(|entry| entry.unwrap().path());
+        let path = paths.find(|path| path.extension().is_some_and(|e| e == "annals-live"));
+        LiveImage::read(&std::fs::read(path.unwrap()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_slot_knows_how_much_was_handed_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut options = Options::new(directory.path());
+        options.live_directory = Some(directory.path().to_owned());
+        options.page_bytes = Some(4096);
+        let recorder = Recorder::start(&options).unwrap();
+        let spec = EventTypeSpec::new("point");
+        let event_type = recorder.add_event_type::<()>(&spec).unwrap();
+        // The second stream gets the slot of the first, and starts at 0.
+        for count in [10_000, 1] {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    (0..count).for_each(|_| recorder.point(&event_type));
+                    let image = live_image(directory.path());
+                    let stream = image.streams.iter().find(|stream| !stream.is_shared);
+                    let stream = stream.unwrap();
+                    let mut pages = image.pages.iter();
+                    let current = pages.rfind(|page| page.stream == stream.stream);
+                    let current = u64::from(current.unwrap().event_count);
+                    let raised: u64 = stream.counters.iter().map(|row| row.raised).sum();
+                    let dropped: u64 = stream.counters.iter().flat_map(|row| row.dropped).sum();
+                    assert_eq!(raised, count);
+                    assert_eq!(stream.recorded + current + dropped, raised);
+                    assert_eq!(stream.recorded != 0, count > 1);
+                });
+            });
+            let start = Instant::now();
+            let is_open = || {
+                live_image(directory.path())
+                    .streams
+                    .iter()
+                    .any(|s| !s.is_shared)
+            };
+            while is_open() {
+                assert!(
+                    start.elapsed() < Duration::from_secs(10),
+                    "the stream closes"
+                );
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        recorder.finish();
     }
 }

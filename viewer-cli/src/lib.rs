@@ -7,3 +7,8 @@ pub mod output;
 pub mod stacks;
 pub mod table;
 pub mod time;
+
+/// The README's code, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;

@@ -1,0 +1,277 @@
+//! Files and live files for tests, made field by field: whole ones, and ones that no recorder writes.
+
+use byteorder::{ByteOrder, LittleEndian as LE};
+
+use crate::live::layout as l;
+use crate::wire::Put;
+use crate::{
+    BlockKind, BlockWriter, Chunk, ChunkBuilder, ChunkHeader, Clock, ClockId, ClockKind,
+    CompressionLevel, Definition, Definitions, EventType, EventTypeId, FileHeader, FileKind,
+    Footer, LiveHeader, LiveImage, Location, LocationId, LocationKind, Ordering, ProcessId,
+    ROW_EVENT, RecordingId, Role, Source, SourceId, Stream, StreamId, StreamTotals, StringId,
+    TraceChunk, TraceIndexEntry, TypeColumns, Verbosity, encode_tail,
+};
+
+pub(crate) const STREAM: StreamId = StreamId::new(0);
+pub(crate) const PAGE_LEN: usize = 4096;
+pub(crate) const SLOTS_AT: usize = 4096;
+pub(crate) const SEGMENTS_AT: usize = 8192;
+pub(crate) const DEFINITIONS_AT: usize = 16_384;
+pub(crate) const PAGES_AT: usize = 20_480;
+
+pub(crate) fn ty(number: u32) -> EventTypeId {
+    EventTypeId::new(number)
+}
+
+/// Event types 0 to 3 without elements, and streams 0 and 1 of one source.
+pub(crate) fn definitions() -> Definitions {
+    let (process, name) = (ProcessId::new(0), StringId::new(0));
+    let mut definitions = Definitions::default();
+    definitions.add(Definition::Clock(Clock {
+        id: ClockId::new(0),
+        process,
+        name,
+        kind: ClockKind::Reference,
+        ticks_per_second: 1_000_000_000,
+        rate_error_ppb: 0,
+        max_ticks: u64::MAX,
+    }));
+    definitions.add(Definition::Source(Source {
+        id: SourceId::new(0),
+        process,
+        name,
+        description: name,
+        ordering: Ordering::Ordered,
+        clock: ClockId::new(0),
+    }));
+    for number in 0..4 {
+        definitions.add(Definition::EventType(EventType {
+            id: ty(number),
+            name,
+            description: name,
+            verbosity: Verbosity::UserBasic,
+            role: Role::Point,
+            key_element: None,
+            elements: Vec::new(),
+        }));
+    }
+    for number in 0..2 {
+        definitions.add(Definition::Location(Location {
+            id: LocationId::new(number),
+            process,
+            name,
+            kind: LocationKind::Thread,
+            system_id: 0,
+        }));
+        definitions.add(Definition::Stream(Stream {
+            id: StreamId::new(number),
+            source: SourceId::new(0),
+            location: Some(LocationId::new(number)),
+        }));
+    }
+    definitions
+}
+
+pub(crate) fn definition_bytes() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    definitions().encode(&mut bytes);
+    bytes
+}
+
+/// Rows of events of these types, a tick apart.
+pub(crate) fn rows(types: &[u32]) -> Vec<u8> {
+    let mut rows = Vec::new();
+    for number in types {
+        rows.put_varint(u64::from(*number) + ROW_EVENT);
+        rows.put_signed(1);
+    }
+    rows
+}
+
+/// A chunk of stream 0 with events of these types.
+pub(crate) fn chunk(sequence: u64, recorded_before: u64, types: &[u32]) -> (ChunkHeader, Chunk) {
+    let mut builder = ChunkBuilder::new(u64::MAX);
+    let schema = definitions().schema();
+    builder
+        .push_rows(&schema, 100 * sequence, &rows(types))
+        .unwrap();
+    let (mut header, chunk) = builder.finish(STREAM);
+    header.sequence = sequence;
+    header.before.recorded = recorded_before;
+    header.before.raised = recorded_before;
+    (header, chunk)
+}
+
+/// A chunk of a trace with events of stream 0.
+pub(crate) fn trace_chunk(first_ns: i64, count: usize) -> TraceChunk {
+    let mut columns = TypeColumns::new(ty(0), std::iter::empty());
+    columns.count = count;
+    TraceChunk {
+        times_ns: (0..count as i64).map(|n| first_ns + n).collect(),
+        streams: vec![STREAM; count],
+        type_index: vec![0; count],
+        types: vec![columns],
+        tick_residuals: vec![0; count],
+        positions: vec![0; count],
+        shifts_ns: vec![0; count],
+        losses: Vec::new(),
+    }
+}
+
+/// A file in the making.
+pub(crate) struct FileMaker {
+    pub(crate) bytes: Vec<u8>,
+    footer: Footer,
+}
+
+impl FileMaker {
+    pub(crate) fn new(kind: FileKind) -> Self {
+        let header = FileHeader::new(kind, RecordingId([0; 16]));
+        let mut file = Self {
+            bytes: header.encode().to_vec(),
+            footer: Footer::default(),
+        };
+        file.footer.definitions = definitions();
+        file.block(BlockKind::Definitions, &[], &definition_bytes());
+        file
+    }
+
+    /// Appends a block; gives where it starts.
+    pub(crate) fn block(&mut self, kind: BlockKind, head: &[u8], body: &[u8]) -> usize {
+        let start = self.bytes.len();
+        let mut writer = BlockWriter::new(CompressionLevel::None).unwrap();
+        writer.write(kind, head, body, &mut self.bytes);
+        start
+    }
+
+    pub(crate) fn chunk(&mut self, (header, chunk): (ChunkHeader, Chunk)) -> usize {
+        let (mut head, mut body) = (Vec::new(), Vec::new());
+        header.encode(&mut head);
+        chunk.encode(&mut body);
+        let start = self.block(BlockKind::Chunk, &head, &body);
+        self.footer.chunks.push((start as u64, header));
+        start
+    }
+
+    pub(crate) fn trace_chunk(&mut self, sequence: u64, chunk: &TraceChunk) -> usize {
+        let (mut head, mut body) = (Vec::new(), Vec::new());
+        let header = chunk.header(sequence);
+        header.encode(&mut head);
+        chunk.encode(&mut body);
+        let start = self.block(BlockKind::TraceChunk, &head, &body);
+        let entry = TraceIndexEntry::new(start as u64, &header);
+        self.footer.trace_chunks.push(entry);
+        start
+    }
+
+    /// Appends the totals of stream 0: raised and recorded of each event type.
+    pub(crate) fn totals(&mut self, rows: &[(u32, u64)]) -> usize {
+        let mut totals = StreamTotals::new(STREAM);
+        for (number, count) in rows {
+            let row = totals.row(ty(*number));
+            (row.raised, row.recorded) = (*count, *count);
+        }
+        let mut body = Vec::new();
+        totals.encode(&mut body);
+        self.footer.totals.push(totals);
+        self.block(BlockKind::Totals, &[], &body)
+    }
+
+    pub(crate) fn define_in_footer(&mut self, definition: Definition) {
+        self.footer.definitions.add(definition);
+    }
+
+    /// Appends the footer block; gives where it starts.
+    pub(crate) fn footer(&mut self) -> usize {
+        let mut body = Vec::new();
+        self.footer.encode(&mut body);
+        self.block(BlockKind::Footer, &[], &body)
+    }
+
+    pub(crate) fn finish(&mut self) {
+        let start = self.footer();
+        self.bytes.extend(encode_tail(start as u64));
+    }
+}
+
+/// A live file of four pages, 16 slots and two counter segments.
+pub(crate) struct LiveMaker {
+    pub(crate) bytes: Vec<u8>,
+}
+
+pub(crate) fn live_header() -> LiveHeader {
+    LiveHeader {
+        recording_id: RecordingId([0; 16]),
+        boot_id: [0; 16],
+        pid: 1,
+        process_start: 0,
+        page_size: PAGE_LEN as u32,
+        page_count: 4,
+        pages_offset: PAGES_AT as u64,
+        slots_offset: SLOTS_AT as u64,
+        slot_count: 16,
+        segment_count: 2,
+        segments_offset: SEGMENTS_AT as u64,
+        definitions_offset: DEFINITIONS_AT as u64,
+        definitions_capacity: 4096,
+    }
+}
+
+pub(crate) fn put_word(bytes: &mut [u8], offset: usize, value: u64) {
+    LE::write_u64(&mut bytes[offset..], value);
+}
+
+impl LiveMaker {
+    pub(crate) fn new() -> Self {
+        let mut live = Self {
+            bytes: vec![0; PAGES_AT + 4 * PAGE_LEN],
+        };
+        let header = live_header().encode();
+        live.bytes[..header.len()].copy_from_slice(&header);
+        live.word(l::STATE, l::STATE_RECORDING);
+        let definitions = definition_bytes();
+        live.word(l::DEFINITIONS_LEN, definitions.len() as u64);
+        live.bytes[DEFINITIONS_AT..][..definitions.len()].copy_from_slice(&definitions);
+        live
+    }
+
+    pub(crate) fn word(&mut self, offset: usize, value: u64) {
+        put_word(&mut self.bytes, offset, value);
+    }
+
+    /// Slot `number` is that of a stream whose segment is `number`, too.
+    pub(crate) fn slot(&mut self, number: usize, stream: u32, recorded: u64) -> usize {
+        let at = SLOTS_AT + number * l::SLOT_LEN;
+        LE::write_u32(&mut self.bytes[at + l::SLOT_STREAM..], stream + 1);
+        self.word(at + l::SLOT_RECORDED, recorded);
+        LE::write_u16(&mut self.bytes[at + l::SLOT_SEGMENTS..], number as u16 + 1);
+        at
+    }
+
+    /// Counters of an event type in a segment.
+    pub(crate) fn raised(&mut self, segment: usize, event_type: u32, raised: u64) -> usize {
+        let at = SEGMENTS_AT + segment * l::SEGMENT_LEN + event_type as usize * l::ROW_LEN;
+        self.word(at + l::ROW_RAISED, raised);
+        at
+    }
+
+    pub(crate) fn page(
+        &mut self,
+        number: usize,
+        (sequence, recorded_before): (u64, u64),
+        events: u64,
+        rows: &[u8],
+    ) -> usize {
+        let at = PAGES_AT + number * PAGE_LEN;
+        self.word(at + l::PAGE_STREAM, u64::from(STREAM.get()) + 1);
+        self.word(at + l::PAGE_SEQUENCE, sequence);
+        self.word(at + l::PAGE_RECORDED, recorded_before);
+        self.word(at + l::PAGE_COMMIT, events << 32 | rows.len() as u64);
+        self.bytes[at + l::PAGE_HEADER_LEN..][..rows.len()].copy_from_slice(rows);
+        at
+    }
+
+    pub(crate) fn image(&self) -> LiveImage {
+        LiveImage::read(&self.bytes).unwrap()
+    }
+}

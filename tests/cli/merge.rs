@@ -1,0 +1,193 @@
+//! `trace-merge` from outside: exit codes, messages, what it leaves behind.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use annals_format::{CompressionLevel, Ordering};
+use support::{MARK, REFERENCE, Row, TestRecording, TestStream};
+
+fn merge(arguments: &[&Path]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_trace-merge"))
+        .args(arguments)
+        .output()
+        .expect("trace-merge runs")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn recording(rank: u32, rank_count: u32, events: u64) -> TestRecording {
+    let rows = (0..events).map(|n| Row::Event(MARK, 1_000 + 10 * n, n));
+    TestRecording {
+        rank: Some(rank),
+        rank_count: Some(rank_count),
+        id: rank as u8,
+        start_ns: 1_000,
+        end_ns: 100_000,
+        clocks: vec![REFERENCE],
+        streams: vec![TestStream {
+            clock: 0,
+            ordering: Ordering::Ordered,
+            chunks: rows
+                .collect::<Vec<_>>()
+                .chunks(100)
+                .map(|c| (1_000, c.to_vec()))
+                .collect(),
+        }],
+        has_footer: true,
+    }
+}
+
+struct Scratch {
+    directory: tempfile::TempDir,
+    output: PathBuf,
+}
+
+impl Scratch {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let output = directory.path().join("run.annals");
+        Self { directory, output }
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn merge(&self, inputs: &[&Path]) -> Output {
+        let mut arguments: Vec<&Path> = inputs.to_vec();
+        arguments.extend([Path::new("-o"), &self.output]);
+        merge(&arguments)
+    }
+}
+
+#[test]
+fn whole_recordings_merge_with_exit_code_0() {
+    let scratch = Scratch::new();
+    recording(0, 2, 300).write(scratch.path(), CompressionLevel::Zstd(1));
+    recording(1, 2, 300).write(scratch.path(), CompressionLevel::None);
+    let result = scratch.merge(&[scratch.path()]);
+    assert_eq!(result.status.code(), Some(0), "{}", said(&result));
+    assert!(
+        said(&result).contains("600 events of 2 recordings"),
+        "{}",
+        said(&result)
+    );
+    // Again, with the first trace in the same directory: it is not merged into itself.
+    let first = std::fs::read(&scratch.output).expect("the trace");
+    let result = scratch.merge(&[scratch.path()]);
+    assert_eq!(result.status.code(), Some(0), "{}", said(&result));
+    assert_eq!(std::fs::read(&scratch.output).expect("the trace"), first);
+}
+
+#[test]
+fn a_missing_rank_is_named_and_gives_exit_code_3() {
+    let scratch = Scratch::new();
+    recording(0, 3, 10).write(scratch.path(), CompressionLevel::None);
+    recording(2, 3, 10).write(scratch.path(), CompressionLevel::None);
+    let result = scratch.merge(&[scratch.path()]);
+    assert_eq!(result.status.code(), Some(3), "{}", said(&result));
+    assert!(
+        said(&result).contains("no recording of rank 1"),
+        "{}",
+        said(&result)
+    );
+}
+
+#[test]
+fn one_cut_input_costs_only_itself() {
+    let scratch = Scratch::new();
+    recording(0, 2, 300).write(scratch.path(), CompressionLevel::None);
+    let cut = recording(1, 2, 300).write(scratch.path(), CompressionLevel::None);
+    let bytes = std::fs::read(&cut).expect("the recording");
+    // Behind the second of three chunks, in the third.
+    let at = bytes.windows(8).enumerate();
+    let marks: Vec<usize> = at
+        .filter(|(_, window)| *window == annals_format::SYNC)
+        .map(|(at, _)| at)
+        .collect();
+    std::fs::write(&cut, &bytes[..marks[3] + 60]).expect("the recording is cut");
+    let result = scratch.merge(&[scratch.path()]);
+    assert_eq!(result.status.code(), Some(3), "{}", said(&result));
+    assert!(said(&result).contains("500 events"), "{}", said(&result));
+    assert!(said(&result).contains("ends early"), "{}", said(&result));
+}
+
+#[test]
+fn inputs_that_are_no_recordings_are_named_and_left_out() {
+    let scratch = Scratch::new();
+    recording(0, 1, 10).write(scratch.path(), CompressionLevel::None);
+    std::fs::write(scratch.path().join("empty.annals"), b"").expect("a file");
+    std::fs::write(
+        scratch.path().join("text.annals"),
+        b"not a recording at all",
+    )
+    .expect("a file");
+    let result = scratch.merge(&[scratch.path()]);
+    assert_eq!(result.status.code(), Some(3), "{}", said(&result));
+    for name in ["empty.annals", "text.annals"] {
+        assert!(said(&result).contains(name), "{}", said(&result));
+    }
+}
+
+#[test]
+fn a_recording_given_twice_is_taken_once() {
+    let scratch = Scratch::new();
+    let path = recording(0, 1, 10).write(scratch.path(), CompressionLevel::None);
+    let copy = scratch.path().join("copy.annals");
+    std::fs::copy(&path, &copy).expect("a copy");
+    let result = scratch.merge(&[&path, &copy, &path]);
+    assert_eq!(result.status.code(), Some(0), "{}", said(&result));
+    assert!(
+        said(&result).contains("10 events of 1 recordings"),
+        "{}",
+        said(&result)
+    );
+    assert!(said(&result).contains("given twice"), "{}", said(&result));
+}
+
+#[test]
+fn wrong_usage_and_nothing_to_merge_are_told_apart() {
+    let scratch = Scratch::new();
+    assert_eq!(merge(&[]).status.code(), Some(2));
+    let result = scratch.merge(&[&scratch.path().join("absent")]);
+    assert_eq!(result.status.code(), Some(1));
+    assert!(said(&result).contains("absent"), "{}", said(&result));
+    let result = scratch.merge(&[scratch.path()]);
+    assert_eq!(result.status.code(), Some(1));
+    assert!(said(&result).contains("no recordings"), "{}", said(&result));
+    assert!(!scratch.output.exists());
+}
+
+#[test]
+fn a_trace_as_input_is_refused_with_advice() {
+    let scratch = Scratch::new();
+    recording(0, 1, 10).write(scratch.path(), CompressionLevel::None);
+    assert_eq!(scratch.merge(&[scratch.path()]).status.code(), Some(0));
+    let again = scratch.path().join("again.annals");
+    let result = merge(&[&scratch.output, Path::new("-o"), &again]);
+    assert_eq!(result.status.code(), Some(1));
+    assert!(said(&result).contains("merged trace"), "{}", said(&result));
+}
+
+#[test]
+fn an_output_that_cannot_be_written_leaves_nothing_behind() {
+    let scratch = Scratch::new();
+    let path = recording(0, 1, 10).write(scratch.path(), CompressionLevel::None);
+    let output = scratch.path().join("no-such-directory").join("run.annals");
+    let result = merge(&[&path, Path::new("-o"), &output]);
+    assert_eq!(result.status.code(), Some(1));
+    assert!(
+        said(&result).contains("no-such-directory"),
+        "{}",
+        said(&result)
+    );
+    let files = std::fs::read_dir(scratch.path())
+        .expect("the directory")
+        .count();
+    assert_eq!(files, 1, "no temporary file is left");
+}

@@ -1,0 +1,377 @@
+//! `trace-cli` from outside: what its JSON holds, exit codes, messages, the demo on unfriendly folders.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::ffi::OsStr;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use annals_format::{CompressionLevel, Ordering};
+use serde_json::Value;
+use support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream};
+
+fn command() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_trace-cli"))
+}
+
+fn run<S: AsRef<OsStr>>(arguments: &[S]) -> Output {
+    command().args(arguments).output().expect("trace-cli runs")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(name: &str, input: &Path, more: &[&str]) -> Value {
+    let result = command()
+        .arg(name)
+        .arg(input)
+        .arg("--json")
+        .args(more)
+        .output()
+        .expect("trace-cli runs");
+    assert!(
+        matches!(result.status.code(), Some(0 | 3)),
+        "{name}: {}",
+        said(&result)
+    );
+    serde_json::from_slice(&result.stdout).expect("one JSON object")
+}
+
+/// main [0, 100), in it solve [10, 30) and [40, 70), and in the second exchange [50, 60); a loss of
+/// 5 enters in [72, 80); a mark at 90. Times in microseconds.
+fn nested(rank: u32) -> TestRecording {
+    let at = |us: u64| 1_000_000 + us * 1000;
+    let rows = vec![
+        Row::Event(ENTER, at(0), 0),
+        Row::Event(ENTER, at(10), 1),
+        Row::Event(LEAVE, at(30), 1),
+        Row::Event(ENTER, at(40), 1),
+        Row::Event(ENTER, at(50), 2),
+        Row::Event(LEAVE, at(60), 2),
+        Row::Event(LEAVE, at(70), 1),
+        Row::Dropped(Some(ENTER), 5, at(72), at(80)),
+        Row::Event(MARK, at(90), 7),
+        Row::Event(LEAVE, at(100), 0),
+    ];
+    TestRecording {
+        rank: Some(rank),
+        rank_count: Some(1),
+        id: rank as u8,
+        start_ns: 1_000_000,
+        end_ns: 1_200_000,
+        clocks: vec![REFERENCE],
+        streams: vec![TestStream {
+            clock: 0,
+            ordering: Ordering::Ordered,
+            chunks: vec![(1_000_000, rows)],
+        }],
+        has_footer: true,
+    }
+}
+
+fn nested_file() -> (tempfile::TempDir, PathBuf) {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let path = nested(0).write(scratch.path(), CompressionLevel::Zstd(1));
+    (scratch, path)
+}
+
+fn region<'a>(regions: &'a Value, name: &str) -> &'a Value {
+    let rows = regions["regions"].as_array().expect("an array");
+    rows.iter()
+        .find(|row| row["name"] == name)
+        .expect("the region")
+}
+
+#[test]
+fn info_has_the_promised_keys() {
+    let (_scratch, path) = nested_file();
+    let info = json("info", &path, &[]);
+    assert_eq!(info["ranks"], 1);
+    assert_eq!(info["locations"], 1);
+    assert_eq!(info["sources"], 1);
+    assert_eq!(info["event_types"], 3);
+    assert_eq!(info["events"], 9);
+    assert_eq!(info["dropped"], 5);
+    assert_eq!(info["start_ns"], 0);
+    assert_eq!(info["end_ns"], 200_000);
+    assert_eq!(info["complete"], true);
+}
+
+#[test]
+fn regions_count_time_and_tell_what_a_loss_makes_uncertain() {
+    let (_scratch, path) = nested_file();
+    let regions = json("regions", &path, &[]);
+    let main = region(&regions, "main");
+    assert_eq!(main["calls"], 1);
+    assert_eq!(main["inclusive_ns"], 100_000);
+    assert_eq!(main["exclusive_ns"], 50_000);
+    assert_eq!(main["uncertain_calls"], 5);
+    let solve = region(&regions, "solve");
+    assert_eq!(solve["calls"], 2);
+    assert_eq!(solve["inclusive_ns"], 50_000);
+    assert_eq!(solve["exclusive_ns"], 40_000);
+    assert_eq!(solve["min_ns"], 20_000);
+    assert_eq!(solve["max_ns"], 30_000);
+    // Never entered as far as is known, but it may have been in the loss.
+    assert_eq!(region(&regions, "write")["calls"], 0);
+    assert_eq!(region(&regions, "write")["uncertain_calls"], 5);
+}
+
+#[test]
+fn a_window_cuts_regions_and_leaves_losses_outside_alone() {
+    let (_scratch, path) = nested_file();
+    let regions = json("regions", &path, &["--from", "20us", "--to", "55us"]);
+    let main = region(&regions, "main");
+    assert_eq!(main["calls"], 0);
+    assert_eq!(main["inclusive_ns"], 35_000);
+    assert_eq!(main["exclusive_ns"], 10_000);
+    let solve = region(&regions, "solve");
+    assert_eq!(solve["calls"], 1);
+    assert_eq!(solve["inclusive_ns"], 25_000);
+    assert_eq!(solve["exclusive_ns"], 20_000);
+    assert_eq!(solve["uncertain_calls"], 0);
+}
+
+#[test]
+fn dropped_names_place_cause_and_interval_and_the_totals_add_up() {
+    let (_scratch, path) = nested_file();
+    let dropped = json("dropped", &path, &["--check"]);
+    let rows = dropped["dropped"].as_array().expect("an array");
+    assert_eq!(rows.len(), 1);
+    let row = &rows[0];
+    assert_eq!(row["rank"], 0);
+    assert_eq!(row["source"], "source 0");
+    assert_eq!(row["location"], "thread 0");
+    assert_eq!(row["event_type"], "enter");
+    assert_eq!(row["count"], 5);
+    assert_eq!(row["is_lower_bound"], false);
+    assert_eq!(row["cause"], "buffer-full");
+    assert_eq!(row["from_ns"], 72_000);
+    assert_eq!(row["to_ns"], 80_000);
+    let totals = &dropped["totals"];
+    assert_eq!(totals["raised"], 14);
+    assert_eq!(totals["recorded"], 9);
+    assert_eq!(totals["dropped"], 5);
+    assert_eq!(totals["suppressed"], 0);
+    assert_eq!(dropped["check"]["balanced"], true);
+}
+
+#[test]
+fn dropped_check_tells_loss_from_counts_that_do_not_add_up() {
+    let (scratch, path) = nested_file();
+    let check = |path: &Path| {
+        let result = run(&[
+            OsStr::new("dropped"),
+            OsStr::new("--check"),
+            path.as_os_str(),
+        ]);
+        result.status.code()
+    };
+    assert_eq!(check(&path), Some(3), "adds up, but something was lost");
+    let mut whole = nested(0);
+    whole.id = 9;
+    whole.streams[0].chunks[0].1.remove(7);
+    let whole = whole.write(scratch.path(), CompressionLevel::None);
+    assert_eq!(check(&whole), Some(0));
+}
+
+#[test]
+fn print_gives_one_object_per_event_in_order() {
+    let (_scratch, path) = nested_file();
+    let result = run(&[OsStr::new("print"), OsStr::new("--json"), path.as_os_str()]);
+    assert_eq!(result.status.code(), Some(0), "{}", said(&result));
+    let text = String::from_utf8(result.stdout).expect("UTF-8");
+    let events: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("an object"))
+        .collect();
+    assert_eq!(events.len(), 9);
+    assert_eq!(events[0]["time_ns"], 0);
+    assert_eq!(events[0]["event"], "enter");
+    assert_eq!(events[0]["elements"]["region"], "main");
+    assert_eq!(events[7]["elements"]["number"], 7);
+    for event in &events {
+        assert_eq!(event["rank"], 0);
+        assert_eq!(event["source"], "source 0");
+        assert_eq!(event["location"], "thread 0");
+    }
+}
+
+#[test]
+fn print_filters_by_window_type_region_and_limit() {
+    let (_scratch, path) = nested_file();
+    let count = |more: &[&str]| {
+        let mut arguments = vec!["print", "--json"];
+        arguments.extend(more);
+        let result = command()
+            .args(&arguments)
+            .arg(&path)
+            .output()
+            .expect("it runs");
+        assert_eq!(result.status.code(), Some(0), "{}", said(&result));
+        String::from_utf8_lossy(&result.stdout).lines().count()
+    };
+    assert_eq!(count(&["--from", "30us", "--to", "60us"]), 3);
+    assert_eq!(count(&["--event", "mark"]), 1);
+    assert_eq!(count(&["--region", "sol*"]), 4);
+    assert_eq!(count(&["--limit", "2"]), 2);
+    assert_eq!(count(&["--rank", "0-3", "--source", "source*"]), 9);
+}
+
+#[test]
+fn text_output_shows_the_loss_where_it_happened() {
+    let (_scratch, path) = nested_file();
+    let result = run(&[OsStr::new("print"), path.as_os_str()]);
+    let text = String::from_utf8(result.stdout).expect("UTF-8");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 10);
+    assert!(lines[7].starts_with("-- "), "{text}");
+    assert!(lines[7].contains("5 enter lost: buffer-full"), "{text}");
+}
+
+#[test]
+fn wrong_arguments_and_inputs_have_their_own_exit_codes_and_messages() {
+    let (scratch, path) = nested_file();
+    assert_eq!(run(&["no-such-command"]).status.code(), Some(2));
+    assert_eq!(run(&["info"]).status.code(), Some(2));
+    let absent = scratch.path().join("absent.annals");
+    let fails = |arguments: &[&OsStr], word: &str| {
+        let result = run(arguments);
+        assert_eq!(result.status.code(), Some(1), "{}", said(&result));
+        assert!(said(&result).contains(word), "{}", said(&result));
+    };
+    fails(&[OsStr::new("info"), absent.as_os_str()], "absent.annals");
+    let text = scratch.path().join("text");
+    std::fs::write(&text, "hello").expect("a file");
+    fails(&[OsStr::new("info"), text.as_os_str()], "magic");
+    let print = OsStr::new("print");
+    let with = |more: &[&str], word: &str| {
+        let mut arguments = vec![print, path.as_os_str()];
+        arguments.extend(more.iter().map(OsStr::new));
+        fails(&arguments, word);
+    };
+    with(&["--from", "2s", "--to", "1s"], "ends before it starts");
+    with(&["--source", "nobody"], "nobody");
+    with(&["--rank", "77"], "77");
+    let result = run(&[
+        print,
+        path.as_os_str(),
+        OsStr::new("--from"),
+        OsStr::new("5 apples"),
+    ]);
+    assert_eq!(result.status.code(), Some(2));
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut large = nested(0);
+    let rows = (0..200_000_u64).map(|n| Row::Event(MARK, 1_000_000 + n, n));
+    large.streams[0].chunks = vec![(1_000_000, rows.collect())];
+    let path = large.write(scratch.path(), CompressionLevel::Zstd(1));
+    let mut child = command()
+        .args(["print", "--json"])
+        .arg(&path)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("trace-cli runs");
+    let mut first = [0; 100];
+    let mut out = child.stdout.take().expect("a pipe");
+    out.read_exact(&mut first).expect("it prints");
+    drop(out);
+    let result = child.wait_with_output().expect("it ends");
+    assert_eq!(result.status.code(), Some(0), "{}", said(&result));
+    assert!(result.stderr.is_empty(), "{}", said(&result));
+}
+
+#[test]
+fn the_demo_holds_on_an_unfriendly_folder() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let folder = scratch.path().join("input");
+    std::fs::create_dir(&folder).expect("a directory");
+    std::fs::write(folder.join("empty"), b"").expect("a file");
+    std::fs::write(folder.join("zeros"), vec![0; 3 << 20]).expect("a file");
+    for number in 0..40_u8 {
+        let content = vec![number; usize::from(number) * 100];
+        std::fs::write(folder.join(format!("file {number}")), content).expect("a file");
+    }
+    let odd = folder.join(OsStr::from_bytes(b"not \xff utf-8 \x1b[31m"));
+    std::fs::write(odd, b"content").expect("a file");
+    std::os::unix::fs::symlink(&folder, folder.join("loop")).expect("a link");
+    std::os::unix::fs::symlink("nowhere", folder.join("dangling")).expect("a link");
+    // Reading it fails, even for root: reading a process's memory at 0 does.
+    let unreadable = folder.join("unreadable");
+    std::fs::write(&unreadable, b"secret").expect("a file");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o000);
+    std::fs::set_permissions(&unreadable, mode).expect("permissions");
+    std::fs::create_dir(folder.join(".git")).expect("a directory");
+    std::fs::write(folder.join(".git/skipped"), b"not looked at").expect("a file");
+
+    let output = scratch.path().join("output");
+    let result = command()
+        .arg("demo")
+        .arg(&folder)
+        .arg("--output")
+        .arg(&output)
+        .output()
+        .expect("the demo runs");
+    let text = String::from_utf8_lossy(&result.stdout);
+    assert_eq!(result.status.code(), Some(0), "{text}{}", said(&result));
+    let trace = output.join("run.annals");
+    let info = json("info", &trace, &[]);
+    assert_eq!(info["ranks"], 4);
+    assert_eq!(info["complete"], true);
+    assert!(info["dropped"].as_u64().expect("a count") > 0);
+    let dropped = json("dropped", &trace, &["--check"]);
+    assert_eq!(dropped["check"]["balanced"], true);
+    for row in dropped["dropped"].as_array().expect("an array") {
+        assert_eq!(row["rank"], 3, "only rank 3 has a tiny buffer");
+    }
+    // Every file below the folder, but for what rank 3 lost, with its size.
+    let done = command()
+        .args(["print", "--json", "--event", "file.done", "--rank", "0-2"])
+        .arg(&trace)
+        .output()
+        .expect("print runs");
+    for line in String::from_utf8_lossy(&done.stdout).lines() {
+        let event: Value = serde_json::from_str(line).expect("an object");
+        let path = event["elements"]["path"]
+            .as_str()
+            .expect("a path")
+            .to_owned();
+        assert!(!path.contains(".git"), "{path}");
+        if let Ok(metadata) = std::fs::metadata(&path) {
+            assert_eq!(event["elements"]["bytes_in"], metadata.len(), "{path}");
+        }
+    }
+    // No escape of a file name reaches the terminal.
+    let printed = run(&[OsStr::new("print"), trace.as_os_str()]);
+    assert!(!printed.stdout.contains(&0x1b));
+}
+
+#[test]
+fn the_demo_holds_on_an_empty_folder() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let folder = scratch.path().join("input");
+    std::fs::create_dir(&folder).expect("a directory");
+    let output = scratch.path().join("output");
+    let result = command()
+        .arg("demo")
+        .arg(&folder)
+        .arg("--output")
+        .arg(&output)
+        .output()
+        .expect("the demo runs");
+    let text = String::from_utf8_lossy(&result.stdout);
+    assert_eq!(result.status.code(), Some(0), "{text}{}", said(&result));
+    let info = json("info", &output.join("run.annals"), &[]);
+    assert!(
+        info["dropped"].as_u64().expect("a count") > 0,
+        "losses whatever the size"
+    );
+}

@@ -1,0 +1,222 @@
+//! A process that is killed with SIGKILL loses no committed event and no drop count.
+//!
+//! The child records numbered events from several threads, and acknowledges each in a shared page of
+//! its own after the call has returned. `ANNALS_KILLS` sets the number of kills (default 200).
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use annals_format::{Cause, Value};
+use annals_merger::{Opened, Window};
+use annals_recorder::{EventTypeSpec, Options, Recorder};
+
+const THREADS: usize = 3;
+const CHILD: &str = "ANNALS_KILLED_CHILD";
+
+/// Acknowledgements: a word a thread, each on a cache line of its own.
+struct Acknowledged(memmap2::MmapMut);
+
+impl Acknowledged {
+    fn open(path: &Path) -> Self {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .expect("the shared page");
+        file.set_len(4096).expect("the shared page");
+        #[expect(unsafe_code, reason = "a shared page outlives the killed child")]
+        // SAFETY: the file is this test's own and keeps its length.
+        let map = unsafe { memmap2::MmapMut::map_mut(&file) }.expect("the shared page");
+        Self(map)
+    }
+
+    fn word(&self, thread: usize) -> &AtomicU64 {
+        assert!(thread < THREADS);
+        let start = self.0.as_ptr().cast_mut().cast::<u64>();
+        #[expect(unsafe_code, reason = "see `open`")]
+        // SAFETY: within the page, aligned, and only accessed as an atomic.
+        unsafe {
+            AtomicU64::from_ptr(start.add(8 * thread))
+        }
+    }
+}
+
+/// Not a test of its own: what the killed process runs.
+#[test]
+fn child() {
+    let Some(directory) = std::env::var_os(CHILD) else {
+        return;
+    };
+    let directory = Path::new(&directory);
+    let acknowledged = Acknowledged::open(&directory.join("acknowledged"));
+    let mut options = Options::new(directory.join("recordings"));
+    options.rank = Some(0);
+    options.rank_count = Some(1);
+    // Small pages and few of them: many switches, and drops.
+    options.buffer_bytes = 400 << 10;
+    options.page_bytes = Some(4096);
+    let recorder = Recorder::start(&options).expect("a recorder");
+    let mark = EventTypeSpec::new("mark")
+        .element("thread")
+        .element("number");
+    let mark = recorder
+        .add_event_type::<(u32, u64)>(&mark)
+        .expect("an event type");
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (recorder, acknowledged) = (&recorder, &acknowledged);
+            scope.spawn(move || {
+                for number in 0.. {
+                    recorder.raise(&mark, (thread as u32, number));
+                    acknowledged
+                        .word(thread)
+                        .store(number + 1, Ordering::Release);
+                }
+            });
+        }
+    });
+}
+
+fn wait_for_events(acknowledged: &Acknowledged) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while (0..THREADS).any(|thread| acknowledged.word(thread).load(Ordering::Acquire) == 0) {
+        assert!(Instant::now() < deadline, "the child records");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+#[test]
+fn a_killed_process_loses_nothing_that_was_acknowledged() {
+    let kills = std::env::var("ANNALS_KILLS").ok();
+    let kills: u64 = kills.and_then(|text| text.parse().ok()).unwrap_or(200);
+    let mut random = 0x2545_f491_4f6c_dd1d_u64 ^ u64::from(std::process::id());
+    let mut runs_with_drops = 0;
+    for kill in 0..kills {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let acknowledged = Acknowledged::open(&scratch.path().join("acknowledged"));
+        let mut child = Command::new(std::env::current_exe().expect("this test"))
+            .args(["--exact", "child", "--nocapture"])
+            .env(CHILD, scratch.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a child");
+        wait_for_events(&acknowledged);
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        std::thread::sleep(Duration::from_micros(random % 12_000));
+        child.kill().expect("the child is killed");
+        child.wait().expect("the child is gone");
+        let known = std::array::from_fn(|thread| acknowledged.word(thread).load(Ordering::Acquire));
+        let recordings = scratch.path().join("recordings");
+        runs_with_drops += u64::from(check(&recordings, known));
+        if kill % 20 == 0 {
+            check_merge(&recordings);
+        }
+    }
+    assert!(
+        runs_with_drops > kills / 10,
+        "drops are part of what is tested"
+    );
+}
+
+/// Holds what is left against what was acknowledged; tells whether there were drops.
+fn check(recordings: &Path, acknowledged: [u64; THREADS]) -> bool {
+    let opened = Opened::open(recordings).expect("the recording is readable");
+    let d = &opened.definitions;
+    let mut last: [Option<u64>; THREADS] = [None; THREADS];
+    let mut recovered = [0_u64; THREADS];
+    let mut streams = BTreeMap::new();
+    let mut last_ns = i64::MIN;
+    let outcome = opened
+        .read(Window::ALL, |chunk| {
+            let ordinals = chunk.ordinals();
+            for (index, ordinal) in ordinals.iter().enumerate() {
+                let columns = &chunk.types[usize::from(chunk.type_index[index])];
+                let at = *ordinal as usize;
+                let (Value::U32(thread), Value::U64(number)) =
+                    (columns.columns[0].get(at), columns.columns[1].get(at))
+                else {
+                    panic!("the elements of a mark");
+                };
+                let thread = thread as usize;
+                assert!(
+                    last[thread].is_none_or(|last| last < number),
+                    "in order, nothing twice"
+                );
+                last[thread] = Some(number);
+                recovered[thread] += 1;
+                streams.insert(chunk.streams[index], thread);
+                assert!(chunk.times_ns[index] >= last_ns, "times ascend");
+                last_ns = chunk.times_ns[index];
+            }
+            Ok(())
+        })
+        .expect("the recording is readable");
+    let ends: Vec<_> = d
+        .process_ends
+        .values()
+        .map(|end| end.ended.name())
+        .collect();
+    assert_eq!(ends, ["killed"]);
+    assert!(!outcome.complete, "a killed process ended early");
+    for row in outcome.totals.iter().flat_map(|totals| &totals.rows) {
+        assert!(row.is_balanced(), "{row:?}");
+        assert_eq!((row.skipped, row.truncated), (0, 0));
+    }
+    let mut dropped = [0_u64; THREADS];
+    for loss in &outcome.losses {
+        assert!(matches!(loss.cause, Cause::BufferFull), "{loss:?}");
+        assert!(!loss.is_lower_bound);
+        // A stream of which every event was dropped does not say whose it was.
+        if let Some(thread) = streams.get(&loss.stream) {
+            dropped[*thread] += loss.count;
+        }
+    }
+    for thread in 0..THREADS {
+        if !streams.values().any(|known| *known == thread) {
+            continue;
+        }
+        let explained = recovered[thread] + dropped[thread];
+        assert!(
+            acknowledged[thread] <= explained && explained <= acknowledged[thread] + 1,
+            "thread {thread}: acknowledged {}, recovered {}, dropped {}",
+            acknowledged[thread],
+            recovered[thread],
+            dropped[thread]
+        );
+    }
+    let sum: u64 = outcome.losses.iter().map(|loss| loss.count).sum();
+    let explained = recovered.iter().sum::<u64>() + sum;
+    let known: u64 = acknowledged.iter().sum();
+    assert!(known <= explained && explained <= known + THREADS as u64);
+    sum != 0
+}
+
+/// `trace-merge` takes it in and says how the rank ended.
+fn check_merge(recordings: &Path) {
+    let output = recordings.with_file_name("run.annals");
+    let result = Command::new(env!("CARGO_BIN_EXE_trace-merge"))
+        .arg(recordings)
+        .arg("-o")
+        .arg(&output)
+        .args(["--report", "-"])
+        .output()
+        .expect("trace-merge runs");
+    let said = String::from_utf8_lossy(&result.stderr);
+    assert_eq!(result.status.code(), Some(3), "{said}");
+    assert!(said.contains("was killed"), "{said}");
+    let report: serde_json::Value = serde_json::from_slice(&result.stdout).expect("a report");
+    assert_eq!(report["inputs"][0]["ended"], "killed");
+    let opened = Opened::open(&output).expect("a trace");
+    let outcome = opened.summary().expect("a trace");
+    let present = annals_merger::Sums::of(&outcome.totals).present();
+    assert_eq!(report["totals"]["recorded"], present);
+}
