@@ -551,20 +551,31 @@ impl ChunkBuilder {
                 values,
             ));
         }
-        // First a walk that can fail, then one that cannot: columns stay of one length.
-        let mut probe = w.clone();
-        read_elements(schema, &mut probe, |_, _| {})?;
         let slot = self
             .slot_for(event_type, schema)
             .ok_or_else(|| too_many_types(start, "another one"))?;
-        self.values = values;
         let columns = &mut self.chunk.types[slot];
+        let mut pushed = 0;
+        let outcome = read_elements(schema, w, |index, value| {
+            let column = &mut columns.columns[index];
+            match value {
+                RowValue::Bits(bits) => column.push_bits(bits),
+                RowValue::Text(bytes) => column.push_text(bytes),
+                RowValue::Absent => column.push_absent(),
+            }
+            pushed = index + 1;
+        });
+        if let Err(error) = outcome {
+            // Columns stay of one length.
+            columns.columns[..pushed].iter_mut().for_each(Column::pop);
+            if columns.count == 0 {
+                self.chunk.types.pop();
+                self.slots[event_type.index()] = 0;
+            }
+            return Err(error);
+        }
         columns.count += 1;
-        read_elements(schema, w, |index, value| match value {
-            RowValue::Bits(bits) => columns.columns[index].push_bits(bits),
-            RowValue::Text(bytes) => columns.columns[index].push_text(bytes),
-            RowValue::Absent => columns.columns[index].push_absent(),
-        })?;
+        self.values = values;
         self.note_tick(tick);
         self.chunk.type_index.push(slot as u16);
         Ok(())

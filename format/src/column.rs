@@ -202,6 +202,14 @@ impl Texts {
         self.ends.push(self.data.len() as u32);
     }
 
+    /// Takes the last pushed value away.
+    fn pop(&mut self) {
+        self.codes.pop();
+        self.ends.pop();
+        self.data
+            .truncate(self.ends.last().map_or(0, |end| *end as usize));
+    }
+
     fn put(&self, out: &mut Vec<u8>) {
         if self.codes.is_empty() {
             return;
@@ -386,6 +394,19 @@ impl Column {
         texts.push(bytes);
         if let Some(is_present) = &mut self.is_present {
             is_present.push(true);
+        }
+    }
+
+    /// Takes the last value away, if there is one.
+    pub(crate) fn pop(&mut self) {
+        if let Some(is_present) = &mut self.is_present {
+            is_present.pop();
+        }
+        match &mut self.data {
+            Data::Bits(column) => {
+                column.pop();
+            }
+            Data::Texts(texts) => texts.pop(),
         }
     }
 

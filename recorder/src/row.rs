@@ -58,17 +58,21 @@ impl RowCursor {
             // SAFETY: within the same room.
             self.0 = unsafe { self.0.add(length as usize) };
         } else {
-            self.long_varint(value);
+            *self = self.long_varint(value);
         }
     }
 
+    /// By value: a cursor whose address goes to a call that is not inlined lives in memory, and every
+    /// row would wait for it.
     #[cold]
-    fn long_varint(&mut self, mut value: u64) {
+    #[inline(never)]
+    fn long_varint(mut self, mut value: u64) -> Self {
         while value >= 0x80 {
             self.byte(value as u8 | 0x80);
             value >>= 7;
         }
         self.byte(value as u8);
+        self
     }
 
     /// Writes a zigzag varint.

@@ -83,6 +83,8 @@ pub(crate) struct StreamState {
     pub(crate) shared: Arc<Shared>,
     pub(crate) stream: Arc<StreamShared>,
     clock: TickSource,
+    /// The recorder's permission: [`crate::sys::ForkGuard`].
+    guard: *const AtomicU32,
     busy: *const AtomicU64,
     /// Start of the current page's rows; null: no page.
     start: Cell<*mut u8>,
@@ -108,11 +110,13 @@ impl StreamState {
         observation_interval_ns: Option<i64>,
     ) -> Self {
         let busy: *const AtomicU64 = shared.memory.slot(stream.slot).busy();
+        let guard: *const AtomicU32 = shared.guard.word();
         Self {
             last_tick: Cell::new(stream.open_tick),
             shared,
             stream,
             clock,
+            guard,
             busy,
             start: Cell::new(null_mut()),
             offset: Cell::new(0),
@@ -134,6 +138,13 @@ impl StreamState {
         unsafe { &*self.busy }
     }
 
+    #[inline]
+    fn is_on(&self) -> bool {
+        // SAFETY: points into the guard's page, which `shared` keeps mapped.
+        let guard = unsafe { &*self.guard };
+        guard.load(Ordering::Relaxed) != 0
+    }
+
     /// Raises an event: records it, or counts it as dropped. `bound` is the most bytes that `put`
     /// writes.
     #[inline]
@@ -144,7 +155,7 @@ impl StreamState {
         bound: usize,
         put: impl FnOnce(&mut RowCursor),
     ) {
-        if !self.shared.guard.is_on() {
+        if !self.is_on() {
             self.shared.count_after_cut();
             return;
         }
@@ -159,7 +170,7 @@ impl StreamState {
         compiler_fence(Ordering::SeqCst);
         // Once more: whoever finishes the recording switches the guard off, passes a barrier through
         // this thread, and then waits for the busy mark to go.
-        if self.shared.guard.is_on() {
+        if self.is_on() {
             match self.stream.row(event_type) {
                 Some(row) => self.raise_counted(event_type, row, tick, bound, put),
                 None => self.shared.count_unknown_type(),
@@ -194,7 +205,7 @@ impl StreamState {
         // SAFETY: the page is this stream's until it is handed on, and `need` bytes are free.
         let mut cursor = unsafe { Page::cursor(self.start.get(), self.offset.get()) };
         if self.observation_interval_ns.is_some() {
-            self.observe(&mut cursor);
+            cursor = self.observe(cursor);
         }
         cursor.varint(u64::from(event_type.get()) + ROW_EVENT);
         cursor.tick_delta(self.last_tick.get(), tick);
@@ -211,7 +222,9 @@ impl StreamState {
 
     /// Writes down the reference clock when it has moved on enough: what the events of a clock that
     /// wraps soon, or cannot be read, are placed by.
-    fn observe(&self, cursor: &mut RowCursor) {
+    #[cold]
+    #[inline(never)]
+    fn observe(&self, mut cursor: RowCursor) -> RowCursor {
         let now = reference_ns();
         let interval = self.observation_interval_ns.unwrap_or(i64::MAX);
         if now.saturating_sub(self.last_observation_ns.get()) >= interval {
@@ -219,6 +232,7 @@ impl StreamState {
             cursor.signed(now);
             self.last_observation_ns.set(now);
         }
+        cursor
     }
 
     #[cold]
@@ -333,13 +347,13 @@ impl StreamState {
 
     /// The thread ends: what it holds goes to the writer.
     pub(crate) fn close(&self) {
-        if !self.shared.guard.is_on() {
+        if !self.is_on() {
             return;
         }
         let busy = self.busy();
         busy.store(1, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
-        if self.shared.guard.is_on() {
+        if self.is_on() {
             self.hand_on_page();
             let close_tick = match self.clock {
                 TickSource::Unreadable => self.last_tick.get(),

@@ -34,8 +34,9 @@ impl ForkGuard {
         Some(guard)
     }
 
+    /// The word itself: what the event path looks at.
     #[inline]
-    fn word(&self) -> &AtomicU32 {
+    pub(crate) fn word(&self) -> &AtomicU32 {
         // SAFETY: the mapping is page-aligned, longer than the word, and only accessed as an atomic.
         unsafe { AtomicU32::from_ptr(self.map.as_ptr().cast_mut().cast()) }
     }
