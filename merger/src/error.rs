@@ -38,7 +38,7 @@ pub enum MergeError {
         path: PathBuf,
     },
     /// None of the inputs could be read.
-    #[error("none of the {count} inputs can be read; the first: {first}")]
+    #[error("{}{first}", if *.count == 1 { String::new() } else { format!("none of {count} inputs can be read; the first: ") })]
     NothingReadable {
         /// How many inputs there were.
         count: usize,

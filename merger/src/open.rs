@@ -248,13 +248,15 @@ impl Opened {
                     let problems = input.recording.problems.iter();
                     problems.map(|problem| (input.path.clone(), problem.clone()))
                 });
-                let sums = report.totals;
+                let damage: Vec<_> = damage.collect();
+                let has_reader_loss = merged.losses.iter().any(|loss| !loss.cause.is_dropped());
                 Ok(Outcome {
-                    damage: damage.collect(),
                     complete: report.complete,
-                    has_skipped_now: sums.skipped != 0
-                        || sums.truncated != 0
-                        || !self.rejected.is_empty(),
+                    has_skipped_now: has_reader_loss
+                        || !damage.is_empty()
+                        || !self.rejected.is_empty()
+                        || report.inputs.iter().any(|input| input.unplaced != 0),
+                    damage,
                     totals: merged.totals,
                     losses: merged.losses,
                     report: Some(report),
@@ -272,7 +274,7 @@ impl OpenedTrace {
             totals: trace.totals.clone(),
             losses: trace.losses.clone(),
             complete: is_complete(&trace.definitions, &trace.losses),
-            has_skipped_now: !trace.has_footer,
+            has_skipped_now: !trace.has_footer || !trace.problems.is_empty(),
             damage: problems
                 .map(|problem| (self.path.clone(), problem.clone()))
                 .collect(),
