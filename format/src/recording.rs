@@ -337,10 +337,8 @@ impl Recording {
             ChunkPlace::Block(offset) => {
                 let (block, head, body) = read_block(file, offset)?;
                 let header = decode_with(&head, offset, ChunkHeader::decode)?;
-                let is_same = block.kind == BlockKind::Chunk
-                    && header.stream == chunk.header.stream
-                    && header.sequence == chunk.header.sequence;
-                if !is_same {
+                // Plans were made from what the index says: a head that says otherwise is damage.
+                if block.kind != BlockKind::Chunk || header != chunk.header {
                     return Err(FormatError::Invalid {
                         offset,
                         expected: "the chunk that the index names",

@@ -1,5 +1,7 @@
 //! Chunks of a trace: a run of the global order, in columns.
 
+use std::collections::BTreeMap;
+
 use crate::chunk::{
     MAX_CHUNK_EVENTS, TypeColumns, ordinals, put_columns, put_loss_type, put_type_table,
     read_columns, read_counts, read_type_table,
@@ -168,6 +170,52 @@ pub struct TraceChunk {
     pub losses: Vec<(u32, TraceLoss)>,
 }
 
+/// Counts by stream and type. Streams interleave event by event, so a dense table is several times
+/// faster than a map; a map stands in where bytes from a file would make the table large.
+enum CountTable {
+    Dense { width: usize, counts: Vec<u64> },
+    Sparse(BTreeMap<(usize, usize), u64>),
+}
+
+impl CountTable {
+    const LARGEST: usize = 1 << 20;
+
+    fn new(streams: usize, types: usize) -> Self {
+        match streams.checked_mul(types) {
+            Some(size) if size <= Self::LARGEST => Self::Dense {
+                width: types,
+                counts: vec![0; size],
+            },
+            _ => Self::Sparse(BTreeMap::new()),
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, stream: usize, place: usize) {
+        match self {
+            Self::Dense { width, counts } => counts[stream * *width + place] += 1,
+            Self::Sparse(counts) => *counts.entry((stream, place)).or_default() += 1,
+        }
+    }
+
+    /// The counts of a stream that are not 0, with their places, ascending.
+    fn row(&self, stream: usize) -> Vec<(usize, u64)> {
+        match self {
+            Self::Dense { width, counts } => {
+                let row = counts[stream * width..][..*width]
+                    .iter()
+                    .copied()
+                    .enumerate();
+                row.filter(|(_, count)| *count != 0).collect()
+            }
+            Self::Sparse(counts) => {
+                let row = counts.range((stream, 0)..=(stream, usize::MAX));
+                row.map(|((_, place), count)| (*place, *count)).collect()
+            }
+        }
+    }
+}
+
 fn signed(values: Vec<u64>) -> Vec<i64> {
     values.into_iter().map(|value| value as i64).collect()
 }
@@ -187,36 +235,48 @@ impl TraceChunk {
         self.times_ns.is_empty()
     }
 
+    /// Events by stream and event type, both ascending.
+    fn counts(&self) -> Vec<(StreamId, Vec<(EventTypeId, u64)>)> {
+        let mut streams: Vec<StreamId> = self.streams.clone();
+        streams.sort_unstable();
+        streams.dedup();
+        // Places in the table ascend by event type.
+        let mut order: Vec<usize> = (0..self.types.len()).collect();
+        order.sort_by_key(|index| self.types[*index].event_type);
+        let mut places = vec![0; order.len()];
+        for (place, index) in order.iter().enumerate() {
+            places[*index] = place;
+        }
+        let mut table = CountTable::new(streams.len(), self.types.len());
+        let mut last: Option<(StreamId, usize)> = None;
+        for (stream, index) in self.streams.iter().zip(&self.type_index) {
+            let rank = match last {
+                Some((same, rank)) if same == *stream => rank,
+                _ => {
+                    let found = streams.binary_search(stream);
+                    found.expect("the list has every stream")
+                }
+            };
+            last = Some((*stream, rank));
+            table.count(rank, places[usize::from(*index)]);
+        }
+        let rows = streams.into_iter().enumerate().map(|(rank, stream)| {
+            let mut counts: Vec<(EventTypeId, u64)> = Vec::new();
+            for (place, count) in table.row(rank) {
+                let event_type = self.types[order[place]].event_type;
+                match counts.last_mut() {
+                    Some((last, sum)) if *last == event_type => *sum += count,
+                    _ => counts.push((event_type, count)),
+                }
+            }
+            (stream, counts)
+        });
+        rows.collect()
+    }
+
     /// The head that goes with these events.
     pub fn header(&self, sequence: u64) -> TraceChunkHeader {
-        let mut counts: std::collections::BTreeMap<(StreamId, EventTypeId), u64> =
-            std::collections::BTreeMap::new();
-        let pairs = self.streams.iter().zip(&self.type_index);
-        let mut last = None;
-        let mut run = 0;
-        for (stream, index) in pairs {
-            if last == Some((*stream, *index)) {
-                run += 1;
-                continue;
-            }
-            if let Some((stream, index)) = last {
-                let key = (stream, self.types[usize::from(index)].event_type);
-                *counts.entry(key).or_default() += run;
-            }
-            last = Some((*stream, *index));
-            run = 1;
-        }
-        if let Some((stream, index)) = last {
-            let key = (stream, self.types[usize::from(index)].event_type);
-            *counts.entry(key).or_default() += run;
-        }
-        let mut by_stream: Vec<(StreamId, Vec<(EventTypeId, u64)>)> = Vec::new();
-        for ((stream, event_type), count) in counts {
-            match by_stream.last_mut() {
-                Some((last, rows)) if *last == stream => rows.push((event_type, count)),
-                _ => by_stream.push((stream, vec![(event_type, count)])),
-            }
-        }
+        let by_stream = self.counts();
         let from_losses = || self.losses.first().map(|(_, loss)| loss.to_ns);
         TraceChunkHeader {
             sequence,

@@ -83,7 +83,7 @@ impl Assembler {
             self.chunk.shifts_ns.push(0);
             let type_index = usize::from(batch.chunk.type_index[index]);
             let columns = &batch.chunk.types[type_index];
-            let event_type = cursor.numbers.event_types[&columns.event_type];
+            let event_type = batch.event_types[type_index];
             self.push_elements(cursor, event_type, columns, batch.ordinals[index] as usize);
             taken += 1;
         }

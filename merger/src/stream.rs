@@ -124,6 +124,8 @@ pub(crate) struct Batch {
     pub(crate) residuals: Vec<i64>,
     pub(crate) ordinals: Vec<u32>,
     pub(crate) chunk: Chunk,
+    /// The event types of the trace, by index in `chunk.types`.
+    pub(crate) event_types: Vec<EventTypeId>,
     /// Position in the stream of the first event.
     pub(crate) base_position: u64,
     losses: VecDeque<(u32, TraceLoss)>,
@@ -526,7 +528,12 @@ impl<'a> StreamCursor<'a> {
             *self.findings.present.entry(columns.event_type).or_default() += columns.count as u64;
         }
         let count = times_ns.len();
+        let event_types = chunk.types.iter().map(|columns| {
+            let number = self.numbers.event_types.get(&columns.event_type);
+            number.copied().unwrap_or(columns.event_type)
+        });
         let batch = Batch {
+            event_types: event_types.collect(),
             ordinals: chunk.ordinals(),
             residuals,
             chunk,
