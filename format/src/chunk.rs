@@ -3,9 +3,9 @@
 use crate::column::{Column, put_growing, put_ints, read_ints};
 use crate::definitions::{EventTypeSchema, MAX_ELEMENTS, Schema};
 use crate::error::{FormatError, Result};
+use crate::ids::ANY_EVENT_TYPE;
 use crate::ids::{EventTypeId, StreamId};
 use crate::loss::{Cause, DroppedRecord};
-use crate::recording::ANY_EVENT_TYPE;
 use crate::ticks::distance;
 use crate::value::ElementType;
 use crate::wire::{Put, Wire};

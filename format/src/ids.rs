@@ -53,6 +53,9 @@ id_type!(
     /// An event type.
     EventTypeId
 );
+/// Stands for "any event type" where totals have a row for events whose type is lost.
+pub const ANY_EVENT_TYPE: EventTypeId = EventTypeId::new(u32::MAX);
+
 id_type!(
     /// A named span of code.
     RegionId

@@ -67,15 +67,13 @@ pub use definitions::{
 pub use error::{FormatError, Result};
 pub use footer::{Footer, TraceIndexEntry};
 pub use ids::{
-    ClockId, EventTypeId, LocationId, ObjectId, ProcessId, RecordingId, RegionId, SourceId,
-    StreamId, StringId,
+    ANY_EVENT_TYPE, ClockId, EventTypeId, LocationId, ObjectId, ProcessId, RecordingId, RegionId,
+    SourceId, StreamId, StringId,
 };
 pub use live::{LiveHeader, LiveImage};
 pub use loss::{Cause, DroppedRecord, RECORDER_CAUSES};
 pub use read::ReadAt;
-pub use recording::{
-    ANY_EVENT_TYPE, ChunkPlace, Recording, StoredChunk, StreamContents, StreamLoss,
-};
+pub use recording::{ChunkPlace, Recording, StoredChunk, StreamContents, StreamLoss};
 pub use scan::Problem;
 pub use totals::{StreamTotals, TypeTotals};
 pub use trace::Trace;

@@ -6,7 +6,7 @@ use crate::block::{BlockKind, FileHeader};
 use crate::chunk::{Chunk, ChunkBuilder, ChunkHeader};
 use crate::definitions::{Definitions, Ended, Schema};
 use crate::error::{FormatError, Result};
-use crate::ids::{EventTypeId, ProcessId, StreamId};
+use crate::ids::{ANY_EVENT_TYPE, EventTypeId, ProcessId, StreamId};
 use crate::live::{LiveHeader, LiveImage, LivePage, LiveStream, layout};
 use crate::loss::Cause;
 use crate::read::ReadAt;
@@ -15,9 +15,6 @@ use crate::scan::{
 };
 use crate::totals::{StreamTotals, TypeTotals};
 use crate::wire::Wire;
-
-/// Stands for "any event type" where totals have a row for events whose type is lost.
-pub const ANY_EVENT_TYPE: EventTypeId = EventTypeId::new(u32::MAX);
 
 /// Where a chunk's events are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -385,7 +385,7 @@ impl TraceChunk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::ANY_EVENT_TYPE;
+    use crate::ids::ANY_EVENT_TYPE;
 
     fn chunk_with_loss(index: u32, event_type: Option<EventTypeId>) -> TraceChunk {
         let mut columns = TypeColumns::new(EventTypeId::new(0), std::iter::empty());
