@@ -337,6 +337,43 @@ fn an_ordered_source_whose_clock_steps_back_keeps_its_order_and_is_named() {
 }
 
 #[test]
+fn ticks_that_no_clock_can_have_read_leave_all_other_times_alone() {
+    let (scratch, recorder) = recorder();
+    let mark = EventTypeSpec::new("mark").element("number");
+    let mark = recorder
+        .add_event_type::<(u64,)>(&mark)
+        .expect("an event type");
+    let unreadable = recorder
+        .add_clock(&ClockSpec::unreadable("unreadable", 1_000_000_000))
+        .expect("a clock");
+    let device = recorder
+        .add_source(&SourceSpec::unordered("device").clock(unreadable))
+        .expect("a source");
+    for tick in [0, u64::MAX, 1, u64::MAX - 1, 1 << 63, (1 << 63) - 1] {
+        recorder.raise_at(device, tick, &mark, (tick,));
+        recorder.raise_at(annals_recorder::THREADS, tick, &mark, (tick,));
+    }
+    recorder.raise(&mark, (7,));
+    let status = recorder.finish();
+    let (events, outcome) = read(&status.path);
+    assert_eq!(events.len(), 13);
+    assert!(outcome.complete && is_balanced(&outcome));
+    let trace = scratch.path().join("run.annals");
+    let inputs = [status.path.clone()];
+    let (merge, _) = annals_merger::plan_merge(&inputs, Some(&trace)).expect("a recording");
+    let options = annals_merger::WriteOptions {
+        compression: annals_format::CompressionLevel::default(),
+        jobs: 1,
+    };
+    annals_merger::write_trace(&merge, &trace, options, |_| {}).expect("a trace");
+    let (again, outcome) = read(&trace);
+    assert_eq!(again, events);
+    assert!(outcome.complete && !outcome.has_skipped_now);
+    let end_ns = merge.definitions.time_zero.expect("a time zero").end_ns;
+    assert!(end_ns < 60_000_000_000, "the axis is not moved: {end_ns}");
+}
+
+#[test]
 fn two_recorders_of_one_process_do_not_mix() {
     let (_first, a) = recorder();
     let (_second, b) = recorder();

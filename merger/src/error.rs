@@ -45,6 +45,18 @@ pub enum MergeError {
         /// What is wrong with the first.
         first: String,
     },
+    /// The output names a recording.
+    #[error("{path} is a recording: the trace would take its place; name another output")]
+    OutputIsRecording {
+        /// The output.
+        path: PathBuf,
+    },
+    /// The output names something that cannot be replaced by a file.
+    #[error("{path} is no regular file: name another output")]
+    OutputIsNoFile {
+        /// The output.
+        path: PathBuf,
+    },
     /// A trace stands where recordings are expected.
     #[error("{path} is a merged trace; {advice}")]
     IsTrace {

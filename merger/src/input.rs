@@ -154,7 +154,7 @@ pub(crate) fn without_path(error: &MergeError) -> String {
     }
 }
 
-fn kind_of(path: &Path) -> Result<FileKind> {
+pub(crate) fn kind_of(path: &Path) -> Result<FileKind> {
     let file = FileAt::open(path)?;
     let format = |source| MergeError::Format {
         path: path.to_owned(),

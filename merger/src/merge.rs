@@ -59,6 +59,9 @@ pub struct Merged {
     pub report: Report,
 }
 
+/// Ten years, nanoseconds: no event lies that far outside its process's life.
+const IMPLAUSIBLE_NS: i64 = 10 * 365 * 86_400 * 1_000_000_000;
+
 fn unix_offset_of(input: &InputRecording) -> i64 {
     let definitions = &input.recording.definitions;
     let point = definitions
@@ -211,12 +214,22 @@ impl Merge {
             .map(|point| point.reference_ns)
             .chain(recording.last_reference_ns);
         let mut end = known.map(axis).max().or(start);
+        // Ticks that no clock of the run can have read keep their (saturated) times, but do not move
+        // the axis under all the others.
+        let (own_start, own_end) = (start.unwrap_or(0), end.unwrap_or(0));
+        let is_plausible = |time_ns: i64| {
+            own_start.saturating_sub(time_ns) < IMPLAUSIBLE_NS
+                && time_ns.saturating_sub(own_end) < IMPLAUSIBLE_NS
+        };
         for (id, contents) in &recording.streams {
             let Some(clock) = self.stream_clock(member, *id) else {
                 continue;
             };
             for chunk in contents.chunks.iter().filter(|c| c.header.event_count != 0) {
                 let (first, last) = clock.bounds(&member.input, chunk);
+                if !is_plausible(first) || !is_plausible(last) {
+                    continue;
+                }
                 start = Some(start.map_or(first, |start| start.min(first)));
                 end = Some(end.map_or(last, |end| end.max(last)));
             }

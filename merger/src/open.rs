@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use annals_format::{
-    Cause, Definitions, FormatError, Problem, StreamTotals, Trace, TraceChunk, TraceLoss,
+    Cause, Definitions, FileKind, FormatError, Problem, StreamTotals, Trace, TraceChunk, TraceLoss,
 };
 
 use crate::error::{MergeError, Result};
-use crate::input::{FileAt, Found, InputRecording, RejectedInput, find};
+use crate::input::{FileAt, Found, InputRecording, RejectedInput, find, kind_of};
 use crate::merge::Merge;
 use crate::report::{Report, is_complete};
 
@@ -118,8 +118,15 @@ fn nothing_readable(rejected: &[RejectedInput]) -> MergeError {
 /// Opens the recordings among these paths for merging.
 ///
 /// # Errors
-/// If a path does not exist, is a trace, or none of the files can be used.
+/// If a path does not exist, is a trace, the output is a recording, or none of the files can be used.
 pub fn plan_merge(paths: &[PathBuf], output: Option<&Path>) -> Result<(Merge, Vec<RejectedInput>)> {
+    if let Some(path) = output
+        && path.is_file()
+        && matches!(kind_of(path), Ok(FileKind::Recording))
+    {
+        let path = path.to_owned();
+        return Err(MergeError::OutputIsRecording { path });
+    }
     let Found {
         recordings,
         traces,
@@ -255,7 +262,10 @@ impl Opened {
                     has_skipped_now: has_reader_loss
                         || !damage.is_empty()
                         || !self.rejected.is_empty()
-                        || report.inputs.iter().any(|input| input.unplaced != 0),
+                        || report
+                            .inputs
+                            .iter()
+                            .any(|input| input.unplaced != 0 || input.ended == "truncated"),
                     damage,
                     totals: merged.totals,
                     losses: merged.losses,
@@ -273,7 +283,7 @@ impl OpenedTrace {
         Outcome {
             totals: trace.totals.clone(),
             losses: trace.losses.clone(),
-            complete: is_complete(&trace.definitions, &trace.losses),
+            complete: trace.has_footer && is_complete(&trace.definitions, &trace.losses),
             has_skipped_now: !trace.has_footer || !trace.problems.is_empty(),
             damage: problems
                 .map(|problem| (self.path.clone(), problem.clone()))

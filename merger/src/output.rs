@@ -33,6 +33,13 @@ struct TraceFile {
 
 impl TraceFile {
     fn create(path: &Path) -> Result<Self> {
+        // A link's target is what its owner means; a device or a pipe is not to be replaced.
+        let resolved = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let path = resolved.as_path();
+        if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+            let path = path.to_owned();
+            return Err(MergeError::OutputIsNoFile { path });
+        }
         let mut name = path
             .file_name()
             .map(std::ffi::OsStr::to_owned)

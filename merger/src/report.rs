@@ -304,22 +304,28 @@ impl Report {
         }));
     }
 
-    /// Whether anything was lost anywhere: exit code 3.
+    /// Whether anything was lost anywhere, a process did not end by itself, or counts do not add up:
+    /// exit code 3.
     pub fn has_loss(&self) -> bool {
         let totals = &self.totals;
-        !self.complete || totals.dropped != 0 || totals.skipped != 0 || totals.truncated != 0
+        let is_early = |input: &InputReport| input.ended != Ended::Finished.name();
+        let is_wrong = |stream: &StreamReport| stream.miscounted != 0 || !stream.is_balanced;
+        !self.complete
+            || totals.dropped != 0
+            || totals.skipped != 0
+            || totals.truncated != 0
+            || self.inputs.iter().any(is_early)
+            || self.streams.iter().any(is_wrong)
     }
 }
 
-/// Whether nothing was skipped or truncated and no rank is missing. A process that was killed ended its
-/// streams early, even when all it had recorded is there.
+/// Whether nothing was skipped or truncated and no rank is missing. A process that was killed and whose
+/// live file gave all it had recorded is complete in this sense; its end stands beside it.
 pub fn is_complete(definitions: &Definitions, losses: &[TraceLoss]) -> bool {
-    let has_early_end = definitions
-        .process_ends
-        .values()
-        .any(|end| matches!(end.ended, Ended::Killed | Ended::Truncated | Ended::Running));
+    let mut ends = definitions.process_ends.values();
+    let is_cut = ends.any(|end| end.ended == Ended::Truncated);
     let is_reader_loss = |loss: &TraceLoss| matches!(loss.cause, Cause::Skipped | Cause::Truncated);
-    !has_early_end && !losses.iter().any(is_reader_loss) && missing_ranks(definitions).is_empty()
+    !is_cut && !losses.iter().any(is_reader_loss) && missing_ranks(definitions).is_empty()
 }
 
 fn clock_report(definitions: &Definitions, fit: &ClockFit) -> ClockReport {

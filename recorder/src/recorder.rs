@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -285,9 +285,8 @@ impl Recorder {
             Arc::clone(&stop),
             options.calibration_period,
         );
-        let thread = std::thread::Builder::new()
-            .name("annals-writer".to_owned())
-            .spawn(move || writer.run())
+        let builder = std::thread::Builder::new().name("annals-writer".to_owned());
+        let thread = sys::with_signals_blocked(|| builder.spawn(move || writer.run()))
             .map_err(io("start the writer thread of", &path))?;
         let _ = shared.writer.set(thread.thread().clone());
         let core = Arc::new(Core {
@@ -790,14 +789,11 @@ fn live_path(options: &Options, recording: &Path) -> PathBuf {
     directory.join(name)
 }
 
-/// Start of this process in the system's units.
+/// Start of this process in the system's units. Not kept: a forked child has its own.
 fn process_start() -> u64 {
-    static START: OnceLock<u64> = OnceLock::new();
-    *START.get_or_init(|| {
-        let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        // The command's name, field 2, may hold spaces and parentheses; field 22 is the start.
-        let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-        let field = behind_name.split_whitespace().nth(19);
-        field.and_then(|field| field.parse().ok()).unwrap_or(0)
-    })
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The command's name, field 2, may hold spaces and parentheses; field 22 is the start.
+    let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let field = behind_name.split_whitespace().nth(19);
+    field.and_then(|field| field.parse().ok()).unwrap_or(0)
 }

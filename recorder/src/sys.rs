@@ -93,13 +93,22 @@ pub(crate) fn on_process_exit(at_exit: extern "C" fn()) {
     });
 }
 
-/// Blocks every signal in the calling thread: the program's handlers do not run on ours.
-pub(crate) fn block_signals() {
+/// Runs `spawn` with every signal blocked in the calling thread: a thread that it starts inherits
+/// that from its first instruction on, and the program's handlers never run on ours.
+pub(crate) fn with_signals_blocked<T>(spawn: impl FnOnce() -> T) -> T {
     let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigfillset initialises the set.
     unsafe { libc::sigfillset(all.as_mut_ptr()) };
-    // SAFETY: the set is initialised; the old mask is not wanted.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), std::ptr::null_mut()) };
+    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: `all` is initialised, `before` valid to write to.
+    let code =
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
+    let spawned = spawn();
+    if code == 0 {
+        // SAFETY: the call above filled `before`.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    }
+    spawned
 }
 
 /// What a thread keeps for the recorders: one pointer without a destructor, so that a first use

@@ -12,7 +12,6 @@ use crate::clock::{TickSource, reference_ns};
 use crate::memory::Page;
 use crate::shared::{Closing, Shared, lock};
 use crate::stream::{NO_PAGE, StreamShared};
-use crate::sys;
 
 /// How often the writer looks without being woken: bounds the age of the live file's heartbeat.
 const LONGEST_NAP: Duration = Duration::from_millis(100);
@@ -56,7 +55,6 @@ impl Writer {
 
     /// Works until it is told to stop, then completes the recording.
     pub(crate) fn run(mut self) {
-        sys::block_signals();
         // Early points bound the error of short recordings; then one a period.
         let mut wait = Duration::from_millis(10).min(self.calibration_period);
         let mut due = Instant::now() + wait;

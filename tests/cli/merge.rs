@@ -191,3 +191,44 @@ fn an_output_that_cannot_be_written_leaves_nothing_behind() {
         .count();
     assert_eq!(files, 1, "no temporary file is left");
 }
+
+#[test]
+fn an_output_that_is_an_input_or_no_file_is_refused_and_left_alone() {
+    let scratch = Scratch::new();
+    let path = recording(0, 2, 10).write(scratch.path(), CompressionLevel::None);
+    let other = recording(1, 2, 10).write(scratch.path(), CompressionLevel::None);
+    let before = std::fs::read(&path).expect("the recording");
+    for inputs in [vec![scratch.path()], vec![path.as_path(), other.as_path()]] {
+        let mut arguments = inputs;
+        arguments.extend([Path::new("-o"), path.as_path()]);
+        let result = merge(&arguments);
+        assert_eq!(result.status.code(), Some(1), "{}", said(&result));
+        assert!(
+            said(&result).contains("is a recording"),
+            "{}",
+            said(&result)
+        );
+        assert_eq!(std::fs::read(&path).expect("the recording"), before);
+    }
+    let socket = scratch.path().join("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+    let result = merge(&[&path, Path::new("-o"), &socket]);
+    assert_eq!(result.status.code(), Some(1), "{}", said(&result));
+    assert!(
+        said(&result).contains("no regular file"),
+        "{}",
+        said(&result)
+    );
+    let link = scratch.path().join("link");
+    std::os::unix::fs::symlink(&scratch.output, &link).expect("a link");
+    std::fs::write(&scratch.output, b"").expect("a file");
+    let result = merge(&[&path, &other, Path::new("-o"), &link]);
+    assert_eq!(result.status.code(), Some(0), "{}", said(&result));
+    assert!(link.is_symlink(), "the link stays a link");
+    assert!(
+        std::fs::metadata(&scratch.output)
+            .expect("its target")
+            .len()
+            > 100
+    );
+}

@@ -249,14 +249,18 @@ fn wrong_arguments_and_inputs_have_their_own_exit_codes_and_messages() {
     std::fs::write(&text, "hello").expect("a file");
     fails(&[OsStr::new("info"), text.as_os_str()], "magic");
     let print = OsStr::new("print");
-    let with = |more: &[&str], word: &str| {
+    let with = |more: &[&str], code: i32, word: &str| {
         let mut arguments = vec![print, path.as_os_str()];
         arguments.extend(more.iter().map(OsStr::new));
-        fails(&arguments, word);
+        let result = run(&arguments);
+        assert_eq!(result.status.code(), Some(code), "{}", said(&result));
+        assert!(said(&result).contains(word), "{}", said(&result));
     };
-    with(&["--from", "2s", "--to", "1s"], "ends before it starts");
-    with(&["--source", "nobody"], "nobody");
-    with(&["--rank", "77"], "77");
+    with(&["--source", "nobody"], 1, "nobody");
+    with(&["--rank", "77"], 1, "77");
+    with(&["--from", "2s", "--to", "1s"], 2, "ends before it starts");
+    with(&["--rank", "3-1"], 2, "3-1");
+    with(&["--source", "["], 2, "no pattern");
     let result = run(&[
         print,
         path.as_os_str(),

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use annals_format::{Definitions, EventTypeId, RegionId, StreamId};
 use annals_merger::Window;
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
+use crate::output::UsageError;
 use crate::time::parse_time;
 
 /// The window of time that a command looks at.
@@ -33,7 +34,8 @@ impl WindowArguments {
             to_ns: self.to.unwrap_or(i64::MAX),
         };
         if window.from_ns > window.to_ns {
-            bail!("the window ends before it starts: --from is later than --to");
+            let why = "the window ends before it starts: --from is later than --to";
+            return Err(UsageError(why.to_owned()).into());
         }
         Ok(window)
     }
@@ -77,7 +79,7 @@ fn globs(patterns: &str) -> anyhow::Result<GlobSet> {
         let glob = GlobBuilder::new(pattern)
             .literal_separator(false)
             .build()
-            .with_context(|| format!("`{pattern}` is no pattern"))?;
+            .map_err(|error| UsageError(format!("`{pattern}` is no pattern: {error}")))?;
         set.add(glob);
     }
     Ok(set.build()?)
@@ -87,10 +89,18 @@ fn rank_ranges(text: &str) -> anyhow::Result<Vec<(u32, u32)>> {
     let mut ranges = Vec::new();
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let wrong = || format!("`{part}` is no rank and no range of ranks, such as 3 or 4-7");
-        let first: u32 = first.trim().parse().with_context(wrong)?;
-        let last: u32 = last.trim().parse().with_context(wrong)?;
-        ranges.push((first, last));
+        let range = first
+            .trim()
+            .parse::<u32>()
+            .ok()
+            .zip(last.trim().parse().ok());
+        match range {
+            Some((first, last)) if first <= last => ranges.push((first, last)),
+            _ => {
+                let why = format!("`{part}` is no rank and no range of ranks, such as 3 or 4-7");
+                return Err(UsageError(why).into());
+            }
+        }
     }
     Ok(ranges)
 }

@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
 use annals_cli::commands::{InputArguments, demo, dropped, events, info, print, regions, sources};
-use annals_cli::output::Finding;
+use annals_cli::output::{Finding, UsageError};
 use clap::{Parser, Subcommand};
 
 /// Answers questions about Annals traces and recordings.
@@ -88,6 +88,9 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             eprintln!("trace-cli: {error:#}");
+            if error.is::<UsageError>() {
+                return ExitCode::from(2);
+            }
             ExitCode::FAILURE
         }
     }

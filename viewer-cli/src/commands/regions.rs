@@ -18,7 +18,7 @@ use crate::time;
 /// Calls and times of every region.
 ///
 /// A call is counted at its enter; in a window, when it was entered there, and its times are the parts
-/// that lie there. Inclusive time counts recursion once. Losses are taken into account: the true
+/// that lie there. Inclusive time counts recursion once; min, mean and max are those of single calls. Losses are taken into account: the true
 /// number of calls lies within calls ± uncertain; `~` marks times that a loss may have changed.
 #[derive(Clone, Debug, Args)]
 pub struct RegionsArguments {
