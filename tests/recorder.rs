@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use annals_format::Value;
 use annals_merger::{Opened, Outcome, Sums, Window};
 use annals_recorder::{
-    Blob, ClockSpec, ElementType, EventTypeSchema, EventTypeSpec, Options, Recorder, RecorderError,
-    Reference, SourceSpec, Text,
+    Blob, ClockSpec, ElementType, EventType, EventTypeSchema, EventTypeSpec, Options, Recorder,
+    RecorderError, Reference, SourceSpec, Text,
 };
 
 /// An event as it is read: time, location, name, elements as text.
@@ -63,6 +63,12 @@ fn recorder() -> (tempfile::TempDir, Recorder) {
     let scratch = tempfile::tempdir().expect("a directory");
     let recorder = Recorder::start(&Options::new(scratch.path())).expect("a recorder");
     (scratch, recorder)
+}
+
+/// `mark(number)`: what most of these tests raise.
+fn mark(recorder: &Recorder) -> EventType<(u64,)> {
+    let spec = EventTypeSpec::new("mark").element("number");
+    recorder.add_event_type(&spec).expect("an event type")
 }
 
 #[test]
@@ -188,10 +194,7 @@ fn more_event_types_than_there_is_room_for_are_refused_and_the_rest_works() {
 #[test]
 fn threads_have_locations_of_their_own_and_end_with_their_events_written() {
     let (_scratch, recorder) = recorder();
-    let mark = EventTypeSpec::new("mark").element("number");
-    let mark = recorder
-        .add_event_type::<(u64,)>(&mark)
-        .expect("an event type");
+    let mark = mark(&recorder);
     for round in 0..20 {
         std::thread::scope(|scope| {
             for thread in 0..10_u64 {
@@ -270,10 +273,7 @@ fn late_events_of_an_unordered_source_are_put_where_they_happened() {
     let device = recorder
         .add_source(&SourceSpec::unordered("device").clock(clock))
         .expect("a source");
-    let mark = EventTypeSpec::new("mark").element("number");
-    let mark = recorder
-        .add_event_type::<(u64,)>(&mark)
-        .expect("an event type");
+    let mark = mark(&recorder);
     let base = 77_000_000_000_u64;
     for number in [3, 1, 2, 0, 5, 4_u64] {
         recorder.raise_at(device, base + number * 1_000, &mark, (number,));
@@ -313,10 +313,7 @@ fn an_ordered_source_whose_clock_steps_back_keeps_its_order_and_is_named() {
     let source = recorder
         .add_source(&SourceSpec::ordered("stepping").clock(clock))
         .expect("a source");
-    let mark = EventTypeSpec::new("mark").element("number");
-    let mark = recorder
-        .add_event_type::<(u64,)>(&mark)
-        .expect("an event type");
+    let mark = mark(&recorder);
     for (number, tick) in [1_000, 2_000, 1_500, 1_600, 3_000].into_iter().enumerate() {
         recorder.raise_at(source, tick, &mark, (number as u64,));
     }
@@ -339,10 +336,7 @@ fn an_ordered_source_whose_clock_steps_back_keeps_its_order_and_is_named() {
 #[test]
 fn ticks_that_no_clock_can_have_read_leave_all_other_times_alone() {
     let (scratch, recorder) = recorder();
-    let mark = EventTypeSpec::new("mark").element("number");
-    let mark = recorder
-        .add_event_type::<(u64,)>(&mark)
-        .expect("an event type");
+    let mark = mark(&recorder);
     let unreadable = recorder
         .add_clock(&ClockSpec::unreadable("unreadable", 1_000_000_000))
         .expect("a clock");
@@ -502,10 +496,7 @@ fn a_recording_can_be_read_while_it_is_written() {
     // Small pages: they are written out under the reader's eyes.
     options.page_bytes = Some(4096);
     let recorder = Recorder::start(&options).expect("a recorder");
-    let mark = EventTypeSpec::new("mark").element("number");
-    let mark = recorder
-        .add_event_type::<(u64,)>(&mark)
-        .expect("an event type");
+    let mark = mark(&recorder);
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -30,7 +30,7 @@ mod unify;
 pub use clocks::ClockFit;
 pub use error::{MergeError, Result};
 pub use input::{Found, InputRecording, RejectedInput, find};
-pub use merge::{Merge, Merged, ended_of, missing_ranks, property};
+pub use merge::{Merge, Merged, missing_ranks};
 pub use open::{Opened, Origin, Outcome, Window, open_recordings, plan_merge};
 pub use output::{WriteOptions, write_trace};
 pub use report::{

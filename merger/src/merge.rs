@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use annals_format::ticks::unwrap_near;
 use annals_format::{
-    Clock, ClockId, ClockKind, ClockMap, Definition, Definitions, Ended, EventType, EventTypeId,
-    Ordering, ProcessEnd, ProcessId, Rank, RecordingId, Role, StreamId, StreamTotals, TimeZero,
-    TraceChunk, TraceLoss, TypeTotals, Verbosity,
+    Clock, ClockId, ClockKind, ClockMap, Definition, Definitions, EventType, EventTypeId, Ordering,
+    ProcessEnd, ProcessId, Rank, RecordingId, Role, StreamId, StreamTotals, TimeZero, TraceChunk,
+    TraceLoss, TypeTotals, Verbosity,
 };
 
 use crate::assemble::Assembler;
@@ -585,22 +585,4 @@ pub fn missing_ranks(definitions: &Definitions) -> Vec<u32> {
     (0..expected)
         .filter(|rank| !present.contains(rank))
         .collect()
-}
-
-/// How a process ended.
-pub fn ended_of(definitions: &Definitions, process: ProcessId) -> Option<Ended> {
-    definitions.process_ends.get(&process).map(|end| end.ended)
-}
-
-/// The property of a process, if it has it.
-pub fn property<'a>(
-    definitions: &'a Definitions,
-    process: ProcessId,
-    key: &str,
-) -> Option<&'a str> {
-    let found = definitions
-        .properties
-        .iter()
-        .find(|property| property.process == process && definitions.string(property.key) == key)?;
-    Some(definitions.string(found.value))
 }

@@ -215,6 +215,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_documented_table_is_the_one_in_the_code() {
+        let documented = include_str!("lib.rs");
+        let rows = documented
+            .lines()
+            .filter(|line| line.starts_with("//! | `ANNALS_"));
+        assert_eq!(rows.count(), ENVIRONMENT.len());
+        for (name, meaning, _) in ENVIRONMENT {
+            let row = format!("//! | `{name}` | {meaning} | ");
+            assert!(documented.contains(&row), "{row}");
+        }
+    }
+
+    #[test]
     fn sizes_and_times_take_units() {
         assert_eq!(parse_size("64K"), Some(65536));
         assert_eq!(parse_size("16MiB"), Some(16 << 20));

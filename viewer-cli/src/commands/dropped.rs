@@ -104,7 +104,7 @@ fn loss_row(opened: &Opened, places: &Places, loss: &TraceLoss) -> LossRow {
     }
 }
 
-/// One row per stream, event type and cause, in the order of first appearance of none of them: by key.
+/// One row per stream, event type and cause, in that order.
 pub fn summed(losses: &[TraceLoss]) -> Vec<TraceLoss> {
     let mut sums: BTreeMap<(StreamId, Option<EventTypeId>, Cause), TraceLoss> = BTreeMap::new();
     for loss in losses {
