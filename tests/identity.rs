@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use annals_merger::{Opened, Sums};
@@ -240,13 +240,22 @@ fn check_of(copy: &Path, broken: &Path) -> Option<i32> {
     let output = broken.join("demo");
     let _ = std::fs::remove_dir_all(&output);
     // Its own check fails as well, of course.
-    let _ = Command::new(&program)
+    let mut demo = Command::new(&program)
         .arg("demo")
         .arg(copy.join("format/src"))
         .arg("--output")
         .arg(&output)
-        .output()
+        .stdout(Stdio::null())
+        .spawn()
         .expect("the demo runs");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while demo.try_wait().expect("the demo is a child").is_none() {
+        if Instant::now() > deadline {
+            let _ = demo.kill();
+            panic!("the demo of a broken build hangs");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let checked = Command::new(&program)
         .args(["dropped", "--check"])
         .arg(output.join("run.annals"))

@@ -272,7 +272,7 @@ impl StreamState {
             .rows()
             .map(|(_, row)| row.raised.load(Ordering::Relaxed))
             .fold(0, u64::saturating_add);
-        store(l::PAGE_RAISED, raised - 1);
+        store(l::PAGE_RAISED, raised.saturating_sub(1));
         store(l::PAGE_RECORDED, self.recorded.get());
         store(l::PAGE_DROPPED, self.dropped.get());
         page.stream()
@@ -298,7 +298,7 @@ impl StreamState {
         for (event_type, row) in self.stream.rows() {
             for (code, reported) in row.reported.iter().enumerate() {
                 let cumulative = row.dropped[code].load(Ordering::Relaxed);
-                let count = cumulative - reported.load(Ordering::Relaxed);
+                let count = cumulative.saturating_sub(reported.load(Ordering::Relaxed));
                 if count == 0 {
                     continue;
                 }
