@@ -8,9 +8,9 @@ use annals_format::{
     BLOCK_HEADER_LEN, BlockHeader, BlockKind, BlockWriter, Cause, Chunk, ChunkBuilder, ChunkHeader,
     ClockId, ClockMap, Column, CompressionLevel, Cumulative, Definition, Definitions,
     DroppedRecord, Element, ElementType, EventType, EventTypeId, FileHeader, FileKind, LiveHeader,
-    MapCursor, ROW_EVENT, RecordingId, Reference, Role, StreamId, StreamTotals, StringId,
-    TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns, Value, Verbosity, decode_tail,
-    encode_tail, live, put_dropped_row, put_ints, read_ints,
+    MapCursor, RecordingId, Reference, Role, StreamId, StreamTotals, StringId, TraceChunk,
+    TraceChunkHeader, TraceLoss, TypeColumns, Value, Verbosity, decode_tail, encode_tail, live,
+    put_dropped_row, put_ints, put_row_start, read_ints,
 };
 use serde_json::{Value as Json, json};
 
@@ -210,18 +210,16 @@ fn dropped_record() -> DroppedRecord {
 /// The row of the user event: 10 ticks after the event before it, −2 and "ok".
 fn user_row() -> Vec<u8> {
     let mut row = Vec::new();
-    row.put_varint(ROW_EVENT + 7);
-    row.put_signed(10);
+    put_row_start(EventTypeId::new(7), 0, 10, &mut row);
     row.push(0b10);
     row.put_signed(-2);
     row.put_bytes(b"ok");
     row
 }
 
-fn enter_row(delta: i64, region: u64) -> Vec<u8> {
+fn enter_row(delta: u64, region: u64) -> Vec<u8> {
     let mut row = Vec::new();
-    row.put_varint(ROW_EVENT);
-    row.put_signed(delta);
+    put_row_start(EventTypeId::new(0), 0, delta, &mut row);
     row.put_varint(region);
     row
 }

@@ -3,13 +3,12 @@
 use byteorder::{ByteOrder, LittleEndian as LE};
 
 use crate::live::layout as l;
-use crate::wire::Put;
 use crate::{
     BlockKind, BlockWriter, Chunk, ChunkBuilder, ChunkHeader, Clock, ClockId, ClockKind,
     CompressionLevel, Definition, Definitions, EventType, EventTypeId, FileHeader, FileKind,
     Footer, LiveHeader, LiveImage, Location, LocationId, LocationKind, Ordering, ProcessId,
-    ROW_EVENT, RecordingId, Role, Source, SourceId, Stream, StreamId, StreamTotals, StringId,
-    TraceChunk, TraceIndexEntry, TypeColumns, Verbosity, encode_tail,
+    RecordingId, Role, Source, SourceId, Stream, StreamId, StreamTotals, StringId, TraceChunk,
+    TraceIndexEntry, TypeColumns, Verbosity, encode_tail, put_row_start,
 };
 
 pub(crate) const STREAM: StreamId = StreamId::new(0);
@@ -82,8 +81,7 @@ pub(crate) fn definition_bytes() -> Vec<u8> {
 pub(crate) fn rows(types: &[u32]) -> Vec<u8> {
     let mut rows = Vec::new();
     for number in types {
-        rows.put_varint(u64::from(*number) + ROW_EVENT);
-        rows.put_signed(1);
+        put_row_start(ty(*number), 0, 1, &mut rows);
     }
     rows
 }

@@ -1,10 +1,11 @@
-//! Writing rows: compact, branch-poor, into memory that the caller has checked for room.
+//! Writing rows: compact, branch-poor, their length known before the clock is read, into memory that the caller has checked for room.
 #![expect(
     unsafe_code,
     reason = "rows are written through raw pointers; benches/event_path shows the gain"
 )]
 
 use annals_format::wire::zigzag;
+use annals_format::{EventTypeId, ROW_EVENT, ROW_FAR_TICK};
 
 /// Most bytes of one varint, and the room a fixed-size store may touch beyond its value.
 pub(crate) const VARINT_ROOM: usize = 10;
@@ -28,21 +29,13 @@ impl RowCursor {
         self.0 as usize - start as usize
     }
 
-    /// Writes a varint whose length hardly changes from row to row: ids, small numbers.
+    /// Writes a varint. Values below 2²⁸ take no branch on their length; below 2⁷, the usual ones,
+    /// one that is always predicted.
     #[inline]
     pub(crate) fn varint(&mut self, value: u64) {
         if value < 0x80 {
             self.byte(value as u8);
-        } else {
-            self.jittered_varint(value);
-        }
-    }
-
-    /// Writes a varint. Values below 2²⁸ take no branch on their length: deltas of jittered times
-    /// would be mispredicted every other event.
-    #[inline]
-    fn jittered_varint(&mut self, value: u64) {
-        if value < 1 << 28 {
+        } else if value < 1 << 28 {
             let v = value as u32;
             let spread =
                 (v & 0x7f) | (v & 0x3f80) << 1 | (v & 0x1f_c000) << 2 | (v & 0xfe0_0000) << 3;
@@ -81,10 +74,38 @@ impl RowCursor {
         self.varint(zigzag(value));
     }
 
-    /// Writes the distance between two ticks.
+    /// Writes what an event's row begins with. How long it is does not depend on the tick, but for a
+    /// branch that is taken after a pause: the next row's address must not wait for this one's clock
+    /// read.
     #[inline]
-    pub(crate) fn tick_delta(&mut self, from: u64, to: u64) {
-        self.jittered_varint(zigzag(to.wrapping_sub(from) as i64));
+    pub(crate) fn event_start(&mut self, event_type: EventTypeId, from: u64, tick: u64) {
+        self.varint(u64::from(event_type.get()) + ROW_EVENT);
+        let step = tick.wrapping_sub(from);
+        if step < u64::from(ROW_FAR_TICK) {
+            self.half_word(step as u16);
+        } else {
+            *self = self.far_tick(tick);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn far_tick(mut self, tick: u64) -> Self {
+        self.half_word(ROW_FAR_TICK);
+        self.word(tick);
+        self
+    }
+
+    #[inline]
+    fn half_word(&mut self, value: u16) {
+        // SAFETY: the caller of `new` has room for the whole row.
+        unsafe {
+            self.0
+                .cast::<[u8; 2]>()
+                .write_unaligned(value.to_le_bytes())
+        };
+        // SAFETY: as above.
+        self.0 = unsafe { self.0.add(2) };
     }
 
     /// Writes one byte.
@@ -142,11 +163,6 @@ mod tests {
             // SAFETY: 16 bytes are more than VARINT_ROOM.
             let mut cursor = unsafe { RowCursor::new(start) };
             cursor.varint(value);
-            let length = cursor.offset_from(start);
-            assert_eq!(&memory[..length], expected, "{value}");
-            // SAFETY: as above.
-            let mut cursor = unsafe { RowCursor::new(start) };
-            cursor.jittered_varint(value);
             let length = cursor.offset_from(start);
             assert_eq!(&memory[..length], expected, "{value}");
         }

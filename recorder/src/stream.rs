@@ -17,9 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence};
 
 use annals_format::live::layout as l;
-use annals_format::{
-    Cause, EventTypeId, ROW_DROPPED, ROW_EVENT, ROW_OBSERVATION, SourceId, StreamId,
-};
+use annals_format::{Cause, EventTypeId, ROW_DROPPED, ROW_OBSERVATION, SourceId, StreamId};
 
 use crate::clock::{TickSource, reference_ns};
 use crate::memory::{CounterRow, Page, SegmentRows, bump};
@@ -207,8 +205,7 @@ impl StreamState {
         if self.observation_interval_ns.is_some() {
             cursor = self.observe(cursor);
         }
-        cursor.varint(u64::from(event_type.get()) + ROW_EVENT);
-        cursor.tick_delta(self.last_tick.get(), tick);
+        cursor.event_start(event_type, self.last_tick.get(), tick);
         put(&mut cursor);
         let offset = cursor.offset_from(self.start.get());
         let events = self.events.get() + 1;

@@ -8,9 +8,9 @@ use annals_format::{
     BlockKind, BlockWriter, CalibrationPoint, Cause, ChunkBuilder, ChunkHeader, Clock, ClockId,
     ClockKind, CompressionLevel, Cumulative, Definition, Definitions, DroppedRecord, Element,
     ElementType, EventType, EventTypeId, FileHeader, FileKind, Footer, Location, LocationId,
-    LocationKind, Ordering, Process, ProcessId, ROW_EVENT, ROW_OBSERVATION, Rank, RecordingId,
-    Reference, Region, RegionId, Role, Source, SourceId, Stream, StreamId, StreamTotals, StringId,
-    Verbosity, encode_tail, put_dropped_row,
+    LocationKind, Ordering, Process, ProcessId, ROW_OBSERVATION, Rank, RecordingId, Reference,
+    Region, RegionId, Role, Source, SourceId, Stream, StreamId, StreamTotals, StringId, Verbosity,
+    encode_tail, put_dropped_row, put_row_start,
 };
 
 /// The event type with one element, a number: `mark(number: u64)`.
@@ -250,8 +250,7 @@ impl TestRecording {
                 for row in rows {
                     match row {
                         Row::Event(event_type, tick, value) => {
-                            bytes.put_varint(u64::from(event_type.get()) + ROW_EVENT);
-                            bytes.put_signed(tick.wrapping_sub(previous) as i64);
+                            put_row_start(*event_type, previous, *tick, &mut bytes);
                             bytes.put_varint(*value);
                             previous = *tick;
                         }
