@@ -7,7 +7,7 @@ use crate::ids::ANY_EVENT_TYPE;
 use crate::ids::{EventTypeId, StreamId};
 use crate::loss::{Cause, DroppedRecord};
 use crate::ticks::distance;
-use crate::value::ElementType;
+use crate::value::{ElementType, Value};
 use crate::wire::{Put, Wire};
 
 /// Most events in a chunk.
@@ -448,9 +448,13 @@ impl Disorder {
         let Some(&first) = ticks.first() else {
             return disorder;
         };
-        if ticks.is_sorted() && max_ticks == u64::MAX {
+        let whole = i64::try_from(ticks[ticks.len() - 1].wrapping_sub(first));
+        if let Ok(whole) = whole
+            && max_ticks == u64::MAX
+            && ticks.is_sorted()
+        {
             // What nearly all chunks are, in one pass that the compiler vectorizes.
-            disorder.max_offset = (ticks[ticks.len() - 1] - first).min(i64::MAX as u64) as i64;
+            disorder.max_offset = whole;
             return disorder;
         }
         let (mut front_tick, mut front_offset) = (first, 0_i64);
@@ -691,6 +695,39 @@ fn read_elements<'a>(
     Ok(())
 }
 
+/// The value of one element of an event's row, without allocating; none if the row does not fit the
+/// schema or the element does not exist.
+pub fn row_element<'a>(schema: &EventTypeSchema, row: &'a [u8], index: usize) -> Option<Value<'a>> {
+    let mut wire = Wire::new(row);
+    let mut code = wire.varint("kind of a row").ok()?;
+    if code == ROW_OBSERVATION {
+        wire.signed("reference clock").ok()?;
+        code = wire.varint("kind of a row").ok()?;
+    }
+    if code < ROW_EVENT {
+        return None;
+    }
+    if wire.u16("tick step of a row").ok()? == ROW_FAR_TICK {
+        wire.u64("tick of a row").ok()?;
+    }
+    let element_type = schema.elements.get(index)?.0;
+    let mut found = None;
+    let each = |at: usize, value: RowValue<'a>| {
+        if at == index {
+            found = Some(match value {
+                RowValue::Bits(bits) => Value::from_bits(element_type, bits),
+                RowValue::Text(bytes) if element_type == ElementType::String => {
+                    Value::String(bytes)
+                }
+                RowValue::Text(bytes) => Value::Bytes(bytes),
+                RowValue::Absent => Value::Absent,
+            });
+        }
+    };
+    read_elements(schema, &mut wire, each).ok()?;
+    found
+}
+
 /// Appends what an event's row begins with: its event type and its tick, `from` being that of the
 /// event before.
 pub fn put_row_start(event_type: EventTypeId, from: u64, tick: u64, out: &mut Vec<u8>) {
@@ -823,6 +860,15 @@ mod tests {
         assert_eq!(Chunk::decode(&header, &body).unwrap(), chunk);
         header.dropped_count = 8;
         assert!(Chunk::decode(&header, &body).is_err());
+    }
+
+    #[test]
+    fn ticks_that_grow_by_more_than_half_a_clock_go_back() {
+        let late = Disorder::of(&[5, u64::MAX - 4], u64::MAX);
+        assert_eq!((late.inversions, late.largest_lateness), (1, 10));
+        assert_eq!((late.min_offset, late.max_offset), (-10, 0));
+        let sorted = Disorder::of(&[5, 7, 1 << 62], u64::MAX);
+        assert_eq!((sorted.inversions, sorted.max_offset), (0, (1 << 62) - 5));
     }
 
     #[test]

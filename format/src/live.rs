@@ -9,7 +9,8 @@ use byteorder::{ByteOrder, LittleEndian as LE};
 
 use crate::chunk::Cumulative;
 use crate::error::{FormatError, Result};
-use crate::ids::{EventTypeId, RecordingId, StreamId};
+use crate::ids::{EventTypeId, LocationId, RecordingId, SourceId, StreamId};
+use crate::loss::Cause;
 use crate::read::ReadAt;
 
 /// Offsets and sizes, in bytes.
@@ -49,7 +50,7 @@ pub mod layout {
     pub const STATE_STORAGE_FAILED: u64 = 2;
 
     /// A slot describes one open stream.
-    pub const SLOT_LEN: usize = 256;
+    pub const SLOT_LEN: usize = 320;
     /// Stream id + 1; 0: the slot is free.
     pub const SLOT_STREAM: usize = 0;
     /// 1: many threads count here (an unattributed row).
@@ -60,8 +61,16 @@ pub mod layout {
     pub const SLOT_OPEN_TICK: usize = 16;
     /// Events in all pages that the stream has handed on.
     pub const SLOT_RECORDED: usize = 24;
+    /// Source id.
+    pub const SLOT_SOURCE: usize = 32;
+    /// Location id + 1; 0: none (an unattributed row).
+    pub const SLOT_LOCATION: usize = 36;
+    /// The system's number of the thread.
+    pub const SLOT_SYSTEM_ID: usize = 40;
+    /// The thread's name as the system has it, 16 bytes, zeros behind.
+    pub const SLOT_NAME: usize = 48;
     /// Number of each counter segment + 1, for 32 event types each.
-    pub const SLOT_SEGMENTS: usize = 32;
+    pub const SLOT_SEGMENTS: usize = 64;
     pub const SEGMENTS_PER_SLOT: usize = 112;
 
     /// A counter segment holds the rows of 32 event types.
@@ -70,11 +79,9 @@ pub mod layout {
     pub const ROW_LEN: usize = 128;
     pub const ROW_RAISED: usize = 0;
     pub const ROW_SUPPRESSED: usize = 8;
-    /// Dropped, by the codes 0 to 6 of the causes.
+    /// Dropped, by the codes of the causes.
     pub const ROW_DROPPED: usize = 16;
-    pub const ROW_CAUSES: usize = 7;
-    /// How much of each count stands in dropped records already, by the codes 0 to 5.
-    pub const ROW_REPORTED: usize = 72;
+    pub const ROW_CAUSES: usize = 14;
 
     /// A page holds the rows of one chunk of one stream.
     pub const PAGE_HEADER_LEN: usize = 128;
@@ -246,6 +253,20 @@ fn array<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
         .expect("a range of N bytes")
 }
 
+/// What a thread is called: the name that the system has of it, `main` for the process's first one.
+pub fn thread_name(bytes: &[u8], system_id: u64, pid: u32) -> String {
+    if system_id == u64::from(pid) {
+        return "main".to_owned();
+    }
+    let end = bytes.iter().position(|byte| *byte == 0);
+    let name = String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]);
+    if name.is_empty() {
+        format!("thread {system_id}")
+    } else {
+        name.into_owned()
+    }
+}
+
 /// Counters of one event type of an open stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
@@ -262,6 +283,14 @@ pub struct LiveCounters {
 pub struct LiveStream {
     /// Which stream.
     pub stream: StreamId,
+    /// Its source.
+    pub source: SourceId,
+    /// Where its events happen; none: an unattributed row.
+    pub location: Option<LocationId>,
+    /// The system's number of the thread.
+    pub system_id: u64,
+    /// The thread's name as the system has it.
+    pub name: String,
     /// Whether many threads count here.
     pub is_shared: bool,
     /// The event type that was being raised.
@@ -461,6 +490,16 @@ impl LiveImage {
             let busy = LE::read_u64(&slot[l::SLOT_BUSY..]);
             let mut open = LiveStream {
                 stream: StreamId::new(stream - 1),
+                source: SourceId::new(LE::read_u32(&slot[l::SLOT_SOURCE..])),
+                location: LE::read_u32(&slot[l::SLOT_LOCATION..])
+                    .checked_sub(1)
+                    .map(LocationId::new),
+                system_id: LE::read_u64(&slot[l::SLOT_SYSTEM_ID..]),
+                name: thread_name(
+                    &slot[l::SLOT_NAME..l::SLOT_SEGMENTS],
+                    LE::read_u64(&slot[l::SLOT_SYSTEM_ID..]),
+                    self.header.pid,
+                ),
                 is_shared: LE::read_u32(&slot[l::SLOT_IS_SHARED..]) != 0,
                 busy: u32::try_from(busy)
                     .ok()
@@ -503,6 +542,17 @@ impl LiveImage {
 }
 
 impl LiveStream {
+    /// Events that were committed and later given up.
+    pub(crate) fn given_up(&self) -> u64 {
+        let counts = self.counters.iter().flat_map(|row| {
+            let by_code = row.dropped.iter().enumerate();
+            by_code.filter(|(code, _)| {
+                Cause::from_code(*code as u8).is_some_and(Cause::is_counted_by_writer)
+            })
+        });
+        counts.fold(0, |sum, (_, count)| sum.saturating_add(*count))
+    }
+
     /// Takes in the counters of 32 event types.
     fn take_segment(&mut self, block: usize, segment: &[u8]) {
         for (index, row) in segment.chunks_exact(l::ROW_LEN).enumerate() {

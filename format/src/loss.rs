@@ -25,6 +25,8 @@ pub enum Cause {
     Finished = 7,
     /// Raised in a forked child.
     Fork = 8,
+    /// The recording has as many bytes as the user allows.
+    SizeLimit = 9,
     /// *Skipped*: the chunk is there, but cannot be decoded or is missing between others.
     Skipped = 32,
     /// *Truncated*: the stream ended early.
@@ -32,7 +34,7 @@ pub enum Cause {
 }
 
 /// Causes that a recorder counts per stream and event type: the codes below this number.
-pub const RECORDER_CAUSES: usize = 9;
+pub const RECORDER_CAUSES: usize = 10;
 
 impl Cause {
     /// Every cause a recorder counts, by code.
@@ -46,12 +48,13 @@ impl Cause {
         Self::NoStream,
         Self::Finished,
         Self::Fork,
+        Self::SizeLimit,
     ];
 
     /// The cause with this code, if there is one.
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
-            0..=8 => Some(Self::RECORDER[code as usize]),
+            0..=9 => Some(Self::RECORDER[code as usize]),
             32 => Some(Self::Skipped),
             33 => Some(Self::Truncated),
             _ => None,
@@ -75,9 +78,16 @@ impl Cause {
             Self::NoStream => "no-stream",
             Self::Finished => "finished",
             Self::Fork => "fork",
+            Self::SizeLimit => "size-limit",
             Self::Skipped => "skipped",
             Self::Truncated => "truncated",
         }
+    }
+
+    /// Whether these are events that were committed first and given up later, by whoever empties the
+    /// pages: no thread that raises events counts them.
+    pub const fn is_counted_by_writer(self) -> bool {
+        matches!(self, Self::Overwritten | Self::SizeLimit)
     }
 
     /// Whether the recorder, and not a reader, missed the events.

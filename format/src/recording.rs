@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::block::{BlockKind, FileHeader};
 use crate::chunk::{Chunk, ChunkBuilder, ChunkHeader};
-use crate::definitions::{Definitions, Ended, Schema};
+use crate::definitions::{Definition, Definitions, Ended, Location, LocationKind, Schema, Stream};
 use crate::error::{FormatError, Result};
-use crate::ids::{ANY_EVENT_TYPE, EventTypeId, ProcessId, StreamId};
+use crate::ids::{ANY_EVENT_TYPE, EventTypeId, ProcessId, StreamId, StringId};
 use crate::live::{LiveHeader, LiveImage, LivePage, LiveStream, layout};
 use crate::loss::Cause;
 use crate::read::ReadAt;
@@ -246,6 +246,7 @@ impl Recording {
         if let Err(error) = self.definitions.add_all(&live.definitions) {
             self.problem(0, 0, &error);
         }
+        self.define_open_streams(&live);
         self.schema = self.definitions.schema();
         for page in live.pages {
             let key = (page.stream, page.sequence);
@@ -274,6 +275,43 @@ impl Recording {
         }
         let streams = live.streams.into_iter();
         open.streams.extend(streams.map(|s| (s.stream, s)));
+    }
+
+    /// Streams that were opened so lately that no definition stands anywhere but in their slots.
+    fn define_open_streams(&mut self, live: &LiveImage) {
+        let process = ProcessId::new(0);
+        for open in &live.streams {
+            if self.definitions.streams.contains_key(&open.stream)
+                || !self.definitions.sources.contains_key(&open.source)
+            {
+                continue;
+            }
+            if let Some(id) = open.location
+                && !self.definitions.locations.contains_key(&id)
+            {
+                let known = self.definitions.strings.iter();
+                let known = known.into_iter().find(|(_, text)| **text == open.name);
+                let name = known.map(|(id, _)| *id).unwrap_or_else(|| {
+                    let last = self.definitions.strings.keys().next_back();
+                    let id = StringId::new(last.map_or(0, |id| id.get().saturating_add(1)));
+                    let string = Definition::String(id, open.name.clone());
+                    self.definitions.add(string);
+                    id
+                });
+                self.definitions.add(Definition::Location(Location {
+                    id,
+                    process,
+                    name,
+                    kind: LocationKind::Thread,
+                    system_id: open.system_id,
+                }));
+            }
+            self.definitions.add(Definition::Stream(Stream {
+                id: open.stream,
+                source: open.source,
+                location: open.location,
+            }));
+        }
     }
 
     fn build_page(&self, page: &LivePage) -> (ChunkHeader, Chunk, Result<u64>) {
@@ -390,6 +428,16 @@ impl StreamParts {
             }
         }
         let (mut losses, end) = self.gaps();
+        // What was given up after its commit is counted by its cause, and not missing.
+        let mut given_up = live.as_ref().map_or(0, LiveStream::given_up);
+        for loss in &mut losses {
+            let part = loss.count.min(given_up);
+            loss.count -= part;
+            given_up -= part;
+        }
+        if live.as_ref().is_some_and(|live| live.given_up() != 0) {
+            losses.retain(|loss| loss.count != 0);
+        }
         let has_counts = !is_open || live.is_some();
         let mut totals = match (known, &live) {
             (Some(known), _) => known,
@@ -397,7 +445,7 @@ impl StreamParts {
                 // What the stream has handed on, and neither a page nor a chunk accounts for.
                 self.lose(
                     &mut losses,
-                    live.recorded.saturating_sub(end),
+                    live.recorded.saturating_sub(end).saturating_sub(given_up),
                     self.chunks.len(),
                 );
                 self.totals_from_counters(live, &present, &losses)
@@ -537,12 +585,25 @@ impl StreamParts {
             let mut row = TypeTotals::new(counters.event_type);
             row.raised = counters.raised;
             row.suppressed = counters.suppressed;
-            row.dropped[..layout::ROW_CAUSES].copy_from_slice(&counters.dropped);
+            let causes = row.dropped.len();
+            row.dropped.copy_from_slice(&counters.dropped[..causes]);
             rows.insert(counters.event_type, row);
         }
         for (event_type, count) in recorded {
             let row = rows.entry(event_type);
             row.or_insert_with(|| TypeTotals::new(event_type)).recorded = count;
+        }
+        for row in rows.values_mut() {
+            // The kill came between counting a page's events as given up and freeing the page: its events
+            // are here.
+            let mut excess = explained(row).saturating_sub(row.raised);
+            for (code, count) in row.dropped.iter_mut().enumerate() {
+                if Cause::from_code(code as u8).is_some_and(Cause::is_counted_by_writer) {
+                    let part = (*count).min(excess);
+                    *count -= part;
+                    excess -= part;
+                }
+            }
         }
         if self.ended == Ended::Running {
             // Counters were read before or after an event's page or chunk was: what is not in both was

@@ -192,7 +192,7 @@ impl FileMaker {
     }
 }
 
-/// A live file of four pages, 16 slots and two counter segments.
+/// A live file of four pages, 12 slots and two counter segments.
 pub(crate) struct LiveMaker {
     pub(crate) bytes: Vec<u8>,
 }
@@ -207,7 +207,7 @@ pub(crate) fn live_header() -> LiveHeader {
         page_count: 4,
         pages_offset: PAGES_AT as u64,
         slots_offset: SLOTS_AT as u64,
-        slot_count: 16,
+        slot_count: 12,
         segment_count: 2,
         segments_offset: SEGMENTS_AT as u64,
         definitions_offset: DEFINITIONS_AT as u64,

@@ -49,6 +49,12 @@ pub enum RecorderError {
         /// What is wrong.
         why: String,
     },
+    /// A snapshot could not be written.
+    #[error("no snapshot: {why}")]
+    Snapshot {
+        /// The system's word.
+        why: String,
+    },
     /// No room is left in the buffer for another definition, counter or stream.
     #[error("no room for more {what}: a larger buffer (ANNALS_BUFFER) has more")]
     Full {

@@ -39,11 +39,20 @@
 //! | `ANNALS_COMPRESSION` | `none`, or a zstd level from -7 to 22 | 1 |
 //! | `ANNALS_CLOCK` | `auto`, `tsc` or `monotonic` | `auto` |
 //! | `ANNALS_CALIBRATION` | time between calibration points, as `1s` or `250ms` | `1s` |
+//! | `ANNALS_OVERFLOW` | what happens when no page is free: `drop`, `block` or `overwrite` | `drop` |
+//! | `ANNALS_BLOCK_LIMIT` | how long an event may wait for a page under `block`, as `100ms` | `100ms` |
+//! | `ANNALS_TRIGGER` | triggers of the flight recorder, between semicolons | none |
+//! | `ANNALS_PRE_TRIGGER` | a snapshot goes back this far before its trigger, as `2s` | as far as there are events |
+//! | `ANNALS_POST_TRIGGER` | a snapshot waits this long behind its trigger | `0s` |
+//! | `ANNALS_FILTER` | rules for what is recorded, between semicolons, or `@FILE` | none |
+//! | `ANNALS_MAX_BYTES` | most bytes of the recording on disk, as `2G`; behind that events are dropped | no limit |
+//! | `ANNALS_FLUSH` | partly filled pages of idle streams are written after this time; `0s`: never | `5s` |
 //! | `ANNALS_RUN` | name of the run that the recording belongs to | the launcher's job id, else made from the start time and process id |
 //! | `ANNALS_RANK` | rank of this process | the launcher's |
 //! | `ANNALS_RANKS` | number of ranks in the run | the launcher's |
 
 mod clock;
+mod control;
 mod definition;
 mod elements;
 mod error;
@@ -52,11 +61,15 @@ mod memory;
 mod options;
 mod recorder;
 mod row;
+mod rules;
 mod shared;
+mod snapshot;
 mod storage;
 mod stream;
+mod streams;
 mod sys;
 mod thread;
+mod trigger;
 mod writer;
 
 pub use clock::{tsc, tsc_is_invariant};
@@ -64,12 +77,14 @@ pub use definition::{ElementSpec, EventTypeSpec};
 pub use elements::{Blob, ElementKind, Elements, Text};
 pub use error::{RecorderError, Result};
 pub use global::{RegionSite, SiteGuard};
-pub use options::{ClockChoice, ENVIRONMENT, Options, parse_size};
+pub use options::{ClockChoice, ENVIRONMENT, Options, Overflow, parse_size};
 pub use recorder::{
     ClockSpec, DynamicEventType, EventType, Metric, Recorder, RegionGuard, SourceSpec, Status,
     THREADS,
 };
 pub use row::RowCursor;
+pub use rules::Rules;
+pub use trigger::Trigger;
 
 pub use annals_format::{
     ClockId, CompressionLevel, ElementType, EventTypeId, EventTypeSchema, Reference, RegionId,

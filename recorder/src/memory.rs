@@ -38,6 +38,8 @@ impl Division {
     /// takes two bytes, and the elements it does not have an eighth of a byte each, so that a page has
     /// no more than 2¹⁹ events and eight values a byte, 2²³.
     pub(crate) const LARGEST_PAGE: usize = 1 << 20;
+    /// Most segments: the process keeps half a kilobyte for each stream.
+    const MOST_SEGMENTS: usize = 8192;
     /// Largest budget: the live file must stay within the limits of the format.
     const LARGEST_BUDGET: usize = l::MAX_FILE_LEN as usize - (64 << 20);
 
@@ -54,7 +56,7 @@ impl Division {
         // One counter segment and one slot to a page, as far as small pages leave room for them.
         let share = page_bytes + l::SEGMENT_LEN + l::SLOT_LEN;
         let page_count = (left / share).clamp(4, 1 << 20);
-        let segment_count = page_count.clamp(32, usize::from(u16::MAX) - 1);
+        let segment_count = page_count.clamp(32, Self::MOST_SEGMENTS);
         Self {
             page_bytes,
             page_count,
@@ -262,20 +264,41 @@ impl LiveMemory {
     }
 }
 
-/// Counters of one event type in one stream. One thread writes them (many for an unattributed row).
+/// Counters of one event type in one stream. One thread writes them (many for an unattributed row),
+/// but for the causes that [`annals_format::Cause::is_counted_by_writer`] names: those are the writer's.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct CounterRow {
     pub(crate) raised: AtomicU64,
     pub(crate) suppressed: AtomicU64,
     pub(crate) dropped: [AtomicU64; l::ROW_CAUSES],
-    pub(crate) reported: [AtomicU64; 6],
-    spare: AtomicU64,
 }
 
 const _: () = assert!(size_of::<CounterRow>() == l::ROW_LEN);
+const _: () = assert!(std::mem::offset_of!(CounterRow, suppressed) == l::ROW_SUPPRESSED);
 const _: () = assert!(std::mem::offset_of!(CounterRow, dropped) == l::ROW_DROPPED);
-const _: () = assert!(std::mem::offset_of!(CounterRow, reported) == l::ROW_REPORTED);
+
+impl CounterRow {
+    /// Sets all counters to 0.
+    pub(crate) fn clear(&self) {
+        let counters = [&self.raised, &self.suppressed];
+        for counter in counters.into_iter().chain(&self.dropped) {
+            counter.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What belongs to a [`CounterRow`] and no reader needs.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub(crate) struct OwnRow {
+    /// The user's rule for events of the type: [`crate::control::Gate`].
+    pub(crate) gate: AtomicU64,
+    /// State of a rate limit: the earliest tick at which the next event passes.
+    pub(crate) limiter: AtomicU64,
+    /// How much of each drop count stands in dropped records already, by the codes of the causes.
+    pub(crate) reported: [AtomicU64; 6],
+}
 
 /// The rows of 32 event types.
 pub(crate) type SegmentRows = [CounterRow; l::ROWS_PER_SEGMENT];
@@ -316,6 +339,23 @@ impl<'a> Slot<'a> {
     /// Events in all pages that the stream has handed on.
     pub(crate) fn recorded(&self) -> &'a AtomicU64 {
         self.memory.word(self.offset + l::SLOT_RECORDED)
+    }
+
+    pub(crate) fn source(&self) -> &'a AtomicU32 {
+        self.memory.half(self.offset + l::SLOT_SOURCE)
+    }
+
+    pub(crate) fn location(&self) -> &'a AtomicU32 {
+        self.memory.half(self.offset + l::SLOT_LOCATION)
+    }
+
+    pub(crate) fn system_id(&self) -> &'a AtomicU64 {
+        self.memory.word(self.offset + l::SLOT_SYSTEM_ID)
+    }
+
+    /// The thread's name: 16 bytes.
+    pub(crate) fn name(&self) -> [&'a AtomicU64; 2] {
+        [0, 8].map(|at| self.memory.word(self.offset + l::SLOT_NAME + at))
     }
 
     pub(crate) fn segment(&self, block: usize) -> &'a AtomicU16 {

@@ -8,6 +8,8 @@ use std::time::Duration;
 use annals_format::CompressionLevel;
 
 use crate::error::{RecorderError, Result};
+use crate::rules::Rules;
+use crate::trigger::Trigger;
 
 /// The environment variables that [`Options::from_env`] reads: name, meaning, default.
 pub const ENVIRONMENT: &[(&str, &str, &str)] = &[
@@ -39,6 +41,46 @@ pub const ENVIRONMENT: &[(&str, &str, &str)] = &[
         "1s",
     ),
     (
+        "ANNALS_OVERFLOW",
+        "what happens when no page is free: `drop`, `block` or `overwrite`",
+        "drop",
+    ),
+    (
+        "ANNALS_BLOCK_LIMIT",
+        "how long an event may wait for a page under `block`, as `100ms`",
+        "100ms",
+    ),
+    (
+        "ANNALS_TRIGGER",
+        "triggers of the flight recorder, between semicolons",
+        "none",
+    ),
+    (
+        "ANNALS_PRE_TRIGGER",
+        "a snapshot goes back this far before its trigger, as `2s`",
+        "as far as there are events",
+    ),
+    (
+        "ANNALS_POST_TRIGGER",
+        "a snapshot waits this long behind its trigger",
+        "0s",
+    ),
+    (
+        "ANNALS_FILTER",
+        "rules for what is recorded, between semicolons, or `@FILE`",
+        "none",
+    ),
+    (
+        "ANNALS_MAX_BYTES",
+        "most bytes of the recording on disk, as `2G`; behind that events are dropped",
+        "no limit",
+    ),
+    (
+        "ANNALS_FLUSH",
+        "partly filled pages of idle streams are written after this time; `0s`: never",
+        "5s",
+    ),
+    (
         "ANNALS_RUN",
         "name of the run that the recording belongs to",
         "the launcher's job id, else made from the start time and process id",
@@ -63,6 +105,44 @@ pub enum ClockChoice {
     Monotonic,
 }
 
+/// What happens to an event that finds no free buffer page.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Overflow {
+    /// It is dropped, and counted.
+    #[default]
+    Drop,
+    /// It waits, for [`Options::block_limit`] at most, then it is dropped. Signal handlers that interrupt
+    /// their thread's own recording never wait.
+    Block,
+    /// The oldest events are given up and counted as overwritten: the flight recorder. The recording
+    /// holds the newest when it is finished, and [`crate::Recorder::snapshot`] or a
+    /// [`Trigger`](crate::Trigger) writes what there is at any time.
+    Overwrite,
+}
+
+impl Overflow {
+    pub(crate) const fn code(self) -> u8 {
+        self as u8
+    }
+
+    pub(crate) const fn from_code(code: u8) -> Self {
+        match code {
+            1 => Self::Block,
+            2 => Self::Overwrite,
+            _ => Self::Drop,
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "drop" => Self::Drop,
+            "block" => Self::Block,
+            "overwrite" => Self::Overwrite,
+            _ => return None,
+        })
+    }
+}
+
 /// Settings of a recorder.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -82,6 +162,22 @@ pub struct Options {
     pub clock: ClockChoice,
     /// Time between calibration points.
     pub calibration_period: Duration,
+    /// What happens when no page is free; a source may have a policy of its own.
+    pub overflow: Overflow,
+    /// How long an event may wait for a page under [`Overflow::Block`].
+    pub block_limit: Duration,
+    /// What makes the flight recorder write a snapshot.
+    pub triggers: Vec<Trigger>,
+    /// How far a snapshot goes back before its trigger; none: as far as there are events.
+    pub pre_trigger: Option<Duration>,
+    /// How long a snapshot waits behind its trigger.
+    pub post_trigger: Duration,
+    /// Which events are recorded.
+    pub rules: Rules,
+    /// Most bytes of the recording on disk; behind that events are dropped. None: no limit.
+    pub max_file_bytes: Option<u64>,
+    /// Partly filled pages of streams that were idle this long are written; zero: never.
+    pub flush_interval: Duration,
     /// Name of the run; none: the launcher's job id, or one made from start time and process id.
     pub run: Option<String>,
     /// Rank of the process; none: not known (yet).
@@ -101,6 +197,14 @@ impl Options {
             compression: CompressionLevel::default(),
             clock: ClockChoice::Auto,
             calibration_period: Duration::from_secs(1),
+            overflow: Overflow::default(),
+            block_limit: Duration::from_millis(100),
+            triggers: Vec::new(),
+            pre_trigger: None,
+            post_trigger: Duration::ZERO,
+            rules: Rules::default(),
+            max_file_bytes: None,
+            flush_interval: Duration::from_secs(5),
             run: first_of(&["PMIX_NAMESPACE", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"]),
             rank: launcher_number(&[
                 "PMI_RANK",
@@ -141,6 +245,40 @@ impl Options {
         if let Some(period) = setting("ANNALS_CALIBRATION", expected, parse_duration)? {
             options.calibration_period = period;
         }
+        let expected = "`drop`, `block` or `overwrite`";
+        if let Some(overflow) = setting("ANNALS_OVERFLOW", expected, Overflow::parse)? {
+            options.overflow = overflow;
+        }
+        let expected = "a time such as `1s` or `250ms`";
+        let time = |name| setting(name, expected, parse_duration);
+        if let Some(limit) = time("ANNALS_BLOCK_LIMIT")? {
+            options.block_limit = limit;
+        }
+        options.pre_trigger = time("ANNALS_PRE_TRIGGER")?;
+        if let Some(time) = time("ANNALS_POST_TRIGGER")? {
+            options.post_trigger = time;
+        }
+        if let Some(interval) = time("ANNALS_FLUSH")? {
+            options.flush_interval = interval;
+        }
+        if let Some(triggers) = first_of(&["ANNALS_TRIGGER"]) {
+            let triggers = triggers.split(';').filter(|text| !text.trim().is_empty());
+            options.triggers = triggers.map(str::parse).collect::<Result<_>>()?;
+        }
+        if let Some(rules) = first_of(&["ANNALS_FILTER"]) {
+            options.rules = match rules.strip_prefix('@') {
+                Some(file) => std::fs::read_to_string(file)
+                    .map_err(|source| RecorderError::Io {
+                        action: "read the rules in",
+                        path: PathBuf::from(file),
+                        source,
+                    })?
+                    .parse()?,
+                None => rules.parse()?,
+            };
+        }
+        let size = setting("ANNALS_MAX_BYTES", "a size such as `2G`", parse_size)?;
+        options.max_file_bytes = size.map(|bytes| bytes as u64);
         if let Some(run) = first_of(&["ANNALS_RUN"]) {
             options.run = Some(run);
         }
@@ -198,7 +336,8 @@ pub fn parse_size(text: &str) -> Option<usize> {
     digits.parse::<usize>().ok()?.checked_mul(factor)
 }
 
-fn parse_duration(text: &str) -> Option<Duration> {
+/// Reads a time: `10us`, `250ms`, `1s`, `2min`.
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let number: u64 = digits.parse().ok()?;
     match &text[digits.len()..] {

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -18,12 +18,14 @@ use crate::definition::EventTypeSpec;
 use crate::elements::{self, ElementKind, Elements};
 use crate::error::{RecorderError, Result};
 use crate::memory::{Division, LiveMemory};
-use crate::options::Options;
+use crate::options::{Options, Overflow};
+use crate::rules::Rules;
 use crate::shared::{PROCESS, Registry, Shared, lock};
 use crate::storage::Storage;
 use crate::sys::{self, ForkGuard};
 use crate::thread;
-use crate::writer::Writer;
+use crate::trigger::signal_fires;
+use crate::writer::{Settings, Writer};
 
 /// The source of the process's own events: ordered, one stream per thread.
 pub const THREADS: SourceId = SourceId::new(0);
@@ -122,6 +124,7 @@ pub struct SourceSpec {
     description: String,
     ordering: SourceOrdering,
     clock: Option<ClockId>,
+    overflow: Option<Overflow>,
 }
 
 impl SourceSpec {
@@ -132,6 +135,7 @@ impl SourceSpec {
             description: String::new(),
             ordering: SourceOrdering::Ordered,
             clock: None,
+            overflow: None,
         }
     }
 
@@ -156,6 +160,13 @@ impl SourceSpec {
         self.clock = Some(clock);
         self
     }
+
+    /// Says what happens to its events when no page is free; else [`Options::overflow`] does.
+    #[must_use]
+    pub const fn overflow(mut self, overflow: Overflow) -> Self {
+        self.overflow = Some(overflow);
+        self
+    }
 }
 
 /// How a recorder is doing.
@@ -168,6 +179,17 @@ pub struct Status {
     pub not_kill_safe: Option<String>,
     /// Why writing failed, once it did; events since then are dropped, or wait in the live file.
     pub storage_failure: Option<String>,
+    /// Events raised, the dropped and suppressed ones included. While threads record, this and the next
+    /// two are from slightly different moments.
+    pub raised: u64,
+    /// Events dropped.
+    pub dropped: u64,
+    /// Events that sampling and rate limits left out.
+    pub suppressed: u64,
+    /// How long events waited for a free page, all threads together.
+    pub blocked: Duration,
+    /// Snapshots that were taken.
+    pub snapshots: u64,
     /// Bytes written to the recording.
     pub written_bytes: u64,
     /// Buffer pages that are free.
@@ -206,6 +228,8 @@ struct Core {
     path: PathBuf,
     not_kill_safe: Option<String>,
     stop: Arc<AtomicBool>,
+    /// The writer has ended.
+    is_done: AtomicBool,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -261,6 +285,8 @@ impl Recorder {
             source: std::io::Error::last_os_error(),
         })?;
         sys::register_barrier();
+        thread::prepare();
+        thread::release_finished();
         memory.write_header(LiveHeader {
             recording_id: id,
             boot_id: sys::boot_id(),
@@ -276,14 +302,23 @@ impl Recorder {
             definitions_offset: 0,
             definitions_capacity: 0,
         });
-        let shared = Arc::new(Shared::new(guard, memory, storage));
+        let shared = Arc::new(Shared::new(guard, memory, storage, options));
         define_process(&shared, options, id, &run, &host)?;
 
+        for signal in shared.triggers.signals() {
+            if !sys::handle_signal(signal, signal_fires) {
+                return Err(RecorderError::Setting {
+                    name: "a trigger",
+                    expected: "a signal that the program does not handle itself",
+                    found: format!("signal {signal}"),
+                });
+            }
+        }
         let stop = Arc::new(AtomicBool::new(false));
         let writer = Writer::new(
             Arc::clone(&shared),
             Arc::clone(&stop),
-            options.calibration_period,
+            Settings::new(options, path.clone()),
         );
         let builder = std::thread::Builder::new().name("annals-writer".to_owned());
         let thread = sys::with_signals_blocked(|| builder.spawn(move || writer.run()))
@@ -294,6 +329,7 @@ impl Recorder {
             path,
             not_kill_safe: failure.map(|error| error.to_string()),
             stop,
+            is_done: AtomicBool::new(false),
             writer: Mutex::new(Some(thread)),
         });
         lock(&RUNNING).push(Arc::downgrade(&core));
@@ -365,7 +401,15 @@ impl Recorder {
     pub fn add_source(&self, spec: &SourceSpec) -> Result<SourceId> {
         self.define(|shared, registry| {
             let clock = spec.clock.unwrap_or(ClockId::new(0));
-            registry.source(shared, &spec.name, &spec.description, spec.ordering, clock)
+            let (name, description) = (&spec.name, &spec.description);
+            registry.source(
+                shared,
+                name,
+                description,
+                spec.ordering,
+                clock,
+                spec.overflow,
+            )
         })
     }
 
@@ -451,6 +495,9 @@ impl Recorder {
     #[inline]
     fn enter_or_leave(&self, event_type: EventTypeId, region: RegionId) {
         let bound = RegionId::bound(region);
+        if self.shared().control.is_region_off(region) {
+            return;
+        }
         thread::raise(self.shared(), THREADS, event_type, None, bound, |row| {
             RegionId::put(region, row);
         });
@@ -550,11 +597,17 @@ impl Recorder {
     pub fn status(&self) -> Status {
         let core = &self.handle.core;
         let shared = &core.shared;
+        let [raised, dropped, suppressed] = shared.sums();
         let storage = lock(&shared.storage);
         Status {
             path: core.path.clone(),
             not_kill_safe: core.not_kill_safe.clone(),
             storage_failure: storage.failure().map(str::to_owned),
+            raised,
+            dropped,
+            suppressed,
+            blocked: Duration::from_nanos(shared.status.blocked_ns.load(Ordering::Relaxed)),
+            snapshots: shared.status.snapshots.load(Ordering::Relaxed),
             written_bytes: storage.written(),
             free_pages: shared.free_pages.len(),
             pages: shared.memory.division().page_count,
@@ -562,6 +615,50 @@ impl Recorder {
             misused: shared.status.unknown_type.load(Ordering::Relaxed),
             is_finished: !shared.guard.is_on(),
         }
+    }
+
+    /// Switches recording off: until [`Recorder::resume`], nothing is raised. Costs an event one load.
+    pub fn pause(&self) {
+        self.shared().guard.pause(true);
+    }
+
+    /// Switches recording on again.
+    pub fn resume(&self) {
+        self.shared().guard.pause(false);
+    }
+
+    /// Changes what is recorded, from now on and in all threads: the rules come behind those that hold
+    /// already, and so decide first.
+    ///
+    /// # Errors
+    /// If the recording is finished.
+    pub fn apply(&self, rules: &Rules) -> Result<()> {
+        self.define(|_, _| Ok(()))?;
+        self.shared().apply(rules)
+    }
+
+    /// Writes what streams that [`Overflow::Overwrite`] hold now, as a recording of its own:
+    /// `snapshot-N/` beside the recording. Waits until it is written, with the events of
+    /// [`Options::post_trigger`].
+    ///
+    /// # Errors
+    /// If the snapshot cannot be written, or the recording is finished meanwhile.
+    pub fn snapshot(&self) -> Result<PathBuf> {
+        let shared = self.shared();
+        self.define(|_, _| Ok(()))?;
+        let mut last = lock(&shared.last_snapshot);
+        let before = shared.status.snapshots.load(Ordering::Acquire);
+        shared.triggers.fire(None);
+        shared.wake_writer();
+        while shared.status.snapshots.load(Ordering::Acquire) == before {
+            if self.handle.core.is_done.load(Ordering::Acquire) {
+                return Err(RecorderError::Finished);
+            }
+            let wait = Duration::from_millis(50);
+            let waited = shared.snapshot_done.wait_timeout(last, wait);
+            last = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        last.clone().map_err(|why| RecorderError::Snapshot { why })
     }
 
     /// Finishes the recording: what is raised from now on is counted in the status only. Later calls
@@ -590,9 +687,8 @@ impl Core {
             return;
         }
         sys::barrier_in_all_threads();
-        let open = lock(&shared.registry).open.clone();
         let deadline = Instant::now() + SETTLE_TIME;
-        for stream in &open {
+        for stream in shared.streams.all() {
             let busy = shared.memory.slot(stream.slot).busy();
             while busy.load(Ordering::Acquire) != 0 && Instant::now() < deadline {
                 std::thread::yield_now();
@@ -603,6 +699,7 @@ impl Core {
         if let Some(writer) = lock(&self.writer).take() {
             let _ = writer.join();
         }
+        self.is_done.store(true, Ordering::Release);
     }
 }
 
@@ -743,6 +840,7 @@ fn define_process(
         "the program's threads",
         SourceOrdering::Ordered,
         ClockId::new(0),
+        None,
     )?;
     debug_assert_eq!(source, THREADS);
     for (name, role, description) in [

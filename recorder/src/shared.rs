@@ -1,24 +1,32 @@
 //! What a recorder's threads share: memory, page queues, definitions, counters without a stream.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::{Thread, ThreadId};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
+use std::time::Duration;
 
 use annals_format::live::layout as l;
 use annals_format::{
     CalibrationPoint, Cause, Clock, ClockId, ClockKind, Definition, Definitions, Element,
-    EventType, EventTypeId, Location, LocationId, LocationKind, ProcessId, Property, Region,
-    RegionId, Schema, Source, SourceId, Stream, StreamId, StringId,
+    ElementType, EventType, EventTypeId, Location, LocationId, LocationKind, ProcessId, Property,
+    Region, RegionId, Schema, Source, SourceId, Stream as StreamDefinition, StreamId, StreamTotals,
+    StringId,
 };
 use crossbeam_queue::ArrayQueue;
 
 use crate::clock::TickSource;
+use crate::control::Control;
 use crate::error::{RecorderError, Result};
-use crate::memory::LiveMemory;
+use crate::memory::{CounterRow, LiveMemory, OwnRow};
+use crate::options::{Options, Overflow};
+use crate::rules::{Rules, Subject, Verdict};
 use crate::storage::Storage;
-use crate::stream::{NO_PAGE, StreamShared, StreamState};
-use crate::sys::{self, ForkGuard};
+use crate::stream::{Opening, Stream, phase};
+use crate::streams::Streams;
+use crate::sys::ForkGuard;
+use crate::trigger::{Seen, Triggers};
 
 /// Most sources of one recorder.
 pub(crate) const MAX_SOURCES: usize = 256;
@@ -39,19 +47,15 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// What the event path needs to know of a source.
 #[derive(Debug)]
 pub(crate) struct SourceState {
-    clock: TickSource,
-    max_ticks: u64,
-    observation_interval_ns: Option<i64>,
-    /// Losses that had no stream.
-    unattributed: Arc<StreamShared>,
-}
-
-/// A stream whose thread ended.
-#[derive(Debug)]
-pub(crate) struct Closing {
-    pub(crate) stream: Arc<StreamShared>,
-    pub(crate) last_tick: u64,
-    pub(crate) close_tick: u64,
+    pub(crate) clock: TickSource,
+    pub(crate) max_ticks: u64,
+    pub(crate) ticks_per_second: u64,
+    pub(crate) observation_interval_ns: Option<i64>,
+    pub(crate) overflow: Overflow,
+    /// The rules switched it off.
+    is_off: AtomicBool,
+    /// Slot of the stream that counts losses that had no stream.
+    unattributed: usize,
 }
 
 /// Counters that the status shows.
@@ -60,6 +64,10 @@ pub(crate) struct StatusCounters {
     pub(crate) after_cut: AtomicU64,
     pub(crate) unknown_type: AtomicU64,
     pub(crate) has_storage_failed: AtomicBool,
+    pub(crate) blocked_ns: AtomicU64,
+    pub(crate) snapshots: AtomicU64,
+    /// Sums of the streams that were closed: raised, dropped, suppressed.
+    closed: [AtomicU64; 3],
 }
 
 /// Tables of definitions, and what hangs on them.
@@ -69,12 +77,8 @@ pub(crate) struct Registry {
     strings: HashMap<String, StringId>,
     event_types: HashMap<String, EventTypeId>,
     regions: HashMap<(StringId, StringId, u32, StringId), RegionId>,
-    locations: HashMap<ThreadId, LocationId>,
     pub(crate) clocks: Vec<TickSource>,
-    pub(crate) open: Vec<Arc<StreamShared>>,
-    next_stream: u32,
-    free_slots: Vec<usize>,
-    free_segments: Vec<usize>,
+    rules: Rules,
     /// Records that are not in the recording yet.
     pending: Vec<u8>,
     schema: Arc<Schema>,
@@ -86,14 +90,29 @@ pub(crate) struct Shared {
     /// Tells recorders of one process apart; never 0.
     pub(crate) number: u32,
     pub(crate) guard: ForkGuard,
+    pub(crate) streams: Streams,
     pub(crate) memory: LiveMemory,
     pub(crate) free_pages: ArrayQueue<u32>,
     pub(crate) full_pages: ArrayQueue<u32>,
-    pub(crate) closing: Mutex<Vec<Closing>>,
+    /// Slot of the stream that each page belongs to, while it does.
+    pub(crate) page_owner: Box<[AtomicU32]>,
+    pub(crate) control: Control,
+    pub(crate) triggers: Triggers,
     pub(crate) registry: Mutex<Registry>,
     pub(crate) storage: Mutex<Storage>,
     pub(crate) writer: OnceLock<Thread>,
     pub(crate) status: StatusCounters,
+    /// How long an event may wait for a page.
+    pub(crate) block_limit: Duration,
+    overflow: Overflow,
+    /// Path of the last snapshot, or why there is none.
+    pub(crate) last_snapshot: Mutex<Result<PathBuf, String>>,
+    pub(crate) snapshot_done: Condvar,
+    next_stream: AtomicU32,
+    next_location: AtomicU32,
+    /// Streams that were opened, and that their threads closed, since the start.
+    opened: AtomicU64,
+    closed: AtomicU64,
     sources: Box<[OnceLock<SourceState>]>,
 }
 
@@ -106,7 +125,12 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(guard: ForkGuard, memory: LiveMemory, storage: Storage) -> Self {
+    pub(crate) fn new(
+        guard: ForkGuard,
+        memory: LiveMemory,
+        storage: Storage,
+        options: &Options,
+    ) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let division = *memory.division();
         let free_pages = ArrayQueue::new(division.page_count);
@@ -114,21 +138,33 @@ impl Shared {
             let _ = free_pages.push(number);
         }
         let registry = Registry {
-            free_slots: (0..division.slot_count).rev().collect(),
-            free_segments: (0..division.segment_count).rev().collect(),
+            rules: options.rules.clone(),
             ..Registry::default()
         };
         Self {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
+            streams: Streams::new(&guard, &memory),
             guard,
             memory,
             free_pages,
             full_pages: ArrayQueue::new(division.page_count),
-            closing: Mutex::new(Vec::new()),
+            page_owner: (0..division.page_count)
+                .map(|_| AtomicU32::new(0))
+                .collect(),
+            control: Control::new(),
+            triggers: Triggers::new(options.triggers.clone()),
             registry: Mutex::new(registry),
             storage: Mutex::new(storage),
             writer: OnceLock::new(),
             status: StatusCounters::default(),
+            block_limit: options.block_limit,
+            overflow: options.overflow,
+            last_snapshot: Mutex::new(Err("none was written".to_owned())),
+            snapshot_done: Condvar::new(),
+            next_stream: AtomicU32::new(0),
+            next_location: AtomicU32::new(0),
+            opened: AtomicU64::new(0),
+            closed: AtomicU64::new(0),
             sources: (0..MAX_SOURCES).map(|_| OnceLock::new()).collect(),
         }
     }
@@ -150,9 +186,14 @@ impl Shared {
         self.wake_writer();
     }
 
+    /// An event came while nothing is recorded: behind the finish or in a forked child it is counted;
+    /// while the user has switched recording off it is not raised.
     #[cold]
-    pub(crate) fn count_after_cut(&self) {
-        self.status.after_cut.fetch_add(1, Ordering::Relaxed);
+    #[inline(never)]
+    pub(crate) fn count_unrecorded(&self) {
+        if !self.guard.is_on() {
+            self.status.after_cut.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     #[cold]
@@ -160,48 +201,203 @@ impl Shared {
         self.status.unknown_type.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn count_blocked(&self, time: Duration) {
+        let ns = time.as_nanos() as u64;
+        self.status.blocked_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+
     /// Counts an event that has no stream to stand in.
     #[cold]
     pub(crate) fn count_without_stream(&self, source: SourceId, event_type: EventTypeId) {
-        let source = self.sources.get(source.index()).and_then(OnceLock::get);
-        let Some(row) = source.and_then(|source| source.unattributed.row(event_type)) else {
+        if self.guard.word().load(Ordering::SeqCst) != crate::sys::GUARD_RECORDING {
+            self.count_unrecorded();
+            return;
+        }
+        let Some(state) = self.source(source) else {
             self.count_unknown_type();
             return;
         };
+        let stream = self.streams.cell(state.unattributed);
+        let block = event_type.index() / l::ROWS_PER_SEGMENT;
+        let Some(segment) = stream.segment(block) else {
+            self.count_unknown_type();
+            return;
+        };
+        let row = &self.memory.segment(segment)[event_type.index() % l::ROWS_PER_SEGMENT];
         row.raised.fetch_add(1, Ordering::Relaxed);
         row.dropped[Cause::NoStream.code() as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Opens the calling thread's stream of a source.
-    pub(crate) fn open_stream(self: &Arc<Self>, source: SourceId) -> Result<StreamState> {
-        let state = self.sources.get(source.index()).and_then(OnceLock::get);
-        let state = state.ok_or(RecorderError::Unknown {
-            what: "source",
-            number: source.get(),
-        })?;
-        let mut registry = lock(&self.registry);
-        let location = registry.location_of_this_thread(self)?;
-        let open_tick = state.clock.read();
-        let stream =
-            registry.open_stream(self, source, Some(location), state.max_ticks, open_tick)?;
-        registry.open.push(Arc::clone(&stream));
-        Ok(StreamState::new(
-            Arc::clone(self),
-            stream,
-            state.clock.clone(),
-            state.observation_interval_ns,
-        ))
+    /// What is known of a source.
+    pub(crate) fn source(&self, source: SourceId) -> Option<&SourceState> {
+        self.sources.get(source.index()).and_then(OnceLock::get)
     }
 
-    /// The thread of a stream ends.
-    pub(crate) fn close_stream(&self, stream: &Arc<StreamShared>, last_tick: u64, close_tick: u64) {
-        let closing = Closing {
-            stream: Arc::clone(stream),
-            last_tick,
-            close_tick,
+    pub(crate) fn next_stream_id(&self) -> StreamId {
+        StreamId::new(self.next_stream.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn next_location_id(&self) -> LocationId {
+        LocationId::new(self.next_location.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Shows a new stream to readers of the live file, and gives it its first counters.
+    pub(crate) fn publish(&self, stream: &Stream, opening: &Opening) {
+        let slot = self.memory.slot(stream.slot);
+        let relaxed = Ordering::Relaxed;
+        slot.busy().store(0, relaxed);
+        slot.open_tick().store(opening.open_tick, relaxed);
+        slot.recorded().store(0, relaxed);
+        slot.source().store(opening.source.get(), relaxed);
+        let location = opening.location.map_or(0, |id| id.get() + 1);
+        slot.location().store(location, relaxed);
+        let is_shared = opening.location.is_none();
+        slot.is_shared().store(is_shared.into(), relaxed);
+        for block in 0..l::SEGMENTS_PER_SLOT {
+            slot.segment(block).store(0, relaxed);
+        }
+        self.give_segment(stream, 0);
+        slot.stream().store(opening.id.get() + 1, Ordering::Release);
+    }
+
+    /// Gives a stream the counters of 32 event types; false when there are none left.
+    pub(crate) fn give_segment(&self, stream: &Stream, block: usize) -> bool {
+        let open = |own: &[OwnRow]| self.set_gates(stream, block, own);
+        self.streams.give_segment(&self.memory, stream, block, open)
+    }
+
+    fn set_gates(&self, stream: &Stream, block: usize, rows: &[OwnRow]) {
+        let Some(state) = self.source(stream.source()) else {
+            return;
         };
-        lock(&self.closing).push(closing);
+        let is_off = state.is_off.load(Ordering::SeqCst);
+        for (index, own) in rows.iter().enumerate() {
+            let id = EventTypeId::new((block * l::ROWS_PER_SEGMENT + index) as u32);
+            let gate = self.control.gate(id, is_off, state.ticks_per_second);
+            own.gate.store(gate.0, Ordering::SeqCst);
+        }
+    }
+
+    /// Brings the rules, as they are now, to all streams.
+    fn renew_gates(&self) {
+        (0..l::SEGMENTS_PER_SLOT).for_each(|block| self.renew_gates_of(block));
+    }
+
+    /// The same for 32 event types. Cells in any phase: one that is being opened may have looked at the
+    /// rules before they changed.
+    fn renew_gates_of(&self, block: usize) {
+        for stream in self.streams.all() {
+            if let Some(segment) = stream.segment(block) {
+                self.set_gates(stream, block, self.streams.own_rows(segment));
+            }
+        }
+    }
+
+    /// All counters of a stream, with their event types.
+    pub(crate) fn rows_of<'a>(
+        &'a self,
+        stream: &'a Stream,
+    ) -> impl Iterator<Item = (EventTypeId, &'a CounterRow, &'a OwnRow)> {
+        let blocks =
+            (0..l::SEGMENTS_PER_SLOT).filter_map(|block| Some((block, stream.segment(block)?)));
+        blocks.flat_map(|(block, segment)| {
+            let rows = self.memory.segment(segment).iter();
+            let rows = rows.zip(self.streams.own_rows(segment));
+            rows.enumerate().map(move |(index, (row, own))| {
+                let number = (block * l::ROWS_PER_SEGMENT + index) as u32;
+                (EventTypeId::new(number), row, own)
+            })
+        })
+    }
+
+    /// Shows an event to the triggers; its row was committed.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn watch(&self, stream: &Stream, event_type: EventTypeId, tick: u64, row: &[u8]) {
+        let fires = match self.triggers.see(event_type, row) {
+            Seen::Nothing => None,
+            Seen::Fires(trigger) => Some(trigger),
+            Seen::Enters(region) => {
+                if self.control.is_region_watched(region) {
+                    stream.watched.enter(region.get(), tick);
+                }
+                None
+            }
+            Seen::Leaves(region, trigger, longer_than) => {
+                let entered = self
+                    .control
+                    .is_region_watched(region)
+                    .then(|| stream.watched.leave(region.get()))
+                    .flatten();
+                let rate = self
+                    .source(stream.source())
+                    .map_or(1, |s| s.ticks_per_second);
+                let least = longer_than.as_nanos() * u128::from(rate) / 1_000_000_000;
+                entered
+                    .filter(|entered| u128::from(tick.wrapping_sub(*entered)) >= least)
+                    .map(|_| trigger)
+            }
+        };
+        if let Some(trigger) = fires
+            && self.triggers.fire(Some(trigger))
+        {
+            self.wake_writer();
+        }
+    }
+
+    pub(crate) fn note_opening(&self) {
+        self.opened.fetch_add(1, Ordering::Release);
+    }
+
+    /// How many streams were opened so far.
+    pub(crate) fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn note_closing(&self) {
+        self.closed.fetch_add(1, Ordering::Release);
         self.wake_writer();
+    }
+
+    /// Keeps the sums of streams whose counters are given back.
+    pub(crate) fn count_closed(&self, totals: &[StreamTotals]) {
+        for row in totals.iter().flat_map(|totals| &totals.rows) {
+            let sums = [row.raised, row.dropped_sum(), row.suppressed];
+            for (counter, sum) in self.status.closed.iter().zip(sums) {
+                counter.fetch_add(sum, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Events raised, dropped and suppressed so far, as the counters show them now.
+    pub(crate) fn sums(&self) -> [u64; 3] {
+        let mut sums = std::array::from_fn(|n| self.status.closed[n].load(Ordering::Relaxed));
+        for (_, row, _) in self
+            .streams
+            .in_use()
+            .flat_map(|stream| self.rows_of(stream))
+        {
+            let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+            sums[0] += load(&row.raised);
+            sums[1] += row.dropped.iter().map(load).sum::<u64>();
+            sums[2] += load(&row.suppressed);
+        }
+        sums
+    }
+
+    /// How many streams their threads closed so far.
+    pub(crate) fn closed(&self) -> u64 {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Changes what is recorded, from now on.
+    pub(crate) fn apply(&self, rules: &Rules) -> Result<()> {
+        let mut registry = lock(&self.registry);
+        registry.check_open()?;
+        registry.rules.extend(rules);
+        registry.renew_rules(self);
+        self.renew_gates();
+        Ok(())
     }
 
     /// Puts definitions that only the live file has into the recording.
@@ -211,12 +407,24 @@ impl Shared {
 
     /// What rows of any event type look like.
     pub(crate) fn schema(&self) -> Arc<Schema> {
-        Arc::clone(&lock(&self.registry).schema)
+        self.schema_of(&lock(&self.registry))
+    }
+
+    pub(crate) fn schema_of(&self, registry: &Registry) -> Arc<Schema> {
+        Arc::clone(&registry.schema)
+    }
+
+    /// A snapshot was written, or could not be.
+    pub(crate) fn note_snapshot(&self, outcome: std::io::Result<PathBuf>) {
+        let mut last = lock(&self.last_snapshot);
+        *last = outcome.map_err(|error| error.to_string());
+        self.status.snapshots.fetch_add(1, Ordering::Release);
+        self.snapshot_done.notify_all();
     }
 }
 
 impl Registry {
-    fn check_open(&self) -> Result<()> {
+    pub(crate) fn check_open(&self) -> Result<()> {
         if self.is_finished {
             return Err(RecorderError::Finished);
         }
@@ -336,6 +544,7 @@ impl Registry {
         description: &str,
         ordering: annals_format::Ordering,
         clock: ClockId,
+        overflow: Option<Overflow>,
     ) -> Result<SourceId> {
         self.check_open()?;
         let definition = self.definitions.clocks.get(&clock);
@@ -347,9 +556,8 @@ impl Registry {
         if id.index() >= MAX_SOURCES {
             return Err(RecorderError::Full { what: "sources" });
         }
-        let max_ticks = definition.max_ticks;
-        let period_ns =
-            (u128::from(max_ticks) + 1) * 1_000_000_000 / u128::from(definition.ticks_per_second);
+        let (max_ticks, ticks_per_second) = (definition.max_ticks, definition.ticks_per_second);
+        let period_ns = (u128::from(max_ticks) + 1) * 1_000_000_000 / u128::from(ticks_per_second);
         let ticks = self.clocks[clock.index()].clone();
         let is_observed = period_ns < OBSERVED_BELOW_NS || matches!(ticks, TickSource::Unreadable);
         // Sixteen to a period; a clock that cannot be read gets at most a thousand a second.
@@ -364,16 +572,91 @@ impl Registry {
         };
         self.add(shared, Definition::Source(source))?;
         let open_tick = ticks.read();
-        let unattributed = self.open_stream(shared, id, None, max_ticks, open_tick)?;
+        let no_room = || RecorderError::Full {
+            what: "open streams",
+        };
+        let stream = shared.streams.claim().ok_or_else(no_room)?;
+        let is_off = self.rules.verdict(Subject::Source, name, None) == Verdict::Off;
         let state = SourceState {
             clock: ticks,
             max_ticks,
+            ticks_per_second,
             observation_interval_ns: is_observed.then_some(interval_ns),
-            unattributed: Arc::clone(&unattributed),
+            overflow: overflow.unwrap_or(shared.overflow),
+            is_off: AtomicBool::new(is_off),
+            unattributed: stream.slot,
         };
-        self.open.push(unattributed);
+        let opening = Opening {
+            id: shared.next_stream_id(),
+            source: id,
+            location: None,
+            open_tick,
+            is_companion: false,
+        };
+        stream.fill(shared, &state, &opening);
+        stream.is_announced.store(true, Ordering::Relaxed);
+        self.add(shared, stream_definition(stream))?;
         let _ = shared.sources[id.index()].set(state);
+        shared.publish(stream, &opening);
+        stream.phase.store(phase::OPEN, Ordering::Release);
+        let blocks = self.event_types.len().div_ceil(l::ROWS_PER_SEGMENT);
+        if (0..blocks).any(|block| !shared.give_segment(stream, block)) {
+            return Err(RecorderError::Full {
+                what: "event counters",
+            });
+        }
         Ok(id)
+    }
+
+    /// Works out all gates again.
+    fn renew_rules(&self, shared: &Shared) {
+        let text = |id: StringId| self.definitions.strings.get(&id).map_or("", String::as_str);
+        let rules = &self.rules;
+        for source in self.definitions.sources.values() {
+            let is_off = rules.verdict(Subject::Source, text(source.name), None) == Verdict::Off;
+            if let Some(state) = shared.source(source.id) {
+                state.is_off.store(is_off, Ordering::SeqCst);
+            }
+        }
+        for (id, event_type) in &self.definitions.event_types {
+            let kind = (event_type.verbosity, event_type.role);
+            let name = text(event_type.name);
+            let is_watched = shared.control.gate(*id, false, 1).is_watched();
+            let control = &shared.control;
+            control.rule_event_type(rules, *id, name, kind, is_watched);
+        }
+        for (id, region) in &self.definitions.regions {
+            let name = text(region.name);
+            let is_watched = shared.control.is_region_watched(*id);
+            shared.control.rule_region(rules, *id, name, is_watched);
+        }
+    }
+
+    /// Defines what threads opened since the last time: the live file's slots tell of it until then.
+    pub(crate) fn announce(&mut self, shared: &Shared) -> Result<()> {
+        let news = shared.streams.in_use();
+        for stream in news.filter(|stream| !stream.is_announced.load(Ordering::Relaxed)) {
+            if let Some(id) = stream.location()
+                && !self.definitions.locations.contains_key(&id)
+            {
+                let slot = shared.memory.slot(stream.slot);
+                let system_id = slot.system_id().load(Ordering::Relaxed);
+                let [a, b] = slot.name().map(|word| word.load(Ordering::Relaxed));
+                let bytes = [a.to_le_bytes(), b.to_le_bytes()].concat();
+                let name = annals_format::live::thread_name(&bytes, system_id, std::process::id());
+                let location = Location {
+                    id,
+                    process: PROCESS,
+                    name: self.string(shared, &name)?,
+                    kind: LocationKind::Thread,
+                    system_id,
+                };
+                self.add(shared, Definition::Location(location))?;
+            }
+            self.add(shared, stream_definition(stream))?;
+            stream.is_announced.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     pub(crate) fn region(
@@ -399,6 +682,15 @@ impl Registry {
             group,
         };
         let id = region.id;
+        let text = self
+            .definitions
+            .strings
+            .get(&name)
+            .map_or("", String::as_str);
+        let is_watched = shared.triggers.watches_region(text);
+        shared
+            .control
+            .rule_region(&self.rules, id, text, is_watched);
         self.add(shared, Definition::Region(region))?;
         self.regions.insert(key, id);
         Ok(id)
@@ -428,10 +720,28 @@ impl Registry {
                 name: name.to_owned(),
             });
         }
-        // Counters first: a type without them could be raised and not counted.
-        for stream in self.open.clone() {
-            self.give_segment(shared, &stream, id.index() / l::ROWS_PER_SEGMENT)?;
+        let text = |id: StringId| self.definitions.strings.get(&id).map_or("", String::as_str);
+        let elements: Vec<(&str, ElementType, bool)> = event_type
+            .elements
+            .iter()
+            .map(|e| (text(e.name), e.element_type, e.is_optional))
+            .collect();
+        let role = event_type.role;
+        let is_watched = shared.triggers.watch_event_type(id, name, role, &elements);
+        let kind = (event_type.verbosity, role);
+        let control = &shared.control;
+        control.rule_event_type(&self.rules, id, name, kind, is_watched);
+        // Counters first: a type without them could be raised and not counted. Streams of threads take
+        // theirs with the first event; without any left, these count.
+        let block = id.index() / l::ROWS_PER_SEGMENT;
+        for stream in shared.streams.in_use().filter(|s| s.location().is_none()) {
+            if !shared.give_segment(stream, block) {
+                return Err(RecorderError::Full {
+                    what: "event counters",
+                });
+            }
         }
+        shared.renew_gates_of(block);
         let mut schema = (*self.schema).clone();
         schema.add(&event_type);
         self.add(shared, Definition::EventType(event_type))?;
@@ -457,111 +767,12 @@ impl Registry {
             original_bits: 0,
         })
     }
+}
 
-    fn location_of_this_thread(&mut self, shared: &Shared) -> Result<LocationId> {
-        let thread = std::thread::current();
-        if let Some(id) = self.locations.get(&thread.id()) {
-            return Ok(*id);
-        }
-        let system_id = sys::thread_number();
-        let name = match thread.name() {
-            Some(name) => name.to_owned(),
-            None => format!("thread {system_id}"),
-        };
-        let location = Location {
-            id: LocationId::new(self.definitions.locations.len() as u32),
-            process: PROCESS,
-            name: self.string(shared, &name)?,
-            kind: LocationKind::Thread,
-            system_id,
-        };
-        let id = location.id;
-        self.add(shared, Definition::Location(location))?;
-        self.locations.insert(thread.id(), id);
-        Ok(id)
-    }
-
-    /// Gives a stream the counters for 32 event types.
-    fn give_segment(&mut self, shared: &Shared, stream: &StreamShared, block: usize) -> Result<()> {
-        if !stream.segments[block].load(Ordering::Relaxed).is_null() {
-            return Ok(());
-        }
-        let number = self.free_segments.pop().ok_or(RecorderError::Full {
-            what: "event counters",
-        })?;
-        let rows = shared.memory.segment(number);
-        for row in rows {
-            let counters = [&row.raised, &row.suppressed].into_iter();
-            let counters = counters.chain(&row.dropped).chain(&row.reported);
-            counters.for_each(|counter| counter.store(0, Ordering::Relaxed));
-        }
-        shared
-            .memory
-            .slot(stream.slot)
-            .segment(block)
-            .store(number as u16 + 1, Ordering::Release);
-        let rows = std::ptr::from_ref(rows).cast_mut();
-        stream.segments[block].store(rows, Ordering::Release);
-        Ok(())
-    }
-
-    fn open_stream(
-        &mut self,
-        shared: &Shared,
-        source: SourceId,
-        location: Option<LocationId>,
-        max_ticks: u64,
-        open_tick: u64,
-    ) -> Result<Arc<StreamShared>> {
-        self.check_open()?;
-        let slot_number = self.free_slots.pop().ok_or(RecorderError::Full {
-            what: "open streams",
-        })?;
-        let stream = Arc::new(StreamShared {
-            id: StreamId::new(self.next_stream),
-            source,
-            slot: slot_number,
-            max_ticks,
-            open_tick,
-            page: AtomicU32::new(NO_PAGE),
-            segments: std::array::from_fn(|_| AtomicPtr::default()),
-        });
-        let slot = shared.memory.slot(slot_number);
-        slot.busy().store(0, Ordering::Relaxed);
-        slot.open_tick().store(open_tick, Ordering::Relaxed);
-        slot.recorded().store(0, Ordering::Relaxed);
-        let is_shared = location.is_none();
-        slot.is_shared().store(is_shared.into(), Ordering::Relaxed);
-        (0..l::SEGMENTS_PER_SLOT).for_each(|block| slot.segment(block).store(0, Ordering::Relaxed));
-        let blocks = self.event_types.len().div_ceil(l::ROWS_PER_SEGMENT);
-        let definition = Stream {
-            id: stream.id,
-            source,
-            location,
-        };
-        let outcome = (0..blocks)
-            .try_for_each(|block| self.give_segment(shared, &stream, block))
-            .and_then(|()| self.add(shared, Definition::Stream(definition)));
-        if let Err(error) = outcome {
-            self.take_back(shared, &stream);
-            return Err(error);
-        }
-        self.next_stream += 1;
-        slot.stream().store(stream.id.get() + 1, Ordering::Release);
-        Ok(stream)
-    }
-
-    /// Slot and counters of a stream become free; its totals stand in the recording by now.
-    pub(crate) fn take_back(&mut self, shared: &Shared, stream: &StreamShared) {
-        let slot = shared.memory.slot(stream.slot);
-        slot.stream().store(0, Ordering::Release);
-        for block in 0..l::SEGMENTS_PER_SLOT {
-            let number = slot.segment(block).swap(0, Ordering::AcqRel);
-            if number != 0 {
-                self.free_segments.push(usize::from(number) - 1);
-            }
-        }
-        self.free_slots.push(stream.slot);
-        self.open.retain(|other| other.id != stream.id);
-    }
+fn stream_definition(stream: &Stream) -> Definition {
+    Definition::Stream(StreamDefinition {
+        id: stream.id(),
+        source: stream.source(),
+        location: stream.location(),
+    })
 }

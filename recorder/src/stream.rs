@@ -1,10 +1,11 @@
 //! The event path: one producer, one stream, no lock, no allocation, no system call but one wake-up
 //! per page.
 //!
-//! Order matters here, because a kill can come between any two instructions:
+//! Order matters here, because a kill, or a signal handler that raises events itself, can come between
+//! any two instructions:
 //! 1. the fork guard is read before shared memory is touched (a forked child must not);
 //! 2. the busy mark stands before the raise is counted, so that a reader knows which count may be one
-//!    ahead of the events;
+//!    ahead of the events, and a handler knows that this stream is in use;
 //! 3. the row's bytes stand before the commit word, which is one release store.
 #![expect(
     unsafe_code,
@@ -13,16 +14,25 @@
 
 use std::cell::Cell;
 use std::ptr::{null, null_mut};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence};
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
+    Ordering, compiler_fence,
+};
+use std::time::{Duration, Instant};
 
 use annals_format::live::layout as l;
-use annals_format::{Cause, EventTypeId, ROW_DROPPED, ROW_OBSERVATION, SourceId, StreamId};
+use annals_format::{
+    Cause, EventTypeId, LocationId, ROW_DROPPED, ROW_OBSERVATION, SourceId, StreamId,
+};
 
-use crate::clock::{TickSource, reference_ns};
-use crate::memory::{CounterRow, Page, SegmentRows, bump};
+use crate::clock::{TickSource, reference_ns, tsc};
+use crate::control::{Admission, Gate};
+use crate::memory::{CounterRow, OwnRow, Page, bump};
+use crate::options::Overflow;
 use crate::row::{RowCursor, VARINT_ROOM};
-use crate::shared::Shared;
+use crate::shared::{Shared, SourceState};
+use crate::sys::{self, GUARD_RECORDING};
+use crate::thread::QueueUse;
 
 /// Stands for "no page".
 pub(crate) const NO_PAGE: u32 = u32::MAX;
@@ -34,113 +44,375 @@ const ROW_OVERHEAD: usize = 6 * VARINT_ROOM;
 /// Most bytes of a dropped record's row.
 const DROPPED_ROW_ROOM: usize = 8 * VARINT_ROOM;
 
-/// What other threads may know of an open stream.
-#[derive(Debug)]
-pub(crate) struct StreamShared {
-    pub(crate) id: StreamId,
-    pub(crate) source: SourceId,
-    pub(crate) slot: usize,
-    pub(crate) max_ticks: u64,
-    pub(crate) open_tick: u64,
-    /// The page that the producer writes to.
-    pub(crate) page: AtomicU32,
-    /// Counters, 32 event types each; null: none of them is defined yet.
-    pub(crate) segments: [AtomicPtr<SegmentRows>; l::SEGMENTS_PER_SLOT],
+/// What a stream's cell is used for. A cell goes through these in this order, and around.
+pub(crate) mod phase {
+    /// Nobody's.
+    pub(crate) const FREE: u32 = 0;
+    /// A thread fills it in.
+    pub(crate) const CLAIMED: u32 = 1;
+    /// Events may be raised.
+    pub(crate) const OPEN: u32 = 2;
+    /// Its thread ended; the writer has to complete it.
+    pub(crate) const CLOSED: u32 = 3;
 }
 
-impl StreamShared {
-    /// The counters of an event type.
-    #[inline]
-    pub(crate) fn row(&self, event_type: EventTypeId) -> Option<&CounterRow> {
-        let segment = self
-            .segments
-            .get(event_type.index() / l::ROWS_PER_SEGMENT)?;
-        let rows = segment.load(Ordering::Acquire);
-        if rows.is_null() {
-            return None;
-        }
-        // SAFETY: a segment pointer stays valid while the recorder's shared part lives, which the
-        // stream's owner keeps alive.
-        let rows = unsafe { &*rows };
-        Some(&rows[event_type.index() % l::ROWS_PER_SEGMENT])
-    }
-
-    /// All counters, with their event types.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = (EventTypeId, &CounterRow)> {
-        let limit = (l::SEGMENTS_PER_SLOT * l::ROWS_PER_SEGMENT) as u32;
-        (0..limit).map_while(|number| {
-            let event_type = EventTypeId::new(number);
-            Some((event_type, self.row(event_type)?))
-        })
-    }
-}
-
-/// The producer's side of a stream. Belongs to one thread.
+/// A stream: what its thread records with, and what the writer may know of it. Streams live in cells
+/// that are made when the recorder starts and used again and again, so that opening one allocates
+/// nothing and takes no lock: it may happen in a signal handler.
 #[derive(Debug)]
-pub(crate) struct StreamState {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) stream: Arc<StreamShared>,
-    clock: TickSource,
+#[repr(C, align(64))]
+pub(crate) struct Stream {
+    // What an event needs, first.
+    /// Recorder and source in one comparison; 0: not open.
+    pub(crate) key: AtomicU64,
     /// The recorder's permission: [`crate::sys::ForkGuard`].
     guard: *const AtomicU32,
+    /// The busy mark in the live file.
     busy: *const AtomicU64,
     /// Start of the current page's rows; null: no page.
-    start: Cell<*mut u8>,
-    offset: Cell<usize>,
-    room: Cell<usize>,
-    commit: Cell<*const AtomicU64>,
-    events: Cell<u64>,
-    last_tick: Cell<u64>,
-    sequence: Cell<u64>,
-    recorded: Cell<u64>,
-    dropped: Cell<u64>,
-    has_unreported: Cell<bool>,
-    /// Reference time between observations, nanoseconds; none: the clock needs none.
-    observation_interval_ns: Option<i64>,
-    last_observation_ns: Cell<i64>,
+    start: AtomicPtr<u8>,
+    offset: AtomicUsize,
+    /// Bytes of rows that the current page takes. The writer sets 0 to get the page of an idle stream.
+    room: AtomicUsize,
+    commit: AtomicPtr<AtomicU64>,
+    events: AtomicU64,
+    last_tick: AtomicU64,
+    /// The stream's counters in the live file, and what belongs to them in this process; both null:
+    /// no event type below 32 was raised yet.
+    first_rows: AtomicPtr<CounterRow>,
+    first_own: AtomicPtr<OwnRow>,
+    is_tsc: AtomicBool,
+    is_observed: AtomicBool,
+
+    // What a page needs.
+    has_unreported: AtomicBool,
+    overflow: AtomicU8,
+    /// A stream that signal handlers use while they interrupt another one.
+    is_companion: AtomicBool,
+    shared: AtomicPtr<Shared>,
+    state: AtomicPtr<SourceState>,
+    sequence: AtomicU64,
+    recorded: AtomicU64,
+    dropped: AtomicU64,
+    last_observation_ns: AtomicI64,
+    /// Enters that a trigger watches, innermost last.
+    pub(crate) watched: WatchedRegions,
+
+    // What others may know.
+    pub(crate) phase: AtomicU32,
+    pub(crate) slot: usize,
+    id: AtomicU32,
+    source: AtomicU32,
+    /// Location id + 1; 0: none (an unattributed row).
+    location: AtomicU32,
+    pub(crate) is_announced: AtomicBool,
+    max_ticks: AtomicU64,
+    open_tick: AtomicU64,
+    close_tick: AtomicU64,
+    /// The page that the producer writes to.
+    page: AtomicU32,
+    /// Number + 1 of the counter segment of 32 event types each.
+    segments: [AtomicU16; l::SEGMENTS_PER_SLOT],
+    /// The thread's next stream.
+    pub(crate) next: AtomicPtr<Stream>,
 }
 
-impl StreamState {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        stream: Arc<StreamShared>,
-        clock: TickSource,
-        observation_interval_ns: Option<i64>,
-    ) -> Self {
-        let busy: *const AtomicU64 = shared.memory.slot(stream.slot).busy();
-        let guard: *const AtomicU32 = shared.guard.word();
+// SAFETY: every field that changes is an atomic; the raw pointers point into memory that the recorder's
+// shared part keeps mapped, and are used as shared references to atomics only.
+unsafe impl Send for Stream {}
+// SAFETY: as above. `watched` is used by the producer only.
+unsafe impl Sync for Stream {}
+
+/// Enter ticks of watched regions, for triggers on their length. Fixed in size: nothing is allocated.
+#[derive(Debug)]
+pub(crate) struct WatchedRegions {
+    depth: Cell<usize>,
+    enters: [Cell<(u32, u64)>; Self::DEEPEST],
+}
+
+impl WatchedRegions {
+    const DEEPEST: usize = 16;
+
+    const fn new() -> Self {
         Self {
-            last_tick: Cell::new(stream.open_tick),
-            shared,
-            stream,
-            clock,
+            depth: Cell::new(0),
+            enters: [const { Cell::new((0, 0)) }; Self::DEEPEST],
+        }
+    }
+
+    /// A watched region was entered. Deeper than 16, enters are not kept.
+    pub(crate) fn enter(&self, region: u32, tick: u64) {
+        if let Some(place) = self.enters.get(self.depth.get()) {
+            place.set((region, tick));
+        }
+        self.depth.set(self.depth.get() + 1);
+    }
+
+    /// A watched region was left; when it was entered, if that is known.
+    pub(crate) fn leave(&self, region: u32) -> Option<u64> {
+        let depth = self.depth.get().checked_sub(1)?;
+        self.depth.set(depth);
+        let (entered, tick) = self.enters.get(depth)?.get();
+        (entered == region).then_some(tick)
+    }
+}
+
+/// Who a stream is, when it is opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    pub(crate) id: StreamId,
+    pub(crate) source: SourceId,
+    pub(crate) location: Option<LocationId>,
+    pub(crate) open_tick: u64,
+    pub(crate) is_companion: bool,
+}
+
+impl Stream {
+    /// A free cell.
+    pub(crate) fn new(slot: usize, guard: &AtomicU32, busy: &AtomicU64) -> Self {
+        Self {
+            key: AtomicU64::new(0),
             guard,
             busy,
-            start: Cell::new(null_mut()),
-            offset: Cell::new(0),
-            room: Cell::new(0),
-            commit: Cell::new(null()),
-            events: Cell::new(0),
-            sequence: Cell::new(0),
-            recorded: Cell::new(0),
-            dropped: Cell::new(0),
-            has_unreported: Cell::new(false),
-            observation_interval_ns,
-            last_observation_ns: Cell::new(i64::MIN),
+            start: AtomicPtr::new(null_mut()),
+            offset: AtomicUsize::new(0),
+            room: AtomicUsize::new(0),
+            commit: AtomicPtr::new(null_mut()),
+            events: AtomicU64::new(0),
+            last_tick: AtomicU64::new(0),
+            first_rows: AtomicPtr::new(null_mut()),
+            first_own: AtomicPtr::new(null_mut()),
+            is_tsc: AtomicBool::new(false),
+            is_observed: AtomicBool::new(false),
+            has_unreported: AtomicBool::new(false),
+            overflow: AtomicU8::new(0),
+            is_companion: AtomicBool::new(false),
+            shared: AtomicPtr::new(null_mut()),
+            state: AtomicPtr::new(null_mut()),
+            sequence: AtomicU64::new(0),
+            recorded: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            last_observation_ns: AtomicI64::new(i64::MIN),
+            watched: WatchedRegions::new(),
+            phase: AtomicU32::new(phase::FREE),
+            slot,
+            id: AtomicU32::new(0),
+            source: AtomicU32::new(0),
+            location: AtomicU32::new(0),
+            is_announced: AtomicBool::new(false),
+            max_ticks: AtomicU64::new(u64::MAX),
+            open_tick: AtomicU64::new(0),
+            close_tick: AtomicU64::new(0),
+            page: AtomicU32::new(NO_PAGE),
+            segments: [const { AtomicU16::new(0) }; l::SEGMENTS_PER_SLOT],
+            next: AtomicPtr::new(null_mut()),
         }
+    }
+
+    /// Fills in a claimed cell. The recorder is `shared`, which outlives the stream's use.
+    pub(crate) fn fill(&self, shared: &Shared, state: &SourceState, opening: &Opening) {
+        let relaxed = Ordering::Relaxed;
+        self.shared
+            .store(std::ptr::from_ref(shared).cast_mut(), relaxed);
+        self.state
+            .store(std::ptr::from_ref(state).cast_mut(), relaxed);
+        self.id.store(opening.id.get(), relaxed);
+        self.source.store(opening.source.get(), relaxed);
+        let location = opening.location.map_or(0, |id| id.get() + 1);
+        self.location.store(location, relaxed);
+        self.is_companion.store(opening.is_companion, relaxed);
+        self.is_announced.store(false, relaxed);
+        self.max_ticks.store(state.max_ticks, relaxed);
+        self.open_tick.store(opening.open_tick, relaxed);
+        self.last_tick.store(opening.open_tick, relaxed);
+        self.overflow.store(state.overflow.code(), relaxed);
+        self.is_tsc
+            .store(matches!(state.clock, TickSource::Tsc), relaxed);
+        let is_observed = state.observation_interval_ns.is_some();
+        self.is_observed.store(is_observed, relaxed);
+        self.start.store(null_mut(), relaxed);
+        self.offset.store(0, relaxed);
+        self.room.store(0, relaxed);
+        self.events.store(0, relaxed);
+        self.sequence.store(0, relaxed);
+        self.recorded.store(0, relaxed);
+        self.dropped.store(0, relaxed);
+        self.has_unreported.store(false, relaxed);
+        self.last_observation_ns.store(i64::MIN, relaxed);
+        self.watched.depth.set(0);
+        self.page.store(NO_PAGE, relaxed);
+        self.first_rows.store(null_mut(), relaxed);
+        self.first_own.store(null_mut(), relaxed);
+        for segment in &self.segments {
+            segment.store(0, relaxed);
+        }
+    }
+
+    pub(crate) fn id(&self) -> StreamId {
+        StreamId::new(self.id.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn source(&self) -> SourceId {
+        SourceId::new(self.source.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn location(&self) -> Option<LocationId> {
+        let number = self.location.load(Ordering::Relaxed);
+        number.checked_sub(1).map(LocationId::new)
+    }
+
+    pub(crate) fn is_companion(&self) -> bool {
+        self.is_companion.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn max_ticks(&self) -> u64 {
+        self.max_ticks.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn open_tick(&self) -> u64 {
+        self.open_tick.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn last_tick(&self) -> u64 {
+        self.last_tick.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn close_tick(&self) -> u64 {
+        self.close_tick.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn overwrites(&self) -> bool {
+        Overflow::from_code(self.overflow.load(Ordering::Relaxed)) == Overflow::Overwrite
+    }
+
+    /// The page that the producer writes to, given up by the producer, or taken after the recording was
+    /// finished.
+    pub(crate) fn take_page(&self) -> Option<u32> {
+        let number = self.page.swap(NO_PAGE, Ordering::AcqRel);
+        (number != NO_PAGE).then_some(number)
+    }
+
+    pub(crate) fn current_page(&self) -> Option<u32> {
+        let number = self.page.load(Ordering::Acquire);
+        (number != NO_PAGE).then_some(number)
+    }
+
+    /// Takes this page from an idle producer, which finds out at its next event; false when the producer
+    /// is at work, and then hands the page on itself. Only the writer, who alone makes pages free, may
+    /// call this: so the number means the same page all along.
+    pub(crate) fn take_idle_page(&self, number: u32) -> bool {
+        self.room.store(0, Ordering::SeqCst);
+        // From here on, a raise that begins sees that there is no room.
+        sys::barrier_in_all_threads();
+        if self.is_busy() || self.room.load(Ordering::SeqCst) != 0 {
+            return false;
+        }
+        let (order, seen) = (Ordering::AcqRel, Ordering::Relaxed);
+        let taken = self.page.compare_exchange(number, NO_PAGE, order, seen);
+        taken.is_ok()
+    }
+
+    pub(crate) fn segment(&self, block: usize) -> Option<usize> {
+        let number = self.segments.get(block)?.load(Ordering::Acquire);
+        usize::from(number).checked_sub(1)
+    }
+
+    /// Takes a counter segment for a block of event types; false when there is one already.
+    pub(crate) fn adopt_segment(
+        &self,
+        block: usize,
+        number: usize,
+        rows: *mut CounterRow,
+        own: *mut OwnRow,
+    ) -> bool {
+        let taken = self.segments[block].compare_exchange(
+            0,
+            number as u16 + 1,
+            Ordering::SeqCst,
+            Ordering::SeqCst,
+        );
+        if taken.is_ok() && block == 0 {
+            self.first_own.store(own, Ordering::Release);
+            self.first_rows.store(rows, Ordering::Release);
+        }
+        taken.is_ok()
+    }
+
+    pub(crate) fn drop_segments(&self) -> impl Iterator<Item = usize> {
+        let numbers = self.segments.iter().map(|s| s.swap(0, Ordering::AcqRel));
+        numbers.filter_map(|number| usize::from(number).checked_sub(1))
     }
 
     #[inline]
     fn busy(&self) -> &AtomicU64 {
-        // SAFETY: points into the live memory, which `shared` keeps mapped.
+        // SAFETY: points into the live memory, which the shared part keeps mapped; whoever has a
+        // reference to this stream keeps that.
         unsafe { &*self.busy }
     }
 
     #[inline]
-    fn is_on(&self) -> bool {
-        // SAFETY: points into the guard's page, which `shared` keeps mapped.
-        let guard = unsafe { &*self.guard };
-        guard.load(Ordering::Relaxed) != 0
+    fn guard(&self) -> u32 {
+        // SAFETY: points into the guard's page, which the shared part keeps mapped.
+        unsafe { &*self.guard }.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn shared_pointer(&self) -> *const Shared {
+        self.shared.load(Ordering::Relaxed)
+    }
+
+    fn shared(&self) -> &Shared {
+        // SAFETY: set by `fill`; the shared part outlives the stream's use, see `thread::open`.
+        unsafe { &*self.shared.load(Ordering::Relaxed) }
+    }
+
+    fn source_state(&self) -> &SourceState {
+        // SAFETY: as for `shared`; sources are never removed.
+        unsafe { &*self.state.load(Ordering::Relaxed) }
+    }
+
+    /// Whether its own thread is raising an event on it.
+    #[inline]
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy().load(Ordering::Relaxed) != 0
+    }
+
+    #[inline]
+    fn read_clock(&self) -> u64 {
+        if self.is_tsc.load(Ordering::Relaxed) {
+            tsc()
+        } else {
+            self.source_state().clock.read()
+        }
+    }
+
+    /// The counters of an event type, and what belongs to them in this process.
+    #[inline]
+    fn rows(&self, event_type: EventTypeId) -> Option<(&CounterRow, &OwnRow)> {
+        let index = event_type.index();
+        if index < l::ROWS_PER_SEGMENT {
+            let rows = self.first_rows.load(Ordering::Acquire);
+            if rows.is_null() {
+                return None;
+            }
+            let own = self.first_own.load(Ordering::Relaxed);
+            // SAFETY: a segment has 32 rows, and stays mapped while the shared part lives.
+            let row = unsafe { &*rows.add(index) };
+            // SAFETY: as above, for the rows of this process.
+            let own = unsafe { &*own.add(index) };
+            return Some((row, own));
+        }
+        self.far_rows(event_type)
+    }
+
+    #[inline(never)]
+    fn far_rows(&self, event_type: EventTypeId) -> Option<(&CounterRow, &OwnRow)> {
+        let segment = self.segment(event_type.index() / l::ROWS_PER_SEGMENT)?;
+        let row = event_type.index() % l::ROWS_PER_SEGMENT;
+        let shared = self.shared();
+        Some((
+            &shared.memory.segment(segment)[row],
+            &shared.streams.own_rows(segment)[row],
+        ))
     }
 
     /// Raises an event: records it, or counts it as dropped. `bound` is the most bytes that `put`
@@ -153,31 +425,37 @@ impl StreamState {
         bound: usize,
         put: impl FnOnce(&mut RowCursor),
     ) {
-        if !self.is_on() {
-            self.shared.count_after_cut();
-            return;
-        }
         let busy = self.busy();
-        if busy.load(Ordering::Relaxed) != 0 {
-            // A signal handler interrupted this thread's own raise.
-            self.shared
-                .count_without_stream(self.stream.source, event_type);
-            return;
-        }
-        busy.store(u64::from(event_type.get()) + 1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        // Once more: whoever finishes the recording switches the guard off, passes a barrier through
-        // this thread, and then waits for the busy mark to go.
-        if self.is_on() {
-            match self.stream.row(event_type) {
-                Some(row) => self.raise_counted(event_type, row, tick, bound, put),
-                None => self.shared.count_unknown_type(),
+        // Goes when this function ends, also by a panic in the program's own clock.
+        let _mark = BusyMark::set(busy, u64::from(event_type.get()) + 1);
+        // Whoever finishes the recording switches the guard off, passes a barrier through this thread,
+        // and then waits for the busy mark to go.
+        if self.guard() == GUARD_RECORDING {
+            match self.rows(event_type) {
+                Some((row, own)) => self.raise_counted(event_type, row, own, tick, bound, put),
+                None => self.raise_first(event_type, tick, bound, put),
             }
         } else {
-            self.shared.count_after_cut();
+            self.shared().count_unrecorded();
         }
-        compiler_fence(Ordering::SeqCst);
-        busy.store(0, Ordering::Release);
+    }
+
+    /// The first event of a type that has no counters in this stream yet.
+    #[cold]
+    #[inline(never)]
+    fn raise_first(
+        &self,
+        event_type: EventTypeId,
+        tick: Option<u64>,
+        bound: usize,
+        put: impl FnOnce(&mut RowCursor),
+    ) {
+        let shared = self.shared();
+        shared.give_segment(self, event_type.index() / l::ROWS_PER_SEGMENT);
+        match self.rows(event_type) {
+            Some((row, own)) => self.raise_counted(event_type, row, own, tick, bound, put),
+            None => shared.count_without_stream(self.source(), event_type),
+        }
     }
 
     #[inline]
@@ -185,36 +463,68 @@ impl StreamState {
         &self,
         event_type: EventTypeId,
         row: &CounterRow,
+        own: &OwnRow,
         tick: Option<u64>,
         bound: usize,
         put: impl FnOnce(&mut RowCursor),
     ) {
+        let relaxed = Ordering::Relaxed;
+        let gate = Gate(own.gate.load(relaxed));
+        if !gate.is_open() && !self.admits(gate, row, own, tick) {
+            return;
+        }
         let tick = match tick {
             Some(tick) => tick,
-            None => self.clock.read(),
+            None => self.read_clock(),
         };
         bump(&row.raised);
         let need = bound.saturating_add(ROW_OVERHEAD);
-        if self.offset.get().saturating_add(need) > self.room.get()
+        if self.offset.load(relaxed).saturating_add(need) > self.room.load(relaxed)
             && !self.open_page(row, tick, need)
         {
             return;
         }
+        let start = self.start.load(relaxed);
+        let row_start = self.offset.load(relaxed);
         // SAFETY: the page is this stream's until it is handed on, and `need` bytes are free.
-        let mut cursor = unsafe { Page::cursor(self.start.get(), self.offset.get()) };
-        if self.observation_interval_ns.is_some() {
+        let mut cursor = unsafe { Page::cursor(start, row_start) };
+        if self.is_observed.load(relaxed) {
             cursor = self.observe(cursor);
         }
-        cursor.event_start(event_type, self.last_tick.get(), tick);
+        cursor.event_start(event_type, self.last_tick.load(relaxed), tick);
         put(&mut cursor);
-        let offset = cursor.offset_from(self.start.get());
-        let events = self.events.get() + 1;
-        // SAFETY: points into the page's header, which lives as long as `shared`.
-        let commit = unsafe { &*self.commit.get() };
+        let offset = cursor.offset_from(start);
+        let events = self.events.load(relaxed) + 1;
+        // SAFETY: points into the page's header, which lives as long as the shared part.
+        let commit = unsafe { &*self.commit.load(relaxed) };
         commit.store(events << 32 | offset as u64, Ordering::Release);
-        self.offset.set(offset);
-        self.events.set(events);
-        self.last_tick.set(tick);
+        self.offset.store(offset, relaxed);
+        self.events.store(events, relaxed);
+        self.last_tick.store(tick, relaxed);
+        if gate.is_watched() {
+            // SAFETY: the row was written above, and the page is still this stream's.
+            let bytes =
+                unsafe { std::slice::from_raw_parts(start.add(row_start), offset - row_start) };
+            self.shared().watch(self, event_type, tick, bytes);
+        }
+    }
+
+    /// Whether an event passes the user's rules; when not, it is counted as suppressed, or not raised
+    /// at all.
+    #[cold]
+    #[inline(never)]
+    fn admits(&self, gate: Gate, row: &CounterRow, own: &OwnRow, tick: Option<u64>) -> bool {
+        let now = || tick.unwrap_or_else(|| self.read_clock());
+        match gate.admit(row.raised.load(Ordering::Relaxed), &own.limiter, now) {
+            Admission::Record => true,
+            Admission::Suppress => {
+                let (raised, suppressed) = (&row.raised, &row.suppressed);
+                bump(raised);
+                bump(suppressed);
+                false
+            }
+            Admission::NotRaised => false,
+        }
     }
 
     /// Writes down the reference clock when it has moved on enough: what the events of a clock that
@@ -223,11 +533,12 @@ impl StreamState {
     #[inline(never)]
     fn observe(&self, mut cursor: RowCursor) -> RowCursor {
         let now = reference_ns();
-        let interval = self.observation_interval_ns.unwrap_or(i64::MAX);
-        if now.saturating_sub(self.last_observation_ns.get()) >= interval {
+        let interval = self.source_state().observation_interval_ns;
+        let last = self.last_observation_ns.load(Ordering::Relaxed);
+        if now.saturating_sub(last) >= interval.unwrap_or(i64::MAX) {
             cursor.varint(ROW_OBSERVATION);
             cursor.signed(now);
-            self.last_observation_ns.set(now);
+            self.last_observation_ns.store(now, Ordering::Relaxed);
         }
         cursor
     }
@@ -235,133 +546,225 @@ impl StreamState {
     #[cold]
     fn drop_event(&self, row: &CounterRow, cause: Cause) {
         bump(&row.dropped[cause.code() as usize]);
-        self.dropped.set(self.dropped.get() + 1);
-        self.has_unreported.set(true);
+        bump(&self.dropped);
+        self.has_unreported.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes a free page, as the overflow policy has it; or the cause why there is none.
+    fn free_page(&self) -> Result<u32, Cause> {
+        let shared = self.shared();
+        // A handler that interrupted this thread in a queue must not wait there for itself.
+        let Some(_use) = QueueUse::begin() else {
+            return Err(Cause::BufferFull);
+        };
+        if let Some(number) = shared.free_pages.pop() {
+            return Ok(number);
+        }
+        if shared.storage_has_failed() {
+            return Err(Cause::Storage);
+        }
+        let overflow = Overflow::from_code(self.overflow.load(Ordering::Relaxed));
+        if overflow == Overflow::Block && !self.is_companion() {
+            let begun = Instant::now();
+            let deadline = begun + shared.block_limit;
+            let mut pause = Duration::from_micros(10);
+            while Instant::now() < deadline && !shared.storage_has_failed() {
+                shared.wake_writer();
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(Duration::from_millis(1));
+                if let Some(number) = shared.free_pages.pop() {
+                    shared.count_blocked(begun.elapsed());
+                    return Ok(number);
+                }
+                if self.guard() != GUARD_RECORDING {
+                    break;
+                }
+            }
+            shared.count_blocked(begun.elapsed());
+        }
+        Err(Cause::BufferFull)
     }
 
     /// Hands the full page on and takes a free one; false when the event was counted as dropped.
     #[cold]
     #[inline(never)]
     fn open_page(&self, row: &CounterRow, tick: u64, need: usize) -> bool {
-        let whole_room = self.shared.memory.division().page_bytes - l::PAGE_HEADER_LEN;
+        let relaxed = Ordering::Relaxed;
+        let shared = self.shared();
+        let whole_room = shared.memory.division().page_bytes - l::PAGE_HEADER_LEN;
         if need > whole_room {
             self.drop_event(row, Cause::TooBig);
             return false;
         }
-        self.hand_on_page();
-        let Some(number) = self.shared.free_pages.pop() else {
-            let cause = if self.shared.storage_has_failed() {
-                Cause::Storage
-            } else {
-                Cause::BufferFull
-            };
-            self.drop_event(row, cause);
+        if !self.hand_on_page() {
+            self.drop_event(row, Cause::BufferFull);
             return false;
+        }
+        let number = match self.free_page() {
+            Ok(number) => number,
+            Err(cause) => {
+                self.drop_event(row, cause);
+                return false;
+            }
         };
-        let page = self.shared.memory.page(number);
-        let store = |field: usize, value: u64| page.field(field).store(value, Ordering::Relaxed);
-        store(l::PAGE_SEQUENCE, self.sequence.get());
+        let page = shared.memory.page(number);
+        let store = |field: usize, value: u64| page.field(field).store(value, relaxed);
+        store(l::PAGE_SEQUENCE, self.sequence.load(relaxed));
         store(l::PAGE_BASE_TICK, tick);
         store(l::PAGE_OPEN_REFERENCE, reference_ns() as u64);
         // The event that opens the page is counted as raised already, but belongs into it.
-        let raised: u64 = self
-            .stream
-            .rows()
-            .map(|(_, row)| row.raised.load(Ordering::Relaxed))
+        let raised = shared
+            .rows_of(self)
+            .map(|(_, row, _)| row.raised.load(relaxed))
             .fold(0, u64::saturating_add);
         store(l::PAGE_RAISED, raised.saturating_sub(1));
-        store(l::PAGE_RECORDED, self.recorded.get());
-        store(l::PAGE_DROPPED, self.dropped.get());
+        store(l::PAGE_RECORDED, self.recorded.load(relaxed));
+        store(l::PAGE_DROPPED, self.dropped.load(relaxed));
+        shared.page_owner[number as usize].store(self.slot as u32, relaxed);
         page.stream()
-            .store(self.stream.id.get() + 1, Ordering::Release);
-        self.stream.page.store(number, Ordering::Release);
+            .store(self.id.load(relaxed) + 1, Ordering::Release);
         let (start, room) = page.room();
-        self.start.set(start);
-        self.room.set(room);
-        self.offset.set(0);
-        self.commit.set(page.commit());
-        self.events.set(0);
-        self.last_observation_ns.set(i64::MIN);
-        if self.has_unreported.get() {
+        self.start.store(start, relaxed);
+        self.offset.store(0, relaxed);
+        let commit = std::ptr::from_ref(page.commit()).cast_mut();
+        self.commit.store(commit, relaxed);
+        self.events.store(0, relaxed);
+        self.room.store(room, relaxed);
+        self.page.store(number, Ordering::Release);
+        self.last_observation_ns.store(i64::MIN, relaxed);
+        if self.has_unreported.load(relaxed) {
             self.report_drops(tick, need);
         }
-        self.last_tick.set(tick);
+        self.last_tick.store(tick, relaxed);
         true
     }
 
     /// Writes dropped records, as far as they and the event that comes fit; the rest waits for the
     /// next page (its counts are cumulative).
     fn report_drops(&self, tick: u64, need: usize) {
-        for (event_type, row) in self.stream.rows() {
-            for (code, reported) in row.reported.iter().enumerate() {
-                let cumulative = row.dropped[code].load(Ordering::Relaxed);
-                let count = cumulative.saturating_sub(reported.load(Ordering::Relaxed));
+        let relaxed = Ordering::Relaxed;
+        for (event_type, row, own) in self.shared().rows_of(self) {
+            for (code, reported) in own.reported.iter().enumerate() {
+                let cause = Cause::from_code(code as u8);
+                if cause.is_some_and(Cause::is_counted_by_writer) {
+                    continue;
+                }
+                let cumulative = row.dropped[code].load(relaxed);
+                let count = cumulative.saturating_sub(reported.load(relaxed));
                 if count == 0 {
                     continue;
                 }
-                if self.offset.get() + DROPPED_ROW_ROOM + need > self.room.get() {
+                if self.offset.load(relaxed) + DROPPED_ROW_ROOM + need > self.room.load(relaxed) {
                     return;
                 }
+                let start = self.start.load(relaxed);
                 // SAFETY: the page is this stream's, and the row's room was checked.
-                let mut cursor = unsafe { Page::cursor(self.start.get(), self.offset.get()) };
+                let mut cursor = unsafe { Page::cursor(start, self.offset.load(relaxed)) };
                 cursor.varint(ROW_DROPPED);
                 cursor.varint(u64::from(event_type.get()) + 1);
                 cursor.byte(code as u8);
                 cursor.byte(u8::from(cumulative == u64::MAX));
                 cursor.varint(count);
                 cursor.varint(cumulative);
-                cursor.varint(self.last_tick.get());
+                cursor.varint(self.last_tick.load(relaxed));
                 cursor.varint(tick);
-                let offset = cursor.offset_from(self.start.get());
-                self.offset.set(offset);
-                // SAFETY: points into the page's header, which lives as long as `shared`.
-                let commit = unsafe { &*self.commit.get() };
+                let offset = cursor.offset_from(start);
+                self.offset.store(offset, relaxed);
+                // SAFETY: points into the page's header, which lives as long as the shared part.
+                let commit = unsafe { &*self.commit.load(relaxed) };
                 commit.store(offset as u64, Ordering::Release);
-                reported.store(cumulative, Ordering::Relaxed);
+                reported.store(cumulative, relaxed);
             }
         }
-        self.has_unreported.set(false);
+        self.has_unreported.store(false, relaxed);
     }
 
-    fn hand_on_page(&self) {
-        let number = self.stream.page.load(Ordering::Relaxed);
-        if number == NO_PAGE {
-            return;
+    /// Gives the current page to the writer; false when that is not possible now (a handler that
+    /// interrupted this thread in a queue).
+    fn hand_on_page(&self) -> bool {
+        let relaxed = Ordering::Relaxed;
+        if self.start.load(relaxed).is_null() {
+            return true;
         }
-        self.recorded.set(self.recorded.get() + self.events.get());
+        let Some(_use) = QueueUse::begin() else {
+            return false;
+        };
+        let recorded = self.recorded.load(relaxed) + self.events.load(relaxed);
+        self.recorded.store(recorded, relaxed);
+        let shared = self.shared();
         // Before the page is handed on: from then on a reader that finds neither page nor chunk knows
         // that events are missing.
-        let slot = self.shared.memory.slot(self.stream.slot);
-        slot.recorded()
-            .store(self.recorded.get(), Ordering::Release);
-        self.sequence.set(self.sequence.get() + 1);
-        self.stream.page.store(NO_PAGE, Ordering::Relaxed);
-        self.start.set(null_mut());
-        self.room.set(0);
-        self.offset.set(0);
-        self.shared.hand_on_page(number);
+        let slot = shared.memory.slot(self.slot);
+        slot.recorded().store(recorded, Ordering::Release);
+        bump(&self.sequence);
+        self.start.store(null_mut(), relaxed);
+        self.room.store(0, relaxed);
+        self.offset.store(0, relaxed);
+        self.events.store(0, relaxed);
+        // The writer may have taken it: this stream was idle for long.
+        if let Some(number) = self.take_page() {
+            shared.hand_on_page(number);
+        }
+        true
     }
 
     /// The thread ends: what it holds goes to the writer.
     pub(crate) fn close(&self) {
-        if !self.is_on() {
+        self.key.store(0, Ordering::Relaxed);
+        if self.guard() == 0 {
             return;
         }
-        let busy = self.busy();
-        busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        if self.is_on() {
+        {
+            let _mark = BusyMark::set(self.busy(), 1);
+            if self.guard() == 0 {
+                return;
+            }
             self.hand_on_page();
-            let close_tick = match self.clock {
-                TickSource::Unreadable => self.last_tick.get(),
-                _ => self.clock.read(),
+            let close_tick = match self.source_state().clock {
+                TickSource::Unreadable => self.last_tick(),
+                _ => self.read_clock(),
             };
-            self.shared
-                .close_stream(&self.stream, self.last_tick.get(), close_tick);
+            self.close_tick.store(close_tick, Ordering::Relaxed);
         }
-        busy.store(0, Ordering::Release);
+        self.phase.store(phase::CLOSED, Ordering::Release);
+        self.shared().note_closing();
+    }
+
+    /// An own thread's name for a location, as the system has it.
+    pub(crate) fn describe_thread(&self) {
+        let slot = self.shared().memory.slot(self.slot);
+        slot.system_id()
+            .store(sys::thread_number(), Ordering::Relaxed);
+        let name = sys::thread_name();
+        for (word, bytes) in slot.name().iter().zip(name.chunks_exact(8)) {
+            let bytes = bytes.try_into().expect("chunks of 8 bytes");
+            word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+        }
     }
 }
+
+/// A stream's busy mark while an event is being raised.
+struct BusyMark<'a>(&'a AtomicU64);
+
+impl<'a> BusyMark<'a> {
+    #[inline]
+    fn set(busy: &'a AtomicU64, mark: u64) -> Self {
+        busy.store(mark, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        Self(busy)
+    }
+}
+
+impl Drop for BusyMark<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        compiler_fence(Ordering::SeqCst);
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+/// No stream at all.
+pub(crate) const NO_STREAM: *const Stream = null();
 
 #[cfg(test)]
 mod tests {

@@ -2,15 +2,18 @@
 //! other threads, end of process and thread, facts about the process.
 #![expect(unsafe_code, reason = "system calls and C library functions")]
 
-use std::cell::Cell;
 use std::ffi::c_void;
 use std::fs;
 use std::path::Path;
-use std::ptr::null;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use memmap2::MmapMut;
+
+/// What the guard's word reads while events are recorded.
+pub(crate) const GUARD_RECORDING: u32 = 1;
+/// What it reads while the user has switched recording off.
+const GUARD_PAUSED: u32 = 2;
 
 /// A word that reads 0 in every child of `fork` (and of raw clone): a recorder's permission to touch
 /// memory that the child shares with its parent.
@@ -30,7 +33,7 @@ impl ForkGuard {
             return None;
         }
         let guard = Self { map };
-        guard.word().store(1, Ordering::Release);
+        guard.word().store(GUARD_RECORDING, Ordering::Release);
         Some(guard)
     }
 
@@ -41,10 +44,21 @@ impl ForkGuard {
         unsafe { AtomicU32::from_ptr(self.map.as_ptr().cast_mut().cast()) }
     }
 
-    /// Whether the recorder may record: one relaxed load.
+    /// Whether the recording is this process's and not finished.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.word().load(Ordering::Relaxed) != 0
+    }
+
+    /// Switches recording off and on again, unless it is off for good.
+    pub(crate) fn pause(&self, is_paused: bool) {
+        let (from, to) = if is_paused {
+            (GUARD_RECORDING, GUARD_PAUSED)
+        } else {
+            (GUARD_PAUSED, GUARD_RECORDING)
+        };
+        let (order, seen) = (Ordering::SeqCst, Ordering::Relaxed);
+        let _ = self.word().compare_exchange(from, to, order, seen);
     }
 
     /// Switches off for good; true for the call that did it.
@@ -111,57 +125,52 @@ pub(crate) fn with_signals_blocked<T>(spawn: impl FnOnce() -> T) -> T {
     spawned
 }
 
-/// What a thread keeps for the recorders: one pointer without a destructor, so that a first use
-/// registers nothing. The end of the thread comes by a pthread key.
-#[derive(Debug)]
-pub(crate) struct ThreadPointer {
-    end: extern "C" fn(*mut c_void),
-    key: OnceLock<Option<libc::pthread_key_t>>,
+/// Has the calling thread's end told to who prepared that; false when the system has no room for that. Allocates
+/// nothing: the key is one of the first, whose values lie in the thread itself.
+pub(crate) fn at_thread_end() -> bool {
+    let Some(Some(key)) = THREAD_END.get() else {
+        return false;
+    };
+    // SAFETY: the key was created; any value but null makes the system call back.
+    unsafe { libc::pthread_setspecific(*key, std::ptr::dangling::<c_void>()) == 0 }
 }
 
-thread_local! {
-    static POINTER: Cell<*const c_void> = const { Cell::new(null()) };
+static THREAD_END: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
+
+/// Prepares [`at_thread_end`]: `end` is what it will call.
+pub(crate) fn prepare_thread_end(end: unsafe extern "C" fn(*mut c_void)) {
+    THREAD_END.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: `key` is valid to write to, `end` lives as long as the program.
+        let code = unsafe { libc::pthread_key_create(&raw mut key, Some(end)) };
+        (code == 0).then_some(key)
+    });
 }
 
-impl ThreadPointer {
-    /// `end` gets the pointer when the thread ends. There is one of these in the program.
-    pub(crate) const fn new(end: extern "C" fn(*mut c_void)) -> Self {
-        Self {
-            end,
-            key: OnceLock::new(),
-        }
-    }
-
-    /// The calling thread's pointer; null at first.
-    #[inline]
-    pub(crate) fn get(&self) -> *const c_void {
-        POINTER.with(Cell::get)
-    }
-
-    /// Sets the calling thread's pointer, and whether its end is to be told.
-    pub(crate) fn set(&self, pointer: *const c_void, tells_end: bool) {
-        POINTER.with(|cell| cell.set(pointer));
-        let key = self.key.get_or_init(|| {
-            let mut key = 0;
-            // SAFETY: `key` is valid to write to, `end` lives as long as the program.
-            let code = unsafe { libc::pthread_key_create(&raw mut key, Some(ended)) };
-            END.get_or_init(|| self.end);
-            (code == 0).then_some(key)
-        });
-        if let Some(key) = key {
-            let value = if tells_end { pointer } else { null() };
-            // SAFETY: the key was created.
-            unsafe { libc::pthread_setspecific(*key, value) };
-        }
-    }
+/// The calling thread's name as the system has it, zeros behind.
+pub(crate) fn thread_name() -> [u8; 16] {
+    let mut name = [0_u8; 16];
+    // SAFETY: the call writes at most 16 bytes.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    name
 }
 
-static END: OnceLock<extern "C" fn(*mut c_void)> = OnceLock::new();
-
-unsafe extern "C" fn ended(pointer: *mut c_void) {
-    if let Some(end) = END.get() {
-        end(pointer);
+/// Installs a handler for a signal, unless the program has one; whether it did.
+pub(crate) fn handle_signal(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) -> bool {
+    let mut before = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: `before` is valid to write to.
+    let code = unsafe { libc::sigaction(signal, std::ptr::null(), before.as_mut_ptr()) };
+    // SAFETY: zeroed, and filled by the call.
+    let before = unsafe { before.assume_init() };
+    let own = handler as *const () as libc::sighandler_t;
+    if code != 0 || (before.sa_sigaction != libc::SIG_DFL && before.sa_sigaction != own) {
+        return false;
     }
+    let mut action = before;
+    action.sa_sigaction = own;
+    action.sa_flags = libc::SA_RESTART;
+    // SAFETY: the action is complete; the handler only stores to atomics.
+    unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) == 0 }
 }
 
 /// The system's number of the calling thread.

@@ -1,54 +1,116 @@
-//! The calling thread's streams, found through one thread-local pointer.
+//! The calling thread's streams, found through thread-local pointers without destructors.
+//!
+//! Everything here may run in a signal handler that interrupted anything, also this module: what a
+//! thread keeps is changed by single stores, and opening a stream neither allocates nor locks.
 #![expect(
     unsafe_code,
-    reason = "the thread's state hangs on a raw pointer so that thread-local storage has no destructor"
+    reason = "streams hang on raw pointers so that thread-local storage has no destructor"
 )]
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::ffi::c_void;
-use std::ptr::null;
+use std::ptr::null_mut;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use annals_format::{EventTypeId, SourceId};
 
 use crate::row::RowCursor;
 use crate::shared::Shared;
-use crate::stream::StreamState;
-use crate::sys::ThreadPointer;
+use crate::stream::{NO_STREAM, Opening, Stream, phase};
+use crate::sys::{self, GUARD_RECORDING};
+
+/// Most streams of one source in one thread: its own, and one for handlers that interrupt it.
+const MOST_OF_A_SOURCE: usize = 2;
+
+struct Thread {
+    /// The stream used last.
+    last: Cell<*const Stream>,
+    /// All streams, newest first, linked by [`Stream::next`].
+    first: AtomicPtr<Stream>,
+    is_ended: Cell<bool>,
+    is_in_queue: Cell<bool>,
+}
+
+thread_local! {
+    static THREAD: Thread = const {
+        Thread {
+            last: Cell::new(NO_STREAM),
+            first: AtomicPtr::new(null_mut()),
+            is_ended: Cell::new(false),
+            is_in_queue: Cell::new(false),
+        }
+    };
+}
+
+/// While it lives, the calling thread is at work in a queue that other threads wait for: a signal
+/// handler that came in between would wait for the thread it interrupted.
+pub(crate) struct QueueUse(());
+
+impl QueueUse {
+    /// None when the calling thread is in a queue already.
+    pub(crate) fn begin() -> Option<Self> {
+        THREAD.with(|thread| (!thread.is_in_queue.replace(true)).then_some(Self(())))
+    }
+}
+
+impl Drop for QueueUse {
+    fn drop(&mut self) {
+        THREAD.with(|thread| thread.is_in_queue.set(false));
+    }
+}
 
 /// Recorder and source of a stream, in one comparison.
-type StreamKey = u64;
-
-fn key_of(shared: &Shared, source: SourceId) -> StreamKey {
+fn key_of(shared: &Shared, source: SourceId) -> u64 {
     u64::from(shared.number) << 32 | u64::from(source.get())
 }
 
-#[derive(Debug)]
-struct ThreadState {
-    last_key: Cell<StreamKey>,
-    last: Cell<*const StreamState>,
-    streams: RefCell<Vec<(StreamKey, Box<StreamState>)>>,
+/// Has threads' ends told; before the first stream is opened.
+pub(crate) fn prepare() {
+    sys::prepare_thread_end(thread_ended);
 }
 
-static THREAD: ThreadPointer = ThreadPointer::new(thread_ended);
-
-/// Stands in the thread's pointer once its streams are closed.
-const ENDED: *const c_void = std::ptr::dangling::<c_void>();
-
-extern "C" fn thread_ended(pointer: *mut c_void) {
+unsafe extern "C" fn thread_ended(_: *mut c_void) {
     // A panic must not cross into the C library.
     let _ = std::panic::catch_unwind(|| {
-        if pointer.is_null() || pointer.cast_const() == ENDED {
-            return;
-        }
-        // SAFETY: the pointer was made by `Box::into_raw` in `open` for this thread, and is taken
-        // back once: the key's value was cleared before this call.
-        let state = unsafe { Box::from_raw(pointer.cast::<ThreadState>()) };
-        THREAD.set(ENDED, false);
-        for (_, stream) in state.streams.borrow().iter() {
-            stream.close();
-        }
+        // Handlers that still come in this thread find no stream from here on.
+        THREAD.with(|thread| thread.is_ended.set(true));
+        release(|_| true);
     });
+}
+
+/// Lets the calling thread's streams go of which the recorder is finished, or was left behind by a
+/// fork. Not for signal handlers.
+pub(crate) fn release_finished() {
+    release(|shared| !shared.guard.is_on());
+}
+
+/// Closes the calling thread's streams of some recorders, and takes them off its list.
+fn release(which: impl Fn(&Shared) -> bool) {
+    let mut kept: *mut Stream = null_mut();
+    let mut next = THREAD.with(|thread| {
+        thread.last.set(NO_STREAM);
+        thread.first.swap(null_mut(), Ordering::Relaxed)
+    });
+    while !next.is_null() {
+        // SAFETY: streams on the list are alive: each holds its recorder, see `open`.
+        let stream = unsafe { &*next };
+        let this = next;
+        next = stream.next.load(Ordering::Relaxed);
+        let shared: *const Shared = stream.shared_pointer();
+        // SAFETY: as above.
+        if which(unsafe { &*shared }) {
+            stream.close();
+            // SAFETY: `open` took this count for the stream, and gives it up only here.
+            unsafe { Arc::decrement_strong_count(shared) };
+        } else {
+            stream.next.store(kept, Ordering::Relaxed);
+            kept = this;
+        }
+    }
+    if !kept.is_null() {
+        THREAD.with(|thread| thread.first.store(kept, Ordering::Relaxed));
+    }
 }
 
 /// Raises an event on the calling thread's stream of a source.
@@ -61,14 +123,15 @@ pub(crate) fn raise(
     bound: usize,
     put: impl FnOnce(&mut RowCursor),
 ) {
-    let pointer = THREAD.get().cast::<ThreadState>();
-    if !pointer.is_null() && pointer.cast::<c_void>() != ENDED {
-        // SAFETY: set by `open` for this thread and valid until the thread's end.
-        let state = unsafe { &*pointer };
-        if state.last_key.get() == key_of(shared, source) {
-            // SAFETY: points at a boxed stream in `streams`, which only grows or drops streams whose
-            // key is not `last_key`.
-            let stream = unsafe { &*state.last.get() };
+    if shared.guard.word().load(Ordering::Relaxed) != GUARD_RECORDING {
+        shared.count_unrecorded();
+        return;
+    }
+    let last = THREAD.with(|thread| thread.last.get());
+    if !last.is_null() {
+        // SAFETY: streams of the thread stay alive until it ends.
+        let stream = unsafe { &*last };
+        if stream.key.load(Ordering::Relaxed) == key_of(shared, source) && !stream.is_busy() {
             stream.raise(event_type, tick, bound, put);
             return;
         }
@@ -77,6 +140,7 @@ pub(crate) fn raise(
 }
 
 #[cold]
+#[inline(never)]
 fn raise_elsewhere(
     shared: &Arc<Shared>,
     source: SourceId,
@@ -85,53 +149,96 @@ fn raise_elsewhere(
     bound: usize,
     put: impl FnOnce(&mut RowCursor),
 ) {
-    if !shared.guard.is_on() {
-        shared.count_after_cut();
-        return;
+    match find_or_open(shared, source) {
+        Some(stream) => stream.raise(event_type, tick, bound, put),
+        None => shared.count_without_stream(source, event_type),
     }
-    let stream = find_or_open(shared, source);
-    if stream.is_null() {
-        shared.count_without_stream(source, event_type);
-        return;
-    }
-    // SAFETY: as in `raise`: the stream is boxed in this thread's state.
-    unsafe { &*stream }.raise(event_type, tick, bound, put);
 }
 
-fn find_or_open(shared: &Arc<Shared>, source: SourceId) -> *const StreamState {
-    let mut pointer = THREAD.get();
-    if pointer == ENDED {
-        return null();
+/// A stream of the source that is not in use by what a signal handler interrupted.
+fn find_or_open(shared: &Arc<Shared>, source: SourceId) -> Option<&Stream> {
+    if THREAD.with(|thread| thread.is_ended.get()) {
+        return None;
     }
-    if pointer.is_null() {
-        let state = Box::new(ThreadState {
-            last_key: Cell::new(0),
-            last: Cell::new(null()),
-            streams: RefCell::new(Vec::new()),
-        });
-        pointer = Box::into_raw(state).cast_const().cast();
-        THREAD.set(pointer, true);
-    }
-    // SAFETY: set above or by an earlier call on this thread.
-    let state = unsafe { &*pointer.cast::<ThreadState>() };
-    // Borrowed already: a signal handler interrupted this very function.
-    let Ok(mut streams) = state.streams.try_borrow_mut() else {
-        return null();
-    };
     let key = key_of(shared, source);
-    let mut found = streams.iter().position(|(other, _)| *other == key);
-    if found.is_none() {
-        // Streams of recorders that are finished, or that a fork left behind, are of no more use.
-        state.last_key.set(0);
-        streams.retain(|(_, stream)| stream.shared.guard.is_on());
-        let Ok(stream) = shared.open_stream(source) else {
-            return null();
-        };
-        streams.push((key, Box::new(stream)));
-        found = Some(streams.len() - 1);
+    let mut count = 0;
+    let mut next = THREAD.with(|thread| thread.first.load(Ordering::Relaxed));
+    while !next.is_null() {
+        // SAFETY: streams on the list are alive.
+        let stream = unsafe { &*next };
+        if stream.key.load(Ordering::Relaxed) == key {
+            count += 1;
+            if !stream.is_busy() {
+                if !stream.is_companion() {
+                    THREAD.with(|thread| thread.last.set(stream));
+                }
+                return Some(stream);
+            }
+        }
+        next = stream.next.load(Ordering::Relaxed);
     }
-    let stream: *const StreamState = found.map_or(null(), |index| &raw const *streams[index].1);
-    state.last.set(stream);
-    state.last_key.set(key);
-    stream
+    if count >= MOST_OF_A_SOURCE {
+        return None;
+    }
+    open(shared, source, count != 0)
+}
+
+fn open(shared: &Arc<Shared>, source: SourceId, is_companion: bool) -> Option<&Stream> {
+    let state = shared.source(source)?;
+    let open_tick = state.clock.read();
+    // Where there is room for the thread's end to be told, or else the stream would never close.
+    if !sys::at_thread_end() {
+        return None;
+    }
+    let stream = shared.streams.claim()?;
+    let opening = Opening {
+        id: shared.next_stream_id(),
+        source,
+        location: Some(location(shared)),
+        open_tick,
+        is_companion,
+    };
+    stream.fill(shared, state, &opening);
+    shared.publish(stream, &opening);
+    if !is_companion {
+        stream.describe_thread();
+    }
+    // SAFETY: made by `Arc::new`; the count is given up in `release`, when the stream is off the list.
+    unsafe { Arc::increment_strong_count(Arc::as_ptr(shared)) };
+    stream.key.store(key_of(shared, source), Ordering::Relaxed);
+    stream.phase.store(phase::OPEN, Ordering::Release);
+    shared.note_opening();
+    let this = std::ptr::from_ref(stream).cast_mut();
+    THREAD.with(|thread| {
+        // A handler may put a stream on the list in between.
+        let mut first = thread.first.load(Ordering::Relaxed);
+        loop {
+            stream.next.store(first, Ordering::Relaxed);
+            let (order, seen) = (Ordering::Relaxed, Ordering::Relaxed);
+            match thread.first.compare_exchange(first, this, order, seen) {
+                Ok(_) => break,
+                Err(now) => first = now,
+            }
+        }
+        if !is_companion {
+            thread.last.set(this);
+        }
+    });
+    Some(stream)
+}
+
+/// The location of the calling thread: that of its other streams, or a new one.
+fn location(shared: &Arc<Shared>) -> annals_format::LocationId {
+    let mut next = THREAD.with(|thread| thread.first.load(Ordering::Relaxed));
+    while !next.is_null() {
+        // SAFETY: streams on the list are alive.
+        let stream = unsafe { &*next };
+        if stream.shared_pointer() == Arc::as_ptr(shared)
+            && let Some(location) = stream.location()
+        {
+            return location;
+        }
+        next = stream.next.load(Ordering::Relaxed);
+    }
+    shared.next_location_id()
 }

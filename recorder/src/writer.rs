@@ -1,54 +1,97 @@
 //! The writer thread: turns full pages into chunks, keeps the clocks calibrated, ends the recording.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use annals_format::live::layout as l;
-use annals_format::{ChunkBuilder, Cumulative, EventTypeId, StreamId, StreamTotals};
+use annals_format::{
+    Cause, ChunkBuilder, CompressionLevel, Cumulative, EventTypeId, StreamId, StreamTotals,
+};
 
 use crate::clock::{TickSource, reference_ns};
 use crate::memory::Page;
-use crate::shared::{Closing, Shared, lock};
-use crate::stream::{NO_PAGE, StreamShared};
+use crate::options::Options;
+use crate::shared::{Shared, lock};
+use crate::snapshot;
+use crate::stream::Stream;
 
 /// How often the writer looks without being woken: bounds the age of the live file's heartbeat.
 const LONGEST_NAP: Duration = Duration::from_millis(100);
+/// The same while a trigger may fire by a signal, which wakes nobody.
+const TRIGGER_NAP: Duration = Duration::from_millis(5);
 
 /// What the writer knows of a stream that is still open.
 #[derive(Debug, Default)]
 struct Progress {
     recorded: HashMap<EventTypeId, u64>,
+    recorded_sum: u64,
+    /// Chunks in the recording.
+    chunks: u64,
+    /// Events given up after they were committed.
+    given_up: u64,
     last_counts: Vec<(EventTypeId, u64)>,
     inversions: u64,
     largest_lateness: u64,
     last_tick: Option<u64>,
+    /// The page that was there at the last look for idle streams, its commit word, and when both were
+    /// first seen so.
+    idle: Option<(u32, u64, Instant)>,
 }
 
 /// The writer's own state; lives in its thread.
 pub(crate) struct Writer {
     shared: Arc<Shared>,
     stop: Arc<AtomicBool>,
-    calibration_period: Duration,
+    settings: Settings,
     progress: HashMap<StreamId, Progress>,
+    /// Pages of streams that overwrite, oldest first: slot and page.
+    retained: VecDeque<(usize, u32)>,
+    announced: u64,
+    closed: u64,
     /// Totals of the streams that were closed: the footer has them all.
-    closed: Vec<StreamTotals>,
+    totals: Vec<StreamTotals>,
     body: Vec<u8>,
 }
 
+/// What the writer needs of the options.
+pub(crate) struct Settings {
+    path: PathBuf,
+    calibration_period: Duration,
+    flush_interval: Duration,
+    compression: CompressionLevel,
+    pre_trigger: Option<Duration>,
+    post_trigger: Duration,
+    max_file_bytes: Option<u64>,
+}
+
+impl Settings {
+    pub(crate) fn new(options: &Options, path: PathBuf) -> Self {
+        Self {
+            path,
+            calibration_period: options.calibration_period.max(Duration::from_millis(1)),
+            flush_interval: options.flush_interval,
+            compression: options.compression,
+            pre_trigger: options.pre_trigger,
+            post_trigger: options.post_trigger,
+            max_file_bytes: options.max_file_bytes,
+        }
+    }
+}
+
 impl Writer {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        stop: Arc<AtomicBool>,
-        calibration_period: Duration,
-    ) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, stop: Arc<AtomicBool>, settings: Settings) -> Self {
         Self {
             shared,
             stop,
-            calibration_period: calibration_period.max(Duration::from_millis(1)),
+            settings,
             progress: HashMap::new(),
-            closed: Vec::new(),
+            retained: VecDeque::new(),
+            announced: 0,
+            closed: 0,
+            totals: Vec::new(),
             body: Vec::new(),
         }
     }
@@ -56,40 +99,77 @@ impl Writer {
     /// Works until it is told to stop, then completes the recording.
     pub(crate) fn run(mut self) {
         // Early points bound the error of short recordings; then one a period.
-        let mut wait = Duration::from_millis(10).min(self.calibration_period);
+        let mut wait = Duration::from_millis(10).min(self.settings.calibration_period);
         let mut due = Instant::now() + wait;
+        let longest = if self.shared.triggers.signals().next().is_some() {
+            TRIGGER_NAP
+        } else {
+            LONGEST_NAP
+        };
+        let mut looked = Instant::now();
         loop {
             let is_last = self.stop.load(Ordering::Acquire);
             self.round();
+            self.serve_trigger(is_last);
             if is_last {
                 break;
             }
             let now = Instant::now();
             if now >= due {
                 let _ = lock(&self.shared.registry).calibrate_all(&self.shared);
-                wait = (wait * 10).min(self.calibration_period);
+                wait = (wait * 10).min(self.settings.calibration_period);
                 due = now + wait;
+            }
+            let flush = self.settings.flush_interval;
+            if !flush.is_zero() && now >= looked + flush / 2 {
+                looked = now;
+                self.flush_idle(now);
             }
             let heartbeat = self.shared.memory.word(l::HEARTBEAT);
             heartbeat.store(reference_ns() as u64, Ordering::Relaxed);
-            std::thread::park_timeout(due.saturating_duration_since(now).min(LONGEST_NAP));
+            std::thread::park_timeout(due.saturating_duration_since(now).min(longest));
         }
         self.complete();
     }
 
     fn round(&mut self) {
         // Closings before pages: a thread hands its last page on before it closes its stream.
-        let closings = std::mem::take(&mut *lock(&self.shared.closing));
+        let closed = self.shared.closed();
+        let closings: Vec<usize> = if closed == self.closed {
+            Vec::new()
+        } else {
+            self.shared
+                .streams
+                .closed()
+                .map(|stream| stream.slot)
+                .collect()
+        };
         if !self.shared.full_pages.is_empty() {
+            self.announce();
             self.shared.flush_definitions();
         }
         while !self.shared.storage_has_failed() {
             let Some(number) = self.shared.full_pages.pop() else {
                 break;
             };
-            self.seal(number);
+            self.take_page(number);
         }
-        self.close_streams(closings);
+        self.evict();
+        let is_done = self.close_streams(&closings);
+        if is_done {
+            self.closed = closed;
+        }
+    }
+
+    /// Defines the streams that threads opened.
+    fn announce(&mut self) {
+        let opened = self.shared.opened();
+        if opened != self.announced {
+            let outcome = lock(&self.shared.registry).announce(&self.shared);
+            if outcome.is_ok() {
+                self.announced = opened;
+            }
+        }
     }
 
     fn note_failure(&self) {
@@ -99,35 +179,119 @@ impl Writer {
             .store(true, Ordering::Relaxed);
     }
 
+    fn owner(&self, number: u32) -> &Stream {
+        let slot = self.shared.page_owner[number as usize].load(Ordering::Relaxed);
+        self.shared.streams.cell(slot as usize)
+    }
+
+    /// A page is full: it is written, or kept until a newer one needs its room.
+    fn take_page(&mut self, number: u32) {
+        let owner = self.owner(number);
+        if owner.overwrites() {
+            let slot = owner.slot;
+            self.retained.push_back((slot, number));
+        } else {
+            self.seal(number);
+        }
+    }
+
+    /// Gives up the oldest pages until there are enough free ones for the threads to go on.
+    fn evict(&mut self) {
+        let pages = self.shared.memory.division().page_count;
+        let reserve = (pages / 8).max(2);
+        while self.shared.free_pages.len() < reserve {
+            let Some((_, number)) = self.retained.pop_front() else {
+                return;
+            };
+            self.give_up(number, Cause::Overwritten);
+        }
+    }
+
+    /// Counts a page's events as lost, and frees it. Counts before page: a kill in between shows in a
+    /// sum that is larger than what was raised.
+    fn give_up(&mut self, number: u32, cause: Cause) {
+        let shared = Arc::clone(&self.shared);
+        let stream = self.owner(number).id();
+        let page = shared.memory.page(number);
+        let base_tick = page.field(l::PAGE_BASE_TICK).load(Ordering::Relaxed);
+        let mut builder = ChunkBuilder::new(u64::MAX);
+        let _ = builder.push_rows(&shared.schema(), base_tick, page.committed_rows());
+        let (header, _) = builder.finish(stream);
+        for (event_type, row, _) in shared.rows_of(self.owner(number)) {
+            let count = header.counts.iter().find(|(id, _)| *id == event_type);
+            if let Some((_, count)) = count {
+                row.dropped[cause.code() as usize].fetch_add(*count, Ordering::Relaxed);
+            }
+        }
+        self.progress.entry(stream).or_default().given_up += header.event_count;
+        page.reset();
+        let _ = shared.free_pages.push(number);
+    }
+
+    /// Takes the partly filled pages of streams that have been idle for the flush interval.
+    fn flush_idle(&mut self, now: Instant) {
+        let shared = Arc::clone(&self.shared);
+        for stream in shared.streams.in_use() {
+            let Some(number) = stream.current_page() else {
+                continue;
+            };
+            let commit = shared.memory.page(number).commit().load(Ordering::Acquire);
+            let progress = self.progress.entry(stream.id()).or_default();
+            match progress.idle {
+                Some((page, seen, since)) if page == number && seen == commit => {
+                    if now.duration_since(since) < self.settings.flush_interval
+                        || commit == 0
+                        || shared.storage_has_failed()
+                    {
+                        continue;
+                    }
+                    progress.idle = None;
+                    if stream.take_idle_page(number) {
+                        self.announce();
+                        shared.flush_definitions();
+                        self.take_page(number);
+                    }
+                }
+                _ => progress.idle = Some((number, commit, now)),
+            }
+        }
+    }
+
     /// Writes a page's rows as a chunk and frees the page. When writing fails the page stays as it
     /// is: the live file keeps its events.
     fn seal(&mut self, number: u32) {
         let shared = Arc::clone(&self.shared);
         let page = shared.memory.page(number);
         let rows = page.committed_rows();
-        if !rows.is_empty() && !self.write_chunk(&page, rows) {
-            self.note_failure();
-            return;
+        if !rows.is_empty() {
+            let written = lock(&shared.storage).written();
+            let most = self.settings.max_file_bytes.unwrap_or(u64::MAX);
+            if written.saturating_add(rows.len() as u64) > most {
+                self.give_up(number, Cause::SizeLimit);
+                return;
+            }
+            if !self.write_chunk(number, &page, rows) {
+                self.note_failure();
+                return;
+            }
         }
         page.reset();
-        let _ = self.shared.free_pages.push(number);
+        let _ = shared.free_pages.push(number);
     }
 
-    fn write_chunk(&mut self, page: &Page<'_>, rows: &[u8]) -> bool {
+    fn write_chunk(&mut self, number: u32, page: &Page<'_>, rows: &[u8]) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let owner = self.owner(number);
+        let (stream, overwrites) = (owner.id(), owner.overwrites());
         let field = |offset: usize| page.field(offset).load(Ordering::Relaxed);
-        let stream = StreamId::new(page.stream().load(Ordering::Acquire).wrapping_sub(1));
-        let max_ticks = {
-            let registry = lock(&self.shared.registry);
-            let open = registry.open.iter().find(|open| open.id == stream);
-            open.map_or(u64::MAX, |open| open.max_ticks)
-        };
-        let mut builder = ChunkBuilder::new(max_ticks);
-        let outcome = builder.push_rows(&self.shared.schema(), field(l::PAGE_BASE_TICK), rows);
+        let mut builder = ChunkBuilder::new(owner.max_ticks());
+        let outcome = builder.push_rows(&shared.schema(), field(l::PAGE_BASE_TICK), rows);
         debug_assert!(
             outcome.is_ok(),
             "rows are written by this crate: {outcome:?}"
         );
-        let (mut header, chunk) = builder.finish(stream);
+        let (mut header, mut chunk) = builder.finish(stream);
+        let progress = self.progress.entry(stream).or_default();
         header.sequence = field(l::PAGE_SEQUENCE);
         header.open_reference_ns = field(l::PAGE_OPEN_REFERENCE) as i64;
         header.close_reference_ns = reference_ns();
@@ -136,62 +300,96 @@ impl Writer {
             recorded: field(l::PAGE_RECORDED),
             dropped: field(l::PAGE_DROPPED),
         };
+        if overwrites {
+            // Chunks are numbered as they come into the recording; what was given up before is not
+            // missing from it. The page takes the number as well: it is the chunk's until it is free.
+            header.sequence = progress.chunks;
+            page.field(l::PAGE_SEQUENCE)
+                .store(progress.chunks, Ordering::Release);
+            header.before.recorded = progress.recorded_sum;
+            header.before.dropped += progress.given_up;
+            if progress.chunks == 0 {
+                header.before.dropped = 0;
+                let totals = self.totals(self.owner(number), 0, 0);
+                let first_tick = header.first_tick;
+                let records =
+                    snapshot::overwritten_records(self.owner(number), &totals, first_tick);
+                let count: u64 = records.iter().map(|record| record.count).sum();
+                header.dropped_count = header.dropped_count.saturating_add(count);
+                let records = records.into_iter().map(|record| (0, record));
+                chunk.dropped.splice(0..0, records);
+            }
+        }
         let progress = self.progress.entry(stream).or_default();
         header.predecessor_counts = progress.last_counts.clone();
         let counts = header.counts.clone();
         let (inversions, lateness) = (header.inversions, header.largest_lateness);
-        let last_tick = (header.event_count != 0).then_some(header.last_tick);
+        let (event_count, last_tick) = (header.event_count, header.last_tick);
         self.body.clear();
         chunk.encode(&mut self.body);
-        if !lock(&self.shared.storage).append_chunk(header, &self.body) {
+        if !lock(&shared.storage).append_chunk(header, &self.body) {
             return false;
         }
         for (event_type, count) in &counts {
             *progress.recorded.entry(*event_type).or_default() += count;
         }
+        progress.chunks += 1;
+        progress.recorded_sum += event_count;
         progress.last_counts = counts;
         progress.inversions += inversions;
         progress.largest_lateness = progress.largest_lateness.max(lateness);
-        progress.last_tick = last_tick.or(progress.last_tick);
+        if event_count != 0 {
+            progress.last_tick = Some(last_tick);
+        }
         true
     }
 
-    fn close_streams(&mut self, closings: Vec<Closing>) {
-        if closings.is_empty() {
-            return;
+    /// Completes streams whose threads have ended; false when some must wait.
+    fn close_streams(&mut self, slots: &[usize]) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let is_retained = |slot: usize| self.retained.iter().any(|(owner, _)| *owner == slot);
+        let (ready, waiting): (Vec<usize>, Vec<usize>) =
+            slots.iter().partition(|slot| !is_retained(**slot));
+        if ready.is_empty() {
+            return waiting.is_empty();
         }
-        let totals: Vec<StreamTotals> = closings
+        self.announce();
+        let streams: Vec<&Stream> = ready
             .iter()
-            .map(|closing| self.totals(&closing.stream, closing.last_tick, closing.close_tick))
+            .map(|slot| shared.streams.cell(*slot))
             .collect();
-        self.shared.flush_definitions();
+        let totals: Vec<StreamTotals> = streams
+            .iter()
+            .map(|stream| self.totals(stream, stream.last_tick(), stream.close_tick()))
+            .collect();
+        shared.flush_definitions();
         let is_written =
-            !self.shared.storage_has_failed() && lock(&self.shared.storage).append_totals(&totals);
+            !shared.storage_has_failed() && lock(&shared.storage).append_totals(&totals);
         if !is_written {
-            // Slots and counters stay: the live file is all that tells of these streams.
+            // Cells and counters stay: the live file is all that tells of these streams.
             self.note_failure();
-            return;
+            return true;
         }
-        let mut registry = lock(&self.shared.registry);
-        for closing in &closings {
-            registry.take_back(&self.shared, &closing.stream);
-            self.progress.remove(&closing.stream.id);
+        shared.count_closed(&totals);
+        for stream in streams {
+            self.progress.remove(&stream.id());
+            shared.streams.take_back(&shared.memory, stream);
         }
-        drop(registry);
-        self.closed.extend(totals);
+        self.totals.extend(totals);
+        waiting.is_empty()
     }
 
-    fn totals(&self, stream: &StreamShared, last_tick: u64, close_tick: u64) -> StreamTotals {
-        let mut totals = StreamTotals::new(stream.id);
+    fn totals(&self, stream: &Stream, last_tick: u64, close_tick: u64) -> StreamTotals {
+        let mut totals = StreamTotals::new(stream.id());
         totals.last_tick = last_tick;
         totals.close_tick = close_tick;
         let none = Progress::default();
-        let progress = self.progress.get(&stream.id).unwrap_or(&none);
+        let progress = self.progress.get(&stream.id()).unwrap_or(&none);
         totals.inversions = progress.inversions;
         totals.largest_lateness = progress.largest_lateness;
         let slot = self.shared.memory.slot(stream.slot);
         let busy = slot.busy().load(Ordering::Acquire);
-        for (event_type, counters) in stream.rows() {
+        for (event_type, counters, _) in self.shared.rows_of(stream) {
             let raised = counters.raised.load(Ordering::Relaxed);
             let recorded = progress.recorded.get(&event_type).copied().unwrap_or(0);
             if raised == 0 && recorded == 0 {
@@ -213,23 +411,96 @@ impl Writer {
         totals
     }
 
+    /// The pages of every stream that overwrites, oldest first. They stay what they are until the writer,
+    /// who looks here, frees them.
+    fn pages_by_slot(&mut self) -> HashMap<usize, Vec<u32>> {
+        let shared = Arc::clone(&self.shared);
+        let mut current = Vec::new();
+        for stream in shared.streams.in_use().filter(|stream| stream.overwrites()) {
+            // A thread that is between two pages has given up one and not shown the next.
+            let attempts = (0..1000).map(|_| {
+                std::thread::yield_now();
+                stream.current_page()
+            });
+            let first = stream.current_page();
+            let page = first.or_else(|| attempts.take_while(|_| stream.is_busy()).flatten().next());
+            current.extend(page.map(|page| (stream.slot, page)));
+        }
+        // What came before a page that is current was handed on before that page was shown.
+        while let Some(number) = shared.full_pages.pop() {
+            self.take_page(number);
+        }
+        let mut pages: HashMap<usize, Vec<u32>> = HashMap::new();
+        for (slot, number) in &self.retained {
+            pages.entry(*slot).or_default().push(*number);
+        }
+        for (slot, number) in current {
+            let of_slot = pages.entry(slot).or_default();
+            if !of_slot.contains(&number) {
+                of_slot.push(number);
+            }
+        }
+        pages
+    }
+
+    /// Writes a snapshot when a trigger fired and its time behind is over.
+    fn serve_trigger(&mut self, is_last: bool) {
+        let Some(trigger_ns) = self.shared.triggers.pending() else {
+            return;
+        };
+        let post_ns = self.settings.post_trigger.as_nanos() as i64;
+        if !is_last && reference_ns() < trigger_ns.saturating_add(post_ns) {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        let trigger = shared.triggers.serve();
+        let pre_ns = self.settings.pre_trigger.map(|time| time.as_nanos() as i64);
+        let number = shared.status.snapshots.load(Ordering::Relaxed) + 1;
+        let request = snapshot::Request {
+            number,
+            trigger: &trigger,
+            trigger_ns,
+            from_ns: pre_ns.map_or(i64::MIN, |pre| trigger_ns.saturating_sub(pre)),
+        };
+        let path = snapshot::path(&self.settings.path, number);
+        let pages = self.pages_by_slot();
+        let pages_of = |stream: &Stream| pages.get(&stream.slot).cloned().unwrap_or_default();
+        let outcome = snapshot::write(
+            &shared,
+            &path,
+            self.settings.compression,
+            &request,
+            pages_of,
+        );
+        shared.note_snapshot(outcome.map(|()| path));
+    }
+
     /// The last round: pages of streams that are still open, totals, footer.
     fn complete(mut self) {
-        let open = lock(&self.shared.registry).open.clone();
-        self.shared.flush_definitions();
-        for stream in &open {
-            let number = stream.page.swap(NO_PAGE, Ordering::AcqRel);
-            if number != NO_PAGE && !self.shared.storage_has_failed() {
+        let shared = Arc::clone(&self.shared);
+        self.announce();
+        shared.flush_definitions();
+        while let Some((_, number)) = self.retained.pop_front() {
+            if shared.storage_has_failed() {
+                break;
+            }
+            self.seal(number);
+        }
+        for stream in shared.streams.in_use() {
+            if let Some(number) = stream.take_page()
+                && !shared.storage_has_failed()
+            {
                 self.seal(number);
             }
         }
-        let mut totals = std::mem::take(&mut self.closed);
-        for stream in &open {
-            let clock = self.clock_of(stream);
+        let mut totals = std::mem::take(&mut self.totals);
+        for stream in shared.streams.in_use() {
+            let clock = shared.source(stream.source()).map(|source| &source.clock);
+            let clock = clock.unwrap_or(&TickSource::Unreadable);
             let close_tick = clock.read();
-            let progress = self.progress.get(&stream.id);
+            let progress = self.progress.get(&stream.id());
             let last_tick = progress.and_then(|progress| progress.last_tick);
-            let last_tick = last_tick.unwrap_or(stream.open_tick);
+            let last_tick = last_tick.unwrap_or(stream.open_tick());
             let is_readable = !matches!(clock, TickSource::Unreadable);
             let close_tick = if is_readable { close_tick } else { last_tick };
             totals.push(self.totals(stream, last_tick, close_tick));
@@ -256,12 +527,5 @@ impl Writer {
             let state = memory.word(l::STATE);
             state.store(l::STATE_STORAGE_FAILED, Ordering::Release);
         }
-    }
-
-    fn clock_of(&self, stream: &StreamShared) -> TickSource {
-        let registry = lock(&self.shared.registry);
-        let source = registry.definitions.sources.get(&stream.source);
-        let clock = source.and_then(|source| registry.clocks.get(source.clock.index()));
-        clock.cloned().unwrap_or(TickSource::Unreadable)
     }
 }

@@ -1,0 +1,234 @@
+//! Snapshots of a flight recorder: what is in its pages, as a recording of its own.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use annals_format::live::layout as l;
+use annals_format::{
+    Cause, ChunkBuilder, CompressionLevel, Cumulative, Definition, DroppedRecord, EventTypeId,
+    Property, RecordingId, StreamTotals, StringId,
+};
+
+use crate::clock::reference_ns;
+use crate::shared::{PROCESS, Shared, lock};
+use crate::storage::Storage;
+use crate::stream::Stream;
+use crate::sys;
+
+/// What a snapshot is to hold.
+pub(crate) struct Request<'a> {
+    /// Its number, from 1.
+    pub(crate) number: u64,
+    /// What made it.
+    pub(crate) trigger: &'a str,
+    /// When that was: reference clock, nanoseconds.
+    pub(crate) trigger_ns: i64,
+    /// Pages whose events are all older are left out: reference clock, nanoseconds.
+    pub(crate) from_ns: i64,
+}
+
+/// Where snapshots go: beside the recording, a directory for each number, so that those of several
+/// processes are found together and none is taken for the recording itself.
+pub(crate) fn path(recording: &Path, number: u64) -> PathBuf {
+    let directory = recording.parent().unwrap_or(Path::new("."));
+    let name = recording.file_name().unwrap_or_default();
+    directory.join(format!("snapshot-{number}")).join(name)
+}
+
+/// Writes a snapshot of the pages that `pages_of` names for each stream, oldest first. The program goes
+/// on raising events meanwhile: what is committed when a page is looked at is in.
+pub(crate) fn write(
+    shared: &Shared,
+    path: &Path,
+    level: CompressionLevel,
+    request: &Request<'_>,
+    pages_of: impl Fn(&Stream) -> Vec<u32>,
+) -> std::io::Result<()> {
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory)?;
+    }
+    let (directory, stem) = (path.parent().unwrap_or(Path::new(".")), path.file_stem());
+    let stem = stem.unwrap_or_default().to_string_lossy();
+    let (file, path) = Storage::create_file(directory, &stem)?;
+    let outcome = fill(shared, Box::new(file), level, request, pages_of);
+    if outcome.is_err() {
+        let _ = std::fs::remove_file(path);
+    }
+    outcome
+}
+
+fn fill(
+    shared: &Shared,
+    file: Box<std::fs::File>,
+    level: CompressionLevel,
+    request: &Request<'_>,
+    pages_of: impl Fn(&Stream) -> Vec<u32>,
+) -> std::io::Result<()> {
+    let id = RecordingId(sys::random_id());
+    let mut storage = Storage::start(file, id, level)?;
+    let (mut definitions, schema) = {
+        let mut registry = lock(&shared.registry);
+        // A stream that cannot be defined any more is left out below.
+        let _ = registry.announce(shared);
+        (registry.definitions.clone(), shared.schema_of(&registry))
+    };
+    if let Some(process) = definitions.processes.get_mut(&PROCESS) {
+        process.recording_id = id;
+    }
+    let properties = [
+        ("snapshot", request.number.to_string()),
+        ("trigger", request.trigger.to_owned()),
+        ("trigger-reference-ns", request.trigger_ns.to_string()),
+    ];
+    for (key, value) in properties {
+        let mut string = |text: &str| {
+            let known = definitions.strings.iter().find(|(_, known)| *known == text);
+            known.map(|(id, _)| *id).unwrap_or_else(|| {
+                let last = definitions.strings.keys().next_back();
+                let id = StringId::new(last.map_or(0, |last| last.get() + 1));
+                definitions.add(Definition::String(id, text.to_owned()));
+                id
+            })
+        };
+        let property = Property {
+            process: PROCESS,
+            key: string(key),
+            value: string(&value),
+        };
+        definitions.add(Definition::Property(property));
+    }
+    let mut totals = Vec::new();
+    for stream in shared.streams.in_use() {
+        if !definitions.streams.contains_key(&stream.id()) {
+            continue;
+        }
+        let of_stream = if stream.overwrites() {
+            write_stream(shared, &mut storage, &schema, stream, request, &pages_of)
+        } else {
+            StreamTotals::new(stream.id())
+        };
+        totals.push(of_stream);
+    }
+    let is_whole = storage.finish(definitions, totals);
+    match storage.failure() {
+        Some(failure) if !is_whole => Err(std::io::Error::other(failure.to_owned())),
+        _ => Ok(()),
+    }
+}
+
+/// Writes one stream's chunks; gives its totals as of what they hold.
+fn write_stream(
+    shared: &Shared,
+    storage: &mut Storage,
+    schema: &annals_format::Schema,
+    stream: &Stream,
+    request: &Request<'_>,
+    pages_of: &impl Fn(&Stream) -> Vec<u32>,
+) -> StreamTotals {
+    let mut totals = StreamTotals::new(stream.id());
+    totals.last_tick = stream.open_tick();
+    for (event_type, counters, _) in shared.rows_of(stream) {
+        let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let (suppressed, is_any) = (load(&counters.suppressed), load(&counters.raised) != 0);
+        if is_any {
+            let row = totals.row(event_type);
+            row.suppressed = suppressed;
+            for (dropped, counter) in row.dropped.iter_mut().zip(&counters.dropped) {
+                *dropped = load(counter);
+            }
+        }
+    }
+    let pages = pages_of(stream);
+    let opened_ns: Vec<i64> = pages
+        .iter()
+        .map(|number| {
+            let page = shared.memory.page(*number);
+            page.field(l::PAGE_OPEN_REFERENCE).load(Ordering::Relaxed) as i64
+        })
+        .collect();
+    let mut before = Cumulative::default();
+    let mut sequence = 0;
+    let mut predecessor = Vec::new();
+    for (index, number) in pages.iter().enumerate() {
+        let page = shared.memory.page(*number);
+        let base_tick = page.field(l::PAGE_BASE_TICK).load(Ordering::Relaxed);
+        let mut builder = ChunkBuilder::new(stream.max_ticks());
+        // Rows are written by this crate; what could not be read would be missing, and counted so.
+        let _ = builder.push_rows(schema, base_tick, page.committed_rows());
+        let (mut header, mut chunk) = builder.finish(stream.id());
+        let closed_ns = opened_ns
+            .get(index + 1)
+            .copied()
+            .unwrap_or_else(reference_ns);
+        if closed_ns < request.from_ns {
+            for (event_type, count) in &header.counts {
+                totals.row(*event_type).dropped[Cause::Overwritten.code() as usize] += count;
+            }
+            continue;
+        }
+        if header.event_count == 0 && header.dropped_count == 0 {
+            continue;
+        }
+        if sequence == 0 {
+            let records = overwritten_records(stream, &totals, header.first_tick);
+            header.dropped_count = (header.dropped_count)
+                .saturating_add(records.iter().map(|record| record.count).sum());
+            let records = records.into_iter().map(|record| (0, record));
+            chunk.dropped.splice(0..0, records);
+        }
+        header.sequence = sequence;
+        header.open_reference_ns = opened_ns[index];
+        header.close_reference_ns = closed_ns;
+        header.before = before;
+        header.predecessor_counts = std::mem::take(&mut predecessor);
+        sequence += 1;
+        for (event_type, count) in &header.counts {
+            totals.row(*event_type).recorded += count;
+        }
+        before.recorded += header.event_count;
+        before.dropped = before.dropped.saturating_add(header.dropped_count);
+        before.raised = before.recorded.saturating_add(before.dropped);
+        predecessor.clone_from(&header.counts);
+        totals.inversions += header.inversions;
+        totals.largest_lateness = totals.largest_lateness.max(header.largest_lateness);
+        totals.last_tick = header.last_tick;
+        let mut body = Vec::new();
+        chunk.encode(&mut body);
+        storage.append_chunk(header, &body);
+    }
+    totals.close_tick = totals.last_tick;
+    for row in &mut totals.rows {
+        // The moment of the snapshot is what its events show.
+        row.raised = row.recorded + row.dropped_sum() + row.suppressed;
+    }
+    totals
+}
+
+/// Dropped records for what a stream gave up before its first page.
+pub(crate) fn overwritten_records(
+    stream: &Stream,
+    totals: &StreamTotals,
+    to_tick: u64,
+) -> Vec<DroppedRecord> {
+    let code = Cause::Overwritten.code() as usize;
+    let rows = totals.rows.iter().filter(|row| row.dropped[code] != 0);
+    rows.map(|row| overwritten_record(stream, row.event_type, row.dropped[code], to_tick))
+        .collect()
+}
+
+fn overwritten_record(
+    stream: &Stream,
+    event_type: EventTypeId,
+    count: u64,
+    to_tick: u64,
+) -> DroppedRecord {
+    DroppedRecord {
+        event_type: Some(event_type),
+        cause: Cause::Overwritten,
+        count,
+        is_lower_bound: false,
+        cumulative: count,
+        from_tick: stream.open_tick(),
+        to_tick,
+    }
+}

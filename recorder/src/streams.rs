@@ -1,0 +1,155 @@
+//! The cells that streams live in, and the counter segments they take: claimed and released with
+//! single atomic operations, so that a signal handler can open a stream whatever it interrupted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use annals_format::live::layout as l;
+
+use crate::memory::{LiveMemory, OwnRow};
+use crate::stream::{Stream, phase};
+use crate::sys::ForkGuard;
+
+type OwnRows = [OwnRow; l::ROWS_PER_SEGMENT];
+
+/// All cells and segments of a recorder.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    cells: Box<[Stream]>,
+    /// A bit a segment: taken.
+    taken: Box<[AtomicU64]>,
+    own: Box<[OwnRows]>,
+    segment_count: usize,
+}
+
+impl Streams {
+    pub(crate) fn new(guard: &ForkGuard, memory: &LiveMemory) -> Self {
+        let division = memory.division();
+        let cells = (0..division.slot_count)
+            .map(|slot| Stream::new(slot, guard.word(), memory.slot(slot).busy()));
+        let words = division.segment_count.div_ceil(64);
+        Self {
+            cells: cells.collect(),
+            taken: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            own: (0..division.segment_count)
+                .map(|_| OwnRows::default())
+                .collect(),
+            segment_count: division.segment_count,
+        }
+    }
+
+    /// The cell of a slot.
+    pub(crate) fn cell(&self, slot: usize) -> &Stream {
+        &self.cells[slot]
+    }
+
+    /// Every cell.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Stream> {
+        self.cells.iter()
+    }
+
+    /// Claims a free cell.
+    pub(crate) fn claim(&self) -> Option<&Stream> {
+        self.cells.iter().find(|cell| {
+            let (from, to) = (phase::FREE, phase::CLAIMED);
+            let order = Ordering::Acquire;
+            cell.phase.load(Ordering::Relaxed) == from
+                && cell
+                    .phase
+                    .compare_exchange(from, to, order, Ordering::Relaxed)
+                    .is_ok()
+        })
+    }
+
+    /// Streams that have events, or may get some.
+    pub(crate) fn in_use(&self) -> impl Iterator<Item = &Stream> {
+        self.cells.iter().filter(|cell| {
+            matches!(
+                cell.phase.load(Ordering::Acquire),
+                phase::OPEN | phase::CLOSED
+            )
+        })
+    }
+
+    pub(crate) fn closed(&self) -> impl Iterator<Item = &Stream> {
+        let cells = self.cells.iter();
+        cells.filter(|cell| cell.phase.load(Ordering::Acquire) == phase::CLOSED)
+    }
+
+    /// What belongs to the counters of a segment.
+    pub(crate) fn own_rows(&self, segment: usize) -> &OwnRows {
+        &self.own[segment]
+    }
+
+    /// Claims a free counter segment.
+    pub(crate) fn claim_segment(&self) -> Option<usize> {
+        for (index, word) in self.taken.iter().enumerate() {
+            let mut seen = word.load(Ordering::Relaxed);
+            while seen != u64::MAX {
+                let bit = seen.trailing_ones() as usize;
+                let number = index * 64 + bit;
+                if number >= self.segment_count {
+                    return None;
+                }
+                let with = seen | 1 << bit;
+                match word.compare_exchange_weak(seen, with, Ordering::Acquire, Ordering::Relaxed) {
+                    Ok(_) => return Some(number),
+                    Err(now) => seen = now,
+                }
+            }
+        }
+        None
+    }
+
+    /// Gives a segment back, its counters at 0.
+    pub(crate) fn release_segment(&self, memory: &LiveMemory, number: usize) {
+        for (row, own) in memory.segment(number).iter().zip(&self.own[number]) {
+            row.clear();
+            let words = [&own.gate, &own.limiter].into_iter().chain(&own.reported);
+            words.for_each(|word| word.store(0, Ordering::Relaxed));
+        }
+        self.taken[number / 64].fetch_and(!(1 << (number % 64)), Ordering::Release);
+    }
+
+    /// Counters for a block of 32 event types of a stream, `open` having filled in their gates; false
+    /// when there is no segment left.
+    pub(crate) fn give_segment(
+        &self,
+        memory: &LiveMemory,
+        stream: &Stream,
+        block: usize,
+        open: impl Fn(&[OwnRow]),
+    ) -> bool {
+        if stream.segment(block).is_some() {
+            return true;
+        }
+        let Some(number) = self.claim_segment() else {
+            return false;
+        };
+        let own = &self.own[number];
+        open(own);
+        let rows = memory.segment(number).as_ptr().cast_mut();
+        if !stream.adopt_segment(block, number, rows, own.as_ptr().cast_mut()) {
+            // Two threads count in an unattributed row, and the other one was first.
+            self.release_segment(memory, number);
+            return true;
+        }
+        let entry = memory.slot(stream.slot).segment(block);
+        entry.store(number as u16 + 1, Ordering::Release);
+        // Rules that changed meanwhile: whoever changed them saw the segment, or we see them now.
+        open(own);
+        true
+    }
+
+    /// A stream's totals stand in the recording: cell, slot and counters become free.
+    pub(crate) fn take_back(&self, memory: &LiveMemory, stream: &Stream) {
+        let slot = memory.slot(stream.slot);
+        slot.stream().store(0, Ordering::Release);
+        for block in 0..l::SEGMENTS_PER_SLOT {
+            slot.segment(block).store(0, Ordering::Release);
+        }
+        for number in stream.drop_segments() {
+            self.release_segment(memory, number);
+        }
+        stream.phase.store(phase::FREE, Ordering::Release);
+    }
+}

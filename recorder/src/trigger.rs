@@ -1,0 +1,451 @@
+//! Triggers: what makes a flight recorder keep what it has.
+
+use std::str::FromStr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::time::Duration;
+
+use annals_format::{
+    ElementType, EventTypeId, EventTypeSchema, RegionId, Role, Value, row_element,
+};
+use globset::{Glob, GlobMatcher};
+
+use crate::clock::reference_ns;
+use crate::error::{RecorderError, Result};
+use crate::options::parse_duration;
+
+/// Most event types that triggers watch in one recorder.
+const MAX_WATCHES: usize = 256;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Comparison {
+    Below,
+    AtMost,
+    Equal,
+    NotEqual,
+    AtLeast,
+    Above,
+}
+
+impl Comparison {
+    const ALL: [(&'static str, Self); 6] = [
+        ("<", Self::Below),
+        ("<=", Self::AtMost),
+        ("==", Self::Equal),
+        ("!=", Self::NotEqual),
+        (">=", Self::AtLeast),
+        (">", Self::Above),
+    ];
+
+    fn holds<T: PartialOrd>(self, left: &T, right: &T) -> bool {
+        match self {
+            Self::Below => left < right,
+            Self::AtMost => left <= right,
+            Self::Equal => left == right,
+            Self::NotEqual => left != right,
+            Self::AtLeast => left >= right,
+            Self::Above => left > right,
+        }
+    }
+}
+
+/// What the value of an element is compared with.
+#[derive(Clone, PartialEq, Debug)]
+enum Operand {
+    Integer(i128),
+    Number(f64),
+    Text(Vec<u8>),
+}
+
+impl Operand {
+    fn parse(text: &str) -> Self {
+        if let Ok(integer) = text.parse() {
+            return Self::Integer(integer);
+        }
+        match text.parse() {
+            Ok(number) => Self::Number(number),
+            Err(_) => Self::Text(text.trim_matches('"').as_bytes().to_vec()),
+        }
+    }
+
+    fn compare(&self, comparison: Comparison, value: Value<'_>) -> bool {
+        let integer = match value {
+            Value::I32(value) => Some(i128::from(value)),
+            Value::U32(value) => Some(i128::from(value)),
+            Value::I64(value) => Some(i128::from(value)),
+            Value::U64(value) => Some(i128::from(value)),
+            _ => None,
+        };
+        match (self, integer, value) {
+            (Self::Integer(right), Some(left), _) => comparison.holds(&left, right),
+            (Self::Integer(right), _, Value::F64(left)) => {
+                comparison.holds(&left, &(*right as f64))
+            }
+            (Self::Number(right), Some(left), _) => comparison.holds(&(left as f64), right),
+            (Self::Number(right), _, Value::F64(left)) => comparison.holds(&left, right),
+            (Self::Text(right), _, Value::String(left) | Value::Bytes(left)) => {
+                comparison.holds(&left, &right.as_slice())
+            }
+            _ => false,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Condition {
+    element: String,
+    comparison: Comparison,
+    operand: Operand,
+}
+
+#[derive(Clone, Debug)]
+enum Cause {
+    Event {
+        glob: GlobMatcher,
+        condition: Option<Condition>,
+    },
+    Region {
+        glob: GlobMatcher,
+        longer_than: Duration,
+    },
+    Signal(i32),
+}
+
+/// Something that makes a flight recorder write a snapshot.
+///
+/// | trigger | fires when |
+/// |---|---|
+/// | `event GLOB` | an event of a type whose name fits is recorded |
+/// | `event GLOB where ELEMENT > VALUE` | … and the element compares so: `<` `<=` `==` `!=` `>=` `>` |
+/// | `region GLOB longer than 10ms` | a region whose name fits is left that long after it was entered |
+/// | `signal SIGUSR2` | the process gets the signal (`SIGUSR1`, `SIGUSR2` or a number) |
+///
+/// ```
+/// # use annals_recorder::Trigger;
+/// let trigger: Trigger = "event queue.length where value >= 1000".parse()?;
+/// # Ok::<(), annals_recorder::RecorderError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Trigger {
+    cause: Cause,
+}
+
+impl FromStr for Trigger {
+    type Err = RecorderError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let cause = parse(text.trim()).ok_or_else(|| RecorderError::Setting {
+            name: "a trigger",
+            expected: "`event GLOB [where ELEMENT > VALUE]`, `region GLOB longer than TIME` or \
+                       `signal SIGUSR2`",
+            found: text.to_owned(),
+        })?;
+        Ok(Self { cause })
+    }
+}
+
+fn parse(text: &str) -> Option<Cause> {
+    let (kind, rest) = text.split_once(' ')?;
+    let rest = rest.trim();
+    let glob = |text: &str| Some(Glob::new(text.trim()).ok()?.compile_matcher());
+    match kind {
+        "event" => {
+            let Some((name, condition)) = rest.split_once(" where ") else {
+                return Some(Cause::Event {
+                    glob: glob(rest)?,
+                    condition: None,
+                });
+            };
+            let mut words = condition.trim().splitn(3, ' ');
+            let element = words.next()?.to_owned();
+            let sign = words.next()?;
+            let comparison = Comparison::ALL.iter().find(|(text, _)| *text == sign)?.1;
+            let condition = Condition {
+                element,
+                comparison,
+                operand: Operand::parse(words.next()?.trim()),
+            };
+            Some(Cause::Event {
+                glob: glob(name)?,
+                condition: Some(condition),
+            })
+        }
+        "region" => {
+            let (name, time) = rest.split_once(" longer than ")?;
+            Some(Cause::Region {
+                glob: glob(name)?,
+                longer_than: parse_duration(time.trim())?,
+            })
+        }
+        "signal" => {
+            let number = match rest {
+                "SIGUSR1" => libc::SIGUSR1,
+                "SIGUSR2" => libc::SIGUSR2,
+                number => number
+                    .parse()
+                    .ok()
+                    .filter(|number| (1..64).contains(number))?,
+            };
+            Some(Cause::Signal(number))
+        }
+        _ => None,
+    }
+}
+
+/// How one trigger watches one event type.
+#[derive(Debug)]
+struct Watch {
+    event_type: EventTypeId,
+    trigger: usize,
+    what: Watched,
+}
+
+#[derive(Debug)]
+enum Watched {
+    Every,
+    Element {
+        schema: EventTypeSchema,
+        index: usize,
+        comparison: Comparison,
+        operand: Operand,
+    },
+    Enter,
+    Leave {
+        longer_than: Duration,
+    },
+}
+
+/// What a watched event means.
+pub(crate) enum Seen {
+    Nothing,
+    Fires(usize),
+    Enters(RegionId),
+    /// Fires when it was entered at least this long ago.
+    Leaves(RegionId, usize, Duration),
+}
+
+/// The triggers of a recorder, and whether one fired.
+#[derive(Debug)]
+pub(crate) struct Triggers {
+    triggers: Vec<Trigger>,
+    /// What enters and leaves look like: the region is their only element.
+    region_schema: EventTypeSchema,
+    /// Filled from the front, under the registry's lock; read without.
+    watches: Box<[OnceLock<Watch>]>,
+    /// Reference time at which one fired and was not served yet, nanoseconds; 0: none.
+    fired_ns: AtomicI64,
+    /// Which one it was, + 1; 0: a call.
+    fired: AtomicU32,
+}
+
+/// Reference time of the last signal that a trigger waits for, by signal; see [`signal_fires`].
+static SIGNALLED: [AtomicI64; 64] = [const { AtomicI64::new(0) }; 64];
+
+/// The handler of trigger signals: safe whatever it interrupts.
+pub(crate) extern "C" fn signal_fires(signal: libc::c_int) {
+    if let Some(time) = SIGNALLED.get(signal as usize) {
+        time.store(reference_ns().max(1), Ordering::Relaxed);
+    }
+}
+
+impl Triggers {
+    pub(crate) fn new(triggers: Vec<Trigger>) -> Self {
+        Self {
+            triggers,
+            region_schema: EventTypeSchema {
+                elements: vec![(ElementType::U32, false)],
+            },
+            watches: (0..MAX_WATCHES).map(|_| OnceLock::new()).collect(),
+            fired_ns: AtomicI64::new(0),
+            fired: AtomicU32::new(0),
+        }
+    }
+
+    /// The signals that triggers wait for.
+    pub(crate) fn signals(&self) -> impl Iterator<Item = i32> {
+        self.triggers.iter().filter_map(|t| match t.cause {
+            Cause::Signal(number) => Some(number),
+            _ => None,
+        })
+    }
+
+    /// Notes what triggers watch of a new event type; true when any does.
+    pub(crate) fn watch_event_type(
+        &self,
+        id: EventTypeId,
+        name: &str,
+        role: Role,
+        elements: &[(&str, ElementType, bool)],
+    ) -> bool {
+        let mut is_watched = false;
+        for (number, trigger) in self.triggers.iter().enumerate() {
+            let what = match (&trigger.cause, role) {
+                (Cause::Event { glob, condition }, _) if glob.is_match(name) => match condition {
+                    None => Watched::Every,
+                    Some(condition) => {
+                        let of_name = |e: &&(&str, _, _)| e.0 == condition.element;
+                        let Some(index) = elements.iter().position(|e| of_name(&e)) else {
+                            continue;
+                        };
+                        Watched::Element {
+                            schema: EventTypeSchema {
+                                elements: elements.iter().map(|e| (e.1, e.2)).collect(),
+                            },
+                            index,
+                            comparison: condition.comparison,
+                            operand: condition.operand.clone(),
+                        }
+                    }
+                },
+                (Cause::Region { .. }, Role::Enter) => Watched::Enter,
+                (Cause::Region { longer_than, .. }, Role::Leave) => Watched::Leave {
+                    longer_than: *longer_than,
+                },
+                _ => continue,
+            };
+            let watch = Watch {
+                event_type: id,
+                trigger: number,
+                what,
+            };
+            let free = self.watches.iter().find(|place| place.get().is_none());
+            is_watched |= free.is_some_and(|place| place.set(watch).is_ok());
+        }
+        is_watched
+    }
+
+    /// Whether a trigger waits for the length of a region.
+    pub(crate) fn watches_region(&self, name: &str) -> bool {
+        self.triggers.iter().any(
+            |trigger| matches!(&trigger.cause, Cause::Region { glob, .. } if glob.is_match(name)),
+        )
+    }
+
+    /// What an event means to the triggers, given its row. For regions, the first trigger decides.
+    pub(crate) fn see(&self, event_type: EventTypeId, row: &[u8]) -> Seen {
+        let watches = self.watches.iter().map_while(OnceLock::get);
+        for watch in watches.filter(|watch| watch.event_type == event_type) {
+            let region = || match row_element(&self.region_schema, row, 0)? {
+                Value::U32(number) => Some(RegionId::new(number)),
+                _ => None,
+            };
+            match &watch.what {
+                Watched::Every => return Seen::Fires(watch.trigger),
+                Watched::Element {
+                    schema,
+                    index,
+                    comparison,
+                    operand,
+                } => {
+                    let value = row_element(schema, row, *index);
+                    if value.is_some_and(|value| operand.compare(*comparison, value)) {
+                        return Seen::Fires(watch.trigger);
+                    }
+                }
+                Watched::Enter => {
+                    if let Some(region) = region() {
+                        return Seen::Enters(region);
+                    }
+                }
+                Watched::Leave { longer_than } => {
+                    if let Some(region) = region() {
+                        return Seen::Leaves(region, watch.trigger, *longer_than);
+                    }
+                }
+            }
+        }
+        Seen::Nothing
+    }
+
+    /// A trigger fires, or a call (none), now. Until it is served, others change nothing.
+    pub(crate) fn fire(&self, trigger: Option<usize>) -> bool {
+        self.fire_at(trigger, reference_ns().max(1))
+    }
+
+    fn fire_at(&self, trigger: Option<usize>, time_ns: i64) -> bool {
+        let (order, seen) = (Ordering::AcqRel, Ordering::Relaxed);
+        let is_first = self.fired_ns.compare_exchange(0, time_ns, order, seen);
+        if is_first.is_ok() {
+            let number = trigger.map_or(0, |number| number as u32 + 1);
+            self.fired.store(number, Ordering::Release);
+        }
+        is_first.is_ok()
+    }
+
+    /// When a trigger fired that was not served yet.
+    pub(crate) fn pending(&self) -> Option<i64> {
+        for (number, trigger) in self.triggers.iter().enumerate() {
+            if let Cause::Signal(signal) = trigger.cause {
+                let time_ns = SIGNALLED[signal as usize].swap(0, Ordering::AcqRel);
+                if time_ns != 0 {
+                    self.fire_at(Some(number), time_ns);
+                }
+            }
+        }
+        let time_ns = self.fired_ns.load(Ordering::Acquire);
+        (time_ns != 0).then_some(time_ns)
+    }
+
+    /// What fired, in words; from here on triggers fire again.
+    pub(crate) fn serve(&self) -> String {
+        let number = self.fired.load(Ordering::Acquire) as usize;
+        let trigger = number.checked_sub(1).and_then(|n| self.triggers.get(n));
+        self.fired_ns.store(0, Ordering::Release);
+        match trigger.map(|trigger| &trigger.cause) {
+            None => "call".to_owned(),
+            Some(Cause::Event { glob, condition }) => {
+                let event = format!("event {}", glob.glob());
+                match condition {
+                    None => event,
+                    Some(condition) => format!("{event} where {}", condition.element),
+                }
+            }
+            Some(Cause::Region { glob, longer_than }) => {
+                format!("region {} longer than {longer_than:?}", glob.glob())
+            }
+            Some(Cause::Signal(signal)) => format!("signal {signal}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn triggers_are_read_and_refused_by_their_words() {
+        for text in [
+            "event mpi.*",
+            "event queue where value >= 10",
+            "event note where text == \"disk full\"",
+            "region solve* longer than 10ms",
+            "signal SIGUSR2",
+            "signal 34",
+        ] {
+            assert!(text.parse::<Trigger>().is_ok(), "{text}");
+        }
+        for text in [
+            "",
+            "event",
+            "event a where b",
+            "event a where b ~ 3",
+            "region a longer than",
+            "region a longer than 3",
+            "signal SIGKILLED",
+            "signal 0",
+        ] {
+            let error = text.parse::<Trigger>().unwrap_err().to_string();
+            assert!(error.contains(text), "{error}");
+        }
+    }
+
+    #[test]
+    fn values_compare_across_integers_and_numbers() {
+        let ten = Operand::parse("10");
+        assert!(ten.compare(Comparison::Below, Value::I32(-1)));
+        assert!(ten.compare(Comparison::Above, Value::F64(10.5)));
+        assert!(!ten.compare(Comparison::Equal, Value::String(b"10")));
+        assert!(Operand::parse("0.5").compare(Comparison::AtMost, Value::U64(0)));
+        assert!(Operand::parse("\"a b\"").compare(Comparison::Equal, Value::String(b"a b")));
+    }
+}
