@@ -8,7 +8,7 @@ use crate::ids::{EventTypeId, StreamId};
 use crate::loss::{Cause, DroppedRecord};
 use crate::ticks::distance;
 use crate::value::{ElementType, Value};
-use crate::wire::{Put, Wire};
+use crate::wire::{Put, Wire, short_varint, unzigzag};
 
 /// Most events in a chunk.
 pub const MAX_CHUNK_EVENTS: usize = 1 << 22;
@@ -188,6 +188,19 @@ pub struct TypeColumns {
 }
 
 impl TypeColumns {
+    /// Takes all events away; the columns keep their memory when the elements are the same.
+    fn restart(&mut self, elements: impl Iterator<Item = ElementType> + Clone) {
+        let is_same = elements
+            .clone()
+            .eq(self.columns.iter().map(Column::element_type));
+        if is_same {
+            self.columns.iter_mut().for_each(Column::clear);
+        } else {
+            self.columns = elements.map(Column::new).collect();
+        }
+        self.count = 0;
+    }
+
     /// Without events.
     pub fn new(event_type: EventTypeId, elements: impl Iterator<Item = ElementType>) -> Self {
         Self {
@@ -426,12 +439,29 @@ fn read_dropped(w: &mut Wire<'_>) -> Result<DroppedRecord> {
 #[derive(Debug)]
 pub struct ChunkBuilder {
     chunk: Chunk,
-    /// Index in `chunk.types` + 1, by event type.
-    slots: Vec<u16>,
+    /// By event type.
+    slots: Vec<Slot>,
+    /// Columns of event types that no event of this chunk had yet: their memory is used again.
+    spare: Vec<TypeColumns>,
     max_ticks: u64,
     /// Element values taken in.
     values: usize,
 }
+
+/// Where the events of a type go.
+#[derive(Clone, Copy, Default, Debug)]
+struct Slot {
+    /// Index in the chunk's types + 1; 0: no event of it so far.
+    place: u16,
+    /// Whether all its elements are integers that are always there, and at most eight.
+    is_plain: bool,
+    /// Bit i: element i is signed.
+    signed: u8,
+}
+
+/// Most bytes of a row that [`ChunkBuilder::push_plain`] looks at: event type, tick step, and eight
+/// elements of at most eight bytes, read in words.
+const PLAIN_ROW: usize = 3 + 8 * 8 + 8;
 
 /// How far the ticks of a chunk are from chronological order.
 #[derive(Default)]
@@ -480,18 +510,32 @@ impl ChunkBuilder {
         Self {
             chunk: Chunk::default(),
             slots: Vec::new(),
+            spare: Vec::new(),
             max_ticks,
             values: 0,
         }
     }
 
+    /// Starts another chunk, of a stream whose clock has this largest tick, in the memory of this one.
+    pub fn restart(&mut self, max_ticks: u64) {
+        self.max_ticks = max_ticks;
+        self.values = 0;
+        self.slots.clear();
+        self.chunk.ticks.clear();
+        self.chunk.type_index.clear();
+        self.chunk.dropped.clear();
+        self.chunk.observations.clear();
+        self.spare.append(&mut self.chunk.types);
+    }
+
     /// The place of an event type's columns; none when there are as many types as a chunk may have.
+    #[cold]
     fn slot_for(&mut self, event_type: EventTypeId, schema: &EventTypeSchema) -> Option<usize> {
         let index = event_type.index();
         if self.slots.len() <= index {
-            self.slots.resize(index + 1, 0);
+            self.slots.resize(index + 1, Slot::default());
         }
-        if self.slots[index] == 0 {
+        if self.slots[index].place == 0 {
             if self.chunk.types.len() == MAX_CHUNK_TYPES {
                 return None;
             }
@@ -499,11 +543,83 @@ impl ChunkBuilder {
                 .elements
                 .iter()
                 .map(|(element_type, _)| *element_type);
-            let columns = TypeColumns::new(event_type, elements);
+            let mut spare = self.spare.iter();
+            let columns = match spare.position(|spare| spare.event_type == event_type) {
+                Some(known) => {
+                    let mut columns = self.spare.swap_remove(known);
+                    columns.restart(elements);
+                    columns
+                }
+                None => TypeColumns::new(event_type, elements),
+            };
             self.chunk.types.push(columns);
-            self.slots[index] = self.chunk.types.len() as u16;
+            let is_integer = |kind: ElementType| {
+                use ElementType::{I32, I64, U32, U64};
+                matches!(kind, I32 | U32 | I64 | U64)
+            };
+            let each = schema.elements.iter();
+            let is_plain = schema.elements.len() <= 8
+                && each
+                    .clone()
+                    .all(|(kind, is_optional)| is_integer(*kind) && !is_optional);
+            let signed = each
+                .take(8)
+                .enumerate()
+                .fold(0, |bits, (index, (kind, _))| {
+                    let is_signed = matches!(kind, ElementType::I32 | ElementType::I64);
+                    bits | u8::from(is_signed) << index
+                });
+            self.slots[index] = Slot {
+                place: self.chunk.types.len() as u16,
+                is_plain,
+                signed,
+            };
         }
-        Some(usize::from(self.slots[index]) - 1)
+        Some(usize::from(self.slots[index].place) - 1)
+    }
+
+    /// Takes in a row of the most frequent kind: an event of a type that the chunk has already, all its
+    /// elements integers, a short step behind the one before, with many bytes behind it. Gives the row's
+    /// length; none when it is another one, and nothing was taken in.
+    #[inline]
+    fn push_plain(&mut self, tick: &mut u64, rest: &[u8]) -> Option<usize> {
+        let row: &[u8; PLAIN_ROW] = rest.first_chunk()?;
+        let code = usize::from(row[0]);
+        if code >= 0x80 || self.chunk.ticks.len() >= MAX_CHUNK_EVENTS {
+            return None;
+        }
+        let slot = self.slots.get(code.checked_sub(ROW_EVENT as usize)?)?;
+        let step = u16::from_le_bytes([row[1], row[2]]);
+        if !slot.is_plain || step == ROW_FAR_TICK {
+            return None;
+        }
+        let columns = &mut self.chunk.types[usize::from(slot.place) - 1];
+        let mut at = 3;
+        for (index, column) in columns.columns.iter_mut().enumerate() {
+            let word: [u8; 8] = row[at..at + 8].try_into().ok()?;
+            let Some((bits, length)) = short_varint(u64::from_le_bytes(word)) else {
+                columns.columns[..index].iter_mut().for_each(Column::pop);
+                return None;
+            };
+            let is_signed = slot.signed >> index & 1 == 1;
+            column.push_bits(if is_signed {
+                unzigzag(bits) as u64
+            } else {
+                bits
+            });
+            at += length;
+        }
+        let values = self.values + columns.columns.len();
+        if values > MAX_CHUNK_VALUES {
+            columns.columns.iter_mut().for_each(Column::pop);
+            return None;
+        }
+        columns.count += 1;
+        self.values = values;
+        *tick = tick.wrapping_add(u64::from(step));
+        self.chunk.ticks.push(*tick);
+        self.chunk.type_index.push(slot.place - 1);
+        Some(at)
     }
 
     /// Takes rows in; the tick of the first is relative to `base_tick`. Gives the number of rows
@@ -518,6 +634,10 @@ impl ChunkBuilder {
         let before = self.chunk.ticks.len();
         while !w.is_empty() {
             let start = w.position();
+            if let Some(length) = self.push_plain(&mut tick, &rows[start..]) {
+                w.skip(length);
+                continue;
+            }
             let code = w.varint("kind of a row")?;
             let index = self.chunk.ticks.len() as u32;
             match code {
@@ -569,12 +689,12 @@ impl ChunkBuilder {
                 values,
             ));
         }
-        let known = self.slots.get(event_type.index()).copied().unwrap_or(0);
-        let slot = if known == 0 {
-            self.slot_for(event_type, schema)
-                .ok_or_else(|| too_many_types(start, "another one"))?
-        } else {
-            usize::from(known) - 1
+        let known = self.slots.get(event_type.index());
+        let slot = match known.map_or(0, |slot| slot.place) {
+            0 => self
+                .slot_for(event_type, schema)
+                .ok_or_else(|| too_many_types(start, "another one"))?,
+            place => usize::from(place) - 1,
         };
         let columns = &mut self.chunk.types[slot];
         let mut pushed = 0;
@@ -592,7 +712,7 @@ impl ChunkBuilder {
             columns.columns[..pushed].iter_mut().for_each(Column::pop);
             if columns.count == 0 {
                 self.chunk.types.pop();
-                self.slots[event_type.index()] = 0;
+                self.slots[event_type.index()] = Slot::default();
             }
             return Err(error);
         }
@@ -604,8 +724,14 @@ impl ChunkBuilder {
 
     /// The chunk and what its head says; the fields that only the writer knows are left at 0.
     pub fn finish(mut self, stream: StreamId) -> (ChunkHeader, Chunk) {
+        let (header, _) = self.complete(stream);
+        (header, self.chunk)
+    }
+
+    /// As [`ChunkBuilder::finish`]; the builder can be restarted.
+    pub fn complete(&mut self, stream: StreamId) -> (ChunkHeader, &mut Chunk) {
         self.sort_types();
-        let chunk = self.chunk;
+        let chunk = &mut self.chunk;
         let disorder = Disorder::of(&chunk.ticks, self.max_ticks);
         let header = ChunkHeader {
             stream,

@@ -42,26 +42,38 @@ fn base_and_width(block: &[u64]) -> (i64, u8) {
     (least, width_of((most as u64).wrapping_sub(least as u64)))
 }
 
-fn blocks_len(values: &[u64]) -> usize {
-    let blocks = values.chunks(BLOCK);
-    blocks
-        .map(|block| 3 + usize::from(base_and_width(block).1) * block.len())
-        .sum()
+/// Bases and widths of the blocks of a column, and the bytes that the blocks take.
+fn measure(values: &[u64]) -> (Vec<(i64, u8)>, usize) {
+    let mut length = 0;
+    let blocks = values.chunks(BLOCK).map(|block| {
+        let (base, width) = base_and_width(block);
+        length += 3 + usize::from(width) * block.len();
+        (base, width)
+    });
+    let blocks = blocks.collect();
+    (blocks, length)
 }
 
-fn put_blocks(values: &[u64], out: &mut Vec<u8>) {
-    for block in values.chunks(BLOCK) {
-        let (base, width) = base_and_width(block);
-        out.put_signed(base);
-        out.push(width);
-        let offsets = block.iter().map(|value| value.wrapping_sub(base as u64));
+fn put_blocks(values: &[u64], blocks: &[(i64, u8)], out: &mut Vec<u8>) {
+    for (block, (base, width)) in values.chunks(BLOCK).zip(blocks) {
+        out.put_signed(*base);
+        out.push(*width);
+        let offsets = block.iter().map(|value| value.wrapping_sub(*base as u64));
         match width {
             0 => {}
             1 => out.extend(offsets.map(|offset| offset as u8)),
-            2 => offsets.for_each(|offset| out.extend_from_slice(&(offset as u16).to_le_bytes())),
-            4 => offsets.for_each(|offset| out.extend_from_slice(&(offset as u32).to_le_bytes())),
-            _ => offsets.for_each(|offset| out.extend_from_slice(&offset.to_le_bytes())),
+            2 => put_fixed(offsets.map(|offset| (offset as u16).to_le_bytes()), out),
+            4 => put_fixed(offsets.map(|offset| (offset as u32).to_le_bytes()), out),
+            _ => put_fixed(offsets.map(u64::to_le_bytes), out),
         }
+    }
+}
+
+fn put_fixed<const N: usize>(values: impl ExactSizeIterator<Item = [u8; N]>, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start + values.len() * N, 0);
+    for (place, value) in out[start..].chunks_exact_mut(N).zip(values) {
+        place.copy_from_slice(&value);
     }
 }
 
@@ -115,19 +127,20 @@ pub fn put_ints(values: &[u64], out: &mut Vec<u8>) {
         out.put_signed(first as i64);
         return;
     }
-    let plain_len = blocks_len(values);
+    let (blocks, plain_len) = measure(values);
     // Below two bytes a value, deltas cannot gain what they cost to undo.
     if plain_len > values.len() * 5 / 4 {
         let deltas = deltas(values);
-        if blocks_len(&deltas) < plain_len {
+        let (delta_blocks, delta_len) = measure(&deltas);
+        if delta_len < plain_len {
             out.push(DELTA);
             out.put_signed(first as i64);
-            put_blocks(&deltas, out);
+            put_blocks(&deltas, &delta_blocks, out);
             return;
         }
     }
     out.push(PLAIN);
-    put_blocks(values, out);
+    put_blocks(values, &blocks, out);
 }
 
 /// Appends a column that is known to grow slowly (ticks, times): as deltas, without looking further.
@@ -135,7 +148,8 @@ pub fn put_growing(values: &[u64], out: &mut Vec<u8>) {
     let Some(&first) = values.first() else { return };
     out.push(DELTA);
     out.put_signed(first as i64);
-    put_blocks(&deltas(values), out);
+    let deltas = deltas(values);
+    put_blocks(&deltas, &measure(&deltas).0, out);
 }
 
 /// Reads a column of `count` integers.
@@ -394,6 +408,19 @@ impl Column {
         texts.push(bytes);
         if let Some(is_present) = &mut self.is_present {
             is_present.push(true);
+        }
+    }
+
+    /// Takes all values away, and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.is_present = None;
+        match &mut self.data {
+            Data::Bits(column) => column.clear(),
+            Data::Texts(texts) => {
+                texts.codes.clear();
+                texts.ends.clear();
+                texts.data.clear();
+            }
         }
     }
 

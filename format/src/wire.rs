@@ -55,6 +55,29 @@ impl Put for Vec<u8> {
     }
 }
 
+/// The varint that the bytes of a little-endian word begin with, and its length; none if it is longer
+/// than the word.
+#[inline]
+pub(crate) fn short_varint(word: u64) -> Option<(u64, usize)> {
+    if word & 0x80 == 0 {
+        return Some((word & 0x7f, 1));
+    }
+    let ends = !word & 0x8080_8080_8080_8080;
+    if ends == 0 {
+        return None;
+    }
+    // All bytes up to the first without a continuation bit, seven bits each, pushed together: no branch
+    // on the length, which jitters.
+    let length = (ends.trailing_zeros() as usize + 1) / 8;
+    let mut word = word & (ends ^ (ends - 1)) & 0x7f7f_7f7f_7f7f_7f7f;
+    word = word & 0x007f_007f_007f_007f | (word & 0x7f00_7f00_7f00_7f00) >> 1;
+    word = word & 0x0000_3fff_0000_3fff | (word & 0x3fff_0000_3fff_0000) >> 2;
+    Some((
+        word & 0x0fff_ffff | (word & 0x0fff_ffff_0000_0000) >> 4,
+        length,
+    ))
+}
+
 /// Reads values off a byte slice, with the offset for errors.
 #[derive(Clone, Debug)]
 pub struct Wire<'a> {
@@ -81,6 +104,11 @@ impl<'a> Wire<'a> {
     /// Whether everything has been read.
     pub const fn is_empty(&self) -> bool {
         self.remaining() == 0
+    }
+
+    /// Moves on by bytes that were looked at in the slice itself.
+    pub(crate) fn skip(&mut self, count: usize) {
+        self.position = (self.position + count).min(self.bytes.len());
     }
 
     /// Takes the next `count` bytes.
@@ -129,22 +157,13 @@ impl<'a> Wire<'a> {
         let Some(bytes) = self.bytes.get(start..start + 8) else {
             return self.slow_varint(expected);
         };
-        if bytes[0] < 0x80 {
-            self.position += 1;
-            return Ok(u64::from(bytes[0]));
+        match short_varint(LE::read_u64(bytes)) {
+            Some((value, length)) => {
+                self.position += length;
+                Ok(value)
+            }
+            None => self.slow_varint(expected),
         }
-        let word = LE::read_u64(bytes);
-        let ends = !word & 0x8080_8080_8080_8080;
-        if ends == 0 {
-            return self.slow_varint(expected);
-        }
-        // All bytes up to the first without a continuation bit, seven bits each, pushed together:
-        // no branch on the length, which jitters.
-        self.position += (ends.trailing_zeros() as usize + 1) / 8;
-        let mut word = word & (ends ^ (ends - 1)) & 0x7f7f_7f7f_7f7f_7f7f;
-        word = word & 0x007f_007f_007f_007f | (word & 0x7f00_7f00_7f00_7f00) >> 1;
-        word = word & 0x0000_3fff_0000_3fff | (word & 0x3fff_0000_3fff_0000) >> 2;
-        Ok(word & 0x0fff_ffff | (word & 0x0fff_ffff_0000_0000) >> 4)
     }
 
     #[inline(never)]
