@@ -17,6 +17,9 @@ fn main() {
             .or_else(|_| output("pkg-config", &["--cflags", "--libs", "otf2"]))
     });
     rival("lttng", "c/lttng.c", "liblttng-ust-dev", || {
+        // Linkers that drop unused sections would drop the list of tracepoints, which is only reached
+        // through the names that the linker gives its start and end.
+        println!("cargo::rustc-link-arg-bins=-Wl,-z,nostart-stop-gc");
         output("pkg-config", &["--cflags", "--libs", "lttng-ust"])
     });
 }

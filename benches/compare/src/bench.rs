@@ -87,7 +87,7 @@ fn rounds(
     report: &mut Report,
 ) {
     let has_two = processors.count() >= 2;
-    let mut times: BTreeMap<(usize, usize, usize), Series> = BTreeMap::new();
+    let mut times: BTreeMap<(usize, usize, usize), [Series; 2]> = BTreeMap::new();
     let is_all = arguments.workload.is_empty();
     let wanted = |workload: &Workload| is_all || arguments.workload.contains(workload);
     for number in 0..arguments.rounds {
@@ -107,9 +107,11 @@ fn rounds(
                     continue;
                 };
                 let outcome = measured.round(workload, threads, round.clone());
-                if let Some(ns) = retire(entry, outcome, report) {
+                if let Some(time) = retire(entry, outcome, report) {
                     let key = (workload as usize, threads, index);
-                    times.entry(key).or_default().push(ns);
+                    let [wall, cpu] = times.entry(key).or_default();
+                    wall.push(time.wall_ns);
+                    cpu.push(time.cpu_ns);
                 }
             }
         }
@@ -117,30 +119,39 @@ fn rounds(
     eprintln!();
 
     let index_of = |name| entries.iter().position(|entry| entry.name == name);
-    let figure = |workload: Workload, threads, index: Option<usize>| {
-        let of = |index| times.get(&(workload as usize, threads, index))?.figure();
-        Some(of(index?)?.less(of(index_of(PROGRAM)?)?))
+    // Without the program's own: of the wall time or of the thread's processor time.
+    let figure_of = |clock: usize, workload: Workload, threads, index: Option<usize>| {
+        let of = |index| times.get(&(workload as usize, threads, index))?[clock].figure();
+        let program = index_of(PROGRAM)?;
+        let own = of(index?)?;
+        Some(if index == Some(program) {
+            own
+        } else {
+            own.less(of(program)?)
+        })
     };
+    let figure = |workload, threads, index| figure_of(0, workload, threads, index);
     for workload in Workload::ALL.into_iter().filter(wanted) {
         report.section(workload.title());
         let floor = figure(workload, 1, index_of(FLOOR));
         let otf2 = figure(workload, 1, index_of(OTF2));
         for (index, entry) in entries.iter().enumerate() {
-            let key = (workload as usize, 1, index);
-            let Some(mut ns) = times.get(&key).and_then(Series::figure) else {
+            let Some(ns) = figure(workload, 1, Some(index)) else {
                 continue;
             };
-            let by = |other: Option<Figure>, ns: Figure| other.and_then(|other| ns.by(other));
-            let (mut by_floor, mut by_otf2) = (None, None);
-            if entry.name != PROGRAM {
-                ns = figure(workload, 1, Some(index)).unwrap_or(ns);
-                (by_floor, by_otf2) = (by(floor, ns), by(otf2, ns));
-            }
+            let Some(thread_cpu_ns) = figure_of(1, workload, 1, Some(index)) else {
+                continue;
+            };
+            let by = |other: Option<Figure>| {
+                let other = other.filter(|_| entry.name != PROGRAM);
+                other.and_then(|other| ns.by(other))
+            };
             report.lines.push(Line::Time {
                 contestant: entry.name.to_owned(),
                 ns,
-                by_floor,
-                by_otf2,
+                thread_cpu_ns,
+                by_floor: by(floor),
+                by_otf2: by(otf2),
             });
         }
     }

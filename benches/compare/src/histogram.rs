@@ -63,7 +63,7 @@ const fn slot_of(ticks: u64) -> usize {
     }
     let power = ticks.ilog2();
     let kept = ticks >> (power - KEPT) & ((1 << KEPT) - 1);
-    EXACT as usize + (power as usize - 10 << KEPT) + kept as usize
+    EXACT as usize + ((power as usize - 10) << KEPT) + kept as usize
 }
 
 /// The least duration of a slot.

@@ -125,7 +125,8 @@ impl Contestant for Lttng {
         match count {
             Ok(text) => {
                 let is_count = |line: &&str| line.trim().ends_with(" Event messages");
-                let line = text.lines().find(is_count).unwrap_or_default();
+                // It prints counts on the way; the last is the sum.
+                let line = text.lines().rfind(is_count).unwrap_or_default();
                 let digits = line.split_whitespace().next().unwrap_or_default();
                 let read = digits.replace(',', "").parse().ok();
                 if read.is_some_and(|read: u64| read + lost != self.raised) {

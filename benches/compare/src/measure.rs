@@ -7,21 +7,31 @@ use annals_recorder::tsc;
 
 use crate::contestant::{Check, Contestant, Lane};
 use crate::histogram::Histogram;
-use crate::processor::Processors;
+use crate::processor::{Processors, thread_cpu_ns};
 use crate::random::Random;
 use crate::workload::{WARM_UP, Workload, warm_up, work};
 
 /// How long the threads behind the contestants get, after each measurement, to catch up.
 const CATCH_UP: Duration = Duration::from_millis(30);
 
+/// Time per unit of a workload, nanoseconds.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Time {
+    /// As the program sees it: with the time in which its thread had to wait for the processor,
+    /// which the recorder's own threads may be the reason for.
+    pub(crate) wall_ns: f64,
+    /// In which the thread that raises events ran.
+    pub(crate) cpu_ns: f64,
+}
+
 /// A contestant of whatever type.
 pub(crate) trait Measured {
     /// Runs a workload on `threads` threads at once, each pinned to a processor of its own; gives
-    /// the mean time per unit of the workload, nanoseconds.
+    /// the mean over the threads.
     ///
     /// # Errors
     /// Why it cannot go on.
-    fn round(&mut self, workload: Workload, threads: usize, round: Round) -> Result<f64, String>;
+    fn round(&mut self, workload: Workload, threads: usize, round: Round) -> Result<Time, String>;
 
     /// Raises single events for a time, each between two clock reads: enters and leaves into the
     /// first histogram, events with three elements into the second, in ticks.
@@ -54,16 +64,16 @@ pub(crate) struct Round {
 }
 
 impl<C: Contestant> Measured for C {
-    fn round(&mut self, workload: Workload, threads: usize, round: Round) -> Result<f64, String> {
+    fn round(&mut self, workload: Workload, threads: usize, round: Round) -> Result<Time, String> {
         self.prepare(threads)?;
-        let (ns, raised) = if threads == 1 {
+        let (time, raised) = if threads == 1 {
             round.processors.pin(0);
             time_lane(&mut self.lane(0), workload, &round, || {})
         } else {
             let barrier = Barrier::new(threads);
             let contestant = &*self;
             let (barrier, round) = (&barrier, &round);
-            let each: Vec<(f64, u64)> = std::thread::scope(|scope| {
+            let each: Vec<(Time, u64)> = std::thread::scope(|scope| {
                 let thread = |number| {
                     move || {
                         round.processors.pin(number);
@@ -79,15 +89,18 @@ impl<C: Contestant> Measured for C {
                     .map(|outcome| outcome.expect("a lane does not panic"))
                     .collect()
             });
-            let sum: f64 = each.iter().map(|(ns, _)| ns).sum();
-            (
-                sum / threads as f64,
-                each.iter().map(|(_, raised)| raised).sum(),
-            )
+            let mean = |of: fn(&Time) -> f64| {
+                each.iter().map(|(time, _)| of(time)).sum::<f64>() / threads as f64
+            };
+            let time = Time {
+                wall_ns: mean(|time| time.wall_ns),
+                cpu_ns: mean(|time| time.cpu_ns),
+            };
+            (time, each.iter().map(|(_, raised)| raised).sum())
         };
         std::thread::sleep(CATCH_UP);
         self.settle(raised)?;
-        Ok(ns)
+        Ok(time)
     }
 
     fn single(
@@ -116,21 +129,27 @@ impl<C: Contestant> Measured for C {
     }
 }
 
-/// Runs a workload on this thread: nanoseconds per unit, and the events raised.
+/// Runs a workload on this thread; gives the events raised, too.
 fn time_lane<L: Lane>(
     lane: &mut L,
     workload: Workload,
     round: &Round,
     together: impl FnOnce(),
-) -> (f64, u64) {
+) -> (Time, u64) {
     lane.begin();
     warm_up(lane);
     together();
+    let cpu_before = thread_cpu_ns();
     let start = Instant::now();
     let (units, raised) = workload.run(lane, round.calls, round.seed);
-    let elapsed = start.elapsed();
+    let wall = start.elapsed();
+    let cpu_ns = thread_cpu_ns() - cpu_before;
     lane.end();
-    (elapsed.as_nanos() as f64 / units as f64, raised + WARM_UP)
+    let time = Time {
+        wall_ns: wall.as_nanos() as f64 / units as f64,
+        cpu_ns: cpu_ns as f64 / units as f64,
+    };
+    (time, raised + WARM_UP)
 }
 
 #[inline(never)]

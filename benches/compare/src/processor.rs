@@ -51,9 +51,18 @@ fn allow(processors: &[usize]) {
 
 /// User and system time of all threads of the process, those that ended too, in nanoseconds.
 pub(crate) fn process_cpu_ns() -> u64 {
+    read(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// User and system time of the calling thread, in nanoseconds.
+pub(crate) fn thread_cpu_ns() -> u64 {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn read(clock: libc::clockid_t) -> u64 {
     // SAFETY: the time is plain numbers.
     let mut time: libc::timespec = unsafe { zeroed() };
     // SAFETY: the time is a valid place to write to.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -18,8 +18,10 @@ pub(crate) enum Line {
     Time {
         /// Who.
         contestant: String,
-        /// Nanoseconds.
+        /// Nanoseconds of time.
         ns: Figure,
+        /// Nanoseconds in which the thread ran: less when it had to wait for the processor.
+        thread_cpu_ns: Figure,
         /// By the floor's.
         by_floor: Option<Figure>,
         /// By OTF2's.

@@ -29,7 +29,7 @@ pub(crate) fn print(report: &Report) {
 const fn heading_of(line: &Line) -> Option<&'static str> {
     match line {
         Line::Time { .. } => Some(
-            "                          ns          min      median     x floor: min  median     x OTF2: min  median",
+            "                         ns:  min  median   thread's CPU:  min  median   x floor: min  median   x OTF2: min  median",
         ),
         Line::Threads { .. } => Some(
             "  ns per pair       alone: min      median   two at once: min  median     ratio: min  median",
@@ -50,12 +50,15 @@ fn text_of(line: &Line) -> String {
         Line::Time {
             contestant,
             ns,
+            thread_cpu_ns,
             by_floor,
             by_otf2,
         } => format!(
-            "  {contestant:<24} {:>13.1} {:>11.1} {}  {}",
+            "  {contestant:<22} {:>8.1} {:>7.1} {:>19.1} {:>7.1} {} {}",
             ns.min,
             ns.median,
+            thread_cpu_ns.min,
+            thread_cpu_ns.median,
             ratio(*by_floor),
             ratio(*by_otf2)
         ),
@@ -115,7 +118,7 @@ fn text_of(line: &Line) -> String {
 
 fn ratio(figure: Option<Figure>) -> String {
     figure.map_or_else(
-        || format!("{:>16} {:>7}", "-", "-"),
-        |figure| format!("{:>16.2} {:>7.2}", figure.min, figure.median),
+        || format!("{:>15} {:>7}", "-", "-"),
+        |figure| format!("{:>15.2} {:>7.2}", figure.min, figure.median),
     )
 }

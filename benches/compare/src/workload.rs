@@ -86,6 +86,17 @@ pub(crate) fn work(word: u64) {
     }
 }
 
+/// As [`work`], but with lengths as programs have them: 1 to 255 steps, each power of two as likely.
+#[inline(always)]
+fn spread_work(word: u64) {
+    let bits = word % 8;
+    let steps = 1 << bits | word >> 3 & ((1 << bits) - 1);
+    let mut value = word;
+    for _ in 0..steps {
+        value = black_box(value.rotate_left(5) ^ word);
+    }
+}
+
 const fn region_of(word: u64) -> u32 {
     (word >> 58) as u32
 }
@@ -140,7 +151,7 @@ fn sends<L: Lane>(lane: &mut L, calls: u64, random: &mut Random) {
 
 /// Message lengths in bytes: few different ones, as programs have.
 const fn length_of(word: u64) -> u64 {
-    8 << (word >> 32 & 3) * 4
+    8 << ((word >> 32 & 3) * 4)
 }
 
 /// One event of nine types in each region or none, as the size figures of `event_path` have it.
@@ -194,7 +205,7 @@ impl WholeProgram {
     pub(crate) fn run<L: MessageLane>(self, lane: &mut L, calls: u64, random: &mut Random) -> u64 {
         match self {
             Self::Regions => {
-                pairs(lane, calls, random);
+                regions(lane, calls, random);
                 2 * calls
             }
             Self::Messages => messages(lane, calls, random),
@@ -202,18 +213,24 @@ impl WholeProgram {
     }
 }
 
-/// Compute, then a call of the message library: times between events span two orders of magnitude.
+#[inline(never)]
+fn regions<L: MessageLane>(lane: &mut L, calls: u64, random: &mut Random) {
+    for _ in 0..calls {
+        let word = random.next();
+        spread_work(word);
+        let open = lane.enter(region_of(word));
+        spread_work(word >> 20);
+        lane.leave(region_of(word), open);
+    }
+}
+
+/// Compute, then a call of the message library.
 #[inline(never)]
 fn messages<L: MessageLane>(lane: &mut L, calls: u64, random: &mut Random) -> u64 {
     let mut events = 0;
     for _ in 0..calls {
         let word = random.next();
-        work(word);
-        if word >> 24 & 7 == 0 {
-            for part in 0..16 {
-                work(word >> part | 8);
-            }
-        }
+        spread_work(word);
         let region = region_of(word);
         let open = lane.enter(region);
         let peer = (word >> 50 & 63) as u32;
@@ -224,7 +241,7 @@ fn messages<L: MessageLane>(lane: &mut L, calls: u64, random: &mut Random) -> u6
             4..=7 => lane.received(peer, 0, tag, length_of(word)),
             8 => {
                 lane.collective_begin();
-                work(word >> 20);
+                spread_work(word >> 20);
                 lane.collective_end(11, u32::from(word >> 43 & 1 == 0), 0, 8, 512);
                 events += 1;
             }
@@ -232,7 +249,7 @@ fn messages<L: MessageLane>(lane: &mut L, calls: u64, random: &mut Random) -> u6
             _ => events -= 1,
         }
         events += 1;
-        work(word >> 16);
+        spread_work(word >> 9);
         lane.leave(region, open);
     }
     events
