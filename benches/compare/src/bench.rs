@@ -37,6 +37,9 @@ pub(crate) fn run(arguments: &Arguments, scratch: &Path) -> Result<Report, Strin
         "{} rounds, {} calls each, interleaved; pinned; the program's own time is subtracted",
         arguments.rounds, arguments.calls
     ));
+    if cfg!(debug_assertions) {
+        report.section("BUILT WITHOUT OPTIMISATION: the figures mean nothing; use --release");
+    }
     let mut entries = roster::start(&["program", "floor"].map(str::to_owned), scratch);
     let mut whole = Report::default();
     if arguments.workload.is_empty() && arguments.only.is_empty() {
@@ -215,7 +218,7 @@ fn whole_costs(
             }
         }
         report.section(format!(
-            "Whole cost and size: {}; processor time of all threads, writing included",
+            "Whole cost and size: {}; processor time of all threads, not pinned, writing included",
             program.title()
         ));
         let own: Series = costs[0].iter().map(|cost| cost.cpu_ns as f64).collect();
@@ -255,7 +258,7 @@ fn whole_costs(
         }
         for (recording, failure) in Recording::ALL.iter().zip(failures) {
             if let Some(reason) = failure {
-                report.not_measured(&format!("{recording:?}"), &reason);
+                report.not_measured(recording.name(), &reason);
             }
         }
     }
@@ -286,9 +289,11 @@ fn singles(arguments: &Arguments, entries: &mut [Entry], report: &mut Report) {
         seed += 1;
     }
     eprintln!();
-    report.section(
-        "Single events between two clock reads; nothing is subtracted, the empty timing is the program alone",
-    );
+    report.section(format!(
+        "Single events between two clock reads, which move in steps of {:.1} ns; nothing is subtracted, the \
+         empty timing is the program alone",
+        clock_step() as f64 * ns_per_tick
+    ));
     for (entry, histograms) in entries.iter().zip(&ticks) {
         for (event, histogram) in ["enter or leave", "three elements"].iter().zip(histograms) {
             if histogram.count() == 0 {
@@ -307,6 +312,15 @@ fn singles(arguments: &Arguments, entries: &mut [Entry], report: &mut Report) {
         }
     }
     report.lines.append(&mut failures.lines);
+}
+
+/// The least distance of two clock reads that differ, ticks: some processors count in larger steps.
+fn clock_step() -> u64 {
+    let differences = (0..10_000).map(|_| {
+        let first = tsc();
+        tsc().wrapping_sub(first)
+    });
+    differences.filter(|ticks| *ticks > 0).min().unwrap_or(1)
 }
 
 /// Length of a tick, from 100 ms of both clocks.

@@ -48,7 +48,7 @@ pub(crate) enum Line {
         by_otf2: Option<Figure>,
         /// Bytes on disk per event that is there.
         bytes_per_event: f64,
-        /// OTF2's bytes, compressed if this is, by these.
+        /// OTF2's bytes by these, compressed if these are.
         otf2_bytes_by_these: Option<f64>,
         /// Events dropped.
         dropped: u64,

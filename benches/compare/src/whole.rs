@@ -54,6 +54,16 @@ impl Recording {
         Self::Otf2,
     ];
 
+    /// Its name in the tables.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "program alone",
+            Self::AnnalsZstd => "annals, zstd (default)",
+            Self::AnnalsPlain => "annals, not compressed",
+            Self::Otf2 => "otf2",
+        }
+    }
+
     /// Runs a program; for OTF2 the second cost has the compression in it.
     ///
     /// # Errors
