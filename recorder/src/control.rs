@@ -16,10 +16,12 @@ const SAMPLE: u64 = 2;
 const LIMIT: u64 = 3;
 const MODE: u64 = 3;
 const WATCHED: u64 = 4;
+/// The clock is not the processor's counter, or its events need observations.
+const OTHER_CLOCK: u64 = 8;
 const NUMBER: u32 = 8;
 
 /// What holds for events of one type in one stream: bits 0 and 1 the mode, bit 2 whether a trigger
-/// watches them, from bit 8 the mode's number (one of how many; ticks between two).
+/// watches them, bit 3 whether the clock is another than the processor's counter, from bit 8 the mode's number (one of how many; ticks between two).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Gate(pub(crate) u64);
 
@@ -32,6 +34,9 @@ pub(crate) enum Admission {
 }
 
 impl Gate {
+    /// Every event is recorded, nobody watches, and the clock is the processor's counter.
+    pub(crate) const PLAIN: Self = Self(OPEN);
+
     /// Whether every event is recorded.
     #[inline]
     pub(crate) const fn is_open(self) -> bool {
@@ -135,14 +140,17 @@ impl Control {
         &self,
         event_type: EventTypeId,
         is_source_off: bool,
+        is_plain_clock: bool,
         ticks_per_second: u64,
     ) -> Gate {
         let gate = self.gates.get(event_type.index());
         let gate = gate.map_or(Gate(OPEN), |gate| Gate(gate.load(Ordering::SeqCst)));
-        if is_source_off {
-            return Gate::new(Verdict::Off, gate.is_watched());
-        }
-        gate.in_ticks(ticks_per_second)
+        let gate = if is_source_off {
+            Gate::new(Verdict::Off, gate.is_watched())
+        } else {
+            gate.in_ticks(ticks_per_second)
+        };
+        Gate(gate.0 | if is_plain_clock { 0 } else { OTHER_CLOCK })
     }
 
     /// Works out the gate of an event type.

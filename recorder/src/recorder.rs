@@ -208,6 +208,8 @@ pub struct Status {
 /// the last clone goes, at [`Recorder::finish`], or when the process exits.
 #[derive(Clone, Debug)]
 pub struct Recorder {
+    /// The shared part once more, for the event path.
+    shared: Arc<Shared>,
     handle: Arc<Handle>,
 }
 
@@ -279,11 +281,8 @@ impl Recorder {
         let division = Division::of(options.buffer_bytes, options.page_bytes);
         let (memory, failure) =
             LiveMemory::create(&live_path, division).map_err(io("map memory for", &live_path))?;
-        let guard = ForkGuard::new().ok_or_else(|| RecorderError::Io {
-            action: "get memory that fork wipes, for",
-            path: path.clone(),
-            source: std::io::Error::last_os_error(),
-        })?;
+        let no_memory = "get memory that fork wipes, for";
+        let guard = ForkGuard::new().map_err(io(no_memory, &path))?;
         sys::register_barrier();
         thread::prepare();
         thread::release_finished();
@@ -302,7 +301,8 @@ impl Recorder {
             definitions_offset: 0,
             definitions_capacity: 0,
         });
-        let shared = Arc::new(Shared::new(guard, memory, storage, options));
+        let shared = Shared::new(guard, memory, storage, options).map_err(io(no_memory, &path))?;
+        let shared = Arc::new(shared);
         define_process(&shared, options, id, &run, &host)?;
 
         for signal in shared.triggers.signals() {
@@ -321,8 +321,13 @@ impl Recorder {
             Settings::new(options, path.clone()),
         );
         let builder = std::thread::Builder::new().name("annals-writer".to_owned());
-        let thread = sys::with_signals_blocked(|| builder.spawn(move || writer.run()))
-            .map_err(io("start the writer thread of", &path))?;
+        let thread = sys::with_signals_blocked(|| {
+            builder.spawn(move || {
+                sys::yield_to_the_program();
+                writer.run();
+            })
+        })
+        .map_err(io("start the writer thread of", &path))?;
         let _ = shared.writer.set(thread.thread().clone());
         let core = Arc::new(Core {
             shared,
@@ -335,12 +340,14 @@ impl Recorder {
         lock(&RUNNING).push(Arc::downgrade(&core));
         sys::on_process_exit(finish_all);
         Ok(Self {
+            shared: Arc::clone(&core.shared),
             handle: Arc::new(Handle { core }),
         })
     }
 
+    #[inline]
     fn shared(&self) -> &Arc<Shared> {
-        &self.handle.core.shared
+        &self.shared
     }
 
     fn define<T>(&self, define: impl FnOnce(&Shared, &mut Registry) -> Result<T>) -> Result<T> {
@@ -492,7 +499,7 @@ impl Recorder {
         self.enter_or_leave(LEAVE, region);
     }
 
-    #[inline]
+    #[inline(always)]
     fn enter_or_leave(&self, event_type: EventTypeId, region: RegionId) {
         let bound = RegionId::bound(region);
         if self.shared().control.is_region_off(region) {

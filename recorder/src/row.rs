@@ -8,7 +8,7 @@ use annals_format::wire::zigzag;
 use annals_format::{EventTypeId, ROW_EVENT, ROW_FAR_TICK};
 
 /// Most bytes of one varint, and the room a fixed-size store may touch beyond its value.
-pub(crate) const VARINT_ROOM: usize = 10;
+pub(crate) const VARINT_ROOM: usize = 16;
 
 /// Where the next byte of a row goes.
 #[derive(Clone, Copy, Debug)]
@@ -29,43 +29,44 @@ impl RowCursor {
         self.0 as usize - start as usize
     }
 
-    /// Writes a varint. Values below 2²⁸ take no branch on their length; below 2⁷, the usual ones,
-    /// one that is always predicted.
+    /// Writes a varint. Values below 2⁷, the usual ones, take a branch that is always predicted; below
+    /// 2⁵⁶ none on their length. No call: what an event keeps in registers stays there.
     #[inline]
     pub(crate) fn varint(&mut self, value: u64) {
         if value < 0x80 {
             self.byte(value as u8);
-        } else if value < 1 << 28 {
-            let v = value as u32;
-            let spread =
-                (v & 0x7f) | (v & 0x3f80) << 1 | (v & 0x1f_c000) << 2 | (v & 0xfe0_0000) << 3;
-            // ⌈bits / 7⌉ for 1 to 28 bits.
-            let length = ((32 - (v | 1).leading_zeros()) * 9 + 64) >> 6;
-            let continued = 0x0080_8080_u32 & !(u32::MAX << (8 * (length - 1)));
-            // SAFETY: the caller of `new` has room for VARINT_ROOM bytes per varint, more than 4.
-            unsafe {
-                self.0
-                    .cast::<[u8; 4]>()
-                    .write_unaligned((spread | continued).to_le_bytes());
-            }
-            // SAFETY: within the same room.
-            self.0 = unsafe { self.0.add(length as usize) };
+            return;
+        }
+        let low = value & (u64::MAX >> 8);
+        let mut spread = (low & 0x0fff_ffff) | (low & 0x00ff_ffff_f000_0000) << 4;
+        spread = (spread & 0x0000_3fff_0000_3fff) | (spread & 0x0fff_c000_0fff_c000) << 2;
+        spread = (spread & 0x007f_007f_007f_007f) | (spread & 0x3f80_3f80_3f80_3f80) << 1;
+        if value >> 56 == 0 {
+            // ⌈bits / 7⌉ for 1 to 56 bits.
+            let length = ((64 - (value | 1).leading_zeros()) * 9 + 64) >> 6;
+            let continued = 0x8080_8080_8080_8080 & !(u64::MAX << (8 * (length - 1)));
+            self.store(spread | continued, length as usize);
         } else {
-            *self = self.long_varint(value);
+            self.store(spread | 0x8080_8080_8080_8080, 8);
+            let rest = value >> 56;
+            self.store(
+                (rest & 0x7f) | (rest & 0x80) << 1 | (rest & 0x80),
+                1 + (rest >> 7) as usize,
+            );
         }
     }
 
-    /// By value: a cursor whose address goes to a call that is not inlined lives in memory, and every
-    /// row would wait for it.
-    #[cold]
-    #[inline(never)]
-    fn long_varint(mut self, mut value: u64) -> Self {
-        while value >= 0x80 {
-            self.byte(value as u8 | 0x80);
-            value >>= 7;
+    /// Stores eight bytes, `length` of which count.
+    #[inline]
+    fn store(&mut self, bytes: u64, length: usize) {
+        // SAFETY: the caller of `new` has room for VARINT_ROOM bytes per varint.
+        unsafe {
+            self.0
+                .cast::<[u8; 8]>()
+                .write_unaligned(bytes.to_le_bytes());
         }
-        self.byte(value as u8);
-        self
+        // SAFETY: within the same room.
+        self.0 = unsafe { self.0.add(length) };
     }
 
     /// Writes a zigzag varint.
@@ -84,16 +85,9 @@ impl RowCursor {
         if step < u64::from(ROW_FAR_TICK) {
             self.half_word(step as u16);
         } else {
-            *self = self.far_tick(tick);
+            self.half_word(ROW_FAR_TICK);
+            self.word(tick);
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn far_tick(mut self, tick: u64) -> Self {
-        self.half_word(ROW_FAR_TICK);
-        self.word(tick);
-        self
     }
 
     #[inline]
@@ -158,9 +152,9 @@ mod tests {
         for value in values {
             let mut expected = Vec::new();
             expected.put_varint(value);
-            let mut memory = [0_u8; 16];
+            let mut memory = [0_u8; 24];
             let start = memory.as_mut_ptr();
-            // SAFETY: 16 bytes are more than VARINT_ROOM.
+            // SAFETY: 24 bytes are more than VARINT_ROOM.
             let mut cursor = unsafe { RowCursor::new(start) };
             cursor.varint(value);
             let length = cursor.offset_from(start);

@@ -89,6 +89,8 @@ pub(crate) struct Registry {
 pub(crate) struct Shared {
     /// Tells recorders of one process apart; never 0.
     pub(crate) number: u32,
+    /// The key of the streams of source 0; those of the others follow.
+    pub(crate) first_key: u64,
     pub(crate) guard: ForkGuard,
     pub(crate) streams: Streams,
     pub(crate) memory: LiveMemory,
@@ -130,8 +132,9 @@ impl Shared {
         memory: LiveMemory,
         storage: Storage,
         options: &Options,
-    ) -> Self {
+    ) -> std::io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let division = *memory.division();
         let free_pages = ArrayQueue::new(division.page_count);
         for number in 0..division.page_count as u32 {
@@ -141,9 +144,10 @@ impl Shared {
             rules: options.rules.clone(),
             ..Registry::default()
         };
-        Self {
-            number: NEXT.fetch_add(1, Ordering::Relaxed),
-            streams: Streams::new(&guard, &memory),
+        Ok(Self {
+            number,
+            first_key: u64::from(number) << 32,
+            streams: Streams::new(&guard, &memory)?,
             guard,
             memory,
             free_pages,
@@ -166,7 +170,7 @@ impl Shared {
             opened: AtomicU64::new(0),
             closed: AtomicU64::new(0),
             sources: (0..MAX_SOURCES).map(|_| OnceLock::new()).collect(),
-        }
+        })
     }
 
     pub(crate) fn storage_has_failed(&self) -> bool {
@@ -177,6 +181,12 @@ impl Shared {
         if let Some(writer) = self.writer.get() {
             writer.unpark();
         }
+    }
+
+    /// The stream that a page belongs to, until the page is freed.
+    pub(crate) fn owner(&self, page: u32) -> &Stream {
+        let slot = self.page_owner[page as usize].load(Ordering::Relaxed);
+        self.streams.cell(slot as usize)
     }
 
     /// A producer is done with a page.
@@ -271,9 +281,13 @@ impl Shared {
             return;
         };
         let is_off = state.is_off.load(Ordering::SeqCst);
+        let is_plain_clock =
+            matches!(state.clock, TickSource::Tsc) && state.observation_interval_ns.is_none();
         for (index, own) in rows.iter().enumerate() {
             let id = EventTypeId::new((block * l::ROWS_PER_SEGMENT + index) as u32);
-            let gate = self.control.gate(id, is_off, state.ticks_per_second);
+            let gate = self
+                .control
+                .gate(id, is_off, is_plain_clock, state.ticks_per_second);
             own.gate.store(gate.0, Ordering::SeqCst);
         }
     }
@@ -621,7 +635,7 @@ impl Registry {
         for (id, event_type) in &self.definitions.event_types {
             let kind = (event_type.verbosity, event_type.role);
             let name = text(event_type.name);
-            let is_watched = shared.control.gate(*id, false, 1).is_watched();
+            let is_watched = shared.control.gate(*id, false, true, 1).is_watched();
             let control = &shared.control;
             control.rule_event_type(rules, *id, name, kind, is_watched);
         }

@@ -13,7 +13,7 @@
 )]
 
 use std::cell::Cell;
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
     Ordering, compiler_fence,
@@ -63,26 +63,24 @@ pub(crate) mod phase {
 #[repr(C, align(64))]
 pub(crate) struct Stream {
     // What an event needs, first.
-    /// Recorder and source in one comparison; 0: not open.
+    /// Recorder and source in one comparison; 0: not open. Cells lie in memory that a fork wipes, so
+    /// that it reads 0 in a child.
     pub(crate) key: AtomicU64,
     /// The recorder's permission: [`crate::sys::ForkGuard`].
-    guard: *const AtomicU32,
+    guard: AtomicPtr<AtomicU32>,
     /// The busy mark in the live file.
-    busy: *const AtomicU64,
-    /// Start of the current page's rows; null: no page.
+    busy: AtomicPtr<AtomicU64>,
+    /// Start of the current page's rows, with the commit word at a fixed distance before it; [`NO_ROWS`]
+    /// without a page.
     start: AtomicPtr<u8>,
-    offset: AtomicUsize,
-    /// Bytes of rows that the current page takes. The writer sets 0 to get the page of an idle stream.
+    /// Bytes of rows that the current page takes; 0 without a page. The writer sets 0 to get the page of
+    /// an idle stream.
     room: AtomicUsize,
-    commit: AtomicPtr<AtomicU64>,
-    events: AtomicU64,
     last_tick: AtomicU64,
-    /// The stream's counters in the live file, and what belongs to them in this process; both null:
-    /// no event type below 32 was raised yet.
+    /// The counters of event types below 32 in the live file, and what belongs to them in this process.
     first_rows: AtomicPtr<CounterRow>,
+    /// [`SHUT_ROWS`] until an event of one of them was raised.
     first_own: AtomicPtr<OwnRow>,
-    is_tsc: AtomicBool,
-    is_observed: AtomicBool,
 
     // What a page needs.
     has_unreported: AtomicBool,
@@ -93,6 +91,8 @@ pub(crate) struct Stream {
     state: AtomicPtr<SourceState>,
     sequence: AtomicU64,
     recorded: AtomicU64,
+    /// Events in pages that the writer took while the stream was idle, not in `recorded` yet.
+    taken: AtomicU64,
     dropped: AtomicU64,
     last_observation_ns: AtomicI64,
     /// Enters that a trigger watches, innermost last.
@@ -133,13 +133,6 @@ pub(crate) struct WatchedRegions {
 impl WatchedRegions {
     const DEEPEST: usize = 16;
 
-    const fn new() -> Self {
-        Self {
-            depth: Cell::new(0),
-            enters: [const { Cell::new((0, 0)) }; Self::DEEPEST],
-        }
-    }
-
     /// A watched region was entered. Deeper than 16, enters are not kept.
     pub(crate) fn enter(&self, region: u32, tick: u64) {
         if let Some(place) = self.enters.get(self.depth.get()) {
@@ -168,45 +161,12 @@ pub(crate) struct Opening {
 }
 
 impl Stream {
-    /// A free cell.
-    pub(crate) fn new(slot: usize, guard: &AtomicU32, busy: &AtomicU64) -> Self {
-        Self {
-            key: AtomicU64::new(0),
-            guard,
-            busy,
-            start: AtomicPtr::new(null_mut()),
-            offset: AtomicUsize::new(0),
-            room: AtomicUsize::new(0),
-            commit: AtomicPtr::new(null_mut()),
-            events: AtomicU64::new(0),
-            last_tick: AtomicU64::new(0),
-            first_rows: AtomicPtr::new(null_mut()),
-            first_own: AtomicPtr::new(null_mut()),
-            is_tsc: AtomicBool::new(false),
-            is_observed: AtomicBool::new(false),
-            has_unreported: AtomicBool::new(false),
-            overflow: AtomicU8::new(0),
-            is_companion: AtomicBool::new(false),
-            shared: AtomicPtr::new(null_mut()),
-            state: AtomicPtr::new(null_mut()),
-            sequence: AtomicU64::new(0),
-            recorded: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
-            last_observation_ns: AtomicI64::new(i64::MIN),
-            watched: WatchedRegions::new(),
-            phase: AtomicU32::new(phase::FREE),
-            slot,
-            id: AtomicU32::new(0),
-            source: AtomicU32::new(0),
-            location: AtomicU32::new(0),
-            is_announced: AtomicBool::new(false),
-            max_ticks: AtomicU64::new(u64::MAX),
-            open_tick: AtomicU64::new(0),
-            close_tick: AtomicU64::new(0),
-            page: AtomicU32::new(NO_PAGE),
-            segments: [const { AtomicU16::new(0) }; l::SEGMENTS_PER_SLOT],
-            next: AtomicPtr::new(null_mut()),
-        }
+    /// Makes zeroed memory a free cell.
+    pub(crate) fn prepare(&mut self, slot: usize, guard: &AtomicU32, busy: &AtomicU64) {
+        self.slot = slot;
+        *self.guard.get_mut() = std::ptr::from_ref(guard).cast_mut();
+        *self.busy.get_mut() = std::ptr::from_ref(busy).cast_mut();
+        *self.page.get_mut() = NO_PAGE;
     }
 
     /// Fills in a claimed cell. The recorder is `shared`, which outlives the stream's use.
@@ -226,14 +186,8 @@ impl Stream {
         self.open_tick.store(opening.open_tick, relaxed);
         self.last_tick.store(opening.open_tick, relaxed);
         self.overflow.store(state.overflow.code(), relaxed);
-        self.is_tsc
-            .store(matches!(state.clock, TickSource::Tsc), relaxed);
-        let is_observed = state.observation_interval_ns.is_some();
-        self.is_observed.store(is_observed, relaxed);
-        self.start.store(null_mut(), relaxed);
-        self.offset.store(0, relaxed);
-        self.room.store(0, relaxed);
-        self.events.store(0, relaxed);
+        self.leave_page();
+        self.taken.store(0, relaxed);
         self.sequence.store(0, relaxed);
         self.recorded.store(0, relaxed);
         self.dropped.store(0, relaxed);
@@ -241,8 +195,7 @@ impl Stream {
         self.last_observation_ns.store(i64::MIN, relaxed);
         self.watched.depth.set(0);
         self.page.store(NO_PAGE, relaxed);
-        self.first_rows.store(null_mut(), relaxed);
-        self.first_own.store(null_mut(), relaxed);
+        self.first_own.store(SHUT_ROWS.as_ptr().cast_mut(), relaxed);
         for segment in &self.segments {
             segment.store(0, relaxed);
         }
@@ -307,8 +260,16 @@ impl Stream {
         if self.is_busy() || self.room.load(Ordering::SeqCst) != 0 {
             return false;
         }
+        let page = self.shared().memory.page(number);
+        let events = page.commit().load(Ordering::Acquire) >> 32;
+        self.taken.store(events, Ordering::Relaxed);
         let (order, seen) = (Ordering::AcqRel, Ordering::Relaxed);
         let taken = self.page.compare_exchange(number, NO_PAGE, order, seen);
+        if taken.is_ok() {
+            let before = page.field(l::PAGE_RECORDED).load(Ordering::Relaxed);
+            let slot = self.shared().memory.slot(self.slot);
+            slot.recorded().store(before + events, Ordering::Release);
+        }
         taken.is_ok()
     }
 
@@ -346,14 +307,14 @@ impl Stream {
     #[inline]
     fn busy(&self) -> &AtomicU64 {
         // SAFETY: points into the live memory, which the shared part keeps mapped; whoever has a
-        // reference to this stream keeps that.
-        unsafe { &*self.busy }
+        // reference to an open stream keeps that.
+        unsafe { &*self.busy.load(Ordering::Relaxed) }
     }
 
     #[inline]
     fn guard(&self) -> u32 {
         // SAFETY: points into the guard's page, which the shared part keeps mapped.
-        unsafe { &*self.guard }.load(Ordering::Relaxed)
+        unsafe { &*self.guard.load(Ordering::Relaxed) }.load(Ordering::Relaxed)
     }
 
     pub(crate) fn shared_pointer(&self) -> *const Shared {
@@ -376,36 +337,24 @@ impl Stream {
         self.busy().load(Ordering::Relaxed) != 0
     }
 
+    fn leave_page(&self) {
+        self.room.store(0, Ordering::Relaxed);
+        let none = NO_ROWS.rows.as_ptr().cast_mut().cast();
+        self.start.store(none, Ordering::Relaxed);
+    }
+
+    /// The commit word of the page with these rows.
     #[inline]
-    fn read_clock(&self) -> u64 {
-        if self.is_tsc.load(Ordering::Relaxed) {
-            tsc()
-        } else {
-            self.source_state().clock.read()
-        }
+    fn commit(start: *mut u8) -> &'static AtomicU64 {
+        const BEFORE: usize = l::PAGE_HEADER_LEN - l::PAGE_COMMIT;
+        // SAFETY: rows stand behind their page's header, in the live memory or in `NO_ROWS`.
+        let word = unsafe { start.sub(BEFORE) };
+        // SAFETY: aligned as the page is; the reference is not kept beyond the page's use.
+        unsafe { AtomicU64::from_ptr(word.cast()) }
     }
 
     /// The counters of an event type, and what belongs to them in this process.
-    #[inline]
     fn rows(&self, event_type: EventTypeId) -> Option<(&CounterRow, &OwnRow)> {
-        let index = event_type.index();
-        if index < l::ROWS_PER_SEGMENT {
-            let rows = self.first_rows.load(Ordering::Acquire);
-            if rows.is_null() {
-                return None;
-            }
-            let own = self.first_own.load(Ordering::Relaxed);
-            // SAFETY: a segment has 32 rows, and stays mapped while the shared part lives.
-            let row = unsafe { &*rows.add(index) };
-            // SAFETY: as above, for the rows of this process.
-            let own = unsafe { &*own.add(index) };
-            return Some((row, own));
-        }
-        self.far_rows(event_type)
-    }
-
-    #[inline(never)]
-    fn far_rows(&self, event_type: EventTypeId) -> Option<(&CounterRow, &OwnRow)> {
         let segment = self.segment(event_type.index() / l::ROWS_PER_SEGMENT)?;
         let row = event_type.index() % l::ROWS_PER_SEGMENT;
         let shared = self.shared();
@@ -417,8 +366,60 @@ impl Stream {
 
     /// Raises an event: records it, or counts it as dropped. `bound` is the most bytes that `put`
     /// writes.
+    ///
+    /// This is the short way, for what nearly all events are: the clock is the processor's counter, no
+    /// rule or trigger asks for them, and the page has room. Whatever is not so is found out before
+    /// anything is counted, and goes the long way. Behind a clock read, a processor hides some thirty
+    /// instructions; so these are few, and none of them is a call.
     #[inline]
     pub(crate) fn raise(
+        &self,
+        event_type: EventTypeId,
+        tick: Option<u64>,
+        bound: usize,
+        put: impl FnOnce(&mut RowCursor),
+    ) {
+        let relaxed = Ordering::Relaxed;
+        if tick.is_some() || event_type.index() >= l::ROWS_PER_SEGMENT {
+            return self.raise_any(event_type, tick, bound, put);
+        }
+        let busy = self.busy();
+        busy.store(u64::from(event_type.get()) + 1, relaxed);
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: always the 32 rows of a segment, or of `SHUT_ROWS`.
+        let own = unsafe { &*self.first_own.load(relaxed).add(event_type.index()) };
+        let start = self.start.load(relaxed);
+        let commit = Self::commit(start);
+        let before = commit.load(relaxed);
+        let offset = before as u32 as usize;
+        // Whoever finishes the recording switches the guard off, passes a barrier through this thread,
+        // and then waits for the busy mark to go.
+        if self.guard() != GUARD_RECORDING
+            || own.gate.load(relaxed) != Gate::PLAIN.0
+            || offset + bound + ROW_OVERHEAD > self.room.load(relaxed)
+        {
+            busy.store(0, relaxed);
+            return self.raise_any(event_type, None, bound, put);
+        }
+        let tick = tsc();
+        // SAFETY: a plain gate stands beside counters that are there.
+        let row = unsafe { &*self.first_rows.load(relaxed).add(event_type.index()) };
+        bump(&row.raised);
+        // SAFETY: the page is this stream's until it is handed on, and has the room.
+        let mut cursor = unsafe { Page::cursor(start, offset) };
+        cursor.event_start(event_type, self.last_tick.load(relaxed), tick);
+        put(&mut cursor);
+        let length = cursor.offset_from(start) - offset;
+        commit.store(before + (1 << 32 | length as u64), Ordering::Release);
+        self.last_tick.store(tick, relaxed);
+        compiler_fence(Ordering::SeqCst);
+        busy.store(0, Ordering::Release);
+    }
+
+    /// Raises any event, the long way.
+    #[cold]
+    #[inline(never)]
+    fn raise_any(
         &self,
         event_type: EventTypeId,
         tick: Option<u64>,
@@ -428,37 +429,22 @@ impl Stream {
         let busy = self.busy();
         // Goes when this function ends, also by a panic in the program's own clock.
         let _mark = BusyMark::set(busy, u64::from(event_type.get()) + 1);
-        // Whoever finishes the recording switches the guard off, passes a barrier through this thread,
-        // and then waits for the busy mark to go.
-        if self.guard() == GUARD_RECORDING {
-            match self.rows(event_type) {
-                Some((row, own)) => self.raise_counted(event_type, row, own, tick, bound, put),
-                None => self.raise_first(event_type, tick, bound, put),
-            }
-        } else {
+        if self.guard() != GUARD_RECORDING {
             self.shared().count_unrecorded();
+            return;
         }
-    }
-
-    /// The first event of a type that has no counters in this stream yet.
-    #[cold]
-    #[inline(never)]
-    fn raise_first(
-        &self,
-        event_type: EventTypeId,
-        tick: Option<u64>,
-        bound: usize,
-        put: impl FnOnce(&mut RowCursor),
-    ) {
-        let shared = self.shared();
-        shared.give_segment(self, event_type.index() / l::ROWS_PER_SEGMENT);
+        if self.rows(event_type).is_none() {
+            let block = event_type.index() / l::ROWS_PER_SEGMENT;
+            self.shared().give_segment(self, block);
+        }
         match self.rows(event_type) {
             Some((row, own)) => self.raise_counted(event_type, row, own, tick, bound, put),
-            None => shared.count_without_stream(self.source(), event_type),
+            None => self
+                .shared()
+                .count_without_stream(self.source(), event_type),
         }
     }
 
-    #[inline]
     fn raise_counted(
         &self,
         event_type: EventTypeId,
@@ -473,38 +459,31 @@ impl Stream {
         if !gate.is_open() && !self.admits(gate, row, own, tick) {
             return;
         }
-        let tick = match tick {
-            Some(tick) => tick,
-            None => self.read_clock(),
-        };
+        let tick = tick.unwrap_or_else(|| self.source_state().clock.read());
         bump(&row.raised);
         let need = bound.saturating_add(ROW_OVERHEAD);
-        if self.offset.load(relaxed).saturating_add(need) > self.room.load(relaxed)
-            && !self.open_page(row, tick, need)
+        let offset = Self::commit(self.start.load(relaxed)).load(relaxed) as u32 as usize;
+        if offset.saturating_add(need) > self.room.load(relaxed) && !self.open_page(row, tick, need)
         {
             return;
         }
         let start = self.start.load(relaxed);
-        let row_start = self.offset.load(relaxed);
+        let commit = Self::commit(start);
+        let before = commit.load(relaxed);
+        let row_start = before as u32 as usize;
         // SAFETY: the page is this stream's until it is handed on, and `need` bytes are free.
         let mut cursor = unsafe { Page::cursor(start, row_start) };
-        if self.is_observed.load(relaxed) {
+        if self.source_state().observation_interval_ns.is_some() {
             cursor = self.observe(cursor);
         }
         cursor.event_start(event_type, self.last_tick.load(relaxed), tick);
         put(&mut cursor);
-        let offset = cursor.offset_from(start);
-        let events = self.events.load(relaxed) + 1;
-        // SAFETY: points into the page's header, which lives as long as the shared part.
-        let commit = unsafe { &*self.commit.load(relaxed) };
-        commit.store(events << 32 | offset as u64, Ordering::Release);
-        self.offset.store(offset, relaxed);
-        self.events.store(events, relaxed);
+        let length = cursor.offset_from(start) - row_start;
+        commit.store(before + (1 << 32 | length as u64), Ordering::Release);
         self.last_tick.store(tick, relaxed);
         if gate.is_watched() {
             // SAFETY: the row was written above, and the page is still this stream's.
-            let bytes =
-                unsafe { std::slice::from_raw_parts(start.add(row_start), offset - row_start) };
+            let bytes = unsafe { std::slice::from_raw_parts(start.add(row_start), length) };
             self.shared().watch(self, event_type, tick, bytes);
         }
     }
@@ -514,7 +493,7 @@ impl Stream {
     #[cold]
     #[inline(never)]
     fn admits(&self, gate: Gate, row: &CounterRow, own: &OwnRow, tick: Option<u64>) -> bool {
-        let now = || tick.unwrap_or_else(|| self.read_clock());
+        let now = || tick.unwrap_or_else(|| self.source_state().clock.read());
         match gate.admit(row.raised.load(Ordering::Relaxed), &own.limiter, now) {
             Admission::Record => true,
             Admission::Suppress => {
@@ -625,10 +604,6 @@ impl Stream {
             .store(self.id.load(relaxed) + 1, Ordering::Release);
         let (start, room) = page.room();
         self.start.store(start, relaxed);
-        self.offset.store(0, relaxed);
-        let commit = std::ptr::from_ref(page.commit()).cast_mut();
-        self.commit.store(commit, relaxed);
-        self.events.store(0, relaxed);
         self.room.store(room, relaxed);
         self.page.store(number, Ordering::Release);
         self.last_observation_ns.store(i64::MIN, relaxed);
@@ -654,12 +629,14 @@ impl Stream {
                 if count == 0 {
                     continue;
                 }
-                if self.offset.load(relaxed) + DROPPED_ROW_ROOM + need > self.room.load(relaxed) {
+                let start = self.start.load(relaxed);
+                let commit = Self::commit(start);
+                let offset = commit.load(relaxed) as usize;
+                if offset + DROPPED_ROW_ROOM + need > self.room.load(relaxed) {
                     return;
                 }
-                let start = self.start.load(relaxed);
                 // SAFETY: the page is this stream's, and the row's room was checked.
-                let mut cursor = unsafe { Page::cursor(start, self.offset.load(relaxed)) };
+                let mut cursor = unsafe { Page::cursor(start, offset) };
                 cursor.varint(ROW_DROPPED);
                 cursor.varint(u64::from(event_type.get()) + 1);
                 cursor.byte(code as u8);
@@ -668,11 +645,7 @@ impl Stream {
                 cursor.varint(cumulative);
                 cursor.varint(self.last_tick.load(relaxed));
                 cursor.varint(tick);
-                let offset = cursor.offset_from(start);
-                self.offset.store(offset, relaxed);
-                // SAFETY: points into the page's header, which lives as long as the shared part.
-                let commit = unsafe { &*self.commit.load(relaxed) };
-                commit.store(offset as u64, Ordering::Release);
+                commit.store(cursor.offset_from(start) as u64, Ordering::Release);
                 reported.store(cumulative, relaxed);
             }
         }
@@ -683,13 +656,24 @@ impl Stream {
     /// interrupted this thread in a queue).
     fn hand_on_page(&self) -> bool {
         let relaxed = Ordering::Relaxed;
-        if self.start.load(relaxed).is_null() {
+        let page = self.page.load(relaxed);
+        let taken = self.taken.load(relaxed);
+        if page == NO_PAGE && taken == 0 {
             return true;
         }
         let Some(_use) = QueueUse::begin() else {
             return false;
         };
-        let recorded = self.recorded.load(relaxed) + self.events.load(relaxed);
+        // The writer may take the page in between: this stream was idle for long.
+        let events = Self::commit(self.start.load(relaxed)).load(relaxed) >> 32;
+        let page = self.take_page();
+        let events = if page.is_some() {
+            events
+        } else {
+            self.taken.load(relaxed)
+        };
+        self.taken.store(0, relaxed);
+        let recorded = self.recorded.load(relaxed) + events;
         self.recorded.store(recorded, relaxed);
         let shared = self.shared();
         // Before the page is handed on: from then on a reader that finds neither page nor chunk knows
@@ -697,12 +681,8 @@ impl Stream {
         let slot = shared.memory.slot(self.slot);
         slot.recorded().store(recorded, Ordering::Release);
         bump(&self.sequence);
-        self.start.store(null_mut(), relaxed);
-        self.room.store(0, relaxed);
-        self.offset.store(0, relaxed);
-        self.events.store(0, relaxed);
-        // The writer may have taken it: this stream was idle for long.
-        if let Some(number) = self.take_page() {
+        self.leave_page();
+        if let Some(number) = page {
             shared.hand_on_page(number);
         }
         true
@@ -720,9 +700,9 @@ impl Stream {
                 return;
             }
             self.hand_on_page();
-            let close_tick = match self.source_state().clock {
+            let close_tick = match &self.source_state().clock {
                 TickSource::Unreadable => self.last_tick(),
-                _ => self.read_clock(),
+                clock => clock.read(),
             };
             self.close_tick.store(close_tick, Ordering::Relaxed);
         }
@@ -762,6 +742,20 @@ impl Drop for BusyMark<'_> {
         self.0.store(0, Ordering::Release);
     }
 }
+
+/// Stands for rows when there is no page: nothing committed, and never any room.
+struct NoRows {
+    _header: [AtomicU64; l::PAGE_HEADER_LEN / 8],
+    rows: [AtomicU64; 1],
+}
+
+static NO_ROWS: NoRows = NoRows {
+    _header: [const { AtomicU64::new(0) }; l::PAGE_HEADER_LEN / 8],
+    rows: [const { AtomicU64::new(0) }],
+};
+
+/// Stands for what belongs to counters that are not there yet: every gate sends events the long way.
+static SHUT_ROWS: [OwnRow; l::ROWS_PER_SEGMENT] = [const { OwnRow::shut() }; l::ROWS_PER_SEGMENT];
 
 /// No stream at all.
 pub(crate) const NO_STREAM: *const Stream = null();

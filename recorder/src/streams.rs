@@ -1,55 +1,83 @@
 //! The cells that streams live in, and the counter segments they take: claimed and released with
 //! single atomic operations, so that a signal handler can open a stream whatever it interrupted.
 
+#![expect(unsafe_code, reason = "cells lie in memory that a fork wipes")]
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use annals_format::live::layout as l;
+use memmap2::MmapMut;
 
 use crate::memory::{LiveMemory, OwnRow};
 use crate::stream::{Stream, phase};
-use crate::sys::ForkGuard;
+use crate::sys::{self, ForkGuard};
 
 type OwnRows = [OwnRow; l::ROWS_PER_SEGMENT];
 
 /// All cells and segments of a recorder.
 #[derive(Debug)]
 pub(crate) struct Streams {
-    cells: Box<[Stream]>,
+    cells: WipedCells,
     /// A bit a segment: taken.
     taken: Box<[AtomicU64]>,
     own: Box<[OwnRows]>,
     segment_count: usize,
 }
 
+/// Cells in memory of their own that reads 0 in a forked child: no stream is open there.
+#[derive(Debug)]
+struct WipedCells {
+    map: MmapMut,
+    count: usize,
+}
+
+impl WipedCells {
+    fn new(count: usize, prepare: impl Fn(usize, &mut Stream)) -> std::io::Result<Self> {
+        let mut map = sys::map_wiped_on_fork(count * size_of::<Stream>())?;
+        let start = map.as_mut_ptr().cast::<Stream>();
+        for slot in 0..count {
+            // SAFETY: within the mapping, which is page-aligned; nobody else knows it yet. All fields are
+            // atomics, integers or cells of integers, for which zeros are valid.
+            prepare(slot, unsafe { &mut *start.add(slot) });
+        }
+        Ok(Self { map, count })
+    }
+
+    fn all(&self) -> &[Stream] {
+        // SAFETY: `count` cells were made; all that changes in them is atomic.
+        unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast(), self.count) }
+    }
+}
+
 impl Streams {
-    pub(crate) fn new(guard: &ForkGuard, memory: &LiveMemory) -> Self {
+    pub(crate) fn new(guard: &ForkGuard, memory: &LiveMemory) -> std::io::Result<Self> {
         let division = memory.division();
-        let cells = (0..division.slot_count)
-            .map(|slot| Stream::new(slot, guard.word(), memory.slot(slot).busy()));
         let words = division.segment_count.div_ceil(64);
-        Self {
-            cells: cells.collect(),
+        Ok(Self {
+            cells: WipedCells::new(division.slot_count, |slot, cell| {
+                cell.prepare(slot, guard.word(), memory.slot(slot).busy());
+            })?,
             taken: (0..words).map(|_| AtomicU64::new(0)).collect(),
             own: (0..division.segment_count)
                 .map(|_| OwnRows::default())
                 .collect(),
             segment_count: division.segment_count,
-        }
+        })
     }
 
     /// The cell of a slot.
     pub(crate) fn cell(&self, slot: usize) -> &Stream {
-        &self.cells[slot]
+        &self.cells.all()[slot]
     }
 
     /// Every cell.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Stream> {
-        self.cells.iter()
+        self.cells.all().iter()
     }
 
     /// Claims a free cell.
     pub(crate) fn claim(&self) -> Option<&Stream> {
-        self.cells.iter().find(|cell| {
+        self.cells.all().iter().find(|cell| {
             let (from, to) = (phase::FREE, phase::CLAIMED);
             let order = Ordering::Acquire;
             cell.phase.load(Ordering::Relaxed) == from
@@ -62,7 +90,7 @@ impl Streams {
 
     /// Streams that have events, or may get some.
     pub(crate) fn in_use(&self) -> impl Iterator<Item = &Stream> {
-        self.cells.iter().filter(|cell| {
+        self.cells.all().iter().filter(|cell| {
             matches!(
                 cell.phase.load(Ordering::Acquire),
                 phase::OPEN | phase::CLOSED
@@ -71,7 +99,7 @@ impl Streams {
     }
 
     pub(crate) fn closed(&self) -> impl Iterator<Item = &Stream> {
-        let cells = self.cells.iter();
+        let cells = self.cells.all().iter();
         cells.filter(|cell| cell.phase.load(Ordering::Acquire) == phase::CLOSED)
     }
 

@@ -23,18 +23,13 @@ pub(crate) struct ForkGuard {
 }
 
 impl ForkGuard {
-    /// A guard that is on. `None` when the system cannot wipe memory on fork (before Linux 4.14).
-    pub(crate) fn new() -> Option<Self> {
-        let mut map = MmapMut::map_anon(4096).ok()?;
-        let start = map.as_mut_ptr().cast();
-        // SAFETY: the range is this mapping, all of it.
-        let code = unsafe { libc::madvise(start, map.len(), libc::MADV_WIPEONFORK) };
-        if code != 0 {
-            return None;
-        }
-        let guard = Self { map };
+    /// A guard that is on.
+    pub(crate) fn new() -> std::io::Result<Self> {
+        let guard = Self {
+            map: map_wiped_on_fork(4096)?,
+        };
         guard.word().store(GUARD_RECORDING, Ordering::Release);
-        Some(guard)
+        Ok(guard)
     }
 
     /// The word itself: what the event path looks at.
@@ -64,6 +59,20 @@ impl ForkGuard {
     /// Switches off for good; true for the call that did it.
     pub(crate) fn switch_off(&self) -> bool {
         self.word().swap(0, Ordering::SeqCst) != 0
+    }
+}
+
+/// Zeroed memory that is zeroed again in every child of `fork` (and of raw clone); an error where the
+/// system cannot do that (before Linux 4.14).
+pub(crate) fn map_wiped_on_fork(length: usize) -> std::io::Result<MmapMut> {
+    let mut map = MmapMut::map_anon(length.max(1))?;
+    let start = map.as_mut_ptr().cast();
+    // SAFETY: the range is this mapping, all of it.
+    let code = unsafe { libc::madvise(start, map.len(), libc::MADV_WIPEONFORK) };
+    if code == 0 {
+        Ok(map)
+    } else {
+        Err(std::io::Error::last_os_error())
     }
 }
 
@@ -145,6 +154,14 @@ pub(crate) fn prepare_thread_end(end: unsafe extern "C" fn(*mut c_void)) {
         let code = unsafe { libc::pthread_key_create(&raw mut key, Some(end)) };
         (code == 0).then_some(key)
     });
+}
+
+/// Keeps the calling thread from taking a processor away from the program when it is woken: it gets its
+/// share, and not more (`SCHED_BATCH`, sched(7)).
+pub(crate) fn yield_to_the_program() {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the parameters are valid; 0 is the calling thread. Where it is refused, nothing changes.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters) };
 }
 
 /// The calling thread's name as the system has it, zeros behind.

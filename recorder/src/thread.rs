@@ -61,8 +61,9 @@ impl Drop for QueueUse {
 }
 
 /// Recorder and source of a stream, in one comparison.
+#[inline]
 fn key_of(shared: &Shared, source: SourceId) -> u64 {
-    u64::from(shared.number) << 32 | u64::from(source.get())
+    shared.first_key + u64::from(source.get())
 }
 
 /// Has threads' ends told; before the first stream is opened.
@@ -98,6 +99,10 @@ fn release(which: impl Fn(&Shared) -> bool) {
         let this = next;
         next = stream.next.load(Ordering::Relaxed);
         let shared: *const Shared = stream.shared_pointer();
+        if shared.is_null() {
+            // This is a forked child, and the stream its parent's.
+            continue;
+        }
         // SAFETY: as above.
         if which(unsafe { &*shared }) {
             stream.close();
@@ -123,10 +128,7 @@ pub(crate) fn raise(
     bound: usize,
     put: impl FnOnce(&mut RowCursor),
 ) {
-    if shared.guard.word().load(Ordering::Relaxed) != GUARD_RECORDING {
-        shared.count_unrecorded();
-        return;
-    }
+    // A forked child finds no stream that is open: cells read 0 there.
     let last = THREAD.with(|thread| thread.last.get());
     if !last.is_null() {
         // SAFETY: streams of the thread stay alive until it ends.
@@ -149,6 +151,10 @@ fn raise_elsewhere(
     bound: usize,
     put: impl FnOnce(&mut RowCursor),
 ) {
+    if shared.guard.word().load(Ordering::Relaxed) != GUARD_RECORDING {
+        shared.count_unrecorded();
+        return;
+    }
     match find_or_open(shared, source) {
         Some(stream) => stream.raise(event_type, tick, bound, put),
         None => shared.count_without_stream(source, event_type),

@@ -53,6 +53,7 @@ pub(crate) struct Writer {
     closed: u64,
     /// Totals of the streams that were closed: the footer has them all.
     totals: Vec<StreamTotals>,
+    builder: ChunkBuilder,
     body: Vec<u8>,
 }
 
@@ -92,6 +93,7 @@ impl Writer {
             announced: 0,
             closed: 0,
             totals: Vec::new(),
+            builder: ChunkBuilder::new(u64::MAX),
             body: Vec::new(),
         }
     }
@@ -179,14 +181,9 @@ impl Writer {
             .store(true, Ordering::Relaxed);
     }
 
-    fn owner(&self, number: u32) -> &Stream {
-        let slot = self.shared.page_owner[number as usize].load(Ordering::Relaxed);
-        self.shared.streams.cell(slot as usize)
-    }
-
     /// A page is full: it is written, or kept until a newer one needs its room.
     fn take_page(&mut self, number: u32) {
-        let owner = self.owner(number);
+        let owner = self.shared.owner(number);
         if owner.overwrites() {
             let slot = owner.slot;
             self.retained.push_back((slot, number));
@@ -211,13 +208,14 @@ impl Writer {
     /// sum that is larger than what was raised.
     fn give_up(&mut self, number: u32, cause: Cause) {
         let shared = Arc::clone(&self.shared);
-        let stream = self.owner(number).id();
+        let stream = shared.owner(number).id();
         let page = shared.memory.page(number);
         let base_tick = page.field(l::PAGE_BASE_TICK).load(Ordering::Relaxed);
-        let mut builder = ChunkBuilder::new(u64::MAX);
+        let builder = &mut self.builder;
+        builder.restart(u64::MAX);
         let _ = builder.push_rows(&shared.schema(), base_tick, page.committed_rows());
-        let (header, _) = builder.finish(stream);
-        for (event_type, row, _) in shared.rows_of(self.owner(number)) {
+        let (header, _) = builder.complete(stream);
+        for (event_type, row, _) in shared.rows_of(shared.owner(number)) {
             let count = header.counts.iter().find(|(id, _)| *id == event_type);
             if let Some((_, count)) = count {
                 row.dropped[cause.code() as usize].fetch_add(*count, Ordering::Relaxed);
@@ -281,16 +279,22 @@ impl Writer {
 
     fn write_chunk(&mut self, number: u32, page: &Page<'_>, rows: &[u8]) -> bool {
         let shared = Arc::clone(&self.shared);
-        let owner = self.owner(number);
+        let owner = shared.owner(number);
         let (stream, overwrites) = (owner.id(), owner.overwrites());
         let field = |offset: usize| page.field(offset).load(Ordering::Relaxed);
-        let mut builder = ChunkBuilder::new(owner.max_ticks());
+        let given_up = if overwrites {
+            self.totals(owner, 0, 0)
+        } else {
+            StreamTotals::new(stream)
+        };
+        let builder = &mut self.builder;
+        builder.restart(owner.max_ticks());
         let outcome = builder.push_rows(&shared.schema(), field(l::PAGE_BASE_TICK), rows);
         debug_assert!(
             outcome.is_ok(),
             "rows are written by this crate: {outcome:?}"
         );
-        let (mut header, mut chunk) = builder.finish(stream);
+        let (mut header, chunk) = builder.complete(stream);
         let progress = self.progress.entry(stream).or_default();
         header.sequence = field(l::PAGE_SEQUENCE);
         header.open_reference_ns = field(l::PAGE_OPEN_REFERENCE) as i64;
@@ -304,16 +308,13 @@ impl Writer {
             // Chunks are numbered as they come into the recording; what was given up before is not
             // missing from it. The page takes the number as well: it is the chunk's until it is free.
             header.sequence = progress.chunks;
-            page.field(l::PAGE_SEQUENCE)
-                .store(progress.chunks, Ordering::Release);
+            let sequence = page.field(l::PAGE_SEQUENCE);
+            sequence.store(progress.chunks, Ordering::Release);
             header.before.recorded = progress.recorded_sum;
             header.before.dropped += progress.given_up;
             if progress.chunks == 0 {
-                header.before.dropped = 0;
-                let totals = self.totals(self.owner(number), 0, 0);
-                let first_tick = header.first_tick;
-                let records =
-                    snapshot::overwritten_records(self.owner(number), &totals, first_tick);
+                header.before.dropped -= progress.given_up;
+                let records = snapshot::overwritten_records(owner, &given_up, header.first_tick);
                 let count: u64 = records.iter().map(|record| record.count).sum();
                 header.dropped_count = header.dropped_count.saturating_add(count);
                 let records = records.into_iter().map(|record| (0, record));
