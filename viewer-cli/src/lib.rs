@@ -4,6 +4,7 @@ pub mod commands;
 pub mod filter;
 pub mod names;
 pub mod output;
+pub mod rule;
 pub mod stacks;
 pub mod table;
 pub mod time;

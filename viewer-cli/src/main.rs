@@ -3,7 +3,9 @@
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
-use annals_cli::commands::{InputArguments, demo, dropped, events, info, print, regions, sources};
+use annals_cli::commands::{
+    InputArguments, demo, dropped, events, info, print, regions, sources, suggest_filter,
+};
 use annals_cli::output::{Finding, UsageError};
 use clap::{Parser, Subcommand};
 
@@ -19,7 +21,8 @@ use clap::{Parser, Subcommand};
                   skipped (dropped --check: anything was lost).\n\n\
                   Examples:\n  trace-cli demo\n  trace-cli info run.annals\n  \
                   trace-cli print run.annals --rank 0 --from 1s --to 1.1s\n  \
-                  trace-cli regions run.annals --by rank\n  trace-cli dropped run.annals --check"
+                  trace-cli regions run.annals --by rank\n  trace-cli suggest-filter run.annals -o filter.txt\n  \
+                  trace-cli dropped run.annals --check"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -38,6 +41,8 @@ enum Command {
     Print(print::PrintArguments),
     /// Calls and times of every region
     Regions(regions::RegionsArguments),
+    // Its own words come from its arguments: here they would hide the long help.
+    SuggestFilter(suggest_filter::SuggestFilterArguments),
     /// What was lost, when and why
     Dropped(dropped::DroppedArguments),
     /// Records a real parallel program, merges and looks at the result
@@ -54,6 +59,7 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<Finding> {
         Command::Events(arguments) => events::run(arguments, out),
         Command::Print(arguments) => print::run(arguments, out),
         Command::Regions(arguments) => regions::run(arguments, out),
+        Command::SuggestFilter(arguments) => suggest_filter::run(arguments, out),
         Command::Dropped(arguments) => dropped::run(arguments, out),
         Command::Demo(arguments) => demo::run(arguments, out),
         Command::DemoRank(arguments) => demo::run_rank(arguments, out),

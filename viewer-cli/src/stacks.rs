@@ -41,6 +41,8 @@ pub enum Grouping {
 pub struct RegionStats {
     /// Enters.
     pub calls: u64,
+    /// Enters and leaves that the recorder's rules switch off: those of its own two event types.
+    pub ruled_events: u64,
     /// Time in the region, regions it called included; recursion is not counted twice.
     pub inclusive_ns: i64,
     /// Time in the region itself.
@@ -65,6 +67,16 @@ pub struct RegionStats {
     pub is_time_uncertain: bool,
 }
 
+/// An event type that enters or leaves regions.
+#[derive(Clone, Copy)]
+struct Kind {
+    is_enter: bool,
+    /// Whether the recorder's rules about regions reach it.
+    is_ruled: bool,
+    /// Which element is the region.
+    at: usize,
+}
+
 struct Frame {
     region: RegionId,
     entered_ns: i64,
@@ -87,7 +99,7 @@ pub struct RegionCounter<'a> {
     filter: &'a Filter,
     window: Window,
     grouping: Grouping,
-    roles: BTreeMap<EventTypeId, (bool, usize)>,
+    roles: BTreeMap<EventTypeId, Kind>,
     stacks: HashMap<LocationId, Stack>,
     stats: BTreeMap<(Group, RegionId), RegionStats>,
 }
@@ -110,7 +122,14 @@ impl<'a> RegionCounter<'a> {
             };
             let mut elements = event_type.elements.iter();
             let at = elements.position(|e| definitions.string(e.name) == "region")?;
-            Some((event_type.id, (is_enter, at)))
+            // The recorder asks its rules about regions for the event types that it defines itself.
+            let own = if is_enter { "enter" } else { "leave" };
+            let kind = Kind {
+                is_enter,
+                is_ruled: definitions.string(event_type.name) == own,
+                at,
+            };
+            Some((event_type.id, kind))
         });
         Self {
             definitions,
@@ -135,7 +154,7 @@ impl<'a> RegionCounter<'a> {
     /// Takes the next chunk in.
     pub fn take(&mut self, chunk: &TraceChunk) {
         let ordinals = chunk.ordinals();
-        let roles: Vec<Option<(bool, usize)>> = chunk
+        let roles: Vec<Option<Kind>> = chunk
             .types
             .iter()
             .map(|columns| self.roles.get(&columns.event_type).copied())
@@ -146,7 +165,7 @@ impl<'a> RegionCounter<'a> {
                 self.note_gap(loss);
             }
             let type_index = usize::from(chunk.type_index[index]);
-            let Some((is_enter, at)) = roles[type_index] else {
+            let Some(kind) = roles[type_index] else {
                 continue;
             };
             let stream = chunk.streams[index];
@@ -160,14 +179,14 @@ impl<'a> RegionCounter<'a> {
             let columns = &chunk.types[type_index];
             let region = columns
                 .columns
-                .get(at)
+                .get(kind.at)
                 .and_then(|column| column.get(*ordinal as usize).as_integer());
             let Some(region) = region.and_then(|region| u32::try_from(region).ok()) else {
                 continue;
             };
             let group = self.group_of(place.rank, location);
             let region = RegionId::new(region);
-            self.event(location, group, region, is_enter, chunk.times_ns[index]);
+            self.event(location, group, region, kind, chunk.times_ns[index]);
         }
         losses.for_each(|(_, loss)| self.note_gap(loss));
     }
@@ -184,13 +203,15 @@ impl<'a> RegionCounter<'a> {
         location: LocationId,
         group: Group,
         region: RegionId,
-        is_enter: bool,
+        kind: Kind,
         time_ns: i64,
     ) {
         let mut stack = self.stacks.remove(&location).unwrap_or_default();
         stack.group = Some(group);
         self.advance(&mut stack, group, time_ns);
-        if is_enter {
+        let is_ruled = kind.is_ruled && self.window.contains(time_ns);
+        self.stats(group, region).ruled_events += u64::from(is_ruled);
+        if kind.is_enter {
             *stack.depth.entry(region).or_insert(0) += 1;
             stack.frames.push(Frame {
                 region,
@@ -261,7 +282,7 @@ impl<'a> RegionCounter<'a> {
         match loss.event_type {
             None => (true, true),
             Some(event_type) => match self.roles.get(&event_type) {
-                Some((is_enter, _)) => (*is_enter, !is_enter),
+                Some(kind) => (kind.is_enter, !kind.is_enter),
                 None => (false, false),
             },
         }

@@ -7,6 +7,7 @@ pub mod info;
 pub mod print;
 pub mod regions;
 pub mod sources;
+pub mod suggest_filter;
 
 use std::path::PathBuf;
 

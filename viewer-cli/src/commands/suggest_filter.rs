@@ -1,0 +1,437 @@
+//! `trace-cli suggest-filter`: short, frequent regions, and the filter that leaves them out.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use annals_format::Definitions;
+use annals_merger::{Opened, Outcome, Sums, Window};
+use annals_recorder::Rules;
+use anyhow::{Context, bail};
+use clap::Args;
+use globset::Glob;
+use serde::Serialize;
+
+use super::{InputArguments, opt_duration, percent, warn_of_damage};
+use crate::filter::{FilterArguments, WindowArguments};
+use crate::names::Places;
+use crate::output::{self, Finding};
+use crate::rule::{RegionRule, comment};
+use crate::stacks::{Grouping, RegionCounter, RegionStats};
+use crate::table::{Align, Table, safe};
+use crate::time;
+
+/// Files larger than this are no filters.
+const MOST_FILTER_BYTES: u64 = 64 << 20;
+
+/// Short, frequent regions, and the filter that leaves them out.
+///
+/// A region is suggested when it was called at least N times (--at-least) and its calls took less than
+/// TIME on average (--shorter-than; the regions that it called included). A call is an enter and a leave;
+/// events saved are the enters and leaves that are there. Bytes saved are an estimate: events saved
+/// times the bytes of the input on disk, divided by its events. It is too high where other events are
+/// larger, such as those with text, and for short recordings, which are definitions for the most part.
+/// How much time the program saves is not estimated.
+///
+/// The window, --rank, --source and --location choose what is counted, and shares are those of what
+/// they choose (--event changes nothing here); a rule holds for the whole run. Rules go by name:
+/// regions of the same name count as one. Enters and leaves that a program raises by event types of
+/// its own are not saved: rules about regions do not reach them. As in `trace-cli regions`, the true number of calls lies within calls ±
+/// uncertain; `~` marks times that a loss may have changed.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:\n  trace-cli suggest-filter run.annals\n  \
+                  trace-cli suggest-filter run.annals --shorter-than 1us --top 10 -o filter.txt\n  \
+                  ANNALS_FILTER=@filter.txt ./program\n\n\
+                  Exit codes: 0 fine (also when there is nothing to suggest), 1 failed, 2 wrong \
+                  usage, 3 finished, but data had to be skipped.")]
+pub struct SuggestFilterArguments {
+    #[command(flatten)]
+    input: InputArguments,
+    #[command(flatten)]
+    window: WindowArguments,
+    #[command(flatten)]
+    filter: FilterArguments,
+
+    /// Calls took less than this on average
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time, default_value = "10us")]
+    shorter_than: i64,
+
+    /// Calls there were, or more
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    at_least: u64,
+
+    /// Most regions to suggest
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    top: Option<u64>,
+
+    /// Write the filter to a file, for ANNALS_FILTER=@FILE, rather than print it.
+    ///
+    /// A filter that is there is replaced; any other file is left alone. To keep earlier rules, write
+    /// to another file and join the two: the lines of several filters make one.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Criteria {
+    shorter_than_ns: i64,
+    at_least: u64,
+    top: Option<u64>,
+}
+
+/// One region of `suggest-filter --json`.
+#[derive(Clone, Debug, Serialize)]
+struct Suggestion {
+    name: String,
+    calls: u64,
+    uncertain_calls: u64,
+    uncertain_calls_is_lower_bound: bool,
+    mean_ns: i64,
+    time_is_uncertain: bool,
+    events_saved: u64,
+    bytes_saved_estimate: u64,
+    /// Of the events looked at.
+    share: f64,
+    rule: String,
+    /// Whether the rule matches this name only.
+    rule_is_exact: bool,
+    /// Other regions of the input that the rule switches off.
+    also_switched_off: Vec<String>,
+}
+
+/// What `suggest-filter --json` prints.
+#[derive(Clone, Debug, Serialize)]
+struct Suggestions {
+    criteria: Criteria,
+    regions: Vec<Suggestion>,
+    /// Regions that met the criteria, those behind `top` included.
+    candidates: usize,
+    events_saved: u64,
+    bytes_saved_estimate: u64,
+    share: f64,
+    /// Events in the window, of the streams chosen.
+    events: u64,
+    /// Of the whole input, on disk.
+    bytes: u64,
+    bytes_per_event: Option<f64>,
+    /// The filter's text.
+    filter: String,
+    /// What to tell when there is nothing to suggest.
+    #[serde(skip)]
+    most_frequent: Option<(String, RegionStats)>,
+}
+
+impl Criteria {
+    fn text(&self) -> String {
+        let calls = if self.at_least == 1 { "call" } else { "calls" };
+        let mean = time::duration(self.shorter_than_ns);
+        format!("at least {} {calls} and a mean below {mean}", self.at_least)
+    }
+}
+
+fn mean_ns(stats: &RegionStats) -> Option<i64> {
+    (stats.completed != 0).then(|| stats.completed_ns / stats.completed as i64)
+}
+
+/// Statistics of all regions of a name.
+fn by_name(
+    definitions: &Definitions,
+    stats: impl Iterator<Item = (annals_format::RegionId, RegionStats)>,
+) -> BTreeMap<&str, RegionStats> {
+    let mut named: BTreeMap<&str, RegionStats> = BTreeMap::new();
+    for (id, stats) in stats {
+        // Without its definition, a region's name is not known, and no rule can name it.
+        let Some(region) = definitions.regions.get(&id) else {
+            continue;
+        };
+        let sum = named.entry(definitions.string(region.name)).or_default();
+        sum.calls += stats.calls;
+        sum.ruled_events += stats.ruled_events;
+        sum.completed += stats.completed;
+        sum.completed_ns += stats.completed_ns;
+        // A loss may concern each of them, but only once: the sum is a bound that still holds.
+        sum.uncertain_calls = sum.uncertain_calls.saturating_add(stats.uncertain_calls);
+        sum.uncertain_is_lower_bound |= stats.uncertain_is_lower_bound;
+        sum.is_time_uncertain |= stats.is_time_uncertain;
+    }
+    named
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        return 0.0;
+    }
+    part as f64 / whole as f64
+}
+
+fn suggest(
+    opened: &Opened,
+    window: Window,
+    arguments: &SuggestFilterArguments,
+) -> anyhow::Result<(Suggestions, Outcome)> {
+    let definitions = &opened.definitions;
+    let filter = arguments.filter.prepare(definitions)?;
+    let places = Places::of(definitions);
+    let mut counter = RegionCounter::new(definitions, &places, &filter, window, Grouping::None);
+    let mut events = 0;
+    // What was entered before the window tells which regions are open in it.
+    let until = Window {
+        from_ns: i64::MIN,
+        ..window
+    };
+    let outcome = opened.read(until, |chunk| {
+        let places = chunk.times_ns.iter().zip(&chunk.streams);
+        let looked_at = places
+            .filter(|(time_ns, stream)| window.contains(**time_ns) && filter.takes_stream(**stream))
+            .count();
+        events += looked_at as u64;
+        counter.take(&chunk);
+        Ok(())
+    })?;
+    let stats = counter.finish(&outcome.losses).into_iter();
+    let stats = stats
+        .map(|((_, region), stats)| (region, stats))
+        .filter(|(region, _)| filter.takes_region(*region));
+    let bytes = opened.origin().bytes;
+    let present = Sums::of(&outcome.totals).present();
+    let bytes_per_event = (present != 0).then(|| bytes as f64 / present as f64);
+    let bytes_of = |events: u64| (events as f64 * bytes_per_event.unwrap_or(0.0)).round() as u64;
+
+    let mut regions = Vec::new();
+    let named = by_name(definitions, stats);
+    let most_frequent = named.iter().max_by_key(|(_, stats)| stats.ruled_events);
+    let most_frequent = most_frequent
+        .filter(|(_, stats)| stats.ruled_events != 0)
+        .map(|(name, stats)| ((*name).to_owned(), *stats));
+    for (name, stats) in named {
+        let Some(mean_ns) = mean_ns(&stats).filter(|mean_ns| *mean_ns < arguments.shorter_than)
+        else {
+            continue;
+        };
+        if stats.ruled_events == 0 || stats.calls < arguments.at_least {
+            continue;
+        }
+        let rule = RegionRule::off(name);
+        regions.push(Suggestion {
+            name: name.to_owned(),
+            calls: stats.calls,
+            uncertain_calls: stats.uncertain_calls,
+            uncertain_calls_is_lower_bound: stats.uncertain_is_lower_bound,
+            mean_ns,
+            time_is_uncertain: stats.is_time_uncertain,
+            events_saved: stats.ruled_events,
+            bytes_saved_estimate: bytes_of(stats.ruled_events),
+            share: share(stats.ruled_events, events),
+            also_switched_off: others(definitions, name, &rule)?,
+            rule_is_exact: rule.is_exact,
+            rule: rule.rule,
+        });
+    }
+    // By name where that is the same: the map had them in that order, and sorting keeps it.
+    regions.sort_by_key(|region| std::cmp::Reverse(region.events_saved));
+    let candidates = regions.len();
+    if let Some(top) = arguments.top {
+        regions.truncate(usize::try_from(top).unwrap_or(usize::MAX));
+    }
+    let events_saved = regions.iter().map(|region| region.events_saved).sum();
+    let criteria = Criteria {
+        shorter_than_ns: arguments.shorter_than,
+        at_least: arguments.at_least,
+        top: arguments.top,
+    };
+    let suggestions = Suggestions {
+        filter: filter_text(&arguments.input.input, &criteria, &regions),
+        criteria,
+        regions,
+        candidates,
+        events_saved,
+        bytes_saved_estimate: bytes_of(events_saved),
+        share: share(events_saved, events),
+        events,
+        bytes,
+        bytes_per_event,
+        most_frequent,
+    };
+    Ok((suggestions, outcome))
+}
+
+/// Other regions that an inexact rule matches.
+fn others(definitions: &Definitions, name: &str, rule: &RegionRule) -> anyhow::Result<Vec<String>> {
+    if rule.is_exact {
+        return Ok(Vec::new());
+    }
+    let glob = Glob::new(rule.glob())?.compile_matcher();
+    let names = definitions.regions.values();
+    let names = names.map(|region| definitions.string(region.name));
+    let mut others: Vec<String> = names
+        .filter(|other| *other != name && glob.is_match(other))
+        .map(str::to_owned)
+        .collect();
+    others.sort();
+    others.dedup();
+    Ok(others)
+}
+
+/// The filter: a comment on what it is, and a line for each rule.
+fn filter_text(input: &Path, criteria: &Criteria, regions: &[Suggestion]) -> String {
+    let mut text = comment(&format!(
+        "Regions of {} with {}.",
+        input.display(),
+        criteria.text()
+    ));
+    text.push('\n');
+    for region in regions {
+        if !region.rule_is_exact {
+            let what = "In the next rule, ? stands for a byte of the name that a rule cannot hold \
+                        (semicolon, line end, other control characters).";
+            let _ = writeln!(text, "{}", comment(what));
+        }
+        for other in &region.also_switched_off {
+            let _ = writeln!(text, "{}", comment(&format!("It matches, too: {other}")));
+        }
+        let _ = writeln!(text, "{}", region.rule);
+    }
+    text
+}
+
+impl Suggestions {
+    /// The text for people, without the filter.
+    fn render(&self, input: &Path) -> String {
+        if self.regions.is_empty() {
+            let mut text = format!("No region has {}.\n", self.criteria.text());
+            if let Some((name, stats)) = &self.most_frequent {
+                let _ = writeln!(
+                    text,
+                    "The most frequent is {}: {} calls, mean {}.",
+                    safe(name),
+                    stats.calls,
+                    opt_duration(mean_ns(stats))
+                );
+            }
+            let input = safe(&input.display().to_string());
+            let _ = writeln!(
+                text,
+                "Try --at-least and --shorter-than, or see `trace-cli regions {input}`."
+            );
+            return text;
+        }
+        let mut table = Table::new(&[
+            ("region", Align::Left),
+            ("calls", Align::Right),
+            ("± uncertain", Align::Right),
+            ("mean", Align::Right),
+            ("events saved", Align::Right),
+            ("share %", Align::Right),
+            ("bytes saved", Align::Right),
+        ]);
+        for region in &self.regions {
+            let mark = if region.time_is_uncertain { "~" } else { "" };
+            let uncertain = match (
+                region.uncertain_calls,
+                region.uncertain_calls_is_lower_bound,
+            ) {
+                (0, false) => String::new(),
+                (count, true) => format!(">={count}"),
+                (count, false) => count.to_string(),
+            };
+            table.row(vec![
+                safe(&region.name),
+                region.calls.to_string(),
+                uncertain,
+                format!("{mark}{}", time::duration(region.mean_ns)),
+                region.events_saved.to_string(),
+                percent(region.events_saved, self.events),
+                format!("about {}", time::bytes(region.bytes_saved_estimate)),
+            ]);
+        }
+        let mut text = table.render();
+        let count = match self.regions.len() {
+            shown if shown < self.candidates => format!("{shown} of {} regions", self.candidates),
+            1 => "1 region".to_owned(),
+            shown => format!("{shown} regions"),
+        };
+        let _ = writeln!(
+            text,
+            "\nWithout {count}: {} of {} events saved ({} %), about {} of {} on disk",
+            self.events_saved,
+            self.events,
+            percent(self.events_saved, self.events),
+            time::bytes(self.bytes_saved_estimate),
+            time::bytes(self.bytes),
+        );
+        text
+    }
+}
+
+/// Only a filter is overwritten: a trace named by mistake would be gone.
+fn check_output(path: &Path) -> anyhow::Result<()> {
+    let Ok(metadata) = std::fs::metadata(path) else {
+        return Ok(());
+    };
+    if !metadata.is_file() {
+        return Ok(());
+    }
+    let is_filter = metadata.len() <= MOST_FILTER_BYTES
+        && std::fs::read_to_string(path).is_ok_and(|text| text.parse::<Rules>().is_ok());
+    if !is_filter {
+        bail!(
+            "{} is there and is no filter: name another file for the filter",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
+/// `ANNALS_FILTER=@FILE` as a shell takes it.
+fn setting(path: &Path) -> String {
+    let path = path.display().to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
+    if path.chars().all(is_plain) {
+        return format!("ANNALS_FILTER=@{path}");
+    }
+    safe(&format!("ANNALS_FILTER='@{}'", path.replace('\'', "'\\''")))
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the input cannot be read, a filter matches nothing, or an output cannot be written.
+pub fn run(arguments: &SuggestFilterArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    let window = arguments.window.window()?;
+    if let Some(path) = &arguments.output {
+        check_output(path)?;
+    }
+    let opened = arguments.input.open()?;
+    let (suggestions, outcome) = suggest(&opened, window, arguments)?;
+    warn_of_damage(&opened, &outcome);
+    if let Some(path) = &arguments.output {
+        std::fs::write(path, &suggestions.filter)
+            .with_context(|| format!("cannot write the filter to {}", path.display()))?;
+    }
+    let has_rules = !suggestions.regions.is_empty();
+    if arguments.input.json {
+        output::json(out, &suggestions)?;
+    } else {
+        out.write_all(suggestions.render(&arguments.input.input).as_bytes())?;
+        if arguments.output.is_none() && has_rules {
+            let head =
+                "\nThe filter, to be saved as FILE for ANNALS_FILTER=@FILE (-o FILE does it):\n";
+            write!(out, "{head}\n{}", suggestions.filter)?;
+        }
+    }
+    if let Some(path) = &arguments.output {
+        // Behind the results where both go to a terminal.
+        out.flush()?;
+        let count = suggestions.regions.len();
+        let rules = if count == 1 { "rule" } else { "rules" };
+        let use_it = if has_rules {
+            format!(": record with {}", setting(path))
+        } else {
+            String::new()
+        };
+        let path = safe(&path.display().to_string());
+        eprintln!("{path}: {count} {rules}{use_it}");
+    }
+    Ok(Finding::loss(outcome.has_skipped_now))
+}
