@@ -55,6 +55,8 @@ pub(crate) struct Writer {
     totals: Vec<StreamTotals>,
     builder: ChunkBuilder,
     body: Vec<u8>,
+    /// The recording has as many bytes as it may.
+    is_full: bool,
 }
 
 /// What the writer needs of the options.
@@ -95,6 +97,7 @@ impl Writer {
             totals: Vec::new(),
             builder: ChunkBuilder::new(u64::MAX),
             body: Vec::new(),
+            is_full: false,
         }
     }
 
@@ -264,7 +267,9 @@ impl Writer {
         if !rows.is_empty() {
             let written = lock(&shared.storage).written();
             let most = self.settings.max_file_bytes.unwrap_or(u64::MAX);
-            if written.saturating_add(rows.len() as u64) > most {
+            // Full for good: a shorter chunk that still fits would stand behind a gap.
+            self.is_full |= written.saturating_add(rows.len() as u64) > most;
+            if self.is_full {
                 self.give_up(number, Cause::SizeLimit);
                 return;
             }
