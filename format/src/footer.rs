@@ -59,6 +59,52 @@ pub struct Footer {
     pub losses: Vec<TraceLoss>,
 }
 
+/// The footer of a recording as it grows: index and totals in the bytes that they will have, because a
+/// recorder keeps them as long as it runs.
+#[derive(Clone, Default, Debug)]
+pub struct RecordingIndex {
+    chunk_count: u64,
+    chunks: Vec<u8>,
+    totals_count: u64,
+    totals: Vec<u8>,
+}
+
+impl RecordingIndex {
+    /// Adds a chunk: offset of its block, and its head as it stands there.
+    pub fn add_chunk(&mut self, offset: u64, head: &[u8]) {
+        self.chunk_count += 1;
+        self.chunks.put_varint(offset);
+        self.chunks.put_bytes(head);
+    }
+
+    /// Adds the totals of a stream.
+    pub fn add_totals(&mut self, totals: &StreamTotals) {
+        self.totals_count += 1;
+        totals.encode(&mut self.totals);
+    }
+
+    /// Appends the body of the footer block.
+    pub fn encode(&self, definitions: &Definitions, out: &mut Vec<u8>) {
+        let mut section = Vec::new();
+        definitions.encode(&mut section);
+        out.put_bytes(&section);
+        self.put_chunks(out);
+        out.put_bytes(&[0]);
+        let mut section = Vec::new();
+        section.put_varint(self.totals_count);
+        section.extend_from_slice(&self.totals);
+        out.put_bytes(&section);
+        out.put_bytes(&[0]);
+    }
+
+    fn put_chunks(&self, out: &mut Vec<u8>) {
+        let mut section = Vec::new();
+        section.put_varint(self.chunk_count);
+        section.extend_from_slice(&self.chunks);
+        out.put_bytes(&section);
+    }
+}
+
 impl Footer {
     /// Appends the body of the footer block.
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -66,15 +112,13 @@ impl Footer {
         self.definitions.encode(&mut section);
         out.put_bytes(&section);
 
-        section.clear();
-        section.put_varint(self.chunks.len() as u64);
+        let mut index = RecordingIndex::default();
         for (offset, header) in &self.chunks {
-            section.put_varint(*offset);
             let mut head = Vec::new();
             header.encode(&mut head);
-            section.put_bytes(&head);
+            index.add_chunk(*offset, &head);
         }
-        out.put_bytes(&section);
+        index.put_chunks(out);
 
         section.clear();
         section.put_varint(self.trace_chunks.len() as u64);
@@ -166,5 +210,34 @@ impl Footer {
             footer.losses.push(TraceLoss::decode(&mut section)?);
         }
         Ok((footer, outcome))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn a_growing_index_gives_the_footer_of_a_recording() {
+        let (header, _) = testing::chunk(0, 0, &[0, 1, 0]);
+        let mut totals = StreamTotals::new(header.stream);
+        totals.row(testing::ty(1)).raised = 300;
+        let footer = Footer {
+            definitions: testing::definitions(),
+            chunks: vec![(64, header.clone()), (1000, header.clone())],
+            totals: vec![totals.clone(), totals.clone()],
+            ..Footer::default()
+        };
+        let mut expected = Vec::new();
+        footer.encode(&mut expected);
+        let mut index = RecordingIndex::default();
+        let mut head = Vec::new();
+        header.encode(&mut head);
+        [64, 1000].map(|offset| index.add_chunk(offset, &head));
+        [&totals, &totals].map(|totals| index.add_totals(totals));
+        let mut found = Vec::new();
+        index.encode(&footer.definitions, &mut found);
+        assert_eq!(found, expected);
     }
 }

@@ -66,7 +66,7 @@ pub use definitions::{
     Role, Schema, Source, Stream, TimeZero, Verbosity,
 };
 pub use error::{FormatError, Result};
-pub use footer::{Footer, TraceIndexEntry};
+pub use footer::{Footer, RecordingIndex, TraceIndexEntry};
 pub use ids::{
     ANY_EVENT_TYPE, ClockId, EventTypeId, LocationId, ObjectId, ProcessId, RecordingId, RegionId,
     SourceId, StreamId, StringId,

@@ -109,7 +109,7 @@ fn fill(
         };
         totals.push(of_stream);
     }
-    let is_whole = storage.finish(definitions, totals);
+    let is_whole = storage.finish(&definitions, &totals);
     match storage.failure() {
         Some(failure) if !is_whole => Err(std::io::Error::other(failure.to_owned())),
         _ => Ok(()),
@@ -194,7 +194,7 @@ fn write_stream(
         totals.last_tick = header.last_tick;
         let mut body = Vec::new();
         chunk.encode(&mut body);
-        storage.append_chunk(header, &body);
+        storage.append_chunk(&header, &body);
     }
     totals.close_tick = totals.last_tick;
     for row in &mut totals.rows {

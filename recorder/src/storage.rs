@@ -2,23 +2,38 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use annals_format::{
     BlockKind, BlockWriter, ChunkHeader, CompressionLevel, Definitions, FileHeader, FileKind,
-    Footer, RecordingId, StreamTotals, encode_tail,
+    RecordingId, RecordingIndex, StreamTotals, encode_tail,
 };
 
 /// Where the bytes of a recording go.
 pub(crate) trait Sink: Send {
     /// Writes all bytes at an offset.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Whether what is written can still be found by anybody.
+    fn check(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl Sink for File {
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.write_all_at(bytes, offset)
+    }
+
+    fn check(&self) -> io::Result<()> {
+        if self.metadata()?.nlink() == 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "the recording was removed",
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -27,7 +42,7 @@ pub(crate) struct Storage {
     sink: Box<dyn Sink>,
     blocks: BlockWriter,
     offset: u64,
-    index: Vec<(u64, ChunkHeader)>,
+    index: RecordingIndex,
     buffer: Vec<u8>,
     failure: Option<String>,
 }
@@ -62,7 +77,7 @@ impl Storage {
             sink,
             blocks: BlockWriter::new(level)?,
             offset: 0,
-            index: Vec::new(),
+            index: RecordingIndex::default(),
             buffer: Vec::new(),
             failure: None,
         };
@@ -80,6 +95,14 @@ impl Storage {
     /// Bytes written so far.
     pub(crate) const fn written(&self) -> u64 {
         self.offset
+    }
+
+    /// Looks whether the recording is still there; false when it is not, or an earlier write failed.
+    pub(crate) fn check(&mut self) -> bool {
+        if self.failure.is_none() {
+            self.failure = self.sink.check().err().map(|error| error.to_string());
+        }
+        self.failure.is_none()
     }
 
     /// Appends a block; false when this or an earlier write failed.
@@ -107,13 +130,13 @@ impl Storage {
     }
 
     /// Appends a chunk.
-    pub(crate) fn append_chunk(&mut self, header: ChunkHeader, body: &[u8]) -> bool {
+    pub(crate) fn append_chunk(&mut self, header: &ChunkHeader, body: &[u8]) -> bool {
         let offset = self.offset;
         let mut head = Vec::with_capacity(128);
         header.encode(&mut head);
         let is_written = self.append(BlockKind::Chunk, &head, body);
         if is_written {
-            self.index.push((offset, header));
+            self.index.add_chunk(offset, &head);
         }
         is_written
     }
@@ -122,20 +145,20 @@ impl Storage {
     pub(crate) fn append_totals(&mut self, totals: &[StreamTotals]) -> bool {
         let mut body = Vec::new();
         totals.iter().for_each(|t| t.encode(&mut body));
-        self.append(BlockKind::Totals, &[], &body)
+        let is_written = self.append(BlockKind::Totals, &[], &body);
+        if is_written {
+            totals.iter().for_each(|t| self.index.add_totals(t));
+        }
+        is_written
     }
 
-    /// Appends footer and tail: the recording is complete.
-    pub(crate) fn finish(&mut self, definitions: Definitions, totals: Vec<StreamTotals>) -> bool {
+    /// Appends footer and tail, with the totals of the streams that were still open: the recording is
+    /// complete.
+    pub(crate) fn finish(&mut self, definitions: &Definitions, totals: &[StreamTotals]) -> bool {
         let offset = self.offset;
-        let footer = Footer {
-            definitions,
-            chunks: std::mem::take(&mut self.index),
-            totals,
-            ..Footer::default()
-        };
+        totals.iter().for_each(|t| self.index.add_totals(t));
         let mut body = Vec::new();
-        footer.encode(&mut body);
+        self.index.encode(definitions, &mut body);
         if !self.append(BlockKind::Footer, &[], &body) {
             return false;
         }

@@ -51,8 +51,6 @@ pub(crate) struct Writer {
     retained: VecDeque<(usize, u32)>,
     announced: u64,
     closed: u64,
-    /// Totals of the streams that were closed: the footer has them all.
-    totals: Vec<StreamTotals>,
     builder: ChunkBuilder,
     body: Vec<u8>,
     /// The recording has as many bytes as it may.
@@ -94,7 +92,6 @@ impl Writer {
             retained: VecDeque::new(),
             announced: 0,
             closed: 0,
-            totals: Vec::new(),
             builder: ChunkBuilder::new(u64::MAX),
             body: Vec::new(),
             is_full: false,
@@ -121,6 +118,9 @@ impl Writer {
             }
             let now = Instant::now();
             if now >= due {
+                if !lock(&self.shared.storage).check() {
+                    self.note_failure();
+                }
                 let _ = lock(&self.shared.registry).calibrate_all(&self.shared);
                 wait = (wait * 10).min(self.settings.calibration_period);
                 due = now + wait;
@@ -333,7 +333,7 @@ impl Writer {
         let (event_count, last_tick) = (header.event_count, header.last_tick);
         self.body.clear();
         chunk.encode(&mut self.body);
-        if !lock(&shared.storage).append_chunk(header, &self.body) {
+        if !lock(&shared.storage).append_chunk(&header, &self.body) {
             return false;
         }
         for (event_type, count) in &counts {
@@ -381,7 +381,6 @@ impl Writer {
             self.progress.remove(&stream.id());
             shared.streams.take_back(&shared.memory, stream);
         }
-        self.totals.extend(totals);
         waiting.is_empty()
     }
 
@@ -499,7 +498,7 @@ impl Writer {
                 self.seal(number);
             }
         }
-        let mut totals = std::mem::take(&mut self.totals);
+        let mut totals = Vec::new();
         for stream in shared.streams.in_use() {
             let clock = shared.source(stream.source()).map(|source| &source.clock);
             let clock = clock.unwrap_or(&TickSource::Unreadable);
@@ -519,7 +518,8 @@ impl Writer {
             registry.definitions.clone()
         };
         let mut storage = lock(&self.shared.storage);
-        let is_complete = !self.shared.storage_has_failed() && storage.finish(definitions, totals);
+        let is_complete =
+            !self.shared.storage_has_failed() && storage.finish(&definitions, &totals);
         drop(storage);
         if is_complete {
             if let Some(path) = self.shared.memory.path() {

@@ -1,0 +1,424 @@
+//! Threads, forks and ends of every kind: the recording stands, and its counts add up.
+#![expect(unsafe_code, reason = "fork, exec and the ways to end a process")]
+
+use std::collections::BTreeMap;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use annals_format::Ended;
+use annals_merger::{Opened, Sums};
+use annals_recorder::{ClockSpec, EventType, EventTypeSpec, Options, Recorder, SourceSpec};
+
+fn is_long() -> bool {
+    std::env::var_os("ANNALS_LONG").is_some()
+}
+
+fn mark(recorder: &Recorder) -> EventType<(u64,)> {
+    let spec = EventTypeSpec::new("mark").element("number");
+    recorder.add_event_type(&spec).expect("an event type")
+}
+
+/// The sums by event type name; all of them add up.
+fn sums(path: &Path) -> BTreeMap<String, Sums> {
+    let opened = Opened::open(path).expect("a recording");
+    let outcome = opened.summary().expect("a recording");
+    let mut by_type: BTreeMap<String, Vec<_>> = BTreeMap::new();
+    for totals in &outcome.totals {
+        for row in &totals.rows {
+            assert!(row.is_balanced(), "{row:?}");
+            let mut one = annals_format::StreamTotals::new(totals.stream);
+            one.rows.push(row.clone());
+            let name = opened.definitions.event_type_name(row.event_type);
+            by_type.entry(name).or_default().push(one);
+        }
+    }
+    let each = by_type.into_iter();
+    each.map(|(name, totals)| (name, Sums::of(&totals)))
+        .collect()
+}
+
+/// Runs a test in a process of its own: what it measures is the process's. True in that process.
+fn is_alone(test: &str) -> bool {
+    const ALONE: &str = "ANNALS_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let output = Command::new(std::env::current_exe().expect("this program"))
+        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .env(ALONE, "1")
+        .output()
+        .expect("a child");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    false
+}
+
+/// Resident memory of this process, bytes.
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/statm").expect("the system tells");
+    let pages = status.split_whitespace().nth(1);
+    pages.and_then(|n| n.parse::<u64>().ok()).unwrap_or(0) * 4096
+}
+
+#[test]
+fn a_storm_of_threads_is_recorded_in_bounded_memory() {
+    if !is_alone("a_storm_of_threads_is_recorded_in_bounded_memory") {
+        return;
+    }
+    let threads: u64 = if is_long() { 100_000 } else { 10_000 };
+    let scratch = tempfile::tempdir().expect("a directory");
+    let recorder = Recorder::start(&Options::new(scratch.path())).expect("a recorder");
+    let mark = mark(&recorder);
+    let mut before = 0;
+    for round in 0..threads / 8 {
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let (recorder, mark) = (&recorder, &mark);
+                scope.spawn(move || {
+                    for number in 0..3 {
+                        recorder.raise(mark, (round * 24 + thread * 3 + number,));
+                    }
+                });
+            }
+        });
+        if round == threads / 80 {
+            before = resident_bytes();
+        }
+    }
+    let grown = resident_bytes().saturating_sub(before);
+    let status = recorder.finish();
+    assert_eq!(status.free_pages, status.pages, "every page came back");
+    eprintln!("{} bytes a thread", grown / threads);
+    let sums = sums(&status.path)["mark"];
+    assert_eq!(sums.raised, threads * 3);
+    assert_eq!(sums.recorded + sums.dropped, threads * 3);
+    assert!(
+        sums.dropped * 100 <= sums.raised,
+        "{} dropped",
+        sums.dropped
+    );
+    let most = (2 << 20) + threads * 400;
+    assert!(grown < most, "{grown} bytes for {threads} threads");
+}
+
+#[test]
+fn more_threads_than_pages_at_once_are_counted() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut options = Options::new(scratch.path());
+    options.buffer_bytes = 1 << 20;
+    let recorder = Recorder::start(&options).expect("a recorder");
+    let mark = mark(&recorder);
+    let threads = 2000;
+    let barrier = std::sync::Barrier::new(threads);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            let thread = std::thread::Builder::new().stack_size(64 << 10);
+            let (recorder, mark, barrier) = (&recorder, &mark, &barrier);
+            let spawned = thread.spawn_scoped(scope, move || {
+                recorder.raise(mark, (1,));
+                barrier.wait();
+                recorder.raise(mark, (2,));
+            });
+            spawned.expect("a thread");
+        }
+    });
+    let status = recorder.finish();
+    let sums = sums(&status.path)["mark"];
+    assert_eq!(sums.raised, 2 * threads as u64);
+    assert_eq!(sums.recorded + sums.dropped, sums.raised);
+    assert!(sums.recorded > 0 && sums.dropped > 0);
+}
+
+#[test]
+fn a_hundred_children_leave_their_parents_recording_alone_and_make_their_own() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let own = tempfile::tempdir().expect("a directory");
+    let recorder = Recorder::start(&Options::new(scratch.path())).expect("a recorder");
+    let mark = mark(&recorder);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let raised = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Forks come in the middle of this.
+            while !stop.load(Ordering::Relaxed) {
+                recorder.raise(&mark, (raised.fetch_add(1, Ordering::Relaxed),));
+                if raised.load(Ordering::Relaxed) % 1000 == 0 {
+                    std::thread::sleep(std::time::Duration::from_micros(100));
+                }
+            }
+        });
+        let mut children = Vec::new();
+        for number in 0..100_u64 {
+            recorder.raise(&mark, (raised.fetch_add(1, Ordering::Relaxed),));
+            // SAFETY: the child allocates, which glibc makes safe behind fork, and ends by `_exit`.
+            let pid = unsafe { libc::fork() };
+            if pid == 0 {
+                let code = in_child(&recorder, &mark, number, own.path());
+                // SAFETY: ends the child, whatever it holds.
+                unsafe { libc::_exit(code) };
+            }
+            assert!(pid > 0, "a child");
+            children.push(pid);
+        }
+        for pid in children {
+            let mut status = 0;
+            // SAFETY: the child is this process's.
+            unsafe { libc::waitpid(pid, &raw mut status, 0) };
+            assert_eq!(status, 0, "a child ended well");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    let status = recorder.finish();
+    assert_eq!(status.raised_after_finish, 0);
+    let parent = sums(&status.path)["mark"];
+    assert_eq!(parent.raised, raised.load(Ordering::Relaxed));
+    let files = std::fs::read_dir(own.path()).expect("a directory");
+    let paths = files.flatten().map(|file| file.path());
+    let recordings: Vec<_> = paths
+        .filter(|path| path.extension().is_some_and(|e| e == "annals"))
+        .collect();
+    assert_eq!(recordings.len(), 100);
+    for path in recordings {
+        let own = sums(&path)["mark"];
+        assert_eq!((own.raised, own.recorded), (10, 10));
+    }
+}
+
+/// What a forked child does; its exit code.
+fn in_child(
+    parents: &Recorder,
+    mark_of_parent: &EventType<(u64,)>,
+    number: u64,
+    own: &Path,
+) -> i32 {
+    for _ in 0..5 {
+        parents.raise(mark_of_parent, (u64::MAX,));
+    }
+    if parents.status().raised_after_finish != 5 {
+        return 2;
+    }
+    parents.finish();
+    let mut options = Options::new(own);
+    options.run = Some(format!("child-{number}"));
+    let Ok(recorder) = Recorder::start(&options) else {
+        return 3;
+    };
+    let mark = mark(&recorder);
+    (0..10).for_each(|number| recorder.raise(&mark, (number,)));
+    parents.raise(mark_of_parent, (u64::MAX,));
+    recorder.finish();
+    0
+}
+
+#[test]
+fn two_recorders_of_one_process_keep_apart() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let start = || Recorder::start(&Options::new(scratch.path())).expect("a recorder");
+    let (first, second) = (start(), start());
+    let marks = [mark(&first), mark(&second)];
+    for number in 0..1000 {
+        first.raise(&marks[0], (number,));
+        second.raise(&marks[1], (number,));
+        if number % 2 == 0 {
+            second.raise(&marks[1], (number,));
+        }
+        // Another recorder's event type is not recorded, and counted.
+        first.raise(&marks[1], (number,));
+    }
+    let first = first.finish();
+    let third = start();
+    third.raise(&mark(&third), (0,));
+    let (second, third) = (second.finish(), third.finish());
+    assert_eq!(first.misused, 1000);
+    assert_eq!(sums(&first.path)["mark"].recorded, 1000);
+    assert_eq!(sums(&second.path)["mark"].recorded, 1500);
+    assert_eq!(sums(&third.path)["mark"].recorded, 1);
+}
+
+#[test]
+fn recorders_that_come_and_go_give_their_memory_back() {
+    if !is_alone("recorders_that_come_and_go_give_their_memory_back") {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    let one = || {
+        let recorder = Recorder::start(&Options::new(scratch.path())).expect("a recorder");
+        recorder.raise(&mark(&recorder), (1,));
+        recorder.finish();
+    };
+    (0..5).for_each(|_| one());
+    let before = resident_bytes();
+    (0..20).for_each(|_| one());
+    let grown = resident_bytes().saturating_sub(before);
+    assert!(grown < 40 << 20, "{grown} bytes for 20 recorders of 16 MiB");
+}
+
+const ENDING: &str = "ANNALS_ENDING_CHILD";
+
+/// Not a test of its own: a process that records and ends in one of several ways.
+#[test]
+fn child() {
+    let Ok(task) = std::env::var(ENDING) else {
+        return;
+    };
+    let (how, directory) = task.split_once(' ').expect("a way and a directory");
+    let recorder = Recorder::start(&Options::new(directory)).expect("a recorder");
+    let mark = mark(&recorder);
+    (0..1000).for_each(|number| recorder.raise(&mark, (number,)));
+    match how {
+        "exit" => std::process::exit(0),
+        // SAFETY: ends the process.
+        "_exit" => unsafe { libc::_exit(0) },
+        "abort" => std::process::abort(),
+        "exit-in-thread" => {
+            let thread = std::thread::spawn(|| std::process::exit(0));
+            let _ = thread.join();
+        }
+        "panic" => {
+            let _region = recorder.region(recorder.add_region("dies").expect("a region"));
+            panic!("on purpose");
+        }
+        "exec" => {
+            let error = Command::new("true").exec();
+            panic!("{error}");
+        }
+        "kill" => {
+            // SAFETY: ends the process.
+            unsafe { libc::raise(libc::SIGKILL) };
+        }
+        other => panic!("no way to end is called {other}"),
+    }
+}
+
+#[test]
+fn however_a_process_ends_its_committed_events_are_there() {
+    for (how, ended) in [
+        ("exit", Ended::Finished),
+        ("exit-in-thread", Ended::Finished),
+        ("panic", Ended::Finished),
+        ("_exit", Ended::Killed),
+        ("abort", Ended::Killed),
+        ("exec", Ended::Killed),
+        ("kill", Ended::Killed),
+    ] {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let task = format!("{how} {}", scratch.path().display());
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .args(["child", "--exact", "--nocapture", "--test-threads=1"])
+            .env(ENDING, task)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a child");
+        child.wait().expect("a child");
+        let opened = Opened::open(scratch.path()).expect("a recording");
+        let ends = opened.definitions.process_ends.values();
+        let ends: Vec<Ended> = ends.map(|end| end.ended).collect();
+        assert_eq!(ends, [ended], "{how}");
+        let sums = sums(scratch.path())["mark"];
+        assert_eq!((sums.raised, sums.recorded), (1000, 1000), "{how}");
+    }
+}
+
+#[test]
+fn a_panic_in_a_programs_own_clock_costs_that_event() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let recorder = Recorder::start(&Options::new(scratch.path())).expect("a recorder");
+    static READS: AtomicU64 = AtomicU64::new(0);
+    static PANICS: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+    let clock = ClockSpec::readable("moody", 1_000_000_000, || {
+        assert!(!PANICS.load(Ordering::Relaxed), "on purpose");
+        READS.fetch_add(1, Ordering::Relaxed)
+    });
+    let clock = recorder.add_clock(&clock).expect("a clock");
+    let source = SourceSpec::unordered("moody").clock(clock);
+    let source = recorder.add_source(&source).expect("a source");
+    let mark = mark(&recorder);
+    recorder.raise_on(source, &mark, (1,));
+    PANICS.store(true, Ordering::Relaxed);
+    let raise = std::panic::AssertUnwindSafe(|| recorder.raise_on(source, &mark, (2,)));
+    assert!(std::panic::catch_unwind(raise).is_err());
+    PANICS.store(false, Ordering::Relaxed);
+    recorder.raise_on(source, &mark, (3,));
+    let status = recorder.finish();
+    assert_eq!(sums(&status.path)["mark"].recorded, 2);
+}
+
+#[test]
+fn the_output_directory_may_go_away() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let directory = scratch.path().join("run");
+    let mut options = Options::new(&directory);
+    options.buffer_bytes = 256 << 10;
+    options.page_bytes = Some(4096);
+    options.calibration_period = std::time::Duration::from_millis(5);
+    let recorder = Recorder::start(&options).expect("a recorder");
+    let mark = mark(&recorder);
+    recorder.raise(&mark, (0,));
+    std::fs::remove_dir_all(&directory).expect("the directory is removed");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while recorder.status().storage_failure.is_none() {
+        assert!(std::time::Instant::now() < deadline, "the recorder notices");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    (0..100_000).for_each(|number| recorder.raise(&mark, (number,)));
+    let status = recorder.finish();
+    assert!(
+        status
+            .storage_failure
+            .is_some_and(|why| why.contains("removed"))
+    );
+    assert!(status.dropped > 0 && status.raised == 100_001);
+}
+
+#[test]
+fn a_file_size_limit_is_a_full_disk() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let task = format!("limited {}", scratch.path().display());
+    let output = Command::new(std::env::current_exe().expect("this program"))
+        .args(["limited", "--exact", "--nocapture", "--test-threads=1"])
+        .env(LIMITED, task)
+        .output()
+        .expect("a child");
+    assert!(output.status.success(), "{output:?}");
+    let sums = sums(scratch.path())["mark"];
+    assert_eq!(sums.raised, 300_000);
+    assert_eq!(sums.recorded + sums.dropped, 300_000);
+    assert!(sums.recorded > 0 && sums.dropped > 0);
+}
+
+const LIMITED: &str = "ANNALS_LIMITED_CHILD";
+
+/// Not a test of its own: a process that may write 600 kB to a file and no more.
+#[test]
+fn limited() {
+    let Ok(task) = std::env::var(LIMITED) else {
+        return;
+    };
+    let directory = task.split_once(' ').expect("a directory").1;
+    let mut options = Options::new(directory);
+    options.buffer_bytes = 256 << 10;
+    options.page_bytes = Some(4096);
+    options.compression = annals_recorder::CompressionLevel::None;
+    let recorder = Recorder::start(&options).expect("a recorder");
+    let limit = libc::rlimit {
+        rlim_cur: 600_000,
+        rlim_max: 600_000,
+    };
+    // SAFETY: the limit is complete; the signal that comes with it is not wanted.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit);
+    }
+    let mark = mark(&recorder);
+    for number in 0..300_000 {
+        recorder.raise(&mark, (number,));
+        if number % 500 == 0 {
+            std::thread::sleep(std::time::Duration::from_micros(200));
+        }
+    }
+    let status = recorder.finish();
+    assert!(status.storage_failure.is_some(), "{status:?}");
+}
