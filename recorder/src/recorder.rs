@@ -21,7 +21,7 @@ use crate::memory::{Division, LiveMemory};
 use crate::options::{Options, Overflow};
 use crate::rules::Rules;
 use crate::shared::{PROCESS, Registry, Shared, lock};
-use crate::storage::Storage;
+use crate::storage::{Sink, Storage};
 use crate::sys::{self, ForkGuard};
 use crate::thread;
 use crate::trigger::signal_fires;
@@ -256,6 +256,14 @@ impl Recorder {
     /// forked child does not share (before Linux 4.14). That the live file cannot be had is no error:
     /// [`Status::not_kill_safe`] tells.
     pub fn start(options: &Options) -> Result<Self> {
+        Self::start_with(options, |file| Box::new(file))
+    }
+
+    /// The same with something between the recorder and its file.
+    pub(crate) fn start_with(
+        options: &Options,
+        sink: impl FnOnce(std::fs::File) -> Box<dyn Sink>,
+    ) -> Result<Self> {
         let io = |action: &'static str, path: &Path| {
             let path = path.to_owned();
             move |source| RecorderError::Io {
@@ -275,7 +283,7 @@ impl Recorder {
             .map_err(io("create a recording in", directory))?;
         let id = RecordingId(sys::random_id());
         let storage =
-            Storage::start(Box::new(file), id, options.compression).map_err(io("write", &path))?;
+            Storage::start(sink(file), id, options.compression).map_err(io("write", &path))?;
 
         let live_path = live_path(options, &path);
         let division = Division::of(options.buffer_bytes, options.page_bytes);

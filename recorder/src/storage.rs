@@ -171,3 +171,121 @@ impl Storage {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use annals_format::{LiveImage, Recording, TypeTotals};
+
+    use super::*;
+    use crate::{EventTypeSpec, Options, Recorder};
+
+    /// How a write goes wrong.
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    enum Fault {
+        /// Nothing is written.
+        Full,
+        /// A part is written.
+        Short,
+    }
+
+    /// A file of which one write fails, and all behind it.
+    struct Faulty {
+        file: File,
+        left: Arc<AtomicUsize>,
+        fault: Fault,
+    }
+
+    impl Sink for Faulty {
+        fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+            // The last place is that of the failed writes.
+            let left = self.left.load(Ordering::Relaxed);
+            if left <= 1 {
+                self.left.store(0, Ordering::Relaxed);
+                if self.fault == Fault::Short {
+                    self.file.write_all_at(&bytes[..bytes.len() / 2], offset)?;
+                }
+                return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+            }
+            self.left.store(left - 1, Ordering::Relaxed);
+            self.file.write_all_at(bytes, offset)
+        }
+    }
+
+    /// Records with one write failing; gives what was raised by event type, and whether all writes were
+    /// made.
+    fn record(directory: &Path, writes: usize, fault: Fault) -> (BTreeMap<String, u64>, bool) {
+        let mut options = Options::new(directory);
+        options.page_bytes = Some(4096);
+        options.buffer_bytes = 128 << 10;
+        options.calibration_period = std::time::Duration::from_secs(60);
+        let left = Arc::new(AtomicUsize::new(writes + 1));
+        let sink = Arc::clone(&left);
+        let recorder = Recorder::start_with(&options, move |file| {
+            Box::new(Faulty {
+                file,
+                left: sink,
+                fault,
+            })
+        });
+        let recorder = recorder.expect("only a recording's header must be written");
+        let mut raised: BTreeMap<String, u64> = BTreeMap::new();
+        for part in 0..3 {
+            let spec = EventTypeSpec::new(format!("mark {part}")).element("number");
+            let mark = recorder.add_event_type::<(u64,)>(&spec).unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| (0..4000).for_each(|number| recorder.raise(&mark, (number,))));
+            });
+            raised.insert(format!("mark {part}"), 4000);
+        }
+        let status = recorder.finish();
+        let is_whole = left.load(Ordering::Relaxed) > 0;
+        assert_eq!(status.storage_failure.is_none(), is_whole);
+        assert_eq!(status.raised, 12_000);
+        (raised, is_whole)
+    }
+
+    #[test]
+    fn whichever_write_fails_every_event_is_recorded_or_counted() {
+        for fault in [Fault::Full, Fault::Short] {
+            let failed = Cell::new(0);
+            for writes in 1.. {
+                let directory = tempfile::tempdir().unwrap();
+                let (raised, is_whole) = record(directory.path(), writes, fault);
+                let files = std::fs::read_dir(directory.path()).unwrap();
+                let mut live = None;
+                let mut file = Vec::new();
+                for path in files.map(|file| file.unwrap().path()) {
+                    let bytes = std::fs::read(&path).unwrap();
+                    if path.extension().is_some_and(|e| e == "annals-live") {
+                        live = Some(LiveImage::read(&bytes).unwrap());
+                    } else {
+                        file = bytes;
+                    }
+                }
+                assert_eq!(live.is_some(), !is_whole);
+                let recording = Recording::read(&file, live, |_| false).unwrap();
+                let mut found: BTreeMap<String, u64> = BTreeMap::new();
+                for contents in recording.streams.values() {
+                    for row in &contents.totals.rows {
+                        assert!(TypeTotals::is_balanced(row), "{writes}: {row:?}");
+                        assert_eq!((row.skipped, row.truncated), (0, 0), "{writes}: {row:?}");
+                        let event_type = &recording.definitions.event_types[&row.event_type];
+                        let name = &recording.definitions.strings[&event_type.name];
+                        *found.entry(name.clone()).or_default() += row.raised;
+                    }
+                }
+                assert_eq!(found, raised, "{fault:?} at write {writes}");
+                if is_whole {
+                    break;
+                }
+                failed.set(failed.get() + 1);
+            }
+            assert!(failed.get() > 10, "a chunk for each page, and more");
+        }
+    }
+}

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use annals_format::{Cause, Value};
 use annals_merger::{Opened, Window};
-use annals_recorder::{EventTypeSpec, Options, Recorder};
+use annals_recorder::{EventTypeSpec, Options, Overflow, Recorder};
 
 const THREADS: usize = 3;
 const CHILD: &str = "ANNALS_KILLED_CHILD";
@@ -50,10 +50,11 @@ impl Acknowledged {
 /// Not a test of its own: what the killed process runs.
 #[test]
 fn child() {
-    let Some(directory) = std::env::var_os(CHILD) else {
+    let Ok(task) = std::env::var(CHILD) else {
         return;
     };
-    let directory = Path::new(&directory);
+    let (policy, directory) = task.split_once(' ').expect("a policy and a directory");
+    let directory = Path::new(directory);
     let acknowledged = Acknowledged::open(&directory.join("acknowledged"));
     let mut options = Options::new(directory.join("recordings"));
     options.rank = Some(0);
@@ -61,6 +62,9 @@ fn child() {
     // Small pages and few of them: many switches, and drops.
     options.buffer_bytes = 400 << 10;
     options.page_bytes = Some(4096);
+    if policy == "overwrite" {
+        options.overflow = Overflow::Overwrite;
+    }
     let recorder = Recorder::start(&options).expect("a recorder");
     let mark = EventTypeSpec::new("mark")
         .element("thread")
@@ -100,9 +104,11 @@ fn a_killed_process_loses_nothing_that_was_acknowledged() {
     for kill in 0..kills {
         let scratch = tempfile::tempdir().expect("a directory");
         let acknowledged = Acknowledged::open(&scratch.path().join("acknowledged"));
+        // One in four is a flight recorder.
+        let policy = if kill % 4 == 3 { "overwrite" } else { "drop" };
         let mut child = Command::new(std::env::current_exe().expect("this test"))
             .args(["--exact", "child", "--nocapture"])
-            .env(CHILD, scratch.path())
+            .env(CHILD, format!("{policy} {}", scratch.path().display()))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -173,7 +179,8 @@ fn check(recordings: &Path, acknowledged: [u64; THREADS]) -> bool {
     }
     let mut dropped = [0_u64; THREADS];
     for loss in &outcome.losses {
-        assert!(matches!(loss.cause, Cause::BufferFull), "{loss:?}");
+        let causes = [Cause::BufferFull, Cause::Overwritten];
+        assert!(causes.contains(&loss.cause), "{loss:?}");
         assert!(!loss.is_lower_bound);
         // A stream of which every event was dropped does not say whose it was.
         if let Some(thread) = streams.get(&loss.stream) {
