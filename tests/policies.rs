@@ -65,7 +65,8 @@ fn sums_by_type(path: &Path) -> BTreeMap<String, Sums> {
 
 fn dropped_by(outcome: &Outcome, cause: Cause) -> u64 {
     let rows = outcome.totals.iter().flat_map(|totals| &totals.rows);
-    rows.map(|row| row.dropped[cause.code() as usize]).sum()
+    let counts = rows.map(|row| row.dropped[cause.code() as usize]);
+    counts.fold(0, u64::saturating_add)
 }
 
 #[test]
@@ -576,4 +577,29 @@ fn clocks_of_any_rate_and_modulus_carry_events_told_late_and_in_batches() {
     let (numbers, outcome) = read(&status.path);
     assert_eq!(numbers.len(), 1000);
     assert!(Sums::of(&outcome.totals).dropped == 0);
+}
+
+#[test]
+fn losses_that_a_source_reports_stand_where_they_were_told() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let recorder = Recorder::start(&options(scratch.path())).expect("a recorder");
+    let source = recorder.add_source(&SourceSpec::ordered("device"));
+    let source = source.expect("a source");
+    let mark = mark(&recorder);
+    // Before the stream's first event, between two, after the last.
+    recorder.report_dropped(source, mark.id(), 3);
+    recorder.raise_on(source, &mark, (1,));
+    recorder.report_dropped(source, mark.id(), 5);
+    recorder.report_no_callback(source, mark.id());
+    recorder.raise_on(source, &mark, (2,));
+    recorder.report_dropped(source, mark.id(), u64::MAX);
+    let status = recorder.finish();
+    let (numbers, outcome) = read(&status.path);
+    assert_eq!(numbers, [1, 2]);
+    assert_eq!(dropped_by(&outcome, Cause::NoCallback), 1);
+    assert_eq!(dropped_by(&outcome, Cause::ReportedBySource), u64::MAX);
+    let told = outcome.losses.iter();
+    let told = told.filter(|loss| loss.cause == Cause::ReportedBySource);
+    let told: Vec<(u64, bool)> = told.map(|loss| (loss.count, loss.is_lower_bound)).collect();
+    assert_eq!(told, [(3, true), (5, true), (u64::MAX - 8, true)]);
 }

@@ -1,43 +1,28 @@
 //! The recorder of the process, for code that has none at hand.
+#![expect(
+    unsafe_code,
+    reason = "the global recorder is reached through one atomic pointer: a region costs one load more"
+)]
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use annals_format::RegionId;
 
 use crate::recorder::Recorder;
 
-static GLOBAL: RwLock<Option<Arc<Recorder>>> = RwLock::new(None);
-/// Number of the global recorder; 0: none. Lets a program that does not record pay one load.
-static NUMBER: AtomicU64 = AtomicU64::new(0);
+/// Null: none. What stands here is never freed.
+static GLOBAL: AtomicPtr<Recorder> = AtomicPtr::new(null_mut());
 
 pub(crate) fn set(recorder: Recorder) {
-    let number = recorder.number();
-    let mut global = GLOBAL.write().unwrap_or_else(PoisonError::into_inner);
-    *global = Some(Arc::new(recorder));
-    NUMBER.store(number.into(), Ordering::Release);
+    GLOBAL.store(Box::leak(Box::new(recorder)), Ordering::Release);
 }
 
-thread_local! {
-    static CACHED: std::cell::RefCell<Option<Arc<Recorder>>> = const { std::cell::RefCell::new(None) };
-}
-
-/// Calls `with` with the global recorder, if there is one. Takes no lock but at the first use by a
-/// thread.
-fn with_global<T>(with: impl FnOnce(&Arc<Recorder>) -> T) -> Option<T> {
-    let number = NUMBER.load(Ordering::Acquire);
-    if number == 0 {
-        return None;
-    }
-    let recorder = CACHED.try_with(|cached| {
-        let mut cached = cached.try_borrow_mut().ok()?;
-        if cached.as_ref().map(|r| u64::from(r.number())) != Some(number) {
-            let global = GLOBAL.read().unwrap_or_else(PoisonError::into_inner);
-            cached.clone_from(&global);
-        }
-        cached.clone()
-    });
-    recorder.ok().flatten().map(|recorder| with(&recorder))
+#[inline]
+fn global() -> Option<&'static Recorder> {
+    let recorder = GLOBAL.load(Ordering::Acquire);
+    // SAFETY: null, or leaked by `set`.
+    unsafe { recorder.as_ref() }
 }
 
 /// A place in the program that enters a region: what [`crate::region!`] stands for.
@@ -62,25 +47,28 @@ impl RegionSite {
     }
 
     /// Enters the region until the guard goes; does nothing without a global recorder.
+    #[inline]
     pub fn enter(&self) -> SiteGuard {
-        let entered = with_global(|recorder| {
+        let entered = global().and_then(|recorder| {
             let known = self.known.load(Ordering::Acquire);
             let region = if known >> 32 == u64::from(recorder.number()) {
                 RegionId::new(known as u32)
             } else {
-                let region = recorder
-                    .add_region_at(self.name, self.file, self.line, "")
-                    .ok()?;
-                let known = u64::from(recorder.number()) << 32 | u64::from(region.get());
-                self.known.store(known, Ordering::Release);
-                region
+                self.define(recorder)?
             };
             recorder.enter(region);
-            Some((Arc::clone(recorder), region))
+            Some((recorder, region))
         });
-        SiteGuard {
-            entered: entered.flatten(),
-        }
+        SiteGuard { entered }
+    }
+
+    #[cold]
+    fn define(&self, recorder: &Recorder) -> Option<RegionId> {
+        let region = recorder.add_region_at(self.name, self.file, self.line, "");
+        let region = region.ok()?;
+        let known = u64::from(recorder.number()) << 32 | u64::from(region.get());
+        self.known.store(known, Ordering::Release);
+        Some(region)
     }
 }
 
@@ -88,10 +76,11 @@ impl RegionSite {
 #[derive(Debug)]
 #[must_use = "the region is left when the guard goes"]
 pub struct SiteGuard {
-    entered: Option<(Arc<Recorder>, RegionId)>,
+    entered: Option<(&'static Recorder, RegionId)>,
 }
 
 impl Drop for SiteGuard {
+    #[inline]
     fn drop(&mut self) {
         if let Some((recorder, region)) = &self.entered {
             recorder.leave(*region);
@@ -99,8 +88,13 @@ impl Drop for SiteGuard {
     }
 }
 
+/// What [`crate::region!`] gives with the feature `off`: nothing happens when it goes.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct NoRegion;
+
 /// Enters a region of the global recorder until the end of the scope. The region is defined at the
-/// first use, with the place in the source.
+/// first use, with the place in the source. With the crate's feature `off`, it is nothing.
 ///
 /// ```
 /// fn parse(text: &str) -> usize {
@@ -109,10 +103,20 @@ impl Drop for SiteGuard {
 /// }
 /// assert_eq!(parse("abc"), 3); // no recorder: nothing is recorded
 /// ```
+#[cfg(not(feature = "off"))]
 #[macro_export]
 macro_rules! region {
     ($name:expr) => {{
         static SITE: $crate::RegionSite = $crate::RegionSite::new($name, file!(), line!());
         SITE.enter()
     }};
+}
+
+/// Nothing: the feature `off` is on. The name is not even looked at.
+#[cfg(feature = "off")]
+#[macro_export]
+macro_rules! region {
+    ($name:expr) => {
+        $crate::NoRegion
+    };
 }

@@ -76,7 +76,7 @@ pub use clock::{tsc, tsc_is_invariant};
 pub use definition::{ElementSpec, EventTypeSpec};
 pub use elements::{Blob, ElementKind, Elements, Text};
 pub use error::{RecorderError, Result};
-pub use global::{RegionSite, SiteGuard};
+pub use global::{NoRegion, RegionSite, SiteGuard};
 pub use options::{ClockChoice, ENVIRONMENT, Options, Overflow, parse_size};
 pub use recorder::{
     ClockSpec, DynamicEventType, EventType, Metric, Recorder, RegionGuard, SourceSpec, Status,

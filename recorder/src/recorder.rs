@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use annals_format::{
-    ClockId, Definition, EventType as EventTypeDefinition, EventTypeId, EventTypeSchema,
+    Cause, ClockId, Definition, EventType as EventTypeDefinition, EventTypeId, EventTypeSchema,
     LIVE_FILE_PROPERTY, LiveHeader, Ordering as SourceOrdering, Process, Rank, RecordingId,
     Reference, RegionId, Role, SourceId, Value, Verbosity,
 };
@@ -586,6 +586,26 @@ impl Recorder {
         thread::raise(shared, source, event_type.id, tick, bound, |row| {
             E::put(values, row);
         });
+    }
+
+    /// Counts events that a source told it dropped itself. They stand in the recording as raised and
+    /// dropped, marked as an estimate; a count that does not fit 64 bits stays at the largest.
+    pub fn report_dropped(&self, source: SourceId, event_type: EventTypeId, count: u64) {
+        self.lose(source, event_type, count, Cause::ReportedBySource);
+    }
+
+    /// Counts an event that no callback was registered for at the safety level of its context.
+    pub fn report_no_callback(&self, source: SourceId, event_type: EventTypeId) {
+        self.lose(source, event_type, 1, Cause::NoCallback);
+    }
+
+    fn lose(&self, source: SourceId, event_type: EventTypeId, count: u64, cause: Cause) {
+        let shared = self.shared();
+        if shared.schema().get(event_type).is_none() {
+            shared.count_unknown_type();
+            return;
+        }
+        thread::lose(shared, source, event_type, count, cause);
     }
 
     /// Raises an event whose elements are known at run time only. Values that do not fit the event

@@ -219,6 +219,17 @@ impl Shared {
     /// Counts an event that has no stream to stand in.
     #[cold]
     pub(crate) fn count_without_stream(&self, source: SourceId, event_type: EventTypeId) {
+        self.lose_without_stream(source, event_type, 1, Cause::NoStream);
+    }
+
+    /// The same for events that were lost for another reason.
+    pub(crate) fn lose_without_stream(
+        &self,
+        source: SourceId,
+        event_type: EventTypeId,
+        count: u64,
+        cause: Cause,
+    ) {
         if self.guard.word().load(Ordering::SeqCst) != crate::sys::GUARD_RECORDING {
             self.count_unrecorded();
             return;
@@ -234,8 +245,8 @@ impl Shared {
             return;
         };
         let row = &self.memory.segment(segment)[event_type.index() % l::ROWS_PER_SEGMENT];
-        row.raised.fetch_add(1, Ordering::Relaxed);
-        row.dropped[Cause::NoStream.code() as usize].fetch_add(1, Ordering::Relaxed);
+        row.raised.fetch_add(count, Ordering::Relaxed);
+        row.dropped[cause.code() as usize].fetch_add(count, Ordering::Relaxed);
     }
 
     /// What is known of a source.
@@ -392,9 +403,15 @@ impl Shared {
             .flat_map(|stream| self.rows_of(stream))
         {
             let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-            sums[0] += load(&row.raised);
-            sums[1] += row.dropped.iter().map(load).sum::<u64>();
-            sums[2] += load(&row.suppressed);
+            let dropped = row.dropped.iter().map(load);
+            let parts = [
+                load(&row.raised),
+                dropped.fold(0, u64::saturating_add),
+                load(&row.suppressed),
+            ];
+            for (sum, part) in sums.iter_mut().zip(parts) {
+                *sum = u64::saturating_add(*sum, part);
+            }
         }
         sums
     }

@@ -171,8 +171,12 @@ fn write_stream(
         }
         if sequence == 0 {
             let records = overwritten_records(stream, &totals, header.first_tick);
-            header.dropped_count = (header.dropped_count)
-                .saturating_add(records.iter().map(|record| record.count).sum());
+            header.dropped_count = (header.dropped_count).saturating_add(
+                records
+                    .iter()
+                    .map(|record| record.count)
+                    .fold(0, u64::saturating_add),
+            );
             let records = records.into_iter().map(|record| (0, record));
             chunk.dropped.splice(0..0, records);
         }
@@ -199,7 +203,10 @@ fn write_stream(
     totals.close_tick = totals.last_tick;
     for row in &mut totals.rows {
         // The moment of the snapshot is what its events show.
-        row.raised = row.recorded + row.dropped_sum() + row.suppressed;
+        row.raised = row
+            .recorded
+            .saturating_add(row.dropped_sum())
+            .saturating_add(row.suppressed);
     }
     totals
 }

@@ -529,6 +529,35 @@ impl Stream {
         self.has_unreported.store(true, Ordering::Relaxed);
     }
 
+    /// Counts events that others lost, and says so in the stream at once where there is room.
+    pub(crate) fn lose(&self, event_type: EventTypeId, count: u64, cause: Cause) {
+        let _mark = BusyMark::set(self.busy(), u64::from(event_type.get()) + 1);
+        if self.guard() != GUARD_RECORDING {
+            self.shared().count_unrecorded();
+            return;
+        }
+        let block = event_type.index() / l::ROWS_PER_SEGMENT;
+        self.shared().give_segment(self, block);
+        let Some((row, _)) = self.rows(event_type) else {
+            self.shared().count_unknown_type();
+            return;
+        };
+        for counter in [
+            &row.raised,
+            &row.dropped[cause.code() as usize],
+            &self.dropped,
+        ] {
+            let sum = counter.load(Ordering::Relaxed).saturating_add(count);
+            counter.store(sum, Ordering::Relaxed);
+        }
+        self.has_unreported.store(true, Ordering::Relaxed);
+        let now = match &self.source_state().clock {
+            TickSource::Unreadable => self.last_tick(),
+            clock => clock.read(),
+        };
+        self.report_drops(now, 0);
+    }
+
     /// Takes a free page, as the overflow policy has it; or the cause why there is none.
     fn free_page(&self) -> Result<u32, Cause> {
         let shared = self.shared();
@@ -631,7 +660,7 @@ impl Stream {
                 }
                 let start = self.start.load(relaxed);
                 let commit = Self::commit(start);
-                let offset = commit.load(relaxed) as usize;
+                let offset = commit.load(relaxed) as u32 as usize;
                 if offset + DROPPED_ROW_ROOM + need > self.room.load(relaxed) {
                     return;
                 }
@@ -640,12 +669,15 @@ impl Stream {
                 cursor.varint(ROW_DROPPED);
                 cursor.varint(u64::from(event_type.get()) + 1);
                 cursor.byte(code as u8);
-                cursor.byte(u8::from(cumulative == u64::MAX));
+                // A source's own counts are best effort (MPI 4.1, section 15.3.8).
+                let is_estimate = cause == Some(Cause::ReportedBySource);
+                cursor.byte(u8::from(cumulative == u64::MAX || is_estimate));
                 cursor.varint(count);
                 cursor.varint(cumulative);
                 cursor.varint(self.last_tick.load(relaxed));
                 cursor.varint(tick);
-                commit.store(cursor.offset_from(start) as u64, Ordering::Release);
+                let before = commit.load(relaxed) >> 32 << 32;
+                commit.store(before | cursor.offset_from(start) as u64, Ordering::Release);
                 reported.store(cumulative, relaxed);
             }
         }

@@ -13,7 +13,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use annals_format::{EventTypeId, SourceId};
+use annals_format::{Cause, EventTypeId, SourceId};
 
 use crate::row::RowCursor;
 use crate::shared::Shared;
@@ -139,6 +139,24 @@ pub(crate) fn raise(
         }
     }
     raise_elsewhere(shared, source, event_type, tick, bound, put);
+}
+
+/// Counts events of a source that were lost before they came here, on the calling thread's stream.
+pub(crate) fn lose(
+    shared: &Arc<Shared>,
+    source: SourceId,
+    event_type: EventTypeId,
+    count: u64,
+    cause: Cause,
+) {
+    if shared.guard.word().load(Ordering::Relaxed) != GUARD_RECORDING {
+        shared.count_unrecorded();
+        return;
+    }
+    match find_or_open(shared, source) {
+        Some(stream) => stream.lose(event_type, count, cause),
+        None => shared.lose_without_stream(source, event_type, count, cause),
+    }
 }
 
 #[cold]

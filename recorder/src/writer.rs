@@ -408,8 +408,11 @@ impl Writer {
                 *dropped = counter.load(Ordering::Relaxed);
             }
             // A thread that was stopped in the middle of a raise: that one comes after the cut.
-            let explained = row.recorded + row.dropped_sum() + row.suppressed;
-            if busy == u64::from(event_type.get()) + 1 && row.raised == explained + 1 {
+            let explained = recorded
+                .saturating_add(row.dropped_sum())
+                .saturating_add(row.suppressed);
+            let is_ahead = explained.checked_add(1) == Some(row.raised);
+            if busy == u64::from(event_type.get()) + 1 && is_ahead {
                 row.raised = explained;
             }
         }
