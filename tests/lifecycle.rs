@@ -29,7 +29,7 @@ fn sums(path: &Path) -> BTreeMap<String, Sums> {
         for row in &totals.rows {
             assert!(row.is_balanced(), "{row:?}");
             let mut one = annals_format::StreamTotals::new(totals.stream);
-            one.rows.push(row.clone());
+            one.rows.push(*row);
             let name = opened.definitions.event_type_name(row.event_type);
             by_type.entry(name).or_default().push(one);
         }
@@ -144,7 +144,7 @@ fn a_hundred_children_leave_their_parents_recording_alone_and_make_their_own() {
             // Forks come in the middle of this.
             while !stop.load(Ordering::Relaxed) {
                 recorder.raise(&mark, (raised.fetch_add(1, Ordering::Relaxed),));
-                if raised.load(Ordering::Relaxed) % 1000 == 0 {
+                if raised.load(Ordering::Relaxed).is_multiple_of(1000) {
                     std::thread::sleep(std::time::Duration::from_micros(100));
                 }
             }

@@ -54,7 +54,7 @@ fn sums_by_type(path: &Path) -> BTreeMap<String, Sums> {
             assert!(row.is_balanced(), "{row:?}");
             let name = opened.definitions.event_type_name(row.event_type);
             let mut one = annals_format::StreamTotals::new(totals.stream);
-            one.rows.push(row.clone());
+            one.rows.push(*row);
             by_type.entry(name).or_default().push(one);
         }
     }

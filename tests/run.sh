@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Sets up what the tests need, then passes them all. Runs without input on a fresh Debian or Ubuntu
-# machine with Rust and a C compiler. Set ANNALS_KILLS for more (or fewer) than 200 kills.
+# machine with Rust and a C compiler. Set ANNALS_KILLS for more (or fewer) than 200 kills,
+# and ANNALS_LONG=1 for long storms of threads and signals.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,9 +14,38 @@ need() {
 need cargo "install Rust 1.93 or newer"
 need cc "install a C compiler (Debian: apt-get install gcc)"
 
+# Installs Debian packages that are not there yet.
+install() {
+    local missing=()
+    for package in "$@"; do
+        dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null |
+            grep -qx installed || missing+=("$package")
+    done
+    [ ${#missing[@]} -eq 0 ] && return
+    echo "tests/run.sh: installing ${missing[*]}"
+    local sudo=()
+    [ "$(id -u)" -eq 0 ] || sudo=(sudo)
+    "${sudo[@]}" apt-get update
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
+        "${missing[@]}"
+}
+install strace
+
 # The first of the README's two commands, as a user runs it.
 demo=target/readme-demo
 rm -rf "$demo"
 cargo run --release -p annals-cli -- demo --output "$demo"
 
 cargo test --workspace
+
+# The parts that run in other people's programs, on the other processor: built, and tested under
+# emulation.
+arm=aarch64-unknown-linux-gnu
+if command -v rustup >/dev/null && rustup target add "$arm"; then
+    install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
+    CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+        CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" \
+        cargo test --target "$arm" -p annals-format -p annals-recorder --lib
+else
+    echo "tests/run.sh: NOT TESTED: $arm (rustup cannot add that target here)"
+fi

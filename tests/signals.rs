@@ -105,7 +105,7 @@ fn sums(path: &std::path::Path) -> BTreeMap<String, Sums> {
         for row in &totals.rows {
             assert!(row.is_balanced(), "{row:?}");
             let mut one = annals_format::StreamTotals::new(totals.stream);
-            one.rows.push(row.clone());
+            one.rows.push(*row);
             let name = opened.definitions.event_type_name(row.event_type);
             by_type.entry(name).or_default().push(one);
         }

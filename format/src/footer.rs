@@ -234,8 +234,10 @@ mod tests {
         let mut index = RecordingIndex::default();
         let mut head = Vec::new();
         header.encode(&mut head);
-        [64, 1000].map(|offset| index.add_chunk(offset, &head));
-        [&totals, &totals].map(|totals| index.add_totals(totals));
+        for offset in [64, 1000] {
+            index.add_chunk(offset, &head);
+            index.add_totals(&totals);
+        }
         let mut found = Vec::new();
         index.encode(&footer.definitions, &mut found);
         assert_eq!(found, expected);
