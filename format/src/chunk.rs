@@ -459,7 +459,7 @@ struct Slot {
     signed: u8,
 }
 
-/// Most bytes of a row that [`ChunkBuilder::push_plain`] looks at: event type, tick step, and eight
+/// Most bytes of a row that [`ChunkBuilder::push_plain_rows`] looks at: event type, tick step, and eight
 /// elements of at most eight bytes, read in words.
 const PLAIN_ROW: usize = 3 + 8 * 8 + 8;
 
@@ -578,48 +578,57 @@ impl ChunkBuilder {
         Some(usize::from(self.slots[index].place) - 1)
     }
 
-    /// Takes in a row of the most frequent kind: an event of a type that the chunk has already, all its
-    /// elements integers, a short step behind the one before, with many bytes behind it. Gives the row's
-    /// length; none when it is another one, and nothing was taken in.
-    #[inline]
-    fn push_plain(&mut self, tick: &mut u64, rest: &[u8]) -> Option<usize> {
-        let row: &[u8; PLAIN_ROW] = rest.first_chunk()?;
-        let code = usize::from(row[0]);
-        if code >= 0x80 || self.chunk.ticks.len() >= MAX_CHUNK_EVENTS {
-            return None;
-        }
-        let slot = self.slots.get(code.checked_sub(ROW_EVENT as usize)?)?;
-        let step = u16::from_le_bytes([row[1], row[2]]);
-        if !slot.is_plain || step == ROW_FAR_TICK {
-            return None;
-        }
-        let columns = &mut self.chunk.types[usize::from(slot.place) - 1];
-        let mut at = 3;
-        for (index, column) in columns.columns.iter_mut().enumerate() {
-            let word: [u8; 8] = row[at..at + 8].try_into().ok()?;
-            let Some((bits, length)) = short_varint(u64::from_le_bytes(word)) else {
-                columns.columns[..index].iter_mut().for_each(Column::pop);
-                return None;
+    /// Takes in rows of the most frequent kind, up to the first of another: events of types that the chunk
+    /// has already, all their elements integers, a short step behind the one before, with many bytes
+    /// behind them. Gives the bytes of what was taken in.
+    fn push_plain_rows(&mut self, tick: &mut u64, rows: &[u8]) -> usize {
+        let Self {
+            chunk,
+            slots,
+            values,
+            ..
+        } = self;
+        let (ticks, type_index) = (&mut chunk.ticks, &mut chunk.type_index);
+        let types = chunk.types.as_mut_slice();
+        let mut now = *tick;
+        let mut at = 0;
+        'rows: while let Some(row) = rows[at..].first_chunk::<PLAIN_ROW>() {
+            let code = usize::from(row[0]).wrapping_sub(ROW_EVENT as usize);
+            let step = u16::from_le_bytes([row[1], row[2]]);
+            let Some(slot) = slots.get(code).filter(|slot| slot.is_plain) else {
+                break;
             };
-            let is_signed = slot.signed >> index & 1 == 1;
-            column.push_bits(if is_signed {
-                unzigzag(bits) as u64
-            } else {
-                bits
-            });
+            let is_full = ticks.len() >= MAX_CHUNK_EVENTS || *values >= MAX_CHUNK_VALUES - 8;
+            if step == ROW_FAR_TICK || row[0] >= 0x80 || is_full {
+                break;
+            }
+            let columns = &mut types[usize::from(slot.place) - 1];
+            let mut length = 3;
+            for (index, column) in columns.columns.iter_mut().enumerate() {
+                let word = row[length..]
+                    .first_chunk()
+                    .map(|word| u64::from_le_bytes(*word));
+                let Some((bits, bytes)) = word.and_then(short_varint) else {
+                    columns.columns[..index].iter_mut().for_each(Column::pop);
+                    break 'rows;
+                };
+                let is_signed = slot.signed >> index & 1 == 1;
+                column.push_bits(if is_signed {
+                    unzigzag(bits) as u64
+                } else {
+                    bits
+                });
+                length += bytes;
+            }
+            *values += columns.columns.len();
+            columns.count += 1;
+            now = now.wrapping_add(u64::from(step));
+            ticks.push(now);
+            type_index.push(slot.place - 1);
             at += length;
         }
-        let values = self.values + columns.columns.len();
-        if values > MAX_CHUNK_VALUES {
-            columns.columns.iter_mut().for_each(Column::pop);
-            return None;
-        }
-        columns.count += 1;
-        self.values = values;
-        *tick = tick.wrapping_add(u64::from(step));
-        self.chunk.ticks.push(*tick);
-        self.chunk.type_index.push(slot.place - 1);
-        Some(at)
+        *tick = now;
+        at
     }
 
     /// Takes rows in; the tick of the first is relative to `base_tick`. Gives the number of rows
@@ -634,7 +643,8 @@ impl ChunkBuilder {
         let before = self.chunk.ticks.len();
         while !w.is_empty() {
             let start = w.position();
-            if let Some(length) = self.push_plain(&mut tick, &rows[start..]) {
+            let length = self.push_plain_rows(&mut tick, &rows[start..]);
+            if length != 0 {
                 w.skip(length);
                 continue;
             }
