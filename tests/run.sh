@@ -38,6 +38,10 @@ cargo run --release -p annals-cli -- demo --output "$demo"
 
 cargo test --workspace
 
+# The recorder's own protocols between threads, in every interleaving.
+CARGO_TARGET_DIR=target/loom RUSTFLAGS="--cfg loom" \
+    cargo test --release -p annals-recorder --lib models
+
 # The parts that run in other people's programs, on the other processor: built, and tested under
 # emulation.
 arm=aarch64-unknown-linux-gnu

@@ -51,6 +51,7 @@
 //! | `ANNALS_RANK` | rank of this process | the launcher's |
 //! | `ANNALS_RANKS` | number of ranks in the run | the launcher's |
 
+mod claims;
 mod clock;
 mod control;
 mod definition;
@@ -67,6 +68,7 @@ mod snapshot;
 mod storage;
 mod stream;
 mod streams;
+mod sync;
 mod sys;
 mod thread;
 mod trigger;

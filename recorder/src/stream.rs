@@ -257,7 +257,7 @@ impl Stream {
         self.room.store(0, Ordering::SeqCst);
         // From here on, a raise that begins sees that there is no room.
         sys::barrier_in_all_threads();
-        if self.is_busy() || self.room.load(Ordering::SeqCst) != 0 {
+        if self.busy().load(Ordering::Acquire) != 0 || self.room.load(Ordering::SeqCst) != 0 {
             return false;
         }
         let page = self.shared().memory.page(number);

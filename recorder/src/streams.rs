@@ -3,11 +3,12 @@
 
 #![expect(unsafe_code, reason = "cells lie in memory that a fork wipes")]
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use annals_format::live::layout as l;
 use memmap2::MmapMut;
 
+use crate::claims::Claims;
 use crate::memory::{LiveMemory, OwnRow};
 use crate::stream::{Stream, phase};
 use crate::sys::{self, ForkGuard};
@@ -18,10 +19,8 @@ type OwnRows = [OwnRow; l::ROWS_PER_SEGMENT];
 #[derive(Debug)]
 pub(crate) struct Streams {
     cells: WipedCells,
-    /// A bit a segment: taken.
-    taken: Box<[AtomicU64]>,
+    segments: Claims,
     own: Box<[OwnRows]>,
-    segment_count: usize,
 }
 
 /// Cells in memory of their own that reads 0 in a forked child: no stream is open there.
@@ -52,16 +51,14 @@ impl WipedCells {
 impl Streams {
     pub(crate) fn new(guard: &ForkGuard, memory: &LiveMemory) -> std::io::Result<Self> {
         let division = memory.division();
-        let words = division.segment_count.div_ceil(64);
         Ok(Self {
             cells: WipedCells::new(division.slot_count, |slot, cell| {
                 cell.prepare(slot, guard.word(), memory.slot(slot).busy());
             })?,
-            taken: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            segments: Claims::new(division.segment_count),
             own: (0..division.segment_count)
                 .map(|_| OwnRows::default())
                 .collect(),
-            segment_count: division.segment_count,
         })
     }
 
@@ -108,26 +105,6 @@ impl Streams {
         &self.own[segment]
     }
 
-    /// Claims a free counter segment.
-    pub(crate) fn claim_segment(&self) -> Option<usize> {
-        for (index, word) in self.taken.iter().enumerate() {
-            let mut seen = word.load(Ordering::Relaxed);
-            while seen != u64::MAX {
-                let bit = seen.trailing_ones() as usize;
-                let number = index * 64 + bit;
-                if number >= self.segment_count {
-                    return None;
-                }
-                let with = seen | 1 << bit;
-                match word.compare_exchange_weak(seen, with, Ordering::Acquire, Ordering::Relaxed) {
-                    Ok(_) => return Some(number),
-                    Err(now) => seen = now,
-                }
-            }
-        }
-        None
-    }
-
     /// Gives a segment back, its counters at 0.
     pub(crate) fn release_segment(&self, memory: &LiveMemory, number: usize) {
         for (row, own) in memory.segment(number).iter().zip(&self.own[number]) {
@@ -135,7 +112,7 @@ impl Streams {
             let words = [&own.gate, &own.limiter].into_iter().chain(&own.reported);
             words.for_each(|word| word.store(0, Ordering::Relaxed));
         }
-        self.taken[number / 64].fetch_and(!(1 << (number % 64)), Ordering::Release);
+        self.segments.release(number);
     }
 
     /// Counters for a block of 32 event types of a stream, `open` having filled in their gates; false
@@ -150,7 +127,7 @@ impl Streams {
         if stream.segment(block).is_some() {
             return true;
         }
-        let Some(number) = self.claim_segment() else {
+        let Some(number) = self.segments.claim() else {
             return false;
         };
         let own = &self.own[number];
