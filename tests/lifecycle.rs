@@ -1,15 +1,18 @@
 //! Threads, forks and ends of every kind: the recording stands, and its counts add up.
 #![expect(unsafe_code, reason = "fork, exec and the ways to end a process")]
 
-use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use annals_format::Ended;
-use annals_merger::{Opened, Sums};
+use annals_merger::Opened;
 use annals_recorder::{ClockSpec, EventType, EventTypeSpec, Options, Recorder, SourceSpec};
+
+mod support;
+
+use support::sums_by_type;
 
 fn is_long() -> bool {
     std::env::var_os("ANNALS_LONG").is_some()
@@ -18,25 +21,6 @@ fn is_long() -> bool {
 fn mark(recorder: &Recorder) -> EventType<(u64,)> {
     let spec = EventTypeSpec::new("mark").element("number");
     recorder.add_event_type(&spec).expect("an event type")
-}
-
-/// The sums by event type name; all of them add up.
-fn sums(path: &Path) -> BTreeMap<String, Sums> {
-    let opened = Opened::open(path).expect("a recording");
-    let outcome = opened.summary().expect("a recording");
-    let mut by_type: BTreeMap<String, Vec<_>> = BTreeMap::new();
-    for totals in &outcome.totals {
-        for row in &totals.rows {
-            assert!(row.is_balanced(), "{row:?}");
-            let mut one = annals_format::StreamTotals::new(totals.stream);
-            one.rows.push(*row);
-            let name = opened.definitions.event_type_name(row.event_type);
-            by_type.entry(name).or_default().push(one);
-        }
-    }
-    let each = by_type.into_iter();
-    each.map(|(name, totals)| (name, Sums::of(&totals)))
-        .collect()
 }
 
 /// Runs a test in a process of its own: what it measures is the process's. True in that process.
@@ -91,7 +75,7 @@ fn a_storm_of_threads_is_recorded_in_bounded_memory() {
     let status = recorder.finish();
     assert_eq!(status.free_pages, status.pages, "every page came back");
     eprintln!("{} bytes a thread", grown / threads);
-    let sums = sums(&status.path)["mark"];
+    let sums = sums_by_type(&status.path)["mark"];
     assert_eq!(sums.raised, threads * 3);
     assert_eq!(sums.recorded + sums.dropped, threads * 3);
     assert!(
@@ -125,7 +109,7 @@ fn more_threads_than_pages_at_once_are_counted() {
         }
     });
     let status = recorder.finish();
-    let sums = sums(&status.path)["mark"];
+    let sums = sums_by_type(&status.path)["mark"];
     assert_eq!(sums.raised, 2 * threads as u64);
     assert_eq!(sums.recorded + sums.dropped, sums.raised);
     assert!(sums.recorded > 0 && sums.dropped > 0);
@@ -172,7 +156,7 @@ fn a_hundred_children_leave_their_parents_recording_alone_and_make_their_own() {
     });
     let status = recorder.finish();
     assert_eq!(status.raised_after_finish, 0);
-    let parent = sums(&status.path)["mark"];
+    let parent = sums_by_type(&status.path)["mark"];
     assert_eq!(parent.raised, raised.load(Ordering::Relaxed));
     let files = std::fs::read_dir(own.path()).expect("a directory");
     let paths = files.flatten().map(|file| file.path());
@@ -181,7 +165,7 @@ fn a_hundred_children_leave_their_parents_recording_alone_and_make_their_own() {
         .collect();
     assert_eq!(recordings.len(), 100);
     for path in recordings {
-        let own = sums(&path)["mark"];
+        let own = sums_by_type(&path)["mark"];
         assert_eq!((own.raised, own.recorded), (10, 10));
     }
 }
@@ -232,9 +216,9 @@ fn two_recorders_of_one_process_keep_apart() {
     third.raise(&mark(&third), (0,));
     let (second, third) = (second.finish(), third.finish());
     assert_eq!(first.misused, 1000);
-    assert_eq!(sums(&first.path)["mark"].recorded, 1000);
-    assert_eq!(sums(&second.path)["mark"].recorded, 1500);
-    assert_eq!(sums(&third.path)["mark"].recorded, 1);
+    assert_eq!(sums_by_type(&first.path)["mark"].recorded, 1000);
+    assert_eq!(sums_by_type(&second.path)["mark"].recorded, 1500);
+    assert_eq!(sums_by_type(&third.path)["mark"].recorded, 1);
 }
 
 #[test]
@@ -317,7 +301,7 @@ fn however_a_process_ends_its_committed_events_are_there() {
         let ends = opened.definitions.process_ends.values();
         let ends: Vec<Ended> = ends.map(|end| end.ended).collect();
         assert_eq!(ends, [ended], "{how}");
-        let sums = sums(scratch.path())["mark"];
+        let sums = sums_by_type(scratch.path())["mark"];
         assert_eq!((sums.raised, sums.recorded), (1000, 1000), "{how}");
     }
 }
@@ -343,7 +327,7 @@ fn a_panic_in_a_programs_own_clock_costs_that_event() {
     PANICS.store(false, Ordering::Relaxed);
     recorder.raise_on(source, &mark, (3,));
     let status = recorder.finish();
-    assert_eq!(sums(&status.path)["mark"].recorded, 2);
+    assert_eq!(sums_by_type(&status.path)["mark"].recorded, 2);
 }
 
 #[test]
@@ -383,7 +367,7 @@ fn a_file_size_limit_is_a_full_disk() {
         .output()
         .expect("a child");
     assert!(output.status.success(), "{output:?}");
-    let sums = sums(scratch.path())["mark"];
+    let sums = sums_by_type(scratch.path())["mark"];
     assert_eq!(sums.raised, 300_000);
     assert_eq!(sums.recorded + sums.dropped, 300_000);
     assert!(sums.recorded > 0 && sums.dropped > 0);

@@ -11,6 +11,10 @@ use annals_recorder::{
     Status,
 };
 
+mod support;
+
+use support::sums_by_type;
+
 fn options(directory: &Path) -> Options {
     let mut options = Options::new(directory);
     options.buffer_bytes = 256 << 10;
@@ -42,25 +46,6 @@ fn read(path: &Path) -> (Vec<u64>, Outcome) {
         })
         .expect("a recording");
     (numbers, outcome)
-}
-
-/// The sums by event type name; every one of them adds up.
-fn sums_by_type(path: &Path) -> BTreeMap<String, Sums> {
-    let opened = Opened::open(path).expect("a recording");
-    let outcome = opened.summary().expect("a recording");
-    let mut by_type: BTreeMap<String, Vec<_>> = BTreeMap::new();
-    for totals in &outcome.totals {
-        for row in &totals.rows {
-            assert!(row.is_balanced(), "{row:?}");
-            let name = opened.definitions.event_type_name(row.event_type);
-            let mut one = annals_format::StreamTotals::new(totals.stream);
-            one.rows.push(*row);
-            by_type.entry(name).or_default().push(one);
-        }
-    }
-    let sums = by_type.iter();
-    sums.map(|(name, totals)| (name.clone(), Sums::of(totals)))
-        .collect()
 }
 
 fn dropped_by(outcome: &Outcome, cause: Cause) -> u64 {

@@ -1,13 +1,16 @@
 //! Recording from signal handlers, whatever they interrupt: served or counted, never unsafe.
 #![expect(unsafe_code, reason = "signals, timers and their handlers")]
 
-use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use annals_merger::{Opened, Sums};
+use annals_merger::Opened;
 use annals_recorder::{EventType, EventTypeSpec, Options, Recorder, RegionId};
+
+mod support;
+
+use support::sums_by_type;
 
 /// What the handler records with. One test at a time: signals and handlers are the process's.
 struct Shared {
@@ -96,27 +99,6 @@ impl Drop for Storm {
     }
 }
 
-/// The sums by event type name; all of them add up.
-fn sums(path: &std::path::Path) -> BTreeMap<String, Sums> {
-    let opened = Opened::open(path).expect("a recording");
-    let outcome = opened.summary().expect("a recording");
-    let mut by_type: BTreeMap<String, Vec<_>> = BTreeMap::new();
-    for totals in &outcome.totals {
-        for row in &totals.rows {
-            assert!(row.is_balanced(), "{row:?}");
-            let mut one = annals_format::StreamTotals::new(totals.stream);
-            one.rows.push(*row);
-            let name = opened.definitions.event_type_name(row.event_type);
-            by_type.entry(name).or_default().push(one);
-        }
-    }
-    let report = outcome.report.expect("a report");
-    assert!(report.streams.iter().all(|stream| stream.miscounted == 0));
-    let each = by_type.into_iter();
-    each.map(|(name, totals)| (name, Sums::of(&totals)))
-        .collect()
-}
-
 fn seconds() -> Duration {
     Duration::from_secs(if std::env::var_os("ANNALS_LONG").is_some() {
         60
@@ -158,7 +140,7 @@ fn handlers_that_interrupt_their_threads_own_recording_are_recorded() {
     let status = shared.recorder.finish();
     let handled = HANDLED.load(Ordering::Relaxed);
     assert!(handled > 1000, "{handled} signals");
-    let sums = sums(&status.path);
+    let sums = sums_by_type(&status.path);
     assert_eq!(sums["mark"].raised, raised.load(Ordering::Relaxed));
     for name in ["told", "enter", "leave"] {
         assert_eq!(sums[name].raised, handled, "{name}");
@@ -202,7 +184,7 @@ fn the_first_event_of_a_thread_may_come_from_a_handler_that_interrupts_an_alloca
     let status = shared.recorder.finish();
     let handled = HANDLED.load(Ordering::Relaxed);
     assert!(handled > 100, "{handled} signals");
-    let sums = sums(&status.path);
+    let sums = sums_by_type(&status.path);
     assert_eq!(sums["told"].raised, handled);
     assert!(sums["told"].recorded > 0);
 }
@@ -233,7 +215,7 @@ fn a_recording_finishes_in_the_middle_of_a_storm() {
             status
         });
         HANDLER_USES.store(std::ptr::null_mut(), Ordering::Release);
-        sums(&status.path);
+        sums_by_type(&status.path);
         assert!(shared.recorder.status().raised_after_finish > 0);
     }
 }

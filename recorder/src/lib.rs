@@ -39,7 +39,7 @@
 //! | `ANNALS_COMPRESSION` | `none`, or a zstd level from -7 to 22 | 1 |
 //! | `ANNALS_CLOCK` | `auto`, `tsc` or `monotonic` | `auto` |
 //! | `ANNALS_CALIBRATION` | time between calibration points, as `1s` or `250ms` | `1s` |
-//! | `ANNALS_OVERFLOW` | what happens when no page is free: `drop`, `block` or `overwrite` | `drop` |
+//! | `ANNALS_OVERFLOW` | what happens when no page is free: `drop`, `block` or `overwrite` | `drop`; `overwrite` with triggers |
 //! | `ANNALS_BLOCK_LIMIT` | how long an event may wait for a page under `block`, as `100ms` | `100ms` |
 //! | `ANNALS_TRIGGER` | triggers of the flight recorder, between semicolons | none |
 //! | `ANNALS_PRE_TRIGGER` | a snapshot goes back this far before its trigger, as `2s` | as far as there are events |

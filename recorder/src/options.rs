@@ -43,7 +43,7 @@ pub const ENVIRONMENT: &[(&str, &str, &str)] = &[
     (
         "ANNALS_OVERFLOW",
         "what happens when no page is free: `drop`, `block` or `overwrite`",
-        "drop",
+        "drop; overwrite with triggers",
     ),
     (
         "ANNALS_BLOCK_LIMIT",
@@ -166,7 +166,7 @@ pub struct Options {
     pub overflow: Overflow,
     /// How long an event may wait for a page under [`Overflow::Block`].
     pub block_limit: Duration,
-    /// What makes the flight recorder write a snapshot.
+    /// What makes the flight recorder write a snapshot: of the streams that [`Overflow::Overwrite`].
     pub triggers: Vec<Trigger>,
     /// How far a snapshot goes back before its trigger; none: as far as there are events.
     pub pre_trigger: Option<Duration>,
@@ -264,6 +264,10 @@ impl Options {
         if let Some(triggers) = first_of(&["ANNALS_TRIGGER"]) {
             let triggers = triggers.split(';').filter(|text| !text.trim().is_empty());
             options.triggers = triggers.map(str::parse).collect::<Result<_>>()?;
+            if first_of(&["ANNALS_OVERFLOW"]).is_none() {
+                // What else would a trigger be for.
+                options.overflow = Overflow::Overwrite;
+            }
         }
         if let Some(rules) = first_of(&["ANNALS_FILTER"]) {
             options.rules = match rules.strip_prefix('@') {

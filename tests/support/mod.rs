@@ -1,6 +1,7 @@
 //! What several tests need: recordings made byte by byte, without the recorder.
 #![allow(dead_code, unreachable_pub, reason = "every test uses its part of it")]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use annals_format::wire::Put;
@@ -12,6 +13,30 @@ use annals_format::{
     Region, RegionId, Role, Source, SourceId, Stream, StreamId, StreamTotals, StringId, Verbosity,
     encode_tail, put_dropped_row, put_row_start,
 };
+use annals_merger::{Opened, Sums};
+
+/// The sums of a recording, or of several, by event type name; every row of them adds up, and no stream is
+/// miscounted.
+pub fn sums_by_type(path: &Path) -> BTreeMap<String, Sums> {
+    let opened = Opened::open(path).expect("a recording");
+    let outcome = opened.summary().expect("a recording");
+    let mut by_type: BTreeMap<String, Vec<StreamTotals>> = BTreeMap::new();
+    for totals in &outcome.totals {
+        for row in &totals.rows {
+            assert!(row.is_balanced(), "{row:?}");
+            let mut one = StreamTotals::new(totals.stream);
+            one.rows.push(*row);
+            let name = opened.definitions.event_type_name(row.event_type);
+            by_type.entry(name).or_default().push(one);
+        }
+    }
+    if let Some(report) = outcome.report {
+        assert!(report.streams.iter().all(|stream| stream.miscounted == 0));
+    }
+    let each = by_type.into_iter();
+    each.map(|(name, totals)| (name, Sums::of(&totals)))
+        .collect()
+}
 
 /// The event type with one element, a number: `mark(number: u64)`.
 pub const MARK: EventTypeId = EventTypeId::new(0);
