@@ -864,6 +864,43 @@ pub fn row_element<'a>(schema: &EventTypeSchema, row: &'a [u8], index: usize) ->
     found
 }
 
+/// Calls `each` with the event type of every event in the rows of a page, up to the first row that cannot
+/// be read; allocates nothing.
+pub fn visit_rows<'s>(
+    rows: &[u8],
+    schema_of: impl Fn(EventTypeId) -> Option<&'s EventTypeSchema>,
+    mut each: impl FnMut(EventTypeId),
+) {
+    let mut wire = Wire::new(rows);
+    while !wire.is_empty() {
+        let mut row = || -> Result<Option<EventTypeId>> {
+            let code = wire.varint("kind of a row")?;
+            if code == ROW_DROPPED {
+                read_dropped(&mut wire)?;
+                return Ok(None);
+            }
+            if code == ROW_OBSERVATION {
+                wire.signed("reference clock")?;
+                return Ok(None);
+            }
+            let number = u32::try_from(code - ROW_EVENT).unwrap_or(u32::MAX);
+            let event_type = EventTypeId::new(number);
+            if wire.u16("tick step of a row")? == ROW_FAR_TICK {
+                wire.u64("tick of a row")?;
+            }
+            if let Some(schema) = schema_of(event_type) {
+                read_elements(schema, &mut wire, |_, _| {})?;
+            }
+            Ok(Some(event_type))
+        };
+        match row() {
+            Ok(Some(event_type)) => each(event_type),
+            Ok(None) => {}
+            Err(_) => return,
+        }
+    }
+}
+
 /// Appends what an event's row begins with: its event type and its tick, `from` being that of the
 /// event before.
 pub fn put_row_start(event_type: EventTypeId, from: u64, tick: u64, out: &mut Vec<u8>) {

@@ -55,7 +55,7 @@ pub use block::{
 pub use chunk::{
     Chunk, ChunkBuilder, ChunkHeader, Cumulative, MAX_CHUNK_EVENTS, MAX_CHUNK_VALUES, ROW_DROPPED,
     ROW_EVENT, ROW_FAR_TICK, ROW_OBSERVATION, TypeColumns, put_dropped_row, put_row_start,
-    row_element,
+    row_element, visit_rows,
 };
 pub use clock_map::MapCursor;
 pub use column::{Column, put_growing, put_ints, read_ints};

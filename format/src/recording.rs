@@ -595,10 +595,14 @@ impl StreamParts {
         }
         for row in rows.values_mut() {
             // The kill came between counting a page's events as given up and freeing the page: its events
-            // are here.
+            // are here. Or between the two counts of a reported loss.
             let mut excess = explained(row).saturating_sub(row.raised);
             for (code, count) in row.dropped.iter_mut().enumerate() {
-                if Cause::from_code(code as u8).is_some_and(Cause::is_counted_by_writer) {
+                let cause = Cause::from_code(code as u8);
+                if cause.is_some_and(|cause| {
+                    cause.is_counted_by_writer()
+                        || matches!(cause, Cause::ReportedBySource | Cause::NoCallback)
+                }) {
                     let part = (*count).min(excess);
                     *count -= part;
                     excess -= part;

@@ -172,7 +172,16 @@ impl TickSource {
         }
     }
 
-    /// A calibration point now; none for a clock that cannot be read.
+    /// The tick now; none for a clock that cannot be read, or panics.
+    pub(crate) fn read_safely(&self) -> Option<u64> {
+        let read = std::panic::AssertUnwindSafe(|| self.read());
+        let is_readable = !matches!(self, Self::Unreadable);
+        is_readable
+            .then(|| std::panic::catch_unwind(read).ok())
+            .flatten()
+    }
+
+    /// A calibration point now; none for a clock that cannot be read, or panics.
     pub(crate) fn calibrate(&self, clock: ClockId) -> Option<CalibrationPoint> {
         let unix_offset_ns = unix_offset_ns();
         let best = match self {
@@ -185,7 +194,10 @@ impl TickSource {
                     error_ns: 0,
                 }
             }
-            other => bracket(|| other.read()),
+            other => {
+                let read = || bracket(|| other.read());
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(read)).ok()?
+            }
         };
         Some(CalibrationPoint {
             clock,

@@ -43,6 +43,11 @@ impl Gate {
         self.0 & MODE == OPEN
     }
 
+    /// Whether no event is raised.
+    pub(crate) const fn is_off(self) -> bool {
+        self.0 & MODE == OFF
+    }
+
     /// Whether a trigger wants to see the events.
     #[inline]
     pub(crate) const fn is_watched(self) -> bool {

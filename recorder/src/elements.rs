@@ -12,8 +12,15 @@ pub enum Text {}
 #[derive(Clone, Copy, Debug)]
 pub enum Blob {}
 
-/// A type that an element can have.
-pub trait ElementKind {
+mod sealed {
+    /// Rows are written without checks behind a bound: only this crate says what a bound is.
+    pub trait Sealed {}
+}
+
+use sealed::Sealed;
+
+/// A type that an element can have. Sealed: the types of this crate are all there are.
+pub trait ElementKind: Sealed {
     /// The value that an event carries.
     type Value<'a>: Copy;
     /// The element type in the file.
@@ -36,6 +43,8 @@ pub trait ElementKind {
 
 macro_rules! integer_kind {
     ($($type:ty => $element:ident, $put:ident as $wide:ty;)*) => {$(
+        impl Sealed for $type {}
+
         impl ElementKind for $type {
             type Value<'a> = $type;
             const TYPE: ElementType = ElementType::$element;
@@ -59,6 +68,13 @@ integer_kind! {
     i64 => I64, signed as i64;
     u64 => U64, varint as u64;
 }
+
+impl Sealed for f64 {}
+impl Sealed for RegionId {}
+impl Sealed for Text {}
+impl Sealed for Blob {}
+impl<T: ElementKind> Sealed for Option<T> {}
+impl Sealed for () {}
 
 impl ElementKind for f64 {
     type Value<'a> = Self;
@@ -143,8 +159,8 @@ impl<T: ElementKind> ElementKind for Option<T> {
     }
 }
 
-/// The element types of an event type: a tuple of up to eight [`ElementKind`]s.
-pub trait Elements {
+/// The element types of an event type: a tuple of up to eight [`ElementKind`]s. Sealed as they are.
+pub trait Elements: Sealed {
     /// The values that one event carries.
     type Values<'a>: Copy;
 
@@ -175,6 +191,8 @@ impl Elements for () {
 
 macro_rules! tuple_elements {
     ($($kind:ident $value:ident),+) => {
+        impl<$($kind: ElementKind),+> Sealed for ($($kind,)+) {}
+
         impl<$($kind: ElementKind),+> Elements for ($($kind,)+) {
             type Values<'a> = ($($kind::Value<'a>,)+);
 

@@ -11,8 +11,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use annals_format::LiveHeader;
 use annals_format::live::layout as l;
+use annals_format::{LiveHeader, StreamId};
 use memmap2::{Advice, MmapMut, MmapOptions};
 
 use crate::row::RowCursor;
@@ -134,7 +134,12 @@ impl LiveMemory {
             .open(path)?;
         // Reserved, not only sized: writing to a hole of a full file system would kill the program.
         // SAFETY: the descriptor is open; the call touches no memory of ours.
-        let code = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length as libc::off_t) };
+        let reserve =
+            || unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length as libc::off_t) };
+        let mut code = reserve();
+        while code == libc::EINTR {
+            code = reserve();
+        }
         if code != 0 {
             return Err(io::Error::from_raw_os_error(code));
         }
@@ -378,6 +383,18 @@ impl<'a> Slot<'a> {
     }
 }
 
+/// What a page held at one moment.
+#[derive(Debug)]
+pub(crate) struct PageCopy {
+    pub(crate) stream: StreamId,
+    pub(crate) sequence: u64,
+    pub(crate) base_tick: u64,
+    /// Reference clock at the opening, nanoseconds.
+    pub(crate) opened_ns: i64,
+    /// The committed rows.
+    pub(crate) rows: Vec<u8>,
+}
+
 /// One buffer page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Page<'a> {
@@ -432,6 +449,32 @@ impl<'a> Page<'a> {
         // SAFETY: in bounds; the producer wrote these bytes before its release store of the commit
         // word and does not touch them again while the writer owns the page.
         unsafe { std::slice::from_raw_parts(self.rows_start(), length) }
+    }
+
+    /// A copy of a page that its owner may free and use again meanwhile; none when it did, or the page is
+    /// free.
+    pub(crate) fn copy(&self) -> Option<PageCopy> {
+        let stream = self.stream().load(Ordering::Acquire).checked_sub(1)?;
+        let generation = self.field(l::PAGE_GENERATION).load(Ordering::Acquire);
+        let length = self.commit().load(Ordering::Acquire) as u32 as usize;
+        let room = self.memory.division.page_bytes - l::PAGE_HEADER_LEN;
+        let length = length.min(room);
+        let mut rows = Vec::with_capacity(length + 8);
+        for at in (0..length).step_by(8) {
+            let word = self.field(l::PAGE_HEADER_LEN + at);
+            rows.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        rows.truncate(length);
+        let copy = PageCopy {
+            stream: StreamId::new(stream),
+            sequence: self.field(l::PAGE_SEQUENCE).load(Ordering::Relaxed),
+            base_tick: self.field(l::PAGE_BASE_TICK).load(Ordering::Relaxed),
+            opened_ns: self.field(l::PAGE_OPEN_REFERENCE).load(Ordering::Relaxed) as i64,
+            rows,
+        };
+        std::sync::atomic::fence(Ordering::Acquire);
+        let now = self.field(l::PAGE_GENERATION).load(Ordering::Relaxed);
+        (now == generation).then_some(copy)
     }
 
     /// Makes the page free: reuse order is generation, commit = 0, stream.

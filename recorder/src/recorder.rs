@@ -33,6 +33,9 @@ pub const THREADS: SourceId = SourceId::new(0);
 /// How long `finish` waits for a thread that was stopped in the middle of a raise.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
 
+/// How long a second `finish` waits for the first.
+const LONGEST_FINISH: Duration = Duration::from_secs(60);
+
 /// An event type whose elements are known at compile time.
 #[derive(Debug)]
 pub struct EventType<E> {
@@ -230,8 +233,8 @@ struct Core {
     path: PathBuf,
     not_kill_safe: Option<String>,
     stop: Arc<AtomicBool>,
-    /// The writer has ended.
-    is_done: AtomicBool,
+    /// The process that may finish the recording.
+    pid: u32,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -261,6 +264,13 @@ impl Recorder {
 
     /// The same with something between the recorder and its file.
     pub(crate) fn start_with(
+        options: &Options,
+        sink: impl FnOnce(std::fs::File) -> Box<dyn Sink>,
+    ) -> Result<Self> {
+        sys::without_size_signal(|| Self::start_quietly(options, sink))
+    }
+
+    fn start_quietly(
         options: &Options,
         sink: impl FnOnce(std::fs::File) -> Box<dyn Sink>,
     ) -> Result<Self> {
@@ -330,9 +340,17 @@ impl Recorder {
         );
         let builder = std::thread::Builder::new().name("annals-writer".to_owned());
         let thread = sys::with_signals_blocked(|| {
+            let shared = Arc::clone(&shared);
             builder.spawn(move || {
                 sys::yield_to_the_program();
-                writer.run();
+                let run = std::panic::AssertUnwindSafe(|| writer.run());
+                if std::panic::catch_unwind(run).is_err() {
+                    shared.storage_status.fail("the writer thread panicked");
+                    let failed = &shared.status.has_storage_failed;
+                    failed.store(true, Ordering::Release);
+                }
+                shared.is_writer_gone.store(true, Ordering::Release);
+                shared.snapshot_done.notify_all();
             })
         })
         .map_err(io("start the writer thread of", &path))?;
@@ -342,7 +360,7 @@ impl Recorder {
             path,
             not_kill_safe: failure.map(|error| error.to_string()),
             stop,
-            is_done: AtomicBool::new(false),
+            pid,
             writer: Mutex::new(Some(thread)),
         });
         lock(&RUNNING).push(Arc::downgrade(&core));
@@ -363,7 +381,7 @@ impl Recorder {
         if !shared.guard.is_on() {
             return Err(RecorderError::Finished);
         }
-        define(shared, &mut lock(&shared.registry))
+        sys::without_size_signal(|| define(shared, &mut lock(&shared.registry)))
     }
 
     /// Says which rank this process is, when it becomes known after the start.
@@ -601,7 +619,7 @@ impl Recorder {
 
     fn lose(&self, source: SourceId, event_type: EventTypeId, count: u64, cause: Cause) {
         let shared = self.shared();
-        if shared.schema().get(event_type).is_none() {
+        if !shared.is_defined(event_type) {
             shared.count_unknown_type();
             return;
         }
@@ -633,7 +651,7 @@ impl Recorder {
         let core = &self.handle.core;
         let shared = &core.shared;
         let [raised, dropped, suppressed] = shared.sums();
-        let storage = lock(&shared.storage);
+        let storage = &shared.storage_status;
         Status {
             path: core.path.clone(),
             not_kill_safe: core.not_kill_safe.clone(),
@@ -682,11 +700,12 @@ impl Recorder {
         let shared = self.shared();
         self.define(|_, _| Ok(()))?;
         let mut last = lock(&shared.last_snapshot);
-        let before = shared.status.snapshots.load(Ordering::Acquire);
+        // One that began before this call may miss what was raised since.
+        let begun = shared.snapshots_begun.load(Ordering::SeqCst);
         shared.triggers.fire(None);
         shared.wake_writer();
-        while shared.status.snapshots.load(Ordering::Acquire) == before {
-            if self.handle.core.is_done.load(Ordering::Acquire) {
+        while shared.status.snapshots.load(Ordering::Acquire) <= begun {
+            if shared.is_writer_gone.load(Ordering::Acquire) {
                 return Err(RecorderError::Finished);
             }
             let wait = Duration::from_millis(50);
@@ -714,11 +733,33 @@ impl Recorder {
     }
 }
 
+impl Drop for Core {
+    fn drop(&mut self) {
+        if self.is_inherited() {
+            // The thread is the parent's; its handle would detach one of this process.
+            std::mem::forget(lock(&self.writer).take());
+        }
+    }
+}
+
 impl Core {
+    /// Whether this is a forked child, and the recording its parent's.
+    fn is_inherited(&self) -> bool {
+        std::process::id() != self.pid
+    }
+
     fn finish(&self) {
         let shared = &self.shared;
-        // Off already: finished before, or this is a forked child and the recording is its parent's.
+        if self.is_inherited() {
+            return;
+        }
         if !shared.guard.switch_off() {
+            // Another thread is at it, or was.
+            let begun = Instant::now();
+            while !shared.is_writer_gone.load(Ordering::Acquire) && begun.elapsed() < LONGEST_FINISH
+            {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             return;
         }
         sys::barrier_in_all_threads();
@@ -729,12 +770,14 @@ impl Core {
                 std::thread::yield_now();
             }
         }
+        while !shared.is_settled() && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
         self.stop.store(true, Ordering::Release);
         shared.wake_writer();
         if let Some(writer) = lock(&self.writer).take() {
             let _ = writer.join();
         }
-        self.is_done.store(true, Ordering::Release);
     }
 }
 

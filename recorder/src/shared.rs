@@ -10,19 +10,19 @@ use std::time::Duration;
 use annals_format::live::layout as l;
 use annals_format::{
     CalibrationPoint, Cause, Clock, ClockId, ClockKind, Definition, Definitions, Element,
-    ElementType, EventType, EventTypeId, Location, LocationId, LocationKind, ProcessId, Property,
-    Region, RegionId, Schema, Source, SourceId, Stream as StreamDefinition, StreamId, StreamTotals,
-    StringId,
+    ElementType, EventType, EventTypeId, EventTypeSchema, Location, LocationId, LocationKind,
+    ProcessId, Property, Region, RegionId, Schema, Source, SourceId, Stream as StreamDefinition,
+    StreamId, StreamTotals, StringId, visit_rows,
 };
 use crossbeam_queue::ArrayQueue;
 
 use crate::clock::TickSource;
 use crate::control::Control;
 use crate::error::{RecorderError, Result};
-use crate::memory::{CounterRow, LiveMemory, OwnRow};
+use crate::memory::{CounterRow, LiveMemory, OwnRow, Page};
 use crate::options::{Options, Overflow};
 use crate::rules::{Rules, Subject, Verdict};
-use crate::storage::Storage;
+use crate::storage::{Storage, StorageStatus};
 use crate::stream::{Opening, Stream, phase};
 use crate::streams::Streams;
 use crate::sys::ForkGuard;
@@ -96,6 +96,11 @@ pub(crate) struct Shared {
     pub(crate) memory: LiveMemory,
     pub(crate) free_pages: ArrayQueue<u32>,
     pub(crate) full_pages: ArrayQueue<u32>,
+    /// Full pages of streams that overwrite, oldest first; those that a snapshot has seen stand in the
+    /// first queue.
+    kept_pages: [ArrayQueue<u32>; 2],
+    /// What rows of each event type look like, for whoever must not lock.
+    shapes: Box<[OnceLock<EventTypeSchema>]>,
     /// Slot of the stream that each page belongs to, while it does.
     pub(crate) page_owner: Box<[AtomicU32]>,
     pub(crate) control: Control,
@@ -115,6 +120,12 @@ pub(crate) struct Shared {
     /// Streams that were opened, and that their threads closed, since the start.
     opened: AtomicU64,
     closed: AtomicU64,
+    /// Threads that count an event without a stream just now.
+    in_flight: AtomicU64,
+    /// The writer thread is gone.
+    pub(crate) is_writer_gone: AtomicBool,
+    pub(crate) snapshots_begun: AtomicU64,
+    pub(crate) storage_status: Arc<StorageStatus>,
     sources: Box<[OnceLock<SourceState>]>,
 }
 
@@ -135,6 +146,7 @@ impl Shared {
     ) -> std::io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let storage_status = storage.status();
         let division = *memory.division();
         let free_pages = ArrayQueue::new(division.page_count);
         for number in 0..division.page_count as u32 {
@@ -152,6 +164,8 @@ impl Shared {
             memory,
             free_pages,
             full_pages: ArrayQueue::new(division.page_count),
+            kept_pages: std::array::from_fn(|_| ArrayQueue::new(division.page_count)),
+            shapes: (0..MAX_EVENT_TYPES).map(|_| OnceLock::new()).collect(),
             page_owner: (0..division.page_count)
                 .map(|_| AtomicU32::new(0))
                 .collect(),
@@ -169,6 +183,10 @@ impl Shared {
             next_location: AtomicU32::new(0),
             opened: AtomicU64::new(0),
             closed: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
+            is_writer_gone: AtomicBool::new(false),
+            snapshots_begun: AtomicU64::new(0),
+            storage_status,
             sources: (0..MAX_SOURCES).map(|_| OnceLock::new()).collect(),
         })
     }
@@ -194,6 +212,67 @@ impl Shared {
         // The queue holds every page there is.
         let _ = self.full_pages.push(number);
         self.wake_writer();
+    }
+
+    /// A producer that overwrites is done with a page.
+    pub(crate) fn keep_page(&self, stream: &Stream, number: u32) {
+        stream.kept_pages.fetch_add(1, Ordering::Relaxed);
+        // The queue holds every page there is.
+        let _ = self.kept_pages[1].push(number);
+        self.wake_writer();
+    }
+
+    /// The oldest page that may be overwritten.
+    pub(crate) fn pop_oldest(&self) -> Option<u32> {
+        self.kept_pages.iter().find_map(ArrayQueue::pop)
+    }
+
+    /// All pages that may be overwritten, oldest first. Until they are put back, nobody overwrites them.
+    pub(crate) fn pop_all_kept(&self) -> Vec<u32> {
+        std::iter::from_fn(|| self.pop_oldest()).collect()
+    }
+
+    /// Puts the pages back that a snapshot has seen: they are the oldest.
+    pub(crate) fn put_back(&self, pages: &[u32]) {
+        for number in pages {
+            let _ = self.kept_pages[0].push(*number);
+        }
+    }
+
+    /// Counts a page's events as lost, and makes it free to be used again. Counts before page: a kill in
+    /// between shows in a sum that is larger than what was raised.
+    pub(crate) fn give_up(&self, number: u32, cause: Cause) {
+        const NEAR: usize = 64;
+        let stream = self.owner(number);
+        let page = self.memory.page(number);
+        let mut near = [0_u32; NEAR];
+        let add = |event_type: EventTypeId, count: u64| {
+            let block = event_type.index() / l::ROWS_PER_SEGMENT;
+            if let Some(segment) = stream.segment(block).filter(|_| count != 0) {
+                let row = &self.memory.segment(segment)[event_type.index() % l::ROWS_PER_SEGMENT];
+                row.dropped[cause.code() as usize].fetch_add(count, Ordering::Relaxed);
+            }
+        };
+        let shape_of = |id: EventTypeId| self.shapes.get(id.index()).and_then(OnceLock::get);
+        visit_rows(page.committed_rows(), shape_of, |event_type| {
+            match near.get_mut(event_type.index()) {
+                Some(count) => *count += 1,
+                None => add(event_type, 1),
+            }
+        });
+        for (number, count) in near.iter().enumerate() {
+            add(EventTypeId::new(number as u32), u64::from(*count));
+        }
+        self.free_kept(number, page);
+    }
+
+    /// A page of a stream is empty: the stream no longer waits for it.
+    pub(crate) fn free_kept(&self, number: u32, page: Page<'_>) {
+        let stream = self.owner(number);
+        if stream.overwrites() {
+            stream.kept_pages.fetch_sub(1, Ordering::Relaxed);
+        }
+        page.reset();
     }
 
     /// An event came while nothing is recorded: behind the finish or in a forked child it is counted;
@@ -230,10 +309,28 @@ impl Shared {
         count: u64,
         cause: Cause,
     ) {
-        if self.guard.word().load(Ordering::SeqCst) != crate::sys::GUARD_RECORDING {
+        // Whoever finishes the recording waits for this, too.
+        self.in_flight.fetch_add(1, Ordering::SeqCst);
+        if self.guard.word().load(Ordering::SeqCst) == crate::sys::GUARD_RECORDING {
+            self.count_unattributed(source, event_type, count.min(1 << 40), cause);
+        } else {
             self.count_unrecorded();
-            return;
         }
+        self.in_flight.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Whether no thread counts an event without a stream.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.in_flight.load(Ordering::SeqCst) == 0
+    }
+
+    fn count_unattributed(
+        &self,
+        source: SourceId,
+        event_type: EventTypeId,
+        count: u64,
+        cause: Cause,
+    ) {
         let Some(state) = self.source(source) else {
             self.count_unknown_type();
             return;
@@ -291,16 +388,39 @@ impl Shared {
         let Some(state) = self.source(stream.source()) else {
             return;
         };
-        let is_off = state.is_off.load(Ordering::SeqCst);
         let is_plain_clock =
             matches!(state.clock, TickSource::Tsc) && state.observation_interval_ns.is_none();
         for (index, own) in rows.iter().enumerate() {
             let id = EventTypeId::new((block * l::ROWS_PER_SEGMENT + index) as u32);
-            let gate = self
-                .control
-                .gate(id, is_off, is_plain_clock, state.ticks_per_second);
-            own.gate.store(gate.0, Ordering::SeqCst);
+            // Until the rules did not change while they were looked at: whoever changes them comes here
+            // as well, and neither must leave the older answer.
+            loop {
+                let gate = || {
+                    let is_off = state.is_off.load(Ordering::SeqCst);
+                    let rate = state.ticks_per_second;
+                    self.control.gate(id, is_off, is_plain_clock, rate)
+                };
+                let answer = gate();
+                own.gate.store(answer.0, Ordering::SeqCst);
+                if gate() == answer {
+                    break;
+                }
+            }
         }
+    }
+
+    /// Whether the rules have switched an event type, or its source, off.
+    pub(crate) fn is_off(&self, source: SourceId, event_type: EventTypeId) -> bool {
+        let is_off = self
+            .source(source)
+            .is_some_and(|source| source.is_off.load(Ordering::SeqCst));
+        self.control.gate(event_type, is_off, true, 1).is_off()
+    }
+
+    /// Whether an event type is defined; takes no lock.
+    pub(crate) fn is_defined(&self, event_type: EventTypeId) -> bool {
+        let shape = self.shapes.get(event_type.index());
+        shape.and_then(OnceLock::get).is_some()
     }
 
     /// Brings the rules, as they are now, to all streams.
@@ -773,6 +893,7 @@ impl Registry {
             }
         }
         shared.renew_gates_of(block);
+        let _ = shared.shapes[id.index()].set(EventTypeSchema::of(&event_type));
         let mut schema = (*self.schema).clone();
         schema.add(&event_type);
         self.add(shared, Definition::EventType(event_type))?;

@@ -1,15 +1,16 @@
 //! Snapshots of a flight recorder: what is in its pages, as a recording of its own.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use annals_format::live::layout as l;
 use annals_format::{
     Cause, ChunkBuilder, CompressionLevel, Cumulative, Definition, DroppedRecord, EventTypeId,
     Property, RecordingId, StreamTotals, StringId,
 };
 
 use crate::clock::reference_ns;
+use crate::memory::PageCopy;
 use crate::shared::{PROCESS, Shared, lock};
 use crate::storage::Storage;
 use crate::stream::Stream;
@@ -35,14 +36,13 @@ pub(crate) fn path(recording: &Path, number: u64) -> PathBuf {
     directory.join(format!("snapshot-{number}")).join(name)
 }
 
-/// Writes a snapshot of the pages that `pages_of` names for each stream, oldest first. The program goes
-/// on raising events meanwhile: what is committed when a page is looked at is in.
+/// Writes a snapshot of these pages, by slot and oldest first.
 pub(crate) fn write(
     shared: &Shared,
     path: &Path,
     level: CompressionLevel,
     request: &Request<'_>,
-    pages_of: impl Fn(&Stream) -> Vec<u32>,
+    pages: &HashMap<usize, Vec<PageCopy>>,
 ) -> std::io::Result<()> {
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory)?;
@@ -50,7 +50,7 @@ pub(crate) fn write(
     let (directory, stem) = (path.parent().unwrap_or(Path::new(".")), path.file_stem());
     let stem = stem.unwrap_or_default().to_string_lossy();
     let (file, path) = Storage::create_file(directory, &stem)?;
-    let outcome = fill(shared, Box::new(file), level, request, pages_of);
+    let outcome = fill(shared, Box::new(file), level, request, pages);
     if outcome.is_err() {
         let _ = std::fs::remove_file(path);
     }
@@ -62,7 +62,7 @@ fn fill(
     file: Box<std::fs::File>,
     level: CompressionLevel,
     request: &Request<'_>,
-    pages_of: impl Fn(&Stream) -> Vec<u32>,
+    pages: &HashMap<usize, Vec<PageCopy>>,
 ) -> std::io::Result<()> {
     let id = RecordingId(sys::random_id());
     let mut storage = Storage::start(file, id, level)?;
@@ -103,7 +103,8 @@ fn fill(
             continue;
         }
         let of_stream = if stream.overwrites() {
-            write_stream(shared, &mut storage, &schema, stream, request, &pages_of)
+            let pages = pages.get(&stream.slot).map_or(&[][..], Vec::as_slice);
+            write_stream(shared, &mut storage, &schema, stream, request, pages)
         } else {
             StreamTotals::new(stream.id())
         };
@@ -123,7 +124,7 @@ fn write_stream(
     schema: &annals_format::Schema,
     stream: &Stream,
     request: &Request<'_>,
-    pages_of: &impl Fn(&Stream) -> Vec<u32>,
+    pages: &[PageCopy],
 ) -> StreamTotals {
     let mut totals = StreamTotals::new(stream.id());
     totals.last_tick = stream.open_tick();
@@ -138,28 +139,16 @@ fn write_stream(
             }
         }
     }
-    let pages = pages_of(stream);
-    let opened_ns: Vec<i64> = pages
-        .iter()
-        .map(|number| {
-            let page = shared.memory.page(*number);
-            page.field(l::PAGE_OPEN_REFERENCE).load(Ordering::Relaxed) as i64
-        })
-        .collect();
     let mut before = Cumulative::default();
     let mut sequence = 0;
     let mut predecessor = Vec::new();
-    for (index, number) in pages.iter().enumerate() {
-        let page = shared.memory.page(*number);
-        let base_tick = page.field(l::PAGE_BASE_TICK).load(Ordering::Relaxed);
+    for (index, page) in pages.iter().enumerate() {
         let mut builder = ChunkBuilder::new(stream.max_ticks());
         // Rows are written by this crate; what could not be read would be missing, and counted so.
-        let _ = builder.push_rows(schema, base_tick, page.committed_rows());
+        let _ = builder.push_rows(schema, page.base_tick, &page.rows);
         let (mut header, mut chunk) = builder.finish(stream.id());
-        let closed_ns = opened_ns
-            .get(index + 1)
-            .copied()
-            .unwrap_or_else(reference_ns);
+        let next = pages.get(index + 1);
+        let closed_ns = next.map_or_else(reference_ns, |next| next.opened_ns);
         if closed_ns < request.from_ns {
             for (event_type, count) in &header.counts {
                 totals.row(*event_type).dropped[Cause::Overwritten.code() as usize] += count;
@@ -181,7 +170,7 @@ fn write_stream(
             chunk.dropped.splice(0..0, records);
         }
         header.sequence = sequence;
-        header.open_reference_ns = opened_ns[index];
+        header.open_reference_ns = page.opened_ns;
         header.close_reference_ns = closed_ns;
         header.before = before;
         header.predecessor_counts = std::mem::take(&mut predecessor);

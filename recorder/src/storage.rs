@@ -4,6 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use annals_format::{
     BlockKind, BlockWriter, ChunkHeader, CompressionLevel, Definitions, FileHeader, FileKind,
@@ -44,7 +46,31 @@ pub(crate) struct Storage {
     offset: u64,
     index: RecordingIndex,
     buffer: Vec<u8>,
-    failure: Option<String>,
+    status: Arc<StorageStatus>,
+}
+
+/// What everybody may ask of the storage without waiting for a write.
+#[derive(Debug, Default)]
+pub(crate) struct StorageStatus {
+    written: AtomicU64,
+    failure: OnceLock<String>,
+}
+
+impl StorageStatus {
+    /// Why writing failed, if it did.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+
+    /// Bytes written so far.
+    pub(crate) fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    /// Writing fails from here on; the first reason stays.
+    pub(crate) fn fail(&self, why: impl Into<String>) {
+        let _ = self.failure.set(why.into());
+    }
 }
 
 impl Storage {
@@ -79,46 +105,53 @@ impl Storage {
             offset: 0,
             index: RecordingIndex::default(),
             buffer: Vec::new(),
-            failure: None,
+            status: Arc::default(),
         };
         let header = FileHeader::new(FileKind::Recording, id).encode();
         storage.sink.write_at(0, &header)?;
-        storage.offset = header.len() as u64;
+        storage.advance(header.len());
         Ok(storage)
+    }
+
+    /// What everybody may ask.
+    pub(crate) fn status(&self) -> Arc<StorageStatus> {
+        Arc::clone(&self.status)
     }
 
     /// Why writing failed, if it did.
     pub(crate) fn failure(&self) -> Option<&str> {
-        self.failure.as_deref()
+        self.status.failure()
     }
 
-    /// Bytes written so far.
-    pub(crate) const fn written(&self) -> u64 {
-        self.offset
+    fn advance(&mut self, bytes: usize) {
+        self.offset += bytes as u64;
+        self.status.written.store(self.offset, Ordering::Relaxed);
     }
 
     /// Looks whether the recording is still there; false when it is not, or an earlier write failed.
     pub(crate) fn check(&mut self) -> bool {
-        if self.failure.is_none() {
-            self.failure = self.sink.check().err().map(|error| error.to_string());
+        if self.failure().is_none()
+            && let Err(error) = self.sink.check()
+        {
+            self.status.fail(error.to_string());
         }
-        self.failure.is_none()
+        self.failure().is_none()
     }
 
     /// Appends a block; false when this or an earlier write failed.
     fn append(&mut self, kind: BlockKind, head: &[u8], body: &[u8]) -> bool {
-        if self.failure.is_some() {
+        if self.failure().is_some() {
             return false;
         }
         self.buffer.clear();
         self.blocks.write(kind, head, body, &mut self.buffer);
         match self.sink.write_at(self.offset, &self.buffer) {
             Ok(()) => {
-                self.offset += self.buffer.len() as u64;
+                self.advance(self.buffer.len());
                 true
             }
             Err(error) => {
-                self.failure = Some(error.to_string());
+                self.status.fail(error.to_string());
                 false
             }
         }
@@ -165,7 +198,7 @@ impl Storage {
         match self.sink.write_at(self.offset, &encode_tail(offset)) {
             Ok(()) => true,
             Err(error) => {
-                self.failure = Some(error.to_string());
+                self.status.fail(error.to_string());
                 false
             }
         }
@@ -176,8 +209,7 @@ impl Storage {
 mod tests {
     use std::cell::Cell;
     use std::collections::BTreeMap;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
     use annals_format::{LiveImage, Recording, TypeTotals};
 

@@ -35,7 +35,11 @@ use crate::sys::{self, GUARD_RECORDING};
 use crate::thread::QueueUse;
 
 /// Stands for "no page".
-pub(crate) const NO_PAGE: u32 = u32::MAX;
+const NO_PAGE: u64 = u64::MAX;
+
+/// In place of a page's number: the writer took it while the stream was idle; the rest is how many events
+/// were in it.
+const TAKEN: u64 = 1 << 62;
 
 /// Room for what precedes an event's elements: an observation, the event type, the tick, and the
 /// bytes that a store touches beyond its value.
@@ -43,6 +47,9 @@ const ROW_OVERHEAD: usize = 6 * VARINT_ROOM;
 
 /// Most bytes of a dropped record's row.
 const DROPPED_ROW_ROOM: usize = 8 * VARINT_ROOM;
+
+/// Most events that a stream counts as raised through reported losses.
+const MOST_REPORTED: u64 = 1 << 63;
 
 /// What a stream's cell is used for. A cell goes through these in this order, and around.
 pub(crate) mod phase {
@@ -91,8 +98,6 @@ pub(crate) struct Stream {
     state: AtomicPtr<SourceState>,
     sequence: AtomicU64,
     recorded: AtomicU64,
-    /// Events in pages that the writer took while the stream was idle, not in `recorded` yet.
-    taken: AtomicU64,
     dropped: AtomicU64,
     last_observation_ns: AtomicI64,
     /// Enters that a trigger watches, innermost last.
@@ -109,8 +114,10 @@ pub(crate) struct Stream {
     max_ticks: AtomicU64,
     open_tick: AtomicU64,
     close_tick: AtomicU64,
-    /// The page that the producer writes to.
-    page: AtomicU32,
+    /// The page that the producer writes to; [`NO_PAGE`], or [`TAKEN`] and a number of events.
+    page: AtomicU64,
+    /// Full pages that wait to be overwritten.
+    pub(crate) kept_pages: AtomicU32,
     /// Number + 1 of the counter segment of 32 event types each.
     segments: [AtomicU16; l::SEGMENTS_PER_SLOT],
     /// The thread's next stream.
@@ -187,7 +194,6 @@ impl Stream {
         self.last_tick.store(opening.open_tick, relaxed);
         self.overflow.store(state.overflow.code(), relaxed);
         self.leave_page();
-        self.taken.store(0, relaxed);
         self.sequence.store(0, relaxed);
         self.recorded.store(0, relaxed);
         self.dropped.store(0, relaxed);
@@ -195,6 +201,7 @@ impl Stream {
         self.last_observation_ns.store(i64::MIN, relaxed);
         self.watched.depth.set(0);
         self.page.store(NO_PAGE, relaxed);
+        self.kept_pages.store(0, relaxed);
         self.first_own.store(SHUT_ROWS.as_ptr().cast_mut(), relaxed);
         for segment in &self.segments {
             segment.store(0, relaxed);
@@ -241,13 +248,11 @@ impl Stream {
     /// The page that the producer writes to, given up by the producer, or taken after the recording was
     /// finished.
     pub(crate) fn take_page(&self) -> Option<u32> {
-        let number = self.page.swap(NO_PAGE, Ordering::AcqRel);
-        (number != NO_PAGE).then_some(number)
+        u32::try_from(self.page.swap(NO_PAGE, Ordering::AcqRel)).ok()
     }
 
     pub(crate) fn current_page(&self) -> Option<u32> {
-        let number = self.page.load(Ordering::Acquire);
-        (number != NO_PAGE).then_some(number)
+        u32::try_from(self.page.load(Ordering::Acquire)).ok()
     }
 
     /// Takes this page from an idle producer, which finds out at its next event; false when the producer
@@ -262,14 +267,10 @@ impl Stream {
         }
         let page = self.shared().memory.page(number);
         let events = page.commit().load(Ordering::Acquire) >> 32;
-        self.taken.store(events, Ordering::Relaxed);
         let (order, seen) = (Ordering::AcqRel, Ordering::Relaxed);
-        let taken = self.page.compare_exchange(number, NO_PAGE, order, seen);
-        if taken.is_ok() {
-            let before = page.field(l::PAGE_RECORDED).load(Ordering::Relaxed);
-            let slot = self.shared().memory.slot(self.slot);
-            slot.recorded().store(before + events, Ordering::Release);
-        }
+        let taken = self
+            .page
+            .compare_exchange(number.into(), TAKEN | events, order, seen);
         taken.is_ok()
     }
 
@@ -460,16 +461,24 @@ impl Stream {
             return;
         }
         let tick = tick.unwrap_or_else(|| self.source_state().clock.read());
-        bump(&row.raised);
-        let need = bound.saturating_add(ROW_OVERHEAD);
-        let offset = Self::commit(self.start.load(relaxed)).load(relaxed) as u32 as usize;
-        if offset.saturating_add(need) > self.room.load(relaxed) && !self.open_page(row, tick, need)
-        {
+        // The program's own clock may have taken so long that the recording is finished by now.
+        if self.guard() != GUARD_RECORDING {
+            self.shared().count_unrecorded();
             return;
         }
-        let start = self.start.load(relaxed);
+        bump(&row.raised);
+        let need = bound.saturating_add(ROW_OVERHEAD);
+        let mut start = self.start.load(relaxed);
+        let mut before = Self::commit(start).load(relaxed);
+        let used = before as u32 as usize;
+        if used.saturating_add(need) > self.room.load(relaxed) {
+            if !self.open_page(row, tick, need) {
+                return;
+            }
+            start = self.start.load(relaxed);
+            before = Self::commit(start).load(relaxed);
+        }
         let commit = Self::commit(start);
-        let before = commit.load(relaxed);
         let row_start = before as u32 as usize;
         // SAFETY: the page is this stream's until it is handed on, and `need` bytes are free.
         let mut cursor = unsafe { Page::cursor(start, row_start) };
@@ -542,9 +551,12 @@ impl Stream {
             self.shared().count_unknown_type();
             return;
         };
+        // Counters stay where events can still be added to them.
+        let count = count.min(MOST_REPORTED.saturating_sub(row.raised.load(Ordering::Relaxed)));
+        // Dropped first: a kill in between shows in a sum that is larger than what was raised.
         for counter in [
-            &row.raised,
             &row.dropped[cause.code() as usize],
+            &row.raised,
             &self.dropped,
         ] {
             let sum = counter.load(Ordering::Relaxed).saturating_add(count);
@@ -568,15 +580,21 @@ impl Stream {
         if let Some(number) = shared.free_pages.pop() {
             return Ok(number);
         }
+        if self.overwrites()
+            && let Some(number) = shared.pop_oldest()
+        {
+            // The writer, who sees to free pages, is behind.
+            shared.give_up(number, Cause::Overwritten);
+            return Ok(number);
+        }
         if shared.storage_has_failed() {
             return Err(Cause::Storage);
         }
         let overflow = Overflow::from_code(self.overflow.load(Ordering::Relaxed));
         if overflow == Overflow::Block && !self.is_companion() {
             let begun = Instant::now();
-            let deadline = begun + shared.block_limit;
             let mut pause = Duration::from_micros(10);
-            while Instant::now() < deadline && !shared.storage_has_failed() {
+            while begun.elapsed() < shared.block_limit && !shared.storage_has_failed() {
                 shared.wake_writer();
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(Duration::from_millis(1));
@@ -634,7 +652,7 @@ impl Stream {
         let (start, room) = page.room();
         self.start.store(start, relaxed);
         self.room.store(room, relaxed);
-        self.page.store(number, Ordering::Release);
+        self.page.store(number.into(), Ordering::Release);
         self.last_observation_ns.store(i64::MIN, relaxed);
         if self.has_unreported.load(relaxed) {
             self.report_drops(tick, need);
@@ -688,9 +706,7 @@ impl Stream {
     /// interrupted this thread in a queue).
     fn hand_on_page(&self) -> bool {
         let relaxed = Ordering::Relaxed;
-        let page = self.page.load(relaxed);
-        let taken = self.taken.load(relaxed);
-        if page == NO_PAGE && taken == 0 {
+        if self.page.load(relaxed) == NO_PAGE {
             return true;
         }
         let Some(_use) = QueueUse::begin() else {
@@ -698,13 +714,9 @@ impl Stream {
         };
         // The writer may take the page in between: this stream was idle for long.
         let events = Self::commit(self.start.load(relaxed)).load(relaxed) >> 32;
-        let page = self.take_page();
-        let events = if page.is_some() {
-            events
-        } else {
-            self.taken.load(relaxed)
-        };
-        self.taken.store(0, relaxed);
+        let was = self.page.swap(NO_PAGE, Ordering::AcqRel);
+        let page = u32::try_from(was).ok();
+        let events = if page.is_some() { events } else { was & !TAKEN };
         let recorded = self.recorded.load(relaxed) + events;
         self.recorded.store(recorded, relaxed);
         let shared = self.shared();
@@ -714,8 +726,10 @@ impl Stream {
         slot.recorded().store(recorded, Ordering::Release);
         bump(&self.sequence);
         self.leave_page();
-        if let Some(number) = page {
-            shared.hand_on_page(number);
+        match page {
+            Some(number) if self.overwrites() => shared.keep_page(self, number),
+            Some(number) => shared.hand_on_page(number),
+            None => {}
         }
         true
     }

@@ -107,6 +107,30 @@ pub(crate) fn barrier_in_all_threads() {
     std::sync::atomic::fence(Ordering::SeqCst);
 }
 
+/// Runs `work` so that a file at the size limit is an error, and not a signal that ends the program.
+pub(crate) fn without_size_signal<T>(work: impl FnOnce() -> T) -> T {
+    let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset initialises the set.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    // SAFETY: initialised above.
+    unsafe { libc::sigaddset(set.as_mut_ptr(), libc::SIGXFSZ) };
+    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: `set` is initialised, `before` valid to write to.
+    let code = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr()) };
+    let outcome = work();
+    if code == 0 {
+        let at_once = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: the set and the time are complete; nothing is told about the signal.
+        unsafe { libc::sigtimedwait(set.as_ptr(), std::ptr::null_mut(), &raw const at_once) };
+        // SAFETY: the call above filled `before`.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    }
+    outcome
+}
+
 /// Calls `at_exit` when the process exits normally. Later calls change nothing.
 pub(crate) fn on_process_exit(at_exit: extern "C" fn()) {
     static ONCE: OnceLock<()> = OnceLock::new();

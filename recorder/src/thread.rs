@@ -90,8 +90,9 @@ pub(crate) fn release_finished() {
 fn release(which: impl Fn(&Shared) -> bool) {
     let mut kept: *mut Stream = null_mut();
     let mut next = THREAD.with(|thread| {
+        let first = thread.first.swap(null_mut(), Ordering::Relaxed);
         thread.last.set(NO_STREAM);
-        thread.first.swap(null_mut(), Ordering::Relaxed)
+        first
     });
     while !next.is_null() {
         // SAFETY: streams on the list are alive: each holds its recorder, see `open`.
@@ -171,6 +172,9 @@ fn raise_elsewhere(
 ) {
     if shared.guard.word().load(Ordering::Relaxed) != GUARD_RECORDING {
         shared.count_unrecorded();
+        return;
+    }
+    if shared.is_off(source, event_type) {
         return;
     }
     match find_or_open(shared, source) {

@@ -236,6 +236,8 @@ pub(crate) struct Triggers {
     fired_ns: AtomicI64,
     /// Which one it was, + 1; 0: a call.
     fired: AtomicU32,
+    /// By trigger: time of the last signal that was seen.
+    signalled_ns: Box<[AtomicI64]>,
 }
 
 /// Reference time of the last signal that a trigger waits for, by signal; see [`signal_fires`].
@@ -250,6 +252,8 @@ pub(crate) extern "C" fn signal_fires(signal: libc::c_int) {
 
 impl Triggers {
     pub(crate) fn new(triggers: Vec<Trigger>) -> Self {
+        let now = reference_ns();
+        let signalled_ns = triggers.iter().map(|_| AtomicI64::new(now)).collect();
         Self {
             triggers,
             region_schema: EventTypeSchema {
@@ -258,6 +262,7 @@ impl Triggers {
             watches: (0..MAX_WATCHES).map(|_| OnceLock::new()).collect(),
             fired_ns: AtomicI64::new(0),
             fired: AtomicU32::new(0),
+            signalled_ns,
         }
     }
 
@@ -376,8 +381,8 @@ impl Triggers {
     pub(crate) fn pending(&self) -> Option<i64> {
         for (number, trigger) in self.triggers.iter().enumerate() {
             if let Cause::Signal(signal) = trigger.cause {
-                let time_ns = SIGNALLED[signal as usize].swap(0, Ordering::AcqRel);
-                if time_ns != 0 {
+                let time_ns = SIGNALLED[signal as usize].load(Ordering::Acquire);
+                if time_ns > self.signalled_ns[number].swap(time_ns, Ordering::Relaxed) {
                     self.fire_at(Some(number), time_ns);
                 }
             }

@@ -1,6 +1,6 @@
 //! The writer thread: turns full pages into chunks, keeps the clocks calibrated, ends the recording.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use annals_format::{
 };
 
 use crate::clock::{TickSource, reference_ns};
-use crate::memory::Page;
+use crate::memory::{Page, PageCopy};
 use crate::options::Options;
 use crate::shared::{Shared, lock};
 use crate::snapshot;
@@ -23,6 +23,9 @@ const LONGEST_NAP: Duration = Duration::from_millis(100);
 /// The same while a trigger may fire by a signal, which wakes nobody.
 const TRIGGER_NAP: Duration = Duration::from_millis(5);
 
+/// What longer times are taken for: they can be added to any moment.
+const LONGEST: Duration = Duration::from_secs(1 << 31);
+
 /// What the writer knows of a stream that is still open.
 #[derive(Debug, Default)]
 struct Progress {
@@ -30,8 +33,6 @@ struct Progress {
     recorded_sum: u64,
     /// Chunks in the recording.
     chunks: u64,
-    /// Events given up after they were committed.
-    given_up: u64,
     last_counts: Vec<(EventTypeId, u64)>,
     inversions: u64,
     largest_lateness: u64,
@@ -47,8 +48,6 @@ pub(crate) struct Writer {
     stop: Arc<AtomicBool>,
     settings: Settings,
     progress: HashMap<StreamId, Progress>,
-    /// Pages of streams that overwrite, oldest first: slot and page.
-    retained: VecDeque<(usize, u32)>,
     announced: u64,
     closed: u64,
     builder: ChunkBuilder,
@@ -72,11 +71,13 @@ impl Settings {
     pub(crate) fn new(options: &Options, path: PathBuf) -> Self {
         Self {
             path,
-            calibration_period: options.calibration_period.max(Duration::from_millis(1)),
-            flush_interval: options.flush_interval,
+            calibration_period: options
+                .calibration_period
+                .clamp(Duration::from_millis(1), LONGEST),
+            flush_interval: options.flush_interval.min(LONGEST),
             compression: options.compression,
-            pre_trigger: options.pre_trigger,
-            post_trigger: options.post_trigger,
+            pre_trigger: options.pre_trigger.map(|time| time.min(LONGEST)),
+            post_trigger: options.post_trigger.min(LONGEST),
             max_file_bytes: options.max_file_bytes,
         }
     }
@@ -89,7 +90,6 @@ impl Writer {
             stop,
             settings,
             progress: HashMap::new(),
-            retained: VecDeque::new(),
             announced: 0,
             closed: 0,
             builder: ChunkBuilder::new(u64::MAX),
@@ -157,7 +157,7 @@ impl Writer {
             let Some(number) = self.shared.full_pages.pop() else {
                 break;
             };
-            self.take_page(number);
+            self.seal(number);
         }
         self.evict();
         let is_done = self.close_streams(&closings);
@@ -184,49 +184,21 @@ impl Writer {
             .store(true, Ordering::Relaxed);
     }
 
-    /// A page is full: it is written, or kept until a newer one needs its room.
-    fn take_page(&mut self, number: u32) {
-        let owner = self.shared.owner(number);
-        if owner.overwrites() {
-            let slot = owner.slot;
-            self.retained.push_back((slot, number));
-        } else {
-            self.seal(number);
-        }
-    }
-
     /// Gives up the oldest pages until there are enough free ones for the threads to go on.
     fn evict(&mut self) {
         let pages = self.shared.memory.division().page_count;
         let reserve = (pages / 8).max(2);
         while self.shared.free_pages.len() < reserve {
-            let Some((_, number)) = self.retained.pop_front() else {
+            let Some(number) = self.shared.pop_oldest() else {
                 return;
             };
             self.give_up(number, Cause::Overwritten);
         }
     }
 
-    /// Counts a page's events as lost, and frees it. Counts before page: a kill in between shows in a
-    /// sum that is larger than what was raised.
-    fn give_up(&mut self, number: u32, cause: Cause) {
-        let shared = Arc::clone(&self.shared);
-        let stream = shared.owner(number).id();
-        let page = shared.memory.page(number);
-        let base_tick = page.field(l::PAGE_BASE_TICK).load(Ordering::Relaxed);
-        let builder = &mut self.builder;
-        builder.restart(u64::MAX);
-        let _ = builder.push_rows(&shared.schema(), base_tick, page.committed_rows());
-        let (header, _) = builder.complete(stream);
-        for (event_type, row, _) in shared.rows_of(shared.owner(number)) {
-            let count = header.counts.iter().find(|(id, _)| *id == event_type);
-            if let Some((_, count)) = count {
-                row.dropped[cause.code() as usize].fetch_add(*count, Ordering::Relaxed);
-            }
-        }
-        self.progress.entry(stream).or_default().given_up += header.event_count;
-        page.reset();
-        let _ = shared.free_pages.push(number);
+    fn give_up(&self, number: u32, cause: Cause) {
+        self.shared.give_up(number, cause);
+        let _ = self.shared.free_pages.push(number);
     }
 
     /// Takes the partly filled pages of streams that have been idle for the flush interval.
@@ -248,9 +220,13 @@ impl Writer {
                     }
                     progress.idle = None;
                     if stream.take_idle_page(number) {
+                        if stream.overwrites() {
+                            shared.keep_page(stream, number);
+                            continue;
+                        }
                         self.announce();
                         shared.flush_definitions();
-                        self.take_page(number);
+                        self.seal(number);
                     }
                 }
                 _ => progress.idle = Some((number, commit, now)),
@@ -265,7 +241,7 @@ impl Writer {
         let page = shared.memory.page(number);
         let rows = page.committed_rows();
         if !rows.is_empty() {
-            let written = lock(&shared.storage).written();
+            let written = shared.storage_status.written();
             let most = self.settings.max_file_bytes.unwrap_or(u64::MAX);
             // Full for good: a shorter chunk that still fits would stand behind a gap.
             self.is_full |= written.saturating_add(rows.len() as u64) > most;
@@ -278,7 +254,7 @@ impl Writer {
                 return;
             }
         }
-        page.reset();
+        shared.free_kept(number, page);
         let _ = shared.free_pages.push(number);
     }
 
@@ -316,9 +292,16 @@ impl Writer {
             let sequence = page.field(l::PAGE_SEQUENCE);
             sequence.store(progress.chunks, Ordering::Release);
             header.before.recorded = progress.recorded_sum;
-            header.before.dropped += progress.given_up;
-            if progress.chunks == 0 {
-                header.before.dropped -= progress.given_up;
+            let sum = given_up.rows.iter().map(|row| {
+                let codes = 0..row.dropped.len();
+                let own = codes.filter(|code| {
+                    Cause::from_code(*code as u8).is_some_and(Cause::is_counted_by_writer)
+                });
+                own.map(|code| row.dropped[code]).sum::<u64>()
+            });
+            if progress.chunks != 0 {
+                header.before.dropped += sum.sum::<u64>();
+            } else {
                 let records = snapshot::overwritten_records(owner, &given_up, header.first_tick);
                 let count: u64 = records.iter().map(|record| record.count).sum();
                 header.dropped_count = header.dropped_count.saturating_add(count);
@@ -353,9 +336,12 @@ impl Writer {
     /// Completes streams whose threads have ended; false when some must wait.
     fn close_streams(&mut self, slots: &[usize]) -> bool {
         let shared = Arc::clone(&self.shared);
-        let is_retained = |slot: usize| self.retained.iter().any(|(owner, _)| *owner == slot);
+        let has_pages = |slot: usize| {
+            let stream = shared.streams.cell(slot);
+            stream.overwrites() && stream.kept_pages.load(Ordering::Relaxed) != 0
+        };
         let (ready, waiting): (Vec<usize>, Vec<usize>) =
-            slots.iter().partition(|slot| !is_retained(**slot));
+            slots.iter().partition(|slot| !has_pages(**slot));
         if ready.is_empty() {
             return waiting.is_empty();
         }
@@ -377,10 +363,13 @@ impl Writer {
             return true;
         }
         shared.count_closed(&totals);
+        // Whoever brings rules to streams holds this lock: what it sees a stream own stays the stream's.
+        let registry = lock(&shared.registry);
         for stream in streams {
             self.progress.remove(&stream.id());
             shared.streams.take_back(&shared.memory, stream);
         }
+        drop(registry);
         waiting.is_empty()
     }
 
@@ -419,10 +408,10 @@ impl Writer {
         totals
     }
 
-    /// The pages of every stream that overwrites, oldest first. They stay what they are until the writer,
-    /// who looks here, frees them.
-    fn pages_by_slot(&mut self) -> HashMap<usize, Vec<u32>> {
-        let shared = Arc::clone(&self.shared);
+    /// Copies of the pages of every stream that overwrites, oldest first, by slot. Threads that find no free
+    /// page meanwhile may overwrite newer ones than they should: so this copies, and no more.
+    fn copy_pages(&self) -> HashMap<usize, Vec<PageCopy>> {
+        let shared = &self.shared;
         let mut current = Vec::new();
         for stream in shared.streams.in_use().filter(|stream| stream.overwrites()) {
             // A thread that is between two pages has given up one and not shown the next.
@@ -435,18 +424,27 @@ impl Writer {
             current.extend(page.map(|page| (stream.slot, page)));
         }
         // What came before a page that is current was handed on before that page was shown.
-        while let Some(number) = shared.full_pages.pop() {
-            self.take_page(number);
+        let full = shared.pop_all_kept();
+        let mut pages: HashMap<usize, Vec<PageCopy>> = HashMap::new();
+        for number in &full {
+            let slot = shared.owner(*number).slot;
+            let copy = shared.memory.page(*number).copy();
+            pages.entry(slot).or_default().extend(copy);
         }
-        let mut pages: HashMap<usize, Vec<u32>> = HashMap::new();
-        for (slot, number) in &self.retained {
-            pages.entry(*slot).or_default().push(*number);
-        }
+        shared.put_back(&full);
         for (slot, number) in current {
+            let copy = shared.memory.page(number).copy();
+            let id = shared.streams.cell(slot).id();
             let of_slot = pages.entry(slot).or_default();
-            if !of_slot.contains(&number) {
-                of_slot.push(number);
-            }
+            let is_new = |copy: &PageCopy| {
+                let is_known = of_slot.iter().any(|known| known.sequence == copy.sequence);
+                copy.stream == id && !is_known
+            };
+            let copy = copy.filter(is_new);
+            of_slot.extend(copy);
+        }
+        for of_slot in pages.values_mut() {
+            of_slot.sort_by_key(|page| page.sequence);
         }
         pages
     }
@@ -461,6 +459,7 @@ impl Writer {
             return;
         }
         let shared = Arc::clone(&self.shared);
+        shared.snapshots_begun.fetch_add(1, Ordering::SeqCst);
         let trigger = shared.triggers.serve();
         let pre_ns = self.settings.pre_trigger.map(|time| time.as_nanos() as i64);
         let number = shared.status.snapshots.load(Ordering::Relaxed) + 1;
@@ -471,15 +470,9 @@ impl Writer {
             from_ns: pre_ns.map_or(i64::MIN, |pre| trigger_ns.saturating_sub(pre)),
         };
         let path = snapshot::path(&self.settings.path, number);
-        let pages = self.pages_by_slot();
-        let pages_of = |stream: &Stream| pages.get(&stream.slot).cloned().unwrap_or_default();
-        let outcome = snapshot::write(
-            &shared,
-            &path,
-            self.settings.compression,
-            &request,
-            pages_of,
-        );
+        let pages = self.copy_pages();
+        let level = self.settings.compression;
+        let outcome = snapshot::write(&shared, &path, level, &request, &pages);
         shared.note_snapshot(outcome.map(|()| path));
     }
 
@@ -488,16 +481,19 @@ impl Writer {
         let shared = Arc::clone(&self.shared);
         self.announce();
         shared.flush_definitions();
-        while let Some((_, number)) = self.retained.pop_front() {
-            if shared.storage_has_failed() {
-                break;
+        let kept = shared.pop_all_kept();
+        for number in kept {
+            if !shared.storage_has_failed() {
+                self.seal(number);
             }
-            self.seal(number);
         }
         for stream in shared.streams.in_use() {
             if let Some(number) = stream.take_page()
                 && !shared.storage_has_failed()
             {
+                if stream.overwrites() {
+                    stream.kept_pages.fetch_add(1, Ordering::Relaxed);
+                }
                 self.seal(number);
             }
         }
@@ -505,12 +501,10 @@ impl Writer {
         for stream in shared.streams.in_use() {
             let clock = shared.source(stream.source()).map(|source| &source.clock);
             let clock = clock.unwrap_or(&TickSource::Unreadable);
-            let close_tick = clock.read();
             let progress = self.progress.get(&stream.id());
             let last_tick = progress.and_then(|progress| progress.last_tick);
             let last_tick = last_tick.unwrap_or(stream.open_tick());
-            let is_readable = !matches!(clock, TickSource::Unreadable);
-            let close_tick = if is_readable { close_tick } else { last_tick };
+            let close_tick = clock.read_safely().unwrap_or(last_tick);
             totals.push(self.totals(stream, last_tick, close_tick));
         }
         totals.sort_by_key(|totals| totals.stream);
