@@ -45,7 +45,7 @@
 //! | `ANNALS_PRE_TRIGGER` | a snapshot goes back this far before its trigger, as `2s` | as far as there are events |
 //! | `ANNALS_POST_TRIGGER` | a snapshot waits this long behind its trigger | `0s` |
 //! | `ANNALS_FILTER` | rules for what is recorded, between semicolons, or `@FILE` | none |
-//! | `ANNALS_MAX_BYTES` | most bytes of the recording on disk, as `2G`; behind that events are dropped | no limit |
+//! | `ANNALS_MAX_BYTES` | bytes of the recording on disk, as `2G`, behind which events are dropped | no limit |
 //! | `ANNALS_FLUSH` | partly filled pages of idle streams are written after this time; `0s`: never | `5s` |
 //! | `ANNALS_RUN` | name of the run that the recording belongs to | the launcher's job id, else made from the start time and process id |
 //! | `ANNALS_RANK` | rank of this process | the launcher's |

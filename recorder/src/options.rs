@@ -72,7 +72,7 @@ pub const ENVIRONMENT: &[(&str, &str, &str)] = &[
     ),
     (
         "ANNALS_MAX_BYTES",
-        "most bytes of the recording on disk, as `2G`; behind that events are dropped",
+        "bytes of the recording on disk, as `2G`, behind which events are dropped",
         "no limit",
     ),
     (
@@ -174,7 +174,8 @@ pub struct Options {
     pub post_trigger: Duration,
     /// Which events are recorded.
     pub rules: Rules,
-    /// Most bytes of the recording on disk; behind that events are dropped. None: no limit.
+    /// Bytes of the recording on disk behind which events are dropped; definitions, totals and index still
+    /// come. None: no limit.
     pub max_file_bytes: Option<u64>,
     /// Partly filled pages of streams that were idle this long are written; zero: never.
     pub flush_interval: Duration,

@@ -516,6 +516,9 @@ impl Shared {
 
     /// Events raised, dropped and suppressed so far, as the counters show them now.
     pub(crate) fn sums(&self) -> [u64; 3] {
+        // Not while a stream goes from the open ones to the closed ones; a forked child has neither, and
+        // must not wait for a lock that its parent held.
+        let _registry = self.guard.is_on().then(|| lock(&self.registry));
         let mut sums = std::array::from_fn(|n| self.status.closed[n].load(Ordering::Relaxed));
         for (_, row, _) in self
             .streams

@@ -362,9 +362,9 @@ impl Writer {
             self.note_failure();
             return true;
         }
-        shared.count_closed(&totals);
         // Whoever brings rules to streams holds this lock: what it sees a stream own stays the stream's.
         let registry = lock(&shared.registry);
+        shared.count_closed(&totals);
         for stream in streams {
             self.progress.remove(&stream.id());
             shared.streams.take_back(&shared.memory, stream);
