@@ -215,11 +215,7 @@ fn a_build_with_one_increment_removed_fails_the_check() {
         "the whole build: losses, but all adds up"
     );
     for increment in increments {
-        assert_eq!(
-            whole.matches(increment).count(),
-            1,
-            "{increment} stands once"
-        );
+        assert!(whole.contains(increment), "{increment} stands there");
         std::fs::write(&event_path, whole.replace(increment, "")).expect("the event path");
         assert_eq!(check_of(&copy, &broken), Some(1), "without {increment}");
     }

@@ -381,14 +381,41 @@ impl Stream {
         put: impl FnOnce(&mut RowCursor),
     ) {
         let relaxed = Ordering::Relaxed;
-        if tick.is_some() || event_type.index() >= l::ROWS_PER_SEGMENT {
+        let index = event_type.index();
+        if tick.is_some() {
             return self.raise_any(event_type, tick, bound, put);
         }
+        if index >= l::ROWS_PER_SEGMENT {
+            return self.raise_far(event_type, bound, put);
+        }
+        // SAFETY: always the 32 rows of a segment, or of `SHUT_ROWS`.
+        let own = unsafe { &*self.first_own.load(relaxed).add(index) };
+        let row = self.first_rows.load(relaxed).wrapping_add(index);
+        self.raise_plain(event_type, row, own, bound, put);
+    }
+
+    /// The short way for event types beyond the first 32.
+    #[inline(never)]
+    fn raise_far(&self, event_type: EventTypeId, bound: usize, put: impl FnOnce(&mut RowCursor)) {
+        match self.rows(event_type) {
+            Some((row, own)) => self.raise_plain(event_type, row, own, bound, put),
+            None => self.raise_any(event_type, None, bound, put),
+        }
+    }
+
+    #[inline(always)]
+    fn raise_plain(
+        &self,
+        event_type: EventTypeId,
+        row: *const CounterRow,
+        own: &OwnRow,
+        bound: usize,
+        put: impl FnOnce(&mut RowCursor),
+    ) {
+        let relaxed = Ordering::Relaxed;
         let busy = self.busy();
         busy.store(u64::from(event_type.get()) + 1, relaxed);
         compiler_fence(Ordering::SeqCst);
-        // SAFETY: always the 32 rows of a segment, or of `SHUT_ROWS`.
-        let own = unsafe { &*self.first_own.load(relaxed).add(event_type.index()) };
         let start = self.start.load(relaxed);
         let commit = Self::commit(start);
         let before = commit.load(relaxed);
@@ -404,7 +431,7 @@ impl Stream {
         }
         let tick = tsc();
         // SAFETY: a plain gate stands beside counters that are there.
-        let row = unsafe { &*self.first_rows.load(relaxed).add(event_type.index()) };
+        let row = unsafe { &*row };
         bump(&row.raised);
         // SAFETY: the page is this stream's until it is handed on, and has the room.
         let mut cursor = unsafe { Page::cursor(start, offset) };
