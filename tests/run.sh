@@ -38,6 +38,9 @@ cargo run --release -p annals-cli -- demo --output "$demo"
 
 cargo test --workspace
 
+# The macros, removed.
+cargo test -p annals-recorder --lib --features off global
+
 # The recorder's own protocols between threads, in every interleaving.
 CARGO_TARGET_DIR=target/loom RUSTFLAGS="--cfg loom" \
     cargo test --release -p annals-recorder --lib models

@@ -120,3 +120,28 @@ macro_rules! region {
         $crate::NoRegion
     };
 }
+
+#[cfg(test)]
+mod tests {
+    #[cfg(feature = "off")]
+    #[test]
+    fn the_macro_is_nothing() {
+        // A name that is never evaluated, and a guard that has no size and no end.
+        let region: crate::NoRegion = crate::region!(unreachable!());
+        assert_eq!(size_of_val(&region), 0);
+        assert!(!std::mem::needs_drop::<crate::NoRegion>());
+    }
+
+    #[cfg(not(feature = "off"))]
+    #[test]
+    fn the_macro_records_with_the_global_recorder() {
+        let directory = tempfile::tempdir().unwrap();
+        let recorder = crate::Recorder::start(&crate::Options::new(directory.path())).unwrap();
+        let work = || drop(crate::region!("work"));
+        work();
+        assert_eq!(recorder.status().raised, 0);
+        recorder.make_global();
+        (0..3).for_each(|_| work());
+        assert_eq!(recorder.finish().raised, 6);
+    }
+}
