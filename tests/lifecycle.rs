@@ -406,3 +406,17 @@ fn limited() {
     let status = recorder.finish();
     assert!(status.storage_failure.is_some(), "{status:?}");
 }
+
+#[test]
+fn a_start_that_fails_leaves_nothing_behind() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut options = Options::new(scratch.path());
+    // The signal has a handler of the program's own.
+    // SAFETY: ignoring a signal touches nothing else.
+    unsafe { libc::signal(libc::SIGUSR1, libc::SIG_IGN) };
+    options.triggers = vec!["signal SIGUSR1".parse().expect("a trigger")];
+    let error = Recorder::start(&options).expect_err("no recorder");
+    assert!(error.to_string().contains("signal 10"), "{error}");
+    let left = std::fs::read_dir(scratch.path()).expect("a directory");
+    assert_eq!(left.count(), 0);
+}

@@ -274,14 +274,7 @@ impl Recorder {
         options: &Options,
         sink: impl FnOnce(std::fs::File) -> Box<dyn Sink>,
     ) -> Result<Self> {
-        let io = |action: &'static str, path: &Path| {
-            let path = path.to_owned();
-            move |source| RecorderError::Io {
-                action,
-                path,
-                source,
-            }
-        };
+        let io = in_file;
         let directory = &options.directory;
         std::fs::create_dir_all(directory).map_err(io("create", directory))?;
         let host = sys::host_name();
@@ -291,14 +284,30 @@ impl Recorder {
         let stem = format!("{}-{}-{pid}", file_name_part(&run), file_name_part(&host));
         let (file, path) = Storage::create_file(directory, &stem)
             .map_err(io("create a recording in", directory))?;
-        let id = RecordingId(sys::random_id());
-        let storage =
-            Storage::start(sink(file), id, options.compression).map_err(io("write", &path))?;
-
         let live_path = live_path(options, &path);
+        let started = Self::start_at(options, sink(file), path.clone(), &live_path, &run, &host);
+        if started.is_err() {
+            let _ = std::fs::remove_file(&path);
+            let _ = std::fs::remove_file(&live_path);
+        }
+        started
+    }
+
+    fn start_at(
+        options: &Options,
+        sink: Box<dyn Sink>,
+        path: PathBuf,
+        live_path: &Path,
+        run: &str,
+        host: &str,
+    ) -> Result<Self> {
+        let io = in_file;
+        let pid = std::process::id();
+        let id = RecordingId(sys::random_id());
+        let storage = Storage::start(sink, id, options.compression).map_err(io("write", &path))?;
         let division = Division::of(options.buffer_bytes, options.page_bytes);
         let (memory, failure) =
-            LiveMemory::create(&live_path, division).map_err(io("map memory for", &live_path))?;
+            LiveMemory::create(live_path, division).map_err(io("map memory for", live_path))?;
         let no_memory = "get memory that fork wipes, for";
         let guard = ForkGuard::new().map_err(io(no_memory, &path))?;
         sys::register_barrier();
@@ -321,7 +330,7 @@ impl Recorder {
         });
         let shared = Shared::new(guard, memory, storage, options).map_err(io(no_memory, &path))?;
         let shared = Arc::new(shared);
-        define_process(&shared, options, id, &run, &host)?;
+        define_process(&shared, options, id, run, host)?;
 
         for signal in shared.triggers.signals() {
             if !sys::handle_signal(signal, signal_fires) {
@@ -933,6 +942,16 @@ fn define_process(
         define_type(shared, registry, &spec, &<(RegionId,)>::schema())?;
     }
     Ok(())
+}
+
+/// What goes wrong with a file, from the system's word.
+fn in_file(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> RecorderError {
+    let path = path.to_owned();
+    move |source| RecorderError::Io {
+        action,
+        path,
+        source,
+    }
 }
 
 fn file_name_part(text: &str) -> String {
