@@ -26,6 +26,28 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # What is not recorded, and where it is counted
+//!
+//! For every stream and event type, raised = recorded + dropped + suppressed.
+//!
+//! | what happens | counted as |
+//! |---|---|
+//! | no page is free | dropped, buffer-full; under [`Overflow::Block`] after a wait, under [`Overflow::Overwrite`] the oldest are dropped instead, overwritten |
+//! | writing has failed, the recording has as many bytes as it may, the event does not fit a page | dropped: storage, size-limit, too-big |
+//! | a thread has no stream and none can be had: no cell, or its thread-local storage is gone | dropped, no-stream, by event type |
+//! | a source lost events itself | dropped, [reported-by-source](Recorder::report_dropped) |
+//! | sampling or a rate limit ([`Rules`]) leaves an event out | suppressed |
+//! | the rules say `off`, or the recorder is [paused](Recorder::pause) | not raised |
+//! | the recording is finished, or this is a forked child | [`Status::raised_after_finish`] |
+//!
+//! # Signal handlers, forks and ends
+//!
+//! Events may be raised in signal handlers, as a thread's first ones too. A handler that interrupts its
+//! own thread's raise has a stream of its own, at the same location; nested deeper, or at work in a page
+//! queue, the event is dropped and counted. A forked child records nothing until it starts a recorder of
+//! its own. The process's exit, by return, `exit` or panic, finishes the recording; after `_exit`, `abort`,
+//! `exec` or `kill -9` the live file holds what was committed.
+//!
 //! # Settings
 //!
 //! [`Options`] has them; [`Options::from_env`] reads them from the environment:
