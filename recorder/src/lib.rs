@@ -44,7 +44,8 @@
 //!
 //! Events may be raised in signal handlers, as a thread's first ones too. A handler that interrupts its
 //! own thread's raise has a stream of its own, at the same location; nested deeper, or at work in a page
-//! queue, the event is dropped and counted. A forked child records nothing until it starts a recorder of
+//! queue, the event is dropped and counted. Only raising is for handlers: defining (also the first use of
+//! a [`region!`] site), starting and finishing take locks. A forked child records nothing until it starts a recorder of
 //! its own. The process's exit, by return, `exit` or panic, finishes the recording; after `_exit`, `abort`,
 //! `exec` or `kill -9` the live file holds what was committed.
 //!
