@@ -99,6 +99,8 @@ pub(crate) struct Shared {
     /// Full pages of streams that overwrite, oldest first; those that a snapshot has seen stand in the
     /// first queue.
     kept_pages: [ArrayQueue<u32>; 2],
+    /// Full pages that the writer is woken for.
+    wake_at: usize,
     /// What rows of each event type look like, for whoever must not lock.
     shapes: Box<[OnceLock<EventTypeSchema>]>,
     /// Slot of the stream that each page belongs to, while it does.
@@ -164,6 +166,7 @@ impl Shared {
             memory,
             free_pages,
             full_pages: ArrayQueue::new(division.page_count),
+            wake_at: (division.page_count / 8).max(1),
             kept_pages: std::array::from_fn(|_| ArrayQueue::new(division.page_count)),
             shapes: (0..MAX_EVENT_TYPES).map(|_| OnceLock::new()).collect(),
             page_owner: (0..division.page_count)
@@ -211,7 +214,11 @@ impl Shared {
     pub(crate) fn hand_on_page(&self, number: u32) {
         // The queue holds every page there is.
         let _ = self.full_pages.push(number);
-        self.wake_writer();
+        // The writer comes by itself every now and then; it is woken when there is work for a while, so
+        // that it does not take turns with the program page by page.
+        if self.full_pages.len() >= self.wake_at {
+            self.wake_writer();
+        }
     }
 
     /// A producer that overwrites is done with a page.
@@ -219,7 +226,9 @@ impl Shared {
         stream.kept_pages.fetch_add(1, Ordering::Relaxed);
         // The queue holds every page there is.
         let _ = self.kept_pages[1].push(number);
-        self.wake_writer();
+        if self.free_pages.len() <= 2 * self.wake_at {
+            self.wake_writer();
+        }
     }
 
     /// The oldest page that may be overwritten.
