@@ -372,7 +372,7 @@ impl Stream {
     /// rule or trigger asks for them, and the page has room. Whatever is not so is found out before
     /// anything is counted, and goes the long way. Behind a clock read, a processor hides some thirty
     /// instructions; so these are few, and none of them is a call.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn raise(
         &self,
         event_type: EventTypeId,

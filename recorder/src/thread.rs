@@ -120,7 +120,8 @@ fn release(which: impl Fn(&Shared) -> bool) {
 }
 
 /// Raises an event on the calling thread's stream of a source.
-#[inline]
+// Once for each place that raises: what is known there is known here.
+#[inline(always)]
 pub(crate) fn raise(
     shared: &Arc<Shared>,
     source: SourceId,
