@@ -1,4 +1,4 @@
-//! The event path allocates nothing and makes no system call but one wake-up for each page.
+//! The event path allocates nothing and makes no system call but at most one wake-up for each page.
 #![expect(unsafe_code, reason = "an allocator that counts, and a signal handler")]
 
 use std::alloc::{GlobalAlloc, Layout, System};

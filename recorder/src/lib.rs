@@ -3,7 +3,7 @@
 //! A [`Recorder`] writes one *recording* per process. Events belong to an [`EventType`] with typed
 //! elements and are raised by a *source*; every thread that raises events of a source has a *stream*
 //! of its own: after its first event, recording takes no lock, allocates nothing and makes no system
-//! call but one wake-up for each full buffer page. What
+//! call but at most one wake-up for each full buffer page. What
 //! finds no room is dropped and counted. Events live in memory that outlasts the process: after
 //! `kill -9`, everything that was recorded can still be read.
 //!

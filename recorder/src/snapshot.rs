@@ -36,14 +36,15 @@ pub(crate) fn path(recording: &Path, number: u64) -> PathBuf {
     directory.join(format!("snapshot-{number}")).join(name)
 }
 
-/// Writes a snapshot of these pages, by slot and oldest first.
+/// Writes a snapshot of these pages, by slot and oldest first; gives its file, which has a number behind
+/// its name when there is one of that name already.
 pub(crate) fn write(
     shared: &Shared,
     path: &Path,
     level: CompressionLevel,
     request: &Request<'_>,
     pages: &HashMap<usize, Vec<PageCopy>>,
-) -> std::io::Result<()> {
+) -> std::io::Result<PathBuf> {
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory)?;
     }
@@ -52,9 +53,9 @@ pub(crate) fn write(
     let (file, path) = Storage::create_file(directory, &stem)?;
     let outcome = fill(shared, Box::new(file), level, request, pages);
     if outcome.is_err() {
-        let _ = std::fs::remove_file(path);
+        let _ = std::fs::remove_file(&path);
     }
-    outcome
+    outcome.map(|()| path)
 }
 
 fn fill(

@@ -1,5 +1,5 @@
-//! The event path: one producer, one stream, no lock, no allocation, no system call but one wake-up
-//! per page.
+//! The event path: one producer, one stream, no lock, no allocation, no system call but at most one
+//! wake-up per page.
 //!
 //! Order matters here, because a kill, or a signal handler that raises events itself, can come between
 //! any two instructions:
@@ -714,7 +714,7 @@ impl Stream {
                 cursor.varint(ROW_DROPPED);
                 cursor.varint(u64::from(event_type.get()) + 1);
                 cursor.byte(code as u8);
-                // A source's own counts are best effort (MPI 4.1, section 15.3.8).
+                // A source's own counts are best effort (MPI 5.0, section 15.3.8).
                 let is_estimate = cause == Some(Cause::ReportedBySource);
                 cursor.byte(u8::from(cumulative == u64::MAX || is_estimate));
                 cursor.varint(count);

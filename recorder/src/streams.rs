@@ -1,6 +1,5 @@
 //! The cells that streams live in, and the counter segments they take: claimed and released with
 //! single atomic operations, so that a signal handler can open a stream whatever it interrupted.
-
 #![expect(unsafe_code, reason = "cells lie in memory that a fork wipes")]
 
 use std::sync::atomic::Ordering;

@@ -120,6 +120,8 @@ enum Cause {
 /// | `region GLOB longer than 10ms` | a region whose name fits is left that long after it was entered |
 /// | `signal SIGUSR2` | the process gets the signal (`SIGUSR1`, `SIGUSR2` or a number) |
 ///
+/// Of several triggers on regions in one recorder, the first one's time holds for all of them.
+///
 /// ```
 /// # use annals_recorder::Trigger;
 /// let trigger: Trigger = "event queue.length where value >= 1000".parse()?;

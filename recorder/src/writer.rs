@@ -473,7 +473,7 @@ impl Writer {
         let pages = self.copy_pages();
         let level = self.settings.compression;
         let outcome = snapshot::write(&shared, &path, level, &request, &pages);
-        shared.note_snapshot(outcome.map(|()| path));
+        shared.note_snapshot(outcome);
     }
 
     /// The last round: pages of streams that are still open, totals, footer.
