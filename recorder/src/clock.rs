@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::OnceLock;
 
-use annals_format::{CalibrationPoint, ClockId};
+use annals_format::{CalibrationPoint, Clock};
 
 use crate::options::ClockChoice;
 
@@ -72,21 +72,25 @@ pub fn tsc_is_invariant() -> bool {
     }
 }
 
+/// How much the kernel may slew the reference clock, parts per 10⁹ (`adjtimex(2)`: a frequency offset of
+/// at most 500 parts per million).
+const REFERENCE_SLEW_PPB: u32 = 500_000;
+
 /// Nominal rate of the processor's counter and the bound of its error, parts per 10⁹; measured once.
 pub(crate) fn tsc_rate() -> (u64, u32) {
     static RATE: OnceLock<(u64, u32)> = OnceLock::new();
     *RATE.get_or_init(|| {
-        let first = bracket(tsc);
+        let first = bracket(tsc, 1);
         let mut last = first;
         while last.reference_ns - first.reference_ns < 1_000_000 {
-            last = bracket(tsc);
+            last = bracket(tsc, 1);
         }
         let span_ns = (last.reference_ns - first.reference_ns) as u128;
         let ticks = u128::from(last.tick.wrapping_sub(first.tick));
         let rate = (ticks * 1_000_000_000 / span_ns).max(1) as u64;
         let error_ns = u128::from(first.error_ns + last.error_ns);
-        let error_ppb = (error_ns * 1_000_000_000 / span_ns).clamp(1, 1_000_000_000) as u32;
-        (rate, error_ppb)
+        let error_ppb = error_ns * 1_000_000_000 / span_ns + u128::from(REFERENCE_SLEW_PPB);
+        (rate, error_ppb.min(1_000_000_000) as u32)
     })
 }
 
@@ -98,32 +102,70 @@ struct Bracket {
     error_ns: u64,
 }
 
+impl Bracket {
+    fn between(before: i64, tick: u64, after: i64) -> Self {
+        Self {
+            tick,
+            reference_ns: before + (after - before) / 2,
+            error_ns: (after - before) as u64 / 2 + 1,
+        }
+    }
+
+    fn narrower(self, other: Self) -> Self {
+        if other.error_ns < self.error_ns {
+            other
+        } else {
+            self
+        }
+    }
+}
+
+/// How long [`bracket`] waits for a change of a clock that ticks more slowly than it is read,
+/// nanoseconds.
+const WAIT_FOR_TICK_NS: i64 = 50_000;
+
 /// The narrowest of several brackets: a descheduled one is wide and loses.
-fn bracket(read: impl Fn() -> u64) -> Bracket {
+///
+/// A clock that shows one tick twice ticks more slowly than it is read (an emulated counter, a
+/// millisecond clock): its tick is exact where it changes. When it does not change while this waits,
+/// the bracket is wider by `tick_ns`, the nominal length of a tick.
+fn bracket(read: impl Fn() -> u64, tick_ns: u64) -> Bracket {
     let one = || {
         let before = reference_ns();
         let tick = read();
-        let after = reference_ns();
-        let width = (after - before) as u64;
-        Bracket {
-            tick,
-            reference_ns: before + (after - before) / 2,
-            error_ns: width / 2 + 1,
-        }
+        (before, tick, reference_ns())
     };
     let first = one();
-    (0..15).map(|_| one()).fold(first, |best, next| {
-        if next.error_ns < best.error_ns {
-            next
+    let mut last = first;
+    let mut best = Bracket::between(first.0, first.1, first.2);
+    let mut at_change: Option<Bracket> = None;
+    let mut is_coarse = false;
+    let mut readings = 1;
+    while readings < 16 || is_coarse && at_change.is_none() && last.2 - first.2 < WAIT_FOR_TICK_NS {
+        let next = one();
+        best = best.narrower(Bracket::between(next.0, next.1, next.2));
+        if next.1 == last.1 {
+            is_coarse = true;
         } else {
-            best
+            let change = Bracket::between(last.0, next.1, next.2);
+            at_change = Some(at_change.map_or(change, |narrowest| narrowest.narrower(change)));
         }
-    })
+        last = next;
+        readings += 1;
+    }
+    match at_change {
+        _ if !is_coarse => best,
+        Some(change) => change,
+        None => Bracket {
+            error_ns: best.error_ns + tick_ns,
+            ..best
+        },
+    }
 }
 
 /// Wall clock minus reference clock, nanoseconds, from the narrowest of several brackets.
 fn unix_offset_ns() -> i64 {
-    let best = bracket(|| unix_ns() as u64);
+    let best = bracket(|| unix_ns() as u64, 1);
     best.tick as i64 - best.reference_ns
 }
 
@@ -182,7 +224,8 @@ impl TickSource {
     }
 
     /// A calibration point now; none for a clock that cannot be read, or panics.
-    pub(crate) fn calibrate(&self, clock: ClockId) -> Option<CalibrationPoint> {
+    pub(crate) fn calibrate(&self, clock: &Clock) -> Option<CalibrationPoint> {
+        let tick_ns = 1_000_000_000_u64.div_ceil(clock.ticks_per_second.max(1));
         let unix_offset_ns = unix_offset_ns();
         let best = match self {
             Self::Unreadable => return None,
@@ -195,12 +238,12 @@ impl TickSource {
                 }
             }
             other => {
-                let read = || bracket(|| other.read());
+                let read = || bracket(|| other.read(), tick_ns);
                 std::panic::catch_unwind(std::panic::AssertUnwindSafe(read)).ok()?
             }
         };
         Some(CalibrationPoint {
-            clock,
+            clock: clock.id,
             tick: best.tick,
             reference_ns: best.reference_ns,
             error_ns: best.error_ns,
@@ -212,30 +255,66 @@ impl TickSource {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use annals_format::{ClockId, ClockKind, ProcessId, StringId};
+
+    fn clock(ticks_per_second: u64) -> Clock {
+        Clock {
+            id: ClockId::new(0),
+            process: ProcessId::new(0),
+            name: StringId::new(0),
+            kind: ClockKind::Readable,
+            ticks_per_second,
+            rate_error_ppb: 0,
+            max_ticks: u64::MAX,
+        }
+    }
 
     #[test]
     fn calibration_points_are_narrow_and_ascend() {
         let source = TickSource::choose(ClockChoice::Auto);
-        let a = source.calibrate(ClockId::new(0)).unwrap();
-        let b = source.calibrate(ClockId::new(0)).unwrap();
-        assert!(b.tick > a.tick && b.reference_ns > a.reference_ns);
+        let a = source.calibrate(&clock(1_000_000_000)).unwrap();
+        let b = source.calibrate(&clock(1_000_000_000)).unwrap();
+        assert!(b.tick >= a.tick && b.reference_ns > a.reference_ns);
         assert!(a.unix_offset_ns > 0);
     }
 
+    /// Of many pairs, as one may lie about a machine that was stopped in its middle.
     #[test]
     fn the_measured_rate_predicts_the_counter() {
         if !tsc_is_invariant() {
             return;
         }
         let (rate, error_ppb) = tsc_rate();
-        let a = bracket(tsc);
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        let b = bracket(tsc);
-        let ns = u128::from(b.tick - a.tick) * 1_000_000_000 / u128::from(rate);
-        let measured = (b.reference_ns - a.reference_ns) as i128;
-        let bound = measured * i128::from(error_ppb) / 1_000_000_000
-            + i128::from(a.error_ns + b.error_ns)
-            + measured / 10_000;
-        assert!((ns as i128 - measured).abs() <= bound + 2);
+        let predicts = || {
+            let a = bracket(tsc, 1);
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            let b = bracket(tsc, 1);
+            let ns = u128::from(b.tick - a.tick) * 1_000_000_000 / u128::from(rate);
+            let measured = (b.reference_ns - a.reference_ns) as i128;
+            let bound = measured * i128::from(error_ppb) / 1_000_000_000
+                + i128::from(a.error_ns + b.error_ns);
+            let error = (ns as i128 - measured).abs();
+            (error > bound + 2).then(|| format!("{error} ns > {bound} ns after {measured} ns"))
+        };
+        let wrong: Vec<String> = (0..21).filter_map(|_| predicts()).collect();
+        assert!(wrong.len() <= 10, "{rate} ± {error_ppb} ppb: {wrong:#?}");
+    }
+
+    /// A clock that ticks each 20 µs is known where it changes, one that ticks each second only to
+    /// a second.
+    #[test]
+    fn a_slow_clock_is_read_where_it_ticks() {
+        let ticks_each = |ns: i64| {
+            let read = move || (reference_ns() / ns) as u64;
+            let source = TickSource::Function(Arc::new(read));
+            let point = source.calibrate(&clock(1_000_000_000 / ns as u64)).unwrap();
+            let truth = point.tick as i64 * ns;
+            let error = (point.reference_ns - truth).unsigned_abs();
+            assert!(error <= point.error_ns, "{error} ns > {}", point.error_ns);
+            point.error_ns
+        };
+        let narrowest = (0..100).map(|_| ticks_each(20_000)).min().unwrap();
+        assert!(narrowest < 10_000, "{narrowest} ns");
+        assert!(ticks_each(1_000_000_000) >= 1_000_000_000);
     }
 }

@@ -688,7 +688,9 @@ impl Registry {
     }
 
     fn calibrate(&mut self, shared: &Shared, id: ClockId) -> Result<()> {
-        let point: Option<CalibrationPoint> = self.clocks[id.index()].calibrate(id);
+        let clock = self.definitions.clocks.get(&id);
+        let point: Option<CalibrationPoint> =
+            clock.and_then(|clock| self.clocks[id.index()].calibrate(clock));
         match point {
             Some(point) => self.add(shared, Definition::Calibration(point)),
             None => Ok(()),
