@@ -429,6 +429,9 @@ fn what_sampling_and_limits_leave_out_is_counted_as_suppressed() {
         recorder.point(&fast);
         drop(recorder.region(region));
     }
+    // The limit lets this one through, and what it kept out before is told in front of it.
+    std::thread::sleep(Duration::from_millis(5));
+    recorder.point(&fast);
     let seconds = begun.elapsed().as_secs_f64();
     let status = recorder.finish();
     let sums = sums_by_type(&status.path);
@@ -437,13 +440,22 @@ fn what_sampling_and_limits_leave_out_is_counted_as_suppressed() {
         (20_000, 200)
     );
     assert_eq!(sums["often"].suppressed, 19_800);
-    assert_eq!(sums["fast"].raised, 20_000);
+    assert_eq!(sums["fast"].raised, 20_001);
     let recorded = sums["fast"].recorded as f64;
     assert!(
         recorded >= 16.0 && recorded <= 1000.0 * seconds * 1.1 + 20.0,
         "{recorded}"
     );
-    assert_eq!(sums["fast"].recorded + sums["fast"].suppressed, 20_000);
+    assert_eq!(sums["fast"].recorded + sums["fast"].suppressed, 20_001);
+    let (_, outcome) = read(&status.path);
+    let runs = outcome.losses.iter();
+    assert!(runs.clone().all(|run| run.cause == Cause::RateLimited));
+    assert!(
+        runs.clone()
+            .all(|run| run.count != 0 && run.from_ns < run.to_ns)
+    );
+    let told: u64 = runs.map(|run| run.count).sum();
+    assert_eq!(told, sums["fast"].suppressed);
     // Pairs stay whole.
     assert_eq!(
         (sums["enter"].recorded, sums["enter"].suppressed),

@@ -422,7 +422,7 @@ fn read_dropped(w: &mut Wire<'_>) -> Result<DroppedRecord> {
     let start = w.position();
     let code = w.u8("cause of a dropped record")?;
     let cause = Cause::from_code(code)
-        .filter(|cause| cause.is_dropped())
+        .filter(|cause| !cause.is_of_reader())
         .ok_or_else(|| FormatError::invalid(start, "a recorder's cause", code))?;
     Ok(DroppedRecord {
         event_type,

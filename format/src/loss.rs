@@ -2,8 +2,8 @@
 
 use crate::ids::EventTypeId;
 
-/// Why events are missing. The first nine are the recorder's (*dropped*), the others a reader's
-/// finding about the bytes.
+/// Why events are missing: first what a recorder *dropped*, then what it *suppressed* because the user
+/// asked for less, then what a reader finds missing in the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Cause {
@@ -27,6 +27,8 @@ pub enum Cause {
     Fork = 8,
     /// The recording has as many bytes as the user allows.
     SizeLimit = 9,
+    /// *Suppressed*: more events came than the user's limit lets through.
+    RateLimited = 16,
     /// *Skipped*: the chunk is there, but cannot be decoded or is missing between others.
     Skipped = 32,
     /// *Truncated*: the stream ended early.
@@ -55,6 +57,7 @@ impl Cause {
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
             0..=9 => Some(Self::RECORDER[code as usize]),
+            16 => Some(Self::RateLimited),
             32 => Some(Self::Skipped),
             33 => Some(Self::Truncated),
             _ => None,
@@ -79,6 +82,7 @@ impl Cause {
             Self::Finished => "finished",
             Self::Fork => "fork",
             Self::SizeLimit => "size-limit",
+            Self::RateLimited => "rate-limited",
             Self::Skipped => "skipped",
             Self::Truncated => "truncated",
         }
@@ -90,13 +94,24 @@ impl Cause {
         matches!(self, Self::Overwritten | Self::SizeLimit)
     }
 
-    /// Whether the recorder, and not a reader, missed the events.
+    /// Whether the recorder missed the events.
     pub const fn is_dropped(self) -> bool {
-        !matches!(self, Self::Skipped | Self::Truncated)
+        !self.is_suppressed() && !self.is_of_reader()
+    }
+
+    /// Whether the user did not want the events.
+    pub const fn is_suppressed(self) -> bool {
+        matches!(self, Self::RateLimited)
+    }
+
+    /// Whether a reader cannot find the events.
+    pub const fn is_of_reader(self) -> bool {
+        matches!(self, Self::Skipped | Self::Truncated)
     }
 }
 
-/// A dropped record: a loss of one stream, standing before the stream's next event.
+/// A dropped record: events of one stream that were dropped or suppressed, standing before the stream's
+/// next event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DroppedRecord {
     /// What was lost; none: any type.
@@ -107,7 +122,8 @@ pub struct DroppedRecord {
     pub count: u64,
     /// Whether `count` is only a lower bound: a counter saturated, or the loss is estimated.
     pub is_lower_bound: bool,
-    /// Losses of this stream, event type and cause from the stream's start to here, this one included.
+    /// Losses of this stream, event type and cause from the stream's start to here, this one included;
+    /// for a suppressing cause: all that was suppressed.
     pub cumulative: u64,
     /// Tick of the last event before the loss (the stream's opening, when there was none).
     pub from_tick: u64,

@@ -75,6 +75,7 @@ impl TypeTotals {
         let counter = match cause {
             Cause::Skipped => &mut self.skipped,
             Cause::Truncated => &mut self.truncated,
+            Cause::RateLimited => &mut self.suppressed,
             dropped => &mut self.dropped[dropped.code() as usize],
         };
         *counter = counter.saturating_add(count);

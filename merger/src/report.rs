@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use annals_format::{
-    Cause, ClockKind, Definitions, Ended, Ordering, ProcessId, StreamTotals, TraceLoss,
-};
+use annals_format::{ClockKind, Definitions, Ended, Ordering, ProcessId, StreamTotals, TraceLoss};
 use serde::Serialize;
 
 use crate::clocks::ClockFit;
@@ -324,8 +322,8 @@ impl Report {
 pub fn is_complete(definitions: &Definitions, losses: &[TraceLoss]) -> bool {
     let mut ends = definitions.process_ends.values();
     let is_cut = ends.any(|end| end.ended == Ended::Truncated);
-    let is_reader_loss = |loss: &TraceLoss| matches!(loss.cause, Cause::Skipped | Cause::Truncated);
-    !is_cut && !losses.iter().any(is_reader_loss) && missing_ranks(definitions).is_empty()
+    let is_reader_loss = losses.iter().any(|loss| loss.cause.is_of_reader());
+    !is_cut && !is_reader_loss && missing_ranks(definitions).is_empty()
 }
 
 fn clock_report(definitions: &Definitions, fit: &ClockFit) -> ClockReport {

@@ -496,7 +496,7 @@ impl<'a> StreamCursor<'a> {
             let told = self.reported.entry(key).or_default();
             // Cumulative counts include what a lost chunk's records told; that works only when chunks
             // come in their own order.
-            let count = if self.is_sorted {
+            let count = if self.is_sorted || record.cause.is_suppressed() {
                 record.count
             } else {
                 record.cumulative.saturating_sub(*told).max(record.count)
@@ -634,13 +634,17 @@ impl<'a> StreamCursor<'a> {
             let row = self
                 .totals
                 .row(event_type.unwrap_or(annals_format::ANY_EVENT_TYPE));
-            row.dropped[cause.code() as usize] = *count;
+            if cause.is_suppressed() {
+                row.suppressed = *count;
+            } else {
+                row.dropped[cause.code() as usize] = *count;
+                told_sum = told_sum.saturating_add(*count);
+            }
             row.raised = row
                 .recorded
                 .saturating_add(row.dropped_sum())
                 .saturating_add(row.suppressed);
             row.raised_is_lower_bound = true;
-            told_sum = told_sum.saturating_add(*count);
         }
         let any = self.totals.row(annals_format::ANY_EVENT_TYPE);
         let code = Cause::BufferFull.code() as usize;

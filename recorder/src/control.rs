@@ -43,6 +43,11 @@ impl Gate {
         self.0 & MODE == OPEN
     }
 
+    /// Whether so many events a second are recorded.
+    pub(crate) const fn is_limit(self) -> bool {
+        self.0 & MODE == LIMIT
+    }
+
     /// Whether no event is raised.
     pub(crate) const fn is_off(self) -> bool {
         self.0 & MODE == OFF

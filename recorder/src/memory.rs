@@ -301,9 +301,13 @@ pub(crate) struct OwnRow {
     pub(crate) gate: AtomicU64,
     /// State of a rate limit: the earliest tick at which the next event passes.
     pub(crate) limiter: AtomicU64,
-    /// How much of each drop count stands in dropped records already, by the codes of the causes.
+    /// How much of each drop count stands in dropped records already, by the codes of the causes; in the
+    /// place of [`REPORTED_SUPPRESSED`] how much of the suppressed count.
     pub(crate) reported: [AtomicU64; 6],
 }
+
+/// Overwritten events are counted by the writer, who needs no place for them.
+pub(crate) const REPORTED_SUPPRESSED: usize = annals_format::Cause::Overwritten as usize;
 
 impl OwnRow {
     /// One whose gate no event passes by the short way.

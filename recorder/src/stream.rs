@@ -27,7 +27,7 @@ use annals_format::{
 
 use crate::clock::{TickSource, reference_ns, tsc};
 use crate::control::{Admission, Gate};
-use crate::memory::{CounterRow, OwnRow, Page, bump};
+use crate::memory::{CounterRow, OwnRow, Page, REPORTED_SUPPRESSED, bump};
 use crate::options::Overflow;
 use crate::row::{RowCursor, VARINT_ROOM};
 use crate::shared::{Shared, SourceState};
@@ -494,7 +494,9 @@ impl Stream {
             return;
         }
         bump(&row.raised);
-        let need = bound.saturating_add(ROW_OVERHEAD);
+        let limited = Self::limited(gate, row, own);
+        let told_room = if limited == 0 { 0 } else { DROPPED_ROW_ROOM };
+        let need = bound.saturating_add(ROW_OVERHEAD + told_room);
         let mut start = self.start.load(relaxed);
         let mut before = Self::commit(start).load(relaxed);
         let used = before as u32 as usize;
@@ -503,6 +505,11 @@ impl Stream {
                 return;
             }
             start = self.start.load(relaxed);
+            before = Self::commit(start).load(relaxed);
+        }
+        if limited != 0 {
+            let told = (event_type, Cause::RateLimited, limited);
+            self.put_dropped(told, row.suppressed.load(relaxed), tick);
             before = Self::commit(start).load(relaxed);
         }
         let commit = Self::commit(start);
@@ -540,6 +547,19 @@ impl Stream {
             }
             Admission::NotRaised => false,
         }
+    }
+
+    /// How many events a limit has kept out since the last that it let through. What a sample left out
+    /// before the rule was changed is not among them.
+    fn limited(gate: Gate, row: &CounterRow, own: &OwnRow) -> u64 {
+        if gate.is_open() {
+            return 0;
+        }
+        let suppressed = row.suppressed.load(Ordering::Relaxed);
+        let reported = &own.reported[REPORTED_SUPPRESSED];
+        let count = suppressed.saturating_sub(reported.load(Ordering::Relaxed));
+        reported.store(suppressed, Ordering::Relaxed);
+        if gate.is_limit() { count } else { 0 }
     }
 
     /// Writes down the reference clock when it has moved on enough: what the events of a clock that
@@ -694,8 +714,8 @@ impl Stream {
         let relaxed = Ordering::Relaxed;
         for (event_type, row, own) in self.shared().rows_of(self) {
             for (code, reported) in own.reported.iter().enumerate() {
-                let cause = Cause::from_code(code as u8);
-                if cause.is_some_and(Cause::is_counted_by_writer) {
+                let cause = Cause::RECORDER[code];
+                if cause.is_counted_by_writer() {
                     continue;
                 }
                 let cumulative = row.dropped[code].load(relaxed);
@@ -703,30 +723,42 @@ impl Stream {
                 if count == 0 {
                     continue;
                 }
-                let start = self.start.load(relaxed);
-                let commit = Self::commit(start);
+                let commit = Self::commit(self.start.load(relaxed));
                 let offset = commit.load(relaxed) as u32 as usize;
                 if offset + DROPPED_ROW_ROOM + need > self.room.load(relaxed) {
                     return;
                 }
-                // SAFETY: the page is this stream's, and the row's room was checked.
-                let mut cursor = unsafe { Page::cursor(start, offset) };
-                cursor.varint(ROW_DROPPED);
-                cursor.varint(u64::from(event_type.get()) + 1);
-                cursor.byte(code as u8);
-                // A source's own counts are best effort (MPI 5.0, section 15.3.8).
-                let is_estimate = cause == Some(Cause::ReportedBySource);
-                cursor.byte(u8::from(cumulative == u64::MAX || is_estimate));
-                cursor.varint(count);
-                cursor.varint(cumulative);
-                cursor.varint(self.last_tick.load(relaxed));
-                cursor.varint(tick);
-                let before = commit.load(relaxed) >> 32 << 32;
-                commit.store(before | cursor.offset_from(start) as u64, Ordering::Release);
+                self.put_dropped((event_type, cause, count), cumulative, tick);
                 reported.store(cumulative, relaxed);
             }
         }
         self.has_unreported.store(false, relaxed);
+    }
+
+    /// Writes a dropped record; the caller knows that the page has [`DROPPED_ROW_ROOM`].
+    fn put_dropped(
+        &self,
+        (event_type, cause, count): (EventTypeId, Cause, u64),
+        cumulative: u64,
+        tick: u64,
+    ) {
+        let start = self.start.load(Ordering::Relaxed);
+        let commit = Self::commit(start);
+        let before = commit.load(Ordering::Relaxed);
+        // SAFETY: the page is this stream's, and the row's room was checked.
+        let mut cursor = unsafe { Page::cursor(start, before as u32 as usize) };
+        cursor.varint(ROW_DROPPED);
+        cursor.varint(u64::from(event_type.get()) + 1);
+        cursor.byte(cause.code());
+        // A source's own counts are best effort (MPI 5.0, section 15.3.8).
+        let is_lower_bound = cumulative == u64::MAX || cause == Cause::ReportedBySource;
+        cursor.byte(u8::from(is_lower_bound));
+        cursor.varint(count);
+        cursor.varint(cumulative);
+        cursor.varint(self.last_tick.load(Ordering::Relaxed));
+        cursor.varint(tick);
+        let events = before >> 32 << 32;
+        commit.store(events | cursor.offset_from(start) as u64, Ordering::Release);
     }
 
     /// Gives the current page to the writer; false when that is not possible now (a handler that

@@ -280,6 +280,7 @@ impl<'a> RegionCounter<'a> {
     /// Whether a loss may have been one of enters or leaves.
     fn role_of_loss(&self, loss: &TraceLoss) -> (bool, bool) {
         match loss.event_type {
+            _ if loss.cause.is_suppressed() => (false, false),
             None => (true, true),
             Some(event_type) => match self.roles.get(&event_type) {
                 Some(kind) => (kind.is_enter, !kind.is_enter),

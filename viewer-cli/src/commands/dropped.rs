@@ -75,6 +75,7 @@ struct Mismatch {
 #[derive(Clone, Debug, Serialize)]
 struct Dropped {
     dropped: Vec<LossRow>,
+    suppressed: Vec<LossRow>,
     skipped: Vec<LossRow>,
     totals: Sums,
     complete: bool,
@@ -261,15 +262,16 @@ pub fn run(arguments: &DroppedArguments, out: &mut dyn Write) -> anyhow::Result<
     let complete = outcome.complete && opened.rejected.is_empty();
     if arguments.input.json {
         let places = Places::of(&opened.definitions);
-        let rows = |is_dropped: bool| {
-            let wanted = losses.iter().filter(|l| l.cause.is_dropped() == is_dropped);
+        let rows = |is_wanted: fn(Cause) -> bool| {
+            let wanted = losses.iter().filter(|loss| is_wanted(loss.cause));
             wanted
                 .map(|loss| loss_row(&opened, &places, loss))
                 .collect()
         };
         let result = Dropped {
-            dropped: rows(true),
-            skipped: rows(false),
+            dropped: rows(Cause::is_dropped),
+            suppressed: rows(Cause::is_suppressed),
+            skipped: rows(Cause::is_of_reader),
             totals,
             complete,
             check: check.clone(),
