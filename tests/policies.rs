@@ -288,7 +288,9 @@ fn triggers_take_snapshots_with_what_came_before_and_after() {
     options.triggers = [
         "event mark where number == 5000",
         "event alarm*",
-        "region slow* longer than 20ms",
+        "region * longer than 1000s",
+        "region slow* longer than 300ms",
+        "region *part longer than 1s",
         "signal SIGUSR2",
     ]
     .map(|text| text.parse().expect("a trigger"))
@@ -316,21 +318,26 @@ fn triggers_take_snapshots_with_what_came_before_and_after() {
 
     for region in [slow, fast] {
         let _region = recorder.region(region);
-        std::thread::sleep(Duration::from_millis(if region == fast { 40 } else { 1 }));
+        std::thread::sleep(Duration::from_millis(if region == fast { 30 } else { 1 }));
     }
     std::thread::sleep(Duration::from_millis(150));
     assert_eq!(recorder.status().snapshots, 2, "nothing slow was slow");
     recorder.enter(slow);
-    std::thread::sleep(Duration::from_millis(25));
+    std::thread::sleep(Duration::from_millis(310));
     recorder.leave(slow);
     assert_eq!(wait_for_snapshots(&recorder, 3).snapshots, 3);
+    {
+        let _fast = recorder.region(fast);
+        std::thread::sleep(Duration::from_millis(1010));
+    }
+    assert_eq!(wait_for_snapshots(&recorder, 4).snapshots, 4);
 
     #[expect(unsafe_code, reason = "a signal to itself")]
     // SAFETY: the recorder handles the signal.
     unsafe {
         libc::raise(libc::SIGUSR2);
     }
-    assert_eq!(wait_for_snapshots(&recorder, 4).snapshots, 4);
+    assert_eq!(wait_for_snapshots(&recorder, 5).snapshots, 5);
     let trigger = |number: u64| {
         let path = scratch.path().join(format!("snapshot-{number}"));
         let opened = Opened::open(&path).expect("a snapshot");
@@ -345,7 +352,8 @@ fn triggers_take_snapshots_with_what_came_before_and_after() {
         trigger(2),
         (Some("2".to_owned()), Some("event alarm*".to_owned()))
     );
-    assert_eq!(trigger(4).1.as_deref(), Some("signal 12"));
+    assert_eq!(trigger(4).1.as_deref(), Some("region *part longer than 1s"));
+    assert_eq!(trigger(5).1.as_deref(), Some("signal 12"));
     recorder.finish();
 }
 

@@ -8,7 +8,7 @@ use crate::rules::{Rules, Subject, Verdict};
 use crate::shared::MAX_EVENT_TYPES;
 
 /// Regions that rules and triggers can name; those behind are recorded and not watched.
-const MAX_RULED_REGIONS: usize = 1 << 16;
+pub(crate) const MAX_RULED_REGIONS: usize = 1 << 16;
 
 const OPEN: u64 = 0;
 const OFF: u64 = 1;
@@ -129,7 +129,6 @@ pub(crate) struct Control {
     /// By event type; limits are per second.
     gates: Box<[AtomicU64]>,
     regions_off: Box<[AtomicU64]>,
-    regions_watched: Box<[AtomicU64]>,
     /// Whether any region is off.
     has_regions_off: AtomicBool,
 }
@@ -140,7 +139,6 @@ impl Control {
         Self {
             gates: words(MAX_EVENT_TYPES),
             regions_off: words(MAX_RULED_REGIONS / 64),
-            regions_watched: words(MAX_RULED_REGIONS / 64),
             has_regions_off: AtomicBool::new(false),
         }
     }
@@ -183,11 +181,10 @@ impl Control {
         }
     }
 
-    /// Works out whether a region is recorded, and watched.
-    pub(crate) fn rule_region(&self, rules: &Rules, id: RegionId, name: &str, is_watched: bool) {
+    /// Works out whether a region is recorded.
+    pub(crate) fn rule_region(&self, rules: &Rules, id: RegionId, name: &str) {
         let is_off = rules.verdict(Subject::Region, name, None) == Verdict::Off;
         set_bit(&self.regions_off, id, is_off);
-        set_bit(&self.regions_watched, id, is_watched);
         if is_off {
             self.has_regions_off.store(true, Ordering::Relaxed);
         }
@@ -197,10 +194,6 @@ impl Control {
     #[inline]
     pub(crate) fn is_region_off(&self, id: RegionId) -> bool {
         self.has_regions_off.load(Ordering::Relaxed) && has_bit(&self.regions_off, id)
-    }
-
-    pub(crate) fn is_region_watched(&self, id: RegionId) -> bool {
-        has_bit(&self.regions_watched, id)
     }
 }
 

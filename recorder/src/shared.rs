@@ -26,7 +26,7 @@ use crate::storage::{Storage, StorageStatus};
 use crate::stream::{Opening, Stream, phase};
 use crate::streams::Streams;
 use crate::sys::ForkGuard;
-use crate::trigger::{Seen, Triggers};
+use crate::trigger::{Sight, Triggers};
 
 /// Most sources of one recorder.
 pub(crate) const MAX_SOURCES: usize = 256;
@@ -468,30 +468,15 @@ impl Shared {
     #[cold]
     #[inline(never)]
     pub(crate) fn watch(&self, stream: &Stream, event_type: EventTypeId, tick: u64, row: &[u8]) {
-        let fires = match self.triggers.see(event_type, row) {
-            Seen::Nothing => None,
-            Seen::Fires(trigger) => Some(trigger),
-            Seen::Enters(region) => {
-                if self.control.is_region_watched(region) {
-                    stream.watched.enter(region.get(), tick);
-                }
-                None
-            }
-            Seen::Leaves(region, trigger, longer_than) => {
-                let entered = self
-                    .control
-                    .is_region_watched(region)
-                    .then(|| stream.watched.leave(region.get()))
-                    .flatten();
-                let rate = self
-                    .source(stream.source())
-                    .map_or(1, |s| s.ticks_per_second);
-                let least = longer_than.as_nanos() * u128::from(rate) / 1_000_000_000;
-                entered
-                    .filter(|entered| u128::from(tick.wrapping_sub(*entered)) >= least)
-                    .map(|_| trigger)
-            }
-        };
+        let rate = self.source(stream.source());
+        let fires = self.triggers.see(&Sight {
+            event_type,
+            tick,
+            row,
+            regions: &stream.watched,
+            ticks_per_second: rate.map_or(1, |source| source.ticks_per_second),
+            max_ticks: stream.max_ticks(),
+        });
         if let Some(trigger) = fires
             && self.triggers.fire(Some(trigger))
         {
@@ -792,8 +777,7 @@ impl Registry {
         }
         for (id, region) in &self.definitions.regions {
             let name = text(region.name);
-            let is_watched = shared.control.is_region_watched(*id);
-            shared.control.rule_region(rules, *id, name, is_watched);
+            shared.control.rule_region(rules, *id, name);
         }
     }
 
@@ -852,10 +836,8 @@ impl Registry {
             .strings
             .get(&name)
             .map_or("", String::as_str);
-        let is_watched = shared.triggers.watches_region(text);
-        shared
-            .control
-            .rule_region(&self.rules, id, text, is_watched);
+        shared.triggers.watch_region(id, text);
+        shared.control.rule_region(&self.rules, id, text);
         self.add(shared, Definition::Region(region))?;
         self.regions.insert(key, id);
         Ok(id)

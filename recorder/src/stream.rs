@@ -12,7 +12,6 @@
     reason = "rows and counters are reached through raw pointers; benches/event_path shows the gain"
 )]
 
-use std::cell::Cell;
 use std::ptr::null;
 use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
@@ -33,6 +32,7 @@ use crate::row::{RowCursor, VARINT_ROOM};
 use crate::shared::{Shared, SourceState};
 use crate::sys::{self, GUARD_RECORDING};
 use crate::thread::QueueUse;
+use crate::trigger::WatchedRegions;
 
 /// Stands for "no page".
 const NO_PAGE: u64 = u64::MAX;
@@ -130,33 +130,6 @@ unsafe impl Send for Stream {}
 // SAFETY: as above. `watched` is used by the producer only.
 unsafe impl Sync for Stream {}
 
-/// Enter ticks of watched regions, for triggers on their length. Fixed in size: nothing is allocated.
-#[derive(Debug)]
-pub(crate) struct WatchedRegions {
-    depth: Cell<usize>,
-    enters: [Cell<(u32, u64)>; Self::DEEPEST],
-}
-
-impl WatchedRegions {
-    const DEEPEST: usize = 16;
-
-    /// A watched region was entered. Deeper than 16, enters are not kept.
-    pub(crate) fn enter(&self, region: u32, tick: u64) {
-        if let Some(place) = self.enters.get(self.depth.get()) {
-            place.set((region, tick));
-        }
-        self.depth.set(self.depth.get() + 1);
-    }
-
-    /// A watched region was left; when it was entered, if that is known.
-    pub(crate) fn leave(&self, region: u32) -> Option<u64> {
-        let depth = self.depth.get().checked_sub(1)?;
-        self.depth.set(depth);
-        let (entered, tick) = self.enters.get(depth)?.get();
-        (entered == region).then_some(tick)
-    }
-}
-
 /// Who a stream is, when it is opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening {
@@ -199,7 +172,7 @@ impl Stream {
         self.dropped.store(0, relaxed);
         self.has_unreported.store(false, relaxed);
         self.last_observation_ns.store(i64::MIN, relaxed);
-        self.watched.depth.set(0);
+        self.watched.clear();
         self.page.store(NO_PAGE, relaxed);
         self.kept_pages.store(0, relaxed);
         self.first_own.store(SHUT_ROWS.as_ptr().cast_mut(), relaxed);

@@ -1,16 +1,18 @@
 //! Triggers: what makes a flight recorder keep what it has.
 
+use std::cell::Cell;
 use std::str::FromStr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, Ordering};
 use std::time::Duration;
 
 use annals_format::{
-    ElementType, EventTypeId, EventTypeSchema, RegionId, Role, Value, row_element,
+    ElementType, EventTypeId, EventTypeSchema, RegionId, Role, Value, row_element, ticks,
 };
 use globset::{Glob, GlobMatcher};
 
 use crate::clock::reference_ns;
+use crate::control::MAX_RULED_REGIONS;
 use crate::error::{RecorderError, Result};
 use crate::options::parse_duration;
 
@@ -120,7 +122,7 @@ enum Cause {
 /// | `region GLOB longer than 10ms` | a region whose name fits is left that long after it was entered |
 /// | `signal SIGUSR2` | the process gets the signal (`SIGUSR1`, `SIGUSR2` or a number) |
 ///
-/// Of several triggers on regions in one recorder, the first one's time holds for all of them.
+/// Of several triggers that wait for one region, the one with the shortest time fires.
 ///
 /// ```
 /// # use annals_recorder::Trigger;
@@ -194,36 +196,70 @@ fn parse(text: &str) -> Option<Cause> {
     }
 }
 
-/// How one trigger watches one event type.
+/// How one trigger watches one event type, or all triggers on regions the enters or leaves.
 #[derive(Debug)]
 struct Watch {
     event_type: EventTypeId,
-    trigger: usize,
     what: Watched,
 }
 
 #[derive(Debug)]
 enum Watched {
-    Every,
+    Every {
+        trigger: usize,
+    },
     Element {
+        trigger: usize,
         schema: EventTypeSchema,
         index: usize,
         comparison: Comparison,
         operand: Operand,
     },
     Enter,
-    Leave {
-        longer_than: Duration,
-    },
+    Leave,
 }
 
-/// What a watched event means.
-pub(crate) enum Seen {
-    Nothing,
-    Fires(usize),
-    Enters(RegionId),
-    /// Fires when it was entered at least this long ago.
-    Leaves(RegionId, usize, Duration),
+/// A watched event, when it was raised and what that says.
+pub(crate) struct Sight<'a> {
+    pub(crate) event_type: EventTypeId,
+    pub(crate) tick: u64,
+    /// The bytes of the event's row.
+    pub(crate) row: &'a [u8],
+    /// The watched regions that are entered where it was raised.
+    pub(crate) regions: &'a WatchedRegions,
+    pub(crate) ticks_per_second: u64,
+    pub(crate) max_ticks: u64,
+}
+
+/// Enter ticks of watched regions, for triggers on their length. Fixed in size: nothing is allocated.
+#[derive(Debug)]
+pub(crate) struct WatchedRegions {
+    depth: Cell<usize>,
+    enters: [Cell<(u32, u64)>; Self::DEEPEST],
+}
+
+impl WatchedRegions {
+    const DEEPEST: usize = 16;
+
+    pub(crate) fn clear(&self) {
+        self.depth.set(0);
+    }
+
+    /// A watched region was entered. Deeper than 16, enters are not kept.
+    fn enter(&self, region: u32, tick: u64) {
+        if let Some(place) = self.enters.get(self.depth.get()) {
+            place.set((region, tick));
+        }
+        self.depth.set(self.depth.get() + 1);
+    }
+
+    /// A watched region was left; when it was entered, if that is known.
+    fn leave(&self, region: u32) -> Option<u64> {
+        let depth = self.depth.get().checked_sub(1)?;
+        self.depth.set(depth);
+        let (entered, tick) = self.enters.get(depth)?.get();
+        (entered == region).then_some(tick)
+    }
 }
 
 /// The triggers of a recorder, and whether one fired.
@@ -232,6 +268,8 @@ pub(crate) struct Triggers {
     triggers: Vec<Trigger>,
     /// What enters and leaves look like: the region is their only element.
     region_schema: EventTypeSchema,
+    /// By region: number + 1 of the trigger that waits for its length; empty when none waits for any.
+    regions: Box<[AtomicU16]>,
     /// Filled from the front, under the registry's lock; read without.
     watches: Box<[OnceLock<Watch>]>,
     /// Reference time at which one fired and was not served yet, nanoseconds; 0: none.
@@ -256,7 +294,14 @@ impl Triggers {
     pub(crate) fn new(triggers: Vec<Trigger>) -> Self {
         let now = reference_ns();
         let signalled_ns = triggers.iter().map(|_| AtomicI64::new(now)).collect();
+        let of_region = |trigger: &Trigger| matches!(trigger.cause, Cause::Region { .. });
+        let regions = if triggers.iter().any(of_region) {
+            MAX_RULED_REGIONS
+        } else {
+            0
+        };
         Self {
+            regions: (0..regions).map(|_| AtomicU16::new(0)).collect(),
             triggers,
             region_schema: EventTypeSchema {
                 elements: vec![(ElementType::U32, false)],
@@ -284,17 +329,30 @@ impl Triggers {
         role: Role,
         elements: &[(&str, ElementType, bool)],
     ) -> bool {
-        let mut is_watched = false;
-        for (number, trigger) in self.triggers.iter().enumerate() {
-            let what = match (&trigger.cause, role) {
-                (Cause::Event { glob, condition }, _) if glob.is_match(name) => match condition {
-                    None => Watched::Every,
+        let watch = |what| {
+            let watch = Watch {
+                event_type: id,
+                what,
+            };
+            let free = self.watches.iter().find(|place| place.get().is_none());
+            free.is_some_and(|place| place.set(watch).is_ok())
+        };
+        let mut is_watched = match role {
+            Role::Enter if !self.regions.is_empty() => watch(Watched::Enter),
+            Role::Leave if !self.regions.is_empty() => watch(Watched::Leave),
+            _ => false,
+        };
+        for (trigger, cause) in self.triggers.iter().map(|t| &t.cause).enumerate() {
+            let what = match cause {
+                Cause::Event { glob, condition } if glob.is_match(name) => match condition {
+                    None => Watched::Every { trigger },
                     Some(condition) => {
                         let of_name = |e: &&(&str, _, _)| e.0 == condition.element;
                         let Some(index) = elements.iter().position(|e| of_name(&e)) else {
                             continue;
                         };
                         Watched::Element {
+                            trigger,
                             schema: EventTypeSchema {
                                 elements: elements.iter().map(|e| (e.1, e.2)).collect(),
                             },
@@ -304,64 +362,85 @@ impl Triggers {
                         }
                     }
                 },
-                (Cause::Region { .. }, Role::Enter) => Watched::Enter,
-                (Cause::Region { longer_than, .. }, Role::Leave) => Watched::Leave {
-                    longer_than: *longer_than,
-                },
                 _ => continue,
             };
-            let watch = Watch {
-                event_type: id,
-                trigger: number,
-                what,
-            };
-            let free = self.watches.iter().find(|place| place.get().is_none());
-            is_watched |= free.is_some_and(|place| place.set(watch).is_ok());
+            is_watched |= watch(what);
         }
         is_watched
     }
 
-    /// Whether a trigger waits for the length of a region.
-    pub(crate) fn watches_region(&self, name: &str) -> bool {
-        self.triggers.iter().any(
-            |trigger| matches!(&trigger.cause, Cause::Region { glob, .. } if glob.is_match(name)),
-        )
+    /// Notes which trigger waits for the length of a new region.
+    pub(crate) fn watch_region(&self, id: RegionId, name: &str) {
+        let waits = self
+            .triggers
+            .iter()
+            .enumerate()
+            .filter_map(|(n, t)| match &t.cause {
+                Cause::Region { glob, longer_than } if glob.is_match(name) => {
+                    Some((longer_than, n))
+                }
+                _ => None,
+            });
+        if let Some((_, trigger)) = waits.min()
+            && let Some(place) = self.regions.get(id.index())
+        {
+            place.store(trigger as u16 + 1, Ordering::Release);
+        }
     }
 
-    /// What an event means to the triggers, given its row. For regions, the first trigger decides.
-    pub(crate) fn see(&self, event_type: EventTypeId, row: &[u8]) -> Seen {
+    /// The trigger that waits for the length of a region.
+    fn of_region(&self, id: RegionId) -> Option<usize> {
+        let number = self.regions.get(id.index())?.load(Ordering::Acquire);
+        usize::from(number).checked_sub(1)
+    }
+
+    /// Which trigger an event fires, the first if it is several.
+    pub(crate) fn see(&self, sight: &Sight<'_>) -> Option<usize> {
         let watches = self.watches.iter().map_while(OnceLock::get);
-        for watch in watches.filter(|watch| watch.event_type == event_type) {
-            let region = || match row_element(&self.region_schema, row, 0)? {
-                Value::U32(number) => Some(RegionId::new(number)),
-                _ => None,
-            };
-            match &watch.what {
-                Watched::Every => return Seen::Fires(watch.trigger),
-                Watched::Element {
-                    schema,
-                    index,
-                    comparison,
-                    operand,
-                } => {
-                    let value = row_element(schema, row, *index);
-                    if value.is_some_and(|value| operand.compare(*comparison, value)) {
-                        return Seen::Fires(watch.trigger);
-                    }
-                }
-                Watched::Enter => {
-                    if let Some(region) = region() {
-                        return Seen::Enters(region);
-                    }
-                }
-                Watched::Leave { longer_than } => {
-                    if let Some(region) = region() {
-                        return Seen::Leaves(region, watch.trigger, *longer_than);
-                    }
-                }
+        let watches = watches.filter(|watch| watch.event_type == sight.event_type);
+        // Every watch is asked: regions are to be noted whatever else fires.
+        watches.fold(None, |first, watch| {
+            let fires = self.fires(&watch.what, sight);
+            first.or(fires)
+        })
+    }
+
+    fn fires(&self, what: &Watched, sight: &Sight<'_>) -> Option<usize> {
+        let region = || match row_element(&self.region_schema, sight.row, 0)? {
+            Value::U32(number) => Some(RegionId::new(number)),
+            _ => None,
+        };
+        match what {
+            Watched::Every { trigger } => Some(*trigger),
+            Watched::Element {
+                trigger,
+                schema,
+                index,
+                comparison,
+                operand,
+            } => {
+                let value = row_element(schema, sight.row, *index)?;
+                operand.compare(*comparison, value).then_some(*trigger)
+            }
+            Watched::Enter => {
+                let region = region()?;
+                self.of_region(region)?;
+                sight.regions.enter(region.get(), sight.tick);
+                None
+            }
+            Watched::Leave => {
+                let region = region()?;
+                let trigger = self.of_region(region)?;
+                let entered = sight.regions.leave(region.get())?;
+                let Cause::Region { longer_than, .. } = &self.triggers[trigger].cause else {
+                    return None;
+                };
+                let rate = u128::from(sight.ticks_per_second);
+                let least = longer_than.as_nanos() * rate / 1_000_000_000;
+                let ticks = ticks::distance(entered, sight.tick, sight.max_ticks);
+                (i128::from(ticks) >= least as i128).then_some(trigger)
             }
         }
-        Seen::Nothing
     }
 
     /// A trigger fires, or a call (none), now. Until it is served, others change nothing.
