@@ -1,14 +1,13 @@
 //! Chunks of a recording: a run of one stream's events, in columns.
 
-use crate::column::{Column, put_growing, put_ints, read_ints};
+use crate::column::{Column, put_codes, put_growing, put_ints, read_ints};
 use crate::definitions::{EventTypeSchema, MAX_ELEMENTS, Schema};
 use crate::error::{FormatError, Result};
-use crate::ids::ANY_EVENT_TYPE;
-use crate::ids::{EventTypeId, StreamId};
+use crate::ids::{ANY_EVENT_TYPE, EventTypeId, StreamId};
 use crate::loss::{Cause, DroppedRecord};
 use crate::ticks::distance;
 use crate::value::{ElementType, Value};
-use crate::wire::{Put, Wire, short_varint, unzigzag};
+use crate::wire::{Put, Wire, short_varint, unzigzag, zigzag};
 
 /// Most events in a chunk.
 pub const MAX_CHUNK_EVENTS: usize = 1 << 22;
@@ -220,8 +219,7 @@ pub(crate) fn put_type_table(types: &[TypeColumns], type_index: &[u16], out: &mu
         out.put_varint(columns.columns.len() as u64);
         out.extend(columns.columns.iter().map(|c| c.element_type().code()));
     }
-    let wide: Vec<u64> = type_index.iter().map(|index| u64::from(*index)).collect();
-    put_ints(&wide, out);
+    put_codes(type_index, out);
 }
 
 /// The inverse of [`put_type_table`]: columns still empty.
@@ -349,7 +347,6 @@ impl Chunk {
         };
         let start = w.position();
         let count = w.count(8, "number of dropped records")?;
-        let mut dropped_count = 0_u64;
         for _ in 0..count {
             let start = w.position();
             let index = w.varint_u32("position of a dropped record")?;
@@ -360,10 +357,9 @@ impl Chunk {
                     format!("{index} of {event_count}"),
                 ));
             }
-            let record = read_dropped(&mut w)?;
-            dropped_count = dropped_count.saturating_add(record.count);
-            chunk.dropped.push((index, record));
+            chunk.dropped.push((index, read_dropped(&mut w)?));
         }
+        let dropped_count = dropped_count(&chunk.dropped);
         if dropped_count != header.dropped_count {
             return Err(FormatError::invalid(
                 start,
@@ -414,6 +410,14 @@ pub(crate) fn ordinals(type_index: &[u16], type_count: usize) -> Vec<u32> {
     each.collect()
 }
 
+/// How many events records tell to be dropped; what is suppressed is not.
+fn dropped_count(records: &[(u32, DroppedRecord)]) -> u64 {
+    let dropped = records
+        .iter()
+        .filter(|(_, record)| record.cause.is_dropped());
+    dropped.fold(0, |sum, (_, record)| sum.saturating_add(record.count))
+}
+
 fn read_dropped(w: &mut Wire<'_>) -> Result<DroppedRecord> {
     let event_type = match w.varint_u32("event type of a dropped record")? {
         0 => None,
@@ -441,8 +445,13 @@ pub struct ChunkBuilder {
     chunk: Chunk,
     /// By event type.
     slots: Vec<Slot>,
+    /// The columns of plain event types, until the chunk is complete: bits as they stand in rows.
+    plain: Vec<Vec<u64>>,
+    /// How many of `plain` are in use; the others keep their memory.
+    plain_used: usize,
     /// Columns of event types that no event of this chunk had yet: their memory is used again.
     spare: Vec<TypeColumns>,
+    batch: Batch,
     max_ticks: u64,
     /// Element values taken in.
     values: usize,
@@ -453,15 +462,102 @@ pub struct ChunkBuilder {
 struct Slot {
     /// Index in the chunk's types + 1; 0: no event of it so far.
     place: u16,
-    /// Whether all its elements are integers that are always there, and at most eight.
-    is_plain: bool,
+    /// Plain types: their first column in [`ChunkBuilder::plain`].
+    first: u32,
+    /// Plain types, those whose elements are at most eight integers that are always there: how many.
+    elements: Option<u8>,
     /// Bit i: element i is signed.
     signed: u8,
+    /// Events in the chunk.
+    count: u32,
 }
 
-/// Most bytes of a row that [`ChunkBuilder::push_plain_rows`] looks at: event type, tick step, and eight
-/// elements of at most eight bytes, read in words.
-const PLAIN_ROW: usize = 3 + 8 * 8 + 8;
+/// Events whose ticks and types are taken over at once.
+const BATCH: usize = 64;
+
+/// Ticks and types of events, on their way into a chunk.
+#[derive(Clone, Copy, Debug)]
+struct Batch {
+    ticks: [u64; BATCH],
+    types: [u16; BATCH],
+}
+
+/// What was taken in.
+#[derive(Clone, Copy, Default, Debug)]
+struct Taken {
+    events: usize,
+    values: usize,
+    bytes: usize,
+}
+
+/// Most bytes of a row that [`take_batch`] looks at: event type, tick, and eight elements of at most eight
+/// bytes, read in words.
+const PLAIN_ROW: usize = 11 + 8 * 8;
+
+/// Takes in rows of the most frequent kind, up to the first of another, and at most a batch: events of
+/// types that the chunk has already, all their elements integers, with many bytes behind them.
+///
+/// Everything the recorder writes passes here: an instruction costs a quarter of a nanosecond an event.
+fn take_batch(
+    slots: &mut [Slot],
+    plain: &mut [Vec<u64>],
+    batch: &mut Batch,
+    mut now: u64,
+    rows: &[u8],
+) -> Taken {
+    let mut taken = Taken::default();
+    let Batch { ticks, types } = batch;
+    for (tick, place) in ticks.iter_mut().zip(types) {
+        let Some(row) = rows[taken.bytes..].first_chunk::<PLAIN_ROW>() else {
+            return taken;
+        };
+        let code = usize::from(row[0]).wrapping_sub(ROW_EVENT as usize);
+        let Some(slot) = slots.get_mut(code) else {
+            return taken;
+        };
+        let Some(elements) = slot.elements.filter(|_| row[0] < 0x80) else {
+            return taken;
+        };
+        let word = |from: usize| {
+            let bytes = row[from..].first_chunk();
+            bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        };
+        let step = u16::from_le_bytes([row[1], row[2]]);
+        let (next, mut length) = if step == ROW_FAR_TICK {
+            (word(3), 11)
+        } else {
+            (now.wrapping_add(u64::from(step)), 3)
+        };
+        let first = slot.first as usize;
+        if elements == 1 {
+            let Some((bits, bytes)) = short_varint(word(length)) else {
+                return taken;
+            };
+            plain[first].push(bits);
+            length += bytes;
+        } else {
+            let columns = &mut plain[first..][..usize::from(elements)];
+            for index in 0..columns.len() {
+                let Some((bits, bytes)) = short_varint(word(length)) else {
+                    columns[..index].iter_mut().for_each(|column| {
+                        column.pop();
+                    });
+                    return taken;
+                };
+                columns[index].push(bits);
+                length += bytes;
+            }
+        }
+        slot.count += 1;
+        now = next;
+        *tick = now;
+        *place = slot.place - 1;
+        taken.events += 1;
+        taken.values += usize::from(elements);
+        taken.bytes += length;
+    }
+    taken
+}
 
 /// How far the ticks of a chunk are from chronological order.
 #[derive(Default)]
@@ -510,7 +606,13 @@ impl ChunkBuilder {
         Self {
             chunk: Chunk::default(),
             slots: Vec::new(),
+            plain: Vec::new(),
+            plain_used: 0,
             spare: Vec::new(),
+            batch: Batch {
+                ticks: [0; BATCH],
+                types: [0; BATCH],
+            },
             max_ticks,
             values: 0,
         }
@@ -521,6 +623,8 @@ impl ChunkBuilder {
         self.max_ticks = max_ticks;
         self.values = 0;
         self.slots.clear();
+        self.plain.iter_mut().for_each(Vec::clear);
+        self.plain_used = 0;
         self.chunk.ticks.clear();
         self.chunk.type_index.clear();
         self.chunk.dropped.clear();
@@ -553,82 +657,72 @@ impl ChunkBuilder {
                 None => TypeColumns::new(event_type, elements),
             };
             self.chunk.types.push(columns);
-            let is_integer = |kind: ElementType| {
-                use ElementType::{I32, I64, U32, U64};
-                matches!(kind, I32 | U32 | I64 | U64)
-            };
-            let each = schema.elements.iter();
-            let is_plain = schema.elements.len() <= 8
-                && each
-                    .clone()
-                    .all(|(kind, is_optional)| is_integer(*kind) && !is_optional);
-            let signed = each
-                .take(8)
-                .enumerate()
-                .fold(0, |bits, (index, (kind, _))| {
-                    let is_signed = matches!(kind, ElementType::I32 | ElementType::I64);
-                    bits | u8::from(is_signed) << index
-                });
             self.slots[index] = Slot {
                 place: self.chunk.types.len() as u16,
-                is_plain,
-                signed,
+                ..self.plain_slot(schema)
             };
         }
         Some(usize::from(self.slots[index].place) - 1)
     }
 
-    /// Takes in rows of the most frequent kind, up to the first of another: events of types that the chunk
-    /// has already, all their elements integers, a short step behind the one before, with many bytes
-    /// behind them. Gives the bytes of what was taken in.
-    fn push_plain_rows(&mut self, tick: &mut u64, rows: &[u8]) -> usize {
-        let Self {
-            chunk,
-            slots,
-            values,
-            ..
-        } = self;
-        let (ticks, type_index) = (&mut chunk.ticks, &mut chunk.type_index);
-        let types = chunk.types.as_mut_slice();
-        let mut now = *tick;
-        let mut at = 0;
-        'rows: while let Some(row) = rows[at..].first_chunk::<PLAIN_ROW>() {
-            let code = usize::from(row[0]).wrapping_sub(ROW_EVENT as usize);
-            let step = u16::from_le_bytes([row[1], row[2]]);
-            let Some(slot) = slots.get(code).filter(|slot| slot.is_plain) else {
-                break;
-            };
-            let is_full = ticks.len() >= MAX_CHUNK_EVENTS || *values >= MAX_CHUNK_VALUES - 8;
-            if step == ROW_FAR_TICK || row[0] >= 0x80 || is_full {
-                break;
-            }
-            let columns = &mut types[usize::from(slot.place) - 1];
-            let mut length = 3;
-            for (index, column) in columns.columns.iter_mut().enumerate() {
-                let word = row[length..]
-                    .first_chunk()
-                    .map(|word| u64::from_le_bytes(*word));
-                let Some((bits, bytes)) = word.and_then(short_varint) else {
-                    columns.columns[..index].iter_mut().for_each(Column::pop);
-                    break 'rows;
-                };
-                let is_signed = slot.signed >> index & 1 == 1;
-                column.push_bits(if is_signed {
-                    unzigzag(bits) as u64
-                } else {
-                    bits
-                });
-                length += bytes;
-            }
-            *values += columns.columns.len();
-            columns.count += 1;
-            now = now.wrapping_add(u64::from(step));
-            ticks.push(now);
-            type_index.push(slot.place - 1);
-            at += length;
+    /// The slot of an event type, with columns of its own when it is plain.
+    fn plain_slot(&mut self, schema: &EventTypeSchema) -> Slot {
+        let is_integer = |kind: ElementType| {
+            use ElementType::{I32, I64, U32, U64};
+            matches!(kind, I32 | U32 | I64 | U64)
+        };
+        let elements = &schema.elements;
+        let mut kinds = elements.iter();
+        let is_plain = elements.len() <= 8
+            && kinds.all(|(kind, is_optional)| is_integer(*kind) && !is_optional);
+        if !is_plain {
+            return Slot::default();
         }
-        *tick = now;
-        at
+        let first = self.plain_used;
+        self.plain_used += elements.len();
+        if self.plain.len() < self.plain_used {
+            self.plain.resize_with(self.plain_used, Vec::new);
+        }
+        let signed = elements
+            .iter()
+            .enumerate()
+            .fold(0, |bits, (index, (kind, _))| {
+                let is_signed = matches!(kind, ElementType::I32 | ElementType::I64);
+                bits | u8::from(is_signed) << index
+            });
+        Slot {
+            first: first as u32,
+            elements: Some(elements.len() as u8),
+            signed,
+            ..Slot::default()
+        }
+    }
+
+    /// Takes in plain rows, and gives their bytes.
+    fn push_plain_rows(&mut self, tick: &mut u64, rows: &[u8]) -> usize {
+        let chunk = &mut self.chunk;
+        let mut at = 0;
+        loop {
+            let is_near_full = chunk.ticks.len() + BATCH > MAX_CHUNK_EVENTS
+                || self.values + 8 * BATCH > MAX_CHUNK_VALUES;
+            if is_near_full {
+                return at;
+            }
+            let batch = &mut self.batch;
+            let (slots, plain) = (&mut self.slots, &mut self.plain);
+            let taken = take_batch(slots, plain, batch, *tick, &rows[at..]);
+            let ticks = &batch.ticks[..taken.events];
+            *tick = ticks.last().copied().unwrap_or(*tick);
+            chunk.ticks.extend_from_slice(ticks);
+            chunk
+                .type_index
+                .extend_from_slice(&batch.types[..taken.events]);
+            self.values += taken.values;
+            at += taken.bytes;
+            if taken.events < BATCH {
+                return at;
+            }
+        }
     }
 
     /// Takes rows in; the tick of the first is relative to `base_tick`. Gives the number of rows
@@ -700,35 +794,46 @@ impl ChunkBuilder {
             ));
         }
         let known = self.slots.get(event_type.index());
-        let slot = match known.map_or(0, |slot| slot.place) {
+        let place = match known.map_or(0, |slot| slot.place) {
             0 => self
                 .slot_for(event_type, schema)
                 .ok_or_else(|| too_many_types(start, "another one"))?,
             place => usize::from(place) - 1,
         };
-        let columns = &mut self.chunk.types[slot];
+        let columns = &mut self.chunk.types[place].columns;
+        let slot = &mut self.slots[event_type.index()];
+        let plain = &mut self.plain[slot.first as usize..];
         let mut pushed = 0;
         let outcome = read_elements(schema, w, |index, value| {
-            let column = &mut columns.columns[index];
             match value {
-                RowValue::Bits(bits) => column.push_bits(bits),
-                RowValue::Text(bytes) => column.push_text(bytes),
-                RowValue::Absent => column.push_absent(),
+                RowValue::Bits(bits) if slot.elements.is_some() => {
+                    let is_signed = slot.signed >> index & 1 == 1;
+                    plain[index].push(if is_signed { zigzag(bits as i64) } else { bits });
+                }
+                RowValue::Bits(bits) => columns[index].push_bits(bits),
+                RowValue::Text(bytes) => columns[index].push_text(bytes),
+                RowValue::Absent => columns[index].push_absent(),
             }
             pushed = index + 1;
         });
         if let Err(error) = outcome {
             // Columns stay of one length.
-            columns.columns[..pushed].iter_mut().for_each(Column::pop);
-            if columns.count == 0 {
+            if slot.elements.is_some() {
+                plain[..pushed].iter_mut().for_each(|column| {
+                    column.pop();
+                });
+            } else {
+                columns[..pushed].iter_mut().for_each(Column::pop);
+            }
+            if slot.count == 0 {
                 self.chunk.types.pop();
-                self.slots[event_type.index()] = Slot::default();
+                *slot = Slot::default();
             }
             return Err(error);
         }
-        columns.count += 1;
+        slot.count += 1;
         self.values = values;
-        self.chunk.type_index.push(slot as u16);
+        self.chunk.type_index.push(place as u16);
         Ok(())
     }
 
@@ -740,6 +845,7 @@ impl ChunkBuilder {
 
     /// As [`ChunkBuilder::finish`]; the builder can be restarted.
     pub fn complete(&mut self, stream: StreamId) -> (ChunkHeader, &mut Chunk) {
+        self.fill_types();
         self.sort_types();
         let chunk = &mut self.chunk;
         let disorder = Disorder::of(&chunk.ticks, self.max_ticks);
@@ -747,10 +853,7 @@ impl ChunkBuilder {
             stream,
             sequence: 0,
             event_count: chunk.ticks.len() as u64,
-            dropped_count: chunk
-                .dropped
-                .iter()
-                .fold(0, |sum, (_, record)| sum.saturating_add(record.count)),
+            dropped_count: dropped_count(&chunk.dropped),
             first_tick: chunk.ticks.first().copied().unwrap_or_default(),
             min_offset: disorder.min_offset,
             max_offset: disorder.max_offset,
@@ -768,6 +871,25 @@ impl ChunkBuilder {
             predecessor_counts: Vec::new(),
         };
         (header, chunk)
+    }
+
+    /// Gives the types their counts, and the plain ones their columns.
+    fn fill_types(&mut self) {
+        for slot in self.slots.iter().filter(|slot| slot.place != 0) {
+            let columns = &mut self.chunk.types[usize::from(slot.place) - 1];
+            columns.count = slot.count as usize;
+            if slot.elements.is_none() {
+                continue;
+            }
+            let bits = &mut self.plain[slot.first as usize..];
+            for (index, (column, bits)) in columns.columns.iter_mut().zip(bits).enumerate() {
+                if slot.signed >> index & 1 == 1 {
+                    bits.iter_mut()
+                        .for_each(|bits| *bits = unzigzag(*bits) as u64);
+                }
+                column.swap_bits(bits);
+            }
+        }
     }
 
     fn sort_types(&mut self) {

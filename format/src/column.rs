@@ -31,8 +31,75 @@ const fn width_of(largest: u64) -> u8 {
     }
 }
 
+/// Integers of a column, seen in blocks: a column need not be 64 bits wide in memory, nor be there as
+/// deltas, to be encoded.
+trait Blocks {
+    fn len(&self) -> usize;
+
+    /// Fills `block` with the values from index `start` on; `block` is no longer than what there is.
+    fn fill(&self, start: usize, block: &mut [u64]);
+
+    /// Calls `each` with one block after the other.
+    fn for_each(&self, mut each: impl FnMut(&[u64])) {
+        let mut buffer = [0; BLOCK];
+        for start in (0..self.len()).step_by(BLOCK) {
+            let block = &mut buffer[..(self.len() - start).min(BLOCK)];
+            self.fill(start, block);
+            each(block);
+        }
+    }
+}
+
+impl Blocks for [u64] {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn fill(&self, start: usize, block: &mut [u64]) {
+        block.copy_from_slice(&self[start..start + block.len()]);
+    }
+}
+
+impl Blocks for [u16] {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn fill(&self, start: usize, block: &mut [u64]) {
+        let values = &self[start..start + block.len()];
+        for (place, value) in block.iter_mut().zip(values) {
+            *place = u64::from(*value);
+        }
+    }
+}
+
+/// What each value but the first adds to the one before.
+struct Deltas<'a>(&'a [u64]);
+
+impl Blocks for Deltas<'_> {
+    fn len(&self) -> usize {
+        self.0.len() - 1
+    }
+
+    fn fill(&self, start: usize, block: &mut [u64]) {
+        let pairs = self.0[start..=start + block.len()].windows(2);
+        for (place, pair) in block.iter_mut().zip(pairs) {
+            *place = zigzag(pair[1].wrapping_sub(pair[0]) as i64);
+        }
+    }
+}
+
 /// Base and width of a block: offsets from the base, which is the smallest value read as signed.
 fn base_and_width(block: &[u64]) -> (i64, u8) {
+    let bits = block.iter().fold(0, |bits, value| bits | value);
+    if bits < 1 << 15 {
+        // What nearly all blocks are, in numbers that processors compare many at a time.
+        let (least, most) = block.iter().fold((i16::MAX, 0), |(least, most), value| {
+            let value = *value as i16;
+            (least.min(value), most.max(value))
+        });
+        return (least.into(), width_of((most - least) as u64));
+    }
     let mut least = i64::MAX;
     let mut most = i64::MIN;
     for &value in block {
@@ -42,31 +109,27 @@ fn base_and_width(block: &[u64]) -> (i64, u8) {
     (least, width_of((most as u64).wrapping_sub(least as u64)))
 }
 
-/// Bases and widths of the blocks of a column, and the bytes that the blocks take.
-fn measure(values: &[u64]) -> (Vec<(i64, u8)>, usize) {
+/// Bytes that the blocks of a column take, about.
+fn length_in_blocks(values: &(impl Blocks + ?Sized)) -> usize {
     let mut length = 0;
-    let blocks = values.chunks(BLOCK).map(|block| {
-        let (base, width) = base_and_width(block);
-        length += 3 + usize::from(width) * block.len();
-        (base, width)
-    });
-    let blocks = blocks.collect();
-    (blocks, length)
+    values.for_each(|block| length += 3 + usize::from(base_and_width(block).1) * block.len());
+    length
 }
 
-fn put_blocks(values: &[u64], blocks: &[(i64, u8)], out: &mut Vec<u8>) {
-    for (block, (base, width)) in values.chunks(BLOCK).zip(blocks) {
-        out.put_signed(*base);
-        out.push(*width);
-        let offsets = block.iter().map(|value| value.wrapping_sub(*base as u64));
+fn put_blocks(values: &(impl Blocks + ?Sized), out: &mut Vec<u8>) {
+    values.for_each(|block| {
+        let (base, width) = base_and_width(block);
+        out.put_signed(base);
+        out.push(width);
+        let offsets = block.iter().map(|value| value.wrapping_sub(base as u64));
         match width {
             0 => {}
-            1 => out.extend(offsets.map(|offset| offset as u8)),
+            1 => put_fixed(offsets.map(|offset| [offset as u8]), out),
             2 => put_fixed(offsets.map(|offset| (offset as u16).to_le_bytes()), out),
             4 => put_fixed(offsets.map(|offset| (offset as u32).to_le_bytes()), out),
             _ => put_fixed(offsets.map(u64::to_le_bytes), out),
         }
-    }
+    });
 }
 
 fn put_fixed<const N: usize>(values: impl ExactSizeIterator<Item = [u8; N]>, out: &mut Vec<u8>) {
@@ -112,35 +175,37 @@ fn read_blocks(wire: &mut Wire<'_>, count: usize, values: &mut Vec<u64>) -> Resu
     Ok(())
 }
 
-fn deltas(values: &[u64]) -> Vec<u64> {
-    values
-        .windows(2)
-        .map(|pair| zigzag(pair[1].wrapping_sub(pair[0]) as i64))
-        .collect()
-}
-
 /// Appends a column of integers (for signed ones: sign-extended). The count is known to the reader.
 pub fn put_ints(values: &[u64], out: &mut Vec<u8>) {
     let Some(&first) = values.first() else { return };
     if values.iter().all(|value| *value == first) {
-        out.push(CONSTANT);
-        out.put_signed(first as i64);
+        put_constant(first, out);
         return;
     }
-    let (blocks, plain_len) = measure(values);
+    let plain_len = length_in_blocks(values);
     // Below two bytes a value, deltas cannot gain what they cost to undo.
-    if plain_len > values.len() * 5 / 4 {
-        let deltas = deltas(values);
-        let (delta_blocks, delta_len) = measure(&deltas);
-        if delta_len < plain_len {
-            out.push(DELTA);
-            out.put_signed(first as i64);
-            put_blocks(&deltas, &delta_blocks, out);
-            return;
-        }
+    if plain_len > values.len() * 5 / 4 && length_in_blocks(&Deltas(values)) < plain_len {
+        put_growing(values, out);
+        return;
     }
     out.push(PLAIN);
-    put_blocks(values, &blocks, out);
+    put_blocks(values, out);
+}
+
+/// As [`put_ints`], for numbers of which there are few (event types): without looking at deltas.
+pub(crate) fn put_codes(values: &[u16], out: &mut Vec<u8>) {
+    let Some(&first) = values.first() else { return };
+    if values.iter().all(|value| *value == first) {
+        put_constant(first.into(), out);
+        return;
+    }
+    out.push(PLAIN);
+    put_blocks(values, out);
+}
+
+fn put_constant(value: u64, out: &mut Vec<u8>) {
+    out.push(CONSTANT);
+    out.put_signed(value as i64);
 }
 
 /// Appends a column that is known to grow slowly (ticks, times): as deltas, without looking further.
@@ -148,8 +213,7 @@ pub fn put_growing(values: &[u64], out: &mut Vec<u8>) {
     let Some(&first) = values.first() else { return };
     out.push(DELTA);
     out.put_signed(first as i64);
-    let deltas = deltas(values);
-    put_blocks(&deltas, &measure(&deltas).0, out);
+    put_blocks(&Deltas(values), out);
 }
 
 /// Reads a column of `count` integers.
@@ -394,6 +458,13 @@ impl Column {
         column.push(bits);
         if let Some(is_present) = &mut self.is_present {
             is_present.push(true);
+        }
+    }
+
+    /// Takes these bits as the values of a column without absent ones, and gives its own for them.
+    pub(crate) fn swap_bits(&mut self, bits: &mut Vec<u64>) {
+        if let Data::Bits(column) = &mut self.data {
+            std::mem::swap(column, bits);
         }
     }
 

@@ -83,6 +83,7 @@ mod error;
 mod global;
 mod memory;
 mod options;
+mod pages;
 mod recorder;
 mod row;
 mod rules;

@@ -6,6 +6,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -38,7 +39,7 @@ impl Division {
     /// takes two bytes, and the elements it does not have an eighth of a byte each, so that a page has
     /// no more than 2¹⁹ events and eight values a byte, 2²³.
     pub(crate) const LARGEST_PAGE: usize = 1 << 20;
-    /// Most segments: the process keeps half a kilobyte for each stream.
+    /// Most segments: the process keeps four kilobytes beside each.
     const MOST_SEGMENTS: usize = 8192;
     /// Largest budget: the live file must stay within the limits of the format.
     const LARGEST_BUDGET: usize = l::MAX_FILE_LEN as usize - (64 << 20);
@@ -103,8 +104,8 @@ unsafe impl Send for LiveMemory {}
 unsafe impl Sync for LiveMemory {}
 
 impl LiveMemory {
-    /// Creates and maps the file, its space reserved and every page touched; anonymous memory, and the
-    /// reason, when that fails.
+    /// Creates and maps the file, its space reserved, and what stands before the pages in memory;
+    /// anonymous memory, and the reason, when that fails.
     pub(crate) fn create(path: &Path, division: Division) -> io::Result<(Self, Option<io::Error>)> {
         let (map, path, failure) = match Self::map_file(path, division.total()) {
             Ok(map) => (map, Some(path.to_owned()), None),
@@ -150,11 +151,19 @@ impl LiveMemory {
 
     fn prepare(&self) {
         let _ = self.map.advise(Advice::DontDump);
-        if self.map.advise(Advice::PopulateWrite).is_err() {
-            for offset in (0..self.map.len()).step_by(4096) {
-                // SAFETY: within the mapping; nobody else uses it yet.
-                unsafe { self.base.add(offset).write_volatile(0) };
-            }
+        self.populate_bytes(0, self.division.pages_offset());
+    }
+
+    /// Brings pages into memory that were never used.
+    pub(crate) fn populate(&self, pages: Range<usize>) {
+        let start = self.division.pages_offset() + pages.start * self.division.page_bytes;
+        self.populate_bytes(start, pages.len() * self.division.page_bytes);
+    }
+
+    /// Where the kernel cannot (before Linux 5.14), each page comes with its first write.
+    fn populate_bytes(&self, offset: usize, length: usize) {
+        if length != 0 {
+            let _ = self.map.advise_range(Advice::PopulateWrite, offset, length);
         }
     }
 
@@ -301,13 +310,13 @@ pub(crate) struct OwnRow {
     pub(crate) gate: AtomicU64,
     /// State of a rate limit: the earliest tick at which the next event passes.
     pub(crate) limiter: AtomicU64,
-    /// How much of each drop count stands in dropped records already, by the codes of the causes; in the
-    /// place of [`REPORTED_SUPPRESSED`] how much of the suppressed count.
+    /// How much of each drop count stands in dropped records already, by the codes of the causes.
     pub(crate) reported: [AtomicU64; 6],
+    /// How much of the suppressed count does, or was left out by a sample.
+    pub(crate) reported_suppressed: AtomicU64,
+    /// Tick of the stream's last event before the suppressed ones that no record tells of.
+    pub(crate) suppressed_from: AtomicU64,
 }
-
-/// Overwritten events are counted by the writer, who needs no place for them.
-pub(crate) const REPORTED_SUPPRESSED: usize = annals_format::Cause::Overwritten as usize;
 
 impl OwnRow {
     /// One whose gate no event passes by the short way.
@@ -316,6 +325,8 @@ impl OwnRow {
             gate: AtomicU64::new(u64::MAX),
             limiter: AtomicU64::new(0),
             reported: [const { AtomicU64::new(0) }; 6],
+            reported_suppressed: AtomicU64::new(0),
+            suppressed_from: AtomicU64::new(0),
         }
     }
 }

@@ -671,7 +671,7 @@ impl Recorder {
             blocked: Duration::from_nanos(shared.status.blocked_ns.load(Ordering::Relaxed)),
             snapshots: shared.status.snapshots.load(Ordering::Relaxed),
             written_bytes: storage.written(),
-            free_pages: shared.free_pages.len(),
+            free_pages: shared.pages.free_count(),
             pages: shared.memory.division().page_count,
             raised_after_finish: shared.status.after_cut.load(Ordering::Relaxed),
             misused: shared.status.unknown_type.load(Ordering::Relaxed),

@@ -14,13 +14,13 @@ use annals_format::{
     ProcessId, Property, Region, RegionId, Schema, Source, SourceId, Stream as StreamDefinition,
     StreamId, StreamTotals, StringId, visit_rows,
 };
-use crossbeam_queue::ArrayQueue;
 
 use crate::clock::TickSource;
 use crate::control::Control;
 use crate::error::{RecorderError, Result};
 use crate::memory::{CounterRow, LiveMemory, OwnRow, Page};
 use crate::options::{Options, Overflow};
+use crate::pages::Pages;
 use crate::rules::{Rules, Subject, Verdict};
 use crate::storage::{Storage, StorageStatus};
 use crate::stream::{Opening, Stream, phase};
@@ -94,17 +94,9 @@ pub(crate) struct Shared {
     pub(crate) guard: ForkGuard,
     pub(crate) streams: Streams,
     pub(crate) memory: LiveMemory,
-    pub(crate) free_pages: ArrayQueue<u32>,
-    pub(crate) full_pages: ArrayQueue<u32>,
-    /// Full pages of streams that overwrite, oldest first; those that a snapshot has seen stand in the
-    /// first queue.
-    kept_pages: [ArrayQueue<u32>; 2],
-    /// Full pages that the writer is woken for.
-    wake_at: usize,
+    pub(crate) pages: Pages,
     /// What rows of each event type look like, for whoever must not lock.
     shapes: Box<[OnceLock<EventTypeSchema>]>,
-    /// Slot of the stream that each page belongs to, while it does.
-    pub(crate) page_owner: Box<[AtomicU32]>,
     pub(crate) control: Control,
     pub(crate) triggers: Triggers,
     pub(crate) registry: Mutex<Registry>,
@@ -150,10 +142,8 @@ impl Shared {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let storage_status = storage.status();
         let division = *memory.division();
-        let free_pages = ArrayQueue::new(division.page_count);
-        for number in 0..division.page_count as u32 {
-            let _ = free_pages.push(number);
-        }
+        let pages = Pages::new(&division);
+        memory.populate(pages.to_prepare());
         let registry = Registry {
             rules: options.rules.clone(),
             ..Registry::default()
@@ -164,14 +154,8 @@ impl Shared {
             streams: Streams::new(&guard, &memory)?,
             guard,
             memory,
-            free_pages,
-            full_pages: ArrayQueue::new(division.page_count),
-            wake_at: (division.page_count / 8).max(1),
-            kept_pages: std::array::from_fn(|_| ArrayQueue::new(division.page_count)),
+            pages,
             shapes: (0..MAX_EVENT_TYPES).map(|_| OnceLock::new()).collect(),
-            page_owner: (0..division.page_count)
-                .map(|_| AtomicU32::new(0))
-                .collect(),
             control: Control::new(),
             triggers: Triggers::new(options.triggers.clone()),
             registry: Mutex::new(registry),
@@ -206,17 +190,21 @@ impl Shared {
 
     /// The stream that a page belongs to, until the page is freed.
     pub(crate) fn owner(&self, page: u32) -> &Stream {
-        let slot = self.page_owner[page as usize].load(Ordering::Relaxed);
-        self.streams.cell(slot as usize)
+        self.streams.cell(self.pages.owner(page))
+    }
+
+    /// Takes a free page.
+    pub(crate) fn take_free_page(&self) -> Option<u32> {
+        let page = self.pages.take_free();
+        if self.pages.wants_more() {
+            self.wake_writer();
+        }
+        page
     }
 
     /// A producer is done with a page.
     pub(crate) fn hand_on_page(&self, number: u32) {
-        // The queue holds every page there is.
-        let _ = self.full_pages.push(number);
-        // The writer comes by itself every now and then; it is woken when there is work for a while, so
-        // that it does not take turns with the program page by page.
-        if self.full_pages.len() >= self.wake_at {
+        if self.pages.push_full(number) {
             self.wake_writer();
         }
     }
@@ -224,27 +212,8 @@ impl Shared {
     /// A producer that overwrites is done with a page.
     pub(crate) fn keep_page(&self, stream: &Stream, number: u32) {
         stream.kept_pages.fetch_add(1, Ordering::Relaxed);
-        // The queue holds every page there is.
-        let _ = self.kept_pages[1].push(number);
-        if self.free_pages.len() <= 2 * self.wake_at {
+        if self.pages.keep(number) {
             self.wake_writer();
-        }
-    }
-
-    /// The oldest page that may be overwritten.
-    pub(crate) fn pop_oldest(&self) -> Option<u32> {
-        self.kept_pages.iter().find_map(ArrayQueue::pop)
-    }
-
-    /// All pages that may be overwritten, oldest first. Until they are put back, nobody overwrites them.
-    pub(crate) fn pop_all_kept(&self) -> Vec<u32> {
-        std::iter::from_fn(|| self.pop_oldest()).collect()
-    }
-
-    /// Puts the pages back that a snapshot has seen: they are the oldest.
-    pub(crate) fn put_back(&self, pages: &[u32]) {
-        for number in pages {
-            let _ = self.kept_pages[0].push(*number);
         }
     }
 

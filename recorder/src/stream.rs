@@ -26,7 +26,7 @@ use annals_format::{
 
 use crate::clock::{TickSource, reference_ns, tsc};
 use crate::control::{Admission, Gate};
-use crate::memory::{CounterRow, OwnRow, Page, REPORTED_SUPPRESSED, bump};
+use crate::memory::{CounterRow, OwnRow, Page, bump};
 use crate::options::Overflow;
 use crate::row::{RowCursor, VARINT_ROOM};
 use crate::shared::{Shared, SourceState};
@@ -482,7 +482,8 @@ impl Stream {
         }
         if limited != 0 {
             let told = (event_type, Cause::RateLimited, limited);
-            self.put_dropped(told, row.suppressed.load(relaxed), tick);
+            let from = own.suppressed_from.load(relaxed);
+            self.put_dropped(told, row.suppressed.load(relaxed), (from, tick));
             before = Self::commit(start).load(relaxed);
         }
         let commit = Self::commit(start);
@@ -514,6 +515,11 @@ impl Stream {
             Admission::Record => true,
             Admission::Suppress => {
                 let (raised, suppressed) = (&row.raised, &row.suppressed);
+                let count = suppressed.load(Ordering::Relaxed);
+                if count == own.reported_suppressed.load(Ordering::Relaxed) {
+                    let last_tick = self.last_tick.load(Ordering::Relaxed);
+                    own.suppressed_from.store(last_tick, Ordering::Relaxed);
+                }
                 bump(raised);
                 bump(suppressed);
                 false
@@ -529,7 +535,7 @@ impl Stream {
             return 0;
         }
         let suppressed = row.suppressed.load(Ordering::Relaxed);
-        let reported = &own.reported[REPORTED_SUPPRESSED];
+        let reported = &own.reported_suppressed;
         let count = suppressed.saturating_sub(reported.load(Ordering::Relaxed));
         reported.store(suppressed, Ordering::Relaxed);
         if gate.is_limit() { count } else { 0 }
@@ -597,11 +603,11 @@ impl Stream {
         let Some(_use) = QueueUse::begin() else {
             return Err(Cause::BufferFull);
         };
-        if let Some(number) = shared.free_pages.pop() {
+        if let Some(number) = shared.take_free_page() {
             return Ok(number);
         }
         if self.overwrites()
-            && let Some(number) = shared.pop_oldest()
+            && let Some(number) = shared.pages.take_oldest()
         {
             // The writer, who sees to free pages, is behind.
             shared.give_up(number, Cause::Overwritten);
@@ -618,7 +624,7 @@ impl Stream {
                 shared.wake_writer();
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(Duration::from_millis(1));
-                if let Some(number) = shared.free_pages.pop() {
+                if let Some(number) = shared.take_free_page() {
                     shared.count_blocked(begun.elapsed());
                     return Ok(number);
                 }
@@ -666,7 +672,7 @@ impl Stream {
         store(l::PAGE_RAISED, raised.saturating_sub(1));
         store(l::PAGE_RECORDED, self.recorded.load(relaxed));
         store(l::PAGE_DROPPED, self.dropped.load(relaxed));
-        shared.page_owner[number as usize].store(self.slot as u32, relaxed);
+        shared.pages.set_owner(number, self.slot);
         page.stream()
             .store(self.id.load(relaxed) + 1, Ordering::Release);
         let (start, room) = page.room();
@@ -701,7 +707,8 @@ impl Stream {
                 if offset + DROPPED_ROW_ROOM + need > self.room.load(relaxed) {
                     return;
                 }
-                self.put_dropped((event_type, cause, count), cumulative, tick);
+                let interval = (self.last_tick.load(relaxed), tick);
+                self.put_dropped((event_type, cause, count), cumulative, interval);
                 reported.store(cumulative, relaxed);
             }
         }
@@ -713,7 +720,7 @@ impl Stream {
         &self,
         (event_type, cause, count): (EventTypeId, Cause, u64),
         cumulative: u64,
-        tick: u64,
+        (from_tick, to_tick): (u64, u64),
     ) {
         let start = self.start.load(Ordering::Relaxed);
         let commit = Self::commit(start);
@@ -728,8 +735,8 @@ impl Stream {
         cursor.byte(u8::from(is_lower_bound));
         cursor.varint(count);
         cursor.varint(cumulative);
-        cursor.varint(self.last_tick.load(Ordering::Relaxed));
-        cursor.varint(tick);
+        cursor.varint(from_tick);
+        cursor.varint(to_tick);
         let events = before >> 32 << 32;
         commit.store(events | cursor.offset_from(start) as u64, Ordering::Release);
     }

@@ -108,7 +108,13 @@ impl Streams {
     pub(crate) fn release_segment(&self, memory: &LiveMemory, number: usize) {
         for (row, own) in memory.segment(number).iter().zip(&self.own[number]) {
             row.clear();
-            let words = [&own.gate, &own.limiter].into_iter().chain(&own.reported);
+            let words = [
+                &own.gate,
+                &own.limiter,
+                &own.reported_suppressed,
+                &own.suppressed_from,
+            ];
+            let words = words.into_iter().chain(&own.reported);
             words.for_each(|word| word.store(0, Ordering::Relaxed));
         }
         self.segments.release(number);

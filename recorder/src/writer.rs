@@ -138,6 +138,7 @@ impl Writer {
     }
 
     fn round(&mut self) {
+        self.shared.memory.populate(self.shared.pages.to_prepare());
         // Closings before pages: a thread hands its last page on before it closes its stream.
         let closed = self.shared.closed();
         let closings: Vec<usize> = if closed == self.closed {
@@ -149,12 +150,12 @@ impl Writer {
                 .map(|stream| stream.slot)
                 .collect()
         };
-        if !self.shared.full_pages.is_empty() {
+        if self.shared.pages.has_full() {
             self.announce();
             self.shared.flush_definitions();
         }
         while !self.shared.storage_has_failed() {
-            let Some(number) = self.shared.full_pages.pop() else {
+            let Some(number) = self.shared.pages.take_full() else {
                 break;
             };
             self.seal(number);
@@ -186,10 +187,9 @@ impl Writer {
 
     /// Gives up the oldest pages until there are enough free ones for the threads to go on.
     fn evict(&mut self) {
-        let pages = self.shared.memory.division().page_count;
-        let reserve = (pages / 8).max(2);
-        while self.shared.free_pages.len() < reserve {
-            let Some(number) = self.shared.pop_oldest() else {
+        let pages = &self.shared.pages;
+        while pages.free_count() < pages.reserve() {
+            let Some(number) = pages.take_oldest() else {
                 return;
             };
             self.give_up(number, Cause::Overwritten);
@@ -198,7 +198,7 @@ impl Writer {
 
     fn give_up(&self, number: u32, cause: Cause) {
         self.shared.give_up(number, cause);
-        let _ = self.shared.free_pages.push(number);
+        self.shared.pages.free(number);
     }
 
     /// Takes the partly filled pages of streams that have been idle for the flush interval.
@@ -255,7 +255,7 @@ impl Writer {
             }
         }
         shared.free_kept(number, page);
-        let _ = shared.free_pages.push(number);
+        shared.pages.free(number);
     }
 
     fn write_chunk(&mut self, number: u32, page: &Page<'_>, rows: &[u8]) -> bool {
@@ -424,14 +424,14 @@ impl Writer {
             current.extend(page.map(|page| (stream.slot, page)));
         }
         // What came before a page that is current was handed on before that page was shown.
-        let full = shared.pop_all_kept();
+        let full = shared.pages.take_all_kept();
         let mut pages: HashMap<usize, Vec<PageCopy>> = HashMap::new();
         for number in &full {
             let slot = shared.owner(*number).slot;
             let copy = shared.memory.page(*number).copy();
             pages.entry(slot).or_default().extend(copy);
         }
-        shared.put_back(&full);
+        shared.pages.put_back(&full);
         for (slot, number) in current {
             let copy = shared.memory.page(number).copy();
             let id = shared.streams.cell(slot).id();
@@ -481,7 +481,7 @@ impl Writer {
         let shared = Arc::clone(&self.shared);
         self.announce();
         shared.flush_definitions();
-        let kept = shared.pop_all_kept();
+        let kept = shared.pages.take_all_kept();
         for number in kept {
             if !shared.storage_has_failed() {
                 self.seal(number);

@@ -45,6 +45,9 @@ pub(crate) fn run(arguments: &Arguments, scratch: &Path) -> Result<Report, Strin
     if arguments.workload.is_empty() && arguments.only.is_empty() {
         whole_costs(arguments, scratch, &processors, &mut whole);
     }
+    if arguments.whole {
+        return Ok(whole);
+    }
     processors.unpin();
     entries.extend(roster::start(&arguments.only, scratch).into_iter().skip(2));
     for entry in &entries {

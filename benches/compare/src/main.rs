@@ -53,6 +53,9 @@ pub(crate) struct Arguments {
     /// Only these workloads of the event path, and neither threads nor whole costs. Repeatable.
     #[arg(long, value_name = "NAME")]
     pub(crate) workload: Vec<Workload>,
+    /// Only the whole costs.
+    #[arg(long, conflicts_with_all = ["only", "workload", "long"])]
+    pub(crate) whole: bool,
     /// Also time single events of each contestant, for this many seconds each.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(crate) long: u64,
