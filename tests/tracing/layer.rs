@@ -658,6 +658,31 @@ fn levels_are_verbosities() {
 }
 
 #[test]
+fn lives_may_be_left_out_and_values_stay() {
+    let recording = Recording::start();
+    let subscriber = tracing_subscriber::registry().with(recording.layer().lives(false));
+    tracing::subscriber::with_default(subscriber, || {
+        let plain = info_span!("plain");
+        let sized = info_span!("sized", size = 3, later = Empty);
+        plain.in_scope(|| sized.in_scope(|| sized.record("later", 4)));
+    });
+    let events = recording.events();
+    let expected = [
+        "tracing_layer::sized record",
+        "tracing.enter.info",
+        "tracing.enter.info",
+        "tracing_layer::sized record (2)",
+        "tracing.leave.info",
+        "tracing.leave.info",
+    ];
+    assert_eq!(names(&events), expected);
+    assert_eq!(events[0].elements["size"], Read::Integer(3));
+    assert_eq!(events[3].elements["later"], Read::Integer(4));
+    assert_eq!(events[0].span(), events[2].span());
+    assert_eq!(events[3].span(), events[2].span());
+}
+
+#[test]
 fn a_span_follows_from_others() {
     let recording = Recording::start();
     recording.trace(|| {

@@ -92,7 +92,7 @@ pub fn events(path: &Path) -> Vec<Event> {
                             let id = annals_format::RegionId::new(number as u32);
                             Read::Region(d.string(d.regions[&id].name).to_owned())
                         } else {
-                            Read::Integer(number.into())
+                            Read::Integer(number)
                         }
                     }
                 };

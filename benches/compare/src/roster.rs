@@ -47,6 +47,9 @@ pub(crate) fn start(only: &[String], scratch: &Path) -> Vec<Entry> {
     add("lttng", &|| lttng(scratch));
     add("tracing alone", &|| tracing(Tracing::Alone, scratch));
     add("tracing annals", &|| tracing(Tracing::Annals, scratch));
+    add("tracing annals brief", &|| {
+        tracing(Tracing::AnnalsBrief, scratch)
+    });
     add("tracing chrome", &|| tracing(Tracing::Chrome, scratch));
     entries
 }
@@ -92,6 +95,8 @@ fn fastrace() -> Result<Box<dyn Measured>, String> {
 enum Tracing {
     Alone,
     Annals,
+    /// Enters and leaves only, as tracing-chrome has them.
+    AnnalsBrief,
     Chrome,
 }
 
@@ -100,7 +105,8 @@ fn tracing(listener: Tracing, scratch: &Path) -> Result<Box<dyn Measured>, Strin
     use crate::tracing::Instrumented;
     Ok(Box::new(match listener {
         Tracing::Alone => Instrumented::alone(),
-        Tracing::Annals => Instrumented::annals(&scratch.join("tracing"))?,
+        Tracing::Annals => Instrumented::annals(&scratch.join("tracing"), true)?,
+        Tracing::AnnalsBrief => Instrumented::annals(&scratch.join("tracing-brief"), false)?,
         Tracing::Chrome => Instrumented::chrome(),
     }))
 }

@@ -18,6 +18,7 @@ use tracing_subscriber::Registry;
 use tracing_subscriber::layer::SubscriberExt;
 
 use crate::contestant::{Check, Contestant, Lane};
+use crate::processor::process_cpu_ns;
 use crate::workload::REGIONS;
 
 /// How long tracing-chrome's thread may take to write what it was sent.
@@ -34,6 +35,9 @@ pub(crate) struct Instrumented {
     dispatch: Dispatch,
     listener: Listener,
     raised: u64,
+    /// Processor time of the whole process: when the round began, and of all rounds.
+    round_began_ns: u64,
+    all_threads_ns: u64,
 }
 
 impl Instrumented {
@@ -42,15 +46,16 @@ impl Instrumented {
         Self::new(Dispatch::new(Registry::default()), Listener::Alone)
     }
 
-    /// Annals listens.
+    /// Annals listens, to the making and the close of spans as well when `with_lives` is set.
+    /// tracing-chrome does not.
     ///
     /// # Errors
     /// Those of the recorder.
-    pub(crate) fn annals(directory: &Path) -> Result<Self, String> {
+    pub(crate) fn annals(directory: &Path, with_lives: bool) -> Result<Self, String> {
         let recorder = Recorder::start(&Options::new(directory));
         let recorder = recorder.map_err(|error| error.to_string())?;
         let layer = AnnalsLayer::new(&recorder).map_err(|error| error.to_string())?;
-        let dispatch = Dispatch::new(Registry::default().with(layer));
+        let dispatch = Dispatch::new(Registry::default().with(layer.lives(with_lives)));
         Ok(Self::new(dispatch, Listener::Annals(recorder)))
     }
 
@@ -74,12 +79,19 @@ impl Instrumented {
             dispatch,
             listener,
             raised: 0,
+            round_began_ns: 0,
+            all_threads_ns: 0,
         }
     }
 }
 
 impl Contestant for Instrumented {
     type Lane = TracingLane;
+
+    fn prepare(&mut self, _: usize) -> Result<(), String> {
+        self.round_began_ns = process_cpu_ns();
+        Ok(())
+    }
 
     fn lane(&self, _: usize) -> TracingLane {
         TracingLane {
@@ -102,15 +114,18 @@ impl Contestant for Instrumented {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
+        self.all_threads_ns += process_cpu_ns() - self.round_began_ns;
         Ok(())
     }
 
     fn finish(&mut self) -> Result<Check, String> {
         let raised = self.raised;
+        let each_ns = self.all_threads_ns as f64 / raised.max(1) as f64;
+        let cost = format!("{each_ns:.0} ns of CPU each, all threads and the program itself");
         match &self.listener {
             Listener::Alone => Ok(Check {
                 raised,
-                how: "nobody listens".to_owned(),
+                how: format!("nobody listens; {cost}"),
                 ..Check::default()
             }),
             Listener::Annals(recorder) => {
@@ -122,9 +137,9 @@ impl Contestant for Instrumented {
                     raised,
                     read: Some(read),
                     lost,
-                    how:
-                        "annals-merger: every enter, leave and event is read or counted as dropped"
-                            .to_owned(),
+                    how: format!(
+                        "annals-merger: every enter, leave and event is read or counted as dropped; {cost}"
+                    ),
                 })
             }
             Listener::Chrome(_, written) => {
@@ -135,7 +150,7 @@ impl Contestant for Instrumented {
                     raised,
                     read: Some(read),
                     lost,
-                    how: "events in what tracing-chrome writes".to_owned(),
+                    how: format!("events in what tracing-chrome writes; {cost}"),
                 })
             }
         }

@@ -19,6 +19,7 @@ pub struct AnnalsLayer {
     callsites: Callsites,
     spans: RecentSpans,
     levels: Levels,
+    records_lives: bool,
     /// Stands for what could not be recorded as what it is.
     unrecorded: EventType<()>,
     /// Values that are not whole, and values whose `Debug` panicked.
@@ -57,11 +58,21 @@ impl AnnalsLayer {
             callsites: Callsites::new(),
             spans: RecentSpans::new(),
             levels: Levels::default(),
+            records_lives: true,
             unrecorded: recorder.add_event_type(&unrecorded)?,
             shortened: recorder.add_event_type(&shortened)?,
             follows: recorder.add_event_type(&follows)?,
             recorder: recorder.clone(),
         })
+    }
+
+    /// Whether the making and the close of spans are recorded, too (the default), or only their enters
+    /// and leaves: that is half as many events. The values that a span is made with are then events as
+    /// later ones are.
+    #[must_use]
+    pub const fn lives(mut self, records_lives: bool) -> Self {
+        self.records_lives = records_lives;
+        self
     }
 
     #[inline]
@@ -144,13 +155,18 @@ where
         let number = id.into_u64();
         let callsite = self.callsite(attributes.metadata());
         self.spans.note(number, callsite.map(|(site, _)| site));
+        let metadata = attributes.metadata();
+        let count = metadata.fields().len();
+        if !self.records_lives && count == 0 {
+            return;
+        }
         if !self.recorder.is_recording() {
             return self.lose();
         }
         let Some(CallsiteKind::Span(span)) = callsite.map(|(_, callsite)| &callsite.kind) else {
             return self.lose();
         };
-        let parent = if attributes.is_root() {
+        let parent = if attributes.is_root() || !self.records_lives {
             None
         } else if attributes.is_contextual() {
             self.current(&context)
@@ -158,35 +174,38 @@ where
             let parent = context.span(id).and_then(|span| span.parent());
             parent.map(|parent| parent.id().into_u64())
         };
-        let metadata = attributes.metadata();
-        if metadata.fields().len() != 0 {
-            let raised = Values::with(|values| {
+        let mut is_raised = false;
+        if count != 0 {
+            let is_recorded = Values::with(|values| {
                 attributes.record(values);
-                if values.is_empty(metadata.fields().len()) {
-                    return false;
+                if values.is_empty(count) {
+                    return true;
                 }
                 let leading = [
                     Value::U64(number),
                     Value::U32(span.region.get()),
                     parent.map_or(Value::Absent, Value::U64),
                 ];
-                let raised = span.new.raise(&self.recorder, metadata, &leading, values);
+                let (shapes, leading) = if self.records_lives {
+                    (&span.new, &leading[..])
+                } else {
+                    (&span.record, &leading[..1])
+                };
+                is_raised = shapes
+                    .raise(&self.recorder, metadata, leading, values)
+                    .is_ok();
                 self.note_shortened(values);
-                if raised.is_err() {
-                    // The span is recorded below, its values are not.
-                    self.lose();
-                }
-                raised.is_ok()
+                is_raised
             });
-            if raised.is_none() {
+            if is_recorded != Some(true) {
+                // The span is recorded below, its values are not.
                 self.lose();
             }
-            if raised == Some(true) {
-                return;
-            }
         }
-        let values = (number, span.region, parent);
-        self.recorder.raise(&span.types.new, values);
+        if !is_raised && self.records_lives {
+            let values = (number, span.region, parent);
+            self.recorder.raise(&span.types.new, values);
+        }
     }
 
     fn on_record(&self, id: &Id, record: &Record<'_>, context: Context<'_, S>) {
@@ -263,6 +282,9 @@ where
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
+        if !self.records_lives {
+            return;
+        }
         match self.span_site(&id, &context) {
             Some((_, span)) => {
                 let values = (id.into_u64(), span.region);

@@ -30,7 +30,7 @@
 //! |---|---|
 //! | the callsite of a span | a region: name, file, line; its group is the target |
 //! | enter, exit; also each poll of an async span, on the thread that polls | `tracing.enter.LEVEL`, `tracing.leave.LEVEL` with `region` and `span` |
-//! | the life of a span, from its making to its close, on whatever threads | an interval with the key `span`: from `tracing.new.LEVEL`, or `TARGET::NAME` when it has values, to `tracing.close.LEVEL`; with the `parent` |
+//! | the life of a span, from its making to its close, on whatever threads | an interval with the key `span`: from `tracing.new.LEVEL`, or `TARGET::NAME` when it has values, to `tracing.close.LEVEL`; with the `parent`; [`AnnalsLayer::lives`] leaves them out |
 //! | values that are recorded later | `TARGET::NAME record` |
 //! | an event | a point `TARGET:LINE`, or `TARGET::NAME` when it has a name of its own; with the `span` it is in |
 //! | a field | an element of its type: i64, u64, f64, string, bytes; a bool is a u32; what only has `Debug` is text |
