@@ -187,7 +187,9 @@ fn regions_agree_with_what_tracing_chrome_measures() {
         let places: BTreeSet<&str> = polls.map(|event| event.location.as_str()).collect();
         places.len() > 1
     });
-    println!("{} of 160 handlers moved", moved.count());
+    let moved = moved.count();
+    println!("{moved} of 160 handlers moved");
+    assert!(moved > 0, "no task moved between threads");
 
     // Lives have a region, points have none.
     let is_point = |event: &&Event| {
