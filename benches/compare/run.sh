@@ -24,7 +24,7 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 # A rival whose crate does not compile here is left out; the bench names it.
-for features in tracy,fastrace fastrace tracy ""; do
+for features in tracy,fastrace,tracing fastrace,tracing tracing fastrace tracy ""; do
     if cargo build --release --no-default-features --features "$features" >&2; then
         exec cargo run --quiet --release --no-default-features --features "$features" -- "$@"
     fi

@@ -4,6 +4,7 @@
     reason = "clock_gettime and the processor's counters are foreign functions"
 )]
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -169,6 +170,30 @@ fn unix_offset_ns() -> i64 {
     best.tick as i64 - best.reference_ns
 }
 
+thread_local! {
+    /// Whether the calling thread is in a clock that belongs to the program.
+    static IS_IN_CLOCK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the calling thread is in a clock that belongs to the program. It may be there with the
+/// recorder's tables locked: whoever wants that lock must not wait.
+pub(crate) fn is_in_clock() -> bool {
+    IS_IN_CLOCK.with(Cell::get)
+}
+
+/// Reads a clock that belongs to the program.
+fn read_foreign(read: &(dyn Fn() -> u64 + Send + Sync)) -> u64 {
+    /// Also when the clock panics.
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            IS_IN_CLOCK.with(|is_in| is_in.set(self.0));
+        }
+    }
+    let _restore = Restore(IS_IN_CLOCK.with(|is_in| is_in.replace(true)));
+    read()
+}
+
 /// How a stream gets its ticks.
 #[derive(Clone)]
 pub(crate) enum TickSource {
@@ -209,7 +234,7 @@ impl TickSource {
         match self {
             Self::Tsc => tsc(),
             Self::Reference => reference_ns() as u64,
-            Self::Function(read) => read(),
+            Self::Function(read) => read_foreign(&**read),
             Self::Unreadable => 0,
         }
     }

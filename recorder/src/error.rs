@@ -35,6 +35,9 @@ pub enum RecorderError {
     /// The recorder was finished; nothing can be added any more.
     #[error("the recording is finished")]
     Finished,
+    /// The calling thread is in a clock that the program gave to a recorder: nothing can be added there.
+    #[error("nothing can be defined inside a clock's own function")]
+    InClock,
     /// A name is taken by a different definition.
     #[error("event type `{name}` is already defined with other elements or another role")]
     Conflict {

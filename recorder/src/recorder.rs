@@ -390,6 +390,9 @@ impl Recorder {
         if !shared.guard.is_on() {
             return Err(RecorderError::Finished);
         }
+        if clock::is_in_clock() {
+            return Err(RecorderError::InClock);
+        }
         sys::without_size_signal(|| define(shared, &mut lock(&shared.registry)))
     }
 
@@ -677,6 +680,20 @@ impl Recorder {
             misused: shared.status.unknown_type.load(Ordering::Relaxed),
             is_finished: !shared.guard.is_on(),
         }
+    }
+
+    /// Whether events are recorded: not while it is paused, behind the finish, or in a forked child. For
+    /// whoever must do work to raise an event; costs one load.
+    #[inline]
+    pub fn is_recording(&self) -> bool {
+        self.shared().guard.word().load(Ordering::Relaxed) == sys::GUARD_RECORDING
+    }
+
+    /// Whether the rules leave a region on. [`Recorder::enter`] and [`Recorder::leave`] ask themselves;
+    /// this is for event types of one's own that enter and leave regions.
+    #[inline]
+    pub fn is_region_on(&self, region: RegionId) -> bool {
+        !self.shared().control.is_region_off(region)
     }
 
     /// Switches recording off: until [`Recorder::resume`], nothing is raised. Costs an event one load.

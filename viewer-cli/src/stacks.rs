@@ -122,11 +122,15 @@ impl<'a> RegionCounter<'a> {
             };
             let mut elements = event_type.elements.iter();
             let at = elements.position(|e| definitions.string(e.name) == "region")?;
-            // The recorder asks its rules about regions for the event types that it defines itself.
+            // The recorder asks its rules about regions for the event types that it defines itself, and
+            // the layer for `tracing` asks for its own, one of each level.
             let own = if is_enter { "enter" } else { "leave" };
+            let name = definitions.string(event_type.name);
+            let of_layer = name.strip_prefix("tracing.");
+            let of_layer = of_layer.and_then(|rest| rest.strip_prefix(own));
             let kind = Kind {
                 is_enter,
-                is_ruled: definitions.string(event_type.name) == own,
+                is_ruled: name == own || of_layer.is_some_and(|rest| rest.starts_with('.')),
                 at,
             };
             Some((event_type.id, kind))

@@ -27,6 +27,8 @@ mod roster;
 mod series;
 mod supervisor;
 mod table;
+#[cfg(feature = "tracing")]
+mod tracing;
 #[cfg(feature = "tracy")]
 mod tracy;
 mod whole;

@@ -45,6 +45,12 @@ pub(crate) fn start(only: &[String], scratch: &Path) -> Vec<Entry> {
     add("tracy", &tracy);
     add("fastrace", &fastrace);
     add("lttng", &|| lttng(scratch));
+    add("tracing alone", &|| tracing(Tracing::Alone, scratch));
+    add("tracing annals", &|| tracing(Tracing::Annals, scratch));
+    add("tracing annals brief", &|| {
+        tracing(Tracing::AnnalsBrief, scratch)
+    });
+    add("tracing chrome", &|| tracing(Tracing::Chrome, scratch));
     entries
 }
 
@@ -82,6 +88,32 @@ fn fastrace() -> Result<Box<dyn Measured>, String> {
 #[cfg(not(feature = "fastrace"))]
 fn fastrace() -> Result<Box<dyn Measured>, String> {
     Err("built without the feature `fastrace`".to_owned())
+}
+
+/// What listens to a program that uses `tracing`, behind the registry of spans that all of them need.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Tracing {
+    Alone,
+    Annals,
+    /// Enters and leaves only, as tracing-chrome has them.
+    AnnalsBrief,
+    Chrome,
+}
+
+#[cfg(feature = "tracing")]
+fn tracing(listener: Tracing, scratch: &Path) -> Result<Box<dyn Measured>, String> {
+    use crate::tracing::Instrumented;
+    Ok(Box::new(match listener {
+        Tracing::Alone => Instrumented::alone(),
+        Tracing::Annals => Instrumented::annals(&scratch.join("tracing"), true)?,
+        Tracing::AnnalsBrief => Instrumented::annals(&scratch.join("tracing-brief"), false)?,
+        Tracing::Chrome => Instrumented::chrome(),
+    }))
+}
+
+#[cfg(not(feature = "tracing"))]
+fn tracing(_: Tracing, _: &Path) -> Result<Box<dyn Measured>, String> {
+    Err("built without the feature `tracing`".to_owned())
 }
 
 #[cfg(lttng)]
