@@ -1,9 +1,10 @@
 //! Chunks of a recording: a run of one stream's events, in columns.
 
-use crate::column::{Column, put_codes, put_growing, put_ints, read_ints};
+use crate::column::Column;
 use crate::definitions::{EventTypeSchema, MAX_ELEMENTS, Schema};
 use crate::error::{FormatError, Result};
 use crate::ids::{ANY_EVENT_TYPE, EventTypeId, StreamId};
+use crate::ints::{Ints, put_codes, put_growing, put_ints, read_ints};
 use crate::loss::{Cause, DroppedRecord};
 use crate::ticks::distance;
 use crate::value::{ElementType, Value};
@@ -263,7 +264,7 @@ pub(crate) fn read_type_table(
     let start = wire.position();
     let mut counts = vec![0_usize; length];
     let mut type_index = Vec::with_capacity(event_count);
-    for index in read_ints(wire, event_count)? {
+    for index in Ints::read(wire, event_count)?.iter() {
         let Some(count) = counts.get_mut(index.min(1 << 32) as usize) else {
             return Err(FormatError::invalid(start, "an index of the types", index));
         };

@@ -2,255 +2,13 @@
 
 use std::collections::HashMap;
 
-use byteorder::{ByteOrder, LittleEndian as LE};
-
 use crate::error::{FormatError, Result};
+use crate::ints::{Ints, put_ints, read_ints};
 use crate::value::{ElementType, Value};
-use crate::wire::{Put, Wire, unzigzag, zigzag};
-
-/// Values that share a base and a width.
-const BLOCK: usize = 256;
-
-const CONSTANT: u8 = 0;
-const PLAIN: u8 = 1;
-const DELTA: u8 = 2;
+use crate::wire::{Put, Wire};
 
 const DICTIONARY: u8 = 0;
 const CONCATENATED: u8 = 1;
-
-const WIDTHS: [u8; 5] = [0, 1, 2, 4, 8];
-
-/// The narrowest width in bytes, out of 0, 1, 2, 4, 8, that holds values up to `largest`.
-const fn width_of(largest: u64) -> u8 {
-    match largest {
-        0 => 0,
-        1..=0xff => 1,
-        0x100..=0xffff => 2,
-        0x1_0000..=0xffff_ffff => 4,
-        _ => 8,
-    }
-}
-
-/// Integers of a column, seen in blocks: a column need not be 64 bits wide in memory, nor be there as
-/// deltas, to be encoded.
-trait Blocks {
-    fn len(&self) -> usize;
-
-    /// Fills `block` with the values from index `start` on; `block` is no longer than what there is.
-    fn fill(&self, start: usize, block: &mut [u64]);
-
-    /// Calls `each` with one block after the other.
-    fn for_each(&self, mut each: impl FnMut(&[u64])) {
-        let mut buffer = [0; BLOCK];
-        for start in (0..self.len()).step_by(BLOCK) {
-            let block = &mut buffer[..(self.len() - start).min(BLOCK)];
-            self.fill(start, block);
-            each(block);
-        }
-    }
-}
-
-impl Blocks for [u64] {
-    fn len(&self) -> usize {
-        self.len()
-    }
-
-    fn fill(&self, start: usize, block: &mut [u64]) {
-        block.copy_from_slice(&self[start..start + block.len()]);
-    }
-}
-
-impl Blocks for [u16] {
-    fn len(&self) -> usize {
-        self.len()
-    }
-
-    fn fill(&self, start: usize, block: &mut [u64]) {
-        let values = &self[start..start + block.len()];
-        for (place, value) in block.iter_mut().zip(values) {
-            *place = u64::from(*value);
-        }
-    }
-}
-
-/// What each value but the first adds to the one before.
-struct Deltas<'a>(&'a [u64]);
-
-impl Blocks for Deltas<'_> {
-    fn len(&self) -> usize {
-        self.0.len() - 1
-    }
-
-    fn fill(&self, start: usize, block: &mut [u64]) {
-        let pairs = self.0[start..=start + block.len()].windows(2);
-        for (place, pair) in block.iter_mut().zip(pairs) {
-            *place = zigzag(pair[1].wrapping_sub(pair[0]) as i64);
-        }
-    }
-}
-
-/// Base and width of a block: offsets from the base, which is the smallest value read as signed.
-fn base_and_width(block: &[u64]) -> (i64, u8) {
-    let bits = block.iter().fold(0, |bits, value| bits | value);
-    if bits < 1 << 15 {
-        // What nearly all blocks are, in numbers that processors compare many at a time.
-        let (least, most) = block.iter().fold((i16::MAX, 0), |(least, most), value| {
-            let value = *value as i16;
-            (least.min(value), most.max(value))
-        });
-        return (least.into(), width_of((most - least) as u64));
-    }
-    let mut least = i64::MAX;
-    let mut most = i64::MIN;
-    for &value in block {
-        least = least.min(value as i64);
-        most = most.max(value as i64);
-    }
-    (least, width_of((most as u64).wrapping_sub(least as u64)))
-}
-
-/// Bytes that the blocks of a column take, about.
-fn length_in_blocks(values: &(impl Blocks + ?Sized)) -> usize {
-    let mut length = 0;
-    values.for_each(|block| length += 3 + usize::from(base_and_width(block).1) * block.len());
-    length
-}
-
-fn put_blocks(values: &(impl Blocks + ?Sized), out: &mut Vec<u8>) {
-    values.for_each(|block| {
-        let (base, width) = base_and_width(block);
-        out.put_signed(base);
-        out.push(width);
-        let offsets = block.iter().map(|value| value.wrapping_sub(base as u64));
-        match width {
-            0 => {}
-            1 => put_fixed(offsets.map(|offset| [offset as u8]), out),
-            2 => put_fixed(offsets.map(|offset| (offset as u16).to_le_bytes()), out),
-            4 => put_fixed(offsets.map(|offset| (offset as u32).to_le_bytes()), out),
-            _ => put_fixed(offsets.map(u64::to_le_bytes), out),
-        }
-    });
-}
-
-fn put_fixed<const N: usize>(values: impl ExactSizeIterator<Item = [u8; N]>, out: &mut Vec<u8>) {
-    let start = out.len();
-    out.resize(start + values.len() * N, 0);
-    for (place, value) in out[start..].chunks_exact_mut(N).zip(values) {
-        place.copy_from_slice(&value);
-    }
-}
-
-fn read_blocks(wire: &mut Wire<'_>, count: usize, values: &mut Vec<u64>) -> Result<()> {
-    let mut left = count;
-    while left > 0 {
-        let length = left.min(BLOCK);
-        let base = wire.signed("base of a block")? as u64;
-        let start = wire.position();
-        let width = wire.u8("width of a block")?;
-        if !WIDTHS.contains(&width) {
-            return Err(FormatError::invalid(start, "width 0, 1, 2, 4 or 8", width));
-        }
-        let bytes = wire.take(length * usize::from(width), "values of a block")?;
-        match width {
-            0 => values.extend(std::iter::repeat_n(base, length)),
-            1 => values.extend(bytes.iter().map(|b| base.wrapping_add(u64::from(*b)))),
-            2 => values.extend(
-                bytes
-                    .chunks_exact(2)
-                    .map(|b| base.wrapping_add(u64::from(LE::read_u16(b)))),
-            ),
-            4 => values.extend(
-                bytes
-                    .chunks_exact(4)
-                    .map(|b| base.wrapping_add(u64::from(LE::read_u32(b)))),
-            ),
-            _ => values.extend(
-                bytes
-                    .chunks_exact(8)
-                    .map(|b| base.wrapping_add(LE::read_u64(b))),
-            ),
-        }
-        left -= length;
-    }
-    Ok(())
-}
-
-/// Appends a column of integers (for signed ones: sign-extended). The count is known to the reader.
-pub fn put_ints(values: &[u64], out: &mut Vec<u8>) {
-    let Some(&first) = values.first() else { return };
-    if values.iter().all(|value| *value == first) {
-        put_constant(first, out);
-        return;
-    }
-    let plain_len = length_in_blocks(values);
-    // Below two bytes a value, deltas cannot gain what they cost to undo.
-    if plain_len > values.len() * 5 / 4 && length_in_blocks(&Deltas(values)) < plain_len {
-        put_growing(values, out);
-        return;
-    }
-    out.push(PLAIN);
-    put_blocks(values, out);
-}
-
-/// As [`put_ints`], for numbers of which there are few (event types): without looking at deltas.
-pub(crate) fn put_codes(values: &[u16], out: &mut Vec<u8>) {
-    let Some(&first) = values.first() else { return };
-    if values.iter().all(|value| *value == first) {
-        put_constant(first.into(), out);
-        return;
-    }
-    out.push(PLAIN);
-    put_blocks(values, out);
-}
-
-fn put_constant(value: u64, out: &mut Vec<u8>) {
-    out.push(CONSTANT);
-    out.put_signed(value as i64);
-}
-
-/// Appends a column that is known to grow slowly (ticks, times): as deltas, without looking further.
-pub fn put_growing(values: &[u64], out: &mut Vec<u8>) {
-    let Some(&first) = values.first() else { return };
-    out.push(DELTA);
-    out.put_signed(first as i64);
-    put_blocks(&Deltas(values), out);
-}
-
-/// Reads a column of `count` integers.
-///
-/// # Errors
-/// If the column ends early or its encoding is unknown.
-pub fn read_ints(wire: &mut Wire<'_>, count: usize) -> Result<Vec<u64>> {
-    if count == 0 {
-        return Ok(Vec::new());
-    }
-    let start = wire.position();
-    match wire.u8("encoding of a column")? {
-        CONSTANT => Ok(vec![wire.signed("value of a column")? as u64; count]),
-        PLAIN => {
-            let mut values = Vec::with_capacity(count);
-            read_blocks(wire, count, &mut values)?;
-            Ok(values)
-        }
-        DELTA => {
-            let first = wire.signed("first value of a column")? as u64;
-            let mut values = Vec::with_capacity(count);
-            values.push(first);
-            read_blocks(wire, count - 1, &mut values)?;
-            let mut previous = first;
-            for value in &mut values[1..] {
-                previous = previous.wrapping_add(unzigzag(*value) as u64);
-                *value = previous;
-            }
-            Ok(values)
-        }
-        other => Err(FormatError::invalid(
-            start,
-            "column encoding 0 (constant), 1 (plain) or 2 (delta)",
-            other,
-        )),
-    }
-}
 
 /// Byte strings; equal ones may share their bytes.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -381,7 +139,7 @@ impl Texts {
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Data {
     /// Integers sign-extended, doubles by their bits.
-    Bits(Vec<u64>),
+    Bits(Ints),
     Texts(Texts),
 }
 
@@ -400,7 +158,7 @@ impl Column {
         let data = if element_type.is_variable() {
             Data::Texts(Texts::default())
         } else {
-            Data::Bits(Vec::new())
+            Data::Bits(Ints::default())
         };
         Self {
             element_type,
@@ -438,7 +196,7 @@ impl Column {
             return Value::Absent;
         }
         match &self.data {
-            Data::Bits(bits) => Value::from_bits(self.element_type, bits[index]),
+            Data::Bits(bits) => Value::from_bits(self.element_type, bits.get(index)),
             Data::Texts(texts) if self.element_type == ElementType::String => {
                 Value::String(texts.get(index))
             }
@@ -455,7 +213,7 @@ impl Column {
         let Data::Bits(column) = &mut self.data else {
             panic!("a column of {} takes no bits", self.element_type);
         };
-        column.push(bits);
+        column.wide().push(bits);
         if let Some(is_present) = &mut self.is_present {
             is_present.push(true);
         }
@@ -464,7 +222,7 @@ impl Column {
     /// Takes these bits as the values of a column without absent ones, and gives its own for them.
     pub(crate) fn swap_bits(&mut self, bits: &mut Vec<u64>) {
         if let Data::Bits(column) = &mut self.data {
-            std::mem::swap(column, bits);
+            std::mem::swap(column.wide(), bits);
         }
     }
 
@@ -486,7 +244,7 @@ impl Column {
     pub(crate) fn clear(&mut self) {
         self.is_present = None;
         match &mut self.data {
-            Data::Bits(column) => column.clear(),
+            Data::Bits(column) => column.wide().clear(),
             Data::Texts(texts) => {
                 texts.codes.clear();
                 texts.ends.clear();
@@ -502,7 +260,7 @@ impl Column {
         }
         match &mut self.data {
             Data::Bits(column) => {
-                column.pop();
+                column.wide().pop();
             }
             Data::Texts(texts) => texts.pop(),
         }
@@ -515,7 +273,7 @@ impl Column {
             .get_or_insert_with(|| vec![true; length])
             .push(false);
         match &mut self.data {
-            Data::Bits(column) => column.push(0),
+            Data::Bits(column) => column.wide().push(0),
             Data::Texts(texts) => texts.push(&[]),
         }
     }
@@ -533,7 +291,7 @@ impl Column {
             return;
         }
         match &other.data {
-            Data::Bits(bits) => self.push_bits(map(bits[index])),
+            Data::Bits(bits) => self.push_bits(map(bits.get(index))),
             Data::Texts(texts) => self.push_text(texts.get(index)),
         }
     }
@@ -543,7 +301,7 @@ impl Column {
         let Some(is_present) = &self.is_present else {
             out.push(0);
             match &self.data {
-                Data::Bits(bits) => put_ints(bits, out),
+                Data::Bits(bits) => bits.put(out),
                 Data::Texts(texts) => texts.put(out),
             }
             return;
@@ -556,7 +314,7 @@ impl Column {
         let present = (0..is_present.len()).filter(|index| is_present[*index]);
         match &self.data {
             Data::Bits(bits) => {
-                let dense: Vec<u64> = present.map(|index| bits[index]).collect();
+                let dense: Vec<u64> = present.map(|index| bits.get(index)).collect();
                 put_ints(&dense, out);
             }
             Data::Texts(texts) => {
@@ -592,8 +350,12 @@ impl Column {
             texts.codes = spread(texts.codes, is_present.as_deref());
             Data::Texts(texts)
         } else {
-            let dense = read_ints(wire, dense_count)?;
-            Data::Bits(spread(dense, is_present.as_deref()))
+            let mut dense = Ints::read(wire, dense_count)?;
+            if is_present.is_some() {
+                let values = std::mem::take(dense.wide());
+                dense = spread(values, is_present.as_deref()).into();
+            }
+            Data::Bits(dense)
         };
         Ok(Self {
             element_type,
@@ -619,18 +381,8 @@ fn spread<T: Default>(dense: Vec<T>, is_present: Option<&[bool]>) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ints::testing::interesting;
     use proptest::prelude::*;
-
-    fn interesting() -> impl Strategy<Value = u64> {
-        prop_oneof![
-            Just(0),
-            Just(u64::MAX),
-            Just(1 << 63),
-            0..200_u64,
-            any::<u64>(),
-            any::<i16>().prop_map(|v| i64::from(v) as u64),
-        ]
-    }
 
     /// A column of which every other value is absent and all the others are one text.
     fn dictionary_with_gaps(text: &[u8], count: usize) -> Vec<u8> {
@@ -694,17 +446,6 @@ mod tests {
 
     proptest! {
         #[test]
-        fn integer_columns_round_trip(values in prop::collection::vec(interesting(), 0..900)) {
-            for put in [put_ints, put_growing] {
-                let mut out = Vec::new();
-                put(&values, &mut out);
-                let mut wire = Wire::new(&out);
-                prop_assert_eq!(&read_ints(&mut wire, values.len()).unwrap(), &values);
-                prop_assert!(wire.is_empty());
-            }
-        }
-
-        #[test]
         fn columns_with_absent_values_round_trip(
             values in prop::collection::vec(prop::option::of("[a-c]{0,3}"), 0..300),
             numbers in prop::collection::vec(prop::option::of(interesting()), 0..300),
@@ -737,7 +478,6 @@ mod tests {
 
         #[test]
         fn random_bytes_never_panic(bytes: Vec<u8>, count in 0..2000_usize) {
-            let _ = read_ints(&mut Wire::new(&bytes), count);
             let _ = Column::read(&mut Wire::new(&bytes), ElementType::String, count);
             let _ = Column::read(&mut Wire::new(&bytes), ElementType::F64, count);
         }

@@ -33,6 +33,7 @@ mod footer;
 #[cfg(test)]
 mod hostile;
 mod ids;
+mod ints;
 pub mod live;
 mod loss;
 mod read;
@@ -58,7 +59,7 @@ pub use chunk::{
     row_element, visit_rows,
 };
 pub use clock_map::MapCursor;
-pub use column::{Column, put_growing, put_ints, read_ints};
+pub use column::Column;
 pub use definitions::{
     CalibrationPoint, Clock, ClockKind, ClockMap, Definition, Definitions, Element, Ended,
     EventType, EventTypeSchema, LIVE_FILE_PROPERTY, Location, LocationKind, MAX_ELEMENTS, Object,
@@ -71,6 +72,7 @@ pub use ids::{
     ANY_EVENT_TYPE, ClockId, EventTypeId, LocationId, ObjectId, ProcessId, RecordingId, RegionId,
     SourceId, StreamId, StringId,
 };
+pub use ints::{put_growing, put_ints, read_ints};
 pub use live::{LiveHeader, LiveImage};
 pub use loss::{Cause, DroppedRecord, RECORDER_CAUSES};
 pub use read::ReadAt;

@@ -6,9 +6,9 @@ use crate::chunk::{
     MAX_CHUNK_EVENTS, TypeColumns, ordinals, put_columns, put_loss_type, put_type_table,
     read_columns, read_counts, read_type_table,
 };
-use crate::column::{put_growing, put_ints, read_ints};
 use crate::error::{FormatError, Result};
 use crate::ids::{EventTypeId, StreamId};
+use crate::ints::{put_growing, put_ints, read_ints};
 use crate::loss::Cause;
 use crate::wire::{Put, Wire};
 
