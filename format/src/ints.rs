@@ -152,9 +152,15 @@ pub fn put_ints(values: &[u64], out: &mut Vec<u8>) {
     put_blocks(values, out);
 }
 
-/// As [`put_ints`], for numbers of which there are few (event types): without looking at deltas.
+/// As [`put_ints`], for numbers of which there are few (event types): only in short columns are deltas
+/// worth a look.
 pub(crate) fn put_codes(values: &[u16], out: &mut Vec<u8>) {
     let Some(&first) = values.first() else { return };
+    if values.len() < BLOCK {
+        let wide: Vec<u64> = values.iter().map(|value| u64::from(*value)).collect();
+        put_ints(&wide, out);
+        return;
+    }
     if values.iter().all(|value| *value == first) {
         put_constant(first.into(), out);
         return;
@@ -304,12 +310,19 @@ impl Ints {
     }
 
     fn read_plain(wire: &mut Wire<'_>, count: usize) -> Result<Self> {
-        // The heads of the blocks tell the range of all of them.
+        // The range of all blocks; of wide ones, as their heads tell it.
         let mut ahead = wire.clone();
         let mut least = i64::MAX;
         let mut most = i128::from(i64::MIN);
-        each_block(&mut ahead, count, |base, width, _, _| {
-            let span = (1_i128 << (8 * u32::from(width))) - 1;
+        each_block(&mut ahead, count, |base, width, bytes, _| {
+            let span = match width {
+                1 => bytes.iter().max().map_or(0, |byte| i128::from(*byte)),
+                2 => {
+                    let offsets = bytes.chunks_exact(2).map(LE::read_u16);
+                    offsets.max().map_or(0, i128::from)
+                }
+                _ => (1_i128 << (8 * u32::from(width))) - 1,
+            };
             least = least.min(base as i64);
             most = most.max(i128::from(base as i64) + span);
         })?;
@@ -489,7 +502,7 @@ mod tests {
 
     #[test]
     fn small_numbers_take_little_memory() {
-        for (largest, expected) in [(256_u64, 1), (65_536, 2), (1 << 22, 4)] {
+        for (largest, expected) in [(256_u64, 1), (60_000, 2), (1 << 22, 4)] {
             let values: Vec<u64> = (0..1000).map(|n| (1 << 40) + n * 7919 % largest).collect();
             let mut plain = vec![PLAIN];
             put_blocks(values.as_slice(), &mut plain);
