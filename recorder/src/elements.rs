@@ -235,26 +235,71 @@ tuple_elements!(A a, B b, C c, D d, E e, F f);
 tuple_elements!(A a, B b, C c, D d, E e, F f, G g);
 tuple_elements!(A a, B b, C c, D d, E e, F f, G g, H h);
 
-/// Most bytes that values known only at run time take in a row.
-pub(crate) fn bound_of(values: &[Value<'_>]) -> usize {
-    let each = values
-        .iter()
-        .map(|value| VARINT_ROOM + value.as_bytes().map_or(0, <[u8]>::len));
-    values.len().div_ceil(8) + each.sum::<usize>()
+/// What a row with values known only at run time needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fit {
+    /// Most bytes that the values take.
+    pub(crate) bound: usize,
+    has_optional: bool,
 }
 
-/// Writes values known only at run time; they fit the schema.
-pub(crate) fn put_values(schema: &EventTypeSchema, values: &[Value<'_>], row: &mut RowCursor) {
-    if schema.has_optional() {
-        for group in values.chunks(8) {
-            let bits = group.iter().enumerate();
-            row.byte(bits.fold(0, |byte, (bit, value)| {
-                byte | u8::from(*value != Value::Absent) << bit
-            }));
+/// How values fit a schema; none unless they are as many, of the same types, and absent only where that
+/// is allowed.
+#[inline]
+pub(crate) fn fit<'v>(
+    schema: &EventTypeSchema,
+    values: impl ExactSizeIterator<Item = Option<Value<'v>>>,
+) -> Option<Fit> {
+    let elements = schema.elements.as_slice();
+    if values.len() != elements.len() {
+        return None;
+    }
+    let mut fit = Fit {
+        bound: elements.len().div_ceil(8) + elements.len() * VARINT_ROOM,
+        has_optional: false,
+    };
+    for ((element_type, is_optional), value) in elements.iter().zip(values) {
+        let value = value?;
+        let fits = match value.element_type() {
+            Some(found) => found == *element_type,
+            None => *is_optional,
+        };
+        if !fits {
+            return None;
+        }
+        fit.bound = fit
+            .bound
+            .saturating_add(value.as_bytes().map_or(0, <[u8]>::len));
+        fit.has_optional |= *is_optional;
+    }
+    Some(fit)
+}
+
+/// Writes values that fit.
+#[inline]
+pub(crate) fn put_values<'v>(
+    fit: Fit,
+    values: impl Iterator<Item = Option<Value<'v>>> + Clone,
+    row: &mut RowCursor,
+) {
+    let values = values.flatten();
+    if fit.has_optional {
+        let (mut byte, mut bit) = (0_u8, 1_u8);
+        for value in values.clone() {
+            if value != Value::Absent {
+                byte |= bit;
+            }
+            bit = bit.rotate_left(1);
+            if bit == 1 {
+                row.byte(std::mem::take(&mut byte));
+            }
+        }
+        if bit != 1 {
+            row.byte(byte);
         }
     }
     for value in values {
-        match *value {
+        match value {
             Value::I32(value) => row.signed(value.into()),
             Value::I64(value) => row.signed(value),
             Value::U32(value) => row.varint(value.into()),
@@ -264,15 +309,4 @@ pub(crate) fn put_values(schema: &EventTypeSchema, values: &[Value<'_>], row: &m
             Value::Absent => {}
         }
     }
-}
-
-/// Whether values fit a schema: as many, of the same types, absent only where that is allowed.
-pub(crate) fn fits(schema: &EventTypeSchema, values: &[Value<'_>]) -> bool {
-    schema.elements.len() == values.len()
-        && schema.elements.iter().zip(values).all(
-            |((element_type, is_optional), value)| match value.element_type() {
-                Some(found) => found == *element_type,
-                None => *is_optional,
-            },
-        )
 }

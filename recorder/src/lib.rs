@@ -83,6 +83,7 @@ mod error;
 mod global;
 mod memory;
 mod options;
+mod raiser;
 mod recorder;
 mod row;
 mod rules;
@@ -94,6 +95,7 @@ mod streams;
 mod sync;
 mod sys;
 mod thread;
+mod tls;
 mod trigger;
 mod writer;
 
@@ -103,6 +105,7 @@ pub use elements::{Blob, ElementKind, Elements, Text};
 pub use error::{RecorderError, Result};
 pub use global::{NoRegion, RegionSite, SiteGuard};
 pub use options::{ClockChoice, ENVIRONMENT, Options, Overflow, parse_size};
+pub use raiser::{Raiser, Refusal};
 pub use recorder::{
     ClockSpec, DynamicEventType, EventType, Metric, Recorder, RegionGuard, SourceSpec, Status,
     THREADS,
