@@ -145,6 +145,20 @@ impl<'a> Raiser<'a> {
         Ok(())
     }
 
+    /// Whether events would be taken, also while recording is paused.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn state(self) -> Result<(), Refusal> {
+        if self.0.guard.is_on() {
+            Ok(())
+        } else if self.0.is_finishing() {
+            Err(Refusal::Finished)
+        } else {
+            Err(Refusal::Forked)
+        }
+    }
+
     /// Refuses, and counts, what comes after the recording's end or a fork.
     #[inline(always)]
     fn check_open(self) -> Result<(), Refusal> {
@@ -152,11 +166,7 @@ impl<'a> Raiser<'a> {
             return Ok(());
         }
         self.0.count_unrecorded();
-        Err(if self.0.is_finishing() {
-            Refusal::Finished
-        } else {
-            Refusal::Forked
-        })
+        self.state()
     }
 
     #[cold]
