@@ -112,6 +112,7 @@ pub use recorder::{
 };
 pub use row::RowCursor;
 pub use rules::Rules;
+pub use thread::Inside;
 pub use trigger::Trigger;
 
 pub use annals_format::{

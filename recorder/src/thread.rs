@@ -33,6 +33,7 @@ pub(crate) struct Thread {
     first: AtomicPtr<Stream>,
     is_ended: Cell<bool>,
     is_in_queue: Cell<bool>,
+    is_inside: Cell<bool>,
 }
 
 #[cfg(any(
@@ -47,6 +48,7 @@ impl Thread {
             first: AtomicPtr::new(null_mut()),
             is_ended: Cell::new(false),
             is_in_queue: Cell::new(false),
+            is_inside: Cell::new(false),
         }
     }
 }
@@ -67,6 +69,33 @@ impl QueueUse {
 impl Drop for QueueUse {
     fn drop(&mut self) {
         THREAD.with(|thread| thread.is_in_queue.set(false));
+    }
+}
+
+/// While it lives, the calling thread is inside a call that must not begin once more in the same thread,
+/// in a signal handler or a callback: it would wait for itself. For interfaces to other languages, which
+/// refuse such calls; events are raised all the same.
+#[derive(Debug)]
+pub struct Inside {
+    was_inside: bool,
+}
+
+impl Inside {
+    /// Goes inside; neither locks nor allocates.
+    pub fn begin() -> Self {
+        let was_inside = THREAD.with(|thread| thread.is_inside.replace(true));
+        Self { was_inside }
+    }
+
+    /// Whether the thread was inside already.
+    pub const fn was_inside(&self) -> bool {
+        self.was_inside
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        THREAD.with(|thread| thread.is_inside.set(self.was_inside));
     }
 }
 

@@ -1,43 +1,19 @@
 //! What every call goes through: nothing panics out of it, and none that takes locks begins inside
 //! another one of its thread.
 
-use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use annals_recorder::{Raiser, Recorder, Refusal};
+use annals_recorder::{Inside, Raiser, Recorder, Refusal};
 
 use crate::handle;
 use crate::status::{Failure, Status, remember};
 use crate::table;
 
-thread_local! {
-    /// The thread is in a call that takes locks, or in the program's clock, which is read under one.
-    static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// While it lives, calls of this thread that take locks are refused.
-pub(crate) struct Inside {
-    was_inside: bool,
-}
-
-impl Inside {
-    pub(crate) fn begin() -> Self {
-        let was_inside = IS_INSIDE.replace(true);
-        Self { was_inside }
-    }
-}
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        IS_INSIDE.set(self.was_inside);
-    }
-}
-
 /// A call that may take locks and allocate. Refused in signal handlers that interrupted such a call,
 /// and in the program's clocks: it would wait for itself.
 pub(crate) fn setup(work: impl FnOnce() -> Result<(), Failure>) -> Status {
     let inside = Inside::begin();
-    if inside.was_inside {
+    if inside.was_inside() {
         return Status::ErrorReentered;
     }
     let outcome = catch_unwind(AssertUnwindSafe(|| match work() {
@@ -79,6 +55,8 @@ pub(crate) fn raise(number: u32, work: impl Fn(Raiser<'_>) -> Result<(), Refusal
 #[cold]
 #[inline(never)]
 fn raise_elsewhere(number: u32, work: &impl Fn(Raiser<'_>) -> Result<(), Refusal>) -> Status {
+    // A handler that frees the recorder now would wait for what it interrupted.
+    let _inside = Inside::begin();
     let outcome = table::with(number, |recorder| work(recorder.raiser()));
     outcome.map_or(Status::ErrorHandle, Status::of_raise)
 }

@@ -66,7 +66,7 @@ pub(crate) unsafe extern "C" fn annals_start(
         if environment == ENVIRONMENT_WINS {
             options.set_from_env()?;
         }
-        let number = table::add(annals_recorder::Recorder::start(&options)?)?;
+        let number = table::add(|| Ok(annals_recorder::Recorder::start(&options)?))?;
         // SAFETY: checked above.
         unsafe { put(recorder, Recorder::new(number)?) };
         Ok(())

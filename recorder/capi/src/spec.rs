@@ -8,11 +8,10 @@ use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 
 use annals_recorder::{
-    ClockSpec as Clock, ElementType, EventTypeSchema, EventTypeSpec as EventType, Overflow,
+    ClockSpec as Clock, ElementType, EventTypeSchema, EventTypeSpec as EventType, Inside, Overflow,
     Reference, Role, SourceSpec as Source, Verbosity,
 };
 
-use crate::call::Inside;
 use crate::handle;
 use crate::status::{Failure, Status};
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use annals_recorder::Recorder;
 
-use crate::status::Status;
+use crate::status::{Failure, Status};
 
 /// Most recorders that are not freed yet.
 const SLOTS: usize = 64;
@@ -55,22 +55,21 @@ fn slot_of(number: u32) -> Option<&'static Slot> {
     if number == 0 || number == RESERVED {
         return None;
     }
-    // Usually the first that is looked at.
-    let places = (0..SLOTS).map(|step| &TABLE[(number as usize).wrapping_add(step) % SLOTS]);
-    let mut places = places;
-    places.find(|slot| slot.number.load(Ordering::Relaxed) == number)
+    let mut slots = TABLE.iter();
+    slots.find(|slot| slot.number.load(Ordering::Relaxed) == number)
 }
 
-/// Takes a recorder in.
-pub(crate) fn add(recorder: Recorder) -> Result<u32, Status> {
-    let number = recorder.number();
+/// Takes in the recorder that `start` starts, where there is room for one.
+pub(crate) fn add(start: impl FnOnce() -> Result<Recorder, Failure>) -> Result<u32, Failure> {
     let (order, seen) = (Ordering::SeqCst, Ordering::Relaxed);
-    let is_free = |slot: &&Slot| {
+    let reserve = |slot: &&Slot| {
         let taken = slot.number.compare_exchange(0, RESERVED, order, seen);
         taken.is_ok()
     };
-    let mut places = (0..SLOTS).map(|step| &TABLE[(number as usize).wrapping_add(step) % SLOTS]);
-    let slot = places.find(is_free).ok_or(Status::ErrorFull)?;
+    let free = TABLE.iter().find(reserve);
+    let slot = free.ok_or_else(|| Failure::new(Status::ErrorFull, "too many recorders"))?;
+    let recorder = start().inspect_err(|_| slot.number.store(0, Ordering::SeqCst))?;
+    let number = recorder.number();
     let recorder = Box::into_raw(Box::new(recorder));
     slot.recorder.store(recorder, Ordering::SeqCst);
     slot.number.store(number, Ordering::SeqCst);
