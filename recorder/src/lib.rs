@@ -101,7 +101,7 @@ mod writer;
 
 pub use clock::{tsc, tsc_is_invariant};
 pub use definition::{ElementSpec, EventTypeSpec};
-pub use elements::{Blob, ElementKind, Elements, Text};
+pub use elements::{Blob, ElementKind, Elements, RawValue, Text};
 pub use error::{RecorderError, Result};
 pub use global::{NoRegion, RegionSite, SiteGuard};
 pub use options::{ClockChoice, ENVIRONMENT, Options, Overflow, parse_size};

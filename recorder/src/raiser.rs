@@ -1,8 +1,8 @@
 //! Raising by numbers: for callers that hold ids and no references, as those from other languages do.
 
-use annals_format::{Cause, EventTypeId, RegionId, SourceId, Value};
+use annals_format::{Cause, EventTypeId, RegionId, SourceId};
 
-use crate::elements::{self, ElementKind};
+use crate::elements::{self, ElementKind, RawValue};
 use crate::recorder::{ENTER, LEAVE, THREADS};
 use crate::shared::Shared;
 use crate::thread;
@@ -74,8 +74,7 @@ impl<'a> Raiser<'a> {
         Ok(())
     }
 
-    /// Raises an event of a source, now or at this tick of the source's clock. A value that is none is
-    /// not a value at all, and never fits.
+    /// Raises an event of a source, now or at this tick of the source's clock.
     ///
     /// # Errors
     /// The event was not taken.
@@ -85,7 +84,7 @@ impl<'a> Raiser<'a> {
         source: SourceId,
         tick: Option<u64>,
         event_type: EventTypeId,
-        values: impl ExactSizeIterator<Item = Option<Value<'v>>> + Clone,
+        values: impl ExactSizeIterator<Item = RawValue<'v>> + Clone,
     ) -> Result<(), Refusal> {
         let shared = self.0;
         let Some(shape) = shared.shape(event_type) else {

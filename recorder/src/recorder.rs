@@ -15,7 +15,7 @@ use annals_format::{
 
 use crate::clock::{self, TickSource, reference_ns, unix_ns};
 use crate::definition::EventTypeSpec;
-use crate::elements::{ElementKind, Elements};
+use crate::elements::{ElementKind, Elements, RawValue};
 use crate::error::{RecorderError, Result};
 use crate::memory::{Division, LiveMemory};
 use crate::options::{Options, Overflow};
@@ -640,7 +640,7 @@ impl Recorder {
             shared.count_unknown_type();
             return;
         }
-        let values = values.iter().copied().map(Some);
+        let values = values.iter().map(|value| RawValue::of(*value));
         // What is refused is counted.
         let _ = self.raiser().raise(source, tick, event_type.id, values);
     }

@@ -404,7 +404,7 @@ static inline annals_value annals_i32(int32_t number)
 {
     annals_value value = annals_absent();
     value.type = ANNALS_TYPE_I32;
-    value.as.i32 = number;
+    value.as.i64 = number; /* whole, so that the call reads what was stored at once */
     return value;
 }
 
@@ -412,7 +412,7 @@ static inline annals_value annals_u32(uint32_t number)
 {
     annals_value value = annals_absent();
     value.type = ANNALS_TYPE_U32;
-    value.as.u32 = number;
+    value.as.u64 = number;
     return value;
 }
 

@@ -6,13 +6,14 @@
 
 use std::ffi::c_void;
 
-use annals_recorder::{Raiser, Refusal, SourceId, THREADS, Value as RecorderValue};
+use annals_recorder::{Raiser, RawValue, Refusal, SourceId, THREADS};
 
 use crate::call::raise;
 use crate::handle::{EventType, Region, Source};
 use crate::status::Status;
 
 /// The type of a value that is not there.
+#[cfg(test)]
 pub(crate) const TYPE_ABSENT: u32 = 0;
 
 /// The value of an element.
@@ -36,55 +37,32 @@ pub(crate) union ValueAs {
     pub(crate) bytes: *const c_void,
 }
 
-impl Value {
-    /// The bytes of a string or bytes value.
-    ///
-    /// # Safety
-    /// - The value is of such a type, and `length` bytes at its pointer can be read.
-    #[inline(always)]
-    unsafe fn bytes(&self) -> Option<&[u8]> {
-        // SAFETY: the union's member for these types.
-        let start: *const u8 = unsafe { self.r#as.bytes }.cast();
-        if start.is_null() {
-            return (self.length == 0).then_some(&[]);
-        }
-        // SAFETY: the caller's promise.
-        Some(unsafe { std::slice::from_raw_parts(start, self.length as usize) })
-    }
+// Of a narrow number, the lower half of the bits is looked at.
+#[cfg(target_endian = "big")]
+compile_error!("annals_value is read as little-endian processors store it");
 
-    /// What the recorder takes; none when this is no value.
+impl Value {
+    /// What the recorder takes.
     ///
     /// # Safety
     /// - The pointer of a string or bytes value is good for its length.
     #[inline(always)]
-    unsafe fn read(&self) -> Option<RecorderValue<'_>> {
-        let value = &self.r#as;
-        // SAFETY: every pattern of bits is a value of the number types; the pointer is the caller's
-        // promise.
-        unsafe {
-            Some(match self.r#type {
-                TYPE_ABSENT => RecorderValue::Absent,
-                1 => RecorderValue::I32(value.i32),
-                2 => RecorderValue::U32(value.u32),
-                3 => RecorderValue::I64(value.i64),
-                4 => RecorderValue::U64(value.u64),
-                5 => RecorderValue::F64(value.f64),
-                6 => RecorderValue::String(self.bytes()?),
-                7 => RecorderValue::Bytes(self.bytes()?),
-                _ => return None,
-            })
-        }
+    unsafe fn raw(&self) -> RawValue<'_> {
+        // SAFETY: every pattern of bits is a number.
+        let bits = unsafe { self.r#as.u64 };
+        // SAFETY: the caller's promise.
+        unsafe { RawValue::new(self.r#type, self.length, bits) }
     }
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn annals_enter(region: Region) -> Status {
-    raise(region.recorder(), |raiser| raiser.enter(region.id()))
+    raise(region.recorder(), move |raiser| raiser.enter(region.id()))
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn annals_leave(region: Region) -> Status {
-    raise(region.recorder(), |raiser| raiser.leave(region.id()))
+    raise(region.recorder(), move |raiser| raiser.leave(region.id()))
 }
 
 /// Raises an event with values from C.
@@ -111,9 +89,9 @@ unsafe fn raise_values(
     } else {
         EventType::NONE
     };
-    raise(recorder, |raiser: Raiser<'_>| -> Result<(), Refusal> {
+    raise(recorder, move |raiser: Raiser<'_>| -> Result<(), Refusal> {
         // SAFETY: the caller's promise.
-        let values = values.iter().map(|value| unsafe { value.read() });
+        let values = values.iter().map(|value| unsafe { value.raw() });
         raiser.raise(source, tick, id, values)
     })
 }
