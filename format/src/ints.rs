@@ -310,18 +310,29 @@ impl Ints {
     }
 
     fn read_plain(wire: &mut Wire<'_>, count: usize) -> Result<Self> {
-        // The range of all blocks; of wide ones, as their heads tell it.
+        // First the range of all blocks.
         let mut ahead = wire.clone();
         let mut least = i64::MAX;
         let mut most = i128::from(i64::MIN);
         each_block(&mut ahead, count, |base, width, bytes, _| {
             let span = match width {
-                1 => bytes.iter().max().map_or(0, |byte| i128::from(*byte)),
-                2 => {
-                    let offsets = bytes.chunks_exact(2).map(LE::read_u16);
-                    offsets.max().map_or(0, i128::from)
-                }
-                _ => (1_i128 << (8 * u32::from(width))) - 1,
+                0 => 0,
+                1 => bytes
+                    .iter()
+                    .map(|byte| u32::from(*byte))
+                    .max()
+                    .map_or(0, i128::from),
+                2 => bytes
+                    .chunks_exact(2)
+                    .map(|b| LE::read_u16(b).into())
+                    .max()
+                    .map_or(0, i128::from),
+                4 => bytes
+                    .chunks_exact(4)
+                    .map(LE::read_u32)
+                    .max()
+                    .map_or(0, i128::from),
+                _ => i128::from(u64::MAX),
             };
             least = least.min(base as i64);
             most = most.max(i128::from(base as i64) + span);
@@ -503,10 +514,10 @@ mod tests {
     #[test]
     fn small_numbers_take_little_memory() {
         for (largest, expected) in [(256_u64, 1), (60_000, 2), (1 << 22, 4)] {
-            let values: Vec<u64> = (0..1000).map(|n| (1 << 40) + n * 7919 % largest).collect();
+            let values: Vec<u64> = (0..1024).map(|n| (1 << 40) + n * 7919 % largest).collect();
             let mut plain = vec![PLAIN];
             put_blocks(values.as_slice(), &mut plain);
-            let read = Ints::read(&mut Wire::new(&plain), 1000).unwrap();
+            let read = Ints::read(&mut Wire::new(&plain), 1024).unwrap();
             let bytes = match read.offsets {
                 Offsets::Bytes(_) => 1,
                 Offsets::Halves(_) => 2,
