@@ -392,7 +392,7 @@ mod tests {
         body.put_varint(1);
         put_ints(&[text.len() as u64], &mut body);
         body.extend_from_slice(text);
-        put_ints(&vec![0; count / 2], &mut body);
+        put_ints(&vec![0_u64; count / 2], &mut body);
         body
     }
 

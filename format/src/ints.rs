@@ -4,6 +4,7 @@
 use byteorder::{ByteOrder, LittleEndian as LE};
 
 use crate::error::{FormatError, Result};
+use crate::ids::StreamId;
 use crate::wire::{Put, Wire, unzigzag, zigzag};
 
 /// Values that share a base and a width.
@@ -45,17 +46,48 @@ trait Blocks {
     }
 }
 
-impl Blocks for [u64] {
-    fn len(&self) -> usize {
-        self.len()
-    }
+/// A number of a column, as it is in memory.
+pub trait Word: Copy + PartialEq {
+    /// As 64 bits; signed numbers extended.
+    fn word(self) -> u64;
+}
 
-    fn fill(&self, start: usize, block: &mut [u64]) {
-        block.copy_from_slice(&self[start..start + block.len()]);
+impl Word for u64 {
+    #[inline]
+    fn word(self) -> u64 {
+        self
     }
 }
 
-impl Blocks for [u16] {
+impl Word for i64 {
+    #[inline]
+    fn word(self) -> u64 {
+        self as u64
+    }
+}
+
+impl Word for u32 {
+    #[inline]
+    fn word(self) -> u64 {
+        self.into()
+    }
+}
+
+impl Word for u16 {
+    #[inline]
+    fn word(self) -> u64 {
+        self.into()
+    }
+}
+
+impl Word for StreamId {
+    #[inline]
+    fn word(self) -> u64 {
+        self.get().into()
+    }
+}
+
+impl<T: Word> Blocks for [T] {
     fn len(&self) -> usize {
         self.len()
     }
@@ -63,15 +95,15 @@ impl Blocks for [u16] {
     fn fill(&self, start: usize, block: &mut [u64]) {
         let values = &self[start..start + block.len()];
         for (place, value) in block.iter_mut().zip(values) {
-            *place = u64::from(*value);
+            *place = value.word();
         }
     }
 }
 
 /// What each value but the first adds to the one before.
-struct Deltas<'a>(&'a [u64]);
+struct Deltas<'a, T>(&'a [T]);
 
-impl Blocks for Deltas<'_> {
+impl<T: Word> Blocks for Deltas<'_, T> {
     fn len(&self) -> usize {
         self.0.len() - 1
     }
@@ -79,7 +111,7 @@ impl Blocks for Deltas<'_> {
     fn fill(&self, start: usize, block: &mut [u64]) {
         let pairs = self.0[start..=start + block.len()].windows(2);
         for (place, pair) in block.iter_mut().zip(pairs) {
-            *place = zigzag(pair[1].wrapping_sub(pair[0]) as i64);
+            *place = zigzag(pair[1].word().wrapping_sub(pair[0].word()) as i64);
         }
     }
 }
@@ -136,10 +168,8 @@ fn put_fixed<const N: usize>(values: impl ExactSizeIterator<Item = [u8; N]>, out
 }
 
 /// Appends a column of integers (for signed ones: sign-extended). The count is known to the reader.
-pub fn put_ints(values: &[u64], out: &mut Vec<u8>) {
-    let Some(&first) = values.first() else { return };
-    if values.iter().all(|value| *value == first) {
-        put_constant(first, out);
+pub fn put_ints<T: Word>(values: &[T], out: &mut Vec<u8>) {
+    if put_if_constant(values, out) {
         return;
     }
     let plain_len = length_in_blocks(values);
@@ -152,21 +182,27 @@ pub fn put_ints(values: &[u64], out: &mut Vec<u8>) {
     put_blocks(values, out);
 }
 
-/// As [`put_ints`], for numbers of which there are few (event types): only in short columns are deltas
-/// worth a look.
-pub(crate) fn put_codes(values: &[u16], out: &mut Vec<u8>) {
-    let Some(&first) = values.first() else { return };
+/// As [`put_ints`], for numbers of which there are few (event types, streams): only in short columns are
+/// deltas worth a look.
+pub(crate) fn put_codes<T: Word>(values: &[T], out: &mut Vec<u8>) {
     if values.len() < BLOCK {
-        let wide: Vec<u64> = values.iter().map(|value| u64::from(*value)).collect();
-        put_ints(&wide, out);
-        return;
+        put_ints(values, out);
+    } else if !put_if_constant(values, out) {
+        out.push(PLAIN);
+        put_blocks(values, out);
     }
-    if values.iter().all(|value| *value == first) {
-        put_constant(first.into(), out);
-        return;
+}
+
+/// Appends a column that has no values, or one value only; false when it has several.
+fn put_if_constant<T: Word>(values: &[T], out: &mut Vec<u8>) -> bool {
+    let Some(&first) = values.first() else {
+        return true;
+    };
+    let is_constant = values.iter().all(|value| *value == first);
+    if is_constant {
+        put_constant(first.word(), out);
     }
-    out.push(PLAIN);
-    put_blocks(values, out);
+    is_constant
 }
 
 fn put_constant(value: u64, out: &mut Vec<u8>) {
@@ -175,17 +211,17 @@ fn put_constant(value: u64, out: &mut Vec<u8>) {
 }
 
 /// Appends a column that is known to grow slowly (ticks, times): as deltas, without looking further.
-pub fn put_growing(values: &[u64], out: &mut Vec<u8>) {
-    let Some(&first) = values.first() else { return };
+pub fn put_growing<T: Word>(values: &[T], out: &mut Vec<u8>) {
+    let Some(first) = values.first() else { return };
     out.push(DELTA);
-    out.put_signed(first as i64);
+    out.put_signed(first.word() as i64);
     put_blocks(&Deltas(values), out);
 }
 
-/// Integers, no wider in memory than their range asks for: chunks of many streams wait in memory while
+/// Integers of a column, no wider in memory than their range asks for: chunks of many streams wait in memory while
 /// they are merged.
 #[derive(Clone, Debug)]
-pub(crate) struct Ints {
+pub struct Ints {
     /// What every offset is added to.
     base: u64,
     offsets: Offsets,
@@ -226,7 +262,8 @@ impl PartialEq for Ints {
 impl Eq for Ints {}
 
 impl Ints {
-    pub(crate) fn len(&self) -> usize {
+    /// How many there are.
+    pub fn len(&self) -> usize {
         match &self.offsets {
             Offsets::Same(count) => *count,
             Offsets::Bytes(offsets) => offsets.len(),
@@ -241,7 +278,7 @@ impl Ints {
     /// # Panics
     /// If there are not so many.
     #[inline]
-    pub(crate) fn get(&self, index: usize) -> u64 {
+    pub fn get(&self, index: usize) -> u64 {
         let offset = match &self.offsets {
             Offsets::Same(count) => {
                 assert!(index < *count, "a value of the column");
@@ -255,7 +292,13 @@ impl Ints {
         self.base.wrapping_add(offset)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = u64> {
         (0..self.len()).map(|index| self.get(index))
     }
 
@@ -490,7 +533,7 @@ mod tests {
         fn columns_round_trip(
             values in prop_oneof![prop::collection::vec(interesting(), 0..900), in_ranges()],
         ) {
-            for put in [put_ints, put_growing] {
+            for put in [put_ints::<u64>, put_growing::<u64>] {
                 let mut out = Vec::new();
                 put(&values, &mut out);
                 let mut wire = Wire::new(&out);

@@ -72,7 +72,7 @@ pub use ids::{
     ANY_EVENT_TYPE, ClockId, EventTypeId, LocationId, ObjectId, ProcessId, RecordingId, RegionId,
     SourceId, StreamId, StringId,
 };
-pub use ints::{put_growing, put_ints, read_ints};
+pub use ints::{Ints, Word, put_growing, put_ints, read_ints};
 pub use live::{LiveHeader, LiveImage};
 pub use loss::{Cause, DroppedRecord, RECORDER_CAUSES};
 pub use read::ReadAt;

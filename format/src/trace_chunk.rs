@@ -8,7 +8,7 @@ use crate::chunk::{
 };
 use crate::error::{FormatError, Result};
 use crate::ids::{EventTypeId, StreamId};
-use crate::ints::{put_growing, put_ints, read_ints};
+use crate::ints::{Ints, put_codes, put_growing, put_ints, read_ints};
 use crate::loss::Cause;
 use crate::wire::{Put, Wire};
 
@@ -216,12 +216,57 @@ impl CountTable {
     }
 }
 
-fn signed(values: Vec<u64>) -> Vec<i64> {
-    values.into_iter().map(|value| value as i64).collect()
+/// The streams of some events, ascending, and the place of each.
+struct Ranks {
+    streams: Vec<StreamId>,
+    /// By stream; empty when the numbers are too large for a table.
+    places: Vec<u32>,
 }
 
-fn unsigned(values: &[i64]) -> Vec<u64> {
-    values.iter().map(|value| *value as u64).collect()
+impl Ranks {
+    /// Stream numbers beyond this come from a damaged file, which must not decide about a table.
+    const LARGEST: usize = 1 << 20;
+
+    fn of(of_events: &[StreamId]) -> Self {
+        let highest = of_events.iter().max().map_or(0, |stream| stream.index());
+        if highest >= Self::LARGEST {
+            let mut streams = of_events.to_vec();
+            streams.sort_unstable();
+            streams.dedup();
+            let places = Vec::new();
+            return Self { streams, places };
+        }
+        let mut places = vec![0; highest + 1];
+        of_events
+            .iter()
+            .for_each(|stream| places[stream.index()] = 1);
+        let mut streams = Vec::new();
+        for (number, place) in places.iter_mut().enumerate() {
+            if *place == 1 {
+                *place = streams.len() as u32;
+                streams.push(StreamId::new(number as u32));
+            }
+        }
+        if of_events.is_empty() {
+            streams.clear();
+        }
+        Self { streams, places }
+    }
+
+    #[inline]
+    fn of_stream(&self, stream: StreamId) -> usize {
+        match self.places.get(stream.index()) {
+            Some(place) => *place as usize,
+            None => {
+                let found = self.streams.binary_search(&stream);
+                found.expect("the list has every stream")
+            }
+        }
+    }
+}
+
+fn signed(values: Vec<u64>) -> Vec<i64> {
+    values.into_iter().map(|value| value as i64).collect()
 }
 
 impl TraceChunk {
@@ -237,9 +282,8 @@ impl TraceChunk {
 
     /// Events by stream and event type, both ascending.
     fn counts(&self) -> Vec<(StreamId, Vec<(EventTypeId, u64)>)> {
-        let mut streams: Vec<StreamId> = self.streams.clone();
-        streams.sort_unstable();
-        streams.dedup();
+        let ranks = Ranks::of(&self.streams);
+        let streams = &ranks.streams;
         // Places in the table ascend by event type.
         let mut order: Vec<usize> = (0..self.types.len()).collect();
         order.sort_by_key(|index| self.types[*index].event_type);
@@ -248,19 +292,10 @@ impl TraceChunk {
             places[*index] = place;
         }
         let mut table = CountTable::new(streams.len(), self.types.len());
-        let mut last: Option<(StreamId, usize)> = None;
         for (stream, index) in self.streams.iter().zip(&self.type_index) {
-            let rank = match last {
-                Some((same, rank)) if same == *stream => rank,
-                _ => {
-                    let found = streams.binary_search(stream);
-                    found.expect("the list has every stream")
-                }
-            };
-            last = Some((*stream, rank));
-            table.count(rank, places[usize::from(*index)]);
+            table.count(ranks.of_stream(*stream), places[usize::from(*index)]);
         }
-        let rows = streams.into_iter().enumerate().map(|(rank, stream)| {
+        let rows = streams.iter().enumerate().map(|(rank, stream)| {
             let mut counts: Vec<(EventTypeId, u64)> = Vec::new();
             for (place, count) in table.row(rank) {
                 let event_type = self.types[order[place]].event_type;
@@ -269,7 +304,7 @@ impl TraceChunk {
                     _ => counts.push((event_type, count)),
                 }
             }
-            (stream, counts)
+            (*stream, counts)
         });
         rows.collect()
     }
@@ -300,14 +335,13 @@ impl TraceChunk {
 
     /// Appends the body.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        put_growing(&unsigned(&self.times_ns), out);
-        let streams: Vec<u64> = self.streams.iter().map(|id| u64::from(id.get())).collect();
-        put_ints(&streams, out);
+        put_growing(&self.times_ns, out);
+        put_codes(&self.streams, out);
         put_type_table(&self.types, &self.type_index, out);
         put_columns(&self.types, out);
-        put_ints(&unsigned(&self.tick_residuals), out);
+        put_codes(&self.tick_residuals, out);
         put_ints(&self.positions, out);
-        put_ints(&unsigned(&self.shifts_ns), out);
+        put_ints(&self.shifts_ns, out);
         out.put_varint(self.losses.len() as u64);
         for (index, loss) in &self.losses {
             out.put_varint((*index).into());
@@ -327,7 +361,7 @@ impl TraceChunk {
             return Err(FormatError::invalid(0, "ascending times", "others"));
         }
         let mut streams = Vec::with_capacity(count);
-        for id in read_ints(&mut w, count)? {
+        for id in Ints::read(&mut w, count)?.iter() {
             let id = u32::try_from(id)
                 .map_err(|_| FormatError::invalid(w.position(), "a stream id", id))?;
             streams.push(StreamId::new(id));
