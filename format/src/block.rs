@@ -384,45 +384,80 @@ impl BlockWriter {
         Ok(Self { compressor })
     }
 
+    /// Compresses a body, to be put into a block later. Stays as it is when compression does not help.
+    ///
+    /// # Panics
+    /// If it exceeds the format's limits: whoever builds it keeps below.
+    pub fn store(&mut self, body: &[u8]) -> StoredBody {
+        assert!(
+            body.len() <= MAX_BODY_LEN,
+            "a body's builder keeps to the limits"
+        );
+        let mut bytes = Vec::new();
+        let mut compression = 0;
+        if let Some(compressor) = &mut self.compressor
+            && !body.is_empty()
+        {
+            bytes.resize(zstd::zstd_safe::compress_bound(body.len()), 0);
+            match compressor.compress_to_buffer(body, &mut bytes[..]) {
+                Ok(stored) if stored < body.len() => {
+                    bytes.truncate(stored);
+                    compression = 1;
+                }
+                _ => bytes.clear(),
+            }
+        }
+        if compression == 0 {
+            bytes.extend_from_slice(body);
+        }
+        StoredBody {
+            compression,
+            raw_len: body.len() as u32,
+            crc: crc32fast::hash(&bytes),
+            bytes,
+        }
+    }
+
     /// Appends a whole block to `out`. Falls back to storing the body when compression does not help.
     ///
     /// # Panics
     /// If head or body exceed the format's limits: whoever builds them keeps below.
     pub fn write(&mut self, kind: BlockKind, head: &[u8], body: &[u8], out: &mut Vec<u8>) {
+        self.store(body).put_block(kind, head, out);
+    }
+}
+
+/// A body as it is stored in a block.
+#[derive(Debug)]
+pub struct StoredBody {
+    compression: u8,
+    raw_len: u32,
+    crc: u32,
+    bytes: Vec<u8>,
+}
+
+impl StoredBody {
+    /// Appends the block of this body with a head.
+    ///
+    /// # Panics
+    /// If the head exceeds the format's limits: whoever builds it keeps below.
+    pub fn put_block(&self, kind: BlockKind, head: &[u8], out: &mut Vec<u8>) {
         assert!(
-            head.len() <= MAX_HEAD_LEN && body.len() <= MAX_BODY_LEN,
-            "a block's builder keeps to the limits"
+            head.len() <= MAX_HEAD_LEN,
+            "a head's builder keeps to the limits"
         );
-        let start = out.len();
-        out.resize(start + BLOCK_HEADER_LEN, 0);
-        out.extend_from_slice(head);
-        let body_start = out.len();
-        let mut compression = 0;
-        if let Some(compressor) = &mut self.compressor
-            && !body.is_empty()
-        {
-            out.resize(body_start + zstd::zstd_safe::compress_bound(body.len()), 0);
-            match compressor.compress_to_buffer(body, &mut out[body_start..]) {
-                Ok(stored) if stored < body.len() => {
-                    out.truncate(body_start + stored);
-                    compression = 1;
-                }
-                _ => out.truncate(body_start),
-            }
-        }
-        if compression == 0 {
-            out.extend_from_slice(body);
-        }
         let header = BlockHeader {
             kind,
-            compression,
+            compression: self.compression,
             head_len: head.len() as u32,
-            body_len: (out.len() - body_start) as u32,
-            raw_len: body.len() as u32,
+            body_len: self.bytes.len() as u32,
+            raw_len: self.raw_len,
             head_crc: crc32fast::hash(head),
-            body_crc: crc32fast::hash(&out[body_start..]),
+            body_crc: self.crc,
         };
-        out[start..start + BLOCK_HEADER_LEN].copy_from_slice(&header.encode());
+        out.extend_from_slice(&header.encode());
+        out.extend_from_slice(head);
+        out.extend_from_slice(&self.bytes);
     }
 }
 

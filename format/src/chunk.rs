@@ -4,7 +4,7 @@ use crate::column::Column;
 use crate::definitions::{EventTypeSchema, MAX_ELEMENTS, Schema};
 use crate::error::{FormatError, Result};
 use crate::ids::{ANY_EVENT_TYPE, EventTypeId, StreamId};
-use crate::ints::{Ints, put_codes, put_growing, put_ints, read_ints};
+use crate::ints::{put_codes, put_growing, put_ints, read_ints};
 use crate::loss::{Cause, DroppedRecord};
 use crate::ticks::distance;
 use crate::value::{ElementType, Value};
@@ -264,7 +264,7 @@ pub(crate) fn read_type_table(
     let start = wire.position();
     let mut counts = vec![0_usize; length];
     let mut type_index = Vec::with_capacity(event_count);
-    for index in Ints::read(wire, event_count)?.iter() {
+    for index in read_ints(wire, event_count)? {
         let Some(count) = counts.get_mut(index.min(1 << 32) as usize) else {
             return Err(FormatError::invalid(start, "an index of the types", index));
         };
@@ -401,7 +401,7 @@ impl Chunk {
 }
 
 /// For each event, its index in the columns of its type.
-pub(crate) fn ordinals(type_index: &[u16], type_count: usize) -> Vec<u32> {
+pub fn ordinals(type_index: &[u16], type_count: usize) -> Vec<u32> {
     let mut next = vec![0_u32; type_count];
     let each = type_index.iter().map(|index| {
         let ordinal = &mut next[usize::from(*index)];

@@ -240,6 +240,64 @@ impl Column {
         }
     }
 
+    /// The values with these indexes, in their order.
+    ///
+    /// # Panics
+    /// If the column is shorter.
+    #[must_use]
+    pub fn in_order(&self, indexes: &[u32]) -> Self {
+        let each = || indexes.iter().map(|index| *index as usize);
+        let is_present = self.is_present.as_ref();
+        Self {
+            element_type: self.element_type,
+            is_present: is_present
+                .map(|is_present| each().map(|index| is_present[index]).collect()),
+            data: match &self.data {
+                Data::Bits(bits) => Data::Bits(
+                    each()
+                        .map(|index| bits.get(index))
+                        .collect::<Vec<u64>>()
+                        .into(),
+                ),
+                Data::Texts(texts) => Data::Texts(Texts {
+                    codes: each().map(|index| texts.codes[index]).collect(),
+                    ends: texts.ends.clone(),
+                    data: texts.data.clone(),
+                }),
+            },
+        }
+    }
+
+    /// The integers or doubles, as bits, when none is absent.
+    #[inline]
+    pub fn bits(&self) -> Option<&Ints> {
+        match &self.data {
+            Data::Bits(bits) if self.is_present.is_none() => Some(bits),
+            _ => None,
+        }
+    }
+
+    /// A column of these integers or doubles, none of them absent.
+    ///
+    /// # Panics
+    /// If the type is one of strings or bytes.
+    pub fn of_bits(element_type: ElementType, bits: Vec<u64>) -> Self {
+        assert!(!element_type.is_variable(), "a type of integers or doubles");
+        Self {
+            element_type,
+            is_present: None,
+            data: Data::Bits(bits.into()),
+        }
+    }
+
+    /// Bytes of a string or of bytes; 0 for other values.
+    pub fn text_len(&self, index: usize) -> usize {
+        match &self.data {
+            Data::Texts(texts) => texts.get(index).len(),
+            Data::Bits(_) => 0,
+        }
+    }
+
     /// Takes all values away, and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.is_present = None;

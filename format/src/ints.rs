@@ -302,11 +302,51 @@ impl Ints {
         (0..self.len()).map(|index| self.get(index))
     }
 
+    /// Appends the values with these indexes.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn extend_into(&self, range: std::ops::Range<usize>, values: &mut Vec<u64>) {
+        let base = self.base;
+        match &self.offsets {
+            Offsets::Same(count) => {
+                assert!(range.end <= *count, "values of the column");
+                values.resize(values.len() + range.len(), base);
+            }
+            Offsets::Bytes(offsets) => {
+                values.extend(
+                    offsets[range]
+                        .iter()
+                        .map(|o| base.wrapping_add((*o).into())),
+                );
+            }
+            Offsets::Halves(offsets) => {
+                values.extend(
+                    offsets[range]
+                        .iter()
+                        .map(|o| base.wrapping_add((*o).into())),
+                );
+            }
+            Offsets::Words(offsets) => {
+                values.extend(
+                    offsets[range]
+                        .iter()
+                        .map(|o| base.wrapping_add((*o).into())),
+                );
+            }
+            Offsets::Whole(offsets) => {
+                values.extend(offsets[range].iter().map(|o| base.wrapping_add(*o)));
+            }
+        }
+    }
+
     /// The values in words, to be changed.
     #[inline]
     pub(crate) fn wide(&mut self) -> &mut Vec<u64> {
         if !matches!((self.base, &self.offsets), (0, Offsets::Whole(_))) {
-            *self = Self::from(self.iter().collect::<Vec<u64>>());
+            let mut values = Vec::with_capacity(self.len());
+            self.extend_into(0..self.len(), &mut values);
+            *self = Self::from(values);
         }
         match &mut self.offsets {
             Offsets::Whole(values) => values,

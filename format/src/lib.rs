@@ -50,13 +50,13 @@ pub mod wire;
 
 pub use block::{
     BLOCK_HEADER_LEN, BlockHeader, BlockKind, BlockWriter, CompressionLevel, FILE_HEADER_LEN,
-    FileHeader, FileKind, MAGIC, MAJOR, MAX_BODY_LEN, MAX_HEAD_LEN, MINOR, SYNC, TAIL_LEN,
-    decode_tail, encode_tail,
+    FileHeader, FileKind, MAGIC, MAJOR, MAX_BODY_LEN, MAX_HEAD_LEN, MINOR, SYNC, StoredBody,
+    TAIL_LEN, decode_tail, encode_tail,
 };
 pub use chunk::{
     Chunk, ChunkBuilder, ChunkHeader, Cumulative, MAX_CHUNK_EVENTS, MAX_CHUNK_VALUES, ROW_DROPPED,
-    ROW_EVENT, ROW_FAR_TICK, ROW_OBSERVATION, TypeColumns, put_dropped_row, put_row_start,
-    row_element, visit_rows,
+    ROW_EVENT, ROW_FAR_TICK, ROW_OBSERVATION, TypeColumns, ordinals, put_dropped_row,
+    put_row_start, row_element, visit_rows,
 };
 pub use clock_map::MapCursor;
 pub use column::Column;

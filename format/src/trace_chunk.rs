@@ -8,7 +8,7 @@ use crate::chunk::{
 };
 use crate::error::{FormatError, Result};
 use crate::ids::{EventTypeId, StreamId};
-use crate::ints::{Ints, put_codes, put_growing, put_ints, read_ints};
+use crate::ints::{put_codes, put_growing, put_ints, read_ints};
 use crate::loss::Cause;
 use crate::wire::{Put, Wire};
 
@@ -311,7 +311,15 @@ impl TraceChunk {
 
     /// The head that goes with these events.
     pub fn header(&self, sequence: u64) -> TraceChunkHeader {
-        let by_stream = self.counts();
+        self.header_of(sequence, self.counts())
+    }
+
+    /// The head that goes with these events, for whoever has counted them by stream and event type.
+    pub fn header_of(
+        &self,
+        sequence: u64,
+        counts: Vec<(StreamId, Vec<(EventTypeId, u64)>)>,
+    ) -> TraceChunkHeader {
         let from_losses = || self.losses.first().map(|(_, loss)| loss.to_ns);
         TraceChunkHeader {
             sequence,
@@ -329,7 +337,7 @@ impl TraceChunk {
                 .copied()
                 .or_else(from_losses)
                 .unwrap_or(0),
-            counts: by_stream,
+            counts,
         }
     }
 
@@ -361,7 +369,7 @@ impl TraceChunk {
             return Err(FormatError::invalid(0, "ascending times", "others"));
         }
         let mut streams = Vec::with_capacity(count);
-        for id in Ints::read(&mut w, count)?.iter() {
+        for id in read_ints(&mut w, count)? {
             let id = u32::try_from(id)
                 .map_err(|_| FormatError::invalid(w.position(), "a stream id", id))?;
             streams.push(StreamId::new(id));

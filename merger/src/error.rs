@@ -65,6 +65,13 @@ pub enum MergeError {
         /// What to do.
         advice: &'static str,
     },
+    /// No threads to work with.
+    #[error("cannot start threads")]
+    Threads {
+        /// The system's word.
+        #[source]
+        source: io::Error,
+    },
     /// The consumer of the merged events stopped.
     #[error("stopped by the consumer")]
     Stopped,

@@ -15,7 +15,7 @@
 //! # Ok::<(), annals_merger::MergeError>(())
 //! ```
 
-mod assemble;
+mod batch;
 mod clocks;
 mod error;
 mod input;
@@ -24,8 +24,9 @@ mod open;
 mod output;
 mod report;
 mod stream;
-mod tree;
+mod sweep;
 mod unify;
+mod window;
 
 pub use clocks::ClockFit;
 pub use error::{MergeError, Result};

@@ -5,6 +5,7 @@
 //! decides between streams; within a stream its own order does.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 
 use annals_format::ticks::unwrap_near;
 use annals_format::{
@@ -13,14 +14,16 @@ use annals_format::{
     TraceLoss, TypeTotals, Verbosity,
 };
 
-use crate::assemble::Assembler;
+use rayon::prelude::*;
+
 use crate::clocks::{self, ClockFit, HostOffsets, Point};
-use crate::error::Result;
+use crate::error::{MergeError, Result};
 use crate::input::InputRecording;
 use crate::report::{InputReport, Report, StreamReport};
-use crate::stream::{StreamClock, StreamCursor};
-use crate::tree::{AT_END, LoserTree};
+use crate::stream::{StreamClock, StreamReader};
+use crate::sweep::Sweep;
 use crate::unify::{Numbers, Unifier};
+use crate::window::{Part, Scratch, Shape};
 
 /// A recording in the order of the merge.
 #[derive(Debug)]
@@ -283,48 +286,64 @@ impl Merge {
     /// borders depend on the events alone.
     ///
     /// # Errors
-    /// Those of `consume`.
-    pub fn run(&self, mut consume: impl FnMut(TraceChunk) -> Result<()>) -> Result<Merged> {
-        let mut cursors = self.open_cursors();
-        let mut assembler = Assembler::new(&self.definitions);
-        let mut losses = Vec::new();
-        let keys = |cursor: &StreamCursor<'_>, index: usize| {
-            cursor.head_ns().map_or(AT_END, |time| (time, index as u32))
-        };
-        for cursor in &mut cursors {
-            if cursor.head().is_none() {
-                take_losses(cursor, &mut assembler, &mut losses);
-            }
-        }
-        let heads = cursors.iter().enumerate();
-        let mut tree = LoserTree::new(heads.map(|(index, cursor)| keys(cursor, index)));
-        while let Some(winner) = tree.winner() {
-            let limit = tree.runner_up();
-            let cursor = &mut cursors[winner];
-            take_losses(cursor, &mut assembler, &mut losses);
-            let run = cursor
-                .run_length(|time| (time, winner as u32) < limit)
-                .min(assembler.room());
-            if let Some(head) = cursor.head() {
-                let taken = assembler.push_events(cursor, head, run);
-                cursor.skip(taken);
-            }
-            if cursor.head().is_none() {
-                take_losses(cursor, &mut assembler, &mut losses);
-            }
-            tree.replace_winner(keys(cursor, winner));
-            if assembler.is_full() {
-                consume(assembler.take())?;
-            }
-        }
-        if !assembler.is_empty() {
-            consume(assembler.take())?;
-        }
-        Ok(self.conclude(cursors, losses))
+    /// Those of `consume`; if no threads can be had.
+    pub fn run(
+        &self,
+        jobs: usize,
+        consume: impl FnMut(TraceChunk) -> Result<()>,
+    ) -> Result<Merged> {
+        self.run_with(jobs, |part| part.chunk, consume)
     }
 
-    fn open_cursors(&self) -> Vec<StreamCursor<'_>> {
-        let mut cursors: Vec<StreamCursor<'_>> = Vec::new();
+    /// As [`Merge::run`], with `work` done on each chunk beside the merge, by as many threads as `jobs`
+    /// says.
+    ///
+    /// # Errors
+    /// Those of `consume`; if no threads can be had.
+    pub(crate) fn run_with<R: Send>(
+        &self,
+        jobs: usize,
+        work: impl Fn(Part) -> R + Sync,
+        mut consume: impl FnMut(R) -> Result<()>,
+    ) -> Result<Merged> {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(jobs.max(1))
+            .build()
+            .map_err(|error| MergeError::Threads {
+                source: std::io::Error::other(error),
+            })?;
+        let shape = Shape::of(&self.definitions);
+        let scratches: Mutex<Vec<Scratch>> = Mutex::default();
+        let mut sweep = Sweep::new(self.open_readers());
+        let mut losses = Vec::new();
+        loop {
+            let windows = sweep.next_windows(&pool, jobs);
+            if windows.is_empty() {
+                break;
+            }
+            let outcomes: Vec<(Vec<R>, Vec<TraceLoss>)> = pool.install(|| {
+                let each = windows.into_par_iter().map(|window| {
+                    let spare = lock(&scratches).pop();
+                    let mut scratch = spare.unwrap_or_default();
+                    let parts = window.assemble(&shape, &mut scratch);
+                    lock(&scratches).push(scratch);
+                    drop(window);
+                    let of_parts = parts.iter().flat_map(|part| &part.chunk.losses);
+                    let losses = of_parts.map(|(_, loss)| *loss).collect();
+                    (parts.into_iter().map(&work).collect(), losses)
+                });
+                each.collect()
+            });
+            for (chunks, of_window) in outcomes {
+                losses.extend(of_window);
+                chunks.into_iter().try_for_each(&mut consume)?;
+            }
+        }
+        Ok(self.conclude(sweep.into_readers(), losses))
+    }
+
+    fn open_readers(&self) -> Vec<StreamReader<'_>> {
+        let mut readers: Vec<StreamReader<'_>> = Vec::new();
         for member in &self.members {
             for (id, contents) in &member.input.recording.streams {
                 let Some(clock) = self.stream_clock(member, *id) else {
@@ -333,7 +352,7 @@ impl Merge {
                 let number = member.numbers.streams[id];
                 let source = self.definitions.streams[&number].source;
                 let ordering = self.definitions.sources[&source].ordering;
-                cursors.push(StreamCursor::new(
+                readers.push(StreamReader::new(
                     number,
                     &member.input,
                     &member.numbers,
@@ -344,33 +363,33 @@ impl Merge {
                 ));
             }
         }
-        cursors.sort_by_key(|cursor| cursor.stream);
-        cursors
+        readers.sort_by_key(|reader| reader.stream);
+        readers
     }
 
-    fn conclude(&self, cursors: Vec<StreamCursor<'_>>, losses: Vec<TraceLoss>) -> Merged {
+    fn conclude(&self, readers: Vec<StreamReader<'_>>, losses: Vec<TraceLoss>) -> Merged {
         let mut totals = Vec::new();
         let mut streams = Vec::new();
-        for cursor in cursors {
+        for reader in readers {
             let mut of_trace = StreamTotals {
-                stream: cursor.stream,
+                stream: reader.stream,
                 rows: Vec::new(),
-                ..cursor.totals.clone()
+                ..reader.totals.clone()
             };
             let mut miscounted = 0;
-            for row in &cursor.totals.rows {
-                let number = cursor.numbers.event_types.get(&row.event_type);
+            for row in &reader.totals.rows {
+                let number = reader.numbers.event_types.get(&row.event_type);
                 let event_type = number.copied().unwrap_or(annals_format::ANY_EVENT_TYPE);
                 let to = of_trace.row(event_type);
                 *to = add_rows(*to, row);
-                let found = cursor.findings.present.get(&row.event_type).copied();
+                let found = reader.findings.present.get(&row.event_type).copied();
                 let difference = row.present().abs_diff(found.unwrap_or(0));
                 miscounted = difference.saturating_add(miscounted);
             }
             streams.push(StreamReport::new(
                 &self.definitions,
                 &of_trace,
-                &cursor.findings,
+                &reader.findings,
                 miscounted,
             ));
             totals.push(of_trace);
@@ -407,17 +426,10 @@ impl Merge {
     }
 }
 
-fn take_losses(
-    cursor: &mut StreamCursor<'_>,
-    assembler: &mut Assembler,
-    losses: &mut Vec<TraceLoss>,
-) {
-    if cursor.has_losses() {
-        for loss in cursor.take_losses() {
-            assembler.push_loss(loss);
-            losses.push(loss);
-        }
-    }
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 fn add_rows(a: TypeTotals, b: &TypeTotals) -> TypeTotals {

@@ -240,7 +240,8 @@ impl Opened {
         match &self.content {
             Content::Trace(opened) => opened.read(window, consume),
             Content::Recordings(merge) => {
-                let merged = merge.run(|chunk| {
+                let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+                let merged = merge.run(jobs, |chunk| {
                     let first = chunk.times_ns.first().copied();
                     let last = chunk.times_ns.last().copied();
                     let is_wanted = match (first, last) {

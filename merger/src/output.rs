@@ -3,15 +3,16 @@
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use annals_format::{
     BlockKind, BlockWriter, CompressionLevel, FileHeader, FileKind, Footer, RecordingId,
-    TraceChunk, TraceChunkHeader, TraceIndexEntry, encode_tail,
+    StoredBody, TraceChunkHeader, TraceIndexEntry, encode_tail,
 };
-use rayon::prelude::*;
 
 use crate::error::{MergeError, Result};
 use crate::merge::{Merge, Merged};
+use crate::window::Part;
 
 /// How a trace is written.
 #[derive(Clone, Copy, Debug)]
@@ -107,19 +108,35 @@ fn trace_id(merge: &Merge) -> RecordingId {
     RecordingId(hash.to_le_bytes())
 }
 
-fn encode(
-    sequence: u64,
-    chunk: &TraceChunk,
+/// A chunk of the trace, encoded but for its number.
+struct Encoded {
+    header: TraceChunkHeader,
+    body: StoredBody,
+}
+
+/// Encodes chunks in several threads: what one needs again and again is kept.
+struct Encoder {
     level: CompressionLevel,
-) -> std::io::Result<(Vec<u8>, TraceChunkHeader)> {
-    let header = chunk.header(sequence);
-    let mut head = Vec::new();
-    header.encode(&mut head);
-    let mut body = Vec::new();
-    chunk.encode(&mut body);
-    let mut block = Vec::new();
-    BlockWriter::new(level)?.write(BlockKind::TraceChunk, &head, &body, &mut block);
-    Ok((block, header))
+    spare: Mutex<Vec<(BlockWriter, Vec<u8>)>>,
+}
+
+impl Encoder {
+    fn encode(&self, part: Part) -> std::io::Result<Encoded> {
+        let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = spare().pop();
+        let (mut writer, mut body) = match found {
+            Some(found) => found,
+            None => (BlockWriter::new(self.level)?, Vec::new()),
+        };
+        body.clear();
+        part.chunk.encode(&mut body);
+        let encoded = Encoded {
+            header: part.header,
+            body: writer.store(&body),
+        };
+        spare().push((writer, body));
+        Ok(encoded)
+    }
 }
 
 /// Runs a merge and writes its trace; gives what it did and the bytes written. `progress` gets the
@@ -151,39 +168,27 @@ pub fn write_trace(
     );
     file.write(&block)?;
 
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(options.jobs.max(1))
-        .build()
-        .map_err(|error| io(std::io::Error::other(error)))?;
     let mut index: Vec<TraceIndexEntry> = Vec::new();
-    let mut waiting: Vec<TraceChunk> = Vec::new();
     let mut events = 0;
-    let mut write_waiting = |waiting: &mut Vec<TraceChunk>, file: &mut TraceFile| {
-        let first = index.len() as u64;
-        let encoded: Vec<_> = pool.install(|| {
-            let chunks = waiting.par_iter().enumerate();
-            chunks
-                .map(|(number, chunk)| encode(first + number as u64, chunk, options.compression))
-                .collect()
-        });
-        waiting.clear();
-        for outcome in encoded {
-            let (block, header) = outcome.map_err(io)?;
-            index.push(TraceIndexEntry::new(file.offset, &header));
-            file.write(&block)?;
-            events += header.event_count;
-        }
+    let mut head = Vec::new();
+    let encoder = Encoder {
+        level: options.compression,
+        spare: Mutex::default(),
+    };
+    let encode = |part: Part| encoder.encode(part);
+    let merged = merge.run_with(options.jobs, encode, |encoded| {
+        let Encoded { mut header, body } = encoded.map_err(io)?;
+        header.sequence = index.len() as u64;
+        head.clear();
+        header.encode(&mut head);
+        block.clear();
+        body.put_block(BlockKind::TraceChunk, &head, &mut block);
+        index.push(TraceIndexEntry::new(file.offset, &header));
+        file.write(&block)?;
+        events += header.event_count;
         progress(events);
         Ok(())
-    };
-    let merged = merge.run(|chunk| {
-        waiting.push(chunk);
-        if waiting.len() >= options.jobs.max(1) * 2 {
-            write_waiting(&mut waiting, &mut file)?;
-        }
-        Ok(())
     })?;
-    write_waiting(&mut waiting, &mut file)?;
 
     let footer_offset = file.offset;
     let footer = Footer {

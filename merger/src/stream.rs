@@ -1,15 +1,17 @@
-//! One stream's events on the axis: chunk by chunk in order for an ordered source, sorted with the
-//! exact bound that the chunks' heads give for an unordered one.
+//! One stream's events on the axis: its chunks are loaded when the merge comes to them. For an ordered
+//! source they follow each other; of an unordered one several may be open, and the exact bounds that
+//! their heads give tell which.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use annals_format::ticks::{distance, unwrap_near};
 use annals_format::{
-    Cause, Chunk, Clock, ClockKind, ClockMap, EventTypeId, MapCursor, StoredChunk, StreamContents,
-    StreamId, StreamTotals, TraceLoss,
+    Cause, Chunk, Clock, ClockKind, ClockMap, DroppedRecord, EventTypeId, MapCursor, StoredChunk,
+    StreamContents, StreamId, StreamTotals, TraceLoss,
 };
 
+use crate::batch::Batch;
 use crate::input::InputRecording;
 use crate::unify::Numbers;
 
@@ -117,22 +119,6 @@ impl StreamClock<'_> {
     }
 }
 
-/// A decoded chunk on the axis.
-#[derive(Debug)]
-pub(crate) struct Batch {
-    pub(crate) times_ns: Vec<i64>,
-    pub(crate) residuals: Vec<i64>,
-    pub(crate) ordinals: Vec<u32>,
-    pub(crate) chunk: Chunk,
-    /// The event types of the trace, by index in `chunk.types`.
-    pub(crate) event_types: Vec<EventTypeId>,
-    /// Position in the stream of the first event.
-    pub(crate) base_position: u64,
-    losses: VecDeque<(u32, TraceLoss)>,
-    /// Events not handed out yet; only for sorted streams.
-    left: usize,
-}
-
 /// What a stream's reading found: for totals and report.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamFindings {
@@ -145,20 +131,41 @@ pub(crate) struct StreamFindings {
     /// Chunks that could not be decoded, with the reason of the first.
     pub(crate) unreadable_chunks: u64,
     pub(crate) first_error: Option<String>,
-    /// Events handed out, by event type of the recording.
+    /// Events that were read, by event type of the recording.
     pub(crate) present: BTreeMap<EventTypeId, u64>,
 }
 
-/// An event of a cursor: which batch, which index in it.
+/// Where a loss stands in the trace.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct EventAt {
-    pub(crate) batch: usize,
-    pub(crate) index: usize,
+pub(crate) enum LossPlace {
+    /// Before the event with this index of the lane with this number.
+    Event(u64, usize),
+    /// Behind the events before this time.
+    Time(i64),
+}
+
+/// A chunk that waits to be handed out.
+#[derive(Clone, Debug)]
+pub(crate) struct Lane {
+    /// Tells the lanes of a stream apart.
+    pub(crate) number: u64,
+    pub(crate) batch: Arc<Batch>,
+    /// The next event.
+    pub(crate) at: usize,
+}
+
+/// A chunk as it was decoded; nothing of the stream's past is known yet.
+pub(crate) struct Decoded {
+    batch: std::result::Result<Batch, String>,
+    ambiguous: u64,
+    /// Dropped records with the index of the event they precede, and their interval on the axis.
+    dropped: Vec<(u32, DroppedRecord, (i64, i64))>,
+    present: Vec<(EventTypeId, u64)>,
 }
 
 /// Reads one stream.
 #[derive(Debug)]
-pub(crate) struct StreamCursor<'a> {
+pub(crate) struct StreamReader<'a> {
     pub(crate) stream: StreamId,
     pub(crate) input: &'a InputRecording,
     pub(crate) numbers: &'a Numbers,
@@ -167,20 +174,17 @@ pub(crate) struct StreamCursor<'a> {
     is_sorted: bool,
     process_start_ns: i64,
     process_end_ns: i64,
-    /// Chunks still to be loaded, in the order in which they are.
-    order: VecDeque<usize>,
-    /// Lower bound of the times in each chunk of `order` (sorted streams).
-    lower_bounds: Vec<i64>,
-    /// Loaded batches; freed ones are none.
-    batches: Vec<Option<Batch>>,
-    free: Vec<usize>,
-    /// Ordered: the batch and index of the head.
-    head: Option<EventAt>,
-    /// Sorted: events loaded and not handed out: time, position, batch, index.
-    heap: BinaryHeap<Reverse<(i64, u64, usize, usize)>>,
-    /// Time of the last event handed out.
+    /// Chunks in the order in which they are loaded, with the least time that an event in them can have;
+    /// none: not before the end of the chunk before.
+    order: Vec<(usize, Option<i64>)>,
+    next: usize,
+    /// Chunks that are loaded and not handed out.
+    pub(crate) lanes: Vec<Lane>,
+    loaded: u64,
+    /// Time of the last event loaded (ordered sources), else of the last handed out.
     front_ns: Option<i64>,
-    due_losses: VecDeque<TraceLoss>,
+    /// Losses that no window has yet.
+    pub(crate) losses: Vec<(LossPlace, TraceLoss)>,
     /// What dropped records told, by event type and cause.
     reported: BTreeMap<(Option<EventTypeId>, Cause), u64>,
     pub(crate) totals: StreamTotals,
@@ -188,7 +192,7 @@ pub(crate) struct StreamCursor<'a> {
     is_finished: bool,
 }
 
-impl<'a> StreamCursor<'a> {
+impl<'a> StreamReader<'a> {
     pub(crate) fn new(
         stream: StreamId,
         input: &'a InputRecording,
@@ -198,7 +202,7 @@ impl<'a> StreamCursor<'a> {
         is_sorted: bool,
         (process_start_ns, process_end_ns): (i64, i64),
     ) -> Self {
-        let mut cursor = Self {
+        let mut reader = Self {
             stream,
             input,
             numbers,
@@ -206,218 +210,173 @@ impl<'a> StreamCursor<'a> {
             is_sorted,
             process_start_ns,
             process_end_ns,
-            order: (0..contents.chunks.len()).collect(),
-            lower_bounds: Vec::new(),
-            batches: Vec::new(),
-            free: Vec::new(),
-            head: None,
-            heap: BinaryHeap::new(),
+            order: Vec::new(),
+            next: 0,
+            lanes: Vec::new(),
+            loaded: 0,
             front_ns: None,
-            due_losses: VecDeque::new(),
+            losses: Vec::new(),
             reported: BTreeMap::new(),
             totals: contents.totals.clone(),
             findings: StreamFindings::default(),
             is_finished: false,
             clock,
         };
-        if is_sorted {
-            cursor.plan_sorting();
-        }
-        cursor.advance();
-        cursor
+        reader.plan();
+        reader.finish_if_done();
+        reader
     }
 
-    /// Orders the chunks by the smallest time in them: when the merge has come to that time, and not
-    /// before, the chunk must be there.
-    fn plan_sorting(&mut self) {
+    /// Finds the order in which chunks are needed: when the merge has come to the smallest time in a
+    /// chunk, and not before, it must be there.
+    fn plan(&mut self) {
         let chunks = &self.contents.chunks;
-        self.lower_bounds = (0..chunks.len())
-            .map(|index| self.lower_bound(index))
-            .collect();
-        let mut order: Vec<usize> = (0..chunks.len()).collect();
-        order.sort_by_key(|index| (self.lower_bounds[*index], *index));
-        self.order = order.into();
+        if !self.is_sorted && self.clock.head_is_vague() {
+            self.order = (0..chunks.len()).map(|index| (index, None)).collect();
+            return;
+        }
+        let mut front_ns = i64::MIN;
+        let bounds = chunks.iter().enumerate().map(|(index, stored)| {
+            let (least, most) = self.clock.bounds(self.input, stored);
+            // What an ordered source raised is not before what it raised before.
+            let bound = if self.is_sorted {
+                least
+            } else {
+                least.max(front_ns)
+            };
+            front_ns = front_ns.max(most);
+            (index, Some(bound))
+        });
+        self.order = bounds.collect();
+        if self.is_sorted {
+            self.order.sort_by_key(|(index, bound)| (*bound, *index));
+        }
     }
 
-    fn lower_bound(&self, index: usize) -> i64 {
-        self.clock
-            .bounds(self.input, &self.contents.chunks[index])
-            .0
+    /// Least time of what is not loaded; none when all is.
+    fn next_bound_ns(&self) -> Option<i64> {
+        let (_, bound) = self.order.get(self.next)?;
+        Some(bound.or(self.front_ns).unwrap_or(i64::MIN))
     }
 
-    /// Axis time of the next event or loss; none: the stream is at its end.
+    /// Least time of what was not handed out; none at the stream's end.
     pub(crate) fn head_ns(&self) -> Option<i64> {
-        if self.is_sorted {
-            return self.heap.peek().map(|Reverse((time_ns, ..))| *time_ns);
-        }
-        let head = self.head?;
-        Some(self.batch(head.batch).times_ns[head.index])
+        let heads = self.lanes.iter().map(|lane| lane.batch.time_ns(lane.at));
+        heads.chain(self.next_bound_ns()).min()
     }
 
-    /// A loaded batch.
-    pub(crate) fn batch(&self, batch: usize) -> &Batch {
-        self.batches[batch]
-            .as_ref()
-            .expect("a batch stays until its last event is handed out")
+    /// Whether events come at or behind a time up to which all is loaded.
+    pub(crate) fn has_from(&self, time_ns: i64) -> bool {
+        let is_behind = |lane: &Lane| lane.batch.time_ns(lane.batch.len() - 1) >= time_ns;
+        self.next < self.order.len() || self.lanes.iter().any(is_behind)
     }
 
-    /// Losses that stand before the head (behind the last event, when the stream is at its end).
-    pub(crate) fn take_losses(&mut self) -> impl Iterator<Item = TraceLoss> {
-        std::mem::take(&mut self.due_losses).into_iter()
-    }
-
-    pub(crate) fn has_losses(&self) -> bool {
-        !self.due_losses.is_empty()
-    }
-
-    /// Position in the stream of an event.
-    pub(crate) fn position_of(&self, at: EventAt) -> u64 {
-        if !self.is_sorted {
-            return 0;
-        }
-        self.batch(at.batch)
-            .base_position
-            .saturating_add(at.index as u64)
-    }
-
-    /// The head event; [`Self::advance`] goes on behind it.
-    pub(crate) fn head(&self) -> Option<EventAt> {
-        if self.is_sorted {
-            let Reverse((_, _, batch, index)) = *self.heap.peek()?;
-            return Some(EventAt { batch, index });
-        }
-        self.head
-    }
-
-    /// How many events from the head on lie in the same batch before the key (time, index of the
-    /// stream) of another stream, with nothing standing between them.
-    pub(crate) fn run_length(&self, is_before: impl Fn(i64) -> bool) -> usize {
-        let Some(head) = self.head() else { return 0 };
-        if self.is_sorted {
-            return 1;
-        }
-        let batch = self.batch(head.batch);
-        let end = batch
-            .losses
-            .front()
-            .map_or(batch.times_ns.len(), |(index, _)| *index as usize);
-        let times = &batch.times_ns[head.index..end.max(head.index + 1)];
-        1 + times[1..]
-            .iter()
-            .take_while(|time| is_before(**time))
-            .count()
-    }
-
-    /// Goes on by `count` events of the head's batch.
-    pub(crate) fn skip(&mut self, count: usize) {
-        if self.is_sorted {
-            if let Some(Reverse((time_ns, _, number, _))) = self.heap.pop() {
-                self.front_ns = Some(time_ns);
-                let batch = self.batches[number]
-                    .as_mut()
-                    .expect("a batch stays until its last event is handed out");
-                batch.left -= 1;
-                if batch.left == 0 {
-                    self.release(number);
-                }
+    /// The chunks that must be loaded before the events before a time are known: numbers for
+    /// [`Self::decode`], to be followed by [`Self::take`] in this order. Ask again until there are none.
+    pub(crate) fn wanted(&self, until_ns: i64) -> std::ops::Range<usize> {
+        let mut end = self.next;
+        while let Some((_, bound)) = self.order.get(end) {
+            let bound = match bound {
+                Some(bound) => *bound,
+                None if end == self.next => self.front_ns.unwrap_or(i64::MIN),
+                None => break,
+            };
+            if bound >= until_ns {
+                break;
             }
-        } else if let Some(head) = &mut self.head {
-            head.index += count;
-            let number = head.batch;
-            let batch = self.batches[number]
-                .as_ref()
-                .expect("a batch stays until its last event is handed out");
-            self.front_ns = Some(batch.times_ns[head.index - 1]);
-            if head.index == batch.times_ns.len() {
-                self.due_losses
-                    .extend(batch.losses.iter().map(|(_, loss)| *loss));
-                self.release(number);
-                self.head = None;
-            }
+            end += 1;
         }
-        self.advance();
-    }
-
-    fn release(&mut self, number: usize) {
-        self.batches[number] = None;
-        self.free.push(number);
-    }
-
-    fn store(&mut self, batch: Batch) -> usize {
-        match self.free.pop() {
-            Some(number) => {
-                self.batches[number] = Some(batch);
-                number
-            }
-            None => {
-                self.batches.push(Some(batch));
-                self.batches.len() - 1
-            }
-        }
-    }
-
-    /// Loads what must be there for the head to be right.
-    fn advance(&mut self) {
-        if self.is_sorted {
-            while let Some(next) = self.order.front() {
-                let bound = self.lower_bounds[*next];
-                if self.head_ns().is_some_and(|head_ns| head_ns < bound) {
-                    break;
-                }
-                self.load_next();
-            }
-            self.move_due_losses();
-        } else {
-            while self.head.is_none() && !self.order.is_empty() {
-                self.load_next();
-            }
-            if let Some(head) = self.head {
-                let batch = self.batches[head.batch]
-                    .as_mut()
-                    .expect("the head's batch is loaded");
-                while let Some((_, loss)) = batch
-                    .losses
-                    .pop_front_if(|loss| loss.0 as usize <= head.index)
-                {
-                    self.due_losses.push_back(loss);
-                }
-            }
-        }
-        if self.head().is_none() && self.order.is_empty() && !self.is_finished {
-            self.is_finished = true;
-            self.finish();
-        }
-    }
-
-    /// Sorted streams: losses come when the order has reached the end of their interval.
-    fn move_due_losses(&mut self) {
-        let head_ns = self.head_ns().unwrap_or(i64::MAX);
-        let mut due: Vec<TraceLoss> = Vec::new();
-        for batch in self.batches.iter_mut().flatten() {
-            while let Some((_, loss)) = batch.losses.pop_front_if(|(_, loss)| loss.to_ns <= head_ns)
-            {
-                due.push(loss);
-            }
-        }
-        due.sort_by_key(|loss| (loss.to_ns, loss.event_type, loss.cause));
-        self.due_losses.extend(due);
+        self.next..end
     }
 
     fn trace_type(&self, event_type: Option<EventTypeId>) -> Option<EventTypeId> {
         event_type.and_then(|id| self.numbers.event_types.get(&id).copied())
     }
 
-    fn load_next(&mut self) {
-        let Some(index) = self.order.pop_front() else {
-            return;
-        };
+    /// Reads and decodes a chunk.
+    pub(crate) fn decode(&self, number: usize) -> Decoded {
+        let stored = &self.contents.chunks[self.order[number].0];
+        match self.input.recording.load(&self.input.file, stored) {
+            Ok(chunk) => self.on_axis(stored, chunk),
+            Err(error) => Decoded {
+                batch: Err(error.to_string()),
+                ambiguous: 0,
+                dropped: Vec::new(),
+                present: Vec::new(),
+            },
+        }
+    }
+
+    fn on_axis(&self, stored: &StoredChunk, mut chunk: Chunk) -> Decoded {
+        let open_reference_ns = stored.header.open_reference_ns;
+        let (mut times_ns, mut residuals) = (Vec::new(), Vec::new());
+        let mut map = MapCursor::new(self.clock.map);
+        let mut ambiguous = 0;
+        if self.clock.wraps() {
+            let (ticks, undecided) = self.clock.unwrap(open_reference_ns, &chunk);
+            ambiguous = undecided;
+            for tick in ticks {
+                let time_ns = map.time_ns(tick);
+                let residual = tick.saturating_sub(map.tick(time_ns));
+                times_ns.push(time_ns);
+                residuals.push(residual.clamp(i64::MIN.into(), i64::MAX.into()) as i64);
+            }
+        } else {
+            map.convert(&chunk.ticks, &mut times_ns, &mut residuals);
+        }
+        let dropped = std::mem::take(&mut chunk.dropped).into_iter();
+        let dropped = dropped.map(|(index, record)| {
+            let near_ns = times_ns.get(index as usize).or(times_ns.last()).copied();
+            let near_ns = near_ns.unwrap_or_else(|| {
+                open_reference_ns.saturating_add(self.clock.reference_offset_ns)
+            });
+            let to_ns = self.clock.time_near(record.to_tick, near_ns);
+            let from_ns = self.clock.time_near(record.from_tick, near_ns);
+            (index, record, (from_ns.min(to_ns), to_ns))
+        });
+        let dropped = dropped.collect();
+        let types = chunk.types.iter();
+        let present = types
+            .clone()
+            .map(|columns| (columns.event_type, columns.count as u64));
+        let present = present.collect();
+        let event_types = types.map(|columns| {
+            let number = self.numbers.event_types.get(&columns.event_type);
+            number.copied().unwrap_or(columns.event_type)
+        });
+        let event_types = event_types.collect();
+        let base_position = stored.header.before.recorded;
+        let batch = Batch::new(
+            chunk,
+            event_types,
+            base_position,
+            times_ns,
+            residuals,
+            self.is_sorted,
+        );
+        Decoded {
+            batch: Ok(batch),
+            ambiguous,
+            dropped,
+            present,
+        }
+    }
+
+    /// Takes the next chunk in. `handed_out_ns` is the time up to which the merge is done.
+    pub(crate) fn take(&mut self, decoded: Decoded, handed_out_ns: i64) {
+        let index = self.order[self.next].0;
+        self.next += 1;
+        let number = self.loaded;
+        self.loaded += 1;
         let contents = self.contents;
         let stored = &contents.chunks[index];
-        let header = &stored.header;
-        let mut before: Vec<TraceLoss> = Vec::new();
+        let first_place = match &decoded.batch {
+            Ok(batch) if batch.len() != 0 && !self.is_sorted => LossPlace::Event(number, 0),
+            _ => LossPlace::Time(self.clock.bounds(self.input, stored).0.max(handed_out_ns)),
+        };
         for loss in contents.losses.iter().filter(|l| l.before_chunk == index) {
             let first_ns = self.clock.bounds(self.input, stored).0;
-            before.push(TraceLoss {
+            let loss = TraceLoss {
                 stream: self.stream,
                 event_type: self.trace_type(loss.event_type),
                 cause: loss.cause,
@@ -425,73 +384,60 @@ impl<'a> StreamCursor<'a> {
                 is_lower_bound: loss.is_lower_bound,
                 from_ns: self.last_good_ns().min(first_ns),
                 to_ns: first_ns,
-            });
+            };
+            self.losses.push((first_place, loss));
         }
-        let loaded = self.input.recording.load(&self.input.file, stored);
-        let chunk = match loaded {
-            Ok(chunk) => chunk,
-            Err(error) => {
-                self.findings.unreadable_chunks += 1;
-                let first_error = &mut self.findings.first_error;
-                first_error.get_or_insert_with(|| error.to_string());
-                let (from_ns, to_ns) = self.clock.bounds(self.input, stored);
-                let cause = match stored.place {
-                    annals_format::ChunkPlace::Cut => Cause::Truncated,
-                    _ => Cause::Skipped,
-                };
-                for (event_type, count) in &header.counts {
-                    self.totals.row(*event_type).add_loss(cause, *count);
-                    before.push(TraceLoss {
-                        stream: self.stream,
-                        event_type: self.trace_type(Some(*event_type)),
-                        cause,
-                        count: *count,
-                        is_lower_bound: false,
-                        from_ns: self.last_good_ns().min(from_ns),
-                        to_ns,
-                    });
+        self.findings.ambiguous += decoded.ambiguous;
+        match decoded.batch {
+            Ok(batch) => {
+                for (event_type, count) in decoded.present {
+                    *self.findings.present.entry(event_type).or_default() += count;
                 }
-                self.due_losses.extend(before);
-                return;
+                self.take_dropped(number, batch.len(), &decoded.dropped, handed_out_ns);
+                self.take_batch(number, batch, handed_out_ns);
             }
-        };
-        self.due_losses.extend(before);
-        self.take_chunk(header.open_reference_ns, header.before.recorded, chunk);
+            Err(error) => self.skip(stored, error, handed_out_ns),
+        }
+        self.finish_if_done();
     }
 
-    /// Where a loss that comes next begins.
-    fn last_good_ns(&self) -> i64 {
-        self.front_ns.unwrap_or(self.process_start_ns)
-    }
-
-    fn take_chunk(&mut self, open_reference_ns: i64, base_position: u64, chunk: Chunk) {
-        let (ticks, ambiguous) = self.clock.unwrap(open_reference_ns, &chunk);
-        self.findings.ambiguous += ambiguous;
-        let mut map = MapCursor::new(self.clock.map);
-        let mut times_ns: Vec<i64> = ticks.iter().map(|tick| map.time_ns(*tick)).collect();
+    fn take_batch(&mut self, number: u64, mut batch: Batch, handed_out_ns: i64) {
+        if batch.len() == 0 {
+            return;
+        }
         // An ordered source promises that a time behind the one before is the clock's fault, not the
         // event's. A sorted stream can only meet one when its head's bounds were wrong.
-        let mut front = self.front_ns.unwrap_or(i64::MIN);
-        for time in &mut times_ns {
-            if *time < front {
-                self.findings.clamped += 1;
-                let clamp = front.abs_diff(*time);
-                self.findings.largest_clamp_ns = self.findings.largest_clamp_ns.max(clamp);
-                *time = front;
-            }
-            if !self.is_sorted {
-                front = *time;
-            }
+        let front_ns = match self.front_ns {
+            Some(front_ns) if !self.is_sorted => front_ns.max(handed_out_ns),
+            _ => handed_out_ns,
+        };
+        if !batch.ascends_from(front_ns) {
+            let mut map = MapCursor::new(self.clock.map);
+            let (moved, farthest) = batch.clamp(front_ns, &mut map);
+            self.findings.clamped += moved;
+            self.findings.largest_clamp_ns = self.findings.largest_clamp_ns.max(farthest);
         }
-        let pairs = ticks.iter().zip(&times_ns);
-        let residuals = pairs
-            .map(|(tick, time)| {
-                let residual = tick.saturating_sub(map.tick(*time));
-                residual.clamp(i64::MIN.into(), i64::MAX.into()) as i64
-            })
-            .collect();
-        let mut losses = VecDeque::with_capacity(chunk.dropped.len());
-        for (index, record) in &chunk.dropped {
+        let last_ns = batch.time_ns(batch.len() - 1);
+        self.front_ns = Some(self.front_ns.map_or(last_ns, |front| front.max(last_ns)));
+        self.lanes.push(Lane {
+            number,
+            batch: Arc::new(batch),
+            at: 0,
+        });
+        // Lanes stand in the order of their positions.
+        if self.is_sorted {
+            self.lanes.sort_by_key(|lane| lane.batch.base_position());
+        }
+    }
+
+    fn take_dropped(
+        &mut self,
+        number: u64,
+        events: usize,
+        dropped: &[(u32, DroppedRecord, (i64, i64))],
+        handed_out_ns: i64,
+    ) {
+        for (index, record, (from_ns, to_ns)) in dropped {
             let key = (record.event_type, record.cause);
             let told = self.reported.entry(key).or_default();
             // Cumulative counts include what a lost chunk's records told; that works only when chunks
@@ -502,69 +448,59 @@ impl<'a> StreamCursor<'a> {
                 record.cumulative.saturating_sub(*told).max(record.count)
             };
             *told = told.saturating_add(count);
-            let near_ns = times_ns
-                .get(*index as usize)
-                .or(times_ns.last())
-                .copied()
-                .unwrap_or_else(|| {
-                    open_reference_ns.saturating_add(self.clock.reference_offset_ns)
-                });
-            let to_ns = self.clock.time_near(record.to_tick, near_ns);
-            let from_ns = self.clock.time_near(record.from_tick, near_ns);
-            losses.push_back((
-                *index,
-                TraceLoss {
-                    stream: self.stream,
-                    event_type: self.trace_type(record.event_type),
-                    cause: record.cause,
-                    count,
-                    is_lower_bound: record.is_lower_bound,
-                    from_ns: from_ns.min(to_ns),
-                    to_ns,
-                },
-            ));
+            let index = *index as usize;
+            let place = if self.is_sorted || index >= events {
+                LossPlace::Time((*to_ns).max(handed_out_ns))
+            } else {
+                LossPlace::Event(number, index)
+            };
+            let loss = TraceLoss {
+                stream: self.stream,
+                event_type: self.trace_type(record.event_type),
+                cause: record.cause,
+                count,
+                is_lower_bound: record.is_lower_bound,
+                from_ns: *from_ns,
+                to_ns: *to_ns,
+            };
+            self.losses.push((place, loss));
         }
-        for columns in &chunk.types {
-            *self.findings.present.entry(columns.event_type).or_default() += columns.count as u64;
-        }
-        let count = times_ns.len();
-        let event_types = chunk.types.iter().map(|columns| {
-            let number = self.numbers.event_types.get(&columns.event_type);
-            number.copied().unwrap_or(columns.event_type)
-        });
-        let batch = Batch {
-            event_types: event_types.collect(),
-            ordinals: chunk.ordinals(),
-            residuals,
-            chunk,
-            base_position,
-            losses,
-            left: count,
-            times_ns,
+    }
+
+    /// A chunk that cannot be read: its events are counted as lost.
+    fn skip(&mut self, stored: &StoredChunk, error: String, handed_out_ns: i64) {
+        self.findings.unreadable_chunks += 1;
+        self.findings.first_error.get_or_insert(error);
+        let (from_ns, to_ns) = self.clock.bounds(self.input, stored);
+        let cause = match stored.place {
+            annals_format::ChunkPlace::Cut => Cause::Truncated,
+            _ => Cause::Skipped,
         };
-        if count == 0 {
-            self.due_losses
-                .extend(batch.losses.into_iter().map(|(_, loss)| loss));
-            return;
+        for (event_type, count) in &stored.header.counts {
+            self.totals.row(*event_type).add_loss(cause, *count);
+            let loss = TraceLoss {
+                stream: self.stream,
+                event_type: self.trace_type(Some(*event_type)),
+                cause,
+                count: *count,
+                is_lower_bound: false,
+                from_ns: self.last_good_ns().min(from_ns),
+                to_ns,
+            };
+            let place = LossPlace::Time(to_ns.max(handed_out_ns));
+            self.losses.push((place, loss));
         }
-        let times: Vec<(i64, u64)> = if self.is_sorted {
-            let positions =
-                (0..count).map(|index| batch.base_position.saturating_add(index as u64));
-            batch.times_ns.iter().copied().zip(positions).collect()
-        } else {
-            Vec::new()
-        };
-        let number = self.store(batch);
-        if self.is_sorted {
-            let events = times.into_iter().enumerate();
-            self.heap.extend(
-                events.map(|(index, (time, position))| Reverse((time, position, number, index))),
-            );
-        } else {
-            self.head = Some(EventAt {
-                batch: number,
-                index: 0,
-            });
+    }
+
+    /// Where a loss that comes next begins.
+    fn last_good_ns(&self) -> i64 {
+        self.front_ns.unwrap_or(self.process_start_ns)
+    }
+
+    fn finish_if_done(&mut self) {
+        if self.next == self.order.len() && !self.is_finished {
+            self.is_finished = true;
+            self.finish();
         }
     }
 
@@ -587,7 +523,7 @@ impl<'a> StreamCursor<'a> {
         let chunk_count = self.contents.chunks.len();
         for loss in &self.contents.losses {
             if loss.before_chunk == chunk_count {
-                self.due_losses.push_back(TraceLoss {
+                let loss = TraceLoss {
                     stream: self.stream,
                     event_type: self.trace_type(loss.event_type),
                     cause: loss.cause,
@@ -595,7 +531,8 @@ impl<'a> StreamCursor<'a> {
                     is_lower_bound: loss.is_lower_bound,
                     from_ns,
                     to_ns: end_ns,
-                });
+                };
+                self.losses.push((LossPlace::Time(end_ns), loss));
             }
         }
         self.move_dropped_to_their_rows();
@@ -609,7 +546,7 @@ impl<'a> StreamCursor<'a> {
                 if count != 0 {
                     let event_type =
                         event_type.and_then(|id| self.numbers.event_types.get(&id).copied());
-                    self.due_losses.push_back(TraceLoss {
+                    let loss = TraceLoss {
                         stream: self.stream,
                         event_type,
                         cause,
@@ -617,7 +554,8 @@ impl<'a> StreamCursor<'a> {
                         is_lower_bound: dropped == u64::MAX || row.raised_is_lower_bound,
                         from_ns,
                         to_ns: close_ns,
-                    });
+                    };
+                    self.losses.push((LossPlace::Time(close_ns), loss));
                 }
             }
         }

@@ -1,0 +1,283 @@
+//! A decoded chunk on the axis: what a window takes its events from.
+
+use annals_format::{Chunk, EventTypeId, MapCursor, TypeColumns};
+
+/// Least events between two checkpoints.
+const LEAST_STRIDE: usize = 256;
+
+/// Times of events, ascending, no wider than they must be.
+#[derive(Debug)]
+enum Times {
+    /// Nanoseconds behind the first.
+    Near(Vec<u32>),
+    Far(Vec<i64>),
+}
+
+/// For each event, its unwrapped tick less the one that its clock's map gives for its time.
+#[derive(Debug)]
+enum Residuals {
+    Small(Vec<i8>),
+    Large(Vec<i64>),
+}
+
+/// The events of one chunk, ascending by time.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    first_ns: i64,
+    times: Times,
+    residuals: Residuals,
+    /// For each event, the index of its type in `types`.
+    pub(crate) type_index: Vec<u16>,
+    pub(crate) types: Vec<TypeColumns>,
+    /// The event types of the trace, by index in `types`.
+    pub(crate) event_types: Vec<EventTypeId>,
+    /// Every so many events, for each type how many came before.
+    checkpoints: Vec<u32>,
+    stride: usize,
+    /// Position in the stream of the chunk's first event.
+    base_position: u64,
+    /// Chunks that were sorted: for each event, its place in the chunk.
+    places: Option<Vec<u32>>,
+}
+
+impl Batch {
+    /// Events of a chunk with these times and residuals, both in the order of the chunk.
+    pub(crate) fn new(
+        chunk: Chunk,
+        event_types: Vec<EventTypeId>,
+        base_position: u64,
+        times_ns: Vec<i64>,
+        residuals: Vec<i64>,
+        is_sorted: bool,
+    ) -> Self {
+        let mut batch = Self {
+            first_ns: 0,
+            times: Times::Far(times_ns),
+            residuals: Residuals::Large(residuals),
+            type_index: chunk.type_index,
+            types: chunk.types,
+            event_types,
+            checkpoints: Vec::new(),
+            stride: LEAST_STRIDE,
+            base_position,
+            places: None,
+        };
+        if is_sorted {
+            batch.sort();
+        }
+        batch.pack();
+        batch.set_checkpoints();
+        batch
+    }
+
+    /// Brings the events into the order of their times; equal ones stay as they are.
+    fn sort(&mut self) {
+        let (Times::Far(times), Residuals::Large(residuals)) =
+            (&mut self.times, &mut self.residuals)
+        else {
+            return;
+        };
+        let mut order: Vec<u32> = (0..times.len() as u32).collect();
+        order.sort_by_key(|index| times[*index as usize]);
+        let ordinals = annals_format::ordinals(&self.type_index, self.types.len());
+        *times = order.iter().map(|index| times[*index as usize]).collect();
+        *residuals = order
+            .iter()
+            .map(|index| residuals[*index as usize])
+            .collect();
+        let mut of_type: Vec<Vec<u32>> = vec![Vec::new(); self.types.len()];
+        let mut type_index = Vec::with_capacity(order.len());
+        for index in &order {
+            let place = self.type_index[*index as usize];
+            of_type[usize::from(place)].push(ordinals[*index as usize]);
+            type_index.push(place);
+        }
+        self.type_index = type_index;
+        for (columns, ordinals) in self.types.iter_mut().zip(&of_type) {
+            for column in &mut columns.columns {
+                *column = column.in_order(ordinals);
+            }
+        }
+        self.places = Some(order);
+    }
+
+    fn pack(&mut self) {
+        if let Times::Far(times) = &self.times {
+            let first = times.first().copied().unwrap_or(0);
+            let last = times.last().copied().unwrap_or(0);
+            self.first_ns = first;
+            let is_near = last
+                .checked_sub(first)
+                .is_some_and(|span| span <= u32::MAX.into());
+            if is_near && times.is_sorted() {
+                let near = times.iter().map(|time| (time - first) as u32);
+                self.times = Times::Near(near.collect());
+            }
+        }
+        if let Residuals::Large(residuals) = &self.residuals {
+            let is_small = |residual: &i64| i64::from(*residual as i8) == *residual;
+            if residuals.iter().all(is_small) {
+                let small = residuals.iter().map(|residual| *residual as i8);
+                self.residuals = Residuals::Small(small.collect());
+            }
+        }
+    }
+
+    fn set_checkpoints(&mut self) {
+        let types = self.types.len();
+        // However many types there are, the table stays smaller than the events.
+        self.stride = LEAST_STRIDE.max(types * 8);
+        let mut counts = vec![0_u32; types];
+        let stretches = self.type_index.chunks(self.stride);
+        let mut checkpoints = Vec::with_capacity(types * stretches.len());
+        for stretch in stretches {
+            checkpoints.extend_from_slice(&counts);
+            stretch
+                .iter()
+                .for_each(|index| counts[usize::from(*index)] += 1);
+        }
+        self.checkpoints = checkpoints;
+    }
+
+    /// Number of events.
+    pub(crate) fn len(&self) -> usize {
+        self.type_index.len()
+    }
+
+    #[inline]
+    pub(crate) fn time_ns(&self, index: usize) -> i64 {
+        match &self.times {
+            Times::Near(times) => self.first_ns + i64::from(times[index]),
+            Times::Far(times) => times[index],
+        }
+    }
+
+    #[inline]
+    pub(crate) fn residual(&self, index: usize) -> i64 {
+        match &self.residuals {
+            Residuals::Small(residuals) => residuals[index].into(),
+            Residuals::Large(residuals) => residuals[index],
+        }
+    }
+
+    /// Position in the stream of the chunk's first event.
+    pub(crate) fn base_position(&self) -> u64 {
+        self.base_position
+    }
+
+    /// Position in the stream, for events of a stream that was sorted.
+    pub(crate) fn position(&self, index: usize) -> Option<u64> {
+        let places = self.places.as_ref()?;
+        Some(self.base_position.saturating_add(places[index].into()))
+    }
+
+    /// The first event from `from` on that is not before a time.
+    pub(crate) fn first_from(&self, from: usize, time_ns: i64) -> usize {
+        // Windows are short: near `from` first.
+        let (mut low, mut step) = (from, 16);
+        while low + step <= self.len() && self.time_ns(low + step - 1) < time_ns {
+            low += step;
+            step *= 2;
+        }
+        let mut high = (low + step).min(self.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.time_ns(middle) < time_ns {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// Puts into `ordinals`, for each type, how many events of it stand before the event at `index`.
+    pub(crate) fn ordinals_at(&self, index: usize, ordinals: &mut [u32]) {
+        let types = self.types.len();
+        let stretch =
+            (index / self.stride).min(self.checkpoints.len().saturating_sub(1) / types.max(1));
+        match self.checkpoints.get(stretch * types..(stretch + 1) * types) {
+            Some(checkpoint) => ordinals.copy_from_slice(checkpoint),
+            None => ordinals.fill(0),
+        }
+        for place in &self.type_index[stretch * self.stride..index] {
+            ordinals[usize::from(*place)] += 1;
+        }
+    }
+
+    /// Adds to `counts`, for each type, how many events of a range are of it.
+    pub(crate) fn count_types(&self, range: std::ops::Range<usize>, counts: &mut [u32]) {
+        for place in &self.type_index[range] {
+            counts[usize::from(*place)] += 1;
+        }
+    }
+
+    /// Whether the chunk's own order was another.
+    pub(crate) fn is_sorted(&self) -> bool {
+        self.places.is_some()
+    }
+
+    /// Appends the times of a range of events, less `zero_ns`, each above the number of its place.
+    pub(crate) fn put_keys(
+        &self,
+        range: std::ops::Range<usize>,
+        zero_ns: i64,
+        shift: u32,
+        mut number: u64,
+        keys: &mut Vec<u64>,
+    ) {
+        let mut put = |offset: u64| {
+            let key = offset << shift | number;
+            number += 1;
+            key
+        };
+        match &self.times {
+            Times::Near(times) => {
+                let base = self.first_ns.wrapping_sub(zero_ns) as u64;
+                let times = times[range].iter();
+                keys.extend(times.map(|time| put(base.wrapping_add(u64::from(*time)))));
+            }
+            Times::Far(times) => {
+                let times = times[range].iter();
+                keys.extend(times.map(|time| put(time.wrapping_sub(zero_ns) as u64)));
+            }
+        }
+    }
+
+    /// Moves events that lie before `front_ns` up to it, and keeps all others ascending: what an ordered
+    /// source promised. Gives how many were moved, and by how much at most.
+    pub(crate) fn clamp(&mut self, front_ns: i64, map: &mut MapCursor<'_>) -> (u64, u64) {
+        let (mut moved, mut farthest) = (0, 0);
+        let mut front = front_ns;
+        let mut times = Vec::with_capacity(self.len());
+        let mut residuals = Vec::with_capacity(self.len());
+        for index in 0..self.len() {
+            let time = self.time_ns(index);
+            let mut residual = self.residual(index);
+            if time < front {
+                moved += 1;
+                farthest = front.abs_diff(time).max(farthest);
+                let tick = map.tick(time).saturating_add(residual.into());
+                let difference = tick.saturating_sub(map.tick(front));
+                residual = difference.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+            } else {
+                front = time;
+            }
+            times.push(front);
+            residuals.push(residual);
+        }
+        self.times = Times::Far(times);
+        self.residuals = Residuals::Large(residuals);
+        self.pack();
+        (moved, farthest)
+    }
+
+    /// Whether times ascend from `front_ns` on.
+    pub(crate) fn ascends_from(&self, front_ns: i64) -> bool {
+        let ascends = match &self.times {
+            Times::Near(times) => times.is_sorted(),
+            Times::Far(times) => times.is_sorted(),
+        };
+        ascends && (self.len() == 0 || self.time_ns(0) >= front_ns)
+    }
+}

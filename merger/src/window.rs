@@ -1,0 +1,624 @@
+//! A stretch of the axis: events of many streams become chunks of the trace.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use annals_format::{
+    Column, Definitions, EventTypeId, MAX_CHUNK_VALUES, Reference, StreamId, TraceChunk,
+    TraceChunkHeader, TraceLoss, TypeColumns,
+};
+
+use crate::batch::Batch;
+use crate::unify::{Numbers, References};
+
+/// Events of a trace chunk, about. Borders depend on content alone, so that the same events always give
+/// the same chunks.
+pub(crate) const CHUNK_EVENTS: usize = 1 << 16;
+/// Most events of a chunk: more only come when so many have one time.
+const MOST_EVENTS: usize = 4 * CHUNK_EVENTS;
+/// Text and bytes of one trace chunk.
+const CHUNK_TEXT: usize = 8 << 20;
+
+/// Events by stream and event type, both ascending.
+type Counts = Vec<(StreamId, Vec<(EventTypeId, u64)>)>;
+
+/// Events of one stream.
+#[derive(Debug)]
+pub(crate) struct Slice<'a> {
+    pub(crate) stream: StreamId,
+    pub(crate) numbers: &'a Numbers,
+    pub(crate) batch: Arc<Batch>,
+    pub(crate) range: Range<usize>,
+}
+
+/// Where a loss stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum WindowPlace {
+    /// Before an event of a slice: its number, and the event's index in the batch.
+    Event(usize, usize),
+    /// Behind the events before this time.
+    Time(i64),
+}
+
+/// All events of a stretch of time.
+#[derive(Debug)]
+pub(crate) struct Window<'a> {
+    /// No event is before it.
+    pub(crate) from_ns: i64,
+    /// By stream, and by position in the stream: with equal times, this is the order.
+    pub(crate) slices: Vec<Slice<'a>>,
+    pub(crate) losses: Vec<(WindowPlace, TraceLoss)>,
+}
+
+/// What all windows share.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    /// By event type of the trace, what its elements refer to.
+    references: Vec<Vec<Reference>>,
+}
+
+impl Shape {
+    pub(crate) fn of(definitions: &Definitions) -> Self {
+        let references = definitions.event_types.values().map(|event_type| {
+            let each = event_type.elements.iter().map(|element| element.reference);
+            each.collect()
+        });
+        Self {
+            references: references.collect(),
+        }
+    }
+
+    fn reference(&self, event_type: EventTypeId, element: usize) -> Reference {
+        let references = self.references.get(event_type.index());
+        let reference = references.and_then(|references| references.get(element));
+        reference.copied().unwrap_or(Reference::None)
+    }
+}
+
+/// Memory that is used again for window after window.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    keys: Vec<u64>,
+    other: Vec<u64>,
+    /// The events in the order of the slices.
+    events: Vec<Event>,
+    /// Numbers of the events among those of their type, type by type.
+    picks: Vec<u32>,
+    values: Vec<u64>,
+}
+
+/// What the order needs to know of an event: gathered slice by slice, as memory likes it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Event {
+    slice: u32,
+    /// Its number among the window's events of its type, in the order of the slices.
+    pick: u32,
+    slot: u16,
+    /// [`FAR_RESIDUAL`] stands for one that does not fit.
+    residual: i16,
+}
+
+const FAR_RESIDUAL: i16 = i16::MIN;
+
+/// The columns of an event type (or of one of its shapes) in a chunk.
+struct Slot {
+    event_type: EventTypeId,
+    /// Who has such events; the first shows the shape.
+    members: Vec<Member>,
+    count: usize,
+}
+
+/// Events of one type in one slice.
+#[derive(Clone, Debug)]
+struct Member {
+    slice: usize,
+    /// Index of the type in the slice's batch.
+    local: usize,
+    /// Which of the batch's events of the type.
+    ordinals: Range<usize>,
+}
+
+/// The types of a window's events.
+#[derive(Default)]
+struct Slots {
+    slots: Vec<Slot>,
+    /// By event type of the trace, its (last) slot + 1.
+    of_type: Vec<u16>,
+}
+
+impl Slots {
+    fn columns<'a>(slices: &'a [Slice<'_>], slot: &Slot) -> &'a [Column] {
+        let Member { slice, local, .. } = slot.members[0];
+        &slices[slice].batch.types[local].columns
+    }
+
+    /// Takes in what a slice has of one of its types; gives the slot.
+    fn add(&mut self, slices: &[Slice<'_>], member: Member) -> usize {
+        let batch = &slices[member.slice].batch;
+        let event_type = batch.event_types[member.local];
+        let columns = &batch.types[member.local].columns;
+        let fits = |slot: &Slot| {
+            slot.event_type == event_type && is_alike(Self::columns(slices, slot), columns)
+        };
+        let known = self.of_type.get(event_type.index()).copied().unwrap_or(0);
+        let slot = match known {
+            0 => None,
+            known if fits(&self.slots[usize::from(known) - 1]) => Some(usize::from(known) - 1),
+            // Damaged or hostile recordings may give one event type different elements: each shape has
+            // columns of its own.
+            _ => self.slots.iter().position(fits),
+        };
+        let slot = slot.unwrap_or_else(|| {
+            self.slots.push(Slot {
+                event_type,
+                members: Vec::new(),
+                count: 0,
+            });
+            if self.of_type.len() <= event_type.index() {
+                self.of_type.resize(event_type.index() + 1, 0);
+            }
+            self.of_type[event_type.index()] = self.slots.len() as u16;
+            self.slots.len() - 1
+        });
+        self.slots[slot].count += member.ordinals.len();
+        self.slots[slot].members.push(member);
+        slot
+    }
+}
+
+fn is_alike(a: &[Column], b: &[Column]) -> bool {
+    let types = a.iter().map(Column::element_type);
+    types.eq(b.iter().map(Column::element_type))
+}
+
+/// A chunk of a trace and its head, but for its number.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) chunk: TraceChunk,
+    pub(crate) header: TraceChunkHeader,
+}
+
+impl Window<'_> {
+    /// The chunks of the window, one but for extraordinary ones.
+    pub(crate) fn assemble(&self, shape: &Shape, scratch: &mut Scratch) -> Vec<Part> {
+        let (slots, counts) = self.take_events(scratch);
+        let shift = self.sort(scratch);
+        let mut chunks = Vec::new();
+        let mut start = 0;
+        for end in self.borders(shift, scratch, &slots) {
+            chunks.push(self.gather(start..end, shift, shape, &slots, scratch));
+            start = end;
+        }
+        if chunks.is_empty() {
+            chunks.push(TraceChunk::default());
+        }
+        self.place_losses(shift, scratch, &mut chunks);
+        let is_one = chunks.len() == 1;
+        let part = |chunk: TraceChunk| {
+            let header = if is_one {
+                chunk.header_of(0, counts.clone())
+            } else {
+                chunk.header(0)
+            };
+            Part { chunk, header }
+        };
+        chunks.into_iter().map(part).collect()
+    }
+
+    fn len(&self) -> usize {
+        self.slices.iter().map(|slice| slice.range.len()).sum()
+    }
+
+    /// Notes what the order needs of each event; gives the types, and the counts by stream and type.
+    fn take_events(&self, scratch: &mut Scratch) -> (Slots, Counts) {
+        let mut slots = Slots::default();
+        let mut counts: Counts = Vec::new();
+        let (mut starts, mut ends) = (Vec::new(), Vec::new());
+        // By type of the batch: its slot, and the pick of its next event.
+        let mut next: Vec<(u16, u32)> = Vec::new();
+        let events = &mut scratch.events;
+        events.clear();
+        events.reserve(self.len());
+        for (number, slice) in self.slices.iter().enumerate() {
+            let batch = &*slice.batch;
+            let range = slice.range.clone();
+            starts.clear();
+            starts.resize(batch.types.len(), 0);
+            batch.ordinals_at(range.start, &mut starts);
+            ends.clone_from(&starts);
+            batch.count_types(range.clone(), &mut ends);
+            next.clear();
+            if counts
+                .last()
+                .is_none_or(|(stream, _)| *stream != slice.stream)
+            {
+                counts.push((slice.stream, Vec::new()));
+            }
+            for (local, (start, end)) in starts.iter().zip(&ends).enumerate() {
+                if start == end {
+                    next.push((0, 0));
+                    continue;
+                }
+                let member = Member {
+                    slice: number,
+                    local,
+                    ordinals: *start as usize..*end as usize,
+                };
+                let slot = slots.add(&self.slices, member);
+                let pick = slots.slots[slot].count - (end - start) as usize;
+                next.push((slot as u16, pick as u32));
+                let of_stream = counts.last_mut().map(|(_, counts)| counts);
+                of_stream.into_iter().for_each(|counts| {
+                    counts.push((batch.event_types[local], u64::from(end - start)));
+                });
+            }
+            for (place, index) in batch.type_index[range.clone()].iter().zip(range) {
+                let (slot, pick) = &mut next[usize::from(*place)];
+                let residual = batch.residual(index);
+                events.push(Event {
+                    slice: number as u32,
+                    pick: *pick,
+                    slot: *slot,
+                    residual: i16::try_from(residual).unwrap_or(FAR_RESIDUAL),
+                });
+                *pick += 1;
+            }
+        }
+        for (_, counts) in &mut counts {
+            counts.sort_unstable();
+            counts.dedup_by(|b, a| {
+                let is_same = a.0 == b.0;
+                a.1 += if is_same { b.1 } else { 0 };
+                is_same
+            });
+        }
+        (slots, counts)
+    }
+
+    /// Puts the events into order: their numbers stand in the keys below the bit that this gives.
+    fn sort(&self, scratch: &mut Scratch) -> u32 {
+        let count = scratch.events.len();
+        let last = self.slices.iter().map(|s| s.batch.time_ns(s.range.end - 1));
+        let span = last.max().map_or(0, |last| last.abs_diff(self.from_ns));
+        let shift = usize::BITS - count.leading_zeros();
+        let span_bits = u64::BITS - span.leading_zeros();
+        let keys = &mut scratch.keys;
+        keys.clear();
+        if shift + span_bits < u64::BITS {
+            keys.reserve(count);
+            for slice in &self.slices {
+                let (range, start) = (slice.range.clone(), keys.len() as u64);
+                slice
+                    .batch
+                    .put_keys(range, self.from_ns, shift, start, keys);
+            }
+            if self.slices.len() > 1 {
+                radix_sort(keys, &mut scratch.other, shift, span_bits);
+            }
+            return shift;
+        }
+        // So long a window has few events.
+        let times = self.slices.iter().flat_map(|slice| {
+            let range = slice.range.clone();
+            range.map(|index| slice.batch.time_ns(index))
+        });
+        let times: Vec<i64> = times.collect();
+        keys.extend(0..count as u64);
+        keys.sort_by_key(|number| times[*number as usize]);
+        u64::BITS - 1
+    }
+
+    /// Number of the first event of each slice.
+    fn starts(&self) -> Vec<usize> {
+        let mut start = 0;
+        let starts = self.slices.iter().map(|slice| {
+            start += slice.range.len();
+            start - slice.range.len()
+        });
+        starts.collect()
+    }
+
+    /// Where chunks end.
+    fn borders(&self, shift: u32, scratch: &Scratch, slots: &Slots) -> Vec<usize> {
+        let count = scratch.keys.len();
+        let columns = |slot: &Slot| Slots::columns(&self.slices, slot);
+        let widest = slots.slots.iter().map(|slot| columns(slot).len()).max();
+        let most_values = count.saturating_mul(widest.unwrap_or(0));
+        let is_text = |column: &Column| column.element_type().is_variable();
+        let has_text = slots
+            .slots
+            .iter()
+            .any(|slot| columns(slot).iter().any(is_text));
+        if count == 0 {
+            return Vec::new();
+        }
+        if count <= MOST_EVENTS && most_values <= MAX_CHUNK_VALUES / 4 && !has_text {
+            return vec![count];
+        }
+        // By slot and pick, how much text an event has.
+        let texts = slots.slots.iter().map(|slot| {
+            let of_members = slot.members.iter().flat_map(|member| {
+                let columns = &self.slices[member.slice].batch.types[member.local].columns;
+                member.ordinals.clone().map(|ordinal| {
+                    columns
+                        .iter()
+                        .map(|column| column.text_len(ordinal))
+                        .sum::<usize>()
+                })
+            });
+            of_members.collect::<Vec<usize>>()
+        });
+        let texts: Vec<Vec<usize>> = texts.collect();
+        let mut borders = Vec::new();
+        let (mut events, mut values, mut text) = (0, 0, 0);
+        for (at, key) in scratch.keys.iter().enumerate() {
+            let event = scratch.events[number_of(*key, shift)];
+            let slot = usize::from(event.slot);
+            events += 1;
+            values += columns(&slots.slots[slot]).len();
+            text += texts[slot][event.pick as usize];
+            if events >= MOST_EVENTS || values >= MAX_CHUNK_VALUES / 4 || text >= CHUNK_TEXT {
+                borders.push(at + 1);
+                (events, values, text) = (0, 0, 0);
+            }
+        }
+        if borders.last() != Some(&count) {
+            borders.push(count);
+        }
+        borders
+    }
+
+    /// The chunk of some events of the order.
+    fn gather(
+        &self,
+        places: Range<usize>,
+        shift: u32,
+        shape: &Shape,
+        slots: &Slots,
+        scratch: &mut Scratch,
+    ) -> TraceChunk {
+        let Scratch {
+            keys,
+            events,
+            picks,
+            values,
+            ..
+        } = scratch;
+        let keys = &keys[places];
+        let count = keys.len();
+        let mut chunk = TraceChunk {
+            times_ns: Vec::with_capacity(count),
+            streams: Vec::with_capacity(count),
+            type_index: Vec::with_capacity(count),
+            tick_residuals: Vec::with_capacity(count),
+            positions: vec![0; count],
+            shifts_ns: vec![0; count],
+            ..TraceChunk::default()
+        };
+        // Room for each type's events; in a window of several chunks, more than are in this one.
+        let mut ends: Vec<usize> = Vec::with_capacity(slots.slots.len());
+        let mut room = 0;
+        for slot in &slots.slots {
+            ends.push(room);
+            room += slot.count;
+        }
+        let begins = ends.clone();
+        picks.clear();
+        picks.resize(room, 0);
+        let streams: Vec<StreamId> = self.slices.iter().map(|slice| slice.stream).collect();
+        for key in keys {
+            let event = events[number_of(*key, shift)];
+            chunk.streams.push(streams[event.slice as usize]);
+            chunk.type_index.push(event.slot);
+            chunk.tick_residuals.push(event.residual.into());
+            let end = &mut ends[usize::from(event.slot)];
+            picks[*end] = event.pick;
+            *end += 1;
+        }
+        self.fill_times(keys, shift, events, &mut chunk);
+        for (number, slot) in slots.slots.iter().enumerate() {
+            let picks = &picks[begins[number]..ends[number]];
+            chunk.types.push(self.columns(shape, slot, picks, values));
+        }
+        chunk
+    }
+
+    /// Times, and what few events have: residuals that are large, positions of streams that were sorted.
+    fn fill_times(&self, keys: &[u64], shift: u32, events: &[Event], chunk: &mut TraceChunk) {
+        let has_positions = self.slices.iter().any(|slice| slice.batch.is_sorted());
+        let has_keys = shift != u64::BITS - 1;
+        if has_keys {
+            let times = keys
+                .iter()
+                .map(|key| self.from_ns.wrapping_add((key >> shift) as i64));
+            chunk.times_ns.extend(times);
+        }
+        let is_far = |residual: &i64| *residual == FAR_RESIDUAL.into();
+        if has_keys && !has_positions && !chunk.tick_residuals.iter().any(is_far) {
+            return;
+        }
+        let starts = self.starts();
+        for (place, key) in keys.iter().enumerate() {
+            let number = number_of(*key, shift);
+            let slice = events[number].slice as usize;
+            let batch = &self.slices[slice].batch;
+            let index = self.slices[slice].range.start + number - starts[slice];
+            if !has_keys {
+                chunk.times_ns.push(batch.time_ns(index));
+            }
+            chunk.tick_residuals[place] = batch.residual(index);
+            chunk.positions[place] = batch.position(index).unwrap_or(0);
+        }
+    }
+
+    fn columns(
+        &self,
+        shape: &Shape,
+        slot: &Slot,
+        picks: &[u32],
+        values: &mut Vec<u64>,
+    ) -> TypeColumns {
+        let like = Slots::columns(&self.slices, slot);
+        let columns = like.iter().enumerate().map(|(element, like)| {
+            let reference = shape.reference(slot.event_type, element);
+            let sources = slot.members.iter().map(|member| {
+                let slice = &self.slices[member.slice];
+                Source {
+                    column: &slice.batch.types[member.local].columns[element],
+                    ordinals: member.ordinals.clone(),
+                    references: slice.numbers.references(reference),
+                }
+            });
+            gather_column(like, &sources.collect::<Vec<_>>(), picks, values)
+        });
+        TypeColumns {
+            event_type: slot.event_type,
+            count: picks.len(),
+            columns: columns.collect(),
+        }
+    }
+
+    fn place_losses(&self, shift: u32, scratch: &Scratch, chunks: &mut [TraceChunk]) {
+        if self.losses.is_empty() {
+            return;
+        }
+        // For each event in the order of the slices, its place in the window.
+        let mut places = vec![0_u32; scratch.keys.len()];
+        for (place, key) in scratch.keys.iter().enumerate() {
+            places[number_of(*key, shift)] = place as u32;
+        }
+        let starts = self.starts();
+        let mut placed: Vec<(usize, TraceLoss)> = Vec::with_capacity(self.losses.len());
+        for (place, loss) in &self.losses {
+            let at = match place {
+                WindowPlace::Event(slice, index) => {
+                    let number = starts[*slice] + index - self.slices[*slice].range.start;
+                    places[number] as usize
+                }
+                WindowPlace::Time(time_ns) => chunks
+                    .iter()
+                    .map(|chunk| chunk.times_ns.partition_point(|time| time < time_ns))
+                    .sum(),
+            };
+            placed.push((at, *loss));
+        }
+        placed
+            .sort_by_key(|(at, loss)| (*at, loss.to_ns, loss.stream, loss.event_type, loss.cause));
+        let mut chunk = 0;
+        let mut start = 0;
+        for (at, loss) in placed {
+            while chunk + 1 < chunks.len() && at >= start + chunks[chunk].len() {
+                start += chunks[chunk].len();
+                chunk += 1;
+            }
+            chunks[chunk].losses.push(((at - start) as u32, loss));
+        }
+    }
+}
+
+/// The number of an event, in its key.
+#[inline]
+fn number_of(key: u64, shift: u32) -> usize {
+    (key & ((1 << shift) - 1)) as usize
+}
+
+/// Sorts by the bits from `shift` on; equal ones keep their order.
+fn radix_sort(keys: &mut Vec<u64>, other: &mut Vec<u64>, shift: u32, bits: u32) {
+    const DIGIT: u32 = 11;
+    if bits == 0 {
+        return;
+    }
+    other.clear();
+    other.resize(keys.len(), 0);
+    // As few passes as possible, of equal width.
+    let passes = bits.div_ceil(DIGIT);
+    let digit = bits.div_ceil(passes);
+    let mask = (1_u64 << digit) - 1;
+    for pass in 0..passes {
+        let at = shift + pass * digit;
+        let mut counts = [0_u32; 1 << DIGIT];
+        for key in keys.iter() {
+            counts[(key >> at & mask) as usize & ((1 << DIGIT) - 1)] += 1;
+        }
+        let mut sum = 0;
+        for count in &mut counts[..1 << digit] {
+            (*count, sum) = (sum, sum + *count);
+        }
+        for key in keys.iter() {
+            let place = &mut counts[(key >> at & mask) as usize & ((1 << DIGIT) - 1)];
+            other[*place as usize] = *key;
+            *place += 1;
+        }
+        std::mem::swap(keys, other);
+    }
+}
+
+/// A column that values are taken from.
+struct Source<'a> {
+    column: &'a Column,
+    ordinals: Range<usize>,
+    references: Option<&'a References>,
+}
+
+/// The values with these numbers, counted through all sources.
+fn gather_column(
+    like: &Column,
+    sources: &[Source<'_>],
+    picks: &[u32],
+    values: &mut Vec<u64>,
+) -> Column {
+    if sources.iter().all(|source| source.column.bits().is_some()) {
+        values.clear();
+        for source in sources {
+            let start = values.len();
+            if let Some(bits) = source.column.bits() {
+                bits.extend_into(source.ordinals.clone(), values);
+            }
+            if let Some(table) = source.references {
+                let of_source = values[start..].iter_mut();
+                of_source.for_each(|value| *value = table.get(*value));
+            }
+        }
+        let bits = picks.iter().map(|pick| values[*pick as usize]);
+        return Column::of_bits(like.element_type(), bits.collect());
+    }
+    // Which source, and which of its values.
+    let from = sources.iter().enumerate().flat_map(|(number, source)| {
+        let ordinals = source.ordinals.clone();
+        ordinals.map(move |ordinal| (number, ordinal))
+    });
+    let from: Vec<(usize, usize)> = from.collect();
+    let mut column = Column::new(like.element_type());
+    for pick in picks {
+        let (number, ordinal) = from[*pick as usize];
+        let source = &sources[number];
+        match source.references {
+            None => column.push_from(source.column, ordinal, |bits| bits),
+            Some(table) => column.push_from(source.column, ordinal, |bits| table.get(bits)),
+        }
+    }
+    column
+}
+
+#[cfg(test)]
+mod tests {
+    use super::radix_sort;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_radix_sort_is_a_stable_sort(
+            times in prop::collection::vec(0..1_u64 << 40, 0..500), bits in 0..40_u32,
+        ) {
+            let shift = 9;
+            let keys = times.iter().enumerate();
+            let mut keys: Vec<u64> = keys
+                .map(|(number, time)| (time & ((1 << bits) - 1)) << shift | number as u64)
+                .collect();
+            let mut expected = keys.clone();
+            expected.sort_by_key(|key| key >> shift);
+            radix_sort(&mut keys, &mut Vec::new(), shift, bits);
+            prop_assert_eq!(keys, expected);
+        }
+    }
+}
