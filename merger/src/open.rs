@@ -83,7 +83,12 @@ impl Window {
 
     /// Whether a time lies within.
     pub const fn contains(&self, time_ns: i64) -> bool {
-        self.from_ns <= time_ns && time_ns < self.to_ns
+        self.overlaps(time_ns, time_ns)
+    }
+
+    /// Whether a stretch of time, both ends included, has a part within. The end of time ends no window.
+    pub const fn overlaps(&self, first_ns: i64, last_ns: i64) -> bool {
+        self.from_ns <= last_ns && (first_ns < self.to_ns || self.to_ns == i64::MAX)
     }
 }
 
@@ -245,7 +250,7 @@ impl Opened {
                     let first = chunk.times_ns.first().copied();
                     let last = chunk.times_ns.last().copied();
                     let is_wanted = match (first, last) {
-                        (Some(first), Some(last)) => first < window.to_ns && last >= window.from_ns,
+                        (Some(first), Some(last)) => window.overlaps(first, last),
                         _ => true,
                     };
                     if is_wanted { consume(chunk) } else { Ok(()) }
@@ -300,8 +305,7 @@ impl OpenedTrace {
     ) -> Result<Outcome> {
         let mut outcome = self.outcome();
         for entry in &self.trace.chunks {
-            let is_wanted = entry.first_ns < window.to_ns && entry.last_ns >= window.from_ns;
-            if !is_wanted {
+            if !window.overlaps(entry.first_ns, entry.last_ns) {
                 continue;
             }
             match self.trace.load(&self.file, entry) {

@@ -281,7 +281,8 @@ impl<'a> StreamReader<'a> {
                 None if end == self.next => self.front_ns.unwrap_or(i64::MIN),
                 None => break,
             };
-            if bound >= until_ns {
+            // The end of time means all.
+            if bound >= until_ns && until_ns != i64::MAX {
                 break;
             }
             end += 1;

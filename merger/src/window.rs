@@ -502,8 +502,8 @@ impl Window<'_> {
             };
             placed.push((at, *loss));
         }
-        placed
-            .sort_by_key(|(at, loss)| (*at, loss.to_ns, loss.stream, loss.event_type, loss.cause));
+        // Within a stream they come in its own order.
+        placed.sort_by_key(|(at, loss)| (*at, loss.stream));
         let mut chunk = 0;
         let mut start = 0;
         for (at, loss) in placed {
