@@ -1,5 +1,7 @@
 //! The container: a file header, then self-describing blocks.
 
+use std::cell::RefCell;
+
 use byteorder::{ByteOrder, LittleEndian as LE};
 
 use crate::error::{FormatError, Result};
@@ -296,7 +298,7 @@ impl BlockHeader {
         let raw_len = self.raw_len as usize;
         let raw = match self.compression {
             0 => body.to_vec(),
-            1 => zstd::bulk::decompress(body, raw_len)
+            1 => decompress(body, raw_len)
                 .map_err(|error| FormatError::invalid(0, "a zstd frame", error))?,
             other => {
                 return Err(FormatError::invalid(
@@ -315,6 +317,23 @@ impl BlockHeader {
         }
         Ok(raw)
     }
+}
+
+fn decompress(body: &[u8], raw_len: usize) -> std::io::Result<Vec<u8>> {
+    thread_local! {
+        /// A thread reads block after block: setting up costs as much as decompressing a small one.
+        static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> =
+            const { RefCell::new(None) };
+    }
+    DECOMPRESSOR.with_borrow_mut(|kept| {
+        let mut decompressor = match kept.take() {
+            Some(decompressor) => decompressor,
+            None => zstd::bulk::Decompressor::new()?,
+        };
+        let outcome = decompressor.decompress(body, raw_len);
+        *kept = Some(decompressor);
+        outcome
+    })
 }
 
 fn check(what: &'static str, bytes: &[u8], expected: u32) -> Result<()> {

@@ -522,15 +522,29 @@ fn fit_clocks(
         pool.sort_by_key(|point| (point.time_ns, point.tick));
     }
     let mut fits = Vec::new();
+    // One fit for all that share points and rate: a run has as many clocks as processes.
+    let mut pooled: BTreeMap<([u8; 16], u64), (ClockMap, ClockFit)> = BTreeMap::new();
     for member in members {
-        let pool = pools.get(&boot_id_of(&member.input));
+        let boot_id = boot_id_of(&member.input);
         for number in member.numbers.clocks.values() {
             let clock = &definitions.clocks[number];
-            let points = match (clock.kind, pool) {
-                (ClockKind::Tsc, Some(pool)) => pool,
-                _ => &own[number],
+            let pool = pools.get(&boot_id);
+            let (Some(pool), ClockKind::Tsc) = (pool, clock.kind) else {
+                fits.push(clocks::fit(*number, clock, &own[number]));
+                continue;
             };
-            fits.push(clocks::fit(*number, clock, points));
+            let key = (boot_id, clock.ticks_per_second);
+            let fit = pooled.entry(key);
+            let (map, fit) = fit.or_insert_with(|| clocks::fit(*number, clock, pool));
+            let map = ClockMap {
+                clock: *number,
+                ..map.clone()
+            };
+            let fit = ClockFit {
+                clock: *number,
+                ..fit.clone()
+            };
+            fits.push((map, fit));
         }
     }
     fits
