@@ -6,10 +6,13 @@ use rayon::prelude::*;
 use annals_format::TraceLoss;
 
 use crate::stream::{LossPlace, StreamReader};
-use crate::window::{CHUNK_EVENTS, Slice, Window, WindowPlace};
+use crate::window::{CHUNK_EVENTS, MOST_EVENTS, Slice, Window, WindowPlace};
 
 /// Windows that are worked on at once, for each thread: what one waits for, others use.
 const WINDOWS_PER_JOB: usize = 8;
+
+/// Events of each stream in a window, if there are many streams: each stream costs a window something.
+const EVENTS_PER_STREAM: usize = 128;
 
 /// Longest step of the sweep, nanoseconds.
 const LONGEST_NS: i64 = 1 << 60;
@@ -89,24 +92,27 @@ impl<'a> Sweep<'a> {
             return self.cut(self.now_ns, None);
         };
         let from_ns = head_ns.max(self.now_ns);
+        let open = self.readers.iter().filter(|r| r.head_ns().is_some());
+        let target = CHUNK_EVENTS.max(open.count() * EVENTS_PER_STREAM);
+        let target = target.min(MOST_EVENTS / 2);
         let mut span = self.span_ns;
         let mut is_shrinking = false;
         loop {
             let until_ns = from_ns.saturating_add(span);
             self.load(pool, until_ns);
             let count = self.count_before(until_ns);
-            if count > 2 * CHUNK_EVENTS && span > 1 {
+            if count > 2 * target && span > 1 {
                 is_shrinking = true;
-                let share = i128::from(span) * CHUNK_EVENTS as i128 / count as i128;
+                let share = i128::from(span) * target as i128 / count as i128;
                 span = (share as i64).clamp(1, span - 1);
                 continue;
             }
-            let is_whole = count >= CHUNK_EVENTS / 2 || is_shrinking || span >= LONGEST_NS;
+            let is_whole = count >= target / 2 || is_shrinking || span >= LONGEST_NS;
             if !is_whole && self.has_more(until_ns) {
                 span = span.saturating_mul(2).min(LONGEST_NS);
                 continue;
             }
-            let next = i128::from(span) * CHUNK_EVENTS as i128 / count.max(1) as i128;
+            let next = i128::from(span) * target as i128 / count.max(1) as i128;
             self.span_ns = next.clamp(1, LONGEST_NS.into()) as i64;
             if self.has_more(until_ns) {
                 let window = self.cut(from_ns, Some(until_ns));

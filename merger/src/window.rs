@@ -14,8 +14,8 @@ use crate::unify::{Numbers, References};
 /// Events of a trace chunk, about. Borders depend on content alone, so that the same events always give
 /// the same chunks.
 pub(crate) const CHUNK_EVENTS: usize = 1 << 16;
-/// Most events of a chunk: more only come when so many have one time.
-const MOST_EVENTS: usize = 4 * CHUNK_EVENTS;
+/// Most events of a chunk. A window has more only when so many have one time.
+pub(crate) const MOST_EVENTS: usize = 4 * CHUNK_EVENTS;
 /// Text and bytes of one trace chunk.
 const CHUNK_TEXT: usize = 8 << 20;
 
