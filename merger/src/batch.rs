@@ -281,3 +281,99 @@ impl Batch {
         ascends && (self.len() == 0 || self.time_ns(0) >= front_ns)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use annals_format::{ClockId, ClockMap, Column, ElementType};
+    use proptest::prelude::*;
+
+    /// Events at these times, each of one of three types with its own number as its element.
+    fn batch(times_ns: &[i64], types: &[u16], is_sorted: bool) -> Batch {
+        let mut chunk = Chunk::default();
+        for id in 0..3 {
+            let columns = TypeColumns::new(EventTypeId::new(id), [ElementType::U64].into_iter());
+            chunk.types.push(columns);
+        }
+        for (number, index) in types.iter().enumerate() {
+            chunk.type_index.push(*index);
+            let columns = &mut chunk.types[usize::from(*index)];
+            columns.count += 1;
+            columns.columns[0].push_bits(number as u64);
+        }
+        let event_types = (0..3).map(EventTypeId::new).collect();
+        let residuals = (0..times_ns.len() as i64).collect();
+        Batch::new(
+            chunk,
+            event_types,
+            100,
+            times_ns.to_vec(),
+            residuals,
+            is_sorted,
+        )
+    }
+
+    fn number(batch: &Batch, index: usize) -> u64 {
+        let mut ordinals = [0; 3];
+        batch.ordinals_at(index, &mut ordinals);
+        let place = usize::from(batch.type_index[index]);
+        let column: &Column = &batch.types[place].columns[0];
+        column.bits().unwrap().get(ordinals[place] as usize)
+    }
+
+    fn events() -> impl Strategy<Value = (Vec<i64>, Vec<u16>)> {
+        let time = prop_oneof![4 => 0..5000_i64, 1 => any::<i64>()];
+        prop::collection::vec((time, 0..3_u16), 1..900)
+            .prop_map(|events| events.into_iter().unzip())
+    }
+
+    proptest! {
+        #[test]
+        fn a_sorted_batch_has_all_events_in_the_order_of_their_times((times, types) in events()) {
+            let batch = batch(&times, &types, true);
+            let mut expected: Vec<usize> = (0..times.len()).collect();
+            expected.sort_by_key(|number| times[*number]);
+            for (index, from) in expected.into_iter().enumerate() {
+                prop_assert_eq!(number(&batch, index), from as u64);
+                prop_assert_eq!(batch.time_ns(index), times[from]);
+                prop_assert_eq!(batch.residual(index), from as i64);
+                prop_assert_eq!(batch.position(index), Some(100 + from as u64));
+            }
+        }
+
+        #[test]
+        fn the_first_event_of_a_time_is_found((mut times, types) in events(), from in 0..900_usize, time: i64) {
+            times.sort_unstable();
+            let batch = batch(&times, &types, false);
+            let from = from.min(times.len());
+            for time in [time, time % 5000] {
+                let expected = from.max(times.partition_point(|t| *t < time));
+                prop_assert_eq!(batch.first_from(from, time), expected);
+            }
+        }
+
+        #[test]
+        fn clamped_events_ascend_and_keep_their_ticks(
+            (times, types) in events(), front in 0..5000_i64,
+        ) {
+            let times: Vec<i64> = times.iter().map(|time| time % 1_000_000).collect();
+            let mut batch = batch(&times, &types, false);
+            let map = ClockMap { clock: ClockId::new(0), error_ns: 0, knots: vec![(0, 0), (3, 1)] };
+            let ticks = |batch: &Batch| -> Vec<i128> {
+                let mut map = MapCursor::new(&map);
+                (0..batch.len()).map(|i| map.tick(batch.time_ns(i)) + i128::from(batch.residual(i))).collect()
+            };
+            let before = ticks(&batch);
+            let (moved, _) = batch.clamp(front, &mut MapCursor::new(&map));
+            prop_assert!(batch.ascends_from(front));
+            prop_assert_eq!(ticks(&batch), before);
+            let mut highest = front;
+            let behind = times.iter().filter(|time| {
+                let is_behind = **time < highest;
+                highest = highest.max(**time);
+                is_behind
+            });
+            prop_assert_eq!(moved, behind.count() as u64);
+        }
+    }
+}
