@@ -195,6 +195,7 @@ proptest! {
     fn the_merge_is_concatenate_then_stable_sort(
         plans in prop::collection::vec((0..3_u32, prop::collection::vec(stream_plan(), 0..5)), 1..5),
         is_compressed: bool,
+        chunk_events in prop_oneof![1..30_usize, Just(1 << 16)],
     ) {
         let made = make(&plans);
         let scratch = tempfile::tempdir().expect("a directory");
@@ -215,8 +216,9 @@ proptest! {
 
         let trace = scratch.path().join("run.annals");
         let inputs = [scratch.path().to_owned()];
-        let (merge, rejected) = plan_merge(&inputs, Some(&trace)).expect("recordings");
+        let (mut merge, rejected) = plan_merge(&inputs, Some(&trace)).expect("recordings");
         prop_assert!(rejected.is_empty());
+        merge.chunk_events = chunk_events;
         let options = WriteOptions { compression: level, jobs: 2 };
         let (merged, _) = write_trace(&merge, &trace, options, |_| {}).expect("a trace");
         prop_assert_eq!(merged.report.totals.present(), expected.len() as u64);
@@ -232,6 +234,7 @@ proptest! {
     fn the_same_inputs_give_the_same_bytes(
         plans in prop::collection::vec((0..3_u32, prop::collection::vec(stream_plan(), 0..4)), 1..5),
         rotation in 0..5_usize,
+        chunk_events in prop_oneof![1..30_usize, Just(1 << 16)],
     ) {
         let made = make(&plans);
         let scratch = tempfile::tempdir().expect("a directory");
@@ -241,7 +244,8 @@ proptest! {
         let mut outputs = Vec::new();
         for jobs in [1, 2] {
             let output = scratch.path().join(format!("out-{jobs}.annals"));
-            let (merge, _) = plan_merge(&paths, Some(&output)).expect("recordings");
+            let (mut merge, _) = plan_merge(&paths, Some(&output)).expect("recordings");
+            merge.chunk_events = chunk_events;
             let options = WriteOptions { compression: level, jobs };
             write_trace(&merge, &output, options, |_| {}).expect("a trace");
             outputs.push(std::fs::read(&output).expect("the trace"));

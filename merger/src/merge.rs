@@ -46,6 +46,8 @@ pub struct Merge {
     pub fits: Vec<ClockFit>,
     /// Number of hosts.
     pub hosts: usize,
+    /// Events of a chunk of the trace, about; up to four times as many.
+    pub chunk_events: usize,
     members: Vec<Member>,
     /// Numbers of the recordings that were given twice.
     duplicates: Vec<std::path::PathBuf>,
@@ -61,6 +63,9 @@ pub struct Merged {
     /// Everything about it.
     pub report: Report,
 }
+
+/// Events of a chunk of the trace, unless it is set otherwise.
+const CHUNK_EVENTS: usize = 1 << 16;
 
 /// Ten years, nanoseconds: no event lies that far outside its process's life.
 const IMPLAUSIBLE_NS: i64 = 10 * 365 * 86_400 * 1_000_000_000;
@@ -163,6 +168,7 @@ impl Merge {
             definitions,
             fits,
             hosts: hosts.hosts(),
+            chunk_events: CHUNK_EVENTS,
             members,
             duplicates,
         };
@@ -312,9 +318,9 @@ impl Merge {
             .map_err(|error| MergeError::Threads {
                 source: std::io::Error::other(error),
             })?;
-        let shape = Shape::of(&self.definitions);
+        let shape = Shape::of(&self.definitions, self.chunk_events.saturating_mul(4));
         let scratches: Mutex<Vec<Scratch>> = Mutex::default();
-        let mut sweep = Sweep::new(self.open_readers());
+        let mut sweep = Sweep::new(self.open_readers(), self.chunk_events);
         let mut losses = Vec::new();
         loop {
             let windows = sweep.next_windows(&pool, jobs);

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use annals_format::TraceLoss;
 
 use crate::stream::{LossPlace, StreamReader};
-use crate::window::{CHUNK_EVENTS, MOST_EVENTS, Slice, Window, WindowPlace};
+use crate::window::{Slice, Window, WindowPlace};
 
 /// Windows that are worked on at once, for each thread: what one waits for, others use.
 const WINDOWS_PER_JOB: usize = 8;
@@ -22,6 +22,8 @@ const LONGEST_NS: i64 = 1 << 60;
 pub(crate) struct Sweep<'a> {
     /// By stream.
     readers: Vec<StreamReader<'a>>,
+    /// Events of a window, about.
+    chunk_events: usize,
     /// All events before this time are handed out.
     now_ns: i64,
     /// How long the next window is, if it turns out so.
@@ -30,9 +32,10 @@ pub(crate) struct Sweep<'a> {
 }
 
 impl<'a> Sweep<'a> {
-    pub(crate) fn new(readers: Vec<StreamReader<'a>>) -> Self {
+    pub(crate) fn new(readers: Vec<StreamReader<'a>>, chunk_events: usize) -> Self {
         Self {
             readers,
+            chunk_events: chunk_events.max(1),
             now_ns: i64::MIN,
             span_ns: 1_000_000,
             is_done: false,
@@ -93,8 +96,9 @@ impl<'a> Sweep<'a> {
         };
         let from_ns = head_ns.max(self.now_ns);
         let open = self.readers.iter().filter(|r| r.head_ns().is_some());
-        let target = CHUNK_EVENTS.max(open.count() * EVENTS_PER_STREAM);
-        let target = target.min(MOST_EVENTS / 2);
+        // By content alone: the same events always give the same chunks.
+        let target = open.count() * EVENTS_PER_STREAM;
+        let target = target.clamp(self.chunk_events, 2 * self.chunk_events);
         let mut span = self.span_ns;
         let mut is_shrinking = false;
         loop {

@@ -11,11 +11,6 @@ use annals_format::{
 use crate::batch::Batch;
 use crate::unify::{Numbers, References};
 
-/// Events of a trace chunk, about. Borders depend on content alone, so that the same events always give
-/// the same chunks.
-pub(crate) const CHUNK_EVENTS: usize = 1 << 16;
-/// Most events of a chunk. A window has more only when so many have one time.
-pub(crate) const MOST_EVENTS: usize = 4 * CHUNK_EVENTS;
 /// Text and bytes of one trace chunk.
 const CHUNK_TEXT: usize = 8 << 20;
 
@@ -55,16 +50,19 @@ pub(crate) struct Window<'a> {
 pub(crate) struct Shape {
     /// By event type of the trace, what its elements refer to.
     references: Vec<Vec<Reference>>,
+    /// Most events of a chunk. A window has more only when so many have one time.
+    most_events: usize,
 }
 
 impl Shape {
-    pub(crate) fn of(definitions: &Definitions) -> Self {
+    pub(crate) fn of(definitions: &Definitions, most_events: usize) -> Self {
         let references = definitions.event_types.values().map(|event_type| {
             let each = event_type.elements.iter().map(|element| element.reference);
             each.collect()
         });
         Self {
             references: references.collect(),
+            most_events,
         }
     }
 
@@ -185,7 +183,7 @@ impl Window<'_> {
         let shift = self.sort(scratch);
         let mut chunks = Vec::new();
         let mut start = 0;
-        for end in self.borders(shift, scratch, &slots) {
+        for end in self.borders(shift, shape, scratch, &slots) {
             chunks.push(self.gather(start..end, shift, shape, &slots, scratch));
             start = end;
         }
@@ -319,7 +317,7 @@ impl Window<'_> {
     }
 
     /// Where chunks end.
-    fn borders(&self, shift: u32, scratch: &Scratch, slots: &Slots) -> Vec<usize> {
+    fn borders(&self, shift: u32, shape: &Shape, scratch: &Scratch, slots: &Slots) -> Vec<usize> {
         let count = scratch.keys.len();
         let columns = |slot: &Slot| Slots::columns(&self.slices, slot);
         let widest = slots.slots.iter().map(|slot| columns(slot).len()).max();
@@ -332,7 +330,7 @@ impl Window<'_> {
         if count == 0 {
             return Vec::new();
         }
-        if count <= MOST_EVENTS && most_values <= MAX_CHUNK_VALUES / 4 && !has_text {
+        if count <= shape.most_events && most_values <= MAX_CHUNK_VALUES / 4 && !has_text {
             return vec![count];
         }
         // By slot and pick, how much text an event has.
@@ -357,7 +355,7 @@ impl Window<'_> {
             events += 1;
             values += columns(&slots.slots[slot]).len();
             text += texts[slot][event.pick as usize];
-            if events >= MOST_EVENTS || values >= MAX_CHUNK_VALUES / 4 || text >= CHUNK_TEXT {
+            if events >= shape.most_events || values >= MAX_CHUNK_VALUES / 4 || text >= CHUNK_TEXT {
                 borders.push(at + 1);
                 (events, values, text) = (0, 0, 0);
             }
