@@ -1,5 +1,10 @@
-//! The element values of an event, as Rust types.
+//! The element values of an event, as Rust types, and as they are known at run time only.
+#![expect(
+    unsafe_code,
+    reason = "values from other languages bring their bytes by address"
+)]
 
+use annals_format::wire::zigzag;
 use annals_format::{ElementType, EventTypeSchema, RegionId, Value};
 
 use crate::row::{RowCursor, VARINT_ROOM};
@@ -235,44 +240,223 @@ tuple_elements!(A a, B b, C c, D d, E e, F f);
 tuple_elements!(A a, B b, C c, D d, E e, F f, G g);
 tuple_elements!(A a, B b, C c, D d, E e, F f, G g, H h);
 
-/// Most bytes that values known only at run time take in a row.
-pub(crate) fn bound_of(values: &[Value<'_>]) -> usize {
-    let each = values
-        .iter()
-        .map(|value| VARINT_ROOM + value.as_bytes().map_or(0, <[u8]>::len));
-    values.len().div_ceil(8) + each.sum::<usize>()
+/// A value as it lies in memory, whatever its type: what values known only at run time are raised from.
+/// Its types are told apart by comparisons that a processor predicts, not by jumps to one place for each,
+/// which it does not (benches/c_path).
+#[derive(Clone, Copy, Debug)]
+pub struct RawValue<'v> {
+    /// Code of its element type; 0: absent.
+    code: u32,
+    length: u32,
+    /// A number's bits, of the lower half for 32 bits; else where the bytes are.
+    bits: u64,
+    bytes: std::marker::PhantomData<&'v [u8]>,
 }
 
-/// Writes values known only at run time; they fit the schema.
-pub(crate) fn put_values(schema: &EventTypeSchema, values: &[Value<'_>], row: &mut RowCursor) {
-    if schema.has_optional() {
-        for group in values.chunks(8) {
-            let bits = group.iter().enumerate();
-            row.byte(bits.fold(0, |byte, (bit, value)| {
-                byte | u8::from(*value != Value::Absent) << bit
-            }));
+impl<'v> RawValue<'v> {
+    /// A value with the code of an element type, or 0 for one that is absent; any other code never fits.
+    ///
+    /// # Safety
+    /// - With the code of a string or of bytes, `bits` is the address of `length` bytes that are there
+    ///   for `'v`, or 0.
+    #[inline(always)]
+    pub const unsafe fn new(code: u32, length: u32, bits: u64) -> Self {
+        let bytes = std::marker::PhantomData;
+        Self {
+            code,
+            length,
+            bits,
+            bytes,
+        }
+    }
+
+    /// The same value; a text that is longer than any event may be is cut, and the event dropped.
+    pub(crate) fn of(value: Value<'v>) -> Self {
+        let code = value.element_type().map_or(0, ElementType::code).into();
+        let (length, bits) = match value.as_bytes() {
+            Some(bytes) => (bytes.len(), bytes.as_ptr().expose_provenance() as u64),
+            None => (0, value.to_bits().unwrap_or(0)),
+        };
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        // SAFETY: where the value's bytes are, for as long as they are.
+        unsafe { Self::new(code, length, bits) }
+    }
+
+    #[inline(always)]
+    const fn is_variable(self) -> bool {
+        self.code >= ElementType::String as u32
+    }
+
+    /// What stands in the row for an integer.
+    #[inline(always)]
+    const fn integer(self) -> u64 {
+        let is_narrow = self.code <= ElementType::U32 as u32;
+        let is_signed = self.code & 1 == 1;
+        let sign = if is_narrow {
+            self.bits as i32 as i64
+        } else {
+            self.bits as i64
+        };
+        let unsigned = if is_narrow {
+            self.bits as u32 as u64
+        } else {
+            self.bits
+        };
+        if is_signed { zigzag(sign) } else { unsigned }
+    }
+
+    #[inline(always)]
+    fn put(self, row: &mut RowCursor) {
+        if self.code.wrapping_sub(1) < ElementType::U64 as u32 {
+            row.varint(self.integer());
+        } else if self.is_variable() {
+            let bytes: &[u8] = if self.length == 0 {
+                &[]
+            } else {
+                let start = std::ptr::with_exposed_provenance(self.bits as usize);
+                // SAFETY: who made the value promised it; one without an address does not fit.
+                unsafe { std::slice::from_raw_parts(start, self.length as usize) }
+            };
+            row.bytes(bytes);
+        } else if self.code != 0 {
+            row.word(self.bits);
+        }
+    }
+}
+
+// What `integer` tells by the code's bits.
+const _: () = assert!(ElementType::I32 as u32 == 1 && ElementType::U32 as u32 == 2);
+const _: () = assert!(ElementType::I64 as u32 == 3 && ElementType::U64 as u32 == 4);
+const _: () = assert!(ElementType::String as u32 == 6 && ElementType::Bytes as u32 == 7);
+
+/// What a row with values known only at run time needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fit {
+    /// Most bytes that the values take.
+    pub(crate) bound: usize,
+    has_optional: bool,
+}
+
+/// How values fit a schema; none unless they are as many, of the same types, and absent only where that
+/// is allowed.
+#[inline(always)]
+pub(crate) fn fit<'v>(
+    schema: &EventTypeSchema,
+    values: impl ExactSizeIterator<Item = RawValue<'v>>,
+) -> Option<Fit> {
+    let elements = schema.elements.as_slice();
+    if values.len() != elements.len() {
+        return None;
+    }
+    let mut fit = Fit {
+        bound: elements.len().div_ceil(8) + elements.len() * VARINT_ROOM,
+        has_optional: false,
+    };
+    for ((element_type, is_optional), value) in elements.iter().zip(values) {
+        let is_absent = value.code == 0 && *is_optional;
+        if value.code != *element_type as u32 && !is_absent {
+            return None;
+        }
+        if value.is_variable() {
+            if value.bits == 0 && value.length != 0 {
+                return None;
+            }
+            fit.bound = fit.bound.saturating_add(value.length as usize);
+        }
+        fit.has_optional |= *is_optional;
+    }
+    Some(fit)
+}
+
+/// Writes values that fit.
+#[inline(always)]
+pub(crate) fn put_values<'v>(
+    fit: Fit,
+    values: impl Iterator<Item = RawValue<'v>> + Clone,
+    to: &mut RowCursor,
+) {
+    // A cursor of its own stays in a register.
+    let mut row = *to;
+    if fit.has_optional {
+        let (mut byte, mut bit) = (0_u8, 1_u8);
+        for value in values.clone() {
+            if value.code != 0 {
+                byte |= bit;
+            }
+            bit = bit.rotate_left(1);
+            if bit == 1 {
+                row.byte(std::mem::take(&mut byte));
+            }
+        }
+        if bit != 1 {
+            row.byte(byte);
         }
     }
     for value in values {
-        match *value {
-            Value::I32(value) => row.signed(value.into()),
-            Value::I64(value) => row.signed(value),
-            Value::U32(value) => row.varint(value.into()),
-            Value::U64(value) => row.varint(value),
-            Value::F64(value) => row.word(value.to_bits()),
-            Value::String(bytes) | Value::Bytes(bytes) => row.bytes(bytes),
-            Value::Absent => {}
-        }
+        value.put(&mut row);
     }
+    *to = row;
 }
 
-/// Whether values fit a schema: as many, of the same types, absent only where that is allowed.
-pub(crate) fn fits(schema: &EventTypeSchema, values: &[Value<'_>]) -> bool {
-    schema.elements.len() == values.len()
-        && schema.elements.iter().zip(values).all(
-            |((element_type, is_optional), value)| match value.element_type() {
-                Some(found) => found == *element_type,
-                None => *is_optional,
-            },
-        )
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What values look like in a row, whichever way they are raised.
+    #[test]
+    fn values_known_at_run_time_make_the_same_row() {
+        type Typed = (i32, u32, i64, u64, f64, Text, Blob, Option<i32>);
+        for (number, text) in [(-1, "text"), (i64::MIN, ""), (i64::MAX, "long"), (7, "x")] {
+            let absent = (number < 0).then_some(number as i32);
+            let typed = (
+                number as i32,
+                number as u32,
+                number,
+                number as u64,
+                number as f64,
+                text.as_bytes(),
+                text.as_bytes(),
+                absent,
+            );
+            let values = [
+                Value::I32(number as i32),
+                Value::U32(number as u32),
+                Value::I64(number),
+                Value::U64(number as u64),
+                Value::F64(number as f64),
+                Value::String(text.as_bytes()),
+                Value::Bytes(text.as_bytes()),
+                absent.map_or(Value::Absent, Value::I32),
+            ];
+            let raw = values.iter().map(|value| RawValue::of(*value));
+            let fit = fit(&Typed::schema(), raw.clone()).expect("they fit");
+            assert!(fit.bound >= Typed::bound(typed));
+            let write = |put: &dyn Fn(&mut RowCursor)| {
+                let mut memory = [0_u8; 256];
+                let start = memory.as_mut_ptr();
+                // SAFETY: 256 bytes are more than the bound.
+                let mut row = unsafe { RowCursor::new(start) };
+                put(&mut row);
+                memory[..row.offset_from(start)].to_vec()
+            };
+            let expected = write(&|row| Typed::put(typed, row));
+            assert_eq!(write(&|row| put_values(fit, raw.clone(), row)), expected);
+        }
+        // Neither in number, nor in type, nor absent where that is not allowed, nor of no type at all.
+        let schema = <(u32, Option<Text>)>::schema();
+        let raw = |code| {
+            [
+                RawValue {
+                    code,
+                    ..RawValue::of(Value::U32(1))
+                },
+                RawValue::of(Value::Absent),
+            ]
+        };
+        assert!(fit(&schema, raw(2).into_iter()).is_some());
+        assert!(fit(&schema, raw(2)[..1].iter().copied()).is_none());
+        for code in [0, 1, 3, 6, 8, 77, u32::MAX] {
+            assert!(fit(&schema, raw(code).into_iter()).is_none(), "{code}");
+        }
+    }
 }

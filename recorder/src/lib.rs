@@ -84,6 +84,7 @@ mod global;
 mod memory;
 mod options;
 mod pages;
+mod raiser;
 mod recorder;
 mod row;
 mod rules;
@@ -95,21 +96,24 @@ mod streams;
 mod sync;
 mod sys;
 mod thread;
+mod tls;
 mod trigger;
 mod writer;
 
 pub use clock::{tsc, tsc_is_invariant};
 pub use definition::{ElementSpec, EventTypeSpec};
-pub use elements::{Blob, ElementKind, Elements, Text};
+pub use elements::{Blob, ElementKind, Elements, RawValue, Text};
 pub use error::{RecorderError, Result};
 pub use global::{NoRegion, RegionSite, SiteGuard};
 pub use options::{ClockChoice, ENVIRONMENT, Options, Overflow, parse_size};
+pub use raiser::{Raiser, Refusal};
 pub use recorder::{
     ClockSpec, DynamicEventType, EventType, Metric, Recorder, RegionGuard, SourceSpec, Status,
     THREADS,
 };
 pub use row::RowCursor;
 pub use rules::Rules;
+pub use thread::Inside;
 pub use trigger::Trigger;
 
 pub use annals_format::{

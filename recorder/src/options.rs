@@ -1,8 +1,8 @@
 //! Settings of a recorder, and the environment variables that set them.
 
 use std::env;
+use std::ffi::OsStr;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use annals_format::CompressionLevel;
@@ -105,6 +105,17 @@ pub enum ClockChoice {
     Monotonic,
 }
 
+impl ClockChoice {
+    fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "auto" => Self::Auto,
+            "tsc" => Self::Tsc,
+            "monotonic" => Self::Monotonic,
+            _ => return None,
+        })
+    }
+}
+
 /// What happens to an event that finds no free buffer page.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Overflow {
@@ -185,6 +196,8 @@ pub struct Options {
     pub rank: Option<u32>,
     /// Number of ranks in the run; none: not known.
     pub rank_count: Option<u32>,
+    /// Triggers do not change [`Options::overflow`].
+    is_overflow_set: bool,
 }
 
 impl Options {
@@ -214,6 +227,7 @@ impl Options {
                 "SLURM_PROCID",
             ]),
             rank_count: launcher_number(&["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"]),
+            is_overflow_set: false,
         }
     }
 
@@ -222,79 +236,126 @@ impl Options {
     /// # Errors
     /// If a variable has a value that cannot be read.
     pub fn from_env() -> Result<Self> {
-        let mut options = Self::new(env::var_os("ANNALS_DIR").unwrap_or("annals-run".into()));
-        if let Some(bytes) = setting("ANNALS_BUFFER", "a size such as `16M`", parse_size)? {
-            options.buffer_bytes = bytes;
-        }
-        options.page_bytes = setting("ANNALS_PAGE", "a size such as `64K`", parse_size)?;
-        options.live_directory = env::var_os("ANNALS_LIVE_DIR").map(PathBuf::from);
-        let compression = |text: &str| text.parse().ok();
-        let expected = "`none` or a zstd level from -7 to 22";
-        if let Some(level) = setting("ANNALS_COMPRESSION", expected, compression)? {
-            options.compression = level;
-        }
-        let clock = |text: &str| match text {
-            "auto" => Some(ClockChoice::Auto),
-            "tsc" => Some(ClockChoice::Tsc),
-            "monotonic" => Some(ClockChoice::Monotonic),
-            _ => None,
-        };
-        if let Some(clock) = setting("ANNALS_CLOCK", "`auto`, `tsc` or `monotonic`", clock)? {
-            options.clock = clock;
-        }
-        let expected = "a time such as `1s` or `250ms`";
-        if let Some(period) = setting("ANNALS_CALIBRATION", expected, parse_duration)? {
-            options.calibration_period = period;
-        }
-        let expected = "`drop`, `block` or `overwrite`";
-        if let Some(overflow) = setting("ANNALS_OVERFLOW", expected, Overflow::parse)? {
-            options.overflow = overflow;
-        }
-        let expected = "a time such as `1s` or `250ms`";
-        let time = |name| setting(name, expected, parse_duration);
-        if let Some(limit) = time("ANNALS_BLOCK_LIMIT")? {
-            options.block_limit = limit;
-        }
-        options.pre_trigger = time("ANNALS_PRE_TRIGGER")?;
-        if let Some(time) = time("ANNALS_POST_TRIGGER")? {
-            options.post_trigger = time;
-        }
-        if let Some(interval) = time("ANNALS_FLUSH")? {
-            options.flush_interval = interval;
-        }
-        if let Some(triggers) = first_of(&["ANNALS_TRIGGER"]) {
-            let triggers = triggers.split(';').filter(|text| !text.trim().is_empty());
-            options.triggers = triggers.map(str::parse).collect::<Result<_>>()?;
-            if first_of(&["ANNALS_OVERFLOW"]).is_none() {
-                // What else would a trigger be for.
-                options.overflow = Overflow::Overwrite;
+        let mut options = Self::new("annals-run");
+        options.set_from_env()?;
+        Ok(options)
+    }
+
+    /// Takes the settings in that the environment has: see [`ENVIRONMENT`].
+    ///
+    /// # Errors
+    /// If a variable has a value that cannot be read.
+    pub fn set_from_env(&mut self) -> Result<()> {
+        for (name, _, _) in ENVIRONMENT {
+            if let Some(value) = env::var_os(name).filter(|value| !value.is_empty()) {
+                self.set(name, &value)?;
             }
         }
-        if let Some(rules) = first_of(&["ANNALS_FILTER"]) {
-            options.rules = match rules.strip_prefix('@') {
-                Some(file) => std::fs::read_to_string(file)
-                    .map_err(|source| RecorderError::Io {
-                        action: "read the rules in",
-                        path: PathBuf::from(file),
-                        source,
-                    })?
-                    .parse()?,
-                None => rules.parse()?,
-            };
+        Ok(())
+    }
+
+    /// Sets what the environment variable `name` would: see [`ENVIRONMENT`].
+    ///
+    /// # Errors
+    /// If there is no such variable, or the value cannot be read.
+    pub fn set(&mut self, name: &str, value: &OsStr) -> Result<()> {
+        let known = ENVIRONMENT.iter().find(|(known, ..)| *known == name);
+        let Some((name, ..)) = known else {
+            return Err(RecorderError::Setting {
+                name: "a setting",
+                expected: "one of the variables that start with ANNALS_",
+                found: name.to_owned(),
+            });
+        };
+        let setting = Setting { name, value };
+        const TIME: &str = "a time such as `1s` or `250ms`";
+        const NUMBER: &str = "a number";
+        let number = |text: &str| text.parse::<u32>().ok();
+        match *name {
+            "ANNALS_DIR" => self.directory = value.into(),
+            "ANNALS_BUFFER" => {
+                self.buffer_bytes = setting.parse("a size such as `16M`", parse_size)?;
+            }
+            "ANNALS_PAGE" => {
+                self.page_bytes = Some(setting.parse("a size such as `64K`", parse_size)?);
+            }
+            "ANNALS_LIVE_DIR" => self.live_directory = Some(value.into()),
+            "ANNALS_COMPRESSION" => {
+                let expected = "`none` or a zstd level from -7 to 22";
+                self.compression = setting.parse(expected, |text| text.parse().ok())?;
+            }
+            "ANNALS_CLOCK" => {
+                self.clock = setting.parse("`auto`, `tsc` or `monotonic`", ClockChoice::parse)?;
+            }
+            "ANNALS_CALIBRATION" => {
+                self.calibration_period = setting.parse(TIME, parse_duration)?;
+            }
+            "ANNALS_OVERFLOW" => {
+                self.overflow = setting.parse("`drop`, `block` or `overwrite`", Overflow::parse)?;
+                self.is_overflow_set = true;
+            }
+            "ANNALS_BLOCK_LIMIT" => self.block_limit = setting.parse(TIME, parse_duration)?,
+            "ANNALS_TRIGGER" => {
+                let triggers = setting.text()?.split(';');
+                let triggers = triggers.filter(|text| !text.trim().is_empty());
+                self.triggers = triggers.map(str::parse).collect::<Result<_>>()?;
+                if !self.is_overflow_set {
+                    // What else would a trigger be for.
+                    self.overflow = Overflow::Overwrite;
+                }
+            }
+            "ANNALS_PRE_TRIGGER" => self.pre_trigger = Some(setting.parse(TIME, parse_duration)?),
+            "ANNALS_POST_TRIGGER" => self.post_trigger = setting.parse(TIME, parse_duration)?,
+            "ANNALS_FILTER" => self.rules = setting.rules()?,
+            "ANNALS_MAX_BYTES" => {
+                let bytes = setting.parse("a size such as `2G`", parse_size)?;
+                self.max_file_bytes = Some(bytes as u64);
+            }
+            "ANNALS_FLUSH" => self.flush_interval = setting.parse(TIME, parse_duration)?,
+            "ANNALS_RUN" => self.run = Some(setting.text()?.to_owned()),
+            "ANNALS_RANK" => self.rank = Some(setting.parse(NUMBER, number)?),
+            "ANNALS_RANKS" => self.rank_count = Some(setting.parse(NUMBER, number)?),
+            other => unreachable!("{other} is in the table, and nothing is done about it"),
         }
-        let size = setting("ANNALS_MAX_BYTES", "a size such as `2G`", parse_size)?;
-        options.max_file_bytes = size.map(|bytes| bytes as u64);
-        if let Some(run) = first_of(&["ANNALS_RUN"]) {
-            options.run = Some(run);
+        Ok(())
+    }
+}
+
+/// A setting by name, to be read.
+struct Setting<'a> {
+    name: &'static str,
+    value: &'a OsStr,
+}
+
+impl<'a> Setting<'a> {
+    fn wrong(&self, expected: &'static str) -> RecorderError {
+        RecorderError::Setting {
+            name: self.name,
+            expected,
+            found: self.value.to_string_lossy().into_owned(),
         }
-        let number = |text: &str| u32::from_str(text).ok();
-        if let Some(rank) = setting("ANNALS_RANK", "a number", number)? {
-            options.rank = Some(rank);
-        }
-        if let Some(count) = setting("ANNALS_RANKS", "a number", number)? {
-            options.rank_count = Some(count);
-        }
-        Ok(options)
+    }
+
+    fn text(&self) -> Result<&'a str> {
+        self.value.to_str().ok_or_else(|| self.wrong("text"))
+    }
+
+    fn parse<T>(&self, expected: &'static str, parse: impl Fn(&str) -> Option<T>) -> Result<T> {
+        let parsed = self.value.to_str().and_then(|text| parse(text.trim()));
+        parsed.ok_or_else(|| self.wrong(expected))
+    }
+
+    fn rules(&self) -> Result<Rules> {
+        let rules = self.text()?;
+        let Some(file) = rules.strip_prefix('@') else {
+            return rules.parse();
+        };
+        let text = std::fs::read_to_string(file).map_err(|source| RecorderError::Io {
+            action: "read the rules in",
+            path: PathBuf::from(file),
+            source,
+        })?;
+        text.parse()
     }
 }
 
@@ -310,22 +371,6 @@ fn launcher_number(names: &[&str]) -> Option<u32> {
         .iter()
         .filter_map(|name| env::var(name).ok())
         .find_map(|value| value.parse().ok())
-}
-
-fn setting<T>(
-    name: &'static str,
-    expected: &'static str,
-    parse: impl Fn(&str) -> Option<T>,
-) -> Result<Option<T>> {
-    let Some(value) = env::var_os(name).filter(|value| !value.is_empty()) else {
-        return Ok(None);
-    };
-    let parsed = value.to_str().and_then(|text| parse(text.trim()));
-    parsed.map(Some).ok_or_else(|| RecorderError::Setting {
-        name,
-        expected,
-        found: value.to_string_lossy().into_owned(),
-    })
 }
 
 /// Reads a number of bytes: `4096`, `64K`, `16M`, `1G` (powers of 1024).
@@ -369,6 +414,45 @@ mod tests {
             let row = format!("//! | `{name}` | {meaning} | ");
             assert!(documented.contains(&row), "{row}");
         }
+    }
+
+    #[test]
+    fn every_variable_of_the_table_can_be_set() {
+        let values = [
+            "somewhere",
+            "1M",
+            "8K",
+            "live",
+            "3",
+            "tsc",
+            "2s",
+            "drop",
+            "5ms",
+            "signal SIGUSR2",
+            "3s",
+            "4s",
+            "off event x",
+            "1G",
+            "0s",
+            "run",
+            "3",
+            "8",
+        ];
+        assert_eq!(values.len(), ENVIRONMENT.len());
+        let mut options = Options::new("here");
+        for ((name, _, _), value) in ENVIRONMENT.iter().zip(values) {
+            let before = format!("{options:?}");
+            options.set(name, OsStr::new(value)).unwrap();
+            assert!(
+                *name == "ANNALS_OVERFLOW" || format!("{options:?}") != before,
+                "{name}"
+            );
+        }
+        // Chosen before the trigger.
+        assert_eq!(options.overflow, Overflow::Drop);
+        assert!(options.set("ANNALS_NONE", OsStr::new("1")).is_err());
+        let error = options.set("ANNALS_RANK", OsStr::new("first")).unwrap_err();
+        assert_eq!(error.to_string(), "ANNALS_RANK is a number, not `first`");
     }
 
     #[test]

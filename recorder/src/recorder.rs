@@ -8,17 +8,18 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use annals_format::{
-    Cause, ClockId, Definition, EventType as EventTypeDefinition, EventTypeId, EventTypeSchema,
+    ClockId, Definition, EventType as EventTypeDefinition, EventTypeId, EventTypeSchema,
     LIVE_FILE_PROPERTY, LiveHeader, Ordering as SourceOrdering, Process, Rank, RecordingId,
     Reference, RegionId, Role, SourceId, Value, Verbosity,
 };
 
 use crate::clock::{self, TickSource, reference_ns, unix_ns};
 use crate::definition::EventTypeSpec;
-use crate::elements::{self, ElementKind, Elements};
+use crate::elements::{ElementKind, Elements, RawValue};
 use crate::error::{RecorderError, Result};
 use crate::memory::{Division, LiveMemory};
 use crate::options::{Options, Overflow};
+use crate::raiser::Raiser;
 use crate::rules::Rules;
 use crate::shared::{PROCESS, Registry, Shared, lock};
 use crate::storage::{Sink, Storage};
@@ -60,11 +61,10 @@ impl<E> EventType<E> {
 }
 
 /// An event type whose elements are known at run time only.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct DynamicEventType {
     id: EventTypeId,
     recorder: u32,
-    schema: Arc<EventTypeSchema>,
 }
 
 impl DynamicEventType {
@@ -510,7 +510,6 @@ impl Recorder {
         Ok(DynamicEventType {
             id,
             recorder: self.shared().number,
-            schema: Arc::new(schema),
         })
     }
 
@@ -621,21 +620,13 @@ impl Recorder {
     /// Counts events that a source told it dropped itself. They stand in the recording as raised and
     /// dropped, marked as an estimate; a count that does not fit 64 bits stays at the largest.
     pub fn report_dropped(&self, source: SourceId, event_type: EventTypeId, count: u64) {
-        self.lose(source, event_type, count, Cause::ReportedBySource);
+        // What is refused is counted.
+        let _ = self.raiser().report_dropped(source, event_type, count);
     }
 
     /// Counts an event that no callback was registered for at the safety level of its context.
     pub fn report_no_callback(&self, source: SourceId, event_type: EventTypeId) {
-        self.lose(source, event_type, 1, Cause::NoCallback);
-    }
-
-    fn lose(&self, source: SourceId, event_type: EventTypeId, count: u64, cause: Cause) {
-        let shared = self.shared();
-        if !shared.is_defined(event_type) {
-            shared.count_unknown_type();
-            return;
-        }
-        thread::lose(shared, source, event_type, count, cause);
+        let _ = self.raiser().report_no_callback(source, event_type);
     }
 
     /// Raises an event whose elements are known at run time only. Values that do not fit the event
@@ -648,14 +639,19 @@ impl Recorder {
         values: &[Value<'_>],
     ) {
         let shared = self.shared();
-        if event_type.recorder != shared.number || !elements::fits(&event_type.schema, values) {
+        if event_type.recorder != shared.number {
             shared.count_unknown_type();
             return;
         }
-        let bound = elements::bound_of(values);
-        thread::raise(shared, source, event_type.id, tick, bound, |row| {
-            elements::put_values(&event_type.schema, values, row);
-        });
+        let values = values.iter().map(|value| RawValue::of(*value));
+        // What is refused is counted.
+        let _ = self.raiser().raise(source, tick, event_type.id, values);
+    }
+
+    /// Raises by numbers, as callers from other languages do.
+    #[inline]
+    pub fn raiser(&self) -> Raiser<'_> {
+        Raiser::new(self.shared())
     }
 
     /// How the recorder is doing.
@@ -754,8 +750,14 @@ impl Recorder {
         crate::global::set(self.clone());
     }
 
-    pub(crate) fn number(&self) -> u32 {
+    /// Tells recorders of one process apart; never 0, and never used again.
+    pub fn number(&self) -> u32 {
         self.shared().number
+    }
+
+    /// Whether this is a forked child, and the recording its parent's.
+    pub fn is_inherited(&self) -> bool {
+        self.handle.core.is_inherited()
     }
 }
 
@@ -779,6 +781,7 @@ impl Core {
         if self.is_inherited() {
             return;
         }
+        shared.begin_to_finish();
         if !shared.guard.switch_off() {
             // Another thread is at it, or was.
             let begun = Instant::now();
@@ -820,8 +823,8 @@ impl Drop for RegionGuard<'_> {
     }
 }
 
-const ENTER: EventTypeId = EventTypeId::new(0);
-const LEAVE: EventTypeId = EventTypeId::new(1);
+pub(crate) const ENTER: EventTypeId = EventTypeId::new(0);
+pub(crate) const LEAVE: EventTypeId = EventTypeId::new(1);
 
 fn define_type(
     shared: &Shared,

@@ -109,6 +109,10 @@ pub(crate) struct Shared {
     /// Path of the last snapshot, or why there is none.
     pub(crate) last_snapshot: Mutex<Result<PathBuf, String>>,
     pub(crate) snapshot_done: Condvar,
+    /// Regions that were added.
+    region_count: AtomicU32,
+    /// The recording is finished, or is being finished.
+    is_finishing: AtomicBool,
     next_stream: AtomicU32,
     next_location: AtomicU32,
     /// Streams that were opened, and that their threads closed, since the start.
@@ -166,6 +170,8 @@ impl Shared {
             overflow: options.overflow,
             last_snapshot: Mutex::new(Err("none was written".to_owned())),
             snapshot_done: Condvar::new(),
+            region_count: AtomicU32::new(0),
+            is_finishing: AtomicBool::new(false),
             next_stream: AtomicU32::new(0),
             next_location: AtomicU32::new(0),
             opened: AtomicU64::new(0),
@@ -231,13 +237,14 @@ impl Shared {
                 row.dropped[cause.code() as usize].fetch_add(count, Ordering::Relaxed);
             }
         };
-        let shape_of = |id: EventTypeId| self.shapes.get(id.index()).and_then(OnceLock::get);
-        visit_rows(page.committed_rows(), shape_of, |event_type| {
-            match near.get_mut(event_type.index()) {
+        visit_rows(
+            page.committed_rows(),
+            |id| self.shape(id),
+            |event_type| match near.get_mut(event_type.index()) {
                 Some(count) => *count += 1,
                 None => add(event_type, 1),
-            }
-        });
+            },
+        );
         for (number, count) in near.iter().enumerate() {
             add(EventTypeId::new(number as u32), u64::from(*count));
         }
@@ -395,10 +402,27 @@ impl Shared {
         self.control.gate(event_type, is_off, true, 1).is_off()
     }
 
-    /// Whether an event type is defined; takes no lock.
-    pub(crate) fn is_defined(&self, event_type: EventTypeId) -> bool {
+    /// What rows of an event type look like, when it is defined; takes no lock.
+    #[inline]
+    pub(crate) fn shape(&self, event_type: EventTypeId) -> Option<&EventTypeSchema> {
         let shape = self.shapes.get(event_type.index());
-        shape.and_then(OnceLock::get).is_some()
+        shape.and_then(OnceLock::get)
+    }
+
+    /// Whether a region is defined; takes no lock.
+    #[inline]
+    pub(crate) fn has_region(&self, region: RegionId) -> bool {
+        region.get() < self.region_count.load(Ordering::Acquire)
+    }
+
+    /// From now on, a guard that is off means: finished, and not: a forked child.
+    pub(crate) fn begin_to_finish(&self) {
+        self.is_finishing.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the recording is finished, or is being finished.
+    pub(crate) fn is_finishing(&self) -> bool {
+        self.is_finishing.load(Ordering::SeqCst)
     }
 
     /// Brings the rules, as they are now, to all streams.
@@ -809,6 +833,7 @@ impl Registry {
         shared.control.rule_region(&self.rules, id, text);
         self.add(shared, Definition::Region(region))?;
         self.regions.insert(key, id);
+        shared.region_count.store(id.get() + 1, Ordering::Release);
         Ok(id)
     }
 

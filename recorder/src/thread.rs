@@ -19,29 +19,41 @@ use crate::row::RowCursor;
 use crate::shared::Shared;
 use crate::stream::{NO_STREAM, Opening, Stream, phase};
 use crate::sys::{self, GUARD_RECORDING};
+use crate::tls::ThisThread;
 
 /// Most streams of one source in one thread: its own, and one for handlers that interrupt it.
 const MOST_OF_A_SOURCE: usize = 2;
 
-struct Thread {
+/// What a thread keeps; all zeros at first.
+#[derive(Debug)]
+pub(crate) struct Thread {
     /// The stream used last.
     last: Cell<*const Stream>,
     /// All streams, newest first, linked by [`Stream::next`].
     first: AtomicPtr<Stream>,
     is_ended: Cell<bool>,
     is_in_queue: Cell<bool>,
+    is_inside: Cell<bool>,
 }
 
-thread_local! {
-    static THREAD: Thread = const {
-        Thread {
+#[cfg(any(
+    miri,
+    not(any(target_arch = "x86_64", target_arch = "aarch64")),
+    not(target_os = "linux")
+))]
+impl Thread {
+    pub(crate) const fn new() -> Self {
+        Self {
             last: Cell::new(NO_STREAM),
             first: AtomicPtr::new(null_mut()),
             is_ended: Cell::new(false),
             is_in_queue: Cell::new(false),
+            is_inside: Cell::new(false),
         }
-    };
+    }
 }
+
+pub(crate) const THREAD: ThisThread = ThisThread;
 
 /// While it lives, the calling thread is at work in a queue that other threads wait for: a signal
 /// handler that came in between would wait for the thread it interrupted.
@@ -57,6 +69,33 @@ impl QueueUse {
 impl Drop for QueueUse {
     fn drop(&mut self) {
         THREAD.with(|thread| thread.is_in_queue.set(false));
+    }
+}
+
+/// While it lives, the calling thread is inside a call that must not begin once more in the same thread,
+/// in a signal handler or a callback: it would wait for itself. For interfaces to other languages, which
+/// refuse such calls; events are raised all the same.
+#[derive(Debug)]
+pub struct Inside {
+    was_inside: bool,
+}
+
+impl Inside {
+    /// Goes inside; neither locks nor allocates.
+    pub fn begin() -> Self {
+        let was_inside = THREAD.with(|thread| thread.is_inside.replace(true));
+        Self { was_inside }
+    }
+
+    /// Whether the thread was inside already.
+    pub const fn was_inside(&self) -> bool {
+        self.was_inside
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        THREAD.with(|thread| thread.is_inside.set(self.was_inside));
     }
 }
 
@@ -119,11 +158,27 @@ fn release(which: impl Fn(&Shared) -> bool) {
     }
 }
 
+/// Works with the recorder of the stream that the calling thread used last; none when that is not the
+/// one with this number.
+#[inline(always)]
+pub(crate) fn with_last<T>(number: u32, work: impl FnOnce(&Shared) -> T) -> Option<T> {
+    let last = THREAD.with(|thread| thread.last.get());
+    // SAFETY: streams of the thread stay alive until it ends.
+    let stream = unsafe { last.as_ref() }?;
+    let key = stream.key.load(Ordering::Relaxed);
+    if key == 0 || key >> 32 != u64::from(number) {
+        return None;
+    }
+    // SAFETY: an open stream holds its recorder; only this thread lets go of it, and not in `work`,
+    // which only raises.
+    Some(work(unsafe { &*stream.shared_pointer() }))
+}
+
 /// Raises an event on the calling thread's stream of a source.
 // Once for each place that raises: what is known there is known here.
 #[inline(always)]
 pub(crate) fn raise(
-    shared: &Arc<Shared>,
+    shared: &Shared,
     source: SourceId,
     event_type: EventTypeId,
     tick: Option<u64>,
@@ -145,7 +200,7 @@ pub(crate) fn raise(
 
 /// Counts events of a source that were lost before they came here, on the calling thread's stream.
 pub(crate) fn lose(
-    shared: &Arc<Shared>,
+    shared: &Shared,
     source: SourceId,
     event_type: EventTypeId,
     count: u64,
@@ -164,7 +219,7 @@ pub(crate) fn lose(
 #[cold]
 #[inline(never)]
 fn raise_elsewhere(
-    shared: &Arc<Shared>,
+    shared: &Shared,
     source: SourceId,
     event_type: EventTypeId,
     tick: Option<u64>,
@@ -185,7 +240,7 @@ fn raise_elsewhere(
 }
 
 /// A stream of the source that is not in use by what a signal handler interrupted.
-fn find_or_open(shared: &Arc<Shared>, source: SourceId) -> Option<&Stream> {
+fn find_or_open(shared: &Shared, source: SourceId) -> Option<&Stream> {
     if THREAD.with(|thread| thread.is_ended.get()) {
         return None;
     }
@@ -212,7 +267,7 @@ fn find_or_open(shared: &Arc<Shared>, source: SourceId) -> Option<&Stream> {
     open(shared, source, count != 0)
 }
 
-fn open(shared: &Arc<Shared>, source: SourceId, is_companion: bool) -> Option<&Stream> {
+fn open(shared: &Shared, source: SourceId, is_companion: bool) -> Option<&Stream> {
     let state = shared.source(source)?;
     let open_tick = state.clock.read();
     // Where there is room for the thread's end to be told, or else the stream would never close.
@@ -232,8 +287,8 @@ fn open(shared: &Arc<Shared>, source: SourceId, is_companion: bool) -> Option<&S
     if !is_companion {
         stream.describe_thread();
     }
-    // SAFETY: made by `Arc::new`; the count is given up in `release`, when the stream is off the list.
-    unsafe { Arc::increment_strong_count(Arc::as_ptr(shared)) };
+    // SAFETY: every `Shared` lives in an `Arc`; the count is given up in `release`, when the stream is off the list.
+    unsafe { Arc::increment_strong_count(std::ptr::from_ref(shared)) };
     stream.key.store(key_of(shared, source), Ordering::Relaxed);
     stream.phase.store(phase::OPEN, Ordering::Release);
     shared.note_opening();
@@ -257,12 +312,12 @@ fn open(shared: &Arc<Shared>, source: SourceId, is_companion: bool) -> Option<&S
 }
 
 /// The location of the calling thread: that of its other streams, or a new one.
-fn location(shared: &Arc<Shared>) -> annals_format::LocationId {
+fn location(shared: &Shared) -> annals_format::LocationId {
     let mut next = THREAD.with(|thread| thread.first.load(Ordering::Relaxed));
     while !next.is_null() {
         // SAFETY: streams on the list are alive.
         let stream = unsafe { &*next };
-        if stream.shared_pointer() == Arc::as_ptr(shared)
+        if std::ptr::eq(stream.shared_pointer(), shared)
             && let Some(location) = stream.location()
         {
             return location;

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Builds Annals and installs it below a prefix: bin/trace-merge and bin/trace-cli, lib/libannals.so and .a,
+# include/annals.h and annals.hpp, lib/pkgconfig/annals.pc.
+set -euo pipefail
+
+usage() {
+    echo "usage: install.sh [--prefix DIR] [--profile PROFILE]"
+    echo "  --prefix DIR       where to (default: /usr/local); DESTDIR is put before it"
+    echo "  --profile PROFILE  cargo profile to build with (default: release)"
+}
+
+prefix=/usr/local
+profile=release
+while [ $# -gt 0 ]; do
+    case $1 in
+    --prefix | --profile)
+        [ $# -ge 2 ] || { usage >&2; exit 2; }
+        [ "$1" = --prefix ] && prefix=$2 || profile=$2
+        shift 2
+        ;;
+    --help) usage; exit 0 ;;
+    *) echo "install.sh: unknown argument '$1'" >&2; usage >&2; exit 2 ;;
+    esac
+done
+case $prefix in
+/*) ;;
+*) prefix=$PWD/$prefix ;;
+esac
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cd "$here/../.."
+cargo=${CARGO:-cargo}
+"$cargo" build --profile "$profile" -p annals-capi -p annals-cli -p annals-merger >&2
+target=$("$cargo" metadata --no-deps --format-version 1 |
+    sed -E 's/.*"target_directory":"([^"]*)".*/\1/')
+built=$target/$profile
+[ "$profile" = dev ] && built=$target/debug
+
+version=$("$cargo" pkgid -p annals-capi | sed -E 's/.*[#@]//')
+soname=libannals.so.${version%.*}
+# What a program needs that links the archive: Rust's own library uses these.
+private="-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc"
+
+to=${DESTDIR:-}$prefix
+mkdir -p "$to/bin" "$to/lib/pkgconfig" "$to/include"
+install -m 755 "$built/trace-merge" "$built/trace-cli" "$to/bin"
+install -m 755 "$built/libannals.so" "$to/lib/libannals.so.$version"
+ln -sf "libannals.so.$version" "$to/lib/$soname"
+ln -sf "$soname" "$to/lib/libannals.so"
+install -m 644 "$built/libannals.a" "$to/lib"
+install -m 644 "$here/include/annals.h" "$here/include/annals.hpp" "$to/include"
+escaped=$(printf '%s' "$prefix" | sed -e 's/[\\&|]/\\&/g')
+sed -e "s|@prefix@|$escaped|" -e "s|@version@|$version|" -e "s|@private@|$private|" \
+    "$here/annals.pc.in" >"$to/lib/pkgconfig/annals.pc"
+echo "installed Annals $version in $prefix"

@@ -1,0 +1,62 @@
+//! What every call goes through: nothing panics out of it, and none that takes locks begins inside
+//! another one of its thread.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use annals_recorder::{Inside, Raiser, Recorder, Refusal};
+
+use crate::handle;
+use crate::status::{Failure, Status, remember};
+use crate::table;
+
+/// A call that may take locks and allocate. Refused in signal handlers that interrupted such a call,
+/// and in the program's clocks: it would wait for itself.
+pub(crate) fn setup(work: impl FnOnce() -> Result<(), Failure>) -> Status {
+    let inside = Inside::begin();
+    if inside.was_inside() {
+        return Status::ErrorReentered;
+    }
+    let outcome = catch_unwind(AssertUnwindSafe(|| match work() {
+        Ok(()) => Status::Ok,
+        Err(failure) => remember(failure),
+    }));
+    outcome.unwrap_or(Status::ErrorPanic)
+}
+
+/// The same for a call to a recorder.
+pub(crate) fn with_recorder(
+    recorder: handle::Recorder,
+    work: impl FnOnce(&Recorder) -> Result<(), Failure>,
+) -> Status {
+    setup(|| {
+        let found = table::with(recorder.number(), |recorder| {
+            work(recorder).map_err(|failure| {
+                // For the recorder, a child's recording is as good as finished.
+                if failure.status == Status::ErrorFinished && recorder.is_inherited() {
+                    return Status::ErrorForked.into();
+                }
+                failure
+            })
+        });
+        found.unwrap_or(Err(Status::ErrorHandle.into()))
+    })
+}
+
+/// A call that raises events: no lock, no allocation.
+#[inline(always)]
+pub(crate) fn raise(number: u32, work: impl Fn(Raiser<'_>) -> Result<(), Refusal>) -> Status {
+    let raise = || match Raiser::with_last(number, &work) {
+        Some(outcome) => Status::of_raise(outcome),
+        None => raise_elsewhere(number, &work),
+    };
+    catch_unwind(AssertUnwindSafe(raise)).unwrap_or(Status::ErrorPanic)
+}
+
+#[cold]
+#[inline(never)]
+fn raise_elsewhere(number: u32, work: &impl Fn(Raiser<'_>) -> Result<(), Refusal>) -> Status {
+    // A handler that frees the recorder now would wait for what it interrupted.
+    let _inside = Inside::begin();
+    let outcome = table::with(number, |recorder| work(recorder.raiser()));
+    outcome.map_or(Status::ErrorHandle, Status::of_raise)
+}

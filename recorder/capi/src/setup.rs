@@ -1,0 +1,396 @@
+//! Starting, defining, looking, finishing.
+#![expect(
+    unsafe_code,
+    reason = "exported functions with pointers of the calling program"
+)]
+
+use std::ffi::{OsStr, c_char};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use annals_recorder::{ENVIRONMENT, ElementType, EventTypeSchema, Options, Role, Rules, THREADS};
+
+use crate::call::{setup, with_recorder};
+use crate::handle::{Clock, EventType, Recorder, Region, Source};
+use crate::spec::{
+    ClockSpec, EventTypeSpec, Setting, SourceSpec, Statistics, check_out, give_text, put,
+    read_spec, slice, text, text_or_empty, write_statistics,
+};
+use crate::status::{Failure, Status};
+use crate::table;
+
+/// The environment is not looked at.
+pub(crate) const ENVIRONMENT_IGNORED: u32 = 0;
+/// What the environment says stands above the settings.
+pub(crate) const ENVIRONMENT_WINS: u32 = 1;
+/// What the environment says stands below the settings.
+pub(crate) const ENVIRONMENT_FILLS: u32 = 2;
+
+/// The recorder that was made global; 0: none.
+static GLOBAL: AtomicU64 = AtomicU64::new(0);
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn annals_version() -> *const c_char {
+    const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+    VERSION.as_ptr().cast()
+}
+
+/// # Safety
+/// - The pointers are NULL or good, as the header has it. So for all functions here.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_start(
+    settings: *const Setting,
+    count: usize,
+    environment: u32,
+    recorder: *mut Recorder,
+) -> Status {
+    setup(|| {
+        check_out(recorder)?;
+        let mut options = Options::new("annals-run");
+        match environment {
+            ENVIRONMENT_IGNORED | ENVIRONMENT_WINS => {}
+            ENVIRONMENT_FILLS => options.set_from_env()?,
+            other => {
+                let why = format!("{other} is no way to use the environment");
+                return Err(Failure::new(Status::ErrorSetting, why));
+            }
+        }
+        // SAFETY: the caller's promise.
+        for setting in unsafe { slice(settings, count) }? {
+            // SAFETY: the caller's promise.
+            let (name, value) = unsafe { setting.read() }?;
+            // As for variables: an empty one says nothing.
+            if !value.is_empty() || !ENVIRONMENT.iter().any(|(known, ..)| *known == name) {
+                options.set(name, value)?;
+            }
+        }
+        if environment == ENVIRONMENT_WINS {
+            options.set_from_env()?;
+        }
+        let number = table::add(|| Ok(annals_recorder::Recorder::start(&options)?))?;
+        // SAFETY: checked above.
+        unsafe { put(recorder, Recorder::new(number)?) };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// - `statistics` is NULL or good.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_finish(
+    recorder: Recorder,
+    statistics: *mut Statistics,
+) -> Status {
+    with_recorder(recorder, |recorder| {
+        if recorder.is_inherited() {
+            return Err(Status::ErrorForked.into());
+        }
+        let status = recorder.finish();
+        if statistics.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        unsafe { write_statistics(statistics, &status) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn annals_free(recorder: Recorder) -> Status {
+    setup(|| {
+        if !table::remove(recorder.number()) {
+            return Err(Status::ErrorHandle.into());
+        }
+        let (order, seen) = (Ordering::SeqCst, Ordering::Relaxed);
+        let _ = GLOBAL.compare_exchange(recorder.bits, 0, order, seen);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn annals_make_global(recorder: Recorder) -> Status {
+    with_recorder(recorder, |_| {
+        GLOBAL.store(recorder.bits, Ordering::SeqCst);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn annals_global() -> Recorder {
+    let bits = GLOBAL.load(Ordering::SeqCst);
+    Recorder { bits }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn annals_set_rank(recorder: Recorder, rank: u32, rank_count: u32) -> Status {
+    with_recorder(recorder, |recorder| {
+        let rank_count = (rank_count != 0).then_some(rank_count);
+        if rank_count.is_some_and(|count| rank >= count) {
+            let why = format!("rank {rank} is not below the number of ranks");
+            return Err(Failure::new(Status::ErrorDefinition, why));
+        }
+        Ok(recorder.set_rank(rank, rank_count)?)
+    })
+}
+
+/// # Safety
+/// - The pointers are NULL or good.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_add_property(
+    recorder: Recorder,
+    key: *const c_char,
+    value: *const c_char,
+) -> Status {
+    with_recorder(recorder, |recorder| {
+        // SAFETY: the caller's promise.
+        let (key, value) = unsafe { (text(key)?, text(value)?) };
+        Ok(recorder.add_property(key, value)?)
+    })
+}
+
+/// # Safety
+/// - The pointers are NULL or good.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_add_clock(
+    recorder: Recorder,
+    spec: *const ClockSpec,
+    clock: *mut Clock,
+) -> Status {
+    with_recorder(recorder, |recorder| {
+        check_out(clock)?;
+        // SAFETY: the caller's promise.
+        let spec = unsafe { read_spec(spec)?.read()? };
+        let id = recorder.add_clock(&spec)?;
+        // SAFETY: checked above.
+        unsafe { put(clock, Clock::new(recorder.number(), id)?) };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// - The pointers are NULL or good.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_add_source(
+    recorder: Recorder,
+    spec: *const SourceSpec,
+    source: *mut Source,
+) -> Status {
+    with_recorder(recorder, |recorder| {
+        check_out(source)?;
+        // SAFETY: the caller's promise.
+        let spec = unsafe { read_spec(spec)?.read(recorder.number())? };
+        let id = recorder.add_source(&spec)?;
+        // SAFETY: checked above.
+        unsafe { put(source, Source::new(recorder.number(), id)?) };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// - The pointer is NULL or good.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_threads(recorder: Recorder, source: *mut Source) -> Status {
+    with_recorder(recorder, |recorder| {
+        check_out(source)?;
+        // SAFETY: checked above.
+        unsafe { put(source, Source::new(recorder.number(), THREADS)?) };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// - The pointers are NULL or good.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_add_region(
+    recorder: Recorder,
+    name: *const c_char,
+    region: *mut Region,
+) -> Status {
+    let none = std::ptr::null();
+    // SAFETY: the caller's promise.
+    unsafe { annals_add_region_at(recorder, name, none, 0, none, region) }
+}
+
+/// # Safety
+/// - The pointers are NULL or good.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_add_region_at(
+    recorder: Recorder,
+    name: *const c_char,
+    file: *const c_char,
+    line: u32,
+    group: *const c_char,
+    region: *mut Region,
+) -> Status {
+    with_recorder(recorder, |recorder| {
+        check_out(region)?;
+        // SAFETY: the caller's promise.
+        let (name, file) = unsafe { (text(name)?, text_or_empty(file)?) };
+        // SAFETY: the caller's promise.
+        let group = unsafe { text_or_empty(group) }?;
+        let id = recorder.add_region_at(name, file, line, group)?;
+        // SAFETY: checked above.
+        unsafe { put(region, Region::new(recorder.number(), id)?) };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// - The pointers are NULL or good.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_add_event_type(
+    recorder: Recorder,
+    spec: *const EventTypeSpec,
+    event_type: *mut EventType,
+) -> Status {
+    with_recorder(recorder, |recorder| {
+        check_out(event_type)?;
+        // SAFETY: the caller's promise.
+        let (spec, schema) = unsafe { read_spec(spec)?.read()? };
+        let id = recorder.add_dynamic_event_type(&spec, schema)?.id();
+        // SAFETY: checked above.
+        unsafe { put(event_type, EventType::new(recorder.number(), id)?) };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// - The pointers are NULL or good.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_add_metric(
+    recorder: Recorder,
+    name: *const c_char,
+    unit: *const c_char,
+    r#type: u32,
+    metric: *mut EventType,
+) -> Status {
+    with_recorder(recorder, |recorder| {
+        check_out(metric)?;
+        // SAFETY: the caller's promise.
+        let (name, unit) = unsafe { (text(name)?, text_or_empty(unit)?) };
+        let element_type = u8::try_from(r#type).ok().and_then(ElementType::from_code);
+        let element_type = element_type.filter(|element_type| !element_type.is_variable());
+        let wrong = || {
+            let why = format!("metric `{name}`: its type is no number's");
+            Failure::new(Status::ErrorDefinition, why)
+        };
+        let spec = annals_recorder::EventTypeSpec::new(name)
+            .role(Role::Metric)
+            .element_in("value", unit);
+        let schema = EventTypeSchema {
+            elements: vec![(element_type.ok_or_else(wrong)?, false)],
+        };
+        let id = recorder.add_dynamic_event_type(&spec, schema)?.id();
+        // SAFETY: checked above.
+        unsafe { put(metric, EventType::new(recorder.number(), id)?) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn annals_pause(recorder: Recorder) -> Status {
+    switch(recorder, annals_recorder::Recorder::pause)
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn annals_resume(recorder: Recorder) -> Status {
+    switch(recorder, annals_recorder::Recorder::resume)
+}
+
+/// Neither locks nor allocates: for signal handlers as well.
+fn switch(recorder: Recorder, work: impl FnOnce(&annals_recorder::Recorder)) -> Status {
+    let done = table::with(recorder.number(), |recorder| {
+        work(recorder);
+        Status::of_raise(recorder.raiser().state())
+    });
+    done.unwrap_or(Status::ErrorHandle)
+}
+
+/// # Safety
+/// - The pointer is NULL or good.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_apply(recorder: Recorder, rules: *const c_char) -> Status {
+    with_recorder(recorder, |recorder| {
+        // SAFETY: the caller's promise.
+        let rules: Rules = unsafe { text(rules) }?.parse()?;
+        Ok(recorder.apply(&rules)?)
+    })
+}
+
+/// # Safety
+/// - The pointers are NULL or good.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_snapshot(
+    recorder: Recorder,
+    path: *mut c_char,
+    capacity: usize,
+    length: *mut usize,
+) -> Status {
+    with_recorder(recorder, |recorder| {
+        let snapshot = recorder.snapshot()?;
+        if path.is_null() && length.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        unsafe { give_text(snapshot.as_os_str(), path, capacity, length) }
+    })
+}
+
+/// # Safety
+/// - The pointer is NULL or good.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_read_statistics(
+    recorder: Recorder,
+    statistics: *mut Statistics,
+) -> Status {
+    with_recorder(recorder, |recorder| {
+        // SAFETY: the caller's promise.
+        unsafe { write_statistics(statistics, &recorder.status()) }
+    })
+}
+
+/// # Safety
+/// - The pointers are NULL or good.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_recording_path(
+    recorder: Recorder,
+    path: *mut c_char,
+    capacity: usize,
+    length: *mut usize,
+) -> Status {
+    with_recorder(recorder, |recorder| {
+        let status = recorder.status();
+        // SAFETY: the caller's promise.
+        unsafe { give_text(status.path.as_os_str(), path, capacity, length) }
+    })
+}
+
+/// # Safety
+/// - The pointers are NULL or good.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_storage_failure(
+    recorder: Recorder,
+    why: *mut c_char,
+    capacity: usize,
+    length: *mut usize,
+) -> Status {
+    with_recorder(recorder, |recorder| {
+        let failure = recorder.status().storage_failure.unwrap_or_default();
+        // SAFETY: the caller's promise.
+        unsafe { give_text(OsStr::new(&failure), why, capacity, length) }
+    })
+}
+
+/// # Safety
+/// - The pointers are NULL or good.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_not_kill_safe(
+    recorder: Recorder,
+    why: *mut c_char,
+    capacity: usize,
+    length: *mut usize,
+) -> Status {
+    with_recorder(recorder, |recorder| {
+        let failure = recorder.status().not_kill_safe.unwrap_or_default();
+        // SAFETY: the caller's promise.
+        unsafe { give_text(OsStr::new(&failure), why, capacity, length) }
+    })
+}

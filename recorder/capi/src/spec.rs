@@ -1,0 +1,430 @@
+//! Structures, texts and buffers from C.
+#![expect(
+    unsafe_code,
+    reason = "memory of the calling program is read and written"
+)]
+
+use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
+
+use annals_recorder::{
+    ClockSpec as Clock, ElementType, EventTypeSchema, EventTypeSpec as EventType, Inside, Overflow,
+    Reference, Role, SourceSpec as Source, Verbosity,
+};
+
+use crate::handle;
+use crate::status::{Failure, Status};
+
+/// A setting: what an environment variable would say.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Setting {
+    pub(crate) name: *const c_char,
+    pub(crate) value: *const c_char,
+}
+
+/// Reads a clock.
+pub(crate) type ReadClock = Option<unsafe extern "C" fn(data: *mut c_void) -> u64>;
+
+/// A clock, to be added.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct ClockSpec {
+    pub(crate) size: usize,
+    pub(crate) name: *const c_char,
+    pub(crate) ticks_per_second: u64,
+    pub(crate) max_ticks: u64,
+    pub(crate) read: ReadClock,
+    pub(crate) data: *mut c_void,
+}
+
+/// A source, to be added.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct SourceSpec {
+    pub(crate) size: usize,
+    pub(crate) name: *const c_char,
+    pub(crate) description: *const c_char,
+    pub(crate) ordering: u32,
+    pub(crate) overflow: u32,
+    pub(crate) clock: handle::Clock,
+}
+
+/// One element of an event type.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Element {
+    pub(crate) name: *const c_char,
+    pub(crate) unit: *const c_char,
+    pub(crate) r#type: u32,
+    pub(crate) reference: u32,
+    pub(crate) is_optional: u32,
+    pub(crate) reserved: u32,
+}
+
+/// An event type, to be added.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct EventTypeSpec {
+    pub(crate) size: usize,
+    pub(crate) name: *const c_char,
+    pub(crate) description: *const c_char,
+    pub(crate) verbosity: u32,
+    pub(crate) role: u32,
+    pub(crate) key: *const c_char,
+    pub(crate) elements: *const Element,
+    pub(crate) element_count: usize,
+}
+
+/// How a recorder is doing.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Statistics {
+    pub(crate) size: usize,
+    pub(crate) raised: u64,
+    pub(crate) dropped: u64,
+    pub(crate) suppressed: u64,
+    pub(crate) blocked_ns: u64,
+    pub(crate) snapshots: u64,
+    pub(crate) written_bytes: u64,
+    pub(crate) free_pages: u64,
+    pub(crate) pages: u64,
+    pub(crate) raised_after_finish: u64,
+    pub(crate) misused: u64,
+    pub(crate) is_finished: u32,
+    pub(crate) is_kill_safe: u32,
+    pub(crate) has_storage_failed: u32,
+    pub(crate) reserved: u32,
+}
+
+/// The source's ordering codes in C.
+pub(crate) const ORDERED: u32 = 0;
+pub(crate) const UNORDERED: u32 = 1;
+/// The overflow codes in C.
+pub(crate) const OVERFLOW_DEFAULT: u32 = 0;
+pub(crate) const OVERFLOW_DROP: u32 = 1;
+pub(crate) const OVERFLOW_BLOCK: u32 = 2;
+pub(crate) const OVERFLOW_OVERWRITE: u32 = 3;
+
+fn wrong(why: impl Into<String>) -> Failure {
+    Failure::new(Status::ErrorDefinition, why)
+}
+
+/// Structures that begin with their size, so that later versions can have more fields.
+///
+/// # Safety
+/// - The type is `repr(C)` and its first field is `size: usize`.
+pub(crate) unsafe trait Growing: Copy {}
+
+// SAFETY: as can be seen above.
+unsafe impl Growing for ClockSpec {}
+// SAFETY: as above.
+unsafe impl Growing for SourceSpec {}
+// SAFETY: as above.
+unsafe impl Growing for EventTypeSpec {}
+// SAFETY: as above.
+unsafe impl Growing for Statistics {}
+
+/// The size that the program says a structure has; at least what this version knows.
+///
+/// # Safety
+/// - `pointer` is NULL or points to such a structure.
+unsafe fn size_of_given<T: Growing>(pointer: *const T) -> Result<usize, Failure> {
+    if pointer.is_null() {
+        return Err(Status::ErrorNull.into());
+    }
+    // SAFETY: the size is the first field.
+    let size = unsafe { pointer.cast::<usize>().read() };
+    if size < size_of::<T>() || size > 4096 {
+        let expected = size_of::<T>();
+        let why = format!("the field `size` is the structure's sizeof ({expected}), not {size}");
+        return Err(wrong(why));
+    }
+    Ok(size)
+}
+
+/// Reads a structure; one of a later version is refused when it uses fields that this one lacks.
+///
+/// # Safety
+/// - `pointer` is NULL or points to such a structure, as long as its size says.
+pub(crate) unsafe fn read_spec<T: Growing>(pointer: *const T) -> Result<T, Failure> {
+    // SAFETY: the caller's promise.
+    let size = unsafe { size_of_given(pointer) }?;
+    let more = size - size_of::<T>();
+    // SAFETY: the structure is `size` bytes long.
+    let more = unsafe { std::slice::from_raw_parts(pointer.add(1).cast::<u8>(), more) };
+    if more.iter().any(|byte| *byte != 0) {
+        return Err(wrong(
+            "a field is used that this version of Annals does not know",
+        ));
+    }
+    // SAFETY: the caller's promise.
+    Ok(unsafe { pointer.read() })
+}
+
+/// Fills the program's statistics; fields that this version does not know become 0.
+///
+/// # Safety
+/// - `pointer` is NULL or points to such a structure, as long as its size says.
+pub(crate) unsafe fn write_statistics(
+    pointer: *mut Statistics,
+    status: &annals_recorder::Status,
+) -> Result<(), Failure> {
+    // SAFETY: the caller's promise.
+    let size = unsafe { size_of_given(pointer.cast_const()) }?;
+    let statistics = Statistics {
+        size,
+        raised: status.raised,
+        dropped: status.dropped,
+        suppressed: status.suppressed,
+        blocked_ns: status.blocked.as_nanos() as u64,
+        snapshots: status.snapshots,
+        written_bytes: status.written_bytes,
+        free_pages: status.free_pages as u64,
+        pages: status.pages as u64,
+        raised_after_finish: status.raised_after_finish,
+        misused: status.misused,
+        is_finished: status.is_finished.into(),
+        is_kill_safe: status.not_kill_safe.is_none().into(),
+        has_storage_failed: status.storage_failure.is_some().into(),
+        reserved: 0,
+    };
+    // SAFETY: the structure is `size` bytes long.
+    unsafe { pointer.cast::<u8>().write_bytes(0, size) };
+    // SAFETY: as above, and `size` is at least this.
+    unsafe { pointer.write(statistics) };
+    Ok(())
+}
+
+/// Stores a result.
+///
+/// # Safety
+/// - `place` is not NULL (see [`check_out`]) and can be written to.
+pub(crate) unsafe fn put<T>(place: *mut T, value: T) {
+    // SAFETY: the caller's promise.
+    unsafe { place.write(value) };
+}
+
+/// Whether there is a place for the result, before anything is done.
+pub(crate) fn check_out<T>(place: *mut T) -> Result<(), Failure> {
+    if place.is_null() {
+        return Err(Status::ErrorNull.into());
+    }
+    Ok(())
+}
+
+/// A text.
+///
+/// # Safety
+/// - `text` is NULL, or ends with a zero and lives as long as it is used.
+pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Failure> {
+    if text.is_null() {
+        return Err(Status::ErrorNull.into());
+    }
+    // SAFETY: the caller's promise.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_str().map_err(|_| {
+        let why = format!("`{}` is not UTF-8", text.to_string_lossy());
+        Failure::new(Status::ErrorText, why)
+    })
+}
+
+/// A text that may be NULL, which means an empty one.
+///
+/// # Safety
+/// - As [`text`].
+pub(crate) unsafe fn text_or_empty<'a>(given: *const c_char) -> Result<&'a str, Failure> {
+    if given.is_null() {
+        return Ok("");
+    }
+    // SAFETY: the caller's promise.
+    unsafe { text(given) }
+}
+
+/// Items from C.
+///
+/// # Safety
+/// - `items` is NULL, or points to `count` items that live as long as they are used.
+pub(crate) unsafe fn slice<'a, T>(items: *const T, count: usize) -> Result<&'a [T], Failure> {
+    match (items.is_null(), count) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(Status::ErrorNull.into()),
+        (false, _) if count > isize::MAX as usize / size_of::<T>() => {
+            Err(wrong("the count is larger than memory"))
+        }
+        // SAFETY: the caller's promise; the count is possible.
+        (false, _) => Ok(unsafe { std::slice::from_raw_parts(items, count) }),
+    }
+}
+
+/// Copies a text into the program's buffer, with a zero behind it.
+///
+/// # Safety
+/// - `buffer` is NULL or has `capacity` bytes; `length` is NULL or can be written to.
+pub(crate) unsafe fn give_text(
+    given: &OsStr,
+    buffer: *mut c_char,
+    capacity: usize,
+    length: *mut usize,
+) -> Result<(), Failure> {
+    let bytes = given.as_bytes();
+    if !length.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { length.write(bytes.len()) };
+    }
+    if buffer.is_null() {
+        return if length.is_null() || capacity != 0 {
+            Err(Status::ErrorNull.into())
+        } else {
+            Ok(())
+        };
+    }
+    let Some(room) = capacity.checked_sub(1) else {
+        return Err(Status::ErrorTooSmall.into());
+    };
+    let fits = bytes.len().min(room);
+    // SAFETY: `fits` bytes and the zero are within the capacity.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast::<u8>(), fits) };
+    // SAFETY: as above.
+    unsafe { buffer.add(fits).write(0) };
+    if fits < bytes.len() {
+        return Err(Status::ErrorTooSmall.into());
+    }
+    Ok(())
+}
+
+impl Setting {
+    /// Name and value.
+    ///
+    /// # Safety
+    /// - As [`text`], for both.
+    pub(crate) unsafe fn read<'a>(&self) -> Result<(&'a str, &'a OsStr), Failure> {
+        // SAFETY: the caller's promise.
+        let name = unsafe { text(self.name) }?;
+        if self.value.is_null() {
+            return Err(Status::ErrorNull.into());
+        }
+        // SAFETY: the caller's promise.
+        let value = unsafe { CStr::from_ptr(self.value) };
+        Ok((name, OsStr::from_bytes(value.to_bytes())))
+    }
+}
+
+/// A clock of the program.
+struct ProgramClock {
+    read: unsafe extern "C" fn(*mut c_void) -> u64,
+    data: *mut c_void,
+}
+
+// SAFETY: the header says that the function is called from many threads, with this pointer.
+unsafe impl Send for ProgramClock {}
+// SAFETY: as above.
+unsafe impl Sync for ProgramClock {}
+
+impl ProgramClock {
+    fn read(&self) -> u64 {
+        // What takes locks is refused meanwhile: a clock is read under one, too.
+        let _inside = Inside::begin();
+        // SAFETY: the header says that the function can be called with this pointer as long as the
+        // program runs, and does not throw.
+        unsafe { (self.read)(self.data) }
+    }
+}
+
+impl ClockSpec {
+    /// # Safety
+    /// - The pointers are good.
+    pub(crate) unsafe fn read(&self) -> Result<Clock, Failure> {
+        // SAFETY: the caller's promise.
+        let name = unsafe { text(self.name) }?;
+        let clock = match self.read {
+            Some(read) => {
+                let data = self.data;
+                let clock = ProgramClock { read, data };
+                Clock::readable(name, self.ticks_per_second, move || clock.read())
+            }
+            None => Clock::unreadable(name, self.ticks_per_second),
+        };
+        Ok(match self.max_ticks {
+            0 => clock,
+            max_ticks => clock.max_ticks(max_ticks),
+        })
+    }
+}
+
+impl SourceSpec {
+    /// # Safety
+    /// - The pointers are good.
+    pub(crate) unsafe fn read(&self, recorder: u32) -> Result<Source, Failure> {
+        // SAFETY: the caller's promise.
+        let name = unsafe { text(self.name) }?;
+        let source = match self.ordering {
+            ORDERED => Source::ordered(name),
+            UNORDERED => Source::unordered(name),
+            other => return Err(wrong(format!("source `{name}`: {other} is no ordering"))),
+        };
+        // SAFETY: the caller's promise.
+        let source = source.description(unsafe { text_or_empty(self.description) }?);
+        let source = match self.overflow {
+            OVERFLOW_DEFAULT => source,
+            OVERFLOW_DROP => source.overflow(Overflow::Drop),
+            OVERFLOW_BLOCK => source.overflow(Overflow::Block),
+            OVERFLOW_OVERWRITE => source.overflow(Overflow::Overwrite),
+            other => return Err(wrong(format!("source `{name}`: {other} is no overflow"))),
+        };
+        Ok(match self.clock.bits {
+            0 => source,
+            _ if self.clock.recorder() != recorder => return Err(Status::ErrorHandle.into()),
+            _ => source.clock(self.clock.id()),
+        })
+    }
+}
+
+impl EventTypeSpec {
+    /// # Safety
+    /// - The pointers are good.
+    pub(crate) unsafe fn read(&self) -> Result<(EventType, EventTypeSchema), Failure> {
+        // SAFETY: the caller's promise.
+        let name = unsafe { text(self.name) }?;
+        let code = |code: u32| u8::try_from(code).unwrap_or(u8::MAX);
+        let wrong = |why: String| wrong(format!("event type `{name}`: {why}"));
+        let verbosity = Verbosity::from_code(code(self.verbosity))
+            .ok_or_else(|| wrong(format!("{} is no verbosity", self.verbosity)))?;
+        let role = Role::from_code(code(self.role))
+            .ok_or_else(|| wrong(format!("{} is no role", self.role)))?;
+        // SAFETY: the caller's promise.
+        let description = unsafe { text_or_empty(self.description) }?;
+        let mut spec = EventType::new(name)
+            .description(description)
+            .verbosity(verbosity)
+            .role(role);
+        let mut schema = EventTypeSchema::default();
+        // SAFETY: the caller's promise.
+        for element in unsafe { slice(self.elements, self.element_count) }? {
+            // SAFETY: the caller's promise.
+            let (name, unit) = unsafe { (text(element.name)?, text_or_empty(element.unit)?) };
+            let wrong = |why: &str| wrong(format!("element `{name}`: {why}"));
+            let element_type = ElementType::from_code(code(element.r#type))
+                .ok_or_else(|| wrong("its type is no element type"))?;
+            let reference = Reference::from_code(code(element.reference))
+                .ok_or_else(|| wrong("its reference is not known"))?;
+            if element.reserved != 0 || element.is_optional > 1 {
+                return Err(wrong("`is_optional` is 0 or 1, and `reserved` 0"));
+            }
+            let is_integer = !element_type.is_variable() && element_type != ElementType::F64;
+            spec = match reference {
+                Reference::None => spec.element_in(name, unit),
+                _ if !is_integer => return Err(wrong("only integers refer to something")),
+                _ if !unit.is_empty() => return Err(wrong("a reference has no unit")),
+                reference => spec.reference(name, reference),
+            };
+            let is_optional = element.is_optional != 0;
+            schema.elements.push((element_type, is_optional));
+        }
+        if !self.key.is_null() {
+            // SAFETY: the caller's promise.
+            spec = spec.key(unsafe { text(self.key) }?);
+        }
+        Ok((spec, schema))
+    }
+}

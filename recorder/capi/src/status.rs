@@ -1,0 +1,157 @@
+//! Status codes, their texts, and the text of a thread's last error.
+#![expect(
+    unsafe_code,
+    reason = "exported functions; they touch no memory of the caller"
+)]
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char};
+
+use annals_recorder::{RecorderError, Refusal};
+
+/// What a call came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub(crate) enum Status {
+    Ok = 0,
+    ErrorNull = 1,
+    ErrorHandle = 2,
+    ErrorText = 3,
+    ErrorSetting = 4,
+    ErrorDefinition = 5,
+    ErrorConflict = 6,
+    ErrorValues = 7,
+    ErrorFull = 8,
+    ErrorFinished = 9,
+    ErrorForked = 10,
+    ErrorSystem = 11,
+    ErrorSnapshot = 12,
+    ErrorReentered = 13,
+    ErrorTooSmall = 14,
+    ErrorPanic = 15,
+}
+
+impl Status {
+    pub(crate) const ALL: [Self; 16] = [
+        Self::Ok,
+        Self::ErrorNull,
+        Self::ErrorHandle,
+        Self::ErrorText,
+        Self::ErrorSetting,
+        Self::ErrorDefinition,
+        Self::ErrorConflict,
+        Self::ErrorValues,
+        Self::ErrorFull,
+        Self::ErrorFinished,
+        Self::ErrorForked,
+        Self::ErrorSystem,
+        Self::ErrorSnapshot,
+        Self::ErrorReentered,
+        Self::ErrorTooSmall,
+        Self::ErrorPanic,
+    ];
+
+    const fn text(self) -> &'static CStr {
+        match self {
+            Self::Ok => c"fine",
+            Self::ErrorNull => c"a pointer is NULL that must not be",
+            Self::ErrorHandle => c"the handle names nothing that is there, or something of another recorder",
+            Self::ErrorText => c"a text is not UTF-8",
+            Self::ErrorSetting => c"a setting has no usable value",
+            Self::ErrorDefinition => c"the definition contradicts itself",
+            Self::ErrorConflict => c"the name is taken by a different definition",
+            Self::ErrorValues => c"the values do not fit the event type",
+            Self::ErrorFull => c"no room is left for more of these",
+            Self::ErrorFinished => c"the recording is finished",
+            Self::ErrorForked => c"this process is a forked child, and the recording its parent's",
+            Self::ErrorSystem => c"the system refused",
+            Self::ErrorSnapshot => c"no snapshot could be written",
+            Self::ErrorReentered => c"not while another call of this thread is under way, in a signal handler or a clock",
+            Self::ErrorTooSmall => c"the buffer is too small; what fits is in it",
+            Self::ErrorPanic => c"a fault in Annals; it was contained",
+        }
+    }
+
+    #[inline]
+    pub(crate) const fn of_raise(outcome: Result<(), Refusal>) -> Self {
+        match outcome {
+            Ok(()) => Self::Ok,
+            Err(Refusal::Unknown) => Self::ErrorHandle,
+            Err(Refusal::Values) => Self::ErrorValues,
+            Err(Refusal::Finished) => Self::ErrorFinished,
+            Err(Refusal::Forked) => Self::ErrorForked,
+        }
+    }
+}
+
+/// Why a call failed, in words as well.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) status: Status,
+    pub(crate) why: String,
+}
+
+impl Failure {
+    pub(crate) fn new(status: Status, why: impl Into<String>) -> Self {
+        let why = why.into();
+        Self { status, why }
+    }
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        Self::new(status, status.text().to_string_lossy())
+    }
+}
+
+impl From<RecorderError> for Failure {
+    fn from(error: RecorderError) -> Self {
+        let status = match &error {
+            RecorderError::Setting { .. } => Status::ErrorSetting,
+            RecorderError::Finished => Status::ErrorFinished,
+            RecorderError::Conflict { .. } => Status::ErrorConflict,
+            RecorderError::Definition { .. } => Status::ErrorDefinition,
+            RecorderError::Snapshot { .. } => Status::ErrorSnapshot,
+            RecorderError::Full { .. } => Status::ErrorFull,
+            RecorderError::Unknown { .. } => Status::ErrorHandle,
+            // The rest are the system's: files and memory.
+            _ => Status::ErrorSystem,
+        };
+        let mut why = error.to_string();
+        let mut cause = std::error::Error::source(&error);
+        while let Some(inner) = cause {
+            why = format!("{why}: {inner}");
+            cause = inner.source();
+        }
+        Self::new(status, why)
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<CString> = RefCell::default();
+}
+
+/// Keeps the words of a failure for [`annals_last_error`].
+pub(crate) fn remember(failure: Failure) -> Status {
+    let text = CString::new(failure.why.replace('\0', " ")).unwrap_or_default();
+    // A thread that is about to end has no place for it any more.
+    let _ = LAST.try_with(|last| {
+        if let Ok(mut last) = last.try_borrow_mut() {
+            *last = text;
+        }
+    });
+    failure.status
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn annals_status_text(status: i32) -> *const c_char {
+    let known = Status::ALL.iter().find(|known| **known as i32 == status);
+    let text = known.map_or(c"not a status of Annals", |known| known.text());
+    text.as_ptr()
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn annals_last_error() -> *const c_char {
+    let last = LAST.try_with(|last| last.try_borrow().ok().map(|text| text.as_ptr()));
+    last.ok().flatten().unwrap_or(c"".as_ptr())
+}

@@ -1,0 +1,419 @@
+//! The recorder from C and C++: examples, misuse, loading at run time, installation. Everything is
+//! compiled against an installation in a directory of its own, as a user's programs are.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// What a program links.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Library {
+    Shared,
+    Static,
+}
+
+struct Prefix(PathBuf);
+
+fn said(output: &Output) -> String {
+    let (out, err) = (&output.stdout, &output.stderr);
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(out),
+        String::from_utf8_lossy(err)
+    )
+}
+
+/// What a command prints, when it ends well.
+fn output(command: &mut Command) -> String {
+    let output = command
+        .output()
+        .unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    assert!(output.status.success(), "{command:?}: {}", said(&output));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+impl Prefix {
+    /// The installation of this run of the tests.
+    fn get() -> &'static Self {
+        static PREFIX: OnceLock<Prefix> = OnceLock::new();
+        PREFIX.get_or_init(|| {
+            let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("installed here");
+            let _ = std::fs::remove_dir_all(&prefix);
+            let mut install = Command::new("bash");
+            install.arg(Path::new(ROOT).join("recorder/capi/install.sh"));
+            install.args(["--profile", "dev", "--prefix"]).arg(&prefix);
+            // As this test was built.
+            install.env("CARGO", env!("CARGO"));
+            output(&mut install);
+            Self(prefix)
+        })
+    }
+
+    fn pkg_config(&self, arguments: &[&str]) -> Vec<String> {
+        let mut command = Command::new("pkg-config");
+        command.args(arguments).arg("annals");
+        command.env("PKG_CONFIG_PATH", self.0.join("lib/pkgconfig"));
+        let flags = output(&mut command);
+        // Spaces in the prefix are escaped.
+        let escaped = flags.trim().replace("\\ ", "\0");
+        escaped
+            .split_whitespace()
+            .map(|flag| flag.replace('\0', " "))
+            .collect()
+    }
+
+    /// Compiles a program with what `pkg-config` says.
+    fn compile(&self, source: &Path, library: Library, directory: &Path) -> PathBuf {
+        let is_cpp = source.extension() == Some(OsStr::new("cpp"));
+        let (compiler, standard) = if is_cpp {
+            ("c++", "-std=c++11")
+        } else {
+            ("cc", "-std=gnu11")
+        };
+        let program = directory.join("program");
+        let mut command = Command::new(compiler);
+        command.args([standard, "-O1", "-g", "-Wall", "-Wextra", "-Werror"]);
+        command.args(self.pkg_config(&["--cflags"]));
+        command.arg(source).arg("-o").arg(&program).arg("-pthread");
+        match library {
+            Library::Shared => {
+                command.args(self.pkg_config(&["--libs"]));
+                let mut path = std::ffi::OsString::from("-Wl,-rpath,");
+                path.push(self.0.join("lib"));
+                command.arg(path);
+            }
+            Library::Static => {
+                command.arg(self.0.join("lib/libannals.a"));
+                let libraries = self.pkg_config(&["--libs", "--static"]);
+                command.args(libraries.iter().filter(|flag| *flag != "-lannals"));
+            }
+        }
+        output(&mut command);
+        let needed = output(Command::new("readelf").arg("-d").arg(&program));
+        assert_eq!(
+            needed.contains("libannals.so.0.1"),
+            library == Library::Shared
+        );
+        program
+    }
+
+    fn tool(&self, name: &str) -> Command {
+        Command::new(self.0.join("bin").join(name))
+    }
+
+    /// What `trace-cli NAME --json` prints, an object a line for `print`.
+    fn ask(&self, name: &str, trace: &Path) -> Vec<Value> {
+        let mut command = self.tool("trace-cli");
+        let text = output(command.arg(name).arg(trace).arg("--json"));
+        let values = serde_json::Deserializer::from_str(&text).into_iter();
+        values.map(|value| value.expect("JSON")).collect()
+    }
+
+    /// Runs a program that records, and merges; `has_loss`: it says so.
+    fn record(&self, program: &Path, directory: &Path, has_loss: bool) -> (String, PathBuf) {
+        let run = directory.join("run");
+        let mut command = Command::new(program);
+        command.arg(&run);
+        for (name, ..) in std::env::vars().filter(|(name, _)| name.starts_with("ANNALS_")) {
+            command.env_remove(name);
+        }
+        let printed = output(&mut command);
+        let trace = directory.join("run.annals");
+        let mut merge = self.tool("trace-merge");
+        let merged = merge
+            .arg(&run)
+            .arg("-o")
+            .arg(&trace)
+            .output()
+            .expect("runs");
+        let expected = if has_loss { 3 } else { 0 };
+        assert_eq!(merged.status.code(), Some(expected), "{}", said(&merged));
+        (printed, trace)
+    }
+}
+
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("examples")
+        .join(name)
+}
+
+fn program(name: &str) -> PathBuf {
+    Path::new(ROOT).join("tests/capi").join(name)
+}
+
+/// Calls by region.
+fn calls(prefix: &Prefix, trace: &Path) -> BTreeMap<String, u64> {
+    let report = prefix.ask("regions", trace).remove(0);
+    let regions = report["regions"].as_array().expect("regions");
+    let each = regions.iter().map(|region| {
+        for field in ["open_calls", "unmatched_leaves", "uncertain_calls"] {
+            assert_eq!(region[field], 0, "{region}");
+        }
+        let name = region["name"].as_str().expect("a name").to_owned();
+        (name, region["calls"].as_u64().expect("a count"))
+    });
+    each.collect()
+}
+
+/// Losses: source, event type, cause, count.
+fn losses(prefix: &Prefix, trace: &Path) -> Vec<(String, String, String, u64)> {
+    let report = prefix.ask("dropped", trace).remove(0);
+    let rows = report["dropped"].as_array().expect("rows").iter();
+    let text = |row: &Value, field: &str| row[field].as_str().expect("text").to_owned();
+    let mut losses: Vec<_> = rows
+        .map(|row| {
+            let count = row["count"].as_u64().expect("a count");
+            let (source, event) = (text(row, "source"), text(row, "event_type"));
+            (source, event, text(row, "cause"), count)
+        })
+        .collect();
+    losses.sort();
+    losses
+}
+
+/// The elements of all events of a type, in the trace's order.
+fn elements<'a>(events: &'a [Value], name: &str) -> Vec<&'a Value> {
+    let of_type = events.iter().filter(|event| event["event"] == name);
+    of_type.map(|event| &event["elements"]).collect()
+}
+
+fn workers(library: Library) {
+    let prefix = Prefix::get();
+    let scratch = tempfile::tempdir().expect("a directory");
+    let program = prefix.compile(&example("workers.c"), library, scratch.path());
+    let (printed, trace) = prefix.record(&program, scratch.path(), true);
+    assert_eq!(printed, "raised 12559, dropped 11, misused 0\n");
+
+    let expected = [("step".to_owned(), 4000), ("work".to_owned(), 4)];
+    assert_eq!(calls(prefix, &trace), BTreeMap::from(expected));
+    let row = |source: &str, event: &str, cause: &str, count| {
+        (source.to_owned(), event.to_owned(), cause.to_owned(), count)
+    };
+    assert_eq!(
+        losses(prefix, &trace),
+        [
+            row("device", "sample", "no-callback-at-safety-level", 1),
+            row("device", "sample", "reported-by-source", 7),
+            row("threads", "note", "too-big", 3),
+        ]
+    );
+
+    let events = prefix.ask("print", &trace);
+    assert_eq!(events.len(), 12559 - 11);
+    let loaded = elements(&events, "loaded");
+    assert_eq!(loaded.len(), 400);
+    assert!(loaded.iter().all(|e| e["file"] == "mesh.dat"));
+    let with_worker = loaded.iter().filter(|e| !e["worker"].is_null());
+    assert_eq!(with_worker.count(), 200);
+    let sizes: u64 = loaded
+        .iter()
+        .map(|e| e["size"].as_u64().unwrap() >> 20)
+        .sum();
+    assert_eq!(sizes, 4 * (0..100).map(|n| n * 10).sum::<u64>());
+    let interrupted = elements(&events, "interrupted");
+    assert_eq!(interrupted.len(), 40);
+    assert!(interrupted.iter().all(|e| e["signal"] == 10));
+    let queue = elements(&events, "queue length");
+    let sum: i64 = queue.iter().map(|e| e["value"].as_i64().unwrap()).sum();
+    assert_eq!(
+        (queue.len(), sum),
+        (4000, 4 * (0..1000).map(|n| n - 500).sum::<i64>())
+    );
+    // In the order of the device's clock, and of the card's, whose events came in another one.
+    let levels: Vec<f64> = elements(&events, "sample")
+        .iter()
+        .map(|e| e["level"].as_f64().unwrap())
+        .collect();
+    assert_eq!(
+        levels,
+        (0..50).map(|n| f64::from(n) / 8.0).collect::<Vec<_>>()
+    );
+    let packets: Vec<&str> = elements(&events, "arrived")
+        .iter()
+        .map(|e| e["packet"].as_str().unwrap())
+        .collect();
+    let sorted = (0..50).map(|n| format!("00ff{:02x}", n ^ 1));
+    assert_eq!(packets, sorted.collect::<Vec<_>>());
+
+    let sources = prefix.ask("sources", &trace).remove(0);
+    let of = |number: usize, field: &str| sources["sources"][number][field].clone();
+    assert_eq!(
+        [of(1, "clock"), of(2, "clock")],
+        ["device clock", "card clock"]
+    );
+    assert_eq!(
+        [of(1, "clock_kind"), of(2, "clock_kind")],
+        ["readable", "unreadable"]
+    );
+    assert_eq!(
+        [of(1, "ordering"), of(2, "ordering")],
+        ["ordered", "unordered"]
+    );
+    assert_eq!([of(0, "streams"), of(2, "inversions")], [5, 25]);
+}
+
+#[test]
+fn the_c_example_records_what_it_says_with_the_shared_library() {
+    workers(Library::Shared);
+}
+
+#[test]
+fn the_c_example_records_what_it_says_with_the_archive() {
+    workers(Library::Static);
+}
+
+fn search(library: Library) {
+    let prefix = Prefix::get();
+    let scratch = tempfile::tempdir().expect("a directory");
+    let program = prefix.compile(&example("search.cpp"), library, scratch.path());
+    let (printed, trace) = prefix.record(&program, scratch.path(), true);
+    assert_eq!(printed, "raised 805, dropped 2, misused 0\n");
+    // A tree of depth 6, in three threads; the scopes that exceptions left are closed.
+    let expected = [("search".to_owned(), 3), ("visit".to_owned(), 3 * 127)];
+    assert_eq!(calls(prefix, &trace), BTreeMap::from(expected));
+    let losses = losses(prefix, &trace);
+    let names = ["oracle", "question", "reported-by-source"].map(str::to_owned);
+    let [source, event, cause] = names;
+    assert_eq!(losses, [(source, event, cause, 2)]);
+
+    let events = prefix.ask("print", &trace);
+    let found = elements(&events, "found");
+    assert_eq!(found.len(), 3);
+    for elements in found {
+        let is_first = elements["by"] == "thread 0";
+        assert_eq!(elements["sure"].is_null(), is_first, "{elements}");
+        assert_eq!(elements["leaves"], 56);
+        assert_eq!(elements["where"], "search");
+    }
+    let failed = elements(&events, "failed");
+    assert_eq!(failed.len(), 3 * 8);
+    assert!(failed.iter().all(|e| e["why"] == "dead end"));
+    assert_eq!(elements(&events, "asked").len(), 3);
+    assert_eq!(elements(&events, "question").len(), 5);
+}
+
+#[test]
+fn the_cpp_example_records_what_it_says_with_the_shared_library() {
+    search(Library::Shared);
+}
+
+#[test]
+fn the_cpp_example_records_what_it_says_with_the_archive() {
+    search(Library::Static);
+}
+
+fn misuse(library: Library) {
+    let prefix = Prefix::get();
+    let scratch = tempfile::tempdir().expect("a directory");
+    let program = prefix.compile(&program("misuse.c"), library, scratch.path());
+    let mut command = Command::new("timeout");
+    command
+        .arg("120")
+        .arg(program)
+        .arg(scratch.path().join("run"));
+    assert_eq!(output(&mut command), "0 wrong\n");
+}
+
+#[test]
+fn misuse_gives_a_status_and_never_a_crash_with_the_shared_library() {
+    misuse(Library::Shared);
+}
+
+#[test]
+fn misuse_gives_a_status_and_never_a_crash_with_the_archive() {
+    misuse(Library::Static);
+}
+
+#[test]
+fn a_program_that_unloads_the_library_goes_on_and_loses_nothing() {
+    let prefix = Prefix::get();
+    let scratch = tempfile::tempdir().expect("a directory");
+    let binary = scratch.path().join("program");
+    let mut compile = Command::new("cc");
+    compile.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread"]);
+    compile.args(prefix.pkg_config(&["--cflags"]));
+    compile
+        .arg(program("unload.c"))
+        .arg("-o")
+        .arg(&binary)
+        .arg("-ldl");
+    output(&mut compile);
+    let run = scratch.path().join("run");
+    let library = prefix.0.join("lib/libannals.so");
+    output(Command::new(&binary).arg(library).arg(&run));
+    let trace = scratch.path().join("run.annals");
+    output(prefix.tool("trace-merge").arg(&run).arg("-o").arg(&trace));
+    let expected = [("loaded".to_owned(), 4000)];
+    assert_eq!(calls(prefix, &trace), BTreeMap::from(expected));
+    output(
+        prefix
+            .tool("trace-cli")
+            .arg("dropped")
+            .arg(&trace)
+            .arg("--check"),
+    );
+}
+
+#[test]
+fn the_event_path_calls_neither_the_loader_nor_the_allocator() {
+    let prefix = Prefix::get();
+    let scratch = tempfile::tempdir().expect("a directory");
+    let program = prefix.compile(&program("calls.c"), Library::Shared, scratch.path());
+    let printed = output(Command::new(program).arg(scratch.path().join("run")));
+    let expected = "0 wrong, 0 refused, 0 loader calls, 0 allocations\n";
+    assert_eq!(printed, expected);
+}
+
+#[test]
+fn the_shared_library_is_linked_as_it_must_be() {
+    let library = Prefix::get().0.join("lib/libannals.so");
+    let dynamic = output(Command::new("readelf").arg("-dW").arg(&library));
+    for expected in ["soname: [libannals.so.0.1]", "STATIC_TLS", "NODELETE"] {
+        assert!(dynamic.contains(expected), "{expected}: {dynamic}");
+    }
+    let exported = output(
+        Command::new("nm")
+            .args(["-D", "--defined-only"])
+            .arg(&library),
+    );
+    let names = exported.lines().filter_map(|line| line.split(' ').nth(2));
+    let foreign: Vec<&str> = names.filter(|name| !name.starts_with("annals_")).collect();
+    assert!(foreign.is_empty(), "{foreign:?}");
+    // What the loader keeps free for libraries that come later (glibc 2.32 and newer: 512 bytes).
+    let headers = output(Command::new("readelf").arg("-lW").arg(&library));
+    let segment = headers.lines().find(|line| line.trim().starts_with("TLS"));
+    let size = segment.and_then(|line| line.split_whitespace().nth(5));
+    let size = size.and_then(|size| usize::from_str_radix(size.trim_start_matches("0x"), 16).ok());
+    assert!(size.is_some_and(|size| size <= 384), "{segment:?}");
+}
+
+#[test]
+fn the_installation_is_complete_and_knows_its_version() {
+    let prefix = Prefix::get();
+    let version = env!("CARGO_PKG_VERSION");
+    for file in [
+        "bin/trace-merge",
+        "bin/trace-cli",
+        "lib/libannals.a",
+        "lib/libannals.so",
+        "lib/libannals.so.0.1",
+        "include/annals.h",
+        "include/annals.hpp",
+    ] {
+        assert!(prefix.0.join(file).exists(), "{file}");
+    }
+    assert!(
+        prefix
+            .0
+            .join(format!("lib/libannals.so.{version}"))
+            .exists()
+    );
+    assert_eq!(prefix.pkg_config(&["--modversion"]), [version]);
+}
