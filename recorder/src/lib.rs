@@ -97,6 +97,7 @@ mod sync;
 mod sys;
 mod thread;
 mod tls;
+pub mod tool;
 mod trigger;
 mod writer;
 
