@@ -118,6 +118,6 @@ pub use thread::Inside;
 pub use trigger::Trigger;
 
 pub use annals_format::{
-    ClockId, CompressionLevel, ElementType, EventTypeId, EventTypeSchema, Reference, RegionId,
-    Role, SourceId, Value, Verbosity,
+    ClockId, CompressionLevel, ElementType, EventTypeId, EventTypeSchema, ObjectId, Reference,
+    RegionId, Role, SourceId, Value, Verbosity,
 };

@@ -114,7 +114,10 @@ impl Runtime {
             description: description.to_owned(),
             members: Mutex::default(),
         };
-        categories.table.push_with(|_| state).ok_or(Error::OutOfHandles)?;
+        categories
+            .table
+            .push_with(|_| state)
+            .ok_or(Error::OutOfHandles)?;
         categories.changed();
         Ok(category)
     }

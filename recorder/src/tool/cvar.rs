@@ -240,7 +240,10 @@ impl Runtime {
         }
         let cvars = &self.shared.variables.cvars;
         let index = cvars.len() as i32;
-        let kept = spec.initial.iter().map(|value| AtomicU64::new(value.bits()));
+        let kept = spec
+            .initial
+            .iter()
+            .map(|value| AtomicU64::new(value.bits()));
         let state = CvarState {
             info: CvarInfo {
                 name: spec.name.clone(),

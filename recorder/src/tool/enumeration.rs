@@ -44,7 +44,9 @@ impl EnumerationInfo {
         if !is_good {
             return Err(Error::Invalid);
         }
-        let items = items.iter().map(|(value, name)| (*value, (*name).to_owned()));
+        let items = items
+            .iter()
+            .map(|(value, name)| (*value, (*name).to_owned()));
         Ok(Self {
             name: name.to_owned(),
             items: items.collect(),

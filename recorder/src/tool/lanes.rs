@@ -255,6 +255,13 @@ mod models {
 
     const KEY: u64 = 5;
 
+    /// Every interleaving with up to three preemptions: more take hours, and say no more.
+    fn model(work: impl Fn() + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(work);
+    }
+
     struct World {
         life: Life,
         frames: [Frame; 3],
@@ -315,7 +322,8 @@ mod models {
         fn try_end(&self) {
             if self.life.try_end(KEY, self.frames.iter()) {
                 // SAFETY: nobody is inside any more; that is what is checked.
-                self.resource.with_mut(|is_there| unsafe { *is_there = false });
+                self.resource
+                    .with_mut(|is_there| unsafe { *is_there = false });
                 // SAFETY: as above.
                 self.said.with(|is_said| assert!(unsafe { *is_said }));
                 self.ends.fetch_add(1, Ordering::Relaxed);
@@ -327,7 +335,7 @@ mod models {
     /// Two threads call back while a third frees: the free-callback runs once, behind the last of them.
     #[test]
     fn no_callback_comes_behind_the_free_callback() {
-        loom::model(|| {
+        model(|| {
             let world = World::new();
             let threads = [0, 1].map(|number| {
                 let world = Arc::clone(&world);
@@ -345,7 +353,7 @@ mod models {
     /// Two threads free at once, and one calls back.
     #[test]
     fn a_registration_ends_once() {
-        loom::model(|| {
+        model(|| {
             let world = World::new();
             let raiser = Arc::clone(&world);
             let raiser = thread::spawn(move || raiser.raise(0));
@@ -361,7 +369,7 @@ mod models {
     /// A callback is replaced while it may be called: it is taken away behind its last call, or kept.
     #[test]
     fn a_replaced_callback_is_dropped_behind_its_last_call() {
-        loom::model(|| {
+        model(|| {
             let frame = Arc::new(Frame::default());
             let current = Arc::new(AtomicU64::new(1));
             let first = Arc::new(UnsafeCell::new(true));

@@ -4,7 +4,7 @@
 //! that raise *events* of *event types*, performance and control *variables*, and *categories* of all of
 //! them. Whoever wants to know registers, for an event type and perhaps an object it is bound to, with a
 //! callback for each *safety level*; what cannot be called back for is dropped, counted, and told.
-//! [`attach`](crate::tool::attach) has a recorder register: it records whatever a runtime has, and knows
+//! [`attach()`] has a recorder register: it records whatever a runtime has, and knows
 //! nothing of any event.
 //!
 //! ```
@@ -38,6 +38,7 @@
 //! Raising takes no lock and allocates nothing, and may be done in signal handlers. Registrations may come
 //! and go meanwhile, from anywhere: behind its free-callback, no callback of a registration runs.
 
+mod attach;
 mod category;
 mod cvar;
 mod deferred;
@@ -55,6 +56,7 @@ mod types;
 mod variables;
 
 pub use annals_format::Ordering as SourceOrder;
+pub use attach::{Attach, AttachError, Attachment, attach};
 pub use category::{Category, CategoryInfo, Member, Members};
 pub use cvar::{CvarHandle, CvarInfo, CvarSpec, Scope};
 pub use enumeration::{Enumeration, EnumerationInfo};

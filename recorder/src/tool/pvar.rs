@@ -385,7 +385,11 @@ impl PvarHandleState {
         let is_highest = pvar.behaviour() == Behaviour::Highest;
         let (order, seen) = (Ordering::AcqRel, Ordering::Relaxed);
         let _ = item.value.fetch_update(order, seen, |mark| {
-            let (low, high) = if is_highest { (mark, level) } else { (level, mark) };
+            let (low, high) = if is_highest {
+                (mark, level)
+            } else {
+                (level, mark)
+            };
             pvar.is_less(low, high).then_some(level)
         });
     }
@@ -777,9 +781,10 @@ impl Runtime {
     ) -> Result<(&PvarState, &PvarHandleState)> {
         self.check_session(session)?;
         let variables = &self.shared.variables;
-        let state = variables.pvar_handles.at(handle.0).filter(|state| {
-            state.session == session.0 && state.is_live.load(Ordering::SeqCst)
-        });
+        let state = variables
+            .pvar_handles
+            .at(handle.0)
+            .filter(|state| state.session == session.0 && state.is_live.load(Ordering::SeqCst));
         let state = state.ok_or(Error::InvalidHandle)?;
         let pvar = variables.pvars.get(state.pvar);
         Ok((pvar.ok_or(Error::InvalidHandle)?, state))

@@ -128,7 +128,9 @@ pub(crate) struct DropRow([AtomicU64; 6]);
 
 impl DropRow {
     fn is_empty(&self) -> bool {
-        self.0.iter().all(|count| count.load(Ordering::Relaxed) == 0)
+        self.0
+            .iter()
+            .all(|count| count.load(Ordering::Relaxed) == 0)
     }
 
     fn add(&self, lost: Lost, count: u64) {
@@ -175,6 +177,8 @@ struct Book {
     callback_info: [Info; 4],
     /// The current callbacks, and former ones that may still be running.
     entries: Vec<*mut Entry>,
+    /// What may be called at the end of a registration: kept until it is over, whoever ends it.
+    parked: Vec<*mut Entry>,
 }
 
 // SAFETY: the entries are `Send` and `Sync`; the pointers own them.
@@ -209,7 +213,7 @@ impl fmt::Debug for Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         let book = self.book.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for entry in book.entries.drain(..) {
+        for entry in book.entries.drain(..).chain(book.parked.drain(..)) {
             // SAFETY: made by `Box::into_raw`; who raises holds the slot's event type, so nobody does.
             drop(unsafe { Box::from_raw(entry) });
         }
@@ -401,7 +405,7 @@ impl Slot {
             user_data: 0,
         };
         let entry = Box::into_raw(Box::new(entry));
-        self.book().entries.push(entry);
+        self.book().parked.push(entry);
         (call_parked, [entry.expose_provenance(), 0])
     }
 
@@ -433,7 +437,8 @@ impl Slot {
             let mut places = self.callbacks.iter().chain([&self.handler]);
             is_live && places.any(|place| place.load(Ordering::SeqCst) == entry)
         };
-        if book.entries.iter().all(|entry| is_current(*entry)) {
+        let has_parked = !is_live && !book.parked.is_empty();
+        if !has_parked && book.entries.iter().all(|entry| is_current(*entry)) {
             return;
         }
         if !is_live {
@@ -443,7 +448,11 @@ impl Slot {
             }
         }
         heavy_fence();
-        let mut former = Vec::new();
+        // Nobody can free what is over: what else was parked for that is not called any more.
+        let mut former = match is_live {
+            true => Vec::new(),
+            false => std::mem::take(&mut book.parked),
+        };
         book.entries.retain(|entry| {
             let address = entry.expose_provenance() as u64;
             let is_used = || lanes.frames().any(|frame| frame.holds_entry(address));
@@ -467,7 +476,9 @@ impl Slot {
     fn callback_for(&self, required: Safety) -> *mut Entry {
         let fitting = self.callbacks[required.index()..].iter();
         let mut pointers = fitting.map(|place| place.load(Ordering::Acquire));
-        pointers.find(|entry| !entry.is_null()).unwrap_or(null_mut())
+        pointers
+            .find(|entry| !entry.is_null())
+            .unwrap_or(null_mut())
     }
 
     /// The highest level that has a callback.
@@ -536,7 +547,11 @@ impl Slot {
     /// A callback came: what was dropped may now be told.
     pub(crate) fn note_all_untold<'a>(&self, sources: impl Iterator<Item = &'a SourceState>) {
         for source in sources {
-            if self.drops.get(source.index).is_some_and(|row| !row.is_empty()) {
+            if self
+                .drops
+                .get(source.index)
+                .is_some_and(|row| !row.is_empty())
+            {
                 self.note_untold(source);
             }
         }
@@ -552,7 +567,10 @@ impl Slot {
         let Some(key) = self.life.live_key() else {
             return;
         };
-        if self.highest().is_none_or(|highest| highest < required.index()) {
+        if self
+            .highest()
+            .is_none_or(|highest| highest < required.index())
+        {
             self.note_untold(source);
             return;
         }

@@ -12,7 +12,7 @@ use super::event::{EventInfo, EventType, EventTypeSpec, Raising, TypeState};
 use super::instance::{Data, Instance};
 use super::lanes::{Lanes, lanes};
 use super::registration::{
-    Callback, Dropped, DropRow, FreeFunction, Registration, Slot, current_safety, next_key,
+    Callback, DropRow, Dropped, FreeFunction, Registration, Slot, current_safety, next_key,
 };
 use super::source::{Source, SourceInfo, SourceSpec, SourceState};
 use super::table::Table;
@@ -201,7 +201,9 @@ impl Runtime {
             return Err(Error::InvalidName);
         }
         let handle = Enumeration::new(enumerations.len());
-        enumerations.push_with(|_| info).ok_or(Error::OutOfHandles)?;
+        enumerations
+            .push_with(|_| info)
+            .ok_or(Error::OutOfHandles)?;
         Ok(handle)
     }
 
@@ -316,7 +318,8 @@ impl Runtime {
         let over: Vec<*const ()> = over.map(|watch| Arc::as_ptr(watch).cast()).collect();
         if !over.is_empty() {
             let address = |watch: &Watcher| Arc::as_ptr(watch).cast::<()>();
-            self.watchers().retain(|watch| !over.contains(&address(watch)));
+            self.watchers()
+                .retain(|watch| !over.contains(&address(watch)));
         }
     }
 
@@ -392,7 +395,8 @@ impl Runtime {
     /// [`Error::InvalidHandle`], [`Error::NotAccessible`].
     pub fn handle_set_info(&self, registration: Registration, hints: &Info) -> Result<()> {
         let _change = self.change()?;
-        self.slot(registration)?.with_info(|info| info.update(hints));
+        self.slot(registration)?
+            .with_info(|info| info.update(hints));
         Ok(())
     }
 

@@ -79,7 +79,10 @@ mod tests {
         }
         assert!((0..1000).all(|index| table.get(index) == Some(&index)));
         assert!(std::ptr::eq(first, table.get(0).unwrap()));
-        assert_eq!((table.len(), table.get(1000), table.at(-1)), (1000, None, None));
+        assert_eq!(
+            (table.len(), table.get(1000), table.at(-1)),
+            (1000, None, None)
+        );
         assert!(table.iter().copied().eq(0..1000));
     }
 }
