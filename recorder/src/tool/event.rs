@@ -265,6 +265,11 @@ impl EventType {
         self.state.index as i32
     }
 
+    /// Bytes that its elements take in memory.
+    pub fn extent(&self) -> usize {
+        self.state.info.extent()
+    }
+
     /// Whether anybody is registered for it: for whoever must do work to raise an event.
     #[inline]
     pub fn is_wanted(&self) -> bool {
