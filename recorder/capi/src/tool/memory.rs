@@ -114,6 +114,7 @@ pub(super) unsafe fn put_values(values: &[Value], to: *mut c_void) {
 ///
 /// # Safety
 /// - `from` points to so many values of the type.
+#[allow(dead_code)]
 pub(super) unsafe fn get_values(
     datatype: Datatype,
     count: usize,
