@@ -25,11 +25,9 @@ struct Producer {
 }
 
 impl Producer {
-    fn new(ticks_per_second: u64) -> Self {
+    fn new() -> Self {
         let runtime = Runtime::new();
-        let spec = SourceSpec::ordered("bench")
-            .clock(tsc)
-            .ticks_per_second(ticks_per_second);
+        let spec = SourceSpec::ordered("bench").processor_clock();
         let source = runtime.add_source(&spec).expect("a source");
         let spec = EventTypeSpec::new("event")
             .element("a", Datatype::Int)
@@ -104,23 +102,14 @@ impl Series {
     }
 }
 
-/// Ticks of the processor's counter in a second, nearly.
-fn tsc_rate() -> u64 {
-    let (start, ticks) = (Instant::now(), tsc());
-    while start.elapsed().as_millis() < 50 {}
-    let ticks = u128::from(tsc() - ticks);
-    (ticks * 1_000_000_000 / start.elapsed().as_nanos()) as u64
-}
-
 fn main() {
     let rounds: usize = std::env::var("ANNALS_BENCH_ROUNDS")
         .ok()
         .and_then(|rounds| rounds.parse().ok())
         .unwrap_or(15);
-    let rate = tsc_rate();
-    let nobody = Producer::new(rate);
+    let nobody = Producer::new();
 
-    let heard = Producer::new(rate);
+    let heard = Producer::new();
     let registration = heard.runtime.handle_alloc(0, None, &Info::new());
     let registration = registration.expect("a registration");
     let calls = Arc::new(AtomicU64::new(0));
@@ -132,7 +121,7 @@ fn main() {
         .expect("a callback");
 
     // The same with a callback that shows it was called: the answers are checked.
-    let checked = Producer::new(rate);
+    let checked = Producer::new();
     let registration = checked.runtime.handle_alloc(0, None, &Info::new());
     let counted = Arc::clone(&calls);
     let callback = Callback::new(move |instance, _, _| {
@@ -155,7 +144,7 @@ fn main() {
     let mut options = Options::new(&directory);
     options.rank = Some(0);
     let recorder = Recorder::start(&options).expect("a recorder");
-    let recorded = Producer::new(rate);
+    let recorded = Producer::new();
     let attachment = attach(&recorded.runtime, &recorder, &Attach::new()).expect("attached");
 
     let mut floor = Floor {

@@ -713,6 +713,12 @@ impl Recorder {
         self.shared().guard.word().load(Ordering::Relaxed) == sys::GUARD_RECORDING
     }
 
+    /// Whether the recorder's own clock, that of sources without one of theirs, is the processor's counter.
+    pub fn uses_processor_clock(&self) -> bool {
+        let source = self.shared().source(THREADS);
+        source.is_some_and(|source| matches!(source.clock, TickSource::Tsc))
+    }
+
     /// Whether the rules leave a region on. [`Recorder::enter`] and [`Recorder::leave`] ask themselves;
     /// this is for event types of one's own that enter and leave regions.
     #[inline]

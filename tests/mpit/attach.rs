@@ -156,6 +156,42 @@ fn every_instance_is_recorded_from_what_its_type_says() {
 }
 
 #[test]
+fn a_source_with_the_processors_clock_shares_the_recorders() {
+    let (_scratch, recorder) = start();
+    let runtime = Runtime::new();
+    let source = SourceSpec::ordered("cheap").processor_clock();
+    let source = runtime.add_source(&source).unwrap();
+    let event = EventTypeSpec::new("event").element("number", Datatype::Int);
+    let event = runtime.add_event_type(&event).unwrap();
+    let _attachment = attach(&runtime, &recorder, &Attach::new()).unwrap();
+    let begin = recorder.add_region("region").unwrap();
+    recorder.enter(begin);
+    event
+        .raise(&source, Safety::None, &[Value::Int(1)])
+        .unwrap();
+    let observed = Raising {
+        observed: Some(annals_recorder::tsc()),
+        ..Raising::default()
+    };
+    event
+        .raise_with(&source, Safety::None, observed, &[Value::Int(2)])
+        .unwrap();
+    recorder.leave(begin);
+    let status = recorder.finish();
+    let seen = read(&status.path);
+    let d = &seen.opened.definitions;
+    let mut sources = d.sources.values();
+    let source = sources.find(|s| d.string(s.name) == "cheap").unwrap();
+    let shares = source.clock.get() == 0;
+    assert_eq!(shares, recorder.uses_processor_clock());
+    if shares {
+        // One clock: the order of the program is that of the times.
+        let names: Vec<&str> = seen.events.iter().map(|(name, ..)| name.as_str()).collect();
+        assert_eq!(names, ["enter", "event", "event", "leave"]);
+    }
+}
+
+#[test]
 fn only_event_types_that_match_are_recorded() {
     let (_scratch, recorder) = start();
     let producer = producer();

@@ -334,7 +334,9 @@ fn nothing_is_lost_between_read_and_reset() {
         });
         (0..200_000).for_each(|_| sum.add(0, number(1)).unwrap());
         stop.store(true, Ordering::SeqCst);
-        readers.map(|reader| reader.join().unwrap());
+        for reader in readers {
+            reader.join().unwrap();
+        }
     });
     take();
     assert_eq!(seen.load(Ordering::SeqCst), 200_000);

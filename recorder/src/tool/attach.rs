@@ -428,19 +428,23 @@ impl Inner {
 
     fn add_source(&self, index: usize) -> Result<(), AttachError> {
         let info = self.runtime.source_info(index as i32)?;
-        let clock = if info.is_readable {
-            let runtime = self.runtime.clone();
-            let read = move || runtime.source_timestamp(index as i32).unwrap_or(0);
-            ClockSpec::readable(&info.name, info.ticks_per_second, read)
-        } else {
-            ClockSpec::unreadable(&info.name, info.ticks_per_second)
-        };
-        let clock = self.recorder.add_clock(&clock.max_ticks(info.max_ticks))?;
-        let source = match info.ordering {
+        let mut source = match info.ordering {
             annals_format::Ordering::Ordered => SourceSpec::ordered(&info.name),
             annals_format::Ordering::Unordered => SourceSpec::unordered(&info.name),
         };
-        let source = source.description(&info.description).clock(clock);
+        source = source.description(&info.description);
+        // The recorder's own clock is the same one, and its cheapest.
+        if !(info.is_processor_clock && self.recorder.uses_processor_clock()) {
+            let clock = if info.is_readable {
+                let runtime = self.runtime.clone();
+                let read = move || runtime.source_timestamp(index as i32).unwrap_or(0);
+                ClockSpec::readable(&info.name, info.ticks_per_second, read)
+            } else {
+                ClockSpec::unreadable(&info.name, info.ticks_per_second)
+            };
+            let clock = clock.max_ticks(info.max_ticks);
+            source = source.clock(self.recorder.add_clock(&clock)?);
+        }
         let source = self.recorder.add_source(&source)?;
         if let Some(place) = self.sources.get(index) {
             let _ = place.set(source);

@@ -287,7 +287,7 @@ impl EventType {
     #[inline(always)]
     pub fn raise(&self, source: &Source, required: Safety, values: &[Value]) -> Result<()> {
         if self.is_wanted() {
-            return self.dispatch(source, required, Raising::default(), Data::Values(values));
+            return self.raise_now(source, required, values);
         }
         Ok(())
     }
@@ -305,7 +305,7 @@ impl EventType {
         values: &[Value],
     ) -> Result<()> {
         if self.is_wanted() {
-            return self.dispatch(source, required, raising, Data::Values(values));
+            return self.dispatch_any(source, required, raising, Data::Values(values));
         }
         Ok(())
     }
@@ -324,7 +324,7 @@ impl EventType {
         memory: &[u8],
     ) -> Result<()> {
         if self.is_wanted() {
-            return self.dispatch(source, required, raising, Data::Memory(memory));
+            return self.dispatch_any(source, required, raising, Data::Memory(memory));
         }
         Ok(())
     }
@@ -398,7 +398,25 @@ impl EventType {
         Ok(())
     }
 
+    /// Numbers in registers: a structure that was just written, and is read in other pieces, would hold up
+    /// the processor (benches/tool_path).
     #[inline(never)]
+    fn raise_now(&self, source: &Source, required: Safety, values: &[Value]) -> Result<()> {
+        self.dispatch(source, required, Raising::default(), Data::Values(values))
+    }
+
+    #[inline(never)]
+    fn dispatch_any(
+        &self,
+        source: &Source,
+        required: Safety,
+        raising: Raising,
+        data: Data<'_>,
+    ) -> Result<()> {
+        self.dispatch(source, required, raising, data)
+    }
+
+    #[inline(always)]
     fn dispatch(
         &self,
         source: &Source,

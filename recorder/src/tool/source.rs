@@ -34,6 +34,7 @@ pub struct SourceSpec {
     max_ticks: u64,
     hints: Info,
     is_sequenced: bool,
+    is_processors: bool,
     buffered: usize,
 }
 
@@ -59,6 +60,7 @@ impl SourceSpec {
             max_ticks: MAX_COUNT,
             hints: Info::new(),
             is_sequenced: false,
+            is_processors: false,
             buffered: 0,
         }
     }
@@ -98,6 +100,16 @@ impl SourceSpec {
     #[must_use]
     pub fn clock(mut self, read: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.clock = Some(Arc::new(read));
+        self.is_processors = false;
+        self
+    }
+
+    /// Takes the processor's counter as the clock, with its rate: the cheapest there is, safe everywhere.
+    #[must_use]
+    pub fn processor_clock(mut self) -> Self {
+        self = self.clock(crate::clock::tsc);
+        self.ticks_per_second = crate::clock::tsc_rate().0;
+        self.is_processors = true;
         self
     }
 
@@ -144,6 +156,8 @@ pub struct SourceInfo {
     pub info: Info,
     /// Whether its clock can be read at any time.
     pub is_readable: bool,
+    /// Whether its ticks are those of the processor's counter.
+    pub is_processor_clock: bool,
 }
 
 /// A source, as raises see it.
@@ -203,6 +217,7 @@ impl SourceState {
                 max_ticks: spec.max_ticks,
                 info: spec.hints.clone(),
                 is_readable: spec.clock.is_some(),
+                is_processor_clock: spec.is_processors && !spec.is_sequenced,
             },
             clock: spec.clock.clone(),
             sequence,
