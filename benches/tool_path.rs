@@ -2,7 +2,7 @@
 //! one callback that does nothing; with the recorder attached, beside the floor of an event (the same clock
 //! read and the same number of bytes stored). All in one run, interleaved.
 //!
-//! `cargo bench --bench tool_path`; `ANNALS_BENCH_ROUNDS` sets the number of rounds (default 15).
+//! `cargo bench --bench tool_path`; `ANNALS_BENCH_ROUNDS` sets the number of rounds (default 300).
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use annals_recorder::tool::{
 };
 use annals_recorder::{Options, Recorder, tsc};
 
-const RAISES: usize = 1_000_000;
+/// Few enough that some rounds pass without an interruption.
+const RAISES: usize = 20_000;
 
 /// A runtime with one source, whose clock is the processor's counter, and one event type.
 struct Producer {
@@ -106,7 +107,7 @@ fn main() {
     let rounds: usize = std::env::var("ANNALS_BENCH_ROUNDS")
         .ok()
         .and_then(|rounds| rounds.parse().ok())
-        .unwrap_or(15);
+        .unwrap_or(300);
     let nobody = Producer::new();
 
     let heard = Producer::new();

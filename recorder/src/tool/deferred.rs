@@ -182,7 +182,7 @@ mod tests {
         Waiting {
             event_type: 1,
             tick,
-            object: (tick % 2 == 0).then_some(tick),
+            object: tick.is_multiple_of(2).then_some(tick),
             stamp: 0,
             length: 0,
         }
@@ -215,7 +215,7 @@ mod tests {
     fn many_threads_add_and_nothing_is_lost_or_told_twice() {
         let ring = Ring::new(64);
         let added = AtomicU64::new(0);
-        let mut seen = vec![0_u64; 4];
+        let mut seen = [0_u64; 4];
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4_u64)
                 .map(|thread| {

@@ -228,6 +228,7 @@ impl TypeState {
     }
 
     /// Whether there are as many values as elements, of their types.
+    #[inline(always)]
     fn fits(&self, data: Data<'_>) -> bool {
         match data {
             Data::Values(values) => {
@@ -384,7 +385,7 @@ impl EventType {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn check(&self, source: &Source, raising: Raising, data: Data<'_>) -> Result<()> {
         if !self.state.fits(data)
             || (self.state.is_bound() && raising.object.is_none())
@@ -435,10 +436,12 @@ impl EventType {
         } else {
             raising.observed
         };
+        let (values, memory) = data.parts();
         self.runtime.call_back(&Instance {
             event_type: &self.state,
             source: state,
-            data,
+            values,
+            memory,
             object: raising.object,
             required,
             stamp: u64::MAX,

@@ -21,13 +21,27 @@ pub(crate) enum Data<'a> {
 pub struct Instance<'a> {
     pub(crate) event_type: &'a TypeState,
     pub(crate) source: &'a SourceState,
-    pub(crate) data: Data<'a>,
+    /// The elements, in their order; or, if that is empty, as they lie in memory. Two fields and no
+    /// enumeration: stored and read in the same pieces (benches/tool_path).
+    pub(crate) values: &'a [Value],
+    pub(crate) memory: &'a [u8],
     pub(crate) object: Option<ObjectHandle>,
     pub(crate) required: Safety,
     /// Registrations with a later stamp do not get it.
     pub(crate) stamp: u64,
     /// The time, once it is known.
     pub(crate) tick: Cell<Option<u64>>,
+}
+
+impl<'a> Data<'a> {
+    /// Values and memory, one of them empty.
+    #[inline(always)]
+    pub(crate) const fn parts(self) -> (&'a [Value], &'a [u8]) {
+        match self {
+            Self::Values(values) => (values, &[]),
+            Self::Memory(memory) => (&[], memory),
+        }
+    }
 }
 
 impl Instance<'_> {
@@ -52,9 +66,9 @@ impl Instance<'_> {
     /// [`Error::InvalidIndex`] if there is no such element.
     #[inline]
     pub fn read(&self, element: usize) -> Result<Value> {
-        let value = match self.data {
-            Data::Values(values) => values.get(element).copied(),
-            Data::Memory(memory) => self.in_memory(memory, element),
+        let value = match self.values.get(element) {
+            Some(value) => Some(*value),
+            None => self.in_memory(self.memory, element),
         };
         value.ok_or(Error::InvalidIndex)
     }

@@ -627,7 +627,8 @@ impl Runtime {
                 self.call_back(&Instance {
                     event_type,
                     source,
-                    data: Data::Memory(data),
+                    values: &[],
+                    memory: data,
                     object: waiting.object.map(ObjectHandle),
                     required,
                     stamp: waiting.stamp,
