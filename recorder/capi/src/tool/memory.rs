@@ -110,24 +110,6 @@ pub(super) unsafe fn put_values(values: &[Value], to: *mut c_void) {
     }
 }
 
-/// Reads an array of C.
-///
-/// # Safety
-/// - `from` points to so many values of the type.
-#[allow(dead_code)]
-pub(super) unsafe fn get_values(
-    datatype: Datatype,
-    count: usize,
-    from: *const c_void,
-) -> Vec<Value> {
-    let size = datatype.size();
-    // SAFETY: the caller's promise.
-    let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), count * size) };
-    let each = bytes.chunks_exact(size);
-    each.filter_map(|bytes| Value::get(datatype, bytes))
-        .collect()
-}
-
 fn of_code<T: Copy>(all: &[T], code: c_int) -> Result<T> {
     let index = usize::try_from(code).map_err(|_| Error::Invalid)?;
     all.get(index).copied().ok_or(Error::Invalid)

@@ -5,7 +5,6 @@ mod consumer;
 mod info;
 mod memory;
 mod producer;
-mod variables;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI32, Ordering};
