@@ -48,7 +48,8 @@ install -m 755 "$built/libannals.so" "$to/lib/libannals.so.$version"
 ln -sf "libannals.so.$version" "$to/lib/$soname"
 ln -sf "$soname" "$to/lib/libannals.so"
 install -m 644 "$built/libannals.a" "$to/lib"
-install -m 644 "$here/include/annals.h" "$here/include/annals.hpp" "$to/include"
+install -m 644 "$here/include/annals.h" "$here/include/annals_t.h" \
+    "$here/include/annals.hpp" "$to/include"
 escaped=$(printf '%s' "$prefix" | sed -e 's/[\\&|]/\\&/g')
 sed -e "s|@prefix@|$escaped|" -e "s|@version@|$version|" -e "s|@private@|$private|" \
     "$here/annals.pc.in" >"$to/lib/pkgconfig/annals.pc"

@@ -97,6 +97,7 @@ mod sync;
 mod sys;
 mod thread;
 mod tls;
+pub mod tool;
 mod trigger;
 mod writer;
 
@@ -117,6 +118,6 @@ pub use thread::Inside;
 pub use trigger::Trigger;
 
 pub use annals_format::{
-    ClockId, CompressionLevel, ElementType, EventTypeId, EventTypeSchema, Reference, RegionId,
-    Role, SourceId, Value, Verbosity,
+    ClockId, CompressionLevel, ElementType, EventTypeId, EventTypeSchema, ObjectId, Reference,
+    RegionId, Role, SourceId, Value, Verbosity,
 };

@@ -125,7 +125,20 @@ impl<'a> Raiser<'a> {
         source: SourceId,
         event_type: EventTypeId,
     ) -> Result<(), Refusal> {
-        self.lose(source, event_type, 1, Cause::NoCallback)
+        self.report_no_callbacks(source, event_type, 1)
+    }
+
+    /// As [`crate::Recorder::report_no_callbacks`].
+    ///
+    /// # Errors
+    /// The count was not taken.
+    pub fn report_no_callbacks(
+        self,
+        source: SourceId,
+        event_type: EventTypeId,
+        count: u64,
+    ) -> Result<(), Refusal> {
+        self.lose(source, event_type, count, Cause::NoCallback)
     }
 
     fn lose(

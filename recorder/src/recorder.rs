@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use annals_format::{
     ClockId, Definition, EventType as EventTypeDefinition, EventTypeId, EventTypeSchema,
-    LIVE_FILE_PROPERTY, LiveHeader, Ordering as SourceOrdering, Process, Rank, RecordingId,
-    Reference, RegionId, Role, SourceId, Value, Verbosity,
+    LIVE_FILE_PROPERTY, LiveHeader, ObjectId, Ordering as SourceOrdering, Process, Rank,
+    RecordingId, Reference, RegionId, Role, SourceId, Value, Verbosity,
 };
 
 use crate::clock::{self, TickSource, reference_ns, unix_ns};
@@ -513,6 +513,28 @@ impl Recorder {
         })
     }
 
+    /// Adds an object that events may refer to ([`Reference::Object`]) and registrations may be bound to:
+    /// its kind, as `communicator` or `window`, and its name.
+    ///
+    /// # Errors
+    /// As [`Recorder::set_rank`].
+    pub fn add_object(&self, kind: &str, name: &str) -> Result<ObjectId> {
+        self.define(|shared, registry| registry.object(shared, kind, name))
+    }
+
+    /// Tells that events of this type are recorded because a tool registered for them, for this object if
+    /// they are bound.
+    ///
+    /// # Errors
+    /// If the event type or the object is not one of this recorder, and as [`Recorder::set_rank`].
+    pub fn add_registration(
+        &self,
+        event_type: EventTypeId,
+        object: Option<ObjectId>,
+    ) -> Result<()> {
+        self.define(|shared, registry| registry.registration(shared, event_type, object))
+    }
+
     /// Adds a metric with this unit.
     ///
     /// # Errors
@@ -626,7 +648,13 @@ impl Recorder {
 
     /// Counts an event that no callback was registered for at the safety level of its context.
     pub fn report_no_callback(&self, source: SourceId, event_type: EventTypeId) {
-        let _ = self.raiser().report_no_callback(source, event_type);
+        self.report_no_callbacks(source, event_type, 1);
+    }
+
+    /// The same for so many events.
+    pub fn report_no_callbacks(&self, source: SourceId, event_type: EventTypeId, count: u64) {
+        let raiser = self.raiser();
+        let _ = raiser.report_no_callbacks(source, event_type, count);
     }
 
     /// Raises an event whose elements are known at run time only. Values that do not fit the event
@@ -683,6 +711,12 @@ impl Recorder {
     #[inline]
     pub fn is_recording(&self) -> bool {
         self.shared().guard.word().load(Ordering::Relaxed) == sys::GUARD_RECORDING
+    }
+
+    /// Whether the recorder's own clock, that of sources without one of theirs, is the processor's counter.
+    pub fn uses_processor_clock(&self) -> bool {
+        let source = self.shared().source(THREADS);
+        source.is_some_and(|source| matches!(source.clock, TickSource::Tsc))
     }
 
     /// Whether the rules leave a region on. [`Recorder::enter`] and [`Recorder::leave`] ask themselves;

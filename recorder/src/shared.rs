@@ -11,8 +11,8 @@ use annals_format::live::layout as l;
 use annals_format::{
     CalibrationPoint, Cause, Clock, ClockId, ClockKind, Definition, Definitions, Element,
     ElementType, EventType, EventTypeId, EventTypeSchema, Location, LocationId, LocationKind,
-    ProcessId, Property, Region, RegionId, Schema, Source, SourceId, Stream as StreamDefinition,
-    StreamId, StreamTotals, StringId, visit_rows,
+    Object, ObjectId, ProcessId, Property, Region, RegionId, Registration, Schema, Source,
+    SourceId, Stream as StreamDefinition, StreamId, StreamTotals, StringId, visit_rows,
 };
 
 use crate::clock::TickSource;
@@ -835,6 +835,40 @@ impl Registry {
         self.regions.insert(key, id);
         shared.region_count.store(id.get() + 1, Ordering::Release);
         Ok(id)
+    }
+
+    pub(crate) fn object(&mut self, shared: &Shared, kind: &str, name: &str) -> Result<ObjectId> {
+        let object = Object {
+            id: ObjectId::new(self.definitions.objects.len() as u32),
+            process: PROCESS,
+            kind: self.string(shared, kind)?,
+            name: self.string(shared, name)?,
+        };
+        self.add(shared, Definition::Object(object))?;
+        Ok(object.id)
+    }
+
+    pub(crate) fn registration(
+        &mut self,
+        shared: &Shared,
+        event_type: EventTypeId,
+        object: Option<ObjectId>,
+    ) -> Result<()> {
+        let unknown = |what, number| Err(RecorderError::Unknown { what, number });
+        if !self.definitions.event_types.contains_key(&event_type) {
+            return unknown("event type", event_type.get());
+        }
+        if let Some(object) = object
+            && !self.definitions.objects.contains_key(&object)
+        {
+            return unknown("object", object.get());
+        }
+        let registration = Registration {
+            process: PROCESS,
+            event_type,
+            object,
+        };
+        self.add(shared, Definition::Registration(registration))
     }
 
     /// Defines an event type; one that is the same in everything gives its id again.

@@ -34,6 +34,10 @@ pub(crate) struct Thread {
     is_ended: Cell<bool>,
     is_in_queue: Cell<bool>,
     is_inside: Cell<bool>,
+    /// Safety level of the innermost callback that runs, plus 1; 0: none does.
+    pub(crate) callback: Cell<u8>,
+    /// Number of the thread's frames for callbacks, plus 1; 0: none yet.
+    pub(crate) lane: Cell<u32>,
 }
 
 #[cfg(any(
@@ -49,6 +53,8 @@ impl Thread {
             is_ended: Cell::new(false),
             is_in_queue: Cell::new(false),
             is_inside: Cell::new(false),
+            callback: Cell::new(0),
+            lane: Cell::new(0),
         }
     }
 }
@@ -116,7 +122,16 @@ unsafe extern "C" fn thread_ended(_: *mut c_void) {
         // Handlers that still come in this thread find no stream from here on.
         THREAD.with(|thread| thread.is_ended.set(true));
         release(|_| true);
+        let lane = THREAD.with(|thread| thread.lane.replace(0));
+        if lane != 0 {
+            crate::tool::release_lane(lane);
+        }
     });
+}
+
+/// Whether the calling thread has ended, but for handlers and destructors.
+pub(crate) fn is_ended() -> bool {
+    THREAD.with(|thread| thread.is_ended.get())
 }
 
 /// Lets the calling thread's streams go of which the recorder is finished, or was left behind by a

@@ -309,6 +309,70 @@ fn the_cpp_example_records_what_it_says_with_the_archive() {
     search(Library::Static);
 }
 
+/// What the program says it has shown is what it has tests for.
+fn conformance(library: Library) {
+    let prefix = Prefix::get();
+    let scratch = tempfile::tempdir().expect("a directory");
+    let source = Path::new(ROOT).join("tests/mpit/events.c");
+    let program = prefix.compile(&source, library, scratch.path());
+    let printed = output(&mut Command::new(&program));
+    let text = std::fs::read_to_string(&source).expect("the program");
+    let runs = text.split("RUN(").skip(2);
+    let expected: Vec<&str> = runs
+        .filter_map(|run| Some(run.split_once(')')?.0))
+        .collect();
+    assert!(expected.len() > 10);
+    assert_eq!(printed.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn the_event_interface_keeps_to_the_standard_with_the_shared_library() {
+    conformance(Library::Shared);
+}
+
+#[test]
+fn the_event_interface_keeps_to_the_standard_with_the_archive() {
+    conformance(Library::Static);
+}
+
+#[test]
+fn the_generic_logger_prints_events_or_what_there_is() {
+    let prefix = Prefix::get();
+    let scratch = tempfile::tempdir().expect("a directory");
+    let program = prefix.compile(&example("event_logger.c"), Library::Shared, scratch.path());
+    for separator in [",", ":", ";", " "] {
+        let mut command = Command::new(&program);
+        let names = ["pml_ob1_message_arrived", "none"].join(separator);
+        let printed = output(command.env("EVENTS", names));
+        let lines: Vec<&str> = printed.lines().collect();
+        let event = |line: &str, number: usize| {
+            let (time, rest) = line.split_once("] ").expect("a time");
+            let time: f64 = time
+                .trim_start_matches('[')
+                .trim()
+                .parse()
+                .expect("seconds");
+            assert!((0.0..10.0).contains(&time), "{line}");
+            let source = number - 10;
+            let expected = format!(
+                "'pml_ob1_message_arrived' context_id=0 source={source} tag=201 sequence_number={number}"
+            );
+            assert_eq!(rest, expected);
+        };
+        assert_eq!(lines.len(), 3, "{printed}");
+        event(lines[0], 10);
+        assert_eq!(
+            lines[1],
+            "dropped 1 of 'pml_ob1_message_arrived' by source 0"
+        );
+        event(lines[2], 12);
+    }
+    let printed = output(Command::new(&program).env_remove("EVENTS"));
+    let expected = "source 0 'network' (messages), ordered, 1000000000 ticks a second\n\
+                    event type 0 'pml_ob1_message_arrived': context_id source tag sequence_number\n";
+    assert_eq!(printed, expected);
+}
+
 fn misuse(library: Library) {
     let prefix = Prefix::get();
     let scratch = tempfile::tempdir().expect("a directory");

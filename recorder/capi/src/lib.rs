@@ -12,3 +12,4 @@ mod setup;
 mod spec;
 mod status;
 mod table;
+mod tool;

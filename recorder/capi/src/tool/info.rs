@@ -1,0 +1,143 @@
+//! Hints as objects of their own.
+#![expect(unsafe_code, reason = "exported functions; info objects are pointers")]
+
+use std::ffi::{c_char, c_int};
+
+use annals_recorder::tool::{Error, Info, Result};
+
+use super::call;
+use super::memory::{must_put, put, put_text, text};
+
+/// The hints that a program gave; none are no hints.
+///
+/// # Safety
+/// - `info` is NULL or an info object that is not freed.
+pub(super) unsafe fn hints<'a>(info: *mut Info) -> &'a Info {
+    const NONE: &Info = &Info::new();
+    // SAFETY: the caller's promise.
+    unsafe { info.as_ref() }.unwrap_or(NONE)
+}
+
+/// Gives hints to the program.
+///
+/// # Safety
+/// - `to` is NULL, and nothing is given, or points to a place for an info object.
+pub(super) unsafe fn give(info: impl FnOnce() -> Info, to: *mut *mut Info) {
+    if !to.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { put(to, Box::into_raw(Box::new(info()))) };
+    }
+}
+
+/// # Safety
+/// - `info` is NULL or an info object that is not freed.
+unsafe fn of<'a>(info: *mut Info) -> Result<&'a mut Info> {
+    // SAFETY: the caller's promise.
+    unsafe { info.as_mut() }.ok_or(Error::Invalid)
+}
+
+/// # Safety
+/// - `info` is NULL or a place for an info object.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_t_info_create(info: *mut *mut Info) -> i32 {
+    call(|_| {
+        if info.is_null() {
+            return Err(Error::Invalid);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { give(Info::new, info) };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// - `info` is NULL or points to an info object, or to NULL.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_t_info_free(info: *mut *mut Info) -> i32 {
+    call(|_| {
+        if info.is_null() {
+            return Err(Error::Invalid);
+        }
+        // SAFETY: the caller's promise.
+        let object = unsafe { info.replace(std::ptr::null_mut()) };
+        if object.is_null() {
+            return Err(Error::Invalid);
+        }
+        // SAFETY: made by `give`, and not freed.
+        drop(unsafe { Box::from_raw(object) });
+        Ok(())
+    })
+}
+
+/// # Safety
+/// - `info` is an info object; `key` and `value` end with a zero.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_t_info_set(
+    info: *mut Info,
+    key: *const c_char,
+    value: *const c_char,
+) -> i32 {
+    call(|_| {
+        // SAFETY: the caller's promise.
+        let (info, key, value) = unsafe { (of(info)?, text(key)?, text(value)?) };
+        info.set(key, value);
+        Ok(())
+    })
+}
+
+/// # Safety
+/// - `info` is an info object, `key` ends with a zero, and the rest is NULL or good.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_t_info_get(
+    info: *mut Info,
+    key: *const c_char,
+    value: *mut c_char,
+    value_len: *mut c_int,
+    flag: *mut c_int,
+) -> i32 {
+    call(|_| {
+        // SAFETY: the caller's promise.
+        let (info, key) = unsafe { (of(info)?, text(key)?) };
+        let found = info.get(key);
+        // SAFETY: the caller's promise.
+        unsafe { must_put(flag, found.is_some().into())? };
+        if let Some(found) = found {
+            // SAFETY: the caller's promise.
+            unsafe { put_text(found, value, value_len) };
+        }
+        Ok(())
+    })
+}
+
+/// # Safety
+/// - `info` is an info object, `nkeys` NULL or good.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_t_info_get_nkeys(info: *mut Info, nkeys: *mut c_int) -> i32 {
+    call(|_| {
+        // SAFETY: the caller's promise.
+        let info = unsafe { of(info)? };
+        // SAFETY: the caller's promise.
+        unsafe { must_put(nkeys, info.iter().len() as c_int) }
+    })
+}
+
+/// # Safety
+/// - `info` is an info object; `key` and `key_len` are NULL or good.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_t_info_get_nthkey(
+    info: *mut Info,
+    n: c_int,
+    key: *mut c_char,
+    key_len: *mut c_int,
+) -> i32 {
+    call(|_| {
+        // SAFETY: the caller's promise.
+        let info = unsafe { of(info)? };
+        let mut keys = info.iter();
+        let nth = usize::try_from(n).ok().and_then(|n| keys.nth(n));
+        let (name, _) = nth.ok_or(Error::InvalidIndex)?;
+        // SAFETY: the caller's promise.
+        unsafe { put_text(name, key, key_len) };
+        Ok(())
+    })
+}

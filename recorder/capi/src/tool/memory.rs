@@ -1,0 +1,133 @@
+//! Texts, numbers and buffers of the calling program.
+#![expect(
+    unsafe_code,
+    reason = "memory of the calling program is read and written"
+)]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use annals_recorder::Verbosity;
+use annals_recorder::tool::{Bind, Datatype, Error, ObjectHandle, Result, Safety, Value};
+
+/// Returns a number where the program wants it.
+///
+/// # Safety
+/// - `to` is NULL or points to a `T` to write to.
+pub(super) unsafe fn put<T>(to: *mut T, value: T) {
+    if !to.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { to.write(value) };
+    }
+}
+
+/// Returns a number that the program must want.
+///
+/// # Safety
+/// - As [`put`].
+pub(super) unsafe fn must_put<T>(to: *mut T, value: T) -> Result<()> {
+    if to.is_null() {
+        return Err(Error::Invalid);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { to.write(value) };
+    Ok(())
+}
+
+/// Returns a text by the standard's convention: at most so many bytes as `length` says, the zero included;
+/// `length` becomes that of the whole text with its zero, if it did not fit or was not wanted.
+///
+/// # Safety
+/// - `length` is NULL or points to a number, and `to` is NULL or has room for as many bytes.
+pub(super) unsafe fn put_text(text: &str, to: *mut c_char, length: *mut c_int) {
+    if length.is_null() {
+        return;
+    }
+    // SAFETY: the caller's promise.
+    let room = unsafe { length.read() };
+    let room = usize::try_from(room).unwrap_or(0);
+    if !to.is_null() && room != 0 {
+        let count = text.len().min(room - 1);
+        // SAFETY: at most `room` bytes are written, the zero included.
+        unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast(), to, count) };
+        // SAFETY: as above.
+        unsafe { to.add(count).write(0) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { length.write(text.len() as c_int + 1) };
+}
+
+/// A text of the program.
+///
+/// # Safety
+/// - `text` is NULL or ends with a zero.
+pub(super) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str> {
+    if text.is_null() {
+        return Err(Error::Invalid);
+    }
+    // SAFETY: the caller's promise.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_str().map_err(|_| Error::Invalid)
+}
+
+/// The same where none is an empty one.
+///
+/// # Safety
+/// - As [`text`].
+pub(super) unsafe fn optional_text<'a>(from: *const c_char) -> Result<&'a str> {
+    if from.is_null() {
+        return Ok("");
+    }
+    // SAFETY: the caller's promise.
+    unsafe { text(from) }
+}
+
+/// The object that a pointer to its handle names.
+///
+/// # Safety
+/// - `object` is NULL or points to a handle.
+pub(super) unsafe fn object(object: *const c_void) -> Option<ObjectHandle> {
+    if object.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's promise; of any alignment.
+    let handle = unsafe { object.cast::<u64>().read_unaligned() };
+    Some(ObjectHandle(handle))
+}
+
+/// Writes values one behind the other, as an array of C.
+///
+/// # Safety
+/// - `to` has room for them.
+pub(super) unsafe fn put_values(values: &[Value], to: *mut c_void) {
+    let mut at = to.cast::<u8>();
+    for value in values {
+        let mut bytes = [0; 8];
+        value.put(&mut bytes);
+        let size = value.datatype().size();
+        // SAFETY: the caller's promise.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, size) };
+        at = at.wrapping_add(size);
+    }
+}
+
+fn of_code<T: Copy>(all: &[T], code: c_int) -> Result<T> {
+    let index = usize::try_from(code).map_err(|_| Error::Invalid)?;
+    all.get(index).copied().ok_or(Error::Invalid)
+}
+
+pub(super) fn safety(code: c_int) -> Result<Safety> {
+    of_code(&Safety::ALL, code)
+}
+
+pub(super) fn datatype(code: c_int) -> Result<Datatype> {
+    of_code(&Datatype::ALL, code)
+}
+
+pub(super) fn bind(code: c_int) -> Result<Bind> {
+    of_code(&Bind::ALL, code)
+}
+
+pub(super) fn verbosity(code: c_int) -> Result<Verbosity> {
+    let code = u8::try_from(code).map_err(|_| Error::Invalid)?;
+    Verbosity::from_code(code).ok_or(Error::Invalid)
+}

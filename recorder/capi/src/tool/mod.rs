@@ -1,0 +1,33 @@
+//! The event interface: what `include/annals_t.h` declares and documents. It shows the process's own
+//! runtime, with the names and the order of arguments of MPI's tool interface.
+
+mod consumer;
+mod info;
+mod memory;
+mod producer;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use annals_recorder::tool::{Error, Result, Runtime};
+
+/// How often the interface is initialised.
+static INITIALISED: AtomicI32 = AtomicI32::new(0);
+
+/// A call: nothing panics out of it; 0, or the error's code.
+fn call(work: impl FnOnce(&'static Runtime) -> Result<()>) -> i32 {
+    let outcome = catch_unwind(AssertUnwindSafe(|| work(Runtime::process())));
+    match outcome {
+        Ok(Ok(())) => 0,
+        Ok(Err(error)) => error.code(),
+        Err(_) => Error::Invalid.code(),
+    }
+}
+
+/// A call of a tool: the interface must be initialised.
+fn tool_call(work: impl FnOnce(&'static Runtime) -> Result<()>) -> i32 {
+    if INITIALISED.load(Ordering::Acquire) <= 0 {
+        return Error::NotInitialized.code();
+    }
+    call(work)
+}

@@ -1,0 +1,194 @@
+//! Categories of variables and event types (MPI 4.1 §16.3.9).
+
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::error::{Error, Result};
+use super::runtime::Runtime;
+use super::table::Table;
+
+/// A category's index.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Category(pub(crate) i32);
+
+impl Category {
+    /// Its index.
+    pub const fn index(self) -> i32 {
+        self.0
+    }
+}
+
+/// What a category holds; it only grows, in this order.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub struct Members {
+    /// Indexes of control variables.
+    pub cvars: Vec<i32>,
+    /// Indexes of performance variables.
+    pub pvars: Vec<i32>,
+    /// Indexes of event types.
+    pub events: Vec<i32>,
+    /// Indexes of categories.
+    pub categories: Vec<i32>,
+}
+
+/// What a category is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct CategoryInfo {
+    /// Its name; no other category has it.
+    pub name: String,
+    /// What it is about; may be empty.
+    pub description: String,
+    /// What it holds at the moment.
+    pub members: Members,
+}
+
+/// Something that a category may hold, by its index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Member {
+    /// A control variable.
+    Cvar(i32),
+    /// A performance variable.
+    Pvar(i32),
+    /// An event type.
+    Event(i32),
+    /// Another category.
+    Category(Category),
+}
+
+#[derive(Debug)]
+struct State {
+    name: String,
+    description: String,
+    members: Mutex<Members>,
+}
+
+impl State {
+    fn members(&self) -> MutexGuard<'_, Members> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The categories of a runtime.
+#[derive(Debug, Default)]
+pub(crate) struct Categories {
+    table: Table<State>,
+    stamp: AtomicI32,
+}
+
+impl Categories {
+    fn changed(&self) {
+        self.stamp.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Whether `inner` is `outer`, or holds it somewhere.
+    fn reaches(&self, inner: i32, outer: i32) -> bool {
+        inner == outer
+            || self.table.at(inner).is_some_and(|state| {
+                let members = state.members().categories.clone();
+                members.iter().any(|member| self.reaches(*member, outer))
+            })
+    }
+}
+
+impl Runtime {
+    /// Adds a category.
+    ///
+    /// # Errors
+    /// [`Error::InvalidName`] if another has its name, [`Error::Invalid`] if the name is empty,
+    /// [`Error::NotAccessible`].
+    pub fn add_category(&self, name: &str, description: &str) -> Result<Category> {
+        let _change = self.change()?;
+        if name.is_empty() || name.contains('\0') || description.contains('\0') {
+            return Err(Error::Invalid);
+        }
+        if self.category_index(name).is_ok() {
+            return Err(Error::InvalidName);
+        }
+        let categories = &self.shared.categories;
+        let category = Category(categories.table.len() as i32);
+        let state = State {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            members: Mutex::default(),
+        };
+        categories
+            .table
+            .push_with(|_| state)
+            .ok_or(Error::OutOfHandles)?;
+        categories.changed();
+        Ok(category)
+    }
+
+    /// Puts something into a category; what is in it already stays where it is.
+    ///
+    /// # Errors
+    /// [`Error::InvalidIndex`] if one of the two is not there, [`Error::Invalid`] if a category would hold
+    /// itself, directly or through others; [`Error::NotAccessible`].
+    pub fn add_to_category(&self, category: Category, member: Member) -> Result<()> {
+        let _change = self.change()?;
+        let categories = &self.shared.categories;
+        let state = categories.table.at(category.0).ok_or(Error::InvalidIndex)?;
+        let (index, count) = match member {
+            Member::Cvar(index) => (index, self.cvar_count()),
+            Member::Pvar(index) => (index, self.pvar_count()),
+            Member::Event(index) => (index, self.event_count()),
+            Member::Category(inner) => (inner.0, self.category_count()),
+        };
+        if !(0..count).contains(&index) {
+            return Err(Error::InvalidIndex);
+        }
+        if matches!(member, Member::Category(_)) && categories.reaches(index, category.0) {
+            return Err(Error::Invalid);
+        }
+        let mut members = state.members();
+        let list = match member {
+            Member::Cvar(_) => &mut members.cvars,
+            Member::Pvar(_) => &mut members.pvars,
+            Member::Event(_) => &mut members.events,
+            Member::Category(_) => &mut members.categories,
+        };
+        if !list.contains(&index) {
+            list.push(index);
+            categories.changed();
+        }
+        Ok(())
+    }
+
+    /// How many categories there are (`CATEGORY_GET_NUM`). It only grows.
+    pub fn category_count(&self) -> i32 {
+        self.shared.categories.table.len() as i32
+    }
+
+    /// What a category is, and holds at the moment (`CATEGORY_GET_INFO` and `CATEGORY_GET_*`).
+    ///
+    /// # Errors
+    /// [`Error::InvalidIndex`] if there is none, [`Error::NotAccessible`].
+    pub fn category_info(&self, index: i32) -> Result<CategoryInfo> {
+        let _change = self.change()?;
+        let state = self.shared.categories.table.at(index);
+        let state = state.ok_or(Error::InvalidIndex)?;
+        Ok(CategoryInfo {
+            name: state.name.clone(),
+            description: state.description.clone(),
+            members: state.members().clone(),
+        })
+    }
+
+    /// The category that has this name (`CATEGORY_GET_INDEX`).
+    ///
+    /// # Errors
+    /// [`Error::InvalidName`] if there is none.
+    pub fn category_index(&self, name: &str) -> Result<i32> {
+        let mut states = self.shared.categories.table.iter();
+        let index = states.position(|state| state.name == name);
+        index.map(|index| index as i32).ok_or(Error::InvalidName)
+    }
+
+    /// A number that is larger whenever a category was added or grew (`CATEGORY_CHANGED`).
+    pub fn category_stamp(&self) -> i32 {
+        self.shared.categories.stamp.load(Ordering::SeqCst)
+    }
+}

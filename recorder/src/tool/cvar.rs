@@ -1,0 +1,388 @@
+//! Control variables: settings that can be read and perhaps set (MPI 4.1 §16.3.6).
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use annals_format::Verbosity;
+
+use super::enumeration::Enumeration;
+use super::error::{Error, Result};
+use super::runtime::Runtime;
+use super::types::{Bind, Datatype, ObjectHandle, Value};
+
+/// When and where a control variable may be changed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Scope {
+    /// Never: it is constant.
+    Constant = 0,
+    /// Not by users, but it may change.
+    ReadOnly = 1,
+    /// Perhaps, in this process alone.
+    Local = 2,
+    /// Perhaps, in a group of processes, to consistent values.
+    Group = 3,
+    /// Perhaps, in a group of processes, to the same value.
+    GroupEqual = 4,
+    /// Perhaps, in all processes, to consistent values.
+    All = 5,
+    /// Perhaps, in all processes, to the same value.
+    AllEqual = 6,
+}
+
+impl Scope {
+    /// All scopes, in the order of their codes.
+    pub const ALL: [Self; 7] = [
+        Self::Constant,
+        Self::ReadOnly,
+        Self::Local,
+        Self::Group,
+        Self::GroupEqual,
+        Self::All,
+        Self::AllEqual,
+    ];
+
+    const fn is_writable(self) -> bool {
+        !matches!(self, Self::Constant | Self::ReadOnly)
+    }
+}
+
+type Read = Arc<dyn Fn(Option<ObjectHandle>, &mut [Value]) + Send + Sync>;
+type Write = Arc<dyn Fn(Option<ObjectHandle>, &[Value]) -> Result<()> + Send + Sync>;
+
+/// A control variable, to be added.
+#[derive(Clone)]
+pub struct CvarSpec {
+    name: String,
+    description: String,
+    verbosity: Verbosity,
+    scope: Scope,
+    datatype: Datatype,
+    enumeration: Option<Enumeration>,
+    bind: Bind,
+    initial: Vec<Value>,
+    read: Option<Read>,
+    write: Option<Write>,
+}
+
+impl fmt::Debug for CvarSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CvarSpec")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl CvarSpec {
+    /// A variable with one value, which is kept here unless [`CvarSpec::access`] says otherwise.
+    pub fn new(name: impl Into<String>, scope: Scope, initial: Value) -> Self {
+        Self::with_values(name, scope, initial.datatype(), vec![initial])
+    }
+
+    /// A variable with a text, for which this many bytes are kept, the zero at its end included.
+    pub fn text(name: impl Into<String>, scope: Scope, text: &str, capacity: usize) -> Self {
+        let bytes = text.bytes().take(capacity.saturating_sub(1));
+        let values = bytes.chain(std::iter::repeat(0)).take(capacity.max(1));
+        let values = values.map(Value::Char).collect();
+        Self::with_values(name, scope, Datatype::Char, values)
+    }
+
+    /// A variable with several values.
+    pub fn with_values(
+        name: impl Into<String>,
+        scope: Scope,
+        datatype: Datatype,
+        initial: Vec<Value>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            description: String::new(),
+            verbosity: Verbosity::UserBasic,
+            scope,
+            datatype,
+            enumeration: None,
+            bind: Bind::NoObject,
+            initial,
+            read: None,
+            write: None,
+        }
+    }
+
+    /// Says what it sets; for variables of a group, which group.
+    #[must_use]
+    pub fn description(mut self, description: impl Into<String>) -> Self {
+        self.description = description.into();
+        self
+    }
+
+    /// Says for whom it is.
+    #[must_use]
+    pub const fn verbosity(mut self, verbosity: Verbosity) -> Self {
+        self.verbosity = verbosity;
+        self
+    }
+
+    /// Names the values of an integer.
+    #[must_use]
+    pub const fn enumeration(mut self, enumeration: Enumeration) -> Self {
+        self.enumeration = Some(enumeration);
+        self
+    }
+
+    /// Says what kind of object it is bound to.
+    #[must_use]
+    pub const fn bind(mut self, bind: Bind) -> Self {
+        self.bind = bind;
+        self
+    }
+
+    /// Has the value read and written elsewhere. `write` may refuse with [`Error::CvarSetNotNow`] or
+    /// [`Error::CvarSetNever`].
+    #[must_use]
+    pub fn access(
+        mut self,
+        read: impl Fn(Option<ObjectHandle>, &mut [Value]) + Send + Sync + 'static,
+        write: impl Fn(Option<ObjectHandle>, &[Value]) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        self.read = Some(Arc::new(read));
+        self.write = Some(Arc::new(write));
+        self
+    }
+}
+
+/// What a control variable is; the same for ever.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct CvarInfo {
+    /// Its name; no other control variable has it.
+    pub name: String,
+    /// What it sets; may be empty.
+    pub description: String,
+    /// For whom it is.
+    pub verbosity: Verbosity,
+    /// Type of its values.
+    pub datatype: Datatype,
+    /// Names of its values.
+    pub enumeration: Option<Enumeration>,
+    /// What kind of object it is bound to.
+    pub bind: Bind,
+    /// When and where it may be changed.
+    pub scope: Scope,
+}
+
+pub(crate) struct CvarState {
+    info: CvarInfo,
+    count: usize,
+    kept: Box<[AtomicU64]>,
+    read: Option<Read>,
+    write: Option<Write>,
+}
+
+impl fmt::Debug for CvarState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CvarState")
+            .field("info", &self.info)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct CvarHandleState {
+    cvar: usize,
+    object: Option<ObjectHandle>,
+    is_live: AtomicBool,
+}
+
+/// A handle of a control variable.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct CvarHandle(i32);
+
+impl CvarHandle {
+    /// The handle as a number, for other languages; never negative.
+    pub const fn number(self) -> i32 {
+        self.0
+    }
+
+    /// The handle that has this number; any number is safe to use.
+    pub const fn from_number(number: i32) -> Self {
+        Self(number)
+    }
+}
+
+impl Runtime {
+    /// Adds a control variable; its index.
+    ///
+    /// # Errors
+    /// [`Error::InvalidName`] if another has its name; [`Error::Invalid`] if the name is empty, there is no
+    /// value, values have another type, an enumeration is on something else than an
+    /// [`Datatype::Int`], or the variable is of a group and has no description that says which;
+    /// [`Error::NotAccessible`].
+    pub fn add_cvar(&self, spec: &CvarSpec) -> Result<i32> {
+        let _change = self.change()?;
+        let has_nul = |text: &str| text.contains('\0');
+        let is_good = !spec.name.is_empty()
+            && !has_nul(&spec.name)
+            && !has_nul(&spec.description)
+            && !spec.initial.is_empty()
+            && spec.initial.iter().all(|v| v.datatype() == spec.datatype)
+            && (spec.enumeration.is_none() || spec.datatype == Datatype::Int)
+            && (!matches!(spec.scope, Scope::Group | Scope::GroupEqual)
+                || !spec.description.is_empty());
+        if !is_good {
+            return Err(Error::Invalid);
+        }
+        if self.cvar_index(&spec.name).is_ok() {
+            return Err(Error::InvalidName);
+        }
+        if let Some(enumeration) = spec.enumeration {
+            self.enumeration(enumeration)?;
+        }
+        let cvars = &self.shared.variables.cvars;
+        let index = cvars.len() as i32;
+        let kept = spec
+            .initial
+            .iter()
+            .map(|value| AtomicU64::new(value.bits()));
+        let state = CvarState {
+            info: CvarInfo {
+                name: spec.name.clone(),
+                description: spec.description.clone(),
+                verbosity: spec.verbosity,
+                datatype: spec.datatype,
+                enumeration: spec.enumeration,
+                bind: spec.bind,
+                scope: spec.scope,
+            },
+            count: spec.initial.len(),
+            kept: kept.collect(),
+            read: spec.read.clone(),
+            write: spec.write.clone(),
+        };
+        cvars.push_with(|_| state).ok_or(Error::OutOfHandles)?;
+        Ok(index)
+    }
+
+    /// How many control variables there are (`CVAR_GET_NUM`). It only grows.
+    pub fn cvar_count(&self) -> i32 {
+        self.shared.variables.cvars.len() as i32
+    }
+
+    /// What a control variable is (`CVAR_GET_INFO`).
+    ///
+    /// # Errors
+    /// [`Error::InvalidIndex`] if there is none.
+    pub fn cvar_info(&self, index: i32) -> Result<&CvarInfo> {
+        let cvar = self.shared.variables.cvars.at(index);
+        Ok(&cvar.ok_or(Error::InvalidIndex)?.info)
+    }
+
+    /// The control variable that has this name (`CVAR_GET_INDEX`).
+    ///
+    /// # Errors
+    /// [`Error::InvalidName`] if there is none.
+    pub fn cvar_index(&self, name: &str) -> Result<i32> {
+        let mut cvars = self.shared.variables.cvars.iter();
+        let index = cvars.position(|cvar| cvar.info.name == name);
+        index.map(|index| index as i32).ok_or(Error::InvalidName)
+    }
+
+    /// A handle of a control variable, for an object if it is bound, and how many values it has
+    /// (`CVAR_HANDLE_ALLOC`).
+    ///
+    /// # Errors
+    /// [`Error::InvalidIndex`], [`Error::Invalid`] without an object where it is bound,
+    /// [`Error::OutOfHandles`], [`Error::NotAccessible`].
+    pub fn cvar_handle_alloc(
+        &self,
+        index: i32,
+        object: Option<ObjectHandle>,
+    ) -> Result<(CvarHandle, usize)> {
+        let _change = self.change()?;
+        let variables = &self.shared.variables;
+        let cvar = variables.cvars.at(index).ok_or(Error::InvalidIndex)?;
+        let is_bound = cvar.info.bind != Bind::NoObject;
+        if is_bound && object.is_none() {
+            return Err(Error::Invalid);
+        }
+        let number = variables.cvar_handles.len() as i32;
+        let state = CvarHandleState {
+            cvar: index as usize,
+            object: object.filter(|_| is_bound),
+            is_live: AtomicBool::new(true),
+        };
+        let added = variables.cvar_handles.push_with(|_| state);
+        added.ok_or(Error::OutOfHandles)?;
+        Ok((CvarHandle(number), cvar.count))
+    }
+
+    /// Frees a handle (`CVAR_HANDLE_FREE`).
+    ///
+    /// # Errors
+    /// [`Error::InvalidHandle`].
+    pub fn cvar_handle_free(&self, handle: CvarHandle) -> Result<()> {
+        let state = self.shared.variables.cvar_handles.at(handle.0);
+        let state = state.ok_or(Error::InvalidHandle)?;
+        if state.is_live.swap(false, Ordering::SeqCst) {
+            Ok(())
+        } else {
+            Err(Error::InvalidHandle)
+        }
+    }
+
+    fn cvar(&self, handle: CvarHandle) -> Result<(&CvarState, Option<ObjectHandle>)> {
+        let variables = &self.shared.variables;
+        let state = variables.cvar_handles.at(handle.0);
+        let state = state.filter(|state| state.is_live.load(Ordering::SeqCst));
+        let state = state.ok_or(Error::InvalidHandle)?;
+        let cvar = variables.cvars.get(state.cvar);
+        Ok((cvar.ok_or(Error::InvalidHandle)?, state.object))
+    }
+
+    /// Which variable a handle is of, and how many values it has.
+    ///
+    /// # Errors
+    /// [`Error::InvalidHandle`].
+    pub fn cvar_of(&self, handle: CvarHandle) -> Result<(&CvarInfo, usize)> {
+        let (cvar, _) = self.cvar(handle)?;
+        Ok((&cvar.info, cvar.count))
+    }
+
+    /// Reads the values of a control variable (`CVAR_READ`).
+    ///
+    /// # Errors
+    /// [`Error::InvalidHandle`].
+    pub fn cvar_read(&self, handle: CvarHandle) -> Result<Vec<Value>> {
+        let (cvar, object) = self.cvar(handle)?;
+        let datatype = cvar.info.datatype;
+        let load = |word: &AtomicU64| Value::of_bits(datatype, word.load(Ordering::Relaxed));
+        let mut values: Vec<Value> = cvar.kept.iter().map(load).collect();
+        if let Some(read) = &cvar.read {
+            read(object, &mut values);
+        }
+        Ok(values)
+    }
+
+    /// Sets the values of a control variable (`CVAR_WRITE`).
+    ///
+    /// # Errors
+    /// [`Error::InvalidHandle`]; [`Error::Invalid`] if the values are not as many, or of another type;
+    /// [`Error::CvarSetNever`] if users may not set it, [`Error::CvarSetNotNow`] if its producer says so.
+    pub fn cvar_write(&self, handle: CvarHandle, values: &[Value]) -> Result<()> {
+        let (cvar, object) = self.cvar(handle)?;
+        let datatype = cvar.info.datatype;
+        if values.len() != cvar.count || values.iter().any(|v| v.datatype() != datatype) {
+            return Err(Error::Invalid);
+        }
+        if !cvar.info.scope.is_writable() {
+            return Err(Error::CvarSetNever);
+        }
+        if let Some(write) = &cvar.write {
+            return write(object, values);
+        }
+        for (word, value) in cvar.kept.iter().zip(values) {
+            word.store(value.bits(), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}

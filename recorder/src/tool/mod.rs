@@ -1,0 +1,75 @@
+//! An event interface of its own: producers raise events, tools register for them.
+//!
+//! The model is that of MPI's tool interface (MPI 4.1 §16.3, here without MPI): a [`Runtime`] has *sources*
+//! that raise *events* of *event types*, performance and control *variables*, and *categories* of all of
+//! them. Whoever wants to know registers, for an event type and perhaps an object it is bound to, with a
+//! callback for each *safety level*; what cannot be called back for is dropped, counted, and told.
+//! [`attach()`] has a recorder register: it records whatever a runtime has, and knows
+//! nothing of any event.
+//!
+//! ```
+//! use annals_recorder::tool::{
+//!     Callback, Datatype, EventTypeSpec, Info, Runtime, Safety, SourceSpec, Value,
+//! };
+//!
+//! // The producer's part.
+//! let runtime = Runtime::new();
+//! let start = std::time::Instant::now();
+//! let source = runtime.add_source(
+//!     &SourceSpec::ordered("queue").clock(move || start.elapsed().as_nanos() as u64),
+//! )?;
+//! let taken = runtime.add_event_type(
+//!     &EventTypeSpec::new("taken").element("tag", Datatype::Int),
+//! )?;
+//!
+//! // The tool's.
+//! let index = runtime.event_index("taken")?;
+//! let registration = runtime.handle_alloc(index, None, &Info::new())?;
+//! let callback = Callback::new(|instance, _, _| {
+//!     assert_eq!(instance.read(0), Ok(Value::Int(7)));
+//!     assert!(instance.timestamp().is_ok());
+//! });
+//! runtime.register_callback(registration, Safety::ThreadSafe, &Info::new(), Some(callback))?;
+//!
+//! taken.raise(&source, Safety::None, &[Value::Int(7)])?;
+//! # Ok::<(), annals_recorder::tool::Error>(())
+//! ```
+//!
+//! Raising takes no lock and allocates nothing, and may be done in signal handlers. Registrations may come
+//! and go meanwhile, from anywhere: behind its free-callback, no callback of a registration runs.
+
+mod attach;
+mod category;
+mod cvar;
+mod deferred;
+mod enumeration;
+mod error;
+mod event;
+mod instance;
+mod lanes;
+mod pvar;
+mod registration;
+mod runtime;
+mod source;
+mod table;
+mod types;
+mod variables;
+
+pub use annals_format::Ordering as SourceOrder;
+pub use attach::{Attach, AttachError, Attachment, attach};
+pub use category::{Category, CategoryInfo, Member, Members};
+pub use cvar::{CvarHandle, CvarInfo, CvarSpec, Scope};
+pub use enumeration::{Enumeration, EnumerationInfo};
+pub use error::{Error, Result};
+pub use event::{EventInfo, EventType, EventTypeSpec, Raising};
+pub use instance::Instance;
+pub use pvar::{Pvar, PvarClass, PvarHandle, PvarInfo, PvarNotice, PvarSession, PvarSpec};
+pub use registration::{Callback, Dropped, Registration};
+pub use runtime::{Object, Runtime};
+pub use source::{Source, SourceInfo, SourceSpec};
+pub use types::{Bind, Datatype, Info, ObjectHandle, Safety, Value};
+
+/// The calling thread ends: others may have what it had.
+pub(crate) fn release_lane(lane: u32) {
+    lanes::lanes().release(lane);
+}

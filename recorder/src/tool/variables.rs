@@ -1,0 +1,15 @@
+//! What performance and control variables have in common.
+
+use super::cvar::{CvarHandleState, CvarState};
+use super::pvar::{PvarHandleState, PvarState, SessionState};
+use super::table::Table;
+
+/// The variables of a runtime, and who holds them.
+#[derive(Debug, Default)]
+pub(crate) struct Variables {
+    pub(crate) pvars: Table<PvarState>,
+    pub(crate) sessions: Table<SessionState>,
+    pub(crate) pvar_handles: Table<std::sync::Arc<PvarHandleState>>,
+    pub(crate) cvars: Table<CvarState>,
+    pub(crate) cvar_handles: Table<CvarHandleState>,
+}
