@@ -32,6 +32,10 @@ impl<'a> Raiser<'a> {
         Self(shared)
     }
 
+    pub(crate) fn shared(self) -> &'a Shared {
+        self.0
+    }
+
     /// Works with the recorder that has this [number](crate::Recorder::number) if the calling thread
     /// raised its last event there: found without looking the recorder up. None if it did not, and
     /// nothing was done.

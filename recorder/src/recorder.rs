@@ -31,6 +31,12 @@ use crate::writer::{Settings, Writer};
 /// The source of the process's own events: ordered, one stream per thread.
 pub const THREADS: SourceId = SourceId::new(0);
 
+/// The environment variable with which a command that starts programs tells its recordings from others.
+pub const RECORDED_BY: &str = "ANNALS_RECORDED_BY";
+
+/// The property that has the value of [`RECORDED_BY`].
+pub const RECORDED_BY_PROPERTY: &str = "recorded-by";
+
 /// How long `finish` waits for a thread that was stopped in the middle of a raise.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
 
@@ -352,6 +358,7 @@ impl Recorder {
             let shared = Arc::clone(&shared);
             builder.spawn(move || {
                 sys::yield_to_the_program();
+                thread::record_nothing_here();
                 let run = std::panic::AssertUnwindSafe(|| writer.run());
                 if std::panic::catch_unwind(run).is_err() {
                     shared.storage_status.fail("the writer thread panicked");
@@ -385,7 +392,10 @@ impl Recorder {
         &self.shared
     }
 
-    fn define<T>(&self, define: impl FnOnce(&Shared, &mut Registry) -> Result<T>) -> Result<T> {
+    pub(crate) fn define<T>(
+        &self,
+        define: impl FnOnce(&Shared, &mut Registry) -> Result<T>,
+    ) -> Result<T> {
         let shared = self.shared();
         if !shared.guard.is_on() {
             return Err(RecorderError::Finished);
@@ -823,8 +833,10 @@ impl Drop for RegionGuard<'_> {
     }
 }
 
-pub(crate) const ENTER: EventTypeId = EventTypeId::new(0);
-pub(crate) const LEAVE: EventTypeId = EventTypeId::new(1);
+/// The event type of entered regions, in every recording.
+pub const ENTER: EventTypeId = EventTypeId::new(0);
+/// The event type of left regions, in every recording.
+pub const LEAVE: EventTypeId = EventTypeId::new(1);
 
 fn define_type(
     shared: &Shared,
@@ -888,9 +900,7 @@ fn define_process(
 ) -> Result<()> {
     let registry = &mut *lock(&shared.registry);
     registry.string(shared, "")?;
-    let arguments: Vec<String> = std::env::args_os()
-        .map(|argument| argument.to_string_lossy().into_owned())
-        .collect();
+    let arguments = sys::arguments();
     let process = Process {
         id: PROCESS,
         recording_id: id,
@@ -930,6 +940,9 @@ fn define_process(
     ];
     for (key, value) in properties {
         registry.property(shared, key, &value)?;
+    }
+    if let Ok(command) = std::env::var(RECORDED_BY) {
+        registry.property(shared, RECORDED_BY_PROPERTY, &command)?;
     }
     match TickSource::choose(options.clock) {
         TickSource::Tsc => {

@@ -428,6 +428,8 @@ impl Stream {
         put: impl FnOnce(&mut RowCursor),
     ) {
         let busy = self.busy();
+        // The program may look at it behind the event.
+        let _errno = sys::ErrnoKept::new();
         // Goes when this function ends, also by a panic in the program's own clock.
         let _mark = BusyMark::set(busy, u64::from(event_type.get()) + 1);
         if self.guard() != GUARD_RECORDING {

@@ -119,6 +119,13 @@ unsafe extern "C" fn thread_ended(_: *mut c_void) {
     });
 }
 
+/// Says that the calling thread is one of the recorder's own, or of what serves it: what happens in it, as
+/// when the program brings its own allocator, is counted and not recorded. A writer that recorded itself
+/// would wait for itself.
+pub fn record_nothing_here() {
+    THREAD.with(|thread| thread.is_ended.set(true));
+}
+
 /// Lets the calling thread's streams go of which the recorder is finished, or was left behind by a
 /// fork. Not for signal handlers.
 pub(crate) fn release_finished() {
@@ -230,6 +237,7 @@ fn raise_elsewhere(
         shared.count_unrecorded();
         return;
     }
+    let _errno = sys::ErrnoKept::new();
     if shared.is_off(source, event_type) {
         return;
     }
