@@ -1106,6 +1106,15 @@ impl Definitions {
         outcome
     }
 
+    /// Gives regions the names, files and lines of their symbols.
+    pub fn apply_symbols(&mut self) {
+        for (id, symbol) in std::mem::take(&mut self.symbols) {
+            if let Some(region) = self.regions.get_mut(&id) {
+                (region.name, region.file, region.line) = (symbol.name, symbol.file, symbol.line);
+            }
+        }
+    }
+
     /// Puts calibration points into the order of their clocks and times, once each.
     pub fn tidy(&mut self) {
         self.calibration
