@@ -99,12 +99,21 @@ impl Symbols {
         Ok(())
     }
 
-    /// What the regions of these definitions are called that are functions and have no symbol yet:
+    /// What the regions of these definitions are called that are functions and have no name, or no line, yet:
     /// definitions to be added to them.
     pub fn resolve(&self, definitions: &Definitions) -> Vec<Definition> {
+        let known = |region: &RegionId| {
+            let symbol = definitions.symbols.get(region);
+            symbol.map_or_else(Found::default, |symbol| Found {
+                name: definitions.string(symbol.name).to_owned(),
+                file: definitions.string(symbol.file).to_owned(),
+                line: symbol.line,
+            })
+        };
         let unnamed = definitions.functions.values().filter(|function| {
-            !definitions.symbols.contains_key(&function.region)
-                && definitions.regions.contains_key(&function.region)
+            // A trace's regions have their lines themselves.
+            let region = definitions.regions.get(&function.region);
+            region.is_some_and(|region| region.line == 0) && !known(&function.region).is_whole()
         });
         let mut by_module: BTreeMap<_, Vec<&Function>> = BTreeMap::new();
         for function in unnamed {
@@ -120,14 +129,15 @@ impl Symbols {
                     continue;
                 };
                 for function in &functions {
-                    let known = found.entry(function.region).or_default();
+                    let entry = found.entry(function.region);
+                    let known = entry.or_insert_with_key(&known);
                     if !known.is_whole() {
                         look_up(&loader, function.offset, known);
                     }
                 }
             }
         }
-        found.retain(|_, found| !found.name.is_empty());
+        found.retain(|region, found| !found.name.is_empty() && *found != known(region));
         records(definitions, &found)
     }
 

@@ -32,7 +32,9 @@ pub fn run(command: &mut Command) -> io::Result<ExitStatus> {
     let before: libc::sigset_t = unsafe { before.assume_init() };
     let unblock = move || {
         // SAFETY: a complete set.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut())
+        };
         Ok(())
     };
     // SAFETY: one system call, which a forked child may make.

@@ -250,7 +250,11 @@ fn parent_start_unix_ns() -> Option<i64> {
     let ticks: i64 = behind_name.split_whitespace().nth(19)?.parse().ok()?;
     let system = std::fs::read_to_string("/proc/stat").ok()?;
     let mut lines = system.lines();
-    let boot_s: i64 = lines.find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
+    let boot_s: i64 = lines
+        .find_map(|line| line.strip_prefix("btime "))?
+        .trim()
+        .parse()
+        .ok()?;
     Some((boot_s + ticks / TICKS_PER_SECOND - SPARE_S) * 1_000_000_000)
 }
 
