@@ -324,7 +324,7 @@ impl Ints {
                     .map_or(0, i128::from),
                 2 => bytes
                     .chunks_exact(2)
-                    .map(|b| LE::read_u16(b))
+                    .map(LE::read_u16)
                     .max()
                     .map_or(0, i128::from),
                 4 => bytes

@@ -103,7 +103,7 @@ mod writer;
 
 pub use clock::{tsc, tsc_is_invariant};
 pub use definition::{ElementSpec, EventTypeSpec};
-pub use elements::{Blob, ElementKind, Elements, RawValue, Text};
+pub use elements::{Blob, ElementKind, Elements, RawValue, Text, Values};
 pub use error::{RecorderError, Result};
 pub use global::{NoRegion, RegionSite, SiteGuard};
 pub use module::ModuleSpec;

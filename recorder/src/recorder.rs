@@ -15,7 +15,7 @@ use annals_format::{
 
 use crate::clock::{self, TickSource, reference_ns, unix_ns};
 use crate::definition::EventTypeSpec;
-use crate::elements::{ElementKind, Elements, RawValue};
+use crate::elements::{ElementKind, Elements, Typed};
 use crate::error::{RecorderError, Result};
 use crate::memory::{Division, LiveMemory};
 use crate::options::{Options, Overflow};
@@ -552,9 +552,8 @@ impl Recorder {
         if self.shared().control.is_region_off(region) {
             return;
         }
-        thread::raise(self.shared(), THREADS, event_type, None, bound, |row| {
-            RegionId::put(region, row);
-        });
+        let row = Typed::<(RegionId,)>((region,));
+        thread::raise(self.shared(), THREADS, event_type, None, bound, row);
     }
 
     /// Enters a region until the guard goes.
@@ -622,9 +621,8 @@ impl Recorder {
             return;
         }
         let bound = E::bound(values);
-        thread::raise(shared, source, event_type.id, tick, bound, |row| {
-            E::put(values, row);
-        });
+        let row = Typed::<E>(values);
+        thread::raise(shared, source, event_type.id, tick, bound, row);
     }
 
     /// Counts events that a source told it dropped itself. They stand in the recording as raised and
@@ -653,7 +651,6 @@ impl Recorder {
             shared.count_unknown_type();
             return;
         }
-        let values = values.iter().map(|value| RawValue::of(*value));
         // What is refused is counted.
         let _ = self.raiser().raise(source, tick, event_type.id, values);
     }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use annals_format::{Cause, EventTypeId, SourceId};
 
-use crate::row::RowCursor;
+use crate::row::PutRow;
 use crate::shared::Shared;
 use crate::stream::{NO_STREAM, Opening, Stream, phase};
 use crate::sys::{self, GUARD_RECORDING};
@@ -190,7 +190,7 @@ pub(crate) fn raise(
     event_type: EventTypeId,
     tick: Option<u64>,
     bound: usize,
-    put: impl FnOnce(&mut RowCursor),
+    put: impl PutRow,
 ) {
     // A forked child finds no stream that is open: cells read 0 there.
     let last = THREAD.with(|thread| thread.last.get());
@@ -231,7 +231,7 @@ fn raise_elsewhere(
     event_type: EventTypeId,
     tick: Option<u64>,
     bound: usize,
-    put: impl FnOnce(&mut RowCursor),
+    put: impl PutRow,
 ) {
     if shared.guard.word().load(Ordering::Relaxed) != GUARD_RECORDING {
         shared.count_unrecorded();

@@ -35,7 +35,6 @@ const LIBRARY_VARIABLE: &str = "ANNALS_LIB";
 /// Both `mpirun -n 4 trace-cli record -o run -- ./app` and `trace-cli record -o run -- mpirun -n 4 ./app` work;
 /// with more than one host, take the first: each recorder then brings its own process's files home.
 #[derive(Clone, Debug, Args)]
-#[command(verbatim_doc_comment)]
 pub struct RecordArguments {
     /// Directory for the recordings
     #[arg(short, long, value_name = "DIR", default_value = "annals-run")]
