@@ -34,6 +34,7 @@ pub(crate) struct Thread {
     is_ended: Cell<bool>,
     is_in_queue: Cell<bool>,
     is_inside: Cell<bool>,
+    is_in_clock: Cell<bool>,
 }
 
 #[cfg(any(
@@ -49,6 +50,7 @@ impl Thread {
             is_ended: Cell::new(false),
             is_in_queue: Cell::new(false),
             is_inside: Cell::new(false),
+            is_in_clock: Cell::new(false),
         }
     }
 }
@@ -117,6 +119,16 @@ unsafe extern "C" fn thread_ended(_: *mut c_void) {
         THREAD.with(|thread| thread.is_ended.set(true));
         release(|_| true);
     });
+}
+
+/// Whether the calling thread is in a clock that belongs to the program.
+pub(crate) fn is_in_clock() -> bool {
+    THREAD.with(|thread| thread.is_in_clock.get())
+}
+
+/// Says whether it is; gives what was said before.
+pub(crate) fn set_in_clock(is_in: bool) -> bool {
+    THREAD.with(|thread| thread.is_in_clock.replace(is_in))
 }
 
 /// Says that the calling thread is one of the recorder's own, or of what serves it: what happens in it, as
