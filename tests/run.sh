@@ -29,7 +29,7 @@ install() {
     "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
         "${missing[@]}"
 }
-install strace g++ pkg-config binutils
+install strace g++ pkg-config binutils uftrace
 
 # The first of the README's two commands, as a user runs it.
 demo=target/readme-demo

@@ -7,10 +7,11 @@ use annals_format::wire::{Put, Wire};
 use annals_format::{
     BLOCK_HEADER_LEN, BlockHeader, BlockKind, BlockWriter, Cause, Chunk, ChunkBuilder, ChunkHeader,
     ClockId, ClockMap, Column, CompressionLevel, Cumulative, Definition, Definitions,
-    DroppedRecord, Element, ElementType, EventType, EventTypeId, FileHeader, FileKind, LiveHeader,
-    MapCursor, RecordingId, Reference, Role, StreamId, StreamTotals, StringId, TraceChunk,
-    TraceChunkHeader, TraceLoss, TypeColumns, Value, Verbosity, decode_tail, encode_tail, live,
-    put_dropped_row, put_ints, put_row_start, read_ints,
+    DroppedRecord, Element, ElementType, EventType, EventTypeId, FileHeader, FileKind, Function,
+    LiveHeader, MapCursor, Module, ModuleId, ProcessId, RecordingId, Reference, RegionId, Role,
+    StreamId, StreamTotals, StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns,
+    Value, Verbosity, decode_tail, encode_tail, live, put_dropped_row, put_ints, put_row_start,
+    read_ints,
 };
 use serde_json::{Value as Json, json};
 
@@ -394,6 +395,52 @@ fn a_clock_map_has_wide_ticks_and_times() {
             .map(|(tick, time_ns)| json!([i64::try_from(*tick).unwrap(), time_ns]))
             .collect();
         json!({"clock": map.clock.get(), "error_ns": map.error_ns, "knots": knots})
+    });
+}
+
+#[test]
+fn a_module_a_function_in_it_and_its_symbol_are_definitions() {
+    let module = Module {
+        id: ModuleId::new(0),
+        process: ProcessId::new(0),
+        path: StringId::new(5),
+        build_id: vec![0xa1, 0xb2, 0xc3, 0xd4],
+        base: 0x5555_5554_4000,
+        loaded_ns: 5000,
+        unloaded_ns: Some(10_000),
+    };
+    let function = Function {
+        region: RegionId::new(3),
+        module: ModuleId::new(0),
+        offset: 0x1139,
+    };
+    let symbol = Symbol {
+        region: RegionId::new(3),
+        name: StringId::new(6),
+        file: StringId::new(7),
+        line: 42,
+    };
+    let mut records = Vec::new();
+    Definition::Module(module.clone()).encode(&mut records);
+    Definition::Function(function).encode(&mut records);
+    Definition::Symbol(symbol).encode(&mut records);
+    assert_example("module", &records, |bytes| {
+        let mut read = Definitions::default();
+        read.add_all(bytes).unwrap();
+        assert_eq!(read.modules[&module.id], module);
+        assert_eq!(read.functions[&function.region], function);
+        assert_eq!(read.symbols[&symbol.region], symbol);
+        let build_id = &read.modules[&module.id].build_id;
+        let build_id: String = build_id.iter().map(|b| format!("{b:02x}")).collect();
+        json!({
+            "module": {"id": module.id.get(), "process": 0, "path": module.path.get(),
+                "build_id": build_id, "base": module.base,
+                "loaded_ns": module.loaded_ns, "unloaded_ns": module.unloaded_ns},
+            "function": {"region": function.region.get(), "module": function.module.get(),
+                "offset": function.offset},
+            "symbol": {"region": symbol.region.get(), "name": symbol.name.get(),
+                "file": symbol.file.get(), "line": symbol.line},
+        })
     });
 }
 

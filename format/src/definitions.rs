@@ -6,14 +6,17 @@ use std::hash::Hash;
 
 use crate::error::{FormatError, Result};
 use crate::ids::{
-    ClockId, EventTypeId, LocationId, ObjectId, ProcessId, RecordingId, RegionId, SourceId,
-    StreamId, StringId,
+    ClockId, EventTypeId, LocationId, ModuleId, ObjectId, ProcessId, RecordingId, RegionId,
+    SourceId, StreamId, StringId,
 };
 use crate::value::ElementType;
 use crate::wire::{Put, Wire};
 
 /// Most elements an event type may have.
 pub const MAX_ELEMENTS: usize = 256;
+
+/// Most bytes of a build id.
+const MAX_BUILD_ID: usize = 64;
 
 macro_rules! code_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $code:literal, $text:literal;)* }) => {
@@ -314,6 +317,49 @@ pub struct Region {
     pub group: StringId,
 }
 
+/// A program or library file in a process's memory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Module {
+    /// Its number.
+    pub id: ModuleId,
+    /// Whose memory.
+    pub process: ProcessId,
+    /// Where the file was.
+    pub path: StringId,
+    /// What the linker called this very build; empty when it did not.
+    pub build_id: Vec<u8>,
+    /// Address in memory less address in the file; wraps.
+    pub base: u64,
+    /// When it was first seen, reference clock, nanoseconds.
+    pub loaded_ns: i64,
+    /// When it was found to be gone, reference clock, nanoseconds.
+    pub unloaded_ns: Option<i64>,
+}
+
+/// A region that is a function of a module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Function {
+    /// Which region.
+    pub region: RegionId,
+    /// Where the function is.
+    pub module: ModuleId,
+    /// Its address in the module's file.
+    pub offset: u64,
+}
+
+/// What a region is called, found out later: it takes the place of the region's own name, file and line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Symbol {
+    /// Which region.
+    pub region: RegionId,
+    /// Its name.
+    pub name: StringId,
+    /// Source file; the empty string when unknown.
+    pub file: StringId,
+    /// Line; 0 when unknown.
+    pub line: u32,
+}
+
 /// The regions that a process of a trace has defined, by their numbers in the trace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RegionSet {
@@ -428,6 +474,9 @@ pub enum Definition {
     ClockMap(ClockMap),
     ProcessEnd(ProcessEnd),
     TimeZero(TimeZero),
+    Module(Module),
+    Function(Function),
+    Symbol(Symbol),
 }
 
 fn put_option(out: &mut Vec<u8>, value: Option<u32>) {
@@ -619,6 +668,30 @@ impl Definition {
                 b.put_signed(d.end_ns);
                 17
             }
+            Self::Module(d) => {
+                b.put_varint(d.id.get().into());
+                b.put_varint(d.process.get().into());
+                b.put_varint(d.path.get().into());
+                b.put_bytes(&d.build_id);
+                b.put_varint(d.base);
+                b.put_signed(d.loaded_ns);
+                b.push(d.unloaded_ns.is_some().into());
+                b.put_signed(d.unloaded_ns.unwrap_or(0));
+                18
+            }
+            Self::Function(d) => {
+                b.put_varint(d.region.get().into());
+                b.put_varint(d.module.get().into());
+                b.put_varint(d.offset);
+                19
+            }
+            Self::Symbol(d) => {
+                b.put_varint(d.region.get().into());
+                b.put_varint(d.name.get().into());
+                b.put_varint(d.file.get().into());
+                b.put_varint(d.line.into());
+                20
+            }
         }
     }
 
@@ -770,6 +843,40 @@ impl Definition {
                 unix_ns: w.signed("wall clock at time 0")?,
                 end_ns: w.signed("end of the trace")?,
             }),
+            18 => {
+                let id = ModuleId::new(w.varint_u32("module id")?);
+                let (process, path) = (process(w)?, string(w)?);
+                let start = w.position();
+                let build_id = w.bytes("build id")?.to_vec();
+                if build_id.len() > MAX_BUILD_ID {
+                    let most = "a build id of at most 64 bytes";
+                    return Err(FormatError::invalid(start, most, build_id.len()));
+                }
+                Self::Module(Module {
+                    id,
+                    process,
+                    path,
+                    build_id,
+                    base: w.varint("base of a module")?,
+                    loaded_ns: w.signed("start of a module")?,
+                    unloaded_ns: {
+                        let is_gone = w.u8("unloaded flag")? != 0;
+                        let end_ns = w.signed("end of a module")?;
+                        is_gone.then_some(end_ns)
+                    },
+                })
+            }
+            19 => Self::Function(Function {
+                region: RegionId::new(w.varint_u32("region id")?),
+                module: ModuleId::new(w.varint_u32("module id")?),
+                offset: w.varint("address of a function")?,
+            }),
+            20 => Self::Symbol(Symbol {
+                region: RegionId::new(w.varint_u32("region id")?),
+                name: string(w)?,
+                file: string(w)?,
+                line: w.varint_u32("line")?,
+            }),
             _ => return Ok(None),
         }))
     }
@@ -905,6 +1012,9 @@ pub struct Definitions {
     pub clock_maps: BTreeMap<ClockId, ClockMap>,
     pub process_ends: BTreeMap<ProcessId, ProcessEnd>,
     pub time_zero: Option<TimeZero>,
+    pub modules: BTreeMap<ModuleId, Module>,
+    pub functions: BTreeMap<RegionId, Function>,
+    pub symbols: BTreeMap<RegionId, Symbol>,
     seen_properties: Seen<Property>,
     seen_registrations: Seen<Registration>,
 }
@@ -959,6 +1069,15 @@ impl Definitions {
                 self.process_ends.insert(d.process, d);
             }
             Definition::TimeZero(d) => self.time_zero = Some(d),
+            Definition::Module(d) => {
+                self.modules.insert(d.id, d);
+            }
+            Definition::Function(d) => {
+                self.functions.entry(d.region).or_insert(d);
+            }
+            Definition::Symbol(d) => {
+                self.symbols.insert(d.region, d);
+            }
         }
     }
 
@@ -985,6 +1104,15 @@ impl Definitions {
             }
         }
         outcome
+    }
+
+    /// Gives regions the names, files and lines of their symbols.
+    pub fn apply_symbols(&mut self) {
+        for (id, symbol) in std::mem::take(&mut self.symbols) {
+            if let Some(region) = self.regions.get_mut(&id) {
+                (region.name, region.file, region.line) = (symbol.name, symbol.file, symbol.line);
+            }
+        }
     }
 
     /// Puts calibration points into the order of their clocks and times, once each.
@@ -1033,6 +1161,12 @@ impl Definitions {
         ends.for_each(|d| each(Definition::ProcessEnd(*d)));
         let zero = self.time_zero.iter();
         zero.for_each(|d| each(Definition::TimeZero(*d)));
+        let modules = self.modules.values().cloned();
+        modules.for_each(|d| each(Definition::Module(d)));
+        let functions = self.functions.values();
+        functions.for_each(|d| each(Definition::Function(*d)));
+        let symbols = self.symbols.values();
+        symbols.for_each(|d| each(Definition::Symbol(*d)));
     }
 
     /// The text of a string; empty when its definition is lost.
@@ -1243,6 +1377,26 @@ mod tests {
             Definition::TimeZero(TimeZero {
                 unix_ns: 1,
                 end_ns: 2,
+            }),
+            Definition::Module(Module {
+                id: ModuleId::new(0),
+                process: ProcessId::new(0),
+                path: s(1),
+                build_id: vec![0xab; 20],
+                base: 0x5555_5555_4000,
+                loaded_ns: -7,
+                unloaded_ns: Some(90),
+            }),
+            Definition::Function(Function {
+                region: RegionId::new(8),
+                module: ModuleId::new(0),
+                offset: 0x1139,
+            }),
+            Definition::Symbol(Symbol {
+                region: RegionId::new(8),
+                name: s(1),
+                file: s(0),
+                line: 30,
             }),
         ]
     }

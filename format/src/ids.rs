@@ -57,6 +57,10 @@ id_type!(
 pub const ANY_EVENT_TYPE: EventTypeId = EventTypeId::new(u32::MAX);
 
 id_type!(
+    /// A program or library file, as it lay in a process's memory.
+    ModuleId
+);
+id_type!(
     /// A named span of code.
     RegionId
 );

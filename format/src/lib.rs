@@ -23,6 +23,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod amend;
 mod block;
 mod chunk;
 mod clock_map;
@@ -48,6 +49,7 @@ mod trace_chunk;
 mod value;
 pub mod wire;
 
+pub use amend::{Amendment, amend};
 pub use block::{
     BLOCK_HEADER_LEN, BlockHeader, BlockKind, BlockWriter, CompressionLevel, FILE_HEADER_LEN,
     FileHeader, FileKind, MAGIC, MAJOR, MAX_BODY_LEN, MAX_HEAD_LEN, MINOR, SYNC, StoredBody,
@@ -62,15 +64,15 @@ pub use clock_map::MapCursor;
 pub use column::Column;
 pub use definitions::{
     CalibrationPoint, Clock, ClockKind, ClockMap, Definition, Definitions, Element, Ended,
-    EventType, EventTypeSchema, LIVE_FILE_PROPERTY, Location, LocationKind, MAX_ELEMENTS, Object,
-    Ordering, Process, ProcessEnd, Property, Rank, Reference, Region, RegionSet, Registration,
-    Role, Schema, Source, Stream, TimeZero, Verbosity,
+    EventType, EventTypeSchema, Function, LIVE_FILE_PROPERTY, Location, LocationKind, MAX_ELEMENTS,
+    Module, Object, Ordering, Process, ProcessEnd, Property, Rank, Reference, Region, RegionSet,
+    Registration, Role, Schema, Source, Stream, Symbol, TimeZero, Verbosity,
 };
 pub use error::{FormatError, Result};
 pub use footer::{Footer, RecordingIndex, TraceIndexEntry};
 pub use ids::{
-    ANY_EVENT_TYPE, ClockId, EventTypeId, LocationId, ObjectId, ProcessId, RecordingId, RegionId,
-    SourceId, StreamId, StringId,
+    ANY_EVENT_TYPE, ClockId, EventTypeId, LocationId, ModuleId, ObjectId, ProcessId, RecordingId,
+    RegionId, SourceId, StreamId, StringId,
 };
 pub use ints::{Ints, Word, put_growing, put_ints, read_ints};
 pub use live::{LiveHeader, LiveImage};

@@ -57,13 +57,19 @@ pub(crate) fn read_file_header(file: &dyn ReadAt) -> Result<FileHeader> {
 
 /// The footer, if the file ends with a whole one.
 pub(crate) fn read_footer(file: &dyn ReadAt) -> Result<Option<FoundFooter>> {
+    let offset = footer_offset(file)?;
+    Ok(offset.and_then(|offset| read_footer_at(file, offset)))
+}
+
+/// Where the footer is that the file's tail points to.
+pub(crate) fn footer_offset(file: &dyn ReadAt) -> Result<Option<u64>> {
     let length = file.len()?;
     if length < (FILE_HEADER_LEN + TAIL_LEN) as u64 {
         return Ok(None);
     }
     let mut tail = [0; TAIL_LEN];
     file.read_exact_at(length - TAIL_LEN as u64, &mut tail)?;
-    Ok(decode_tail(&tail).and_then(|offset| read_footer_at(file, offset)))
+    Ok(decode_tail(&tail))
 }
 
 fn read_footer_at(file: &dyn ReadAt, offset: u64) -> Option<FoundFooter> {
@@ -161,10 +167,8 @@ pub(crate) fn scan(
                     found.push(block);
                 }
             }
-            Err(error) if is_tail(file, offset, length)? => {
-                drop(error);
-                break;
-            }
+            // The end; or a recording that was amended goes on behind it.
+            Err(_) if is_tail(file, offset, length)? => offset += TAIL_LEN as u64,
             Err(error) => {
                 let next = next_sync(file, offset + 1, length)?;
                 let problem = Problem {
@@ -181,7 +185,7 @@ pub(crate) fn scan(
 }
 
 fn is_tail(file: &dyn ReadAt, offset: u64, length: u64) -> Result<bool> {
-    if length - offset != TAIL_LEN as u64 {
+    if length - offset < TAIL_LEN as u64 {
         return Ok(false);
     }
     let mut tail = [0; TAIL_LEN];

@@ -25,6 +25,7 @@ mod output;
 mod report;
 mod stream;
 mod sweep;
+mod symbols;
 mod unify;
 mod window;
 
@@ -32,8 +33,11 @@ pub use clocks::ClockFit;
 pub use error::{MergeError, Result};
 pub use input::{Found, InputRecording, RejectedInput, find};
 pub use merge::{Merge, Merged, missing_ranks};
-pub use open::{Opened, Origin, Outcome, Window, open_recordings, plan_merge};
+pub use open::{
+    Opened, Origin, Outcome, Window, open_recordings, plan_merge, plan_merge_with_symbols,
+};
 pub use output::{WriteOptions, write_trace};
 pub use report::{
     ClockReport, DamageOfInput, DamageReport, InputReport, Report, StreamReport, Sums, is_complete,
 };
+pub use symbols::Symbols;

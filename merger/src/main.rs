@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use annals_format::CompressionLevel;
-use annals_merger::{Report, WriteOptions, plan_merge, write_trace};
+use annals_merger::{Report, Symbols, WriteOptions, plan_merge_with_symbols, write_trace};
 use anyhow::Context;
 use clap::Parser;
 
@@ -44,6 +44,10 @@ struct Arguments {
     )]
     compression: CompressionLevel,
 
+    /// Look for names of functions in the files of this directory too (of the same build id)
+    #[arg(long, value_name = "DIR")]
+    symbols: Vec<PathBuf>,
+
     /// Threads that encode; 0: one per processor
     #[arg(short, long, default_value_t = 0, value_name = "N")]
     jobs: usize,
@@ -66,7 +70,9 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<Report> {
-    let (merge, rejected) = plan_merge(&arguments.inputs, Some(&arguments.output))?;
+    let symbols = Symbols::in_directories(&arguments.symbols)?;
+    let output = Some(arguments.output.as_path());
+    let (merge, rejected) = plan_merge_with_symbols(&arguments.inputs, output, &symbols)?;
     let jobs = match arguments.jobs {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         jobs => jobs,

@@ -10,6 +10,7 @@ use crate::error::{MergeError, Result};
 use crate::input::{FileAt, Found, InputRecording, RejectedInput, find, kind_of};
 use crate::merge::Merge;
 use crate::report::{Report, is_complete};
+use crate::symbols::Symbols;
 
 /// Something with events, in global order.
 #[derive(Debug)]
@@ -125,6 +126,18 @@ fn nothing_readable(rejected: &[RejectedInput]) -> MergeError {
 /// # Errors
 /// If a path does not exist, is a trace, the output is a recording, or none of the files can be used.
 pub fn plan_merge(paths: &[PathBuf], output: Option<&Path>) -> Result<(Merge, Vec<RejectedInput>)> {
+    plan_merge_with_symbols(paths, output, &Symbols::default())
+}
+
+/// The same, with names for functions that have none yet.
+///
+/// # Errors
+/// As [`plan_merge`].
+pub fn plan_merge_with_symbols(
+    paths: &[PathBuf],
+    output: Option<&Path>,
+    symbols: &Symbols,
+) -> Result<(Merge, Vec<RejectedInput>)> {
     if let Some(path) = output
         && path.is_file()
         && matches!(kind_of(path), Ok(FileKind::Recording))
@@ -150,10 +163,15 @@ pub fn plan_merge(paths: &[PathBuf], output: Option<&Path>) -> Result<(Merge, Ve
             path: paths.first().cloned().unwrap_or_default(),
         });
     }
-    let (inputs, more) = open_recordings(&recordings)?;
+    let (mut inputs, more) = open_recordings(&recordings)?;
     rejected.extend(more);
     if inputs.is_empty() {
         return Err(nothing_readable(&rejected));
+    }
+    for input in &mut inputs {
+        let definitions = &mut input.recording.definitions;
+        let found = symbols.resolve(definitions);
+        found.into_iter().for_each(|record| definitions.add(record));
     }
     Ok((Merge::plan(inputs), rejected))
 }
@@ -164,10 +182,23 @@ impl Opened {
     /// # Errors
     /// If the path does not exist or nothing in it can be read.
     pub fn open(path: &Path) -> Result<Self> {
+        Self::open_with_symbols(path, &Symbols::default())
+    }
+
+    /// The same, with names for functions that have none yet.
+    ///
+    /// # Errors
+    /// As [`Opened::open`].
+    pub fn open_with_symbols(path: &Path, symbols: &Symbols) -> Result<Self> {
         let found = find(&[path.to_owned()], None)?;
         let only_trace = found.recordings.is_empty() && found.traces.len() == 1;
         if only_trace {
-            return Self::open_trace(&found.traces[0]);
+            let mut opened = Self::open_trace(&found.traces[0])?;
+            let found = symbols.resolve(&opened.definitions);
+            let definitions = &mut opened.definitions;
+            found.into_iter().for_each(|record| definitions.add(record));
+            definitions.apply_symbols();
+            return Ok(opened);
         }
         if found.recordings.is_empty() && found.traces.len() > 1 {
             return Err(MergeError::IsTrace {
@@ -175,7 +206,7 @@ impl Opened {
                 advice: "one of several in the directory: name the one to read",
             });
         }
-        let (merge, rejected) = plan_merge(&[path.to_owned()], None)?;
+        let (merge, rejected) = plan_merge_with_symbols(&[path.to_owned()], None, symbols)?;
         Ok(Self {
             definitions: merge.definitions.clone(),
             rejected,

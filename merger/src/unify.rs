@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use annals_format::{
-    Clock, ClockId, Definition, Definitions, Element, EventType, EventTypeId, Location, LocationId,
-    Object, ObjectId, Process, ProcessId, Property, Rank, Reference, Region, RegionId, RegionSet,
-    Registration, Source, SourceId, Stream, StreamId, StringId,
+    Clock, ClockId, Definition, Definitions, Element, EventType, EventTypeId, Function, Location,
+    LocationId, Module, ModuleId, Object, ObjectId, Process, ProcessId, Property, Rank, Reference,
+    Region, RegionId, RegionSet, Registration, Source, SourceId, Stream, StreamId, StringId,
 };
 
 /// Numbers of one recording's definitions in the trace.
@@ -73,8 +73,12 @@ pub(crate) struct Unifier {
     pub(crate) definitions: Definitions,
     strings: HashMap<String, StringId>,
     event_types: HashMap<EventType, EventTypeId>,
-    regions: HashMap<(StringId, StringId, u32, StringId), RegionId>,
+    regions: HashMap<RegionKey, RegionId>,
 }
+
+/// What makes regions the same: name, file, line, group; of functions without a symbol the build that
+/// they are in as well, because an address tells nothing without it.
+type RegionKey = (StringId, StringId, u32, StringId, Option<Vec<u8>>);
 
 impl Unifier {
     pub(crate) fn string(&mut self, text: &str) -> StringId {
@@ -220,25 +224,47 @@ impl Unifier {
     }
 
     fn add_regions(&mut self, of: &Definitions, process: ProcessId, numbers: &mut Numbers) {
+        let modules = self.add_modules(of, process);
         let mut regions = Vec::new();
         for (id, d) in &of.regions {
-            let key = (
-                self.string(of.string(d.name)),
-                self.string(of.string(d.file)),
-                d.line,
-                self.string(of.string(d.group)),
-            );
+            let symbol = of.symbols.get(id);
+            let (name, file, line) = match symbol {
+                Some(symbol) => (symbol.name, symbol.file, symbol.line),
+                None => (d.name, d.file, d.line),
+            };
+            let function = of.functions.get(id);
+            let module = function.and_then(|function| of.modules.get(&function.module));
+            let build = module.filter(|_| symbol.is_none()).map(|module| {
+                match module.build_id.as_slice() {
+                    [] => of.string(module.path).as_bytes().to_vec(),
+                    id => id.to_vec(),
+                }
+            });
+            let (name, file) = (self.string(of.string(name)), self.string(of.string(file)));
+            let group = self.string(of.string(d.group));
             let next = RegionId::new(self.definitions.regions.len() as u32);
+            let key = (name, file, line, group, build);
             let to = *self.regions.entry(key).or_insert(next);
             if to == next {
                 let d = Region {
                     id: to,
-                    name: key.0,
-                    file: key.1,
-                    line: key.2,
-                    group: key.3,
+                    name,
+                    file,
+                    line,
+                    group,
                 };
                 self.definitions.add(Definition::Region(d));
+            }
+            if let Some(function) = function
+                && let Some(module) = modules.get(&function.module)
+            {
+                // Of several that have become one, the first stays.
+                let function = Function {
+                    region: to,
+                    module: *module,
+                    offset: function.offset,
+                };
+                self.definitions.add(Definition::Function(function));
             }
             numbers.regions.set(id.get(), to.get());
             regions.push(to);
@@ -247,6 +273,26 @@ impl Unifier {
         regions.dedup();
         let set = RegionSet { process, regions };
         self.definitions.add(Definition::RegionSet(set));
+    }
+
+    fn add_modules(
+        &mut self,
+        of: &Definitions,
+        process: ProcessId,
+    ) -> BTreeMap<ModuleId, ModuleId> {
+        let mut modules = BTreeMap::new();
+        for (id, d) in &of.modules {
+            let to = ModuleId::new(self.definitions.modules.len() as u32);
+            modules.insert(*id, to);
+            let d = Module {
+                id: to,
+                process,
+                path: self.string(of.string(d.path)),
+                ..d.clone()
+            };
+            self.definitions.add(Definition::Module(d));
+        }
+        modules
     }
 
     fn add_objects(&mut self, of: &Definitions, process: ProcessId, numbers: &mut Numbers) {

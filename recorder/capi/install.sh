@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds Annals and installs it below a prefix: bin/trace-merge and bin/trace-cli, lib/libannals.so and .a,
-# include/annals.h and annals.hpp, lib/pkgconfig/annals.pc.
+# lib/libannals_instrument.so, include/annals.h and annals.hpp, lib/pkgconfig/annals.pc.
 set -euo pipefail
 
 usage() {
@@ -30,23 +30,25 @@ esac
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/../.."
 cargo=${CARGO:-cargo}
-"$cargo" build --profile "$profile" -p annals-capi -p annals-cli -p annals-merger >&2
+"$cargo" build --profile "$profile" -p annals-capi -p annals-instrument -p annals-cli -p annals-merger >&2
 target=$("$cargo" metadata --no-deps --format-version 1 |
     sed -E 's/.*"target_directory":"([^"]*)".*/\1/')
 built=$target/$profile
 [ "$profile" = dev ] && built=$target/debug
 
 version=$("$cargo" pkgid -p annals-capi | sed -E 's/.*[#@]//')
-soname=libannals.so.${version%.*}
 # What a program needs that links the archive: Rust's own library uses these.
 private="-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc"
 
 to=${DESTDIR:-}$prefix
 mkdir -p "$to/bin" "$to/lib/pkgconfig" "$to/include"
 install -m 755 "$built/trace-merge" "$built/trace-cli" "$to/bin"
-install -m 755 "$built/libannals.so" "$to/lib/libannals.so.$version"
-ln -sf "libannals.so.$version" "$to/lib/$soname"
-ln -sf "$soname" "$to/lib/libannals.so"
+for library in libannals.so libannals_instrument.so; do
+    soname=$library.${version%.*}
+    install -m 755 "$built/$library" "$to/lib/$library.$version"
+    ln -sf "$library.$version" "$to/lib/$soname"
+    ln -sf "$soname" "$to/lib/$library"
+done
 install -m 644 "$built/libannals.a" "$to/lib"
 install -m 644 "$here/include/annals.h" "$here/include/annals_t.h" \
     "$here/include/annals.hpp" "$to/include"

@@ -4,7 +4,6 @@
     reason = "clock_gettime and the processor's counters are foreign functions"
 )]
 
-use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -12,6 +11,7 @@ use std::sync::OnceLock;
 use annals_format::{CalibrationPoint, Clock};
 
 use crate::options::ClockChoice;
+use crate::thread;
 
 fn read_system_clock(clock: libc::clockid_t) -> i64 {
     let mut time = libc::timespec {
@@ -170,15 +170,10 @@ fn unix_offset_ns() -> i64 {
     best.tick as i64 - best.reference_ns
 }
 
-thread_local! {
-    /// Whether the calling thread is in a clock that belongs to the program.
-    static IS_IN_CLOCK: Cell<bool> = const { Cell::new(false) };
-}
-
 /// Whether the calling thread is in a clock that belongs to the program. It may be there with the
 /// recorder's tables locked: whoever wants that lock must not wait.
 pub(crate) fn is_in_clock() -> bool {
-    IS_IN_CLOCK.with(Cell::get)
+    thread::is_in_clock()
 }
 
 /// Reads a clock that belongs to the program.
@@ -187,10 +182,10 @@ fn read_foreign(read: &(dyn Fn() -> u64 + Send + Sync)) -> u64 {
     struct Restore(bool);
     impl Drop for Restore {
         fn drop(&mut self) {
-            IS_IN_CLOCK.with(|is_in| is_in.set(self.0));
+            thread::set_in_clock(self.0);
         }
     }
-    let _restore = Restore(IS_IN_CLOCK.with(|is_in| is_in.replace(true)));
+    let _restore = Restore(thread::set_in_clock(true));
     read()
 }
 

@@ -7,7 +7,7 @@
 use annals_format::wire::zigzag;
 use annals_format::{ElementType, EventTypeSchema, RegionId, Value};
 
-use crate::row::{RowCursor, VARINT_ROOM};
+use crate::row::{PutRow, RowCursor, VARINT_ROOM};
 
 /// Marks a string element; its value is a `&str` or any bytes that mean text.
 #[derive(Clone, Copy, Debug)]
@@ -240,6 +240,64 @@ tuple_elements!(A a, B b, C c, D d, E e, F f);
 tuple_elements!(A a, B b, C c, D d, E e, F f, G g);
 tuple_elements!(A a, B b, C c, D d, E e, F f, G g, H h);
 
+/// A row with the elements `E`.
+pub(crate) struct Typed<'a, E: Elements>(pub(crate) E::Values<'a>);
+
+impl<E: Elements> Clone for Typed<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E: Elements> Copy for Typed<'_, E> {}
+
+impl<E: Elements> PutRow for Typed<'_, E> {
+    #[inline(always)]
+    fn put(self, row: &mut RowCursor) {
+        E::put(self.0, row);
+    }
+}
+
+/// A row with values that fit.
+#[derive(Clone, Copy)]
+pub(crate) struct Raw<I> {
+    pub(crate) fit: Fit,
+    pub(crate) values: I,
+}
+
+impl<'v, I: Values<'v>> PutRow for Raw<I> {
+    #[inline(always)]
+    fn put(self, row: &mut RowCursor) {
+        put_values(self.fit, self.values, row);
+    }
+}
+
+/// Values known at run time only, in whatever memory their callers have them.
+pub trait Values<'v>: Copy {
+    /// How many.
+    fn len(self) -> usize;
+
+    /// Whether there are none.
+    fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// The one with this number, which is below their count.
+    fn get(self, index: usize) -> RawValue<'v>;
+}
+
+impl<'v> Values<'v> for &[Value<'v>] {
+    #[inline(always)]
+    fn len(self) -> usize {
+        <[Value<'v>]>::len(self)
+    }
+
+    #[inline(always)]
+    fn get(self, index: usize) -> RawValue<'v> {
+        RawValue::of(self[index])
+    }
+}
+
 /// A value as it lies in memory, whatever its type: what values known only at run time are raised from.
 /// Its types are told apart by comparisons that a processor predicts, not by jumps to one place for each,
 /// which it does not (benches/c_path).
@@ -340,10 +398,7 @@ pub(crate) struct Fit {
 /// How values fit a schema; none unless they are as many, of the same types, and absent only where that
 /// is allowed.
 #[inline(always)]
-pub(crate) fn fit<'v>(
-    schema: &EventTypeSchema,
-    values: impl ExactSizeIterator<Item = RawValue<'v>>,
-) -> Option<Fit> {
+pub(crate) fn fit<'v>(schema: &EventTypeSchema, values: impl Values<'v>) -> Option<Fit> {
     let elements = schema.elements.as_slice();
     if values.len() != elements.len() {
         return None;
@@ -352,7 +407,8 @@ pub(crate) fn fit<'v>(
         bound: elements.len().div_ceil(8) + elements.len() * VARINT_ROOM,
         has_optional: false,
     };
-    for ((element_type, is_optional), value) in elements.iter().zip(values) {
+    for (index, (element_type, is_optional)) in elements.iter().enumerate() {
+        let value = values.get(index);
         let is_absent = value.code == 0 && *is_optional;
         if value.code != *element_type as u32 && !is_absent {
             return None;
@@ -370,16 +426,13 @@ pub(crate) fn fit<'v>(
 
 /// Writes values that fit.
 #[inline(always)]
-pub(crate) fn put_values<'v>(
-    fit: Fit,
-    values: impl Iterator<Item = RawValue<'v>> + Clone,
-    to: &mut RowCursor,
-) {
+pub(crate) fn put_values<'v>(fit: Fit, values: impl Values<'v>, to: &mut RowCursor) {
     // A cursor of its own stays in a register.
     let mut row = *to;
     if fit.has_optional {
         let (mut byte, mut bit) = (0_u8, 1_u8);
-        for value in values.clone() {
+        for index in 0..values.len() {
+            let value = values.get(index);
             if value.code != 0 {
                 byte |= bit;
             }
@@ -392,8 +445,8 @@ pub(crate) fn put_values<'v>(
             row.byte(byte);
         }
     }
-    for value in values {
-        value.put(&mut row);
+    for index in 0..values.len() {
+        values.get(index).put(&mut row);
     }
     *to = row;
 }
@@ -401,6 +454,16 @@ pub(crate) fn put_values<'v>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl<'v> Values<'v> for &[RawValue<'v>] {
+        fn len(self) -> usize {
+            <[RawValue<'v>]>::len(self)
+        }
+
+        fn get(self, index: usize) -> RawValue<'v> {
+            self[index]
+        }
+    }
 
     /// What values look like in a row, whichever way they are raised.
     #[test]
@@ -428,8 +491,8 @@ mod tests {
                 Value::Bytes(text.as_bytes()),
                 absent.map_or(Value::Absent, Value::I32),
             ];
-            let raw = values.iter().map(|value| RawValue::of(*value));
-            let fit = fit(&Typed::schema(), raw.clone()).expect("they fit");
+            let raw = values.as_slice();
+            let fit = fit(&Typed::schema(), raw).expect("they fit");
             assert!(fit.bound >= Typed::bound(typed));
             let write = |put: &dyn Fn(&mut RowCursor)| {
                 let mut memory = [0_u8; 256];
@@ -440,7 +503,7 @@ mod tests {
                 memory[..row.offset_from(start)].to_vec()
             };
             let expected = write(&|row| Typed::put(typed, row));
-            assert_eq!(write(&|row| put_values(fit, raw.clone(), row)), expected);
+            assert_eq!(write(&|row| put_values(fit, raw, row)), expected);
         }
         // Neither in number, nor in type, nor absent where that is not allowed, nor of no type at all.
         let schema = <(u32, Option<Text>)>::schema();
@@ -453,10 +516,10 @@ mod tests {
                 RawValue::of(Value::Absent),
             ]
         };
-        assert!(fit(&schema, raw(2).into_iter()).is_some());
-        assert!(fit(&schema, raw(2)[..1].iter().copied()).is_none());
+        assert!(fit(&schema, raw(2).as_slice()).is_some());
+        assert!(fit(&schema, &raw(2)[..1]).is_none());
         for code in [0, 1, 3, 6, 8, 77, u32::MAX] {
-            assert!(fit(&schema, raw(code).into_iter()).is_none(), "{code}");
+            assert!(fit(&schema, raw(code).as_slice()).is_none(), "{code}");
         }
     }
 }

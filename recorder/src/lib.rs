@@ -82,6 +82,7 @@ mod elements;
 mod error;
 mod global;
 mod memory;
+mod module;
 mod options;
 mod pages;
 mod raiser;
@@ -103,21 +104,22 @@ mod writer;
 
 pub use clock::{tsc, tsc_is_invariant};
 pub use definition::{ElementSpec, EventTypeSpec};
-pub use elements::{Blob, ElementKind, Elements, RawValue, Text};
+pub use elements::{Blob, ElementKind, Elements, RawValue, Text, Values};
 pub use error::{RecorderError, Result};
 pub use global::{NoRegion, RegionSite, SiteGuard};
+pub use module::ModuleSpec;
 pub use options::{ClockChoice, ENVIRONMENT, Options, Overflow, parse_size};
 pub use raiser::{Raiser, Refusal};
 pub use recorder::{
-    ClockSpec, DynamicEventType, EventType, Metric, Recorder, RegionGuard, SourceSpec, Status,
-    THREADS,
+    ClockSpec, DynamicEventType, ENTER, EventType, LEAVE, Metric, RECORDED_BY,
+    RECORDED_BY_PROPERTY, Recorder, RegionGuard, SourceSpec, Status, THREADS,
 };
 pub use row::RowCursor;
 pub use rules::Rules;
-pub use thread::Inside;
+pub use thread::{Inside, record_nothing_here};
 pub use trigger::Trigger;
 
 pub use annals_format::{
-    ClockId, CompressionLevel, ElementType, EventTypeId, EventTypeSchema, ObjectId, Reference,
-    RegionId, Role, SourceId, Value, Verbosity,
+    ClockId, CompressionLevel, ElementType, EventTypeId, EventTypeSchema, ModuleId, ObjectId,
+    Reference, RegionId, Role, SourceId, Value, Verbosity,
 };

@@ -2,7 +2,7 @@
 
 use annals_format::{Cause, EventTypeId, RegionId, SourceId};
 
-use crate::elements::{self, ElementKind, RawValue};
+use crate::elements::{self, ElementKind, Raw, Typed, Values};
 use crate::recorder::{ENTER, LEAVE, THREADS};
 use crate::shared::Shared;
 use crate::thread;
@@ -30,6 +30,10 @@ impl<'a> Raiser<'a> {
     #[inline]
     pub(crate) const fn new(shared: &'a Shared) -> Self {
         Self(shared)
+    }
+
+    pub(crate) fn shared(self) -> &'a Shared {
+        self.0
     }
 
     /// Works with the recorder that has this [number](crate::Recorder::number) if the calling thread
@@ -67,9 +71,8 @@ impl<'a> Raiser<'a> {
         self.check_open()?;
         if !shared.control.is_region_off(region) {
             let bound = RegionId::bound(region);
-            thread::raise(shared, THREADS, event_type, None, bound, |row| {
-                RegionId::put(region, row);
-            });
+            let row = Typed::<(RegionId,)>((region,));
+            thread::raise(shared, THREADS, event_type, None, bound, row);
         }
         Ok(())
     }
@@ -84,7 +87,7 @@ impl<'a> Raiser<'a> {
         source: SourceId,
         tick: Option<u64>,
         event_type: EventTypeId,
-        values: impl ExactSizeIterator<Item = RawValue<'v>> + Clone,
+        values: impl Values<'v>,
     ) -> Result<(), Refusal> {
         let shared = self.0;
         let Some(shape) = shared.shape(event_type) else {
@@ -93,13 +96,12 @@ impl<'a> Raiser<'a> {
         if source != THREADS && shared.source(source).is_none() {
             return self.misused(Refusal::Unknown);
         }
-        let Some(fit) = elements::fit(shape, values.clone()) else {
+        let Some(fit) = elements::fit(shape, values) else {
             return self.misused(Refusal::Values);
         };
         self.check_open()?;
-        thread::raise(shared, source, event_type, tick, fit.bound, |row| {
-            elements::put_values(fit, values, row);
-        });
+        let row = Raw { fit, values };
+        thread::raise(shared, source, event_type, tick, fit.bound, row);
         Ok(())
     }
 

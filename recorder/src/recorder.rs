@@ -15,7 +15,7 @@ use annals_format::{
 
 use crate::clock::{self, TickSource, reference_ns, unix_ns};
 use crate::definition::EventTypeSpec;
-use crate::elements::{ElementKind, Elements, RawValue};
+use crate::elements::{ElementKind, Elements, Typed};
 use crate::error::{RecorderError, Result};
 use crate::memory::{Division, LiveMemory};
 use crate::options::{Options, Overflow};
@@ -30,6 +30,12 @@ use crate::writer::{Settings, Writer};
 
 /// The source of the process's own events: ordered, one stream per thread.
 pub const THREADS: SourceId = SourceId::new(0);
+
+/// The environment variable with which a command that starts programs tells its recordings from others.
+pub const RECORDED_BY: &str = "ANNALS_RECORDED_BY";
+
+/// The property that has the value of [`RECORDED_BY`].
+pub const RECORDED_BY_PROPERTY: &str = "recorded-by";
 
 /// How long `finish` waits for a thread that was stopped in the middle of a raise.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
@@ -352,6 +358,7 @@ impl Recorder {
             let shared = Arc::clone(&shared);
             builder.spawn(move || {
                 sys::yield_to_the_program();
+                thread::record_nothing_here();
                 let run = std::panic::AssertUnwindSafe(|| writer.run());
                 if std::panic::catch_unwind(run).is_err() {
                     shared.storage_status.fail("the writer thread panicked");
@@ -385,7 +392,10 @@ impl Recorder {
         &self.shared
     }
 
-    fn define<T>(&self, define: impl FnOnce(&Shared, &mut Registry) -> Result<T>) -> Result<T> {
+    pub(crate) fn define<T>(
+        &self,
+        define: impl FnOnce(&Shared, &mut Registry) -> Result<T>,
+    ) -> Result<T> {
         let shared = self.shared();
         if !shared.guard.is_on() {
             return Err(RecorderError::Finished);
@@ -564,9 +574,8 @@ impl Recorder {
         if self.shared().control.is_region_off(region) {
             return;
         }
-        thread::raise(self.shared(), THREADS, event_type, None, bound, |row| {
-            RegionId::put(region, row);
-        });
+        let row = Typed::<(RegionId,)>((region,));
+        thread::raise(self.shared(), THREADS, event_type, None, bound, row);
     }
 
     /// Enters a region until the guard goes.
@@ -634,9 +643,8 @@ impl Recorder {
             return;
         }
         let bound = E::bound(values);
-        thread::raise(shared, source, event_type.id, tick, bound, |row| {
-            E::put(values, row);
-        });
+        let row = Typed::<E>(values);
+        thread::raise(shared, source, event_type.id, tick, bound, row);
     }
 
     /// Counts events that a source told it dropped itself. They stand in the recording as raised and
@@ -671,7 +679,6 @@ impl Recorder {
             shared.count_unknown_type();
             return;
         }
-        let values = values.iter().map(|value| RawValue::of(*value));
         // What is refused is counted.
         let _ = self.raiser().raise(source, tick, event_type.id, values);
     }
@@ -857,8 +864,10 @@ impl Drop for RegionGuard<'_> {
     }
 }
 
-pub(crate) const ENTER: EventTypeId = EventTypeId::new(0);
-pub(crate) const LEAVE: EventTypeId = EventTypeId::new(1);
+/// The event type of entered regions, in every recording.
+pub const ENTER: EventTypeId = EventTypeId::new(0);
+/// The event type of left regions, in every recording.
+pub const LEAVE: EventTypeId = EventTypeId::new(1);
 
 fn define_type(
     shared: &Shared,
@@ -922,9 +931,7 @@ fn define_process(
 ) -> Result<()> {
     let registry = &mut *lock(&shared.registry);
     registry.string(shared, "")?;
-    let arguments: Vec<String> = std::env::args_os()
-        .map(|argument| argument.to_string_lossy().into_owned())
-        .collect();
+    let arguments = sys::arguments();
     let process = Process {
         id: PROCESS,
         recording_id: id,
@@ -964,6 +971,9 @@ fn define_process(
     ];
     for (key, value) in properties {
         registry.property(shared, key, &value)?;
+    }
+    if let Ok(command) = std::env::var(RECORDED_BY) {
+        registry.property(shared, RECORDED_BY_PROPERTY, &command)?;
     }
     match TickSource::choose(options.clock) {
         TickSource::Tsc => {

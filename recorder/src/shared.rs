@@ -109,7 +109,7 @@ pub(crate) struct Shared {
     /// Path of the last snapshot, or why there is none.
     pub(crate) last_snapshot: Mutex<Result<PathBuf, String>>,
     pub(crate) snapshot_done: Condvar,
-    /// Regions that were added.
+    /// Regions that have a number.
     region_count: AtomicU32,
     /// The recording is finished, or is being finished.
     is_finishing: AtomicBool,
@@ -409,7 +409,16 @@ impl Shared {
         shape.and_then(OnceLock::get)
     }
 
-    /// Whether a region is defined; takes no lock.
+    /// The number of a new region; none when there are as many as references can tell apart.
+    pub(crate) fn next_region_id(&self) -> Option<RegionId> {
+        const MOST: u32 = 1 << 24;
+        let next = |count: u32| (count < MOST).then_some(count + 1);
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        let count = self.region_count.fetch_update(order.0, order.1, next);
+        count.ok().map(RegionId::new)
+    }
+
+    /// Whether a region has a number; takes no lock.
     #[inline]
     pub(crate) fn has_region(&self, region: RegionId) -> bool {
         region.get() < self.region_count.load(Ordering::Acquire)
@@ -816,24 +825,18 @@ impl Registry {
         if let Some(id) = self.regions.get(&key) {
             return Ok(*id);
         }
+        self.check_open()?;
+        let full = RecorderError::Full { what: "regions" };
+        let id = shared.next_region_id().ok_or(full)?;
         let region = Region {
-            id: RegionId::new(self.regions.len() as u32),
+            id,
             name,
             file,
             line,
             group,
         };
-        let id = region.id;
-        let text = self
-            .definitions
-            .strings
-            .get(&name)
-            .map_or("", String::as_str);
-        shared.triggers.watch_region(id, text);
-        shared.control.rule_region(&self.rules, id, text);
-        self.add(shared, Definition::Region(region))?;
+        self.new_region(shared, region)?;
         self.regions.insert(key, id);
-        shared.region_count.store(id.get() + 1, Ordering::Release);
         Ok(id)
     }
 
@@ -869,6 +872,14 @@ impl Registry {
             object,
         };
         self.add(shared, Definition::Registration(registration))
+    }
+
+    /// Takes a region in that has its number.
+    pub(crate) fn new_region(&mut self, shared: &Shared, region: Region) -> Result<()> {
+        let text = self.definitions.string(region.name);
+        shared.triggers.watch_region(region.id, text);
+        shared.control.rule_region(&self.rules, region.id, text);
+        self.add(shared, Definition::Region(region))
     }
 
     /// Defines an event type; one that is the same in everything gives its id again.

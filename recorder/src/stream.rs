@@ -28,7 +28,7 @@ use crate::clock::{TickSource, reference_ns, tsc};
 use crate::control::{Admission, Gate};
 use crate::memory::{CounterRow, OwnRow, Page, bump};
 use crate::options::Overflow;
-use crate::row::{RowCursor, VARINT_ROOM};
+use crate::row::{PutRow, RowCursor, VARINT_ROOM};
 use crate::shared::{Shared, SourceState};
 use crate::sys::{self, GUARD_RECORDING};
 use crate::thread::QueueUse;
@@ -351,7 +351,7 @@ impl Stream {
         event_type: EventTypeId,
         tick: Option<u64>,
         bound: usize,
-        put: impl FnOnce(&mut RowCursor),
+        put: impl PutRow,
     ) {
         let relaxed = Ordering::Relaxed;
         let index = event_type.index();
@@ -369,7 +369,7 @@ impl Stream {
 
     /// The short way for event types beyond the first 32.
     #[inline(never)]
-    fn raise_far(&self, event_type: EventTypeId, bound: usize, put: impl FnOnce(&mut RowCursor)) {
+    fn raise_far(&self, event_type: EventTypeId, bound: usize, put: impl PutRow) {
         match self.rows(event_type) {
             Some((row, own)) => self.raise_plain(event_type, row, own, bound, put),
             None => self.raise_any(event_type, None, bound, put),
@@ -383,7 +383,7 @@ impl Stream {
         row: *const CounterRow,
         own: &OwnRow,
         bound: usize,
-        put: impl FnOnce(&mut RowCursor),
+        put: impl PutRow,
     ) {
         let relaxed = Ordering::Relaxed;
         let busy = self.busy();
@@ -409,7 +409,7 @@ impl Stream {
         // SAFETY: the page is this stream's until it is handed on, and has the room.
         let mut cursor = unsafe { Page::cursor(start, offset) };
         cursor.event_start(event_type, self.last_tick.load(relaxed), tick);
-        put(&mut cursor);
+        put.put(&mut cursor);
         let length = cursor.offset_from(start) - offset;
         commit.store(before + (1 << 32 | length as u64), Ordering::Release);
         self.last_tick.store(tick, relaxed);
@@ -425,9 +425,11 @@ impl Stream {
         event_type: EventTypeId,
         tick: Option<u64>,
         bound: usize,
-        put: impl FnOnce(&mut RowCursor),
+        put: impl PutRow,
     ) {
         let busy = self.busy();
+        // The program may look at it behind the event.
+        let _errno = sys::ErrnoKept::new();
         // Goes when this function ends, also by a panic in the program's own clock.
         let _mark = BusyMark::set(busy, u64::from(event_type.get()) + 1);
         if self.guard() != GUARD_RECORDING {
@@ -453,7 +455,7 @@ impl Stream {
         own: &OwnRow,
         tick: Option<u64>,
         bound: usize,
-        put: impl FnOnce(&mut RowCursor),
+        put: impl PutRow,
     ) {
         let relaxed = Ordering::Relaxed;
         let gate = Gate(own.gate.load(relaxed));
@@ -494,7 +496,7 @@ impl Stream {
             cursor = self.observe(cursor);
         }
         cursor.event_start(event_type, self.last_tick.load(relaxed), tick);
-        put(&mut cursor);
+        put.put(&mut cursor);
         let length = cursor.offset_from(start) - row_start;
         commit.store(before + (1 << 32 | length as u64), Ordering::Release);
         self.last_tick.store(tick, relaxed);

@@ -131,6 +131,38 @@ pub(crate) fn without_size_signal<T>(work: impl FnOnce() -> T) -> T {
     outcome
 }
 
+/// The calling thread's `errno`, as it was when this was made, once it goes.
+pub(crate) struct ErrnoKept(libc::c_int);
+
+impl ErrnoKept {
+    pub(crate) fn new() -> Self {
+        // SAFETY: the place is the calling thread's own.
+        Self(unsafe { *libc::__errno_location() })
+    }
+}
+
+impl Drop for ErrnoKept {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe { *libc::__errno_location() = self.0 };
+    }
+}
+
+/// The command line. From the system where Rust's library does not know it yet: a recorder may start before
+/// the library's own constructors ran.
+pub(crate) fn arguments() -> Vec<String> {
+    let text = |argument: &[u8]| String::from_utf8_lossy(argument).into_owned();
+    let known: Vec<String> = std::env::args_os()
+        .map(|argument| text(argument.as_encoded_bytes()))
+        .collect();
+    if !known.is_empty() {
+        return known;
+    }
+    let line = fs::read("/proc/self/cmdline").unwrap_or_default();
+    let line = line.strip_suffix(&[0]).unwrap_or(&line);
+    line.split(|byte| *byte == 0).map(text).collect()
+}
+
 /// Calls `at_exit` when the process exits normally. Later calls change nothing.
 pub(crate) fn on_process_exit(at_exit: extern "C" fn()) {
     static ONCE: OnceLock<()> = OnceLock::new();

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use annals_format::{Cause, EventTypeId, SourceId};
 
-use crate::row::RowCursor;
+use crate::row::PutRow;
 use crate::shared::Shared;
 use crate::stream::{NO_STREAM, Opening, Stream, phase};
 use crate::sys::{self, GUARD_RECORDING};
@@ -34,6 +34,7 @@ pub(crate) struct Thread {
     is_ended: Cell<bool>,
     is_in_queue: Cell<bool>,
     is_inside: Cell<bool>,
+    is_in_clock: Cell<bool>,
     /// Safety level of the innermost callback that runs, plus 1; 0: none does.
     pub(crate) callback: Cell<u8>,
     /// Number of the thread's frames for callbacks, plus 1; 0: none yet.
@@ -53,6 +54,7 @@ impl Thread {
             is_ended: Cell::new(false),
             is_in_queue: Cell::new(false),
             is_inside: Cell::new(false),
+            is_in_clock: Cell::new(false),
             callback: Cell::new(0),
             lane: Cell::new(0),
         }
@@ -134,6 +136,23 @@ pub(crate) fn is_ended() -> bool {
     THREAD.with(|thread| thread.is_ended.get())
 }
 
+/// Whether the calling thread is in a clock that belongs to the program.
+pub(crate) fn is_in_clock() -> bool {
+    THREAD.with(|thread| thread.is_in_clock.get())
+}
+
+/// Says whether it is; gives what was said before.
+pub(crate) fn set_in_clock(is_in: bool) -> bool {
+    THREAD.with(|thread| thread.is_in_clock.replace(is_in))
+}
+
+/// Says that the calling thread is one of the recorder's own, or of what serves it: what happens in it, as
+/// when the program brings its own allocator, is counted and not recorded. A writer that recorded itself
+/// would wait for itself.
+pub fn record_nothing_here() {
+    THREAD.with(|thread| thread.is_ended.set(true));
+}
+
 /// Lets the calling thread's streams go of which the recorder is finished, or was left behind by a
 /// fork. Not for signal handlers.
 pub(crate) fn release_finished() {
@@ -198,7 +217,7 @@ pub(crate) fn raise(
     event_type: EventTypeId,
     tick: Option<u64>,
     bound: usize,
-    put: impl FnOnce(&mut RowCursor),
+    put: impl PutRow,
 ) {
     // A forked child finds no stream that is open: cells read 0 there.
     let last = THREAD.with(|thread| thread.last.get());
@@ -239,12 +258,13 @@ fn raise_elsewhere(
     event_type: EventTypeId,
     tick: Option<u64>,
     bound: usize,
-    put: impl FnOnce(&mut RowCursor),
+    put: impl PutRow,
 ) {
     if shared.guard.word().load(Ordering::Relaxed) != GUARD_RECORDING {
         shared.count_unrecorded();
         return;
     }
+    let _errno = sys::ErrnoKept::new();
     if shared.is_off(source, event_type) {
         return;
     }

@@ -7,7 +7,8 @@
 //! (glibc 512 bytes beyond its own need), and this one is 32 bytes.
 #![expect(
     unsafe_code,
-    reason = "stable Rust has no thread-local storage of this model; benches/c_path shows the gain"
+    reason = "stable Rust has no thread-local storage of this model, and any other calls the loader in a signal \
+              handler; tests/capi/calls.c shows that this one does not"
 )]
 
 use crate::thread::Thread;

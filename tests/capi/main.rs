@@ -468,6 +468,8 @@ fn the_installation_is_complete_and_knows_its_version() {
         "lib/libannals.a",
         "lib/libannals.so",
         "lib/libannals.so.0.1",
+        "lib/libannals_instrument.so",
+        "lib/libannals_instrument.so.0.1",
         "include/annals.h",
         "include/annals.hpp",
     ] {
@@ -480,4 +482,21 @@ fn the_installation_is_complete_and_knows_its_version() {
             .exists()
     );
     assert_eq!(prefix.pkg_config(&["--modversion"]), [version]);
+}
+
+#[test]
+fn the_readme_program_compiles_and_records() {
+    let readme = std::fs::read_to_string(Path::new(ROOT).join("README.md")).expect("the README");
+    let (_, from) = readme.split_once("```c\n").expect("a C snippet");
+    let (snippet, _) = from.split_once("```").expect("its end");
+    let prefix = Prefix::get();
+    let scratch = tempfile::tempdir().expect("a directory");
+    let source = scratch.path().join("readme.c");
+    let whole = format!("#include <annals.h>\nint main(void)\n{{\n{snippet}return 0;\n}}\n");
+    std::fs::write(&source, whole).expect("a file");
+    let program = prefix.compile(&source, Library::Shared, scratch.path());
+    let run = scratch.path().join("run");
+    output(Command::new(program).env("ANNALS_DIR", &run));
+    let expected = [("solve".to_owned(), 1)];
+    assert_eq!(calls(prefix, &run), BTreeMap::from(expected));
 }

@@ -2,6 +2,8 @@
 
 pub mod commands;
 pub mod filter;
+pub mod gather;
+pub mod launch;
 pub mod names;
 pub mod output;
 pub mod rule;

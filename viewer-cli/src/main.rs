@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
 use annals_cli::commands::{
-    InputArguments, demo, dropped, events, info, print, regions, sources, suggest_filter,
+    InputArguments, demo, dropped, events, info, print, record, regions, sources, suggest_filter,
 };
 use annals_cli::output::{Finding, UsageError};
 use clap::{Parser, Subcommand};
@@ -19,7 +19,7 @@ use clap::{Parser, Subcommand};
     version,
     after_help = "Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 finished, but data had to be \
                   skipped (dropped --check: anything was lost).\n\n\
-                  Examples:\n  trace-cli demo\n  trace-cli info run.annals\n  \
+                  Examples:\n  trace-cli demo\n  trace-cli record -o annals-run -- ./program\n  trace-cli info run.annals\n  \
                   trace-cli print run.annals --rank 0 --from 1s --to 1.1s\n  \
                   trace-cli regions run.annals --by rank\n  trace-cli suggest-filter run.annals -o filter.txt\n  \
                   trace-cli dropped run.annals --check"
@@ -31,6 +31,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    // Its own words, as of suggest-filter below.
+    Record(record::RecordArguments),
     /// What a trace is: ranks, hosts, events, losses, provenance
     Info(InputArguments),
     /// Who raised events, with which promise and by which clock
@@ -54,6 +56,7 @@ enum Command {
 
 fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<Finding> {
     match command {
+        Command::Record(_) => unreachable!("`main` has run it: its exit code is a program's"),
         Command::Info(arguments) => info::run(arguments, out),
         Command::Sources(arguments) => sources::run(arguments, out),
         Command::Events(arguments) => events::run(arguments, out),
@@ -79,6 +82,12 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let Command::Record(arguments) = &arguments.command {
+        return match record::run(arguments) {
+            Ok(code) => ExitCode::from(code),
+            Err(error) => failed(&error),
+        };
+    }
     let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout());
     let outcome = run(&arguments.command, &mut out)
         .and_then(|finding| out.flush().map(|()| finding).map_err(Into::into));
@@ -92,12 +101,14 @@ fn main() -> ExitCode {
             std::mem::forget(out);
             ExitCode::SUCCESS
         }
-        Err(error) => {
-            eprintln!("trace-cli: {error:#}");
-            if error.is::<UsageError>() {
-                return ExitCode::from(2);
-            }
-            ExitCode::FAILURE
-        }
+        Err(error) => failed(&error),
     }
+}
+
+fn failed(error: &anyhow::Error) -> ExitCode {
+    eprintln!("trace-cli: {error:#}");
+    if error.is::<UsageError>() {
+        return ExitCode::from(2);
+    }
+    ExitCode::FAILURE
 }

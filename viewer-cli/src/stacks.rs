@@ -59,6 +59,8 @@ pub struct RegionStats {
     pub open_calls: u64,
     /// Leaves without an enter.
     pub unmatched_leaves: u64,
+    /// Calls that were never left, and ended with a region around them: `longjmp` does that.
+    pub unleft_calls: u64,
     /// By how much `calls` may differ from the true number.
     pub uncertain_calls: u64,
     /// Whether even that is only a lower bound.
@@ -273,6 +275,7 @@ impl<'a> RegionCounter<'a> {
             stats.inclusive_ns += inside;
         }
         stats.is_time_uncertain |= frame.is_uncertain || !is_complete;
+        stats.unleft_calls += u64::from(!is_complete && is_counted);
         if is_complete && is_counted {
             stats.completed += 1;
             stats.completed_ns += inside;
@@ -318,10 +321,12 @@ impl<'a> RegionCounter<'a> {
                 let region = frame.region;
                 let is_counted = self.window.contains(frame.entered_ns);
                 let was_uncertain = self.stats(group, region).is_time_uncertain;
+                let unleft_calls = self.stats(group, region).unleft_calls;
                 let is_uncertain = frame.is_uncertain;
                 self.close(&mut stack, group, last_ns, false);
                 let stats = self.stats(group, region);
                 stats.open_calls += u64::from(is_counted);
+                stats.unleft_calls = unleft_calls;
                 // Open to the end is no loss by itself.
                 stats.is_time_uncertain = was_uncertain || is_uncertain;
             }

@@ -55,6 +55,23 @@ impl Value {
     }
 }
 
+/// Values whose pointers are good: who makes this says so.
+#[derive(Clone, Copy)]
+struct FromC<'a>(&'a [Value]);
+
+impl<'a> annals_recorder::Values<'a> for FromC<'a> {
+    #[inline(always)]
+    fn len(self) -> usize {
+        self.0.len()
+    }
+
+    #[inline(always)]
+    fn get(self, index: usize) -> RawValue<'a> {
+        // SAFETY: as the type says.
+        unsafe { self.0[index].raw() }
+    }
+}
+
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn annals_enter(region: Region) -> Status {
     raise(region.recorder(), move |raiser| raiser.enter(region.id()))
@@ -90,9 +107,7 @@ unsafe fn raise_values(
         EventType::NONE
     };
     raise(recorder, move |raiser: Raiser<'_>| -> Result<(), Refusal> {
-        // SAFETY: the caller's promise.
-        let values = values.iter().map(|value| unsafe { value.raw() });
-        raiser.raise(source, tick, id, values)
+        raiser.raise(source, tick, id, FromC(values))
     })
 }
 

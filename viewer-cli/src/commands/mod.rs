@@ -5,13 +5,14 @@ pub mod dropped;
 pub mod events;
 pub mod info;
 pub mod print;
+pub mod record;
 pub mod regions;
 pub mod sources;
 pub mod suggest_filter;
 
 use std::path::PathBuf;
 
-use annals_merger::{Opened, Outcome};
+use annals_merger::{Opened, Outcome, Symbols};
 use clap::Args;
 
 use crate::time;
@@ -26,6 +27,10 @@ pub struct InputArguments {
     /// Results as JSON
     #[arg(long)]
     pub json: bool,
+
+    /// Look for names of functions in the files of this directory too (of the same build id)
+    #[arg(long, value_name = "DIR")]
+    pub symbols: Vec<PathBuf>,
 }
 
 impl InputArguments {
@@ -34,7 +39,8 @@ impl InputArguments {
     /// # Errors
     /// If it cannot be read.
     pub fn open(&self) -> anyhow::Result<Opened> {
-        Ok(Opened::open(&self.input)?)
+        let symbols = Symbols::in_directories(&self.symbols)?;
+        Ok(Opened::open_with_symbols(&self.input, &symbols)?)
     }
 }
 

@@ -1,5 +1,6 @@
 //! `trace-cli regions`: where the time went, region by region.
 
+use std::fmt::Write as _;
 use std::io::Write;
 
 use annals_format::{Definitions, RegionId};
@@ -65,6 +66,7 @@ pub struct RegionRow {
     share: f64,
     open_calls: u64,
     unmatched_leaves: u64,
+    unleft_calls: u64,
     /// By how much `calls` may differ from the truth.
     pub uncertain_calls: u64,
     uncertain_calls_is_lower_bound: bool,
@@ -165,6 +167,7 @@ fn row(
         },
         open_calls: stats.open_calls,
         unmatched_leaves: stats.unmatched_leaves,
+        unleft_calls: stats.unleft_calls,
         uncertain_calls: stats.uncertain_calls,
         uncertain_calls_is_lower_bound: stats.uncertain_is_lower_bound,
         time_is_uncertain: stats.is_time_uncertain,
@@ -225,7 +228,25 @@ pub fn render(rows: &[RegionRow], by: Option<By>, most: usize) -> String {
         ]);
         table.row(cells);
     }
-    table.render()
+    let mut text = table.render();
+    for row in rows.iter().take(most) {
+        let name = safe(&row.name);
+        if row.unleft_calls != 0 {
+            let count = row.unleft_calls;
+            let _ = writeln!(
+                text,
+                "{name}: {count} calls were never left, and end with the region around them (longjmp?)"
+            );
+        }
+        if row.unmatched_leaves != 0 {
+            let count = row.unmatched_leaves;
+            let _ = writeln!(
+                text,
+                "{name}: {count} leaves without an enter, counted as no calls"
+            );
+        }
+    }
+    text
 }
 
 /// Runs the command.

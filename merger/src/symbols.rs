@@ -1,0 +1,348 @@
+//! Names, files and lines of functions: from the symbols and debug information of the files that they
+//! are in, and of no others.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use addr2line::{Loader, demangle_auto};
+use annals_format::{Definition, Definitions, Function, Module, RegionId, StringId, Symbol};
+use object::Object;
+
+use crate::error::{MergeError, Result};
+
+/// Where distributions put debug information apart from its file, by build id.
+const DEBUG_DIRECTORY: &str = "/usr/lib/debug";
+
+/// Files that tell what functions are called. A file counts for a module when it has the module's build
+/// id; that many files with the id exist, as one stripped and one with debug information, is usual.
+#[derive(Debug, Default)]
+pub struct Symbols {
+    by_build_id: BTreeMap<Vec<u8>, Vec<PathBuf>>,
+    is_of_host: bool,
+}
+
+/// What a function is called.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+struct Found {
+    name: String,
+    file: String,
+    line: u32,
+}
+
+impl Found {
+    fn is_whole(&self) -> bool {
+        !self.name.is_empty() && self.line != 0
+    }
+}
+
+impl Symbols {
+    /// The files of this host, where the modules say they are, and the debug information that is
+    /// installed for them. For recordings that were made here, just now: a file without a build id counts when
+    /// it is older than the recording.
+    pub fn of_host() -> Self {
+        Self {
+            by_build_id: BTreeMap::new(),
+            is_of_host: true,
+        }
+    }
+
+    /// The files in and below these directories.
+    ///
+    /// # Errors
+    /// If one of them cannot be listed.
+    pub fn in_directories(directories: &[PathBuf]) -> Result<Self> {
+        let mut symbols = Self::default();
+        for directory in directories {
+            symbols.add_directory(directory)?;
+        }
+        Ok(symbols)
+    }
+
+    /// The files of this host, and those in and below these directories.
+    ///
+    /// # Errors
+    /// As [`Symbols::in_directories`].
+    pub fn of_host_and(directories: &[PathBuf]) -> Result<Self> {
+        let symbols = Self::in_directories(directories)?;
+        Ok(Self {
+            is_of_host: true,
+            ..symbols
+        })
+    }
+
+    fn add_directory(&mut self, directory: &Path) -> Result<()> {
+        let failed = |source| MergeError::Io {
+            action: "look for symbols in",
+            path: directory.to_owned(),
+            source,
+        };
+        let mut entries: Vec<fs::DirEntry> = fs::read_dir(directory)
+            .and_then(Iterator::collect)
+            .map_err(failed)?;
+        // Which of several files is asked first is not left to the system.
+        entries.sort_by_key(fs::DirEntry::path);
+        for entry in entries {
+            let path = entry.path();
+            // A link to a directory may lead around in a circle.
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                self.add_directory(&path)?;
+            } else if path.is_file()
+                && let Some(id) = build_id(&path)
+            {
+                self.by_build_id.entry(id).or_default().push(path);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the regions of these definitions are called that are functions and have no name, or no line, yet:
+    /// definitions to be added to them.
+    pub fn resolve(&self, definitions: &Definitions) -> Vec<Definition> {
+        let known = |region: &RegionId| {
+            let symbol = definitions.symbols.get(region);
+            symbol.map_or_else(Found::default, |symbol| Found {
+                name: definitions.string(symbol.name).to_owned(),
+                file: definitions.string(symbol.file).to_owned(),
+                line: symbol.line,
+            })
+        };
+        let unnamed = definitions.functions.values().filter(|function| {
+            // A trace's regions have their lines themselves.
+            let region = definitions.regions.get(&function.region);
+            region.is_some_and(|region| region.line == 0) && !known(&function.region).is_whole()
+        });
+        let mut by_module: BTreeMap<_, Vec<&Function>> = BTreeMap::new();
+        for function in unnamed {
+            by_module.entry(function.module).or_default().push(function);
+        }
+        let mut found: BTreeMap<RegionId, Found> = BTreeMap::new();
+        for (id, functions) in by_module {
+            let Some(module) = definitions.modules.get(&id) else {
+                continue;
+            };
+            for path in self.files_of(definitions, module) {
+                let Ok(loader) = Loader::new(&path) else {
+                    continue;
+                };
+                for function in &functions {
+                    let entry = found.entry(function.region);
+                    let known = entry.or_insert_with_key(&known);
+                    if !known.is_whole() {
+                        look_up(&loader, function.offset, known);
+                    }
+                }
+            }
+        }
+        found.retain(|region, found| !found.name.is_empty() && *found != known(region));
+        records(definitions, &found)
+    }
+
+    /// Every file that has this module's symbols, or may have.
+    fn files_of(&self, definitions: &Definitions, module: &Module) -> Vec<PathBuf> {
+        let mut files: Vec<PathBuf> = Vec::new();
+        let id = &module.build_id;
+        let given = self.by_build_id.get(id).filter(|_| !id.is_empty());
+        files.extend(given.into_iter().flatten().cloned());
+        if !self.is_of_host {
+            return files;
+        }
+        let path = PathBuf::from(definitions.string(module.path));
+        if id.is_empty() {
+            let start_ns = definitions.processes.get(&module.process);
+            let start_ns = start_ns.map_or(0, |process| process.start_unix_ns);
+            if is_older(&path, start_ns) && build_id(&path).is_none() {
+                files.push(path);
+            }
+            return files;
+        }
+        let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let (first, rest) = hex.split_at(2);
+        let debug = format!("{DEBUG_DIRECTORY}/.build-id/{first}/{rest}.debug");
+        let places = [path, PathBuf::from(debug)];
+        let same = places
+            .into_iter()
+            .filter(|path| build_id(path).as_ref() == Some(id));
+        files.extend(same);
+        files
+    }
+}
+
+/// Whether a file was last changed before this moment, nanoseconds since the Unix epoch.
+fn is_older(path: &Path, unix_ns: i64) -> bool {
+    fs::metadata(path).is_ok_and(|file| {
+        let changed = i128::from(file.ctime()) * 1_000_000_000 + i128::from(file.ctime_nsec());
+        changed < i128::from(unix_ns)
+    })
+}
+
+/// The build id of an ELF file, if it is one and has one.
+fn build_id(path: &Path) -> Option<Vec<u8>> {
+    let mut file = File::open(path).ok()?;
+    let mut magic = [0; 4];
+    file.read_exact(&mut magic).ok()?;
+    if magic != *b"\x7fELF" {
+        return None;
+    }
+    let cache = object::ReadCache::new(file);
+    let object = object::File::parse(&cache).ok()?;
+    object.build_id().ok().flatten().map(<[u8]>::to_vec)
+}
+
+/// Takes what a file knows of the function at this address, as far as it is not known yet.
+fn look_up(loader: &Loader, address: u64, known: &mut Found) {
+    if known.name.is_empty() {
+        let symbol = loader.find_symbol_info(address);
+        // The symbol before it, in a file without its own, is another function.
+        let symbol = symbol.filter(|symbol| symbol.address() == address);
+        if let Some(symbol) = symbol {
+            known.name = demangle_auto(Cow::Borrowed(symbol.name()), None).into_owned();
+        } else if let Some(name) = outermost_function(loader, address) {
+            known.name = name;
+        }
+    }
+    if known.line == 0
+        && let Ok(mut locations) = loader.find_location_range(address, address + 1)
+        && let Some((_, _, location)) = locations.next()
+    {
+        known.file = location.file.unwrap_or_default().to_owned();
+        known.line = location.line.unwrap_or(0);
+    }
+}
+
+/// The function that this address is in, whatever was inlined there.
+fn outermost_function(loader: &Loader, address: u64) -> Option<String> {
+    let mut frames = loader.find_frames(address).ok()?;
+    let mut name = None;
+    while let Ok(Some(frame)) = frames.next() {
+        name = frame.function;
+    }
+    name?.demangle().ok().map(Cow::into_owned)
+}
+
+fn records(definitions: &Definitions, found: &BTreeMap<RegionId, Found>) -> Vec<Definition> {
+    let known = definitions.strings.iter();
+    let mut strings: HashMap<String, StringId> =
+        known.map(|(id, text)| (text.clone(), *id)).collect();
+    let last = definitions.strings.keys().next_back();
+    let mut next = last.map_or(0, |id| id.get().saturating_add(1));
+    let mut records = Vec::new();
+    for (region, found) in found {
+        let mut string = |text: &str| {
+            *strings.entry(text.to_owned()).or_insert_with(|| {
+                let id = StringId::new(next);
+                next = next.saturating_add(1);
+                records.push(Definition::String(id, text.to_owned()));
+                id
+            })
+        };
+        let symbol = Symbol {
+            region: *region,
+            name: string(&found.name),
+            file: string(&found.file),
+            line: found.line,
+        };
+        records.push(Definition::Symbol(symbol));
+    }
+    records
+}
+
+#[cfg(test)]
+mod tests {
+    use annals_format::{ModuleId, ProcessId, Region};
+
+    use super::*;
+
+    const NAME: &str = "annals_merger::symbols::tests::sought";
+
+    #[inline(never)]
+    fn sought() -> u32 {
+        std::hint::black_box(7)
+    }
+
+    /// What this test's own program is called in a recording of it.
+    fn definitions(build_id: Vec<u8>, offset: u64) -> Definitions {
+        let mut d = Definitions::default();
+        let path = std::env::current_exe().unwrap();
+        let path = path.to_string_lossy().into_owned();
+        let strings = [String::new(), path, "program+0x1".to_owned()];
+        for (number, text) in strings.into_iter().enumerate() {
+            d.add(Definition::String(StringId::new(number as u32), text));
+        }
+        d.add(Definition::Module(Module {
+            id: ModuleId::new(0),
+            process: ProcessId::new(0),
+            path: StringId::new(1),
+            build_id,
+            base: 0,
+            loaded_ns: 0,
+            unloaded_ns: None,
+        }));
+        d.add(Definition::Region(Region {
+            id: RegionId::new(4),
+            name: StringId::new(2),
+            file: StringId::new(0),
+            line: 0,
+            group: StringId::new(0),
+        }));
+        d.add(Definition::Function(Function {
+            region: RegionId::new(4),
+            module: ModuleId::new(0),
+            offset,
+        }));
+        d
+    }
+
+    /// Address in its file, and build id, of a function of this program.
+    fn here() -> (u64, Vec<u8>) {
+        assert_eq!(sought(), 7);
+        let path = std::env::current_exe().unwrap();
+        let file = fs::read(&path).unwrap();
+        let object = object::File::parse(&*file).unwrap();
+        let map = object.symbol_map();
+        let symbol = map.symbols().iter().find(|symbol| {
+            let name = demangle_auto(Cow::Borrowed(symbol.name()), None);
+            name == NAME
+        });
+        let address = symbol.expect("this very module's function").address();
+        (address, build_id(&path).unwrap_or_default())
+    }
+
+    #[test]
+    fn a_function_of_this_host_is_found_by_build_id() {
+        let (address, id) = here();
+        assert!(!id.is_empty(), "the linker gives build ids");
+        let d = definitions(id, address);
+        let records = Symbols::of_host().resolve(&d);
+        let mut d = d;
+        records.into_iter().for_each(|record| d.add(record));
+        let symbol = d.symbols[&RegionId::new(4)];
+        assert_eq!(d.string(symbol.name), NAME);
+        let file = d.string(symbol.file);
+        assert!(file.ends_with("symbols.rs"), "{file}:{}", symbol.line);
+        let line = include_str!("symbols.rs")
+            .lines()
+            .position(|line| line.ends_with("fn sought() -> u32 {"));
+        assert_eq!(Some(symbol.line as usize), line.map(|line| line + 1));
+        // And never twice.
+        assert_eq!(Symbols::of_host().resolve(&d), []);
+    }
+
+    #[test]
+    fn a_file_with_another_build_id_tells_nothing() {
+        let (address, mut id) = here();
+        id[0] ^= 1;
+        let d = definitions(id, address);
+        assert_eq!(Symbols::of_host().resolve(&d), []);
+        let directory = std::env::current_exe().unwrap();
+        let directory = directory.parent().unwrap().to_owned();
+        let symbols = Symbols::in_directories(&[directory]).unwrap();
+        assert_eq!(symbols.resolve(&d), []);
+        // Nor does a module without one, but on its own host.
+        let d = definitions(Vec::new(), address);
+        assert_eq!(symbols.resolve(&d), []);
+    }
+}

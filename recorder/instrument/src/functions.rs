@@ -1,0 +1,117 @@
+//! Regions of functions, by address: a table that hooks read and extend without a lock and without
+//! memory of their own, wherever they are called.
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use annals_recorder::RegionId;
+
+/// Most functions that a process can call and have recorded.
+const SLOTS: usize = 1 << 18;
+
+/// How far an address may stand from its place.
+const LONGEST_SEARCH: usize = 64;
+
+/// An address, and number + 1 of its region; zeros at first. The address never changes; the region goes
+/// when the module with the function does.
+struct Slot {
+    address: AtomicUsize,
+    region: AtomicU32,
+}
+
+/// Zeros, of which only those pages take memory that are used.
+static TABLE: [Slot; SLOTS] = [const {
+    Slot {
+        address: AtomicUsize::new(0),
+        region: AtomicU32::new(0),
+    }
+}; SLOTS];
+
+/// What was met and is not defined yet, in the order of the meetings: region + 1 and address. Region
+/// last: it says that the entry is whole.
+static LOG: [Slot; SLOTS] = [const {
+    Slot {
+        address: AtomicUsize::new(0),
+        region: AtomicU32::new(0),
+    }
+}; SLOTS];
+
+static MET: AtomicUsize = AtomicUsize::new(0);
+
+/// Where an address is looked for first. Functions start at multiples of 16 mostly, and neighbours call
+/// each other: they share cache lines here.
+#[inline(always)]
+const fn place(address: usize) -> usize {
+    (address >> 4) ^ (address >> 24)
+}
+
+/// The region of a function that was met before.
+#[inline(always)]
+pub(crate) fn find(address: usize) -> Option<RegionId> {
+    let place = place(address);
+    for step in 0..LONGEST_SEARCH {
+        let slot = &TABLE[(place + step) % SLOTS];
+        match slot.address.load(Ordering::Acquire) {
+            0 => return None,
+            found if found == address => {
+                let region = slot.region.load(Ordering::Relaxed);
+                return region.checked_sub(1).map(RegionId::new);
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The region of a function, met now perhaps: then `reserve` gives it a number. None: no room is left.
+pub(crate) fn find_or_add(
+    address: usize,
+    reserve: impl Fn() -> Option<RegionId>,
+) -> Option<RegionId> {
+    let (order, seen) = (Ordering::AcqRel, Ordering::Acquire);
+    let place = place(address);
+    let mut slots = (0..LONGEST_SEARCH).map(|step| &TABLE[(place + step) % SLOTS]);
+    let slot = slots.find(|slot| {
+        let taken = slot.address.compare_exchange(0, address, order, seen);
+        taken.map_or_else(|found| found == address, |_| true)
+    })?;
+    let known = slot.region.load(Ordering::Acquire);
+    if let Some(known) = known.checked_sub(1) {
+        return Some(RegionId::new(known));
+    }
+    // The number first: whoever comes in between, a handler in this very place, takes one, too, and one of
+    // the two stays unused.
+    if MET.load(Ordering::Relaxed) >= SLOTS {
+        return None;
+    }
+    let region = reserve()?;
+    let number = region.get() + 1;
+    if let Err(other) = slot.region.compare_exchange(0, number, order, seen) {
+        return Some(RegionId::new(other - 1));
+    }
+    if let Some(entry) = LOG.get(MET.fetch_add(1, Ordering::AcqRel)) {
+        entry.address.store(address, Ordering::Relaxed);
+        entry.region.store(number, Ordering::Release);
+    }
+    Some(region)
+}
+
+/// The entry of the log with this number, once it is whole.
+pub(crate) fn met(number: usize) -> Option<(usize, RegionId)> {
+    let entry = LOG.get(number)?;
+    let region = entry.region.load(Ordering::Acquire).checked_sub(1)?;
+    Some((entry.address.load(Ordering::Relaxed), RegionId::new(region)))
+}
+
+/// Forgets the functions of a module that is gone: others may come to lie there.
+pub(crate) fn forget(is_gone: impl Fn(usize) -> bool) {
+    let met = MET.load(Ordering::Acquire).min(SLOTS);
+    let addresses = (0..met).filter_map(self::met).map(|(address, _)| address);
+    for address in addresses.filter(|address| is_gone(*address)) {
+        let place = place(address);
+        let mut slots = (0..LONGEST_SEARCH).map(|step| &TABLE[(place + step) % SLOTS]);
+        let slot = slots.find(|slot| slot.address.load(Ordering::Acquire) == address);
+        if let Some(slot) = slot {
+            slot.region.store(0, Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What the compiler calls at the begin and end of every function, and what it costs them.
+//!
+//! A hook may run anywhere: in a signal handler, between the instructions of an allocator, in a library's
+//! constructor, behind a fork. So it takes no lock and no memory: an address that is met for the first
+//! time gets its region's number from a counter, and a thread of this library defines it. Only the very first event
+//! of a process, which starts the recorder, does more.
+#![expect(unsafe_code, reason = "functions that compiled programs call")]
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use annals_recorder::{Raiser, Recorder};
+
+use crate::{functions, service};
+
+/// Number of the recorder that records functions; 0: none yet.
+pub(crate) static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// Enters and leaves that came while the recorder started, or when the table was full.
+pub(crate) static LOST: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn __cyg_profile_func_enter(function: *mut c_void, _: *mut c_void) {
+    raise::<true>(function.addr());
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn __cyg_profile_func_exit(function: *mut c_void, _: *mut c_void) {
+    raise::<false>(function.addr());
+}
+
+#[inline(always)]
+fn raise<const IS_ENTER: bool>(function: usize) {
+    let number = NUMBER.load(Ordering::Acquire);
+    if let Some(region) = functions::find(function) {
+        let event = |raiser: Raiser<'_>| {
+            if IS_ENTER {
+                raiser.enter(region)
+            } else {
+                raiser.leave(region)
+            }
+        };
+        if Raiser::with_last(number, event).is_some() {
+            return;
+        }
+    }
+    raise_first(function, IS_ENTER);
+}
+
+/// The first event of a function, a thread, or the process.
+#[cold]
+#[inline(never)]
+fn raise_first(function: usize, is_enter: bool) {
+    // SAFETY: the place is the calling thread's own.
+    let errno = unsafe { *libc::__errno_location() };
+    match service::recorder() {
+        Some(recorder) => raise_on(recorder, function, is_enter),
+        None => lose(is_enter),
+    }
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+fn raise_on(recorder: &Recorder, function: usize, is_enter: bool) {
+    let raiser = recorder.raiser();
+    let reserve = || {
+        let region = raiser.reserve_region();
+        service::wake();
+        region
+    };
+    match functions::find_or_add(function, reserve) {
+        // What is refused is counted.
+        Some(region) if is_enter => drop(raiser.enter(region)),
+        Some(region) => drop(raiser.leave(region)),
+        None => lose(is_enter),
+    }
+}
+
+fn lose(is_enter: bool) {
+    LOST[usize::from(!is_enter)].fetch_add(1, Ordering::Relaxed);
+}
+
+/// Stands before the system's function of this name, to learn which modules are gone.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn dlclose(handle: *mut c_void) -> c_int {
+    type Close = extern "C" fn(*mut c_void) -> c_int;
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let mut next = NEXT.load(Ordering::Relaxed);
+    if next == 0 {
+        // SAFETY: the name is a C string.
+        next = unsafe { libc::dlsym(libc::RTLD_NEXT, c"dlclose".as_ptr()) }.addr();
+        NEXT.store(next, Ordering::Relaxed);
+    }
+    if next == 0 {
+        return -1;
+    }
+    // SAFETY: the address of the system's function, which has this type.
+    let close: Close = unsafe { std::mem::transmute::<usize, Close>(next) };
+    // What was met is named while the module is still there.
+    service::define_all();
+    let outcome = close(handle);
+    service::look_for_gone_modules();
+    outcome
+}

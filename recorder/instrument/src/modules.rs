@@ -1,0 +1,175 @@
+//! Which files lie where in the process's memory.
+#![expect(unsafe_code, reason = "the loader's list of modules is read")]
+
+use std::ffi::{CStr, c_int, c_void};
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+
+/// A file in memory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Loaded {
+    pub(crate) path: String,
+    /// Address in memory less address in the file.
+    pub(crate) base: usize,
+    /// From its first to its last byte in memory.
+    pub(crate) range: Range<usize>,
+    pub(crate) build_id: Vec<u8>,
+}
+
+/// Every file that is in memory now, in the loader's order: the program first.
+pub(crate) fn loaded() -> Vec<Loaded> {
+    let mut found: Vec<Loaded> = Vec::new();
+    // SAFETY: the function below gets this pointer, while the call lasts.
+    unsafe { libc::dl_iterate_phdr(Some(take), (&raw mut found).cast()) };
+    found
+}
+
+unsafe extern "C" fn take(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
+    // SAFETY: the loader's, while the call lasts.
+    let info = unsafe { &*info };
+    // SAFETY: what `loaded` gave.
+    let found = unsafe { &mut *found.cast::<Vec<Loaded>>() };
+    // A panic must not cross into the loader.
+    let taken = std::panic::catch_unwind(|| module(info, found.is_empty()));
+    if let Ok(Some(module)) = taken {
+        found.push(module);
+    }
+    0
+}
+
+fn module(info: &libc::dl_phdr_info, is_program: bool) -> Option<Loaded> {
+    let headers = info.dlpi_phdr;
+    // SAFETY: the loader says how many there are.
+    let headers = unsafe { std::slice::from_raw_parts(headers, info.dlpi_phnum.into()) };
+    let base = info.dlpi_addr as usize;
+    let address = |header: &libc::Elf64_Phdr| base.wrapping_add(header.p_vaddr as usize);
+    let loads = headers
+        .iter()
+        .filter(|header| header.p_type == libc::PT_LOAD);
+    let ends = loads.map(|header| (address(header), address(header) + header.p_memsz as usize));
+    let range = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
+    let path = if is_program {
+        let path = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+        String::from_utf8_lossy(path.as_os_str().as_bytes()).into_owned()
+    } else if info.dlpi_name.is_null() {
+        String::new()
+    } else {
+        // SAFETY: the loader's string, while the call lasts.
+        let name = unsafe { CStr::from_ptr(info.dlpi_name) };
+        name.to_string_lossy().into_owned()
+    };
+    let notes = headers
+        .iter()
+        .filter(|header| header.p_type == libc::PT_NOTE);
+    let mut build_ids = notes.filter_map(|header| {
+        let start = std::ptr::with_exposed_provenance::<u8>(address(header));
+        // SAFETY: a segment that is in memory, as the others are; see `address`.
+        let notes = unsafe { std::slice::from_raw_parts(start, header.p_memsz as usize) };
+        build_id(notes)
+    });
+    Some(Loaded {
+        path,
+        base,
+        range: range.0..range.1,
+        build_id: build_ids.next().unwrap_or_default(),
+    })
+}
+
+/// The build id among notes (elf(5)): name "GNU", type 3.
+fn build_id(mut notes: &[u8]) -> Option<Vec<u8>> {
+    const BUILD_ID: u32 = 3;
+    let word = |bytes: &[u8], at: usize| {
+        let word = bytes.get(at..at + 4)?;
+        Some(u32::from_le_bytes(word.try_into().ok()?))
+    };
+    loop {
+        let name_length = word(notes, 0)? as usize;
+        let length = word(notes, 4)? as usize;
+        let kind = word(notes, 8)?;
+        let start = 12_usize.checked_add(name_length.checked_next_multiple_of(4)?)?;
+        let end = start.checked_add(length)?;
+        if kind == BUILD_ID && notes.get(12..12 + name_length)? == b"GNU\0" {
+            return Some(notes.get(start..end)?.to_vec());
+        }
+        notes = notes.get(end.checked_next_multiple_of(4)?..)?;
+    }
+}
+
+/// Whether a module of the process calls the compiler's hooks: one of its relocations names them.
+pub(crate) fn is_instrumented() -> bool {
+    let mut is_found = false;
+    // SAFETY: the function below gets this pointer, while the call lasts.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut is_found).cast()) };
+    is_found
+}
+
+unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
+    // SAFETY: the loader's, while the call lasts.
+    let is_found = calls_hooks(unsafe { &*info });
+    // SAFETY: what `is_instrumented` gave.
+    unsafe { *found.cast::<bool>() = is_found };
+    is_found.into()
+}
+
+fn calls_hooks(info: &libc::dl_phdr_info) -> bool {
+    const HOOK: &CStr = c"__cyg_profile_func_enter";
+    const DT_PLTRELSZ: u64 = 2;
+    const DT_STRTAB: u64 = 5;
+    const DT_SYMTAB: u64 = 6;
+    const DT_RELA: u64 = 7;
+    const DT_RELASZ: u64 = 8;
+    const DT_JMPREL: u64 = 23;
+    const LARGEST_TAG: usize = DT_JMPREL as usize;
+    // SAFETY: the loader says how many there are.
+    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+    let base = info.dlpi_addr as usize;
+    let mut dynamic = headers
+        .iter()
+        .filter(|header| header.p_type == libc::PT_DYNAMIC);
+    let Some(dynamic) = dynamic.next() else {
+        return false;
+    };
+    let start = base.wrapping_add(dynamic.p_vaddr as usize);
+    let start = std::ptr::with_exposed_provenance::<[u64; 2]>(start);
+    // SAFETY: the module's dynamic section is in memory, pairs of words.
+    let entries = unsafe { std::slice::from_raw_parts(start, dynamic.p_memsz as usize / 16) };
+    let mut values = [0_usize; LARGEST_TAG + 1];
+    for [tag, value] in entries.iter().take_while(|[tag, _]| *tag != 0) {
+        if let Some(place) = values.get_mut(*tag as usize) {
+            *place = *value as usize;
+        }
+    }
+    // glibc makes these absolute; what it has not (the kernel's own module) lies below the base.
+    let value = |tag: u64| match values[tag as usize] {
+        0 => 0,
+        value if value < base => base + value,
+        value => value,
+    };
+    let (strings, symbols) = (value(DT_STRTAB), value(DT_SYMTAB));
+    if strings == 0 || symbols == 0 {
+        return false;
+    }
+    let tables = [(DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)];
+    tables.into_iter().any(|(table, length)| {
+        let (table, count) = (value(table), values[length as usize] / 24);
+        if table == 0 {
+            return false;
+        }
+        let table = std::ptr::with_exposed_provenance::<[u64; 3]>(table);
+        // SAFETY: the module's relocations are in memory, 24 bytes each on 64-bit processors that have
+        // this kind, and only those tables are looked at.
+        let relocations = unsafe { std::slice::from_raw_parts(table, count) };
+        relocations.iter().any(|[_, info, _]| {
+            let symbol = symbols + (info >> 32) as usize * size_of::<libc::Elf64_Sym>();
+            let symbol = std::ptr::with_exposed_provenance::<libc::Elf64_Sym>(symbol);
+            // SAFETY: the loader has resolved this relocation by this very symbol.
+            let name = unsafe { (*symbol).st_name } as usize;
+            if name == 0 {
+                return false;
+            }
+            let name = std::ptr::with_exposed_provenance::<std::ffi::c_char>(strings + name);
+            // SAFETY: as above: a string of the module's table.
+            (unsafe { CStr::from_ptr(name) }) == HOOK
+        })
+    })
+}

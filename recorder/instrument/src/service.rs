@@ -1,0 +1,256 @@
+//! The recorder of the process's functions, and the thread that defines what hooks have met.
+#![expect(
+    unsafe_code,
+    reason = "the recorder is reached through one pointer, and the loader calls a constructor"
+)]
+
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
+use std::time::Duration;
+
+use annals_recorder::{
+    ENTER, Inside, LEAVE, ModuleId, Options, Recorder, RecorderError, THREADS, record_nothing_here,
+};
+
+use crate::functions;
+use crate::hooks::{LOST, NUMBER};
+use crate::modules::{Loaded, is_instrumented, loaded};
+
+/// What became of starting.
+mod state {
+    pub(super) const NONE: u8 = 0;
+    pub(super) const STARTING: u8 = 1;
+    pub(super) const STARTED: u8 = 2;
+    pub(super) const FAILED: u8 = 3;
+}
+
+static STATE: AtomicU8 = AtomicU8::new(state::NONE);
+
+/// Null until it is started; what stands here is never freed.
+static RECORDER: AtomicPtr<Recorder> = AtomicPtr::new(null_mut());
+
+static SERVICE: OnceLock<Thread> = OnceLock::new();
+
+/// How often the thread looks by itself: a wake-up is lost when it falls between its look and its sleep's
+/// begin, or when a signal handler came before the thread was known.
+const PERIOD: Duration = Duration::from_millis(200);
+
+/// A module, as it was added.
+#[derive(Debug)]
+struct Known {
+    loaded: Loaded,
+    id: ModuleId,
+}
+
+/// How far definitions have come.
+#[derive(Debug)]
+struct Progress {
+    modules: Vec<Known>,
+    /// Entries of the log that are defined.
+    defined: usize,
+}
+
+static PROGRESS: Mutex<Progress> = Mutex::new(Progress {
+    modules: Vec::new(),
+    defined: 0,
+});
+
+fn progress() -> MutexGuard<'static, Progress> {
+    PROGRESS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The recorder, started now if it was not; none while it is being started, or cannot be.
+pub(crate) fn recorder() -> Option<&'static Recorder> {
+    // SAFETY: null, or leaked by `start`.
+    let recorder = unsafe { RECORDER.load(Ordering::Acquire).as_ref() };
+    if recorder.is_some() || STATE.load(Ordering::Relaxed) == state::FAILED {
+        return recorder;
+    }
+    start()
+}
+
+fn start() -> Option<&'static Recorder> {
+    let (order, seen) = (Ordering::AcqRel, Ordering::Relaxed);
+    // Not inside another call of this thread: starting takes locks that the call may hold.
+    let inside = Inside::begin();
+    if inside.was_inside() {
+        return None;
+    }
+    let taken = STATE.compare_exchange(state::NONE, state::STARTING, order, seen);
+    taken.ok()?;
+    let started = std::panic::catch_unwind(try_start);
+    let state = match started {
+        Ok(Ok(())) => state::STARTED,
+        Ok(Err(error)) => {
+            let mut why = error.to_string();
+            if let Some(cause) = std::error::Error::source(&error) {
+                why = format!("{why}: {cause}");
+            }
+            eprintln!("annals: functions are not recorded: {why}");
+            state::FAILED
+        }
+        Err(_) => state::FAILED,
+    };
+    STATE.store(state, Ordering::Release);
+    // SAFETY: null, or leaked by `try_start`.
+    unsafe { RECORDER.load(Ordering::Acquire).as_ref() }
+}
+
+fn try_start() -> Result<(), RecorderError> {
+    let recorder = Recorder::start(&Options::from_env()?)?;
+    let recorder: &'static Recorder = Box::leak(Box::new(recorder));
+    add_modules(recorder, &mut progress(), loaded());
+    let spawned = with_signals_blocked(|| {
+        let builder = std::thread::Builder::new().name("annals-names".to_owned());
+        builder.spawn(move || {
+            record_nothing_here();
+            let _inside = Inside::begin();
+            while recorder.raiser().state().is_ok() {
+                define_all_of(recorder);
+                std::thread::park_timeout(PERIOD);
+            }
+        })
+    });
+    if let Ok(thread) = spawned {
+        let _ = SERVICE.set(thread.thread().clone());
+    }
+    // Before the recorder's own, which was asked for earlier.
+    // SAFETY: the function stays where it is: the library is never unloaded.
+    unsafe { libc::atexit(at_exit) };
+    RECORDER.store(std::ptr::from_ref(recorder).cast_mut(), Ordering::Release);
+    NUMBER.store(recorder.number(), Ordering::Release);
+    Ok(())
+}
+
+/// The program's signals are for its own threads.
+fn with_signals_blocked<T>(spawn: impl FnOnce() -> T) -> T {
+    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigfillset initialises the set.
+    unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: `all` is initialised, `before` valid to write to.
+    let code =
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
+    let spawned = spawn();
+    if code == 0 {
+        // SAFETY: the call above filled `before`.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), null_mut()) };
+    }
+    spawned
+}
+
+extern "C" fn at_exit() {
+    // A panic must not cross into the C library.
+    let _ = std::panic::catch_unwind(define_all);
+}
+
+/// Has the thread look; one system call, for signal handlers as well.
+pub(crate) fn wake() {
+    if let Some(thread) = SERVICE.get() {
+        thread.unpark();
+    }
+}
+
+/// The recorder, where it is at work and this process's own: a forked child must not wait for locks that
+/// threads of its parent held.
+fn own_recorder() -> Option<&'static Recorder> {
+    // SAFETY: null, or leaked by `try_start`.
+    let recorder = unsafe { RECORDER.load(Ordering::Acquire).as_ref() };
+    recorder.filter(|recorder| !recorder.is_inherited())
+}
+
+/// Defines everything that was met so far.
+pub(crate) fn define_all() {
+    if let Some(recorder) = own_recorder() {
+        let inside = Inside::begin();
+        if !inside.was_inside() {
+            define_all_of(recorder);
+        }
+    }
+}
+
+fn define_all_of(recorder: &Recorder) {
+    let mut progress = progress();
+    while let Some((address, region)) = functions::met(progress.defined) {
+        let holds = |known: &&Known| known.loaded.range.contains(&address);
+        if !progress.modules.iter().any(|known| holds(&known)) {
+            // Loaded since.
+            add_modules(recorder, &mut progress, loaded());
+        }
+        // When nothing can be defined any more, numbers stay numbers.
+        let _ = match progress.modules.iter().find(holds) {
+            Some(known) => {
+                let offset = address.wrapping_sub(known.loaded.base) as u64;
+                recorder.define_function(region, known.id, offset)
+            }
+            None => recorder.define_reserved(region, &format!("{address:#x}")),
+        };
+        progress.defined += 1;
+    }
+    for (event_type, lost) in [ENTER, LEAVE].into_iter().zip(&LOST) {
+        let count = lost.swap(0, Ordering::Relaxed);
+        if count != 0 {
+            // Counted, in the unattributed row: this thread has no stream.
+            recorder.report_dropped(THREADS, event_type, count);
+        }
+    }
+}
+
+/// Adds the modules that are not known yet, and takes those out that are gone.
+fn add_modules(recorder: &Recorder, progress: &mut Progress, now: Vec<Loaded>) {
+    let mut gone = Vec::new();
+    progress.modules.retain(|known| {
+        let is_there = now.contains(&known.loaded);
+        if !is_there {
+            gone.push(known.loaded.range.clone());
+            let _ = recorder.remove_module(known.id);
+        }
+        is_there
+    });
+    if !gone.is_empty() {
+        functions::forget(|address| gone.iter().any(|range| range.contains(&address)));
+    }
+    for loaded in now {
+        if progress.modules.iter().any(|known| known.loaded == loaded) {
+            continue;
+        }
+        let spec = annals_recorder::ModuleSpec {
+            path: loaded.path.clone(),
+            build_id: loaded.build_id.clone(),
+            base: loaded.base as u64,
+        };
+        if let Ok(id) = recorder.add_module(&spec) {
+            progress.modules.push(Known { loaded, id });
+        }
+    }
+}
+
+/// Behind `dlclose`.
+pub(crate) fn look_for_gone_modules() {
+    if let Some(recorder) = own_recorder() {
+        let inside = Inside::begin();
+        if !inside.was_inside() {
+            // The loader's list first: its lock is not waited for under ours.
+            let now = loaded();
+            add_modules(recorder, &mut progress(), now);
+        }
+    }
+}
+
+/// Starts the recorder before the program's own constructors, where that is a quiet place to do it: when
+/// a module calls the hooks. In any other program nothing happens.
+extern "C" fn prepare() {
+    let prepare = || {
+        if is_instrumented() {
+            recorder();
+        }
+    };
+    // A panic must not cross into the loader.
+    let _ = std::panic::catch_unwind(prepare);
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static PREPARE: extern "C" fn() = prepare;

@@ -1,0 +1,171 @@
+//! Functions as regions: of which file, at which address in it. Their names come later, from symbols.
+
+use annals_format::{Definition, Function, Module, ModuleId, Region, RegionId};
+
+use crate::clock::reference_ns;
+use crate::error::{RecorderError, Result};
+use crate::raiser::Raiser;
+use crate::recorder::Recorder;
+use crate::shared::{PROCESS, Registry, Shared};
+
+/// A program or library file in the process's memory, to be added.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ModuleSpec {
+    /// Where the file is.
+    pub path: String,
+    /// What the linker called this very build; empty when it did not.
+    pub build_id: Vec<u8>,
+    /// Address in memory less address in the file; wraps.
+    pub base: u64,
+}
+
+impl Recorder {
+    /// Adds a module. One that is loaded once more is added once more.
+    ///
+    /// # Errors
+    /// As [`Recorder::set_rank`].
+    pub fn add_module(&self, spec: &ModuleSpec) -> Result<ModuleId> {
+        self.define(|shared, registry| registry.module(shared, spec))
+    }
+
+    /// Says that a module is not in the process's memory any more.
+    ///
+    /// # Errors
+    /// If there is no such module, and as [`Recorder::set_rank`].
+    pub fn remove_module(&self, module: ModuleId) -> Result<()> {
+        self.define(|shared, registry| {
+            let mut module = registry.known_module(module)?.clone();
+            module.unloaded_ns = Some(reference_ns());
+            registry.add(shared, Definition::Module(module))
+        })
+    }
+
+    /// Defines a region that was [reserved](Raiser::reserve_region): the function at this address of the
+    /// module's file. It is called `module+0xaddress` until someone adds a symbol.
+    ///
+    /// # Errors
+    /// If there is no such module, and as [`Recorder::set_rank`].
+    pub fn define_function(&self, region: RegionId, module: ModuleId, offset: u64) -> Result<()> {
+        self.define(|shared, registry| registry.function(shared, region, module, offset))
+    }
+
+    /// Defines a region that was [reserved](Raiser::reserve_region) and is no function of a module.
+    ///
+    /// # Errors
+    /// As [`Recorder::set_rank`].
+    pub fn define_reserved(&self, region: RegionId, name: &str) -> Result<()> {
+        self.define(|shared, registry| registry.reserved(shared, region, name, ""))
+    }
+}
+
+impl Raiser<'_> {
+    /// A region's number, to be raised with at once and defined soon; none when there are no more. For
+    /// signal handlers as well. Until it is defined, a killed process's reader finds the number only.
+    pub fn reserve_region(self) -> Option<RegionId> {
+        self.shared().next_region_id()
+    }
+}
+
+impl Registry {
+    fn module(&mut self, shared: &Shared, spec: &ModuleSpec) -> Result<ModuleId> {
+        let id = ModuleId::new(self.definitions.modules.len() as u32);
+        let path = self.string(shared, &spec.path)?;
+        let module = Module {
+            id,
+            process: PROCESS,
+            path,
+            // More than any linker makes, and than readers take.
+            build_id: spec.build_id.iter().copied().take(64).collect(),
+            base: spec.base,
+            loaded_ns: reference_ns(),
+            unloaded_ns: None,
+        };
+        self.add(shared, Definition::Module(module))?;
+        Ok(id)
+    }
+
+    fn known_module(&self, module: ModuleId) -> Result<&Module> {
+        let known = self.definitions.modules.get(&module);
+        known.ok_or(RecorderError::Unknown {
+            what: "module",
+            number: module.get(),
+        })
+    }
+
+    fn function(
+        &mut self,
+        shared: &Shared,
+        region: RegionId,
+        module: ModuleId,
+        offset: u64,
+    ) -> Result<()> {
+        let path = self.definitions.string(self.known_module(module)?.path);
+        let file = path.rsplit('/').next().unwrap_or_default().to_owned();
+        self.reserved(shared, region, &format!("{file}+{offset:#x}"), &file)?;
+        let function = Function {
+            region,
+            module,
+            offset,
+        };
+        self.add(shared, Definition::Function(function))
+    }
+
+    fn reserved(&mut self, shared: &Shared, id: RegionId, name: &str, group: &str) -> Result<()> {
+        let region = Region {
+            id,
+            name: self.string(shared, name)?,
+            file: self.string(shared, "")?,
+            line: 0,
+            group: self.string(shared, group)?,
+        };
+        self.new_region(shared, region)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use annals_format::{Recording, Reference};
+
+    use super::*;
+    use crate::{EventTypeSpec, Options};
+
+    #[test]
+    fn a_reserved_region_can_be_raised_before_it_is_defined() {
+        let directory = tempfile::tempdir().unwrap();
+        let recorder = Recorder::start(&Options::new(directory.path())).unwrap();
+        let before = recorder.add_region("before").unwrap();
+        let function = recorder.raiser().reserve_region().unwrap();
+        let behind = recorder.add_region("behind").unwrap();
+        assert_eq!(
+            [before, function, behind].map(RegionId::get),
+            [0, 1, 2],
+            "one row of numbers"
+        );
+        recorder.raiser().enter(function).unwrap();
+        recorder.raiser().leave(function).unwrap();
+        let spec = ModuleSpec {
+            path: "/usr/lib/libx.so.1".to_owned(),
+            build_id: vec![1, 2, 3],
+            base: 0x7000,
+        };
+        let module = recorder.add_module(&spec).unwrap();
+        recorder.define_function(function, module, 0x1139).unwrap();
+        recorder.remove_module(module).unwrap();
+        assert!(recorder.remove_module(ModuleId::new(7)).is_err());
+        // Other definitions still come.
+        let spec = EventTypeSpec::new("x").reference("region", Reference::Region);
+        recorder.add_event_type::<(RegionId,)>(&spec).unwrap();
+        let status = recorder.finish();
+        let read = Recording::read(&std::fs::read(status.path).unwrap(), None, |_| false).unwrap();
+        let d = &read.definitions;
+        assert_eq!(d.region_name(function), "libx.so.1+0x1139");
+        assert_eq!(d.functions[&function].offset, 0x1139);
+        let module = &d.modules[&module];
+        assert_eq!(
+            (module.build_id.as_slice(), module.base),
+            (&[1, 2, 3][..], 0x7000)
+        );
+        assert!(module.unloaded_ns >= Some(module.loaded_ns));
+        assert_eq!(d.region_name(behind), "behind");
+    }
+}

@@ -1,0 +1,499 @@
+//! Programs compiled with `-finstrument-functions`, and `trace-cli record`: what is recorded is compared
+//! with counters that are compiled into the functions themselves, and with what uftrace counts.
+
+use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// Name, file, line.
+type Place = (String, String, u64);
+
+fn text_of(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs a command that must end within a minute.
+fn run(command: &mut Command) -> Output {
+    for (name, ..) in std::env::vars().filter(|(name, _)| name.starts_with("ANNALS_")) {
+        command.env_remove(name);
+    }
+    let mut limited = Command::new("timeout");
+    limited
+        .arg("60")
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    if let Some(directory) = command.get_current_dir() {
+        limited.current_dir(directory);
+    }
+    limited
+        .output()
+        .unwrap_or_else(|e| panic!("{command:?}: {e}"))
+}
+
+/// What a command prints, when it ends well.
+fn output(command: &mut Command) -> String {
+    let output = run(command);
+    let said = text_of(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}");
+    text_of(&output.stdout)
+}
+
+/// The installation of this run of the tests.
+fn prefix() -> &'static Path {
+    static PREFIX: OnceLock<PathBuf> = OnceLock::new();
+    PREFIX.get_or_init(|| {
+        let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("instrument");
+        let _ = std::fs::remove_dir_all(&prefix);
+        let mut install = Command::new("bash");
+        install.arg(Path::new(ROOT).join("recorder/capi/install.sh"));
+        install.args(["--profile", "dev", "--prefix"]).arg(&prefix);
+        // As this test was built.
+        install.env("CARGO", env!("CARGO"));
+        let output = install.output().expect("bash");
+        assert!(output.status.success(), "{}", text_of(&output.stderr));
+        prefix
+    })
+}
+
+fn trace_cli() -> Command {
+    Command::new(prefix().join("bin/trace-cli"))
+}
+
+/// The program and its libraries, compiled.
+struct Built {
+    scratch: tempfile::TempDir,
+}
+
+impl Built {
+    fn new(optimisation: &str, more: &[&str]) -> Self {
+        let built = Self {
+            scratch: tempfile::tempdir().expect("a directory"),
+        };
+        let compile = |source: &str, to: &str, arguments: &[&str]| {
+            let mut compiler = Command::new("c++");
+            compiler.args(["-std=c++11", "-g", "-fPIC", "-Wall", "-Wextra", "-Werror"]);
+            compiler.arg(optimisation).arg("-finstrument-functions");
+            let not_ours = "/usr/include,/usr/lib,count.h";
+            compiler.arg(format!(
+                "-finstrument-functions-exclude-file-list={not_ours}"
+            ));
+            compiler.arg(Path::new(ROOT).join("tests/instrument").join(source));
+            compiler
+                .arg("-o")
+                .arg(built.path(to))
+                .args(arguments)
+                .args(more);
+            compiler.arg("-L").arg(built.scratch.path());
+            if to != "libshapes.so" {
+                compiler.args(["-lshapes", "-ldl", "-pthread"]);
+                compiler.arg(format!("-Wl,-rpath,{}", built.scratch.path().display()));
+            }
+            output(&mut compiler);
+        };
+        compile("shapes.cpp", "libshapes.so", &["-shared"]);
+        for name in ["first", "second", "third"] {
+            let names = [
+                format!("-DNAME={name}"),
+                format!("-DTEXT=\"{name}\""),
+                format!("-DHELPER=\"{name} helper\""),
+            ];
+            let mut arguments = vec!["-shared"];
+            arguments.extend(names.iter().map(String::as_str));
+            compile("plugin.cpp", &format!("lib{name}.so"), &arguments);
+        }
+        compile("program.cpp", "program", &["-pie"]);
+        built
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    /// `trace-cli record OPTIONS -- PROGRAM HOW`.
+    fn record(&self, options: &[&str], how: &str) -> Output {
+        let mut record = trace_cli();
+        record
+            .arg("record")
+            .arg("-o")
+            .arg(self.path("run"))
+            .args(options);
+        record.arg("--").arg(self.path("program"));
+        run(record.arg(self.scratch.path()).arg(how))
+    }
+}
+
+/// What the program itself has counted. One line for each function.
+fn counted(printed: &[u8]) -> BTreeMap<Place, u64> {
+    let mut counts = BTreeMap::new();
+    for line in text_of(printed).lines() {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [name, file, line, calls] = fields[..] else {
+            panic!("{line}");
+        };
+        // Both plug-ins have one of these.
+        let name = if name.ends_with(" helper") {
+            "helper(int)"
+        } else {
+            name
+        };
+        // Its parameters have names that the library's version decides.
+        let place = (name.to_owned(), file.to_owned(), line.parse().unwrap());
+        *counts.entry(place).or_default() += calls.parse::<u64>().unwrap();
+    }
+    counts.retain(|_, calls| *calls != 0);
+    counts
+}
+
+fn regions(input: &Path, options: &[&str]) -> Vec<Value> {
+    let mut command = trace_cli();
+    let text = output(
+        command
+            .arg("regions")
+            .arg(input)
+            .arg("--json")
+            .args(options),
+    );
+    let report: Value = serde_json::from_str(&text).expect("JSON");
+    report["regions"].as_array().expect("regions").clone()
+}
+
+/// Calls by name, file and line; without the compiler's own functions.
+fn recorded(regions: &[Value]) -> BTreeMap<Place, u64> {
+    let mut calls = BTreeMap::new();
+    for region in regions {
+        let name = region["name"].as_str().expect("a name");
+        let is_of_compiler = name.starts_with("_GLOBAL_") || name.starts_with("__static");
+        let is_quiet = name.starts_with("Count::");
+        if is_of_compiler || is_quiet {
+            continue;
+        }
+        let name = if name.starts_with("plug(") {
+            "plug"
+        } else {
+            name
+        };
+        let file = region["file"].as_str().expect("a file");
+        let place = (
+            name.to_owned(),
+            file.to_owned(),
+            region["line"].as_u64().unwrap(),
+        );
+        *calls.entry(place).or_default() += region["calls"].as_u64().expect("a count");
+    }
+    calls
+}
+
+fn names_and_counts_are_right(optimisation: &str, more: &[&str]) {
+    let built = Built::new(optimisation, more);
+    let output = built.record(&[], "seven");
+    let said = text_of(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    assert!(said.contains("1 recording in"), "{said}");
+    assert!(
+        said.contains("finished: ") && said.contains("dropped 0"),
+        "{said}"
+    );
+    let counts = counted(&output.stdout);
+    assert!(counts.len() >= 18, "{counts:?}");
+    let regions = regions(&built.path("run"), &[]);
+    assert_eq!(recorded(&regions), counts);
+    // What longjmp jumped over is told.
+    for region in &regions {
+        let is_deep = region["name"] == "deep(int)";
+        let expected = if is_deep { 15 } else { 0 };
+        assert_eq!(region["unleft_calls"], expected, "{region}");
+        assert_eq!(region["unmatched_leaves"], 0, "{region}");
+        assert_eq!(region["open_calls"], 0, "{region}");
+    }
+    let text = self::output(trace_cli().arg("regions").arg(built.path("run")));
+    assert!(
+        text.contains("deep(int): 15 calls were never left"),
+        "{text}"
+    );
+    // A merge keeps all of it.
+    let trace = built.path("run.annals");
+    let mut merge = Command::new(prefix().join("bin/trace-merge"));
+    self::output(merge.arg(built.path("run")).arg("-o").arg(&trace));
+    assert_eq!(recorded(&self::regions(&trace, &[])), counts);
+}
+
+#[test]
+fn names_files_lines_and_counts_are_those_of_the_program() {
+    names_and_counts_are_right("-O0", &[]);
+}
+
+#[test]
+fn names_files_lines_and_counts_are_those_of_an_optimised_program() {
+    names_and_counts_are_right("-O2", &[]);
+}
+
+#[test]
+fn files_without_build_ids_are_named_on_the_host_that_ran_them() {
+    names_and_counts_are_right("-O1", &["-Wl,--build-id=none"]);
+}
+
+#[test]
+fn uftrace_counts_the_same_calls() {
+    let has_uftrace = Command::new("uftrace").arg("--version").output().is_ok();
+    if !has_uftrace {
+        eprintln!("NOT TESTED: uftrace is not there (tests/run.sh installs it)");
+        return;
+    }
+    let built = Built::new("-O1", &[]);
+    let mut record = Command::new("uftrace");
+    record
+        .args(["record", "--no-libcall", "-d"])
+        .arg(built.path("uftrace.data"));
+    output(record.arg(built.path("program")).arg(built.scratch.path()));
+    let mut report = Command::new("uftrace");
+    report.args(["report", "--no-pager", "-f", "call", "-d"]);
+    let text = output(report.arg(built.path("uftrace.data")));
+    let lines = text.lines().filter_map(|line| {
+        let (calls, name) = line.trim().split_once(char::is_whitespace)?;
+        let name = name.trim().split('(').next()?.to_owned();
+        Some((name, calls.parse::<u64>().ok()?))
+    });
+    let theirs: BTreeMap<String, u64> = lines.collect();
+    let recorded = built.record(&[], "");
+    assert!(recorded.status.success(), "{}", text_of(&recorded.stderr));
+    let mut compared = 0;
+    for region in regions(&built.path("run"), &[]) {
+        let name = region["name"].as_str().unwrap().split('(').next().unwrap();
+        // uftrace goes on in the forked child, and takes overloads for one.
+        let is_same = [
+            "worker",
+            "jump",
+            "deep",
+            "shapes::careful",
+            "shapes::risky",
+            "main",
+        ];
+        if is_same.contains(&name) {
+            assert_eq!(
+                theirs.get(name),
+                region["calls"].as_u64().as_ref(),
+                "{name}: {text}"
+            );
+            compared += 1;
+        }
+    }
+    assert_eq!(compared, 6);
+}
+
+#[test]
+fn a_stripped_program_is_named_later_from_files_with_its_build_id_and_no_others() {
+    let built = Built::new("-O1", &[]);
+    let whole = built.path("whole");
+    std::fs::create_dir(&whole).unwrap();
+    for name in ["program", "libshapes.so", "libfirst.so", "libsecond.so"] {
+        std::fs::copy(built.path(name), whole.join(name)).unwrap();
+        output(Command::new("strip").arg(built.path(name)));
+    }
+    let recorded_now = built.record(&[], "");
+    let said = text_of(&recorded_now.stderr);
+    assert!(said.contains("functions have no name"), "{said}");
+    let counts = counted(&recorded_now.stdout);
+    let run = built.path("run");
+    let is_unnamed = |region: &Value| region["name"].as_str().unwrap().starts_with("program+0x");
+    assert!(regions(&run, &[]).iter().any(is_unnamed));
+    // Another build, with all its symbols, in the same directory.
+    let other = Built::new("-O2", &[]);
+    let of_other = other.scratch.path().to_str().unwrap();
+    assert!(
+        regions(&run, &["--symbols", of_other])
+            .iter()
+            .any(is_unnamed)
+    );
+    let of_whole = whole.to_str().unwrap();
+    assert_eq!(recorded(&regions(&run, &["--symbols", of_whole])), counts);
+    // Also when the trace was merged without, or with.
+    let mut merge = Command::new(prefix().join("bin/trace-merge"));
+    let trace = built.path("without.annals");
+    output(merge.arg(&run).arg("-o").arg(&trace));
+    assert!(regions(&trace, &[]).iter().any(is_unnamed));
+    assert_eq!(recorded(&regions(&trace, &["--symbols", of_whole])), counts);
+    let trace = built.path("with.annals");
+    let mut merge = Command::new(prefix().join("bin/trace-merge"));
+    output(
+        merge
+            .arg(&run)
+            .arg("-o")
+            .arg(&trace)
+            .args(["--symbols", of_whole]),
+    );
+    assert_eq!(recorded(&regions(&trace, &[])), counts);
+}
+
+#[test]
+fn a_killed_program_loses_nothing_and_leaves_nothing_elsewhere() {
+    let built = Built::new("-O1", &[]);
+    let live = built.path("live");
+    std::fs::create_dir(&live).unwrap();
+    let output = built.record(&["--live-dir", live.to_str().unwrap()], "killed");
+    let said = text_of(&output.stderr);
+    assert_eq!(output.status.code(), Some(128 + 9), "{said}");
+    assert!(
+        said.contains("ended by SIGKILL") && said.contains("killed: "),
+        "{said}"
+    );
+    assert_eq!(std::fs::read_dir(&live).unwrap().count(), 0);
+    assert_eq!(
+        recorded(&regions(&built.path("run"), &[])),
+        counted(&output.stdout)
+    );
+}
+
+#[test]
+fn signals_are_passed_on() {
+    let built = Built::new("-O1", &[]);
+    let mut record = trace_cli();
+    record
+        .arg("record")
+        .arg("-o")
+        .arg(built.path("run"))
+        .arg("--");
+    record
+        .arg(built.path("program"))
+        .arg(built.scratch.path())
+        .arg("endless");
+    let started = Instant::now();
+    let mut child = record
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let is_recording = || {
+        let mut regions = trace_cli();
+        let said = run(regions.arg("regions").arg(built.path("run")));
+        text_of(&said.stdout).contains("program+0x")
+    };
+    while !is_recording() {
+        assert!(started.elapsed() < Duration::from_secs(30), "it records");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    output(
+        Command::new("kill")
+            .arg("-TERM")
+            .arg(child.id().to_string()),
+    );
+    let status = child.wait().unwrap();
+    assert_eq!((status.code(), status.signal()), (Some(128 + 15), None));
+    let regions = regions(&built.path("run"), &[]);
+    assert!(
+        regions
+            .iter()
+            .any(|region| region["name"] == "fibonacci(int)")
+    );
+}
+
+#[test]
+fn recordings_of_another_run_are_not_mixed_up_with_new_ones() {
+    let built = Built::new("-O1", &[]);
+    let count = || {
+        let files = std::fs::read_dir(built.path("run")).unwrap();
+        files
+            .filter(|file| file.as_ref().unwrap().path().extension() == Some("annals".as_ref()))
+            .count()
+    };
+    assert!(built.record(&[], "").status.success());
+    let refused = built.record(&[], "");
+    let said = text_of(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(refused.stdout.is_empty(), "the program did not run");
+    assert!(
+        said.contains("1 recording of another run") && said.contains("--overwrite"),
+        "{said}"
+    );
+    assert!(built.record(&["--add"], "").status.success());
+    assert_eq!(count(), 2);
+    assert!(built.record(&["--overwrite"], "").status.success());
+    assert_eq!(count(), 1);
+    // Ranks of one job, each with a recorder of its own, all at once.
+    let ranks: Vec<_> = (0..4)
+        .map(|rank| {
+            let mut record = trace_cli();
+            record
+                .env("PMIX_NAMESPACE", "job")
+                .env("PMIX_RANK", rank.to_string());
+            record
+                .arg("record")
+                .arg("-o")
+                .arg(built.path("job"))
+                .arg("--");
+            record.arg(built.path("program")).arg(built.scratch.path());
+            record
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    for (rank, recorder) in ranks.into_iter().enumerate() {
+        let output = recorder.wait_with_output().unwrap();
+        let said = text_of(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert!(
+            said.contains("1 recording in") && said.contains(&format!("rank {rank},")),
+            "{said}"
+        );
+    }
+    let main = regions(&built.path("job"), &["--region", "main"]);
+    assert_eq!(
+        main.len(),
+        1,
+        "one region in all processes, wherever they lay in memory"
+    );
+    assert_eq!(main[0]["calls"], 4);
+}
+
+#[test]
+fn what_cannot_work_is_said_before_the_program_runs() {
+    let built = Built::new("-O1", &[]);
+    let mut record = trace_cli();
+    record
+        .env("ANNALS_LIB", built.scratch.path())
+        .arg("record")
+        .arg("-o")
+        .arg(built.path("run"));
+    // `run` takes such variables away.
+    let output = record.args(["--", "true"]).output().unwrap();
+    let said = text_of(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("ANNALS_LIB says"), "{said}");
+    let wrong = built.record(&["--buffer", "much"], "");
+    let said = text_of(&wrong.stderr);
+    assert_eq!(wrong.status.code(), Some(2), "{said}");
+    assert!(said.contains("ANNALS_BUFFER is a size"), "{said}");
+    let mut record = trace_cli();
+    record
+        .arg("record")
+        .arg("-o")
+        .arg(built.path("none"))
+        .args(["--", "/no/such/program"]);
+    let missing = run(&mut record);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(text_of(&missing.stderr).contains("cannot run /no/such/program"));
+    // A program with nothing to record.
+    let mut record = trace_cli();
+    record
+        .arg("record")
+        .arg("-o")
+        .arg(built.path("none"))
+        .args(["--", "true"]);
+    let nothing = run(&mut record);
+    assert!(nothing.status.success());
+    assert!(text_of(&nothing.stderr).contains("nothing was recorded"));
+}

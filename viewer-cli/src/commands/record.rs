@@ -1,0 +1,395 @@
+//! `trace-cli record`: runs a program so that it is recorded.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use annals_merger::Symbols;
+use annals_recorder::{Options, RECORDED_BY};
+use anyhow::Context;
+use clap::Args;
+
+use crate::gather::{self, Gathered, Known};
+use crate::launch;
+use crate::output::UsageError;
+use crate::table::safe;
+use crate::time;
+
+/// File name of the library that records functions.
+const LIBRARY: &str = "libannals_instrument.so";
+
+/// Says where that library is: its file, or the directory that holds it.
+const LIBRARY_VARIABLE: &str = "ANNALS_LIB";
+
+/// Runs a program so that it is recorded
+///
+/// Everything that the program raises through Annals is recorded, and every function that was compiled
+/// with -finstrument-functions, in it and in the programs it starts. Signals are passed on, and the exit
+/// code is the program's: 128 and the number when a signal ended it. Afterwards the recordings are told on standard error. Functions are
+/// named from the symbols and debug information (-g) of their files.
+///
+/// Both `mpirun -n 4 trace-cli record -o run -- ./app` and `trace-cli record -o run -- mpirun -n 4 ./app` work;
+/// with more than one host, take the first: each recorder then brings its own process's files home.
+#[derive(Clone, Debug, Args)]
+pub struct RecordArguments {
+    /// Directory for the recordings
+    #[arg(short, long, value_name = "DIR", default_value = "annals-run")]
+    output: PathBuf,
+
+    /// Remove the recordings of other runs that the directory holds
+    #[arg(long, conflicts_with = "add")]
+    overwrite: bool,
+
+    /// Keep the recordings of other runs that the directory holds
+    #[arg(long)]
+    add: bool,
+
+    /// Record only what the program raises itself, not its functions
+    #[arg(long)]
+    no_functions: bool,
+
+    /// Look for names of functions in the files of this directory too (of the same build id)
+    #[arg(long, value_name = "DIR")]
+    symbols: Vec<PathBuf>,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+
+    #[command(flatten)]
+    settings: Settings,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+macro_rules! settings {
+    ($($(#[doc = $doc:literal])* $field:ident, $variable:literal, $value:literal;)*) => {
+        /// What the recorder's environment variables say, as options.
+        #[derive(Clone, Default, Debug, Args)]
+        #[command(next_help_heading = "Recorder (stand above the environment variables in brackets)")]
+        pub struct Settings {$(
+            $(#[doc = $doc])*
+            #[arg(long, value_name = $value)]
+            $field: Option<OsString>,
+        )*}
+
+        impl Settings {
+            /// The variables, with the values that were given.
+            fn given(&self) -> Vec<(&'static str, Option<&OsString>)> {
+                vec![$(($variable, self.$field.as_ref())),*]
+            }
+        }
+    };
+}
+
+settings! {
+    /// Rules for what is recorded, between semicolons, or `@FILE` [ANNALS_FILTER]
+    filter, "ANNALS_FILTER", "RULES";
+    /// Bytes of buffer per process, as 16M [ANNALS_BUFFER]
+    buffer, "ANNALS_BUFFER", "SIZE";
+    /// Bytes of one buffer page [ANNALS_PAGE]
+    page, "ANNALS_PAGE", "SIZE";
+    /// When the buffer is full: drop, block or overwrite [ANNALS_OVERFLOW]
+    overflow, "ANNALS_OVERFLOW", "WHAT";
+    /// How long an event may wait under block, as 100ms [ANNALS_BLOCK_LIMIT]
+    block_limit, "ANNALS_BLOCK_LIMIT", "TIME";
+    /// Triggers of the flight recorder, between semicolons, as `signal SIGUSR2` [ANNALS_TRIGGER]
+    trigger, "ANNALS_TRIGGER", "TRIGGERS";
+    /// A snapshot goes back this far before its trigger [ANNALS_PRE_TRIGGER]
+    pre_trigger, "ANNALS_PRE_TRIGGER", "TIME";
+    /// A snapshot waits this long behind its trigger [ANNALS_POST_TRIGGER]
+    post_trigger, "ANNALS_POST_TRIGGER", "TIME";
+    /// Bytes of a recording on disk, behind which events are dropped, as 2G [ANNALS_MAX_BYTES]
+    max_bytes, "ANNALS_MAX_BYTES", "SIZE";
+    /// Partly filled pages of idle streams are written after this time [ANNALS_FLUSH]
+    flush, "ANNALS_FLUSH", "TIME";
+    /// `none`, or a zstd level from -7 to 22 [ANNALS_COMPRESSION]
+    compression, "ANNALS_COMPRESSION", "LEVEL";
+    /// `auto`, `tsc` or `monotonic` [ANNALS_CLOCK]
+    clock, "ANNALS_CLOCK", "CLOCK";
+    /// Time between calibration points, as 1s [ANNALS_CALIBRATION]
+    calibration, "ANNALS_CALIBRATION", "TIME";
+    /// Directory for the live file [ANNALS_LIVE_DIR]
+    live_dir, "ANNALS_LIVE_DIR", "DIR";
+    /// Name of the run [ANNALS_RUN]
+    run, "ANNALS_RUN", "NAME";
+}
+
+/// Runs the command; gives the exit code.
+///
+/// # Errors
+/// If the program cannot be started, or it is not clear where its recordings would go.
+pub fn run(arguments: &RecordArguments) -> anyhow::Result<u8> {
+    let symbols = Symbols::of_host_and(&arguments.symbols)?;
+    let options = options(&arguments.settings)?;
+    let library = if arguments.no_functions {
+        None
+    } else {
+        Some(library()?)
+    };
+    let output = &arguments.output;
+    std::fs::create_dir_all(output)
+        .with_context(|| format!("cannot create {}", output.display()))?;
+    let directory = std::path::absolute(output)?;
+    settle(&directory, arguments, &options)?;
+
+    let started = SystemTime::now();
+    let since_1970 = started.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let token = format!("{}-{}", std::process::id(), since_1970.as_nanos());
+    let mut command = Command::new(&arguments.command[0]);
+    command.args(&arguments.command[1..]);
+    for (name, value) in arguments.settings.given() {
+        if let Some(value) = value {
+            command.env(name, value);
+        }
+    }
+    command.env("ANNALS_DIR", &directory);
+    command.env(RECORDED_BY, &token);
+    if options.run.is_none() {
+        // One name for all processes that it starts.
+        command.env("ANNALS_RUN", format!("{:x}", since_1970.as_millis()));
+    }
+    if let Some(library) = &library {
+        command.env("LD_PRELOAD", preload(library)?);
+    }
+    let program = Path::new(&arguments.command[0]);
+    let status =
+        launch::run(&mut command).with_context(|| format!("cannot run {}", program.display()))?;
+    // Clocks of file systems may be coarse, or behind.
+    let since = started - Duration::from_secs(10);
+    match gather::gather(&directory, &token, since, &symbols) {
+        Ok(gathered) if !arguments.quiet => {
+            gather::tell(&report(&gathered, status, output, library.is_some()));
+        }
+        Ok(gathered) => {
+            for problem in gathered.iter().flat_map(|one| &one.problems) {
+                gather::tell(&format!("trace-cli: {problem}\n"));
+            }
+        }
+        // What became of the program matters more.
+        Err(error) => gather::tell(&format!("trace-cli: {}: {error:#}\n", output.display())),
+    }
+    Ok(launch::exit_code(status))
+}
+
+/// The settings as the program's recorder will read them: what is wrong with them is said before it runs.
+fn options(settings: &Settings) -> anyhow::Result<Options> {
+    let mut options = Options::new("");
+    let wrong = |error: annals_recorder::RecorderError| UsageError(error.to_string());
+    options.set_from_env().map_err(wrong)?;
+    for (name, value) in settings.given() {
+        if let Some(value) = value {
+            options.set(name, value).map_err(wrong)?;
+        }
+    }
+    Ok(options)
+}
+
+/// Sees to recordings that are there already.
+fn settle(directory: &Path, arguments: &RecordArguments, options: &Options) -> anyhow::Result<()> {
+    if arguments.add {
+        return Ok(());
+    }
+    let launcher_start_ns = (options.rank.is_some() && options.run.is_none())
+        .then(parent_start_unix_ns)
+        .flatten();
+    // Another rank of this very run may have begun already: its recording says which run it belongs to; where
+    // the launcher has no name for a run, it is not older than the launcher.
+    let is_of_this_run = |known: &Known| {
+        options.run.as_ref() == Some(&known.run)
+            || launcher_start_ns.is_some_and(|start_ns| known.start_unix_ns >= start_ns)
+    };
+    let mut others = gather::known(directory)?;
+    others.retain(|known| !is_of_this_run(known));
+    if others.is_empty() {
+        return Ok(());
+    }
+    if !arguments.overwrite {
+        let count = others.len();
+        let why = format!(
+            "{} holds {count} recording{} of another run (as {}): name another directory, or say \
+             --overwrite or --add",
+            arguments.output.display(),
+            if count == 1 { "" } else { "s" },
+            others[0].path.display(),
+        );
+        return Err(UsageError(why).into());
+    }
+    for known in others {
+        let mut live = known.path.clone().into_os_string();
+        live.push("-live");
+        for path in [known.path, live.into()] {
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    let context = format!("cannot remove {}", path.display());
+                    return Err(anyhow::Error::from(error).context(context));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// When this process's parent was started, with a minute to spare for the clocks of other hosts.
+fn parent_start_unix_ns() -> Option<i64> {
+    const SPARE_S: i64 = 60;
+    /// What the kernel counts in, for programs, on every processor (proc(5), time(7)).
+    const TICKS_PER_SECOND: i64 = 100;
+    let parent = std::os::unix::process::parent_id();
+    let stat = std::fs::read_to_string(format!("/proc/{parent}/stat")).ok()?;
+    // The command's name, field 2, may hold spaces and parentheses; field 22 is the start.
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    let ticks: i64 = behind_name.split_whitespace().nth(19)?.parse().ok()?;
+    let system = std::fs::read_to_string("/proc/stat").ok()?;
+    let mut lines = system.lines();
+    let boot_s: i64 = lines
+        .find_map(|line| line.strip_prefix("btime "))?
+        .trim()
+        .parse()
+        .ok()?;
+    Some((boot_s + ticks / TICKS_PER_SECOND - SPARE_S) * 1_000_000_000)
+}
+
+/// Where the library is that records functions.
+fn library() -> anyhow::Result<PathBuf> {
+    if let Some(given) = std::env::var_os(LIBRARY_VARIABLE).filter(|given| !given.is_empty()) {
+        let given = PathBuf::from(given);
+        let file = if given.is_dir() {
+            given.join(LIBRARY)
+        } else {
+            given
+        };
+        anyhow::ensure!(
+            file.is_file(),
+            "{} is not there, where {LIBRARY_VARIABLE} says that {LIBRARY} is",
+            file.display()
+        );
+        return Ok(std::path::absolute(file)?);
+    }
+    let program = std::env::current_exe().context("cannot find out where trace-cli is")?;
+    let beside = program.parent().unwrap_or(Path::new("/"));
+    let places = [beside.join(LIBRARY), beside.join("../lib").join(LIBRARY)];
+    let found = places.iter().find(|place| place.is_file());
+    let found = found.map(std::fs::canonicalize).transpose()?;
+    found.with_context(|| {
+        format!(
+            "{LIBRARY} is neither beside trace-cli ({}) nor in ../lib: install it there, say where it \
+             is ({LIBRARY_VARIABLE}=DIR), or record without functions (--no-functions)",
+            beside.display()
+        )
+    })
+}
+
+/// What the loader shall load first: the library, and what was asked for before.
+fn preload(library: &Path) -> anyhow::Result<OsString> {
+    let has_separator = library
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .any(|b| b" :\t\n".contains(b));
+    anyhow::ensure!(
+        !has_separator,
+        "the loader cannot preload {}: its path has a blank or a colon",
+        library.display()
+    );
+    let mut list = library.as_os_str().to_owned();
+    let before = std::env::var_os("LD_PRELOAD").filter(|before| !before.is_empty());
+    if let Some(before) = before {
+        list.push(OsStr::new(":"));
+        list.push(before);
+    }
+    Ok(list)
+}
+
+/// What is told when the program has ended.
+fn report(gathered: &[Gathered], status: ExitStatus, output: &Path, has_library: bool) -> String {
+    let mut text = String::new();
+    if let Some(signal) = status.signal() {
+        let _ = writeln!(
+            text,
+            "trace-cli: the program was ended by {}",
+            launch::signal_name(signal)
+        );
+    }
+    if gathered.is_empty() {
+        let functions = if has_library {
+            "does not raise events through Annals, is not compiled with -finstrument-functions \
+             (and dynamically linked)"
+        } else {
+            "does not raise events through Annals"
+        };
+        let _ = writeln!(
+            text,
+            "trace-cli: nothing was recorded: the program {functions}, or never came to it"
+        );
+        return text;
+    }
+    let _ = writeln!(
+        text,
+        "trace-cli: {} recording{} in {}",
+        gathered.len(),
+        if gathered.len() == 1 { "" } else { "s" },
+        output.display()
+    );
+    for one in gathered {
+        let name = one.path.file_name().unwrap_or_default().to_string_lossy();
+        let rank = one
+            .rank
+            .map_or_else(String::new, |rank| format!("rank {rank}, "));
+        let dropped: Vec<String> = one
+            .dropped
+            .iter()
+            .map(|(cause, count)| format!("{count} {cause}"))
+            .collect();
+        let dropped = match dropped.as_slice() {
+            [] => "dropped 0".to_owned(),
+            causes => format!("dropped {}", causes.join(" and ")),
+        };
+        let _ = writeln!(
+            text,
+            "  {}: {rank}pid {}, {}: {} events, {dropped}, {}",
+            safe(&name),
+            one.pid,
+            one.ended.name(),
+            one.events,
+            time::bytes(one.bytes)
+        );
+        let (functions, unnamed) = one.functions;
+        if unnamed != 0 {
+            let _ = writeln!(
+                text,
+                "    {unnamed} of {functions} functions have no name: their files have no symbols, or \
+                 are not there any more (see --symbols)"
+            );
+        }
+        for problem in &one.problems {
+            let _ = writeln!(text, "    {}", safe(problem));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_of_the_recorder_has_an_option() {
+        let settings = Settings::default();
+        let mut options: Vec<&str> = settings.given().iter().map(|(name, _)| *name).collect();
+        // The output directory; and what only a launcher knows.
+        options.extend(["ANNALS_DIR", "ANNALS_RANK", "ANNALS_RANKS"]);
+        options.sort_unstable();
+        let known = annals_recorder::ENVIRONMENT.iter();
+        let mut known: Vec<&str> = known.map(|(name, ..)| *name).collect();
+        known.sort_unstable();
+        assert_eq!(options, known);
+    }
+}

@@ -1,0 +1,232 @@
+//! What is done with recordings when the program that made them has ended: live files are brought home,
+//! functions get their names, and somebody is told.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use annals_format::{Cause, CompressionLevel, Definitions, Ended, Recording, amend};
+use annals_merger::{InputRecording, Symbols, find};
+use annals_recorder::RECORDED_BY_PROPERTY;
+
+/// A property of a recording's process.
+fn property<'a>(definitions: &'a Definitions, key: &str) -> Option<&'a str> {
+    let mut properties = definitions.properties.iter();
+    let property = properties.find(|property| definitions.string(property.key) == key)?;
+    Some(definitions.string(property.value))
+}
+
+/// A recording, as far as others must know it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Known {
+    /// Its file.
+    pub path: PathBuf,
+    /// The run it belongs to.
+    pub run: String,
+    /// When it was started, nanoseconds since the Unix epoch.
+    pub start_unix_ns: i64,
+}
+
+/// The recordings that a directory holds; none when there is no such directory.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn known(directory: &Path) -> anyhow::Result<Vec<Known>> {
+    let inputs = open_all(directory, None)?.into_iter().map(|input| {
+        let definitions = &input.recording.definitions;
+        let process = definitions.processes.values().next();
+        Known {
+            path: input.path,
+            run: process.map_or_else(String::new, |p| definitions.string(p.run).to_owned()),
+            start_unix_ns: process.map_or(i64::MAX, |process| process.start_unix_ns),
+        }
+    });
+    Ok(inputs.collect())
+}
+
+/// The recordings of a directory that were written to since `since`.
+fn open_all(directory: &Path, since: Option<SystemTime>) -> anyhow::Result<Vec<InputRecording>> {
+    let is_empty = fs::read_dir(directory).map_or(true, |mut files| files.next().is_none());
+    if is_empty {
+        return Ok(Vec::new());
+    }
+    let found = match find(&[directory.to_owned()], None) {
+        Ok(found) => found,
+        Err(annals_merger::MergeError::NoRecordings { .. }) => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let is_new = |path: &PathBuf| {
+        let changed = fs::metadata(path).and_then(|file| file.modified());
+        since.is_none_or(|since| changed.is_ok_and(|changed| changed >= since))
+    };
+    let recordings = found.recordings.into_iter().filter(is_new);
+    // One that cannot be read is told of by whoever reads it for its events.
+    let opened = recordings.filter_map(|path| InputRecording::open(&path).ok());
+    Ok(opened.collect())
+}
+
+/// What became of one process's recording.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Gathered {
+    /// Its file.
+    pub path: PathBuf,
+    /// The process, and its rank when it has one.
+    pub pid: u32,
+    /// Its rank.
+    pub rank: Option<u32>,
+    /// How it ended.
+    pub ended: Ended,
+    /// Events that can be read.
+    pub events: u64,
+    /// Events that were dropped, by cause.
+    pub dropped: BTreeMap<&'static str, u64>,
+    /// Bytes of the recording, and of its live file.
+    pub bytes: u64,
+    /// Functions that were called, and those of them that have no name.
+    pub functions: (usize, usize),
+    /// What could not be done.
+    pub problems: Vec<String>,
+}
+
+/// Brings everything home that programs started with this token have recorded into a directory.
+///
+/// # Errors
+/// If the directory cannot be read.
+pub fn gather(
+    directory: &Path,
+    token: &str,
+    since: SystemTime,
+    symbols: &Symbols,
+) -> anyhow::Result<Vec<Gathered>> {
+    let inputs = open_all(directory, Some(since))?;
+    let own = inputs.into_iter().filter(|input| {
+        property(&input.recording.definitions, RECORDED_BY_PROPERTY) == Some(token)
+    });
+    Ok(own.map(|input| gather_one(input, symbols)).collect())
+}
+
+fn gather_one(mut input: InputRecording, symbols: &Symbols) -> Gathered {
+    let mut problems = Vec::new();
+    if input.recording.ended != Ended::Running
+        && let Some(live) = input.live_path.clone()
+    {
+        match bring_home(&live, &input.path) {
+            Ok(path) => input.live_path = Some(path),
+            Err(error) => problems.push(format!("{} stays where it is: {error}", live.display())),
+        }
+    }
+    let records = symbols.resolve(&input.recording.definitions);
+    if !records.is_empty() && input.recording.ended != Ended::Running {
+        let mut bytes = Vec::new();
+        records.iter().for_each(|record| record.encode(&mut bytes));
+        if let Err(error) = write_symbols(&input.path, &bytes) {
+            problems.push(format!("names of functions could not be written: {error}"));
+        }
+    }
+    let definitions = &mut input.recording.definitions;
+    records
+        .into_iter()
+        .for_each(|record| definitions.add(record));
+    let length = |path: &PathBuf| fs::metadata(path).map_or(0, |file| file.len());
+    let recording = &input.recording;
+    let definitions = &recording.definitions;
+    let named = definitions.functions.keys();
+    let unnamed = named.filter(|region| !definitions.symbols.contains_key(region));
+    Gathered {
+        pid: definitions.processes.values().next().map_or(0, |p| p.pid),
+        rank: definitions.ranks.values().next().map(|rank| rank.rank),
+        ended: recording.ended,
+        events: rows(recording).map(|row| row.present()).sum(),
+        dropped: dropped(recording),
+        bytes: length(&input.path) + input.live_path.as_ref().map_or(0, length),
+        functions: (definitions.functions.len(), unnamed.count()),
+        problems,
+        path: input.path,
+    }
+}
+
+fn rows(recording: &Recording) -> impl Iterator<Item = &annals_format::TypeTotals> {
+    let streams = recording.streams.values();
+    streams.flat_map(|stream| &stream.totals.rows)
+}
+
+fn dropped(recording: &Recording) -> BTreeMap<&'static str, u64> {
+    let mut dropped = BTreeMap::new();
+    for row in rows(recording) {
+        for (cause, count) in Cause::RECORDER.iter().zip(row.dropped) {
+            if count != 0 {
+                let sum: &mut u64 = dropped.entry(cause.name()).or_default();
+                *sum = sum.saturating_add(count);
+            }
+        }
+    }
+    dropped
+}
+
+/// Moves a live file beside its recording, where readers look first: a memory file system is wiped when
+/// a batch job ends.
+fn bring_home(live: &Path, recording: &Path) -> io::Result<PathBuf> {
+    let mut home = recording.as_os_str().to_owned();
+    home.push("-live");
+    let home = PathBuf::from(home);
+    if fs::canonicalize(live)? == fs::canonicalize(&home).unwrap_or_default() {
+        return Ok(home);
+    }
+    let mut part = home.clone().into_os_string();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    let copied = (|| {
+        let mut from = File::open(live)?;
+        let mut to = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&part)?;
+        io::copy(&mut from, &mut to)?;
+        // What is removed below must be on the disk by then.
+        to.sync_all()?;
+        fs::rename(&part, &home)
+    })();
+    if let Err(error) = copied {
+        let _ = fs::remove_file(&part);
+        return Err(error);
+    }
+    fs::remove_file(live)?;
+    Ok(home)
+}
+
+fn write_symbols(path: &Path, records: &[u8]) -> anyhow::Result<()> {
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    let amendment = amend(&At(&file), records, CompressionLevel::default())?;
+    file.write_all_at(&amendment.bytes, amendment.offset)?;
+    Ok(())
+}
+
+/// A file that is read at offsets.
+struct At<'a>(&'a File);
+
+impl annals_format::ReadAt for At<'_> {
+    fn len(&self) -> Result<u64, annals_format::FormatError> {
+        let metadata = self.0.metadata();
+        let error = |source| annals_format::FormatError::Io { offset: 0, source };
+        metadata.map(|file| file.len()).map_err(error)
+    }
+
+    fn read_exact_at(
+        &self,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<(), annals_format::FormatError> {
+        let error = |source| annals_format::FormatError::Io { offset, source };
+        self.0.read_exact_at(buffer, offset).map_err(error)
+    }
+}
+
+/// Tells on standard error; a closed one does not matter.
+pub fn tell(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}
