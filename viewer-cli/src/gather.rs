@@ -6,7 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use annals_format::{Cause, CompressionLevel, Definitions, Ended, Recording, amend};
 use annals_merger::{InputRecording, Symbols, find};
@@ -28,6 +28,8 @@ pub struct Known {
     pub run: String,
     /// When it was started, nanoseconds since the Unix epoch.
     pub start_unix_ns: i64,
+    /// Its recorder has not said yet what process it is of: it can be of no run but this.
+    pub is_begun_just_now: bool,
 }
 
 /// The recordings that a directory holds; none when there is no such directory.
@@ -38,7 +40,10 @@ pub fn known(directory: &Path) -> anyhow::Result<Vec<Known>> {
     let inputs = open_all(directory, None)?.into_iter().map(|input| {
         let definitions = &input.recording.definitions;
         let process = definitions.processes.values().next();
+        let changed = fs::metadata(&input.path).and_then(|file| file.modified());
+        let age = changed.ok().and_then(|changed| changed.elapsed().ok());
         Known {
+            is_begun_just_now: process.is_none() && age.is_none_or(|age| age < JUST_NOW),
             path: input.path,
             run: process.map_or_else(String::new, |p| definitions.string(p.run).to_owned()),
             start_unix_ns: process.map_or(i64::MAX, |process| process.start_unix_ns),
@@ -46,6 +51,9 @@ pub fn known(directory: &Path) -> anyhow::Result<Vec<Known>> {
     });
     Ok(inputs.collect())
 }
+
+/// How long a recorder may take from its file's first bytes to the definition of its process.
+const JUST_NOW: Duration = Duration::from_secs(60);
 
 /// The recordings of a directory that were written to since `since`.
 fn open_all(directory: &Path, since: Option<SystemTime>) -> anyhow::Result<Vec<InputRecording>> {

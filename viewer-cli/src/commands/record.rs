@@ -202,7 +202,8 @@ fn settle(directory: &Path, arguments: &RecordArguments, options: &Options) -> a
     // Another rank of this very run may have begun already: its recording says which run it belongs to; where
     // the launcher has no name for a run, it is not older than the launcher.
     let is_of_this_run = |known: &Known| {
-        options.run.as_ref() == Some(&known.run)
+        known.is_begun_just_now
+            || options.run.as_ref() == Some(&known.run)
             || launcher_start_ns.is_some_and(|start_ns| known.start_unix_ns >= start_ns)
     };
     let mut others = gather::known(directory)?;
