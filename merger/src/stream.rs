@@ -177,6 +177,8 @@ pub(crate) struct StreamReader<'a> {
     /// Chunks in the order in which they are loaded, with the least time that an event in them can have;
     /// none: not before the end of the chunk before.
     order: Vec<(usize, Option<i64>)>,
+    /// For each place in `order`, how many events the chunks before it have, as their heads say.
+    events_before: Vec<u64>,
     next: usize,
     /// Chunks that are loaded and not handed out.
     pub(crate) lanes: Vec<Lane>,
@@ -211,6 +213,7 @@ impl<'a> StreamReader<'a> {
             process_start_ns,
             process_end_ns,
             order: Vec::new(),
+            events_before: Vec::new(),
             next: 0,
             lanes: Vec::new(),
             loaded: 0,
@@ -223,6 +226,12 @@ impl<'a> StreamReader<'a> {
             clock,
         };
         reader.plan();
+        let mut sum = 0_u64;
+        reader.events_before.push(sum);
+        for (index, _) in &reader.order {
+            sum = sum.saturating_add(contents.chunks[*index].header.event_count);
+            reader.events_before.push(sum);
+        }
         reader.finish_if_done();
         reader
     }
@@ -263,6 +272,17 @@ impl<'a> StreamReader<'a> {
     pub(crate) fn head_ns(&self) -> Option<i64> {
         let heads = self.lanes.iter().map(|lane| lane.batch.time_ns(lane.at));
         heads.chain(self.next_bound_ns()).min()
+    }
+
+    /// Events of the chunks that begin behind one time and before another, loaded or not. Chunks of which
+    /// that is not known beforehand do not count.
+    pub(crate) fn events_of_chunks(&self, from_ns: i64, until_ns: i64) -> u64 {
+        let place = |time_ns: i64| {
+            let is_before = |(_, bound): &(usize, Option<i64>)| bound.is_some_and(|b| b < time_ns);
+            self.order.partition_point(is_before)
+        };
+        let (first, end) = (place(from_ns.saturating_add(1)), place(until_ns));
+        self.events_before[end.max(first)] - self.events_before[first]
     }
 
     /// Whether events come at or behind a time up to which all is loaded.

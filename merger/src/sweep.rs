@@ -52,8 +52,11 @@ impl<'a> Sweep<'a> {
         let mut windows = Vec::with_capacity(wanted);
         if let Some(head_ns) = self.head_ns() {
             // What the windows will need, all at once; the windows themselves do not depend on it.
+            let from_ns = head_ns.max(self.now_ns);
             let ahead = self.span_ns.saturating_mul(wanted as i64).min(LONGEST_NS);
-            self.load(pool, head_ns.max(self.now_ns).saturating_add(ahead));
+            let most = (wanted * 2 * self.chunk_events) as u64;
+            let ahead = self.affordable(from_ns, ahead, most);
+            self.load(pool, from_ns.saturating_add(ahead));
         }
         while windows.len() < wanted && !self.is_done {
             windows.extend(self.next_window(pool));
@@ -102,6 +105,10 @@ impl<'a> Sweep<'a> {
         let mut span = self.span_ns;
         let mut is_shrinking = false;
         loop {
+            // Where few events are followed by many, a window that looks for more must not load them all.
+            let affordable = self.affordable(from_ns, span, 4 * target as u64);
+            is_shrinking |= affordable < span;
+            span = affordable;
             let until_ns = from_ns.saturating_add(span);
             self.load(pool, until_ns);
             let count = self.count_before(until_ns);
@@ -126,6 +133,24 @@ impl<'a> Sweep<'a> {
             self.is_done = true;
             return self.cut(from_ns, None);
         }
+    }
+
+    /// The longest step, of this one and its halves, in which no more than so many events begin to be
+    /// needed. By content alone: what is loaded already counts as well.
+    fn affordable(&self, from_ns: i64, span_ns: i64, most: u64) -> i64 {
+        let mut span_ns = span_ns;
+        let needed = |span_ns: i64| {
+            let until_ns = from_ns.saturating_add(span_ns);
+            let each = self
+                .readers
+                .iter()
+                .map(|reader| reader.events_of_chunks(from_ns, until_ns));
+            each.fold(0, u64::saturating_add)
+        };
+        while span_ns > 1 && needed(span_ns) > most {
+            span_ns /= 2;
+        }
+        span_ns
     }
 
     fn count_before(&self, until_ns: i64) -> usize {
