@@ -12,9 +12,6 @@ use crate::memory::Division;
 /// and a program that raises few events touches few pages.
 const HOT_BYTES: usize = 512 << 10;
 
-/// Full pages that the writer is woken for, in bytes.
-const WAKE_BYTES: usize = 256 << 10;
-
 /// Pages beyond the used ones that are in memory already, so that the event path does not wait for the
 /// kernel, in bytes.
 const AHEAD_BYTES: usize = 1 << 20;
@@ -108,7 +105,7 @@ impl Pages {
     /// now and then, and is not to take turns with the program page by page.
     pub(crate) fn push_full(&self, number: u32) -> bool {
         let _ = self.full.push(number);
-        self.full.len() >= (WAKE_BYTES / self.page_bytes).clamp(1, (self.count / 8).max(1))
+        self.full.len() >= (self.count / 8).max(1)
     }
 
     /// Takes the next full page.
