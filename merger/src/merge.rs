@@ -323,7 +323,7 @@ impl Merge {
         let mut sweep = Sweep::new(self.open_readers(), self.chunk_events);
         let mut losses = Vec::new();
         loop {
-            let windows = sweep.next_windows(&pool, jobs);
+            let windows = sweep.next_windows(&pool);
             if windows.is_empty() {
                 break;
             }

@@ -8,8 +8,9 @@ use annals_format::TraceLoss;
 use crate::stream::{LossPlace, StreamReader};
 use crate::window::{Slice, Window, WindowPlace};
 
-/// Windows that are worked on at once, for each thread: what one waits for, others use.
-const WINDOWS_PER_JOB: usize = 8;
+/// Windows that are worked on at once. The same for any number of threads: it decides what is loaded
+/// when, and so when a chunk is found to be damaged.
+const WINDOWS_AT_ONCE: usize = 16;
 
 /// Events of each stream in a window, if there are many streams: each stream costs a window something.
 const EVENTS_PER_STREAM: usize = 128;
@@ -47,11 +48,11 @@ impl<'a> Sweep<'a> {
     }
 
     /// The next windows, in order; none at the end.
-    pub(crate) fn next_windows(&mut self, pool: &ThreadPool, jobs: usize) -> Vec<Window<'a>> {
-        let wanted = WINDOWS_PER_JOB * jobs.max(1);
+    pub(crate) fn next_windows(&mut self, pool: &ThreadPool) -> Vec<Window<'a>> {
+        let wanted = WINDOWS_AT_ONCE;
         let mut windows = Vec::with_capacity(wanted);
         if let Some(head_ns) = self.head_ns() {
-            // What the windows will need, all at once; the windows themselves do not depend on it.
+            // What the windows will need, all at once.
             let from_ns = head_ns.max(self.now_ns);
             let ahead = self.span_ns.saturating_mul(wanted as i64).min(LONGEST_NS);
             let most = (wanted * 2 * self.chunk_events) as u64;
