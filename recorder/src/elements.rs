@@ -54,12 +54,12 @@ macro_rules! integer_kind {
             type Value<'a> = $type;
             const TYPE: ElementType = ElementType::$element;
 
-            #[inline]
+            #[inline(always)]
             fn bound(_: $type) -> usize {
                 VARINT_ROOM
             }
 
-            #[inline]
+            #[inline(always)]
             fn put(value: $type, row: &mut RowCursor) {
                 row.$put(<$wide>::from(value));
             }
@@ -85,12 +85,12 @@ impl ElementKind for f64 {
     type Value<'a> = Self;
     const TYPE: ElementType = ElementType::F64;
 
-    #[inline]
+    #[inline(always)]
     fn bound(_: Self) -> usize {
         VARINT_ROOM
     }
 
-    #[inline]
+    #[inline(always)]
     fn put(value: Self, row: &mut RowCursor) {
         row.word(value.to_bits());
     }
@@ -100,12 +100,12 @@ impl ElementKind for RegionId {
     type Value<'a> = Self;
     const TYPE: ElementType = ElementType::U32;
 
-    #[inline]
+    #[inline(always)]
     fn bound(_: Self) -> usize {
         VARINT_ROOM
     }
 
-    #[inline]
+    #[inline(always)]
     fn put(value: Self, row: &mut RowCursor) {
         row.varint(value.get().into());
     }
@@ -115,12 +115,12 @@ impl ElementKind for Text {
     type Value<'a> = &'a [u8];
     const TYPE: ElementType = ElementType::String;
 
-    #[inline]
+    #[inline(always)]
     fn bound(value: &[u8]) -> usize {
         VARINT_ROOM + value.len()
     }
 
-    #[inline]
+    #[inline(always)]
     fn put(value: &[u8], row: &mut RowCursor) {
         row.bytes(value);
     }
@@ -130,12 +130,12 @@ impl ElementKind for Blob {
     type Value<'a> = &'a [u8];
     const TYPE: ElementType = ElementType::Bytes;
 
-    #[inline]
+    #[inline(always)]
     fn bound(value: &[u8]) -> usize {
         VARINT_ROOM + value.len()
     }
 
-    #[inline]
+    #[inline(always)]
     fn put(value: &[u8], row: &mut RowCursor) {
         row.bytes(value);
     }
@@ -146,12 +146,12 @@ impl<T: ElementKind> ElementKind for Option<T> {
     const TYPE: ElementType = T::TYPE;
     const IS_OPTIONAL: bool = true;
 
-    #[inline]
+    #[inline(always)]
     fn bound(value: Self::Value<'_>) -> usize {
         value.map_or(0, T::bound)
     }
 
-    #[inline]
+    #[inline(always)]
     fn put(value: Self::Value<'_>, row: &mut RowCursor) {
         if let Some(value) = value {
             T::put(value, row);
@@ -185,12 +185,12 @@ impl Elements for () {
         EventTypeSchema::default()
     }
 
-    #[inline]
+    #[inline(always)]
     fn bound((): ()) -> usize {
         0
     }
 
-    #[inline]
+    #[inline(always)]
     fn put((): (), _: &mut RowCursor) {}
 }
 
@@ -205,12 +205,12 @@ macro_rules! tuple_elements {
                 EventTypeSchema { elements: vec![$(($kind::TYPE, $kind::IS_OPTIONAL)),+] }
             }
 
-            #[inline]
+            #[inline(always)]
             fn bound(($($value,)+): Self::Values<'_>) -> usize {
                 1 $(+ $kind::bound($value))+
             }
 
-            #[inline]
+            #[inline(always)]
             fn put(($($value,)+): Self::Values<'_>, row: &mut RowCursor) {
                 if false $(|| $kind::IS_OPTIONAL)+ {
                     // At most eight elements: the presence bitmap is one byte.

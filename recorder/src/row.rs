@@ -39,7 +39,7 @@ impl RowCursor {
 
     /// Writes a varint. Values below 2⁷, the usual ones, take a branch that is always predicted; below
     /// 2⁵⁶ none on their length. No call: what an event keeps in registers stays there.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn varint(&mut self, value: u64) {
         if value < 0x80 {
             self.byte(value as u8);
@@ -65,7 +65,7 @@ impl RowCursor {
     }
 
     /// Stores eight bytes, `length` of which count.
-    #[inline]
+    #[inline(always)]
     fn store(&mut self, bytes: u64, length: usize) {
         // SAFETY: the caller of `new` has room for VARINT_ROOM bytes per varint.
         unsafe {
@@ -78,7 +78,7 @@ impl RowCursor {
     }
 
     /// Writes a zigzag varint.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn signed(&mut self, value: i64) {
         self.varint(zigzag(value));
     }
@@ -86,7 +86,7 @@ impl RowCursor {
     /// Writes what an event's row begins with. How long it is does not depend on the tick, but for a
     /// branch that is taken after a pause: the next row's address must not wait for this one's clock
     /// read.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn event_start(&mut self, event_type: EventTypeId, from: u64, tick: u64) {
         self.varint(u64::from(event_type.get()) + ROW_EVENT);
         let step = tick.wrapping_sub(from);
@@ -98,7 +98,7 @@ impl RowCursor {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn half_word(&mut self, value: u16) {
         // SAFETY: the caller of `new` has room for the whole row.
         unsafe {
@@ -111,7 +111,7 @@ impl RowCursor {
     }
 
     /// Writes one byte.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn byte(&mut self, byte: u8) {
         // SAFETY: the caller of `new` has room for the whole row.
         unsafe { self.0.write(byte) };
@@ -120,7 +120,7 @@ impl RowCursor {
     }
 
     /// Writes eight bytes, little-endian.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn word(&mut self, value: u64) {
         // SAFETY: the caller of `new` has room for the whole row.
         unsafe {
