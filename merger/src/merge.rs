@@ -46,7 +46,7 @@ pub struct Merge {
     pub fits: Vec<ClockFit>,
     /// Number of hosts.
     pub hosts: usize,
-    /// Events of a chunk of the trace, about; up to four times as many.
+    /// Events of a chunk of the trace; with many streams, up to twice as many.
     pub chunk_events: usize,
     members: Vec<Member>,
     /// Numbers of the recordings that were given twice.
@@ -318,9 +318,9 @@ impl Merge {
             .map_err(|error| MergeError::Threads {
                 source: std::io::Error::other(error),
             })?;
-        let shape = Shape::of(&self.definitions, self.chunk_events.saturating_mul(4));
-        let scratches: Mutex<Vec<Scratch>> = Mutex::default();
         let mut sweep = Sweep::new(self.open_readers(), self.chunk_events);
+        let shape = Shape::of(&self.definitions, sweep.window_events());
+        let scratches: Mutex<Vec<Scratch>> = Mutex::default();
         let mut losses = Vec::new();
         loop {
             let windows = sweep.next_windows(&pool);

@@ -285,10 +285,9 @@ impl<'a> StreamReader<'a> {
         self.events_before[end.max(first)] - self.events_before[first]
     }
 
-    /// Whether events come at or behind a time up to which all is loaded.
-    pub(crate) fn has_from(&self, time_ns: i64) -> bool {
-        let is_behind = |lane: &Lane| lane.batch.time_ns(lane.batch.len() - 1) >= time_ns;
-        self.next < self.order.len() || self.lanes.iter().any(is_behind)
+    /// Whether every chunk was taken in.
+    pub(crate) fn is_all_loaded(&self) -> bool {
+        self.next == self.order.len()
     }
 
     /// The chunks that must be loaded before the events before a time are known: numbers for
@@ -383,8 +382,10 @@ impl<'a> StreamReader<'a> {
         }
     }
 
-    /// Takes the next chunk in. `handed_out_ns` is the time up to which the merge is done.
-    pub(crate) fn take(&mut self, decoded: Decoded, handed_out_ns: i64) {
+    /// Takes the next chunk in.
+    pub(crate) fn take(&mut self, decoded: Decoded) {
+        // Nothing at or behind this time was handed out: whoever hands out loads first.
+        let bound_ns = self.next_bound_ns().unwrap_or(i64::MIN);
         let index = self.order[self.next].0;
         self.next += 1;
         let number = self.loaded;
@@ -393,7 +394,7 @@ impl<'a> StreamReader<'a> {
         let stored = &contents.chunks[index];
         let first_place = match &decoded.batch {
             Ok(batch) if batch.len() != 0 && !self.is_sorted => LossPlace::Event(number, 0),
-            _ => LossPlace::Time(self.clock.bounds(self.input, stored).0.max(handed_out_ns)),
+            _ => LossPlace::Time(self.clock.bounds(self.input, stored).0.max(bound_ns)),
         };
         for loss in contents.losses.iter().filter(|l| l.before_chunk == index) {
             let first_ns = self.clock.bounds(self.input, stored).0;
@@ -414,23 +415,23 @@ impl<'a> StreamReader<'a> {
                 for (event_type, count) in decoded.present {
                     *self.findings.present.entry(event_type).or_default() += count;
                 }
-                self.take_dropped(number, batch.len(), &decoded.dropped, handed_out_ns);
-                self.take_batch(number, batch, handed_out_ns);
+                self.take_dropped(number, batch.len(), &decoded.dropped, bound_ns);
+                self.take_batch(number, batch, bound_ns);
             }
-            Err(error) => self.skip(stored, error, handed_out_ns),
+            Err(error) => self.skip(stored, error, bound_ns),
         }
         self.finish_if_done();
     }
 
-    fn take_batch(&mut self, number: u64, mut batch: Batch, handed_out_ns: i64) {
+    fn take_batch(&mut self, number: u64, mut batch: Batch, bound_ns: i64) {
         if batch.len() == 0 {
             return;
         }
         // An ordered source promises that a time behind the one before is the clock's fault, not the
         // event's. A sorted stream can only meet one when its head's bounds were wrong.
         let front_ns = match self.front_ns {
-            Some(front_ns) if !self.is_sorted => front_ns.max(handed_out_ns),
-            _ => handed_out_ns,
+            Some(front_ns) if !self.is_sorted => front_ns.max(bound_ns),
+            _ => bound_ns,
         };
         if !batch.ascends_from(front_ns) {
             let mut map = MapCursor::new(self.clock.map);
@@ -456,7 +457,7 @@ impl<'a> StreamReader<'a> {
         number: u64,
         events: usize,
         dropped: &[(u32, DroppedRecord, (i64, i64))],
-        handed_out_ns: i64,
+        bound_ns: i64,
     ) {
         for (index, record, (from_ns, to_ns)) in dropped {
             let key = (record.event_type, record.cause);
@@ -471,7 +472,7 @@ impl<'a> StreamReader<'a> {
             *told = told.saturating_add(count);
             let index = *index as usize;
             let place = if self.is_sorted || index >= events {
-                LossPlace::Time((*to_ns).max(handed_out_ns))
+                LossPlace::Time((*to_ns).max(bound_ns))
             } else {
                 LossPlace::Event(number, index)
             };
@@ -489,7 +490,7 @@ impl<'a> StreamReader<'a> {
     }
 
     /// A chunk that cannot be read: its events are counted as lost.
-    fn skip(&mut self, stored: &StoredChunk, error: String, handed_out_ns: i64) {
+    fn skip(&mut self, stored: &StoredChunk, error: String, bound_ns: i64) {
         self.findings.unreadable_chunks += 1;
         self.findings.first_error.get_or_insert(error);
         let (from_ns, to_ns) = self.clock.bounds(self.input, stored);
@@ -508,7 +509,7 @@ impl<'a> StreamReader<'a> {
                 from_ns: self.last_good_ns().min(from_ns),
                 to_ns,
             };
-            let place = LossPlace::Time(to_ns.max(handed_out_ns));
+            let place = LossPlace::Time(to_ns.max(bound_ns));
             self.losses.push((place, loss));
         }
     }

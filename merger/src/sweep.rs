@@ -1,15 +1,17 @@
-//! The sweep over the axis: loads chunks when their time comes, and cuts windows.
+//! The sweep over the axis: loads chunks when their time comes, and cuts windows of equally many events.
+//!
+//! Where windows end is a matter of the order alone: every so many events. What is loaded when, and by how
+//! many threads, changes nothing about them.
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
 use annals_format::TraceLoss;
 
-use crate::stream::{LossPlace, StreamReader};
+use crate::stream::{Lane, LossPlace, StreamReader};
 use crate::window::{Slice, Window, WindowPlace};
 
-/// Windows that are worked on at once. The same for any number of threads: it decides what is loaded
-/// when, and so when a chunk is found to be damaged.
+/// Windows that are worked on at once.
 const WINDOWS_AT_ONCE: usize = 16;
 
 /// Events of each stream in a window, if there are many streams: each stream costs a window something.
@@ -18,26 +20,39 @@ const EVENTS_PER_STREAM: usize = 128;
 /// Longest step of the sweep, nanoseconds.
 const LONGEST_NS: i64 = 1 << 60;
 
+/// When so few events are left to choose from, their times are sorted rather than searched.
+const FEW_EVENTS: usize = 512;
+
 /// How far a merge has come.
 #[derive(Debug)]
 pub(crate) struct Sweep<'a> {
     /// By stream.
     readers: Vec<StreamReader<'a>>,
-    /// Events of a window, about.
-    chunk_events: usize,
-    /// All events before this time are handed out.
-    now_ns: i64,
-    /// How long the next window is, if it turns out so.
+    /// Events of a window.
+    window_events: usize,
+    /// All events before this time are loaded.
+    loaded_ns: i64,
+    /// How long it takes, about, until a window's events have happened.
     span_ns: i64,
     is_done: bool,
 }
 
+/// Where a window ends: behind all events before a time, and this many at that time.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    time_ns: i64,
+    more: usize,
+}
+
 impl<'a> Sweep<'a> {
-    pub(crate) fn new(readers: Vec<StreamReader<'a>>, chunk_events: usize) -> Self {
+    /// A sweep over all events. Windows have `window_events`, up to twice as many with many streams.
+    pub(crate) fn new(readers: Vec<StreamReader<'a>>, window_events: usize) -> Self {
+        let window_events = window_events.max(1);
+        let for_streams = readers.len().saturating_mul(EVENTS_PER_STREAM);
         Self {
+            window_events: for_streams.clamp(window_events, window_events.saturating_mul(2)),
             readers,
-            chunk_events: chunk_events.max(1),
-            now_ns: i64::MIN,
+            loaded_ns: i64::MIN,
             span_ns: 1_000_000,
             is_done: false,
         }
@@ -47,20 +62,26 @@ impl<'a> Sweep<'a> {
         self.readers
     }
 
+    /// Most events of a window.
+    pub(crate) fn window_events(&self) -> usize {
+        self.window_events
+    }
+
     /// The next windows, in order; none at the end.
     pub(crate) fn next_windows(&mut self, pool: &ThreadPool) -> Vec<Window<'a>> {
-        let wanted = WINDOWS_AT_ONCE;
-        let mut windows = Vec::with_capacity(wanted);
-        if let Some(head_ns) = self.head_ns() {
-            // What the windows will need, all at once.
-            let from_ns = head_ns.max(self.now_ns);
-            let ahead = self.span_ns.saturating_mul(wanted as i64).min(LONGEST_NS);
-            let most = (wanted * 2 * self.chunk_events) as u64;
-            let ahead = self.affordable(from_ns, ahead, most);
-            self.load(pool, from_ns.saturating_add(ahead));
+        let mut windows = Vec::with_capacity(WINDOWS_AT_ONCE);
+        if self.is_done {
+            return windows;
         }
-        while windows.len() < wanted && !self.is_done {
-            windows.extend(self.next_window(pool));
+        let wanted = self.window_events.saturating_mul(WINDOWS_AT_ONCE);
+        let mut loaded = self.load_events(pool, wanted);
+        while windows.len() < WINDOWS_AT_ONCE && loaded > self.window_events {
+            windows.extend(self.cut_events(self.window_events));
+            loaded -= self.window_events;
+        }
+        if loaded <= self.window_events && self.is_all_loaded() {
+            self.is_done = true;
+            windows.extend(self.cut(None));
         }
         windows
     }
@@ -69,12 +90,48 @@ impl<'a> Sweep<'a> {
         self.readers.iter().filter_map(StreamReader::head_ns).min()
     }
 
-    /// Loads all chunks with events before a time.
-    fn load(&mut self, pool: &ThreadPool, until_ns: i64) {
+    fn is_all_loaded(&self) -> bool {
+        self.readers.iter().all(StreamReader::is_all_loaded)
+    }
+
+    fn lanes(&self) -> impl Iterator<Item = &Lane> {
+        self.readers.iter().flat_map(|reader| &reader.lanes)
+    }
+
+    /// Loads until more than so many events are there of which it is known that none comes between them,
+    /// or all; gives how many are.
+    fn load_events(&mut self, pool: &ThreadPool, wanted: usize) -> usize {
+        loop {
+            let count = self.count_before(self.loaded_ns);
+            if self.is_all_loaded() {
+                return self.lanes().map(|lane| lane.batch.len() - lane.at).sum();
+            }
+            let Some(head_ns) = self.head_ns().filter(|_| count <= wanted) else {
+                return count;
+            };
+            let from_ns = head_ns.max(self.loaded_ns);
+            // As far as the events that are still wanted may reach, by what is known of them.
+            let missing = (wanted - count) as i128 + 1;
+            let span_ns = i128::from(self.span_ns) * missing / self.window_events as i128;
+            let span_ns = span_ns.clamp(1, LONGEST_NS.into()) as i64;
+            // Where few events are followed by many, a step must not load them all.
+            let span_ns = self.affordable(from_ns, span_ns, (missing as u64).saturating_mul(2));
+            self.loaded_ns = from_ns.saturating_add(span_ns);
+            self.load(pool);
+            let found = self.count_before(self.loaded_ns) - count;
+            let rate = i128::from(span_ns) * self.window_events as i128 / found.max(1) as i128;
+            // Never more than eight times what it was: the next step may find more.
+            let most = i128::from(span_ns).saturating_mul(8);
+            self.span_ns = rate.min(most).clamp(1, LONGEST_NS.into()) as i64;
+        }
+    }
+
+    /// Loads all chunks with events before the time up to which all is to be loaded.
+    fn load(&mut self, pool: &ThreadPool) {
         loop {
             let readers = self.readers.iter().enumerate();
             let wanted: Vec<(usize, usize)> = readers
-                .flat_map(|(reader, r)| r.wanted(until_ns).map(move |number| (reader, number)))
+                .flat_map(|(reader, r)| r.wanted(self.loaded_ns).map(move |number| (reader, number)))
                 .collect();
             if wanted.is_empty() {
                 return;
@@ -87,57 +144,13 @@ impl<'a> Sweep<'a> {
                 pool.install(|| wanted.par_iter().map(decode).collect())
             };
             for ((reader, _), decoded) in wanted.into_iter().zip(decoded) {
-                self.readers[reader].take(decoded, self.now_ns);
+                self.readers[reader].take(decoded);
             }
-        }
-    }
-
-    /// Cuts the next window: about as many events as a chunk of the trace has, by times alone.
-    fn next_window(&mut self, pool: &ThreadPool) -> Option<Window<'a>> {
-        let Some(head_ns) = self.head_ns() else {
-            self.is_done = true;
-            return self.cut(self.now_ns, None);
-        };
-        let from_ns = head_ns.max(self.now_ns);
-        let open = self.readers.iter().filter(|r| r.head_ns().is_some());
-        // By content alone: the same events always give the same chunks.
-        let target = open.count() * EVENTS_PER_STREAM;
-        let target = target.clamp(self.chunk_events, 2 * self.chunk_events);
-        let mut span = self.span_ns;
-        let mut is_shrinking = false;
-        loop {
-            // Where few events are followed by many, a window that looks for more must not load them all.
-            let affordable = self.affordable(from_ns, span, 4 * target as u64);
-            is_shrinking |= affordable < span;
-            span = affordable;
-            let until_ns = from_ns.saturating_add(span);
-            self.load(pool, until_ns);
-            let count = self.count_before(until_ns);
-            if count > 2 * target && span > 1 {
-                is_shrinking = true;
-                let share = i128::from(span) * target as i128 / count as i128;
-                span = (share as i64).clamp(1, span - 1);
-                continue;
-            }
-            let is_whole = count >= target / 2 || is_shrinking || span >= LONGEST_NS;
-            if !is_whole && self.has_more(until_ns) {
-                span = span.saturating_mul(2).min(LONGEST_NS);
-                continue;
-            }
-            let next = i128::from(span) * target as i128 / count.max(1) as i128;
-            self.span_ns = next.clamp(1, LONGEST_NS.into()) as i64;
-            if self.has_more(until_ns) {
-                let window = self.cut(from_ns, Some(until_ns));
-                self.now_ns = until_ns;
-                return window;
-            }
-            self.is_done = true;
-            return self.cut(from_ns, None);
         }
     }
 
     /// The longest step, of this one and its halves, in which no more than so many events begin to be
-    /// needed. By content alone: what is loaded already counts as well.
+    /// needed.
     fn affordable(&self, from_ns: i64, span_ns: i64, most: u64) -> i64 {
         let mut span_ns = span_ns;
         let needed = |span_ns: i64| {
@@ -155,29 +168,93 @@ impl<'a> Sweep<'a> {
     }
 
     fn count_before(&self, until_ns: i64) -> usize {
-        let lanes = self.readers.iter().flat_map(|reader| &reader.lanes);
-        lanes
+        self.lanes()
             .map(|lane| lane.batch.first_from(lane.at, until_ns) - lane.at)
             .sum()
     }
 
-    /// Whether events come at or behind a time up to which all is loaded.
-    fn has_more(&self, until_ns: i64) -> bool {
-        until_ns != i64::MAX && self.readers.iter().any(|reader| reader.has_from(until_ns))
+    /// Cuts a window of the next events, of which there are more than so many.
+    fn cut_events(&mut self, count: usize) -> Option<Window<'a>> {
+        let head_ns = self.head_ns()?;
+        let time_ns = self.time_of(count, head_ns);
+        let more = count - self.count_before(time_ns);
+        self.cut(Some(Cut { time_ns, more }))
     }
 
-    /// Takes the events before a time out of the readers, and the losses that stand there; none: all.
-    fn cut(&mut self, from_ns: i64, until_ns: Option<i64>) -> Option<Window<'a>> {
+    /// The time of the event that so many others precede; there is one, and `head_ns` is the first's.
+    fn time_of(&self, count: usize, head_ns: i64) -> i64 {
+        // How many are before `low_ns` is at most `count`, before `high_ns` more.
+        let (mut low_ns, mut below) = (head_ns, 0);
+        let mut high_ns = i64::MAX;
+        let mut above = None;
+        let mut guess_ns = head_ns.saturating_add(self.span_ns);
+        loop {
+            let is_few = above.is_some_and(|above| above - below <= FEW_EVENTS);
+            if is_few {
+                return self.time_among(count - below, low_ns, high_ns);
+            }
+            if high_ns.abs_diff(low_ns) <= 1 {
+                return low_ns;
+            }
+            let guess = guess_ns.clamp(low_ns.saturating_add(1), high_ns - 1);
+            let found = self.count_before(guess);
+            if found <= count {
+                (low_ns, below) = (guess, found);
+            } else {
+                (high_ns, above) = (guess, Some(found));
+            }
+            let span = i128::from(high_ns) - i128::from(low_ns);
+            guess_ns = match above {
+                // A little beyond where it should be, so that both ends come near.
+                Some(above) => {
+                    let missing = (count - below) as i128 * 2 + 1;
+                    let part = span * missing / ((above - below) as i128 * 2);
+                    // Where times are uneven, half the way is sure to get there.
+                    let part = part.clamp(span / 16, span - span / 16);
+                    (i128::from(low_ns) + part) as i64
+                }
+                None => {
+                    let done = (i128::from(low_ns) - i128::from(head_ns)).max(1);
+                    let next = i128::from(head_ns) + done.saturating_mul(2);
+                    next.min(i64::MAX.into()) as i64
+                }
+            };
+        }
+    }
+
+    /// The time of the event that so many others of a short stretch precede.
+    fn time_among(&self, count: usize, from_ns: i64, until_ns: i64) -> i64 {
+        let mut times = Vec::with_capacity(FEW_EVENTS);
+        for lane in self.lanes() {
+            let first = lane.batch.first_from(lane.at, from_ns);
+            let behind = (first..lane.batch.len()).map(|index| lane.batch.time_ns(index));
+            times.extend(behind.take_while(|time_ns| *time_ns < until_ns));
+        }
+        times.sort_unstable();
+        times.get(count).copied().unwrap_or(until_ns)
+    }
+
+    /// Takes the events before a cut out of the readers, and the losses that stand there; none: all.
+    fn cut(&mut self, cut: Option<Cut>) -> Option<Window<'a>> {
+        let from_ns = self.head_ns().unwrap_or(i64::MIN);
+        let mut more = cut.map_or(0, |cut| cut.more);
         let mut slices = Vec::new();
         let mut losses = Vec::new();
         for reader in &mut self.readers {
             let first = slices.len();
             let mut numbers = Vec::new();
             for lane in &mut reader.lanes {
-                let end = match until_ns {
-                    Some(until_ns) => lane.batch.first_from(lane.at, until_ns),
-                    None => lane.batch.len(),
-                };
+                let mut end = lane.batch.len();
+                if let Some(cut) = cut {
+                    end = lane.batch.first_from(lane.at, cut.time_ns);
+                    // Of those at one time, the first in the order: streams and lanes stand in it.
+                    if more != 0 {
+                        let time_ns = cut.time_ns.saturating_add(1);
+                        let same = lane.batch.first_from(end, time_ns) - end;
+                        end += same.min(more);
+                        more -= same.min(more);
+                    }
+                }
                 if end > lane.at {
                     numbers.push(lane.number);
                     slices.push(Slice {
@@ -199,8 +276,8 @@ impl<'a> Sweep<'a> {
                     let is_here = slices[slice].range.contains(&index);
                     is_here.then_some(WindowPlace::Event(slice, index))
                 }
-                LossPlace::Time(time_ns) => until_ns
-                    .is_none_or(|until_ns| time_ns < until_ns)
+                LossPlace::Time(time_ns) => cut
+                    .is_none_or(|cut| time_ns <= cut.time_ns)
                     .then_some(WindowPlace::Time(time_ns)),
             };
             reader

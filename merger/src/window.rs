@@ -50,7 +50,7 @@ pub(crate) struct Window<'a> {
 pub(crate) struct Shape {
     /// By event type of the trace, what its elements refer to.
     references: Vec<Vec<Reference>>,
-    /// Most events of a chunk. A window has more only when so many have one time.
+    /// Most events of a chunk.
     most_events: usize,
 }
 
