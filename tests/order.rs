@@ -3,7 +3,7 @@
 mod support;
 
 use annals_format::{ClockKind, CompressionLevel, Ordering, Value};
-use annals_merger::{Opened, Window, WriteOptions, plan_merge, write_trace};
+use annals_merger::{EventFilter, Opened, Window, WriteOptions, plan_merge, write_trace};
 use proptest::prelude::*;
 use support::{MARK, REFERENCE, Row, TestClock, TestRecording, TestStream};
 
@@ -254,5 +254,73 @@ proptest! {
             paths.reverse();
         }
         prop_assert_eq!(&outputs[0], &outputs[1]);
+    }
+
+    /// In = out + filtered: what a filter keeps is what the oracle keeps, every other event is counted, and
+    /// no loss goes away.
+    #[test]
+    fn a_filter_keeps_what_it_says_and_counts_the_rest(
+        plans in prop::collection::vec((0..3_u32, prop::collection::vec(stream_plan(), 0..5)), 1..5),
+        bounds in (0..SPAN_US, 0..SPAN_US),
+        ranks in prop_oneof![Just(None), Just(Some("0")), Just(Some("1-2"))],
+        keeps_type in prop_oneof![3 => Just(true), 1 => Just(false)],
+        chunk_events in prop_oneof![1..30_usize, Just(1 << 16)],
+    ) {
+        let made = make(&plans);
+        let scratch = tempfile::tempdir().expect("a directory");
+        let level = CompressionLevel::Zstd(1);
+        for one in &made {
+            one.recording.write(scratch.path(), level);
+        }
+        let window = Window {
+            from_ns: bounds.0.min(bounds.1) * 1000,
+            to_ns: bounds.0.max(bounds.1) * 1000,
+        };
+        let trace = scratch.path().join("run.annals");
+        let inputs = [scratch.path().to_owned()];
+        let (mut merge, _) = plan_merge(&inputs, Some(&trace)).expect("recordings");
+        merge.chunk_events = chunk_events;
+        let is_kept_rank = |rank: u32| match ranks {
+            None => true,
+            Some("0") => rank == 0,
+            Some(_) => rank != 0,
+        };
+        let event = if keeps_type { "mar?" } else { "*[!k]" };
+        let filter = EventFilter {
+            rank: ranks.map(str::to_owned),
+            event: Some(event.to_owned()),
+            ..EventFilter::default()
+        };
+        let has_rank = merge.definitions.streams.keys().any(|stream| {
+            let process = merge.definitions.process_of(*stream).expect("a process");
+            is_kept_rank(merge.definitions.ranks[&process].rank)
+        });
+        let types = merge.definitions.event_types.values();
+        let names: Vec<String> = types.map(|d| merge.definitions.string(d.name).to_owned()).collect();
+        let has_type = names.iter().any(|name| if keeps_type { name == "mark" } else { !name.ends_with('k') });
+        let outcome = merge.filter(&filter, window);
+        prop_assert_eq!(outcome.is_ok(), (ranks.is_none() || has_rank) && has_type);
+        prop_assume!(outcome.is_ok());
+
+        let mut oracle: Vec<Known> = made.iter().flat_map(|one| one.known.clone()).collect();
+        let all = oracle.len();
+        oracle.retain(|known| {
+            keeps_type && is_kept_rank(known.rank) && window.contains(known.time_ns - START_NS)
+        });
+        oracle.sort_by_key(|k| (k.time_ns, k.rank, k.recording, k.stream, k.position));
+        let expected: Vec<(i64, u64)> =
+            oracle.iter().map(|k| (k.time_ns - START_NS, k.number)).collect();
+        let options = WriteOptions { compression: level, jobs: 2 };
+        let (merged, _) = write_trace(&merge, &trace, options, |_| {}).expect("a trace");
+        let totals = merged.report.totals;
+        prop_assert_eq!(totals.recorded, all as u64);
+        prop_assert_eq!(totals.filtered, (all - expected.len()) as u64);
+        prop_assert_eq!(totals.present(), expected.len() as u64);
+        prop_assert!(merged.report.streams.iter().all(|stream| stream.miscounted == 0));
+        let opened = Opened::open(&trace).expect("a trace");
+        let (found, lost) = numbers_of(&opened);
+        prop_assert_eq!(&found, &expected);
+        prop_assert_eq!(lost, made.iter().map(|one| one.dropped).sum::<u64>());
+        prop_assert_eq!(opened.definitions.filters.len(), 1);
     }
 }

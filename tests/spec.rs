@@ -7,11 +7,11 @@ use annals_format::wire::{Put, Wire};
 use annals_format::{
     BLOCK_HEADER_LEN, BlockHeader, BlockKind, BlockWriter, Cause, Chunk, ChunkBuilder, ChunkHeader,
     ClockId, ClockMap, Column, CompressionLevel, Cumulative, Definition, Definitions,
-    DroppedRecord, Element, ElementType, EventType, EventTypeId, FileHeader, FileKind, Function,
-    LiveHeader, MapCursor, Module, ModuleId, ProcessId, RecordingId, Reference, RegionId, Role,
-    StreamId, StreamTotals, StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns,
-    Value, Verbosity, decode_tail, encode_tail, live, put_dropped_row, put_ints, put_row_start,
-    read_ints,
+    DroppedRecord, Element, ElementType, EventType, EventTypeId, FileHeader, FileKind, Filter,
+    Function, LiveHeader, MapCursor, Module, ModuleId, ProcessId, RecordingId, Reference, RegionId,
+    Role, StreamId, StreamTotals, StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss,
+    TypeColumns, Value, Verbosity, decode_tail, encode_tail, live, put_dropped_row, put_ints,
+    put_row_start, read_ints,
 };
 use serde_json::{Value as Json, json};
 
@@ -441,6 +441,29 @@ fn a_module_a_function_in_it_and_its_symbol_are_definitions() {
             "symbol": {"region": symbol.region.get(), "name": symbol.name.get(),
                 "file": symbol.file.get(), "line": symbol.line},
         })
+    });
+}
+
+#[test]
+fn a_filter_is_a_definition() {
+    let filter = Filter {
+        from_ns: Some(500_000_000),
+        to_ns: None,
+        ranks: StringId::new(5),
+        sources: StringId::new(0),
+        locations: StringId::new(0),
+        event_types: StringId::new(6),
+    };
+    let mut record = Vec::new();
+    Definition::Filter(filter).encode(&mut record);
+    assert_example("filter", &record, |bytes| {
+        let mut read = Definitions::default();
+        read.add_all(bytes).unwrap();
+        let [d] = read.filters.as_slice() else {
+            panic!("one filter");
+        };
+        json!({"from_ns": d.from_ns, "to_ns": d.to_ns, "ranks": d.ranks.get(), "sources": d.sources.get(),
+            "locations": d.locations.get(), "event_types": d.event_types.get()})
     });
 }
 

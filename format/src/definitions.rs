@@ -360,6 +360,23 @@ pub struct Symbol {
     pub line: u32,
 }
 
+/// What a merge was told to keep; everything else was left out and counted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Filter {
+    /// First moment, trace time, nanoseconds; none: from the start.
+    pub from_ns: Option<i64>,
+    /// First moment behind; none: to the end.
+    pub to_ns: Option<i64>,
+    /// Ranks and ranges of ranks, separated by commas; the empty string: all.
+    pub ranks: StringId,
+    /// Names of sources, globs separated by commas; the empty string: all.
+    pub sources: StringId,
+    /// Names of locations, as above.
+    pub locations: StringId,
+    /// Names of event types, as above.
+    pub event_types: StringId,
+}
+
 /// The regions that a process of a trace has defined, by their numbers in the trace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RegionSet {
@@ -477,6 +494,7 @@ pub enum Definition {
     Module(Module),
     Function(Function),
     Symbol(Symbol),
+    Filter(Filter),
 }
 
 fn put_option(out: &mut Vec<u8>, value: Option<u32>) {
@@ -692,6 +710,16 @@ impl Definition {
                 b.put_varint(d.line.into());
                 20
             }
+            Self::Filter(d) => {
+                for bound in [d.from_ns, d.to_ns] {
+                    b.push(bound.is_some().into());
+                    b.put_signed(bound.unwrap_or(0));
+                }
+                for names in [d.ranks, d.sources, d.locations, d.event_types] {
+                    b.put_varint(names.get().into());
+                }
+                21
+            }
         }
     }
 
@@ -877,6 +905,21 @@ impl Definition {
                 file: string(w)?,
                 line: w.varint_u32("line")?,
             }),
+            21 => {
+                let bound = |w: &mut Wire<'_>| -> Result<Option<i64>> {
+                    let is_there = w.u8("flag of a bound")? != 0;
+                    let bound = w.signed("bound of a filter")?;
+                    Ok(is_there.then_some(bound))
+                };
+                Self::Filter(Filter {
+                    from_ns: bound(w)?,
+                    to_ns: bound(w)?,
+                    ranks: string(w)?,
+                    sources: string(w)?,
+                    locations: string(w)?,
+                    event_types: string(w)?,
+                })
+            }
             _ => return Ok(None),
         }))
     }
@@ -1015,6 +1058,8 @@ pub struct Definitions {
     pub modules: BTreeMap<ModuleId, Module>,
     pub functions: BTreeMap<RegionId, Function>,
     pub symbols: BTreeMap<RegionId, Symbol>,
+    pub filters: Vec<Filter>,
+    seen_filters: Seen<Filter>,
     seen_properties: Seen<Property>,
     seen_registrations: Seen<Registration>,
 }
@@ -1078,6 +1123,7 @@ impl Definitions {
             Definition::Symbol(d) => {
                 self.symbols.insert(d.region, d);
             }
+            Definition::Filter(d) => self.seen_filters.push(&mut self.filters, d),
         }
     }
 
@@ -1167,6 +1213,20 @@ impl Definitions {
         functions.for_each(|d| each(Definition::Function(*d)));
         let symbols = self.symbols.values();
         symbols.for_each(|d| each(Definition::Symbol(*d)));
+        let filters = self.filters.iter();
+        filters.for_each(|d| each(Definition::Filter(*d)));
+    }
+
+    /// The string with this text, which is added unless there is one.
+    pub fn intern(&mut self, text: &str) -> StringId {
+        let known = self.strings.iter().find(|(_, known)| *known == text);
+        if let Some((id, _)) = known {
+            return *id;
+        }
+        let last = self.strings.last_key_value().map(|(id, _)| id.get());
+        let id = StringId::new(last.map_or(0, |last| last.saturating_add(1)));
+        self.add(Definition::String(id, text.to_owned()));
+        id
     }
 
     /// The text of a string; empty when its definition is lost.
@@ -1397,6 +1457,14 @@ mod tests {
                 name: s(1),
                 file: s(0),
                 line: 30,
+            }),
+            Definition::Filter(Filter {
+                from_ns: Some(-5),
+                to_ns: None,
+                ranks: s(1),
+                sources: s(0),
+                locations: s(0),
+                event_types: s(1),
             }),
         ]
     }

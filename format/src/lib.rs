@@ -64,9 +64,9 @@ pub use clock_map::MapCursor;
 pub use column::Column;
 pub use definitions::{
     CalibrationPoint, Clock, ClockKind, ClockMap, Definition, Definitions, Element, Ended,
-    EventType, EventTypeSchema, Function, LIVE_FILE_PROPERTY, Location, LocationKind, MAX_ELEMENTS,
-    Module, Object, Ordering, Process, ProcessEnd, Property, Rank, Reference, Region, RegionSet,
-    Registration, Role, Schema, Source, Stream, Symbol, TimeZero, Verbosity,
+    EventType, EventTypeSchema, Filter, Function, LIVE_FILE_PROPERTY, Location, LocationKind,
+    MAX_ELEMENTS, Module, Object, Ordering, Process, ProcessEnd, Property, Rank, Reference, Region,
+    RegionSet, Registration, Role, Schema, Source, Stream, Symbol, TimeZero, Verbosity,
 };
 pub use error::{FormatError, Result};
 pub use footer::{Footer, RecordingIndex, TraceIndexEntry};

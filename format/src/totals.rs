@@ -70,6 +70,11 @@ impl TypeTotals {
         u128::from(self.raised) == explained
     }
 
+    /// Counts events as left out by a filter.
+    pub fn add_filtered(&mut self, count: u64) {
+        self.filtered = self.filtered.saturating_add(count);
+    }
+
     /// Adds to the count of a cause.
     pub fn add_loss(&mut self, cause: Cause, count: u64) {
         let counter = match cause {

@@ -41,7 +41,8 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Events of a chunk with these times and residuals, both in the order of the chunk.
+    /// Events of a chunk with these times and residuals, both in the order of the chunk. Of a stream that
+    /// is sorted, `places` may say where in the chunk they stood, when they are not all of it.
     pub(crate) fn new(
         chunk: Chunk,
         event_types: Vec<EventTypeId>,
@@ -49,6 +50,7 @@ impl Batch {
         times_ns: Vec<i64>,
         residuals: Vec<i64>,
         is_sorted: bool,
+        places: Option<Vec<u32>>,
     ) -> Self {
         let mut batch = Self {
             first_ns: 0,
@@ -63,7 +65,7 @@ impl Batch {
             places: None,
         };
         if is_sorted {
-            batch.sort();
+            batch.sort(places.as_deref());
         }
         batch.pack();
         batch.set_checkpoints();
@@ -71,7 +73,7 @@ impl Batch {
     }
 
     /// Brings the events into the order of their times; equal ones stay as they are.
-    fn sort(&mut self) {
+    fn sort(&mut self, places: Option<&[u32]>) {
         let (Times::Far(times), Residuals::Large(residuals)) =
             (&mut self.times, &mut self.residuals)
         else {
@@ -97,6 +99,11 @@ impl Batch {
             for column in &mut columns.columns {
                 *column = column.in_order(ordinals);
             }
+        }
+        if let Some(places) = places {
+            order
+                .iter_mut()
+                .for_each(|index| *index = places[*index as usize]);
         }
         self.places = Some(order);
     }
@@ -310,6 +317,7 @@ mod tests {
             times_ns.to_vec(),
             residuals,
             is_sorted,
+            None,
         )
     }
 

@@ -18,6 +18,7 @@
 mod batch;
 mod clocks;
 mod error;
+mod filter;
 mod input;
 mod merge;
 mod open;
@@ -31,6 +32,9 @@ mod window;
 
 pub use clocks::ClockFit;
 pub use error::{MergeError, Result};
+pub use filter::{
+    EventFilter, FilterError, Selection, WindowArguments, globs, parse_time, some_match,
+};
 pub use input::{Found, InputRecording, RejectedInput, find};
 pub use merge::{Merge, Merged, missing_ranks};
 pub use open::{

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use annals_format::CompressionLevel;
-use annals_merger::{Report, Symbols, WriteOptions, plan_merge_with_symbols, write_trace};
+use annals_merger::{
+    EventFilter, FilterError, Report, Symbols, WindowArguments, WriteOptions,
+    plan_merge_with_symbols, write_trace,
+};
 use anyhow::Context;
 use clap::Parser;
 
@@ -20,7 +23,8 @@ use clap::Parser;
     version,
     after_help = "Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 merged, but data was lost \
                   (dropped, skipped, truncated) or a rank is missing.\n\n\
-                  Example:\n  trace-merge annals-run -o run.annals"
+                  Examples:\n  trace-merge annals-run -o run.annals\n  \
+                  trace-merge annals-run -o window.annals --from 1.5s --to 2s --rank 0-3"
 )]
 struct Arguments {
     /// Recordings, or directories with recordings
@@ -52,6 +56,12 @@ struct Arguments {
     #[arg(short, long, default_value_t = 0, value_name = "N")]
     jobs: usize,
 
+    #[command(flatten)]
+    window: WindowArguments,
+
+    #[command(flatten)]
+    filter: EventFilter,
+
     /// Say nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -64,7 +74,10 @@ fn main() -> ExitCode {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("trace-merge: {error:#}");
-            ExitCode::FAILURE
+            match error.downcast_ref() {
+                Some(FilterError::Syntax(_)) => ExitCode::from(2),
+                _ => ExitCode::FAILURE,
+            }
         }
     }
 }
@@ -72,7 +85,9 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> anyhow::Result<Report> {
     let symbols = Symbols::in_directories(&arguments.symbols)?;
     let output = Some(arguments.output.as_path());
-    let (merge, rejected) = plan_merge_with_symbols(&arguments.inputs, output, &symbols)?;
+    let window = arguments.window.window()?;
+    let (mut merge, rejected) = plan_merge_with_symbols(&arguments.inputs, output, &symbols)?;
+    merge.filter(&arguments.filter, window)?;
     let jobs = match arguments.jobs {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         jobs => jobs,
@@ -215,6 +230,9 @@ fn summary(report: &Report, bytes: u64, arguments: &Arguments) -> String {
                  recorder is broken"
             );
         }
+    }
+    if totals.filtered != 0 {
+        let _ = writeln!(text, "left out by the filter: {} events", totals.filtered);
     }
     if totals.dropped + totals.suppressed + totals.skipped + totals.truncated != 0 {
         let _ = writeln!(

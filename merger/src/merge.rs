@@ -18,7 +18,9 @@ use rayon::prelude::*;
 
 use crate::clocks::{self, ClockFit, HostOffsets, Point};
 use crate::error::{MergeError, Result};
+use crate::filter::{EventFilter, FilterError, Keep};
 use crate::input::InputRecording;
+use crate::open::Window;
 use crate::report::{InputReport, Report, StreamReport};
 use crate::stream::{StreamClock, StreamReader};
 use crate::sweep::Sweep;
@@ -48,6 +50,7 @@ pub struct Merge {
     pub hosts: usize,
     /// Events of a chunk of the trace; with many streams, up to twice as many.
     pub chunk_events: usize,
+    keep: Keep,
     members: Vec<Member>,
     /// Numbers of the recordings that were given twice.
     duplicates: Vec<std::path::PathBuf>,
@@ -169,6 +172,7 @@ impl Merge {
             fits,
             hosts: hosts.hosts(),
             chunk_events: CHUNK_EVENTS,
+            keep: Keep::default(),
             members,
             duplicates,
         };
@@ -256,6 +260,16 @@ impl Merge {
             map: self.definitions.clock_maps.get(&source.clock)?,
             reference_offset_ns: member.reference_offset_ns,
         })
+    }
+
+    /// Keeps only some events; the others are counted as filtered. Times are those of the trace without
+    /// a filter. To be called at most once.
+    ///
+    /// # Errors
+    /// If a pattern cannot be read or matches nothing.
+    pub fn filter(&mut self, filter: &EventFilter, window: Window) -> Result<(), FilterError> {
+        self.keep = Keep::new(filter, window, &mut self.definitions)?;
+        Ok(())
     }
 
     /// Events that the inputs hold, as far as heads tell: for progress.
@@ -364,6 +378,7 @@ impl Merge {
                     &member.numbers,
                     contents,
                     clock,
+                    &self.keep,
                     ordering == Ordering::Unordered,
                     (member.start_ns, member.end_ns),
                 ));

@@ -3,6 +3,7 @@
 //! their heads give tell which.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use annals_format::ticks::{distance, unwrap_near};
@@ -12,6 +13,7 @@ use annals_format::{
 };
 
 use crate::batch::Batch;
+use crate::filter::Keep;
 use crate::input::InputRecording;
 use crate::unify::Numbers;
 
@@ -152,6 +154,20 @@ pub(crate) struct Lane {
     pub(crate) batch: Arc<Batch>,
     /// The next event.
     pub(crate) at: usize,
+    /// Events from here on are left out.
+    pub(crate) end: usize,
+}
+
+impl Lane {
+    /// Number of events that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.end - self.at
+    }
+
+    /// The first event from `from` on that is not before a time.
+    pub(crate) fn first_from(&self, from: usize, time_ns: i64) -> usize {
+        self.batch.first_from(from, time_ns).min(self.end)
+    }
 }
 
 /// A chunk as it was decoded; nothing of the stream's past is known yet.
@@ -160,7 +176,10 @@ pub(crate) struct Decoded {
     ambiguous: u64,
     /// Dropped records with the index of the event they precede, and their interval on the axis.
     dropped: Vec<(u32, DroppedRecord, (i64, i64))>,
-    present: Vec<(EventTypeId, u64)>,
+    /// By type of the batch, the recording's event type.
+    event_types: Vec<EventTypeId>,
+    /// Events of types that the filter leaves out.
+    filtered: Vec<(EventTypeId, u64)>,
 }
 
 /// Reads one stream.
@@ -171,6 +190,7 @@ pub(crate) struct StreamReader<'a> {
     pub(crate) numbers: &'a Numbers,
     contents: &'a StreamContents,
     clock: StreamClock<'a>,
+    keep: &'a Keep,
     is_sorted: bool,
     process_start_ns: i64,
     process_end_ns: i64,
@@ -183,8 +203,10 @@ pub(crate) struct StreamReader<'a> {
     /// Chunks that are loaded and not handed out.
     pub(crate) lanes: Vec<Lane>,
     loaded: u64,
-    /// Time of the last event loaded (ordered sources), else of the last handed out.
+    /// Time of the last event loaded.
     front_ns: Option<i64>,
+    /// Time of the last event that was left out without being loaded.
+    left_out_ns: Option<i64>,
     /// Losses that no window has yet.
     pub(crate) losses: Vec<(LossPlace, TraceLoss)>,
     /// What dropped records told, by event type and cause.
@@ -201,6 +223,7 @@ impl<'a> StreamReader<'a> {
         numbers: &'a Numbers,
         contents: &'a StreamContents,
         clock: StreamClock<'a>,
+        keep: &'a Keep,
         is_sorted: bool,
         (process_start_ns, process_end_ns): (i64, i64),
     ) -> Self {
@@ -209,6 +232,7 @@ impl<'a> StreamReader<'a> {
             input,
             numbers,
             contents,
+            keep,
             is_sorted,
             process_start_ns,
             process_end_ns,
@@ -218,6 +242,7 @@ impl<'a> StreamReader<'a> {
             lanes: Vec::new(),
             loaded: 0,
             front_ns: None,
+            left_out_ns: None,
             losses: Vec::new(),
             reported: BTreeMap::new(),
             totals: contents.totals.clone(),
@@ -240,12 +265,16 @@ impl<'a> StreamReader<'a> {
     /// chunk, and not before, it must be there.
     fn plan(&mut self) {
         let chunks = &self.contents.chunks;
+        if !self.keep.selection.takes_stream(self.stream) {
+            chunks.iter().for_each(|stored| self.leave_out(stored));
+            return;
+        }
         if !self.is_sorted && self.clock.head_is_vague() {
             self.order = (0..chunks.len()).map(|index| (index, None)).collect();
             return;
         }
         let mut front_ns = i64::MIN;
-        let bounds = chunks.iter().enumerate().map(|(index, stored)| {
+        for (index, stored) in chunks.iter().enumerate() {
             let (least, most) = self.clock.bounds(self.input, stored);
             // What an ordered source raised is not before what it raised before.
             let bound = if self.is_sorted {
@@ -254,11 +283,29 @@ impl<'a> StreamReader<'a> {
                 least.max(front_ns)
             };
             front_ns = front_ns.max(most);
-            (index, Some(bound))
-        });
-        self.order = bounds.collect();
+            let is_wanted = self.keep.window.overlaps(bound, most.max(bound))
+                || stored.header.dropped_count != 0
+                || self
+                    .contents
+                    .losses
+                    .iter()
+                    .any(|loss| loss.before_chunk == index);
+            if is_wanted {
+                self.order.push((index, Some(bound)));
+            } else {
+                self.leave_out(stored);
+                self.left_out_ns = self.left_out_ns.max(Some(most));
+            }
+        }
         if self.is_sorted {
             self.order.sort_by_key(|(index, bound)| (*bound, *index));
+        }
+    }
+
+    /// Counts the events of a chunk as filtered; it is never loaded.
+    fn leave_out(&mut self, stored: &StoredChunk) {
+        for (event_type, count) in &stored.header.counts {
+            self.totals.row(*event_type).add_filtered(*count);
         }
     }
 
@@ -322,7 +369,8 @@ impl<'a> StreamReader<'a> {
                 batch: Err(error.to_string()),
                 ambiguous: 0,
                 dropped: Vec::new(),
-                present: Vec::new(),
+                event_types: Vec::new(),
+                filtered: Vec::new(),
             },
         }
     }
@@ -354,31 +402,45 @@ impl<'a> StreamReader<'a> {
             let from_ns = self.clock.time_near(record.from_tick, near_ns);
             (index, record, (from_ns.min(to_ns), to_ns))
         });
-        let dropped = dropped.collect();
+        let mut dropped: Vec<(u32, DroppedRecord, (i64, i64))> = dropped.collect();
         let types = chunk.types.iter();
-        let present = types
-            .clone()
-            .map(|columns| (columns.event_type, columns.count as u64));
-        let present = present.collect();
-        let event_types = types.map(|columns| {
-            let number = self.numbers.event_types.get(&columns.event_type);
-            number.copied().unwrap_or(columns.event_type)
+        let event_types: Vec<EventTypeId> = types.map(|columns| columns.event_type).collect();
+        let of_trace = event_types.iter().map(|event_type| {
+            let number = self.numbers.event_types.get(event_type);
+            number.copied().unwrap_or(*event_type)
         });
-        let event_types = event_types.collect();
+        let of_trace: Vec<EventTypeId> = of_trace.collect();
+        let mut filtered = Vec::new();
+        let mut places = None;
+        let selection = &self.keep.selection;
+        if !selection.takes_all_event_types() {
+            let keeps = of_trace.iter().map(|id| selection.takes_event_type(*id));
+            let keeps: Vec<bool> = keeps.collect();
+            let of_types = chunk.types.iter().zip(&keeps).filter(|(_, keeps)| !**keeps);
+            filtered
+                .extend(of_types.map(|(columns, _)| (columns.event_type, columns.count as u64)));
+            let kept = keep_types(&mut chunk, &mut times_ns, &mut residuals, &keeps);
+            for (index, ..) in &mut dropped {
+                *index = kept.partition_point(|kept| kept < index) as u32;
+            }
+            places = Some(kept);
+        }
         let base_position = stored.header.before.recorded;
         let batch = Batch::new(
             chunk,
-            event_types,
+            of_trace,
             base_position,
             times_ns,
             residuals,
             self.is_sorted,
+            places,
         );
         Decoded {
             batch: Ok(batch),
             ambiguous,
             dropped,
-            present,
+            event_types,
+            filtered,
         }
     }
 
@@ -392,8 +454,14 @@ impl<'a> StreamReader<'a> {
         self.loaded += 1;
         let contents = self.contents;
         let stored = &contents.chunks[index];
-        let first_place = match &decoded.batch {
-            Ok(batch) if batch.len() != 0 && !self.is_sorted => LossPlace::Event(number, 0),
+        let kept = match decoded.batch {
+            Ok(batch) => Ok(self.place_batch(batch, bound_ns)),
+            Err(error) => Err(error),
+        };
+        let first_place = match &kept {
+            Ok((_, range)) if !range.is_empty() && range.start == 0 && !self.is_sorted => {
+                LossPlace::Event(number, 0)
+            }
             _ => LossPlace::Time(self.clock.bounds(self.input, stored).0.max(bound_ns)),
         };
         for loss in contents.losses.iter().filter(|l| l.before_chunk == index) {
@@ -410,22 +478,23 @@ impl<'a> StreamReader<'a> {
             self.losses.push((first_place, loss));
         }
         self.findings.ambiguous += decoded.ambiguous;
-        match decoded.batch {
-            Ok(batch) => {
-                for (event_type, count) in decoded.present {
-                    *self.findings.present.entry(event_type).or_default() += count;
-                }
-                self.take_dropped(number, batch.len(), &decoded.dropped, bound_ns);
-                self.take_batch(number, batch, bound_ns);
+        for (event_type, count) in decoded.filtered {
+            self.totals.row(event_type).add_filtered(count);
+        }
+        match kept {
+            Ok((batch, range)) => {
+                self.take_dropped(number, &range, &decoded.dropped, bound_ns);
+                self.take_batch(number, batch, range, &decoded.event_types);
             }
             Err(error) => self.skip(stored, error, bound_ns),
         }
         self.finish_if_done();
     }
 
-    fn take_batch(&mut self, number: u64, mut batch: Batch, bound_ns: i64) {
+    /// Brings a chunk's events behind what came before, and finds which of them are in the window.
+    fn place_batch(&mut self, mut batch: Batch, bound_ns: i64) -> (Batch, Range<usize>) {
         if batch.len() == 0 {
-            return;
+            return (batch, 0..0);
         }
         // An ordered source promises that a time behind the one before is the clock's fault, not the
         // event's. A sorted stream can only meet one when its head's bounds were wrong.
@@ -439,12 +508,44 @@ impl<'a> StreamReader<'a> {
             self.findings.clamped += moved;
             self.findings.largest_clamp_ns = self.findings.largest_clamp_ns.max(farthest);
         }
+        let window = self.keep.window;
+        let start = batch.first_from(0, window.from_ns);
+        let end = match window.to_ns {
+            i64::MAX => batch.len(),
+            to_ns => batch.first_from(start, to_ns),
+        };
+        (batch, start..end)
+    }
+
+    fn take_batch(
+        &mut self,
+        number: u64,
+        batch: Batch,
+        range: Range<usize>,
+        event_types: &[EventTypeId],
+    ) {
+        let mut counts = vec![0; event_types.len()];
+        batch.count_types(range.clone(), &mut counts);
+        for ((event_type, columns), count) in event_types.iter().zip(&batch.types).zip(counts) {
+            *self.findings.present.entry(*event_type).or_default() += u64::from(count);
+            let outside = columns.count as u64 - u64::from(count);
+            if outside != 0 {
+                self.totals.row(*event_type).add_filtered(outside);
+            }
+        }
+        if batch.len() == 0 {
+            return;
+        }
         let last_ns = batch.time_ns(batch.len() - 1);
         self.front_ns = Some(self.front_ns.map_or(last_ns, |front| front.max(last_ns)));
+        if range.is_empty() {
+            return;
+        }
         self.lanes.push(Lane {
             number,
             batch: Arc::new(batch),
-            at: 0,
+            at: range.start,
+            end: range.end,
         });
         // Lanes stand in the order of their positions.
         if self.is_sorted {
@@ -455,7 +556,7 @@ impl<'a> StreamReader<'a> {
     fn take_dropped(
         &mut self,
         number: u64,
-        events: usize,
+        range: &Range<usize>,
         dropped: &[(u32, DroppedRecord, (i64, i64))],
         bound_ns: i64,
     ) {
@@ -471,7 +572,7 @@ impl<'a> StreamReader<'a> {
             };
             *told = told.saturating_add(count);
             let index = *index as usize;
-            let place = if self.is_sorted || index >= events {
+            let place = if self.is_sorted || !range.contains(&index) {
                 LossPlace::Time((*to_ns).max(bound_ns))
             } else {
                 LossPlace::Event(number, index)
@@ -532,7 +633,9 @@ impl<'a> StreamReader<'a> {
         let from_ns = if self.is_sorted && self.findings.unreadable_chunks != 0 {
             self.process_start_ns
         } else {
-            self.last_good_ns()
+            self.front_ns
+                .max(self.left_out_ns)
+                .unwrap_or(self.process_start_ns)
         };
         let end_ns = self.process_end_ns.max(self.last_good_ns());
         let close_ns = if self.contents.is_open {
@@ -615,4 +718,33 @@ impl<'a> StreamReader<'a> {
             .rows
             .retain(|row| row.raised != 0 || row.event_type != annals_format::ANY_EVENT_TYPE);
     }
+}
+
+/// Keeps the events of some types, by type of the chunk; gives their former indexes.
+fn keep_types(
+    chunk: &mut Chunk,
+    times_ns: &mut Vec<i64>,
+    residuals: &mut Vec<i64>,
+    keeps: &[bool],
+) -> Vec<u32> {
+    let indexes = chunk.type_index.iter().enumerate();
+    let kept: Vec<u32> = indexes
+        .filter(|(_, place)| keeps[usize::from(**place)])
+        .map(|(index, _)| index as u32)
+        .collect();
+    let pick = |values: &[i64]| kept.iter().map(|index| values[*index as usize]).collect();
+    (*times_ns, *residuals) = (pick(times_ns), pick(residuals));
+    chunk.type_index.retain(|place| keeps[usize::from(*place)]);
+    for (columns, _) in chunk
+        .types
+        .iter_mut()
+        .zip(keeps)
+        .filter(|(_, keeps)| !**keeps)
+    {
+        columns.count = 0;
+        for column in &mut columns.columns {
+            *column = column.in_order(&[]);
+        }
+    }
+    kept
 }

@@ -104,7 +104,7 @@ impl<'a> Sweep<'a> {
         loop {
             let count = self.count_before(self.loaded_ns);
             if self.is_all_loaded() {
-                return self.lanes().map(|lane| lane.batch.len() - lane.at).sum();
+                return self.lanes().map(Lane::len).sum();
             }
             let Some(head_ns) = self.head_ns().filter(|_| count <= wanted) else {
                 return count;
@@ -131,7 +131,9 @@ impl<'a> Sweep<'a> {
         loop {
             let readers = self.readers.iter().enumerate();
             let wanted: Vec<(usize, usize)> = readers
-                .flat_map(|(reader, r)| r.wanted(self.loaded_ns).map(move |number| (reader, number)))
+                .flat_map(|(reader, r)| {
+                    r.wanted(self.loaded_ns).map(move |number| (reader, number))
+                })
                 .collect();
             if wanted.is_empty() {
                 return;
@@ -169,7 +171,7 @@ impl<'a> Sweep<'a> {
 
     fn count_before(&self, until_ns: i64) -> usize {
         self.lanes()
-            .map(|lane| lane.batch.first_from(lane.at, until_ns) - lane.at)
+            .map(|lane| lane.first_from(lane.at, until_ns) - lane.at)
             .sum()
     }
 
@@ -226,8 +228,8 @@ impl<'a> Sweep<'a> {
     fn time_among(&self, count: usize, from_ns: i64, until_ns: i64) -> i64 {
         let mut times = Vec::with_capacity(FEW_EVENTS);
         for lane in self.lanes() {
-            let first = lane.batch.first_from(lane.at, from_ns);
-            let behind = (first..lane.batch.len()).map(|index| lane.batch.time_ns(index));
+            let first = lane.first_from(lane.at, from_ns);
+            let behind = (first..lane.end).map(|index| lane.batch.time_ns(index));
             times.extend(behind.take_while(|time_ns| *time_ns < until_ns));
         }
         times.sort_unstable();
@@ -244,13 +246,13 @@ impl<'a> Sweep<'a> {
             let first = slices.len();
             let mut numbers = Vec::new();
             for lane in &mut reader.lanes {
-                let mut end = lane.batch.len();
+                let mut end = lane.end;
                 if let Some(cut) = cut {
-                    end = lane.batch.first_from(lane.at, cut.time_ns);
+                    end = lane.first_from(lane.at, cut.time_ns);
                     // Of those at one time, the first in the order: streams and lanes stand in it.
                     if more != 0 {
                         let time_ns = cut.time_ns.saturating_add(1);
-                        let same = lane.batch.first_from(end, time_ns) - end;
+                        let same = lane.first_from(end, time_ns) - end;
                         end += same.min(more);
                         more -= same.min(more);
                     }
@@ -266,7 +268,7 @@ impl<'a> Sweep<'a> {
                     lane.at = end;
                 }
             }
-            reader.lanes.retain(|lane| lane.at < lane.batch.len());
+            reader.lanes.retain(|lane| lane.at < lane.end);
             if reader.losses.is_empty() {
                 continue;
             }

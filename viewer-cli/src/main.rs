@@ -7,6 +7,7 @@ use annals_cli::commands::{
     InputArguments, demo, dropped, events, info, print, record, regions, sources, suggest_filter,
 };
 use annals_cli::output::{Finding, UsageError};
+use annals_merger::FilterError;
 use clap::{Parser, Subcommand};
 
 /// Answers questions about Annals traces and recordings.
@@ -107,7 +108,8 @@ fn main() -> ExitCode {
 
 fn failed(error: &anyhow::Error) -> ExitCode {
     eprintln!("trace-cli: {error:#}");
-    if error.is::<UsageError>() {
+    let is_filter = matches!(error.downcast_ref(), Some(FilterError::Syntax(_)));
+    if is_filter || error.is::<UsageError>() {
         return ExitCode::from(2);
     }
     ExitCode::FAILURE

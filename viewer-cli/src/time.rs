@@ -1,48 +1,6 @@
 //! Times and sizes as people write them.
 
-/// Reads a time relative to the trace's start: `1.5s`, `250ms`, `10us`, `100ns`, `2min`, `0`; in
-/// nanoseconds.
-///
-/// # Errors
-/// If it is no number with one of these units, or beyond ±292 years.
-pub fn parse_time(text: &str) -> Result<i64, String> {
-    let wrong = || {
-        format!("`{text}` is no time: a number with ns, us, ms, s, min or h, such as 1.5s or 250ms")
-    };
-    let number_end = text
-        .find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '-' | '+')))
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(number_end);
-    let unit_ns: i128 = match unit.trim() {
-        "ns" => 1,
-        "us" | "µs" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        "min" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        "" if number == "0" => 1,
-        _ => return Err(wrong()),
-    };
-    let (is_negative, digits) = match number.strip_prefix('-') {
-        Some(digits) => (true, digits),
-        None => (false, number.strip_prefix('+').unwrap_or(number)),
-    };
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_number(whole) || !is_number(fraction) || whole.len() + fraction.len() == 0 {
-        return Err(wrong());
-    }
-    let parse = |part: &str| -> Result<i128, String> {
-        if part.is_empty() {
-            return Ok(0);
-        }
-        part.parse::<i64>().map(i128::from).map_err(|_| wrong())
-    };
-    let fraction = &fraction[..fraction.len().min(15)];
-    let mut ns = parse(whole)? * unit_ns;
-    ns += parse(fraction)? * unit_ns / 10_i128.pow(fraction.len() as u32);
-    i64::try_from(if is_negative { -ns } else { ns }).map_err(|_| wrong())
-}
+pub use annals_merger::parse_time;
 
 /// A duration with four digits and a unit that fits.
 pub fn duration(ns: i64) -> String {
@@ -119,28 +77,6 @@ pub fn date(unix_ns: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_take_units_and_fractions() {
-        assert_eq!(parse_time("1.5s"), Ok(1_500_000_000));
-        assert_eq!(parse_time("250ms"), Ok(250_000_000));
-        assert_eq!(parse_time("10us"), Ok(10_000));
-        assert_eq!(parse_time("-3ns"), Ok(-3));
-        assert_eq!(parse_time("0"), Ok(0));
-        assert_eq!(parse_time(".5ms"), Ok(500_000));
-        for wrong in [
-            "",
-            "5",
-            "s",
-            "1.2.3s",
-            "1e3s",
-            "--1s",
-            "9999999999999999999s",
-            "1 day",
-        ] {
-            assert!(parse_time(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn durations_and_dates_read_well() {

@@ -29,6 +29,17 @@ pub struct ProcessInfo {
     properties: BTreeMap<String, String>,
 }
 
+/// What a merge was told to keep.
+#[derive(Clone, Debug, Serialize)]
+pub struct FilterInfo {
+    from_ns: Option<i64>,
+    to_ns: Option<i64>,
+    ranks: String,
+    sources: String,
+    locations: String,
+    event_types: String,
+}
+
 /// What `info --json` prints.
 #[derive(Clone, Debug, Serialize)]
 pub struct Info {
@@ -52,11 +63,31 @@ pub struct Info {
     suppressed: u64,
     skipped: u64,
     truncated: u64,
+    filtered: u64,
+    filters: Vec<FilterInfo>,
     start_ns: i64,
     end_ns: i64,
     start_unix_ns: i64,
     complete: bool,
     processes: Vec<ProcessInfo>,
+}
+
+impl FilterInfo {
+    fn render(&self) -> String {
+        let bounds = [("from", self.from_ns), ("to", self.to_ns)];
+        let bounds = bounds.iter().filter_map(|(name, bound)| {
+            bound.map(|bound| format!("{name} {}", time::duration(bound)))
+        });
+        let names = [
+            ("rank", &self.ranks),
+            ("source", &self.sources),
+            ("location", &self.locations),
+            ("event", &self.event_types),
+        ];
+        let names = names.iter().filter(|(_, names)| !names.is_empty());
+        let names = names.map(|(name, names)| format!("{name} {}", safe(names)));
+        bounds.chain(names).collect::<Vec<String>>().join(", ")
+    }
 }
 
 impl Info {
@@ -115,6 +146,19 @@ impl Info {
             suppressed: sums.suppressed,
             skipped: sums.skipped,
             truncated: sums.truncated,
+            filtered: sums.filtered,
+            filters: d
+                .filters
+                .iter()
+                .map(|filter| FilterInfo {
+                    from_ns: filter.from_ns,
+                    to_ns: filter.to_ns,
+                    ranks: d.string(filter.ranks).to_owned(),
+                    sources: d.string(filter.sources).to_owned(),
+                    locations: d.string(filter.locations).to_owned(),
+                    event_types: d.string(filter.event_types).to_owned(),
+                })
+                .collect(),
             start_ns: 0,
             end_ns: zero.map_or(0, |zero| zero.end_ns),
             start_unix_ns: zero.map_or(0, |zero| zero.unix_ns),
@@ -183,6 +227,15 @@ impl Info {
                 self.raised, self.dropped, self.suppressed, self.skipped, self.truncated
             ),
         );
+        for filter in &self.filters {
+            line("filter", filter.render());
+        }
+        if self.filtered != 0 {
+            line(
+                "left out",
+                format!("{} events, by the filter", self.filtered),
+            );
+        }
         let complete = if self.complete { "yes" } else { "no" };
         line("complete", complete.to_owned());
         text.push('\n');

@@ -1,0 +1,336 @@
+//! Filters: which events are kept, or looked at.
+
+use std::collections::BTreeSet;
+
+use annals_format::{Definition, Definitions, EventTypeId, Filter, StreamId};
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+use crate::open::Window;
+
+/// Why a filter cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FilterError {
+    /// The filter cannot be read.
+    #[error("{0}")]
+    Syntax(String),
+    /// Nothing of that name is there: nothing would be kept, and a misspelt name is the usual reason.
+    #[error("no {what} matches `{pattern}`; {advice}")]
+    NoMatch {
+        /// What was looked for: rank, source, location, event type, region.
+        what: &'static str,
+        /// What it should match.
+        pattern: String,
+        /// Where the names can be seen.
+        advice: &'static str,
+    },
+}
+
+/// Whose events, and which. Names are globs; several are separated by commas.
+#[derive(Clone, PartialEq, Eq, Debug, Default, clap::Args)]
+pub struct EventFilter {
+    /// Ranks: numbers and ranges, such as 0,4-7
+    #[arg(long, value_name = "RANKS")]
+    pub rank: Option<String>,
+
+    /// Sources, by name (globs)
+    #[arg(long, value_name = "GLOBS")]
+    pub source: Option<String>,
+
+    /// Locations, by name (globs)
+    #[arg(long, value_name = "GLOBS")]
+    pub location: Option<String>,
+
+    /// Event types, by name (globs)
+    #[arg(long, value_name = "GLOBS")]
+    pub event: Option<String>,
+}
+
+/// A window of trace time as it is given on a command line.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct WindowArguments {
+    /// First moment to look at, from the trace's start (1.5s, 250ms, 10us)
+    #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
+    pub from: Option<i64>,
+
+    /// First moment not to look at any more
+    #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
+    pub to: Option<i64>,
+}
+
+impl WindowArguments {
+    /// The window.
+    ///
+    /// # Errors
+    /// If it ends before it starts.
+    pub fn window(self) -> Result<Window, FilterError> {
+        let window = Window {
+            from_ns: self.from.unwrap_or(i64::MIN),
+            to_ns: self.to.unwrap_or(i64::MAX),
+        };
+        if window.from_ns > window.to_ns {
+            let why = "the window ends before it starts: --from is later than --to";
+            return Err(FilterError::Syntax(why.to_owned()));
+        }
+        Ok(window)
+    }
+}
+
+/// Streams and event types, picked out of one set of definitions.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// None: all.
+    streams: Option<BTreeSet<StreamId>>,
+    /// None: all.
+    event_types: Option<BTreeSet<EventTypeId>>,
+}
+
+/// Reads a list of globs, separated by commas.
+///
+/// # Errors
+/// If one of them is none.
+pub fn globs(patterns: &str) -> Result<GlobSet, FilterError> {
+    let syntax = |why: String| FilterError::Syntax(why);
+    let mut set = GlobSetBuilder::new();
+    for pattern in patterns.split(',').filter(|pattern| !pattern.is_empty()) {
+        let glob = GlobBuilder::new(pattern).literal_separator(false).build();
+        let no_pattern = |error| syntax(format!("`{pattern}` is no pattern: {error}"));
+        set.add(glob.map_err(no_pattern)?);
+    }
+    set.build()
+        .map_err(|error| syntax(format!("`{patterns}` is too much: {error}")))
+}
+
+fn rank_ranges(text: &str) -> Result<Vec<(u32, u32)>, FilterError> {
+    let mut ranges = Vec::new();
+    for part in text.split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let first = first.trim().parse::<u32>().ok();
+        match first.zip(last.trim().parse().ok()) {
+            Some((first, last)) if first <= last => ranges.push((first, last)),
+            _ => {
+                let why = format!("`{part}` is no rank and no range of ranks, such as 3 or 4-7");
+                return Err(FilterError::Syntax(why));
+            }
+        }
+    }
+    Ok(ranges)
+}
+
+/// Nothing matches: an error. Else what does.
+///
+/// # Errors
+/// If there are no matches.
+pub fn some_match<T: Ord>(
+    what: &'static str,
+    pattern: &str,
+    advice: &'static str,
+    matches: impl Iterator<Item = T>,
+) -> Result<BTreeSet<T>, FilterError> {
+    let matches: BTreeSet<T> = matches.collect();
+    if matches.is_empty() {
+        let pattern = pattern.to_owned();
+        return Err(FilterError::NoMatch {
+            what,
+            pattern,
+            advice,
+        });
+    }
+    Ok(matches)
+}
+
+impl EventFilter {
+    /// Picks what matches.
+    ///
+    /// # Errors
+    /// If a pattern cannot be read or matches nothing.
+    pub fn select(&self, definitions: &Definitions) -> Result<Selection, FilterError> {
+        const ADVICE: &str = "see `trace-cli info` and `trace-cli sources`";
+        let mut streams: Option<BTreeSet<StreamId>> = None;
+        let mut keep = |what, pattern: &str, keeps: &dyn Fn(StreamId) -> bool| {
+            let matching = definitions.streams.keys().copied();
+            let matching = matching.filter(|stream| keeps(*stream));
+            let matching = some_match(what, pattern, ADVICE, matching)?;
+            streams = Some(match streams.take() {
+                None => matching,
+                Some(before) => before.intersection(&matching).copied().collect(),
+            });
+            Ok(())
+        };
+        if let Some(pattern) = &self.rank {
+            let ranges = rank_ranges(pattern)?;
+            keep("rank", pattern, &|stream| {
+                let process = definitions.process_of(stream);
+                let rank = process.and_then(|process| definitions.ranks.get(&process));
+                let rank = rank.map_or(0, |rank| rank.rank);
+                let is_in = |(first, last): &(u32, u32)| (*first..=*last).contains(&rank);
+                ranges.iter().any(is_in)
+            })?;
+        }
+        if let Some(pattern) = &self.source {
+            let set = globs(pattern)?;
+            keep("source", pattern, &|stream| {
+                let source = definitions.streams.get(&stream).map(|stream| stream.source);
+                let source = source.and_then(|source| definitions.sources.get(&source));
+                source.is_some_and(|source| set.is_match(definitions.string(source.name)))
+            })?;
+        }
+        if let Some(pattern) = &self.location {
+            let set = globs(pattern)?;
+            keep("location", pattern, &|stream| {
+                let location = definitions.streams.get(&stream).and_then(|s| s.location);
+                let location = location.and_then(|id| definitions.locations.get(&id));
+                location.is_some_and(|location| set.is_match(definitions.string(location.name)))
+            })?;
+        }
+        let mut event_types = None;
+        if let Some(pattern) = &self.event {
+            let set = globs(pattern)?;
+            let types = definitions.event_types.values();
+            let types = types.filter(|d| set.is_match(definitions.string(d.name)));
+            let advice = "see `trace-cli events`";
+            let types = types.map(|d| d.id);
+            event_types = Some(some_match("event type", pattern, advice, types)?);
+        }
+        Ok(Selection {
+            streams,
+            event_types,
+        })
+    }
+
+    /// Whether everything is kept.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Selection {
+    /// Whether events of a stream are kept.
+    pub fn takes_stream(&self, stream: StreamId) -> bool {
+        let streams = self.streams.as_ref();
+        streams.is_none_or(|set| set.contains(&stream))
+    }
+
+    /// Whether events of a type are kept.
+    pub fn takes_event_type(&self, event_type: EventTypeId) -> bool {
+        let types = self.event_types.as_ref();
+        types.is_none_or(|set| set.contains(&event_type))
+    }
+
+    /// Whether events of every type are kept.
+    pub fn takes_all_event_types(&self) -> bool {
+        self.event_types.is_none()
+    }
+}
+
+/// What a merge keeps.
+#[derive(Clone, Debug)]
+pub(crate) struct Keep {
+    pub(crate) selection: Selection,
+    pub(crate) window: Window,
+}
+
+impl Default for Keep {
+    fn default() -> Self {
+        Self {
+            selection: Selection::default(),
+            window: Window::ALL,
+        }
+    }
+}
+
+impl Keep {
+    /// Makes a filter ready, and writes it down among the definitions.
+    pub(crate) fn new(
+        filter: &EventFilter,
+        window: Window,
+        definitions: &mut Definitions,
+    ) -> Result<Self, FilterError> {
+        let selection = filter.select(definitions)?;
+        if !filter.is_empty() || window != Window::ALL {
+            let mut text =
+                |text: &Option<String>| definitions.intern(text.as_deref().unwrap_or(""));
+            let d = Filter {
+                from_ns: (window.from_ns != i64::MIN).then_some(window.from_ns),
+                to_ns: (window.to_ns != i64::MAX).then_some(window.to_ns),
+                ranks: text(&filter.rank),
+                sources: text(&filter.source),
+                locations: text(&filter.location),
+                event_types: text(&filter.event),
+            };
+            definitions.add(Definition::Filter(d));
+        }
+        Ok(Self { selection, window })
+    }
+}
+
+/// Reads a time relative to the trace's start: `1.5s`, `250ms`, `10us`, `100ns`, `2min`, `0`; in
+/// nanoseconds.
+///
+/// # Errors
+/// If it is no number with one of these units, or beyond ±292 years.
+pub fn parse_time(text: &str) -> Result<i64, String> {
+    let wrong = || {
+        format!("`{text}` is no time: a number with ns, us, ms, s, min or h, such as 1.5s or 250ms")
+    };
+    let number_end = text
+        .find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '-' | '+')))
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(number_end);
+    let unit_ns: i128 = match unit.trim() {
+        "ns" => 1,
+        "us" | "µs" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "min" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        "" if number == "0" => 1,
+        _ => return Err(wrong()),
+    };
+    let (is_negative, digits) = match number.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, number.strip_prefix('+').unwrap_or(number)),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(whole) || !is_number(fraction) || whole.len() + fraction.len() == 0 {
+        return Err(wrong());
+    }
+    let parse = |part: &str| -> Result<i128, String> {
+        if part.is_empty() {
+            return Ok(0);
+        }
+        part.parse::<i64>().map(i128::from).map_err(|_| wrong())
+    };
+    let fraction = &fraction[..fraction.len().min(15)];
+    let mut ns = parse(whole)? * unit_ns;
+    ns += parse(fraction)? * unit_ns / 10_i128.pow(fraction.len() as u32);
+    i64::try_from(if is_negative { -ns } else { ns }).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_take_units_and_fractions() {
+        assert_eq!(parse_time("1.5s"), Ok(1_500_000_000));
+        assert_eq!(parse_time("250ms"), Ok(250_000_000));
+        assert_eq!(parse_time("10us"), Ok(10_000));
+        assert_eq!(parse_time("-3ns"), Ok(-3));
+        assert_eq!(parse_time("0"), Ok(0));
+        assert_eq!(parse_time(".5ms"), Ok(500_000));
+        for wrong in [
+            "",
+            "5",
+            "s",
+            "1.2.3s",
+            "1e3s",
+            "--1s",
+            "9999999999999999999s",
+            "1 day",
+        ] {
+            assert!(parse_time(wrong).is_err(), "{wrong}");
+        }
+    }
+}
