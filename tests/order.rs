@@ -3,7 +3,7 @@
 mod support;
 
 use annals_format::{ClockKind, CompressionLevel, Ordering, Value};
-use annals_merger::{EventFilter, Opened, Window, WriteOptions, plan_merge, write_trace};
+use annals_merger::{EventFilter, Opened, Window, WriteOptions, plan_merge, verify, write_trace};
 use proptest::prelude::*;
 use support::{MARK, REFERENCE, Row, TestClock, TestRecording, TestStream};
 
@@ -322,5 +322,52 @@ proptest! {
         prop_assert_eq!(&found, &expected);
         prop_assert_eq!(lost, made.iter().map(|one| one.dropped).sum::<u64>());
         prop_assert_eq!(opened.definitions.filters.len(), 1);
+        let verified = verify(&trace, &inputs).expect("a trace");
+        prop_assert!(verified.holds(), "{:?}", verified.mismatches);
+        prop_assert_eq!(verified.proved_streams, opened.definitions.streams.len());
+    }
+
+    /// A trace is compared with recordings in which one event is not the one that was merged.
+    #[test]
+    fn verification_sees_any_other_event(
+        plans in prop::collection::vec((0..3_u32, prop::collection::vec(stream_plan(), 1..4)), 1..4),
+        which in any::<prop::sample::Index>(),
+        is_time: bool,
+    ) {
+        let mut made = make(&plans);
+        let scratch = tempfile::tempdir().expect("a directory");
+        let (before, after) = (scratch.path().join("before"), scratch.path().join("after"));
+        for directory in [&before, &after] {
+            std::fs::create_dir(directory).expect("a directory");
+        }
+        let level = CompressionLevel::Zstd(1);
+        for one in &made {
+            one.recording.write(&before, level);
+        }
+        let trace = scratch.path().join("run.annals");
+        let (merge, _) = plan_merge(std::slice::from_ref(&before), Some(&trace)).expect("recordings");
+        let options = WriteOptions { compression: level, jobs: 1 };
+        write_trace(&merge, &trace, options, |_| {}).expect("a trace");
+        prop_assert!(verify(&trace, &[before]).expect("a trace").holds());
+
+        let streams = made.iter_mut().flat_map(|one| &mut one.recording.streams);
+        let rows = streams.flat_map(|stream| &mut stream.chunks).flat_map(|(_, rows)| rows);
+        let events = rows.filter_map(|row| match row {
+            Row::Event(_, tick, number) => Some((tick, number)),
+            _ => None,
+        });
+        let mut events: Vec<(&mut u64, &mut u64)> = events.collect();
+        prop_assume!(!events.is_empty());
+        let at = which.index(events.len());
+        if is_time {
+            *events[at].0 ^= 1;
+        } else {
+            *events[at].1 += 1;
+        }
+        for one in &made {
+            one.recording.write(&after, level);
+        }
+        let verified = verify(&trace, &[after]).expect("a trace");
+        prop_assert!(!verified.holds());
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::error::{FormatError, Result};
 use crate::ints::{Ints, put_ints, read_ints};
+use crate::proof;
 use crate::value::{ElementType, Value};
 use crate::wire::{Put, Wire};
 
@@ -170,6 +171,29 @@ impl Column {
     /// The type of the values.
     pub const fn element_type(&self) -> ElementType {
         self.element_type
+    }
+
+    /// Replaces `values` by what each value counts as in an order hash. `renumber` makes references
+    /// those of a trace.
+    pub(crate) fn hash_into(&self, values: &mut Vec<u64>, renumber: impl FnOnce(&mut [u64])) {
+        values.clear();
+        match &self.data {
+            Data::Bits(bits) => {
+                bits.extend_into(0..bits.len(), values);
+                renumber(values);
+            }
+            Data::Texts(texts) => {
+                let entries = 0..texts.ends.len();
+                let hashes = entries.map(|code| proof::hash_of_text(texts.entry(code)));
+                let hashes: Vec<u64> = hashes.collect();
+                values.extend(texts.codes.iter().map(|code| hashes[*code as usize]));
+            }
+        }
+        if let Some(is_present) = &self.is_present {
+            let absent = values.iter_mut().zip(is_present);
+            let absent = absent.filter(|(_, is_present)| !**is_present);
+            absent.for_each(|(value, _)| *value = proof::ABSENT);
+        }
     }
 
     /// Number of values, absent ones included.

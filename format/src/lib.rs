@@ -37,6 +37,7 @@ mod ids;
 mod ints;
 pub mod live;
 mod loss;
+mod proof;
 mod read;
 mod recording;
 mod scan;
@@ -77,6 +78,7 @@ pub use ids::{
 pub use ints::{Ints, Word, put_growing, put_ints, read_ints};
 pub use live::{LiveHeader, LiveImage};
 pub use loss::{Cause, DroppedRecord, RECORDER_CAUSES};
+pub use proof::{EventHasher, OrderHash};
 pub use read::ReadAt;
 pub use recording::{ChunkPlace, Recording, StoredChunk, StreamContents, StreamLoss};
 pub use scan::Problem;

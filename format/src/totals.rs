@@ -102,6 +102,8 @@ pub struct StreamTotals {
     pub largest_lateness: u64,
     /// By event type, ascending.
     pub rows: Vec<TypeTotals>,
+    /// Of a trace's stream: the order hash over its events in this file.
+    pub order_hash: Option<u64>,
 }
 
 impl StreamTotals {
@@ -114,6 +116,7 @@ impl StreamTotals {
             inversions: 0,
             largest_lateness: 0,
             rows: Vec::new(),
+            order_hash: None,
         }
     }
 
@@ -165,6 +168,9 @@ impl StreamTotals {
             }
             body.put_bytes(&fields);
         }
+        if let Some(hash) = self.order_hash {
+            body.extend_from_slice(&hash.to_le_bytes());
+        }
         out.put_bytes(&body);
     }
 
@@ -201,6 +207,9 @@ impl StreamTotals {
             }
             totals.rows.push(row);
         }
+        if w.remaining() >= 8 {
+            totals.order_hash = Some(w.u64("order hash")?);
+        }
         totals.rows.sort_by_key(|row| row.event_type);
         Ok(totals)
     }
@@ -236,6 +245,7 @@ mod tests {
         row.add_loss(Cause::TooBig, 1);
         assert!(row.is_balanced());
         totals.row(EventTypeId::new(1)).suppressed = 5;
+        totals.order_hash = Some(u64::MAX - 1);
         let mut bytes = Vec::new();
         totals.encode(&mut bytes);
         assert_eq!(

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use annals_format::FormatError;
+use annals_format::{FormatError, StreamId};
 
 /// The result of merging or opening.
 pub type Result<T, E = MergeError> = std::result::Result<T, E>;
@@ -65,6 +65,19 @@ pub enum MergeError {
         /// What to do.
         advice: &'static str,
     },
+    /// What was written is not what was read: the merger is broken, or the machine.
+    #[error(
+        "{path}: what was merged of stream {stream:?} is not what was read of it; no trace is written"
+    )]
+    Unproven {
+        /// The input.
+        path: PathBuf,
+        /// The stream's number in the trace.
+        stream: StreamId,
+    },
+    /// The filter cannot be used.
+    #[error(transparent)]
+    Filter(#[from] crate::filter::FilterError),
     /// No threads to work with.
     #[error("cannot start threads")]
     Threads {

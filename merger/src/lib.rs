@@ -23,11 +23,13 @@ mod input;
 mod merge;
 mod open;
 mod output;
+mod proof;
 mod report;
 mod stream;
 mod sweep;
 mod symbols;
 mod unify;
+mod verify;
 mod window;
 
 pub use clocks::ClockFit;
@@ -45,3 +47,4 @@ pub use report::{
     ClockReport, DamageOfInput, DamageReport, InputReport, Report, StreamReport, Sums, is_complete,
 };
 pub use symbols::Symbols;
+pub use verify::{Mismatch, Verification, verify};

@@ -9,9 +9,9 @@ use std::sync::Mutex;
 
 use annals_format::ticks::unwrap_near;
 use annals_format::{
-    Clock, ClockId, ClockKind, ClockMap, Definition, Definitions, EventType, EventTypeId, Ordering,
-    ProcessEnd, ProcessId, Rank, RecordingId, Role, StreamId, StreamTotals, TimeZero, TraceChunk,
-    TraceLoss, TypeTotals, Verbosity,
+    Clock, ClockId, ClockKind, ClockMap, Definition, Definitions, EventType, EventTypeId,
+    OrderHash, Ordering, ProcessEnd, ProcessId, Rank, RecordingId, Role, StreamId, StreamTotals,
+    TimeZero, TraceChunk, TraceLoss, TypeTotals, Verbosity,
 };
 
 use rayon::prelude::*;
@@ -21,6 +21,7 @@ use crate::error::{MergeError, Result};
 use crate::filter::{EventFilter, FilterError, Keep};
 use crate::input::InputRecording;
 use crate::open::Window;
+use crate::proof::{self, ElementReferences, SortedStreams, StreamHashes};
 use crate::report::{InputReport, Report, StreamReport};
 use crate::stream::{StreamClock, StreamReader};
 use crate::sweep::Sweep;
@@ -312,17 +313,18 @@ impl Merge {
         jobs: usize,
         consume: impl FnMut(TraceChunk) -> Result<()>,
     ) -> Result<Merged> {
-        self.run_with(jobs, |part| part.chunk, consume)
+        self.run_with(jobs, false, |part| part.chunk, consume)
     }
 
     /// As [`Merge::run`], with `work` done on each chunk beside the merge, by as many threads as `jobs`
-    /// says.
+    /// says. `is_proved`: with order hashes of what is read and of what is made of it.
     ///
     /// # Errors
-    /// Those of `consume`; if no threads can be had.
+    /// Those of `consume`; if no threads can be had; if order hashes differ.
     pub(crate) fn run_with<R: Send>(
         &self,
         jobs: usize,
+        is_proved: bool,
         work: impl Fn(Part) -> R + Sync,
         mut consume: impl FnMut(R) -> Result<()>,
     ) -> Result<Merged> {
@@ -332,16 +334,23 @@ impl Merge {
             .map_err(|error| MergeError::Threads {
                 source: std::io::Error::other(error),
             })?;
-        let mut sweep = Sweep::new(self.open_readers(), self.chunk_events);
-        let shape = Shape::of(&self.definitions, sweep.window_events());
+        let references = ElementReferences::of(&self.definitions);
+        let sorted = SortedStreams::of(&self.definitions);
+        let readers = self.open_readers(is_proved.then_some(&references));
+        let mut sweep = Sweep::new(readers, self.chunk_events);
+        let shape = Shape {
+            references: &references,
+            most_events: sweep.window_events(),
+        };
         let scratches: Mutex<Vec<Scratch>> = Mutex::default();
         let mut losses = Vec::new();
+        let mut hashes = StreamHashes::default();
         loop {
             let windows = sweep.next_windows(&pool);
             if windows.is_empty() {
                 break;
             }
-            let outcomes: Vec<(Vec<R>, Vec<TraceLoss>)> = pool.install(|| {
+            let outcomes: Vec<Worked<R>> = pool.install(|| {
                 let each = windows.into_par_iter().map(|window| {
                     let spare = lock(&scratches).pop();
                     let mut scratch = spare.unwrap_or_default();
@@ -350,19 +359,30 @@ impl Merge {
                     drop(window);
                     let of_parts = parts.iter().flat_map(|part| &part.chunk.losses);
                     let losses = of_parts.map(|(_, loss)| *loss).collect();
-                    (parts.into_iter().map(&work).collect(), losses)
+                    let of_parts = parts.iter().filter(|_| is_proved);
+                    let hashes = of_parts.map(|part| proof::of_chunk(&part.chunk, &sorted));
+                    Worked {
+                        hashes: hashes.collect(),
+                        losses,
+                        chunks: parts.into_iter().map(&work).collect(),
+                    }
                 });
                 each.collect()
             });
-            for (chunks, of_window) in outcomes {
-                losses.extend(of_window);
-                chunks.into_iter().try_for_each(&mut consume)?;
+            for worked in outcomes {
+                losses.extend(worked.losses);
+                worked.hashes.iter().for_each(|runs| hashes.add(runs));
+                worked.chunks.into_iter().try_for_each(&mut consume)?;
             }
         }
-        Ok(self.conclude(sweep.into_readers(), losses))
+        let hashes = is_proved.then_some(&hashes);
+        self.conclude(sweep.into_readers(), losses, hashes)
     }
 
-    fn open_readers(&self) -> Vec<StreamReader<'_>> {
+    fn open_readers<'a>(
+        &'a self,
+        references: Option<&'a ElementReferences>,
+    ) -> Vec<StreamReader<'a>> {
         let mut readers: Vec<StreamReader<'_>> = Vec::new();
         for member in &self.members {
             for (id, contents) in &member.input.recording.streams {
@@ -379,6 +399,7 @@ impl Merge {
                     contents,
                     clock,
                     &self.keep,
+                    references,
                     ordering == Ordering::Unordered,
                     (member.start_ns, member.end_ns),
                 ));
@@ -388,15 +409,27 @@ impl Merge {
         readers
     }
 
-    fn conclude(&self, readers: Vec<StreamReader<'_>>, losses: Vec<TraceLoss>) -> Merged {
+    fn conclude(
+        &self,
+        readers: Vec<StreamReader<'_>>,
+        losses: Vec<TraceLoss>,
+        hashes: Option<&StreamHashes>,
+    ) -> Result<Merged> {
         let mut totals = Vec::new();
         let mut streams = Vec::new();
         for reader in readers {
             let mut of_trace = StreamTotals {
                 stream: reader.stream,
                 rows: Vec::new(),
+                order_hash: hashes.map(|hashes| hashes.get(reader.stream).value()),
                 ..reader.totals.clone()
             };
+            if hashes.is_some_and(|hashes| hashes.get(reader.stream) != reader.hash) {
+                return Err(MergeError::Unproven {
+                    path: reader.input.path.clone(),
+                    stream: reader.stream,
+                });
+            }
             let mut miscounted = 0;
             for row in &reader.totals.rows {
                 let number = reader.numbers.event_types.get(&row.event_type);
@@ -439,12 +472,19 @@ impl Merge {
             self,
             self.duplicates.clone(),
         );
-        Merged {
+        Ok(Merged {
             totals,
             losses,
             report,
-        }
+        })
     }
+}
+
+/// What became of a window.
+struct Worked<R> {
+    chunks: Vec<R>,
+    losses: Vec<TraceLoss>,
+    hashes: Vec<Vec<(StreamId, OrderHash)>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -176,7 +176,7 @@ pub fn write_trace(
         spare: Mutex::default(),
     };
     let encode = |part: Part| encoder.encode(part);
-    let merged = merge.run_with(options.jobs, encode, |encoded| {
+    let merged = merge.run_with(options.jobs, true, encode, |encoded| {
         let Encoded { mut header, body } = encoded.map_err(io)?;
         header.sequence = index.len() as u64;
         head.clear();

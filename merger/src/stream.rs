@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use annals_format::ticks::{distance, unwrap_near};
 use annals_format::{
-    Cause, Chunk, Clock, ClockKind, ClockMap, DroppedRecord, EventTypeId, MapCursor, StoredChunk,
-    StreamContents, StreamId, StreamTotals, TraceLoss,
+    Cause, Chunk, Clock, ClockKind, ClockMap, DroppedRecord, EventTypeId, MapCursor, OrderHash,
+    StoredChunk, StreamContents, StreamId, StreamTotals, TraceLoss,
 };
 
 use crate::batch::Batch;
 use crate::filter::Keep;
 use crate::input::InputRecording;
+use crate::proof::{self, ElementReferences, Read};
 use crate::unify::Numbers;
 
 /// How a stream's raw ticks become axis times.
@@ -180,6 +181,8 @@ pub(crate) struct Decoded {
     event_types: Vec<EventTypeId>,
     /// Events of types that the filter leaves out.
     filtered: Vec<(EventTypeId, u64)>,
+    /// Of the batch, as it was decoded.
+    hash: Option<OrderHash>,
 }
 
 /// Reads one stream.
@@ -191,6 +194,8 @@ pub(crate) struct StreamReader<'a> {
     contents: &'a StreamContents,
     clock: StreamClock<'a>,
     keep: &'a Keep,
+    /// For the proof; none: nothing is to be proved.
+    references: Option<&'a ElementReferences>,
     is_sorted: bool,
     process_start_ns: i64,
     process_end_ns: i64,
@@ -213,6 +218,8 @@ pub(crate) struct StreamReader<'a> {
     reported: BTreeMap<(Option<EventTypeId>, Cause), u64>,
     pub(crate) totals: StreamTotals,
     pub(crate) findings: StreamFindings,
+    /// Order hash of the events taken in.
+    pub(crate) hash: OrderHash,
     is_finished: bool,
 }
 
@@ -224,6 +231,7 @@ impl<'a> StreamReader<'a> {
         contents: &'a StreamContents,
         clock: StreamClock<'a>,
         keep: &'a Keep,
+        references: Option<&'a ElementReferences>,
         is_sorted: bool,
         (process_start_ns, process_end_ns): (i64, i64),
     ) -> Self {
@@ -233,6 +241,7 @@ impl<'a> StreamReader<'a> {
             numbers,
             contents,
             keep,
+            references,
             is_sorted,
             process_start_ns,
             process_end_ns,
@@ -247,6 +256,7 @@ impl<'a> StreamReader<'a> {
             reported: BTreeMap::new(),
             totals: contents.totals.clone(),
             findings: StreamFindings::default(),
+            hash: OrderHash::default(),
             is_finished: false,
             clock,
         };
@@ -371,6 +381,7 @@ impl<'a> StreamReader<'a> {
                 dropped: Vec::new(),
                 event_types: Vec::new(),
                 filtered: Vec::new(),
+                hash: None,
             },
         }
     }
@@ -426,6 +437,21 @@ impl<'a> StreamReader<'a> {
             places = Some(kept);
         }
         let base_position = stored.header.before.recorded;
+        let hash = self.references.map(|references| {
+            let read = Read {
+                times_ns: &times_ns,
+                residuals: &residuals,
+                type_index: &chunk.type_index,
+                types: &chunk.types,
+                event_types: &of_trace,
+            };
+            let position = |index: usize| {
+                let place = places.as_ref().map_or(index as u32, |places| places[index]);
+                base_position.saturating_add(place.into())
+            };
+            let position = self.is_sorted.then_some(position);
+            read.hash(0..times_ns.len(), self.numbers, references, position)
+        });
         let batch = Batch::new(
             chunk,
             of_trace,
@@ -441,6 +467,7 @@ impl<'a> StreamReader<'a> {
             dropped,
             event_types,
             filtered,
+            hash,
         }
     }
 
@@ -454,6 +481,7 @@ impl<'a> StreamReader<'a> {
         self.loaded += 1;
         let contents = self.contents;
         let stored = &contents.chunks[index];
+        let clamped = self.findings.clamped;
         let kept = match decoded.batch {
             Ok(batch) => Ok(self.place_batch(batch, bound_ns)),
             Err(error) => Err(error),
@@ -483,12 +511,24 @@ impl<'a> StreamReader<'a> {
         }
         match kept {
             Ok((batch, range)) => {
+                let is_as_decoded = clamped == self.findings.clamped && range == (0..batch.len());
+                self.hash_taken(&batch, &range, decoded.hash.filter(|_| is_as_decoded));
                 self.take_dropped(number, &range, &decoded.dropped, bound_ns);
                 self.take_batch(number, batch, range, &decoded.event_types);
             }
             Err(error) => self.skip(stored, error, bound_ns),
         }
         self.finish_if_done();
+    }
+
+    /// Takes events into the order hash; `known`: theirs.
+    fn hash_taken(&mut self, batch: &Batch, range: &Range<usize>, known: Option<OrderHash>) {
+        let Some(references) = self.references else {
+            return;
+        };
+        let run = known
+            .unwrap_or_else(|| proof::of_batch(batch, range.clone(), self.numbers, references));
+        self.hash = self.hash.then(run);
     }
 
     /// Brings a chunk's events behind what came before, and finds which of them are in the window.

@@ -4,11 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use annals_format::{
-    Column, Definitions, EventTypeId, MAX_CHUNK_VALUES, Reference, StreamId, TraceChunk,
-    TraceChunkHeader, TraceLoss, TypeColumns,
+    Column, EventTypeId, MAX_CHUNK_VALUES, StreamId, TraceChunk, TraceChunkHeader, TraceLoss,
+    TypeColumns,
 };
 
 use crate::batch::Batch;
+use crate::proof::ElementReferences;
 use crate::unify::{Numbers, References};
 
 /// Text and bytes of one trace chunk.
@@ -47,30 +48,10 @@ pub(crate) struct Window<'a> {
 
 /// What all windows share.
 #[derive(Debug)]
-pub(crate) struct Shape {
-    /// By event type of the trace, what its elements refer to.
-    references: Vec<Vec<Reference>>,
+pub(crate) struct Shape<'a> {
+    pub(crate) references: &'a ElementReferences,
     /// Most events of a chunk.
-    most_events: usize,
-}
-
-impl Shape {
-    pub(crate) fn of(definitions: &Definitions, most_events: usize) -> Self {
-        let references = definitions.event_types.values().map(|event_type| {
-            let each = event_type.elements.iter().map(|element| element.reference);
-            each.collect()
-        });
-        Self {
-            references: references.collect(),
-            most_events,
-        }
-    }
-
-    fn reference(&self, event_type: EventTypeId, element: usize) -> Reference {
-        let references = self.references.get(event_type.index());
-        let reference = references.and_then(|references| references.get(element));
-        reference.copied().unwrap_or(Reference::None)
-    }
+    pub(crate) most_events: usize,
 }
 
 /// Memory that is used again for window after window.
@@ -178,7 +159,7 @@ pub(crate) struct Part {
 
 impl Window<'_> {
     /// The chunks of the window, one but for extraordinary ones.
-    pub(crate) fn assemble(&self, shape: &Shape, scratch: &mut Scratch) -> Vec<Part> {
+    pub(crate) fn assemble(&self, shape: &Shape<'_>, scratch: &mut Scratch) -> Vec<Part> {
         let (slots, counts) = self.take_events(scratch);
         let shift = self.sort(scratch);
         let mut chunks = Vec::new();
@@ -317,7 +298,13 @@ impl Window<'_> {
     }
 
     /// Where chunks end.
-    fn borders(&self, shift: u32, shape: &Shape, scratch: &Scratch, slots: &Slots) -> Vec<usize> {
+    fn borders(
+        &self,
+        shift: u32,
+        shape: &Shape<'_>,
+        scratch: &Scratch,
+        slots: &Slots,
+    ) -> Vec<usize> {
         let count = scratch.keys.len();
         let columns = |slot: &Slot| Slots::columns(&self.slices, slot);
         let widest = slots.slots.iter().map(|slot| columns(slot).len()).max();
@@ -371,7 +358,7 @@ impl Window<'_> {
         &self,
         places: Range<usize>,
         shift: u32,
-        shape: &Shape,
+        shape: &Shape<'_>,
         slots: &Slots,
         scratch: &mut Scratch,
     ) -> TraceChunk {
@@ -451,14 +438,14 @@ impl Window<'_> {
 
     fn columns(
         &self,
-        shape: &Shape,
+        shape: &Shape<'_>,
         slot: &Slot,
         picks: &[u32],
         values: &mut Vec<u64>,
     ) -> TypeColumns {
         let like = Slots::columns(&self.slices, slot);
         let columns = like.iter().enumerate().map(|(element, like)| {
-            let reference = shape.reference(slot.event_type, element);
+            let reference = shape.references.get(slot.event_type, element);
             let sources = slot.members.iter().map(|member| {
                 let slice = &self.slices[member.slice];
                 Source {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use annals_cli::commands::{
     InputArguments, demo, dropped, events, info, print, record, regions, sources, suggest_filter,
+    verify,
 };
 use annals_cli::output::{Finding, UsageError};
 use annals_merger::FilterError;
@@ -19,11 +20,11 @@ use clap::{Parser, Subcommand};
     name = "trace-cli",
     version,
     after_help = "Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 finished, but data had to be \
-                  skipped (dropped --check: anything was lost).\n\n\
+                  skipped (dropped --check, verify: anything was lost).\n\n\
                   Examples:\n  trace-cli demo\n  trace-cli record -o annals-run -- ./program\n  trace-cli info run.annals\n  \
                   trace-cli print run.annals --rank 0 --from 1s --to 1.1s\n  \
                   trace-cli regions run.annals --by rank\n  trace-cli suggest-filter run.annals -o filter.txt\n  \
-                  trace-cli dropped run.annals --check"
+                  trace-cli dropped run.annals --check\n  trace-cli verify run.annals annals-run"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -48,6 +49,8 @@ enum Command {
     SuggestFilter(suggest_filter::SuggestFilterArguments),
     /// What was lost, when and why
     Dropped(dropped::DroppedArguments),
+    // Its own words, as of suggest-filter above.
+    Verify(verify::VerifyArguments),
     /// Records a real parallel program, merges and looks at the result
     Demo(demo::DemoArguments),
     /// One process of the demo
@@ -65,6 +68,7 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<Finding> {
         Command::Regions(arguments) => regions::run(arguments, out),
         Command::SuggestFilter(arguments) => suggest_filter::run(arguments, out),
         Command::Dropped(arguments) => dropped::run(arguments, out),
+        Command::Verify(arguments) => verify::run(arguments, out),
         Command::Demo(arguments) => demo::run(arguments, out),
         Command::DemoRank(arguments) => demo::run_rank(arguments, out),
     }

@@ -9,6 +9,7 @@ pub mod record;
 pub mod regions;
 pub mod sources;
 pub mod suggest_filter;
+pub mod verify;
 
 use std::path::PathBuf;
 

@@ -1,0 +1,218 @@
+//! The order hash of a stream: what a merge proves with that it kept every event, whole and in its place.
+
+use crate::{EventTypeId, TypeColumns};
+
+/// Odd, so that no power of it loses a bit: 2⁶⁴ divided by the golden ratio (Knuth, "The Art of Computer
+/// Programming", volume 3, 6.4).
+const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// What an absent value counts as.
+pub(crate) const ABSENT: u64 = 0x8f41_4e4e_414c_530a;
+
+#[inline(always)]
+const fn mix(value: u64) -> u64 {
+    let product = value.wrapping_mul(MULTIPLIER);
+    product ^ product >> 32
+}
+
+/// The order hash of a run of a stream's events, as SPEC.md defines it. Runs can be put together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OrderHash {
+    value: u64,
+    /// The multiplier to the power of the number of events.
+    power: u64,
+}
+
+impl Default for OrderHash {
+    fn default() -> Self {
+        Self { value: 0, power: 1 }
+    }
+}
+
+impl OrderHash {
+    /// Of events that stand in the order of their stream, by their hashes.
+    pub fn in_order(hashes: &[u64]) -> Self {
+        let mut run = Self::default();
+        hashes.iter().rev().for_each(|hash| run.precede(*hash));
+        run
+    }
+
+    /// Puts an event of an ordered stream before these.
+    #[inline(always)]
+    pub const fn precede(&mut self, hash: u64) {
+        self.value = self.value.wrapping_mul(MULTIPLIER).wrapping_add(hash);
+        self.power = self.power.wrapping_mul(MULTIPLIER);
+    }
+
+    /// Adds an event of a stream that was sorted, wherever it stands; its position says where it belongs.
+    #[inline(always)]
+    pub const fn place(&mut self, hash: u64, position: u64) {
+        let placed = mix(hash.wrapping_add(position));
+        self.value = self.value.wrapping_add(placed);
+    }
+
+    /// Puts the stream's next run behind this one.
+    #[must_use]
+    pub const fn then(self, next: Self) -> Self {
+        let moved = next.value.wrapping_mul(self.power);
+        Self {
+            value: self.value.wrapping_add(moved),
+            power: self.power.wrapping_mul(next.power),
+        }
+    }
+
+    /// The hash.
+    pub const fn value(self) -> u64 {
+        self.value
+    }
+}
+
+/// Hashes events; keeps its memory from one run to the next.
+#[derive(Clone, Default, Debug)]
+pub struct EventHasher {
+    hashes: Vec<u64>,
+    values: Vec<u64>,
+    of_column: Vec<u64>,
+    /// By type, where the values of its next event begin.
+    next: Vec<u32>,
+}
+
+impl EventHasher {
+    /// The hash of each event. `types` has the columns by type and what the types are called in the trace;
+    /// `renumber` makes the numbers of references those of the trace: it gets the index of the type, that of the
+    /// element, and the values.
+    ///
+    /// # Panics
+    /// If the slices are not of one length, or the columns do not have the values.
+    pub fn hash<'a>(
+        &mut self,
+        (times_ns, residuals): (&[i64], &[i64]),
+        type_index: &[u16],
+        types: impl Iterator<Item = (&'a TypeColumns, EventTypeId)>,
+        renumber: impl Fn(usize, usize, &mut [u64]),
+    ) -> &[u64] {
+        // The values of each event side by side, type by type.
+        let values = &mut self.values;
+        values.clear();
+        self.next.clear();
+        let mut shapes: Vec<(u32, u64)> = Vec::new();
+        for (index, (columns, event_type)) in types.enumerate() {
+            let start = values.len();
+            let width = columns.columns.len();
+            values.resize(start + width * columns.count, 0);
+            for (element, column) in columns.columns.iter().enumerate() {
+                let renumber = |values: &mut [u64]| renumber(index, element, values);
+                column.hash_into(&mut self.of_column, renumber);
+                let places = values[start..].iter_mut().skip(element).step_by(width);
+                let of_column = self.of_column.iter();
+                places
+                    .zip(of_column)
+                    .for_each(|(place, value)| *place = *value);
+            }
+            self.next.push(start as u32);
+            shapes.push((width as u32, u64::from(event_type.get()) + 1));
+        }
+        self.hashes.clear();
+        let events = times_ns.iter().zip(residuals).zip(type_index);
+        self.hashes
+            .extend(events.map(|((time_ns, residual), index)| {
+                let (width, event_type) = shapes[usize::from(*index)];
+                let next = &mut self.next[usize::from(*index)];
+                let start = *next as usize;
+                *next += width;
+                let mut hash = mix(*time_ns as u64).wrapping_add(*residual as u64);
+                hash = mix(hash).wrapping_add(event_type);
+                for value in &values[start..start + width as usize] {
+                    hash = mix(hash).wrapping_add(*value);
+                }
+                mix(hash)
+            }));
+        &self.hashes
+    }
+}
+
+/// What a text counts as.
+pub(crate) fn hash_of_text(text: &[u8]) -> u64 {
+    u64::from(crc32fast::hash(text)) | (text.len() as u64) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ElementType;
+    use proptest::prelude::*;
+
+    fn hashes_of(events: &[(i64, i64, u16, u64)]) -> Vec<u64> {
+        let mut types: Vec<TypeColumns> = (0..3)
+            .map(|id| TypeColumns::new(EventTypeId::new(id), [ElementType::U64].into_iter()))
+            .collect();
+        for (_, _, index, value) in events {
+            let columns = &mut types[usize::from(*index)];
+            columns.count += 1;
+            columns.columns[0].push_bits(*value);
+        }
+        let times: Vec<i64> = events.iter().map(|e| e.0).collect();
+        let residuals: Vec<i64> = events.iter().map(|e| e.1).collect();
+        let index: Vec<u16> = events.iter().map(|e| e.2).collect();
+        let types = types.iter().map(|columns| (columns, columns.event_type));
+        let mut hasher = EventHasher::default();
+        hasher
+            .hash((&times, &residuals), &index, types, |_, _, _| {})
+            .to_vec()
+    }
+
+    fn events() -> impl Strategy<Value = Vec<(i64, i64, u16, u64)>> {
+        prop::collection::vec((any::<i64>(), -3..3_i64, 0..3_u16, any::<u64>()), 1..40)
+    }
+
+    proptest! {
+        #[test]
+        fn runs_put_together_are_the_whole(events in events(), cut in 0..40_usize) {
+            let hashes = hashes_of(&events);
+            let (head, tail) = hashes.split_at(cut.min(hashes.len()));
+            let whole = OrderHash::in_order(&hashes);
+            prop_assert_eq!(OrderHash::in_order(head).then(OrderHash::in_order(tail)), whole);
+        }
+
+        #[test]
+        fn a_change_a_loss_and_a_swap_are_seen(
+            events in events(), at in 0..40_usize, change in 1..u64::MAX,
+        ) {
+            let whole = OrderHash::in_order(&hashes_of(&events)).value();
+            let at = at % events.len();
+            for which in 0..4 {
+                let mut other = events.clone();
+                match which {
+                    0 => other[at].0 ^= change as i64,
+                    1 => other[at].1 ^= change as i64,
+                    2 => other[at].2 = (other[at].2 + 1) % 3,
+                    _ => other[at].3 ^= change,
+                }
+                prop_assert_ne!(OrderHash::in_order(&hashes_of(&other)).value(), whole);
+            }
+            let mut fewer = events.clone();
+            fewer.remove(at);
+            prop_assert_ne!(OrderHash::in_order(&hashes_of(&fewer)).value(), whole);
+            let mut swapped = events.clone();
+            swapped.rotate_left(1);
+            if swapped != events {
+                prop_assert_ne!(OrderHash::in_order(&hashes_of(&swapped)).value(), whole);
+            }
+        }
+
+        #[test]
+        fn of_sorted_events_the_position_counts_and_not_the_place(events in events()) {
+            let hashes = hashes_of(&events);
+            let placed = |order: &[usize], shift: u64| {
+                let mut run = OrderHash::default();
+                order.iter().for_each(|index| run.place(hashes[*index], *index as u64 + shift));
+                run.value()
+            };
+            let order: Vec<usize> = (0..hashes.len()).collect();
+            let mut turned = order.clone();
+            turned.reverse();
+            prop_assert_eq!(placed(&order, 0), placed(&turned, 0));
+            prop_assert_ne!(placed(&order, 0), placed(&order, 1));
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The proof of a merge: per stream, what was read and what was written have one order hash.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use annals_format::{
+    Definitions, EventHasher, EventTypeId, OrderHash, Ordering, Reference, StreamId, TraceChunk,
+    TypeColumns,
+};
+
+use crate::batch::Batch;
+use crate::unify::Numbers;
+
+thread_local! {
+    static HASHER: RefCell<EventHasher> = RefCell::default();
+}
+
+/// What the elements of a trace's event types refer to.
+#[derive(Debug)]
+pub(crate) struct ElementReferences(Vec<Vec<Reference>>);
+
+impl ElementReferences {
+    pub(crate) fn of(definitions: &Definitions) -> Self {
+        let types = definitions.event_types.values().map(|event_type| {
+            let each = event_type.elements.iter().map(|element| element.reference);
+            each.collect()
+        });
+        Self(types.collect())
+    }
+
+    pub(crate) fn get(&self, event_type: EventTypeId, element: usize) -> Reference {
+        let references = self.0.get(event_type.index());
+        let reference = references.and_then(|references| references.get(element));
+        reference.copied().unwrap_or(Reference::None)
+    }
+}
+
+/// Events of one stream, as they were read.
+pub(crate) struct Read<'a> {
+    pub(crate) times_ns: &'a [i64],
+    pub(crate) residuals: &'a [i64],
+    pub(crate) type_index: &'a [u16],
+    pub(crate) types: &'a [TypeColumns],
+    /// By type, its number in the trace.
+    pub(crate) event_types: &'a [EventTypeId],
+}
+
+impl Read<'_> {
+    /// The order hash of a range of the events. Those of a stream that is sorted have positions.
+    pub(crate) fn hash(
+        &self,
+        range: Range<usize>,
+        numbers: &Numbers,
+        references: &ElementReferences,
+        position: Option<impl Fn(usize) -> u64>,
+    ) -> OrderHash {
+        HASHER.with_borrow_mut(|hasher| {
+            let types = self.types.iter().zip(self.event_types.iter().copied());
+            let renumber = |index: usize, element: usize, values: &mut [u64]| {
+                let reference = references.get(self.event_types[index], element);
+                if let Some(table) = numbers.references(reference) {
+                    values
+                        .iter_mut()
+                        .for_each(|value| *value = table.get(*value));
+                }
+            };
+            let places = (self.times_ns, self.residuals);
+            let hashes = hasher.hash(places, self.type_index, types, renumber);
+            match position {
+                None => OrderHash::in_order(&hashes[range]),
+                Some(position) => {
+                    let mut run = OrderHash::default();
+                    range.for_each(|index| run.place(hashes[index], position(index)));
+                    run
+                }
+            }
+        })
+    }
+}
+
+/// The order hash of a range of a batch's events.
+pub(crate) fn of_batch(
+    batch: &Batch,
+    range: Range<usize>,
+    numbers: &Numbers,
+    references: &ElementReferences,
+) -> OrderHash {
+    let indexes = 0..batch.len();
+    let times_ns: Vec<i64> = indexes.clone().map(|index| batch.time_ns(index)).collect();
+    let residuals: Vec<i64> = indexes.map(|index| batch.residual(index)).collect();
+    let read = Read {
+        times_ns: &times_ns,
+        residuals: &residuals,
+        type_index: &batch.type_index,
+        types: &batch.types,
+        event_types: &batch.event_types,
+    };
+    let position = |index: usize| batch.position(index).unwrap_or(0);
+    let position = batch.is_sorted().then_some(position);
+    read.hash(range, numbers, references, position)
+}
+
+/// Which streams of a trace are sorted, and so hashed by position.
+#[derive(Clone, Debug)]
+pub(crate) struct SortedStreams(Vec<bool>);
+
+impl SortedStreams {
+    pub(crate) fn of(definitions: &Definitions) -> Self {
+        let last = definitions.streams.last_key_value();
+        let mut sorted = vec![false; last.map_or(0, |(id, _)| id.index() + 1)];
+        for (id, stream) in &definitions.streams {
+            let source = definitions.sources.get(&stream.source);
+            sorted[id.index()] = source.is_some_and(|s| s.ordering == Ordering::Unordered);
+        }
+        Self(sorted)
+    }
+
+    /// Whether a stream is.
+    pub(crate) fn has(&self, stream: StreamId) -> bool {
+        self.0.get(stream.index()).copied().unwrap_or(false)
+    }
+}
+
+/// The order hashes of the streams that have events in a chunk of a trace, ascending by stream.
+pub(crate) fn of_chunk(chunk: &TraceChunk, sorted: &SortedStreams) -> Vec<(StreamId, OrderHash)> {
+    // By stream, its place in `runs` + 1.
+    let mut places: Vec<u32> = Vec::new();
+    for stream in &chunk.streams {
+        if places.len() <= stream.index() {
+            places.resize(stream.index() + 1, 0);
+        }
+        places[stream.index()] = 1;
+    }
+    let mut runs = Vec::new();
+    let mut is_sorted = Vec::new();
+    for (index, place) in places
+        .iter_mut()
+        .enumerate()
+        .filter(|(_, place)| **place != 0)
+    {
+        let stream = StreamId::new(index as u32);
+        runs.push((stream, OrderHash::default()));
+        is_sorted.push(sorted.has(stream));
+        *place = runs.len() as u32;
+    }
+    let mut times_ns = &chunk.times_ns;
+    let unshifted: Vec<i64>;
+    if chunk.shifts_ns.iter().any(|shift| *shift != 0) {
+        let pairs = chunk.times_ns.iter().zip(&chunk.shifts_ns);
+        unshifted = pairs
+            .map(|(time, shift)| time.wrapping_sub(*shift))
+            .collect();
+        times_ns = &unshifted;
+    }
+    HASHER.with_borrow_mut(|hasher| {
+        let types = chunk
+            .types
+            .iter()
+            .map(|columns| (columns, columns.event_type));
+        let places_of = (times_ns.as_slice(), chunk.tick_residuals.as_slice());
+        let hashes = hasher.hash(places_of, &chunk.type_index, types, |_, _, _| {});
+        for (index, stream) in chunk.streams.iter().enumerate().rev() {
+            let place = places[stream.index()] as usize - 1;
+            let run = &mut runs[place].1;
+            if is_sorted[place] {
+                run.place(hashes[index], chunk.positions[index]);
+            } else {
+                run.precede(hashes[index]);
+            }
+        }
+    });
+    runs
+}
+
+/// Order hashes of many streams, put together run by run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StreamHashes(Vec<OrderHash>);
+
+impl StreamHashes {
+    pub(crate) fn add(&mut self, runs: &[(StreamId, OrderHash)]) {
+        for (stream, run) in runs {
+            if self.0.len() <= stream.index() {
+                self.0.resize(stream.index() + 1, OrderHash::default());
+            }
+            let hash = &mut self.0[stream.index()];
+            *hash = hash.then(*run);
+        }
+    }
+
+    pub(crate) fn get(&self, stream: StreamId) -> OrderHash {
+        self.0.get(stream.index()).copied().unwrap_or_default()
+    }
+}

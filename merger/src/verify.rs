@@ -1,0 +1,313 @@
+//! Verification: whether a trace holds what its footer says, and what its inputs hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use annals_format::{
+    Definitions, EventTypeId, RecordingId, StreamId, StreamTotals, TraceChunk, TraceLoss,
+    TypeTotals,
+};
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::filter::EventFilter;
+use crate::open::{Opened, Outcome, Window, plan_merge};
+use crate::proof::{self, SortedStreams, StreamHashes};
+use crate::report::{DamageReport, Sums};
+
+/// Something that is not as it should be.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Mismatch {
+    /// Rank of the stream's process; null: of the whole.
+    pub rank: Option<u32>,
+    /// Name of the stream's source.
+    pub source: Option<String>,
+    /// Name of the stream's location.
+    pub location: Option<String>,
+    /// What does not agree.
+    pub what: String,
+    /// What it should be.
+    pub expected: String,
+    /// What it is.
+    pub found: String,
+}
+
+/// What a verification found.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Verification {
+    /// `trace` or `recordings`.
+    pub kind: &'static str,
+    /// Events read.
+    pub events: u64,
+    /// Streams.
+    pub streams: usize,
+    /// Streams whose order hash was compared with the trace's footer.
+    pub proved_streams: usize,
+    /// Recordings that the trace was compared with; null: none were given.
+    pub compared_inputs: Option<usize>,
+    /// Everything that does not agree.
+    pub mismatches: Vec<Mismatch>,
+    /// Damage met.
+    pub damage: Vec<DamageReport>,
+    /// Sums over all streams.
+    pub totals: Sums,
+    /// Whether nothing was skipped or truncated and no rank is missing.
+    pub complete: bool,
+}
+
+impl Verification {
+    /// Whether all agrees.
+    pub fn holds(&self) -> bool {
+        self.mismatches.is_empty()
+    }
+
+    /// Whether anything was lost, now or before.
+    pub fn has_loss(&self) -> bool {
+        let totals = &self.totals;
+        !self.complete || totals.dropped + totals.skipped + totals.truncated != 0
+    }
+}
+
+/// Events as they come by.
+#[derive(Debug, Default)]
+struct Tally {
+    events: u64,
+    /// Time, stream and position of the last event.
+    last: Option<(i64, StreamId, u64)>,
+    /// Time of the first event that is out of order.
+    first_disorder: Option<i64>,
+    counts: BTreeMap<(StreamId, EventTypeId), u64>,
+    hashes: StreamHashes,
+    losses: Vec<TraceLoss>,
+}
+
+impl Tally {
+    fn take(&mut self, chunk: &TraceChunk, sorted: &SortedStreams) {
+        self.events += chunk.len() as u64;
+        for (index, time_ns) in chunk.times_ns.iter().enumerate() {
+            let this = (*time_ns, chunk.streams[index], chunk.positions[index]);
+            if self.last.is_some_and(|last| this < last) {
+                self.first_disorder.get_or_insert(*time_ns);
+            }
+            self.last = Some(this);
+        }
+        for (stream, counts) in chunk.header(0).counts {
+            for (event_type, count) in counts {
+                *self.counts.entry((stream, event_type)).or_default() += count;
+            }
+        }
+        self.hashes.add(&proof::of_chunk(chunk, sorted));
+        self.losses
+            .extend(chunk.losses.iter().map(|(_, loss)| *loss));
+    }
+}
+
+fn mismatch(
+    definitions: &Definitions,
+    stream: Option<StreamId>,
+    what: impl Into<String>,
+    expected: impl ToString,
+    found: impl ToString,
+) -> Mismatch {
+    let d = stream.and_then(|stream| definitions.streams.get(&stream));
+    let source = d.and_then(|d| definitions.sources.get(&d.source));
+    let rank = source.and_then(|source| definitions.ranks.get(&source.process));
+    let location = d.and_then(|d| d.location);
+    let location = location.and_then(|id| definitions.locations.get(&id));
+    Mismatch {
+        rank: rank.map(|rank| rank.rank),
+        source: source.map(|source| definitions.string(source.name).to_owned()),
+        location: location.map(|location| definitions.string(location.name).to_owned()),
+        what: what.into(),
+        expected: expected.to_string(),
+        found: found.to_string(),
+    }
+}
+
+/// Reads all events of a trace, or of recordings, and compares them with every count and order hash that is
+/// stored; a trace also with the recordings it was merged from, when they are given.
+///
+/// # Errors
+/// If the path does not exist, nothing in it can be read, or recordings are given to compare something else
+/// than a trace with.
+pub fn verify(path: &Path, inputs: &[PathBuf]) -> Result<Verification> {
+    let opened = Opened::open(path)?;
+    let definitions = &opened.definitions;
+    let sorted = SortedStreams::of(definitions);
+    let mut tally = Tally::default();
+    let outcome = opened.read(Window::ALL, |chunk| {
+        tally.take(&chunk, &sorted);
+        Ok(())
+    })?;
+    let mut mismatches = Vec::new();
+    if let Some(time_ns) = tally.first_disorder {
+        let expected = "events in the order of the trace";
+        let found = format!("one that is not, at {time_ns} ns");
+        mismatches.push(mismatch(definitions, None, "order", expected, found));
+    }
+    check_counts(definitions, &outcome, &tally, &mut mismatches);
+    let proved_streams = check_hashes(definitions, &outcome, &tally, &mut mismatches);
+    let is_trace = opened.origin().kind == "trace";
+    if is_trace && !outcome.has_skipped_now && tally.losses != outcome.losses {
+        let (expected, found) = (outcome.losses.len(), tally.losses.len());
+        mismatches.push(mismatch(definitions, None, "losses", expected, found));
+    }
+    let mut compared_inputs = None;
+    if !inputs.is_empty() {
+        compared_inputs = Some(compare(&opened, &outcome, inputs, &mut mismatches)?);
+    }
+    let damage = outcome.damage.iter().map(|(_, problem)| DamageReport {
+        offset: problem.offset,
+        length: problem.length,
+        what: problem.what.clone(),
+    });
+    Ok(Verification {
+        kind: opened.origin().kind,
+        events: tally.events,
+        streams: definitions.streams.len(),
+        proved_streams,
+        compared_inputs,
+        mismatches,
+        damage: damage.collect(),
+        totals: Sums::of(&outcome.totals),
+        complete: outcome.complete && opened.rejected.is_empty(),
+    })
+}
+
+fn check_counts(
+    definitions: &Definitions,
+    outcome: &Outcome,
+    tally: &Tally,
+    mismatches: &mut Vec<Mismatch>,
+) {
+    let mut found = tally.counts.clone();
+    for totals in &outcome.totals {
+        for row in &totals.rows {
+            let name = definitions.event_type_name(row.event_type);
+            let found = found.remove(&(totals.stream, row.event_type)).unwrap_or(0);
+            let stream = Some(totals.stream);
+            if found != row.present() {
+                let what = format!("events of type {name}");
+                mismatches.push(mismatch(definitions, stream, what, row.present(), found));
+            }
+            if !row.is_balanced() {
+                let what = format!("recorded + dropped + suppressed of type {name}");
+                let explained = explained(row);
+                mismatches.push(mismatch(definitions, stream, what, row.raised, explained));
+            }
+        }
+    }
+    for ((stream, event_type), count) in found {
+        let what = format!("events of type {}", definitions.event_type_name(event_type));
+        mismatches.push(mismatch(definitions, Some(stream), what, 0, count));
+    }
+}
+
+fn explained(row: &TypeTotals) -> u64 {
+    let kept = row.recorded.saturating_add(row.suppressed);
+    kept.saturating_add(row.dropped_sum())
+}
+
+/// Compares order hashes where the footer has them and nothing had to be skipped now; gives how many.
+fn check_hashes(
+    definitions: &Definitions,
+    outcome: &Outcome,
+    tally: &Tally,
+    mismatches: &mut Vec<Mismatch>,
+) -> usize {
+    let skipped_now = outcome
+        .losses
+        .iter()
+        .filter(|loss| loss.cause.is_of_reader());
+    let skipped_now: BTreeSet<StreamId> = skipped_now
+        .filter(|loss| !tally.losses.contains(loss))
+        .map(|loss| loss.stream)
+        .collect();
+    let mut proved = 0;
+    for totals in &outcome.totals {
+        let Some(expected) = totals.order_hash else {
+            continue;
+        };
+        if skipped_now.contains(&totals.stream) {
+            continue;
+        }
+        proved += 1;
+        let found = tally.hashes.get(totals.stream).value();
+        if found != expected {
+            let (expected, found) = (format!("{expected:016x}"), format!("{found:016x}"));
+            let stream = Some(totals.stream);
+            mismatches.push(mismatch(definitions, stream, "order hash", expected, found));
+        }
+    }
+    proved
+}
+
+/// Merges the inputs once more, without writing, and compares what comes out; gives how many there are.
+fn compare(
+    opened: &Opened,
+    outcome: &Outcome,
+    inputs: &[PathBuf],
+    mismatches: &mut Vec<Mismatch>,
+) -> Result<usize> {
+    let definitions = &opened.definitions;
+    let (mut merge, _) = plan_merge(inputs, None)?;
+    let ids = |definitions: &Definitions| -> BTreeSet<RecordingId> {
+        let processes = definitions.processes.values();
+        processes.map(|process| process.recording_id).collect()
+    };
+    let (expected, found) = (ids(definitions), ids(&merge.definitions));
+    let count = merge.inputs().count();
+    for id in expected.difference(&found) {
+        let what = "recording among the inputs";
+        mismatches.push(mismatch(definitions, None, what, id, "not given"));
+    }
+    for id in found.difference(&expected) {
+        let what = "recording in the trace";
+        mismatches.push(mismatch(definitions, None, what, id, "not in it"));
+    }
+    if expected != found {
+        // Another set of recordings has other numbers and another start of time.
+        return Ok(count);
+    }
+    for filter in &definitions.filters {
+        let names = |id| {
+            let text = definitions.string(id);
+            (!text.is_empty()).then(|| text.to_owned())
+        };
+        let of_events = EventFilter {
+            rank: names(filter.ranks),
+            source: names(filter.sources),
+            location: names(filter.locations),
+            event: names(filter.event_types),
+        };
+        let window = Window {
+            from_ns: filter.from_ns.unwrap_or(i64::MIN),
+            to_ns: filter.to_ns.unwrap_or(i64::MAX),
+        };
+        merge.filter(&of_events, window)?;
+    }
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let merged = merge.run_with(jobs, true, |_| (), |()| Ok(()))?;
+    let of_inputs: BTreeMap<StreamId, &StreamTotals> = merged
+        .totals
+        .iter()
+        .map(|totals| (totals.stream, totals))
+        .collect();
+    for totals in &outcome.totals {
+        let of_input = of_inputs.get(&totals.stream).copied();
+        let show = |totals: &StreamTotals| {
+            let events = totals.rows.iter().map(TypeTotals::present).sum::<u64>();
+            format!("{events} events, {:016x}", totals.order_hash.unwrap_or(0))
+        };
+        let agrees = of_input.is_some_and(|input| {
+            input.order_hash == totals.order_hash && input.rows == totals.rows
+        });
+        if !agrees {
+            let expected = of_input.map_or_else(|| "no such stream".to_owned(), show);
+            let what = "counts and order hash of the input";
+            let stream = Some(totals.stream);
+            mismatches.push(mismatch(definitions, stream, what, expected, show(totals)));
+        }
+    }
+    Ok(count)
+}

@@ -1,0 +1,90 @@
+//! `trace-cli verify`: whether a trace holds what its footer says, and what its inputs hold.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use annals_merger::{Mismatch, Verification, verify};
+use clap::Args;
+
+use crate::output::{self, Finding};
+use crate::table::safe;
+
+/// Checks every event of a trace against its counts and order hashes, and against its inputs.
+///
+/// Reads everything. A trace proves, stream by stream, that it has the events that the merge read, whole and in
+/// their order; with the recordings given again, that these are theirs. Of recordings, the counts are
+/// checked. Exit code 0 when all holds and nothing was lost, 3 when it holds and something was lost, 1
+/// when it does not hold.
+#[derive(Clone, Debug, Args)]
+pub struct VerifyArguments {
+    /// A trace, a recording, or a directory of recordings
+    #[arg(value_name = "INPUT")]
+    input: PathBuf,
+
+    /// The recordings that the trace was merged from, or directories of them
+    #[arg(value_name = "RECORDING")]
+    recordings: Vec<PathBuf>,
+
+    /// Results as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the input cannot be read or the output not be written.
+pub fn run(arguments: &VerifyArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    let found = verify(&arguments.input, &arguments.recordings)?;
+    if arguments.json {
+        output::json(out, &found)?;
+    } else {
+        print(&found, out)?;
+    }
+    Ok(Finding {
+        has_loss: found.has_loss(),
+        has_failed: !found.holds(),
+    })
+}
+
+fn print(found: &Verification, out: &mut dyn Write) -> anyhow::Result<()> {
+    for damage in &found.damage {
+        writeln!(out, "damaged: byte {}: {}", damage.offset, damage.what)?;
+    }
+    for mismatch in &found.mismatches {
+        writeln!(out, "DOES NOT HOLD: {}", describe(mismatch))?;
+    }
+    write!(
+        out,
+        "{}: {} events in {} streams; order hash of {} streams checked",
+        found.kind, found.events, found.streams, found.proved_streams
+    )?;
+    if let Some(inputs) = found.compared_inputs {
+        write!(out, "; compared with {inputs} recordings")?;
+    }
+    let verdict = match (found.holds(), found.has_loss()) {
+        (false, _) => "it does not hold",
+        (true, true) => "it holds; events were lost, see `trace-cli dropped`",
+        (true, false) => "it holds, and nothing is lost",
+    };
+    writeln!(out, "; {verdict}")?;
+    Ok(())
+}
+
+fn describe(mismatch: &Mismatch) -> String {
+    let rank = mismatch.rank.map(|rank| format!("rank {rank}"));
+    let names = [&mismatch.source, &mismatch.location];
+    let names = names.into_iter().flatten().map(|name| safe(name));
+    let place: Vec<String> = rank.into_iter().chain(names).collect();
+    let place = if place.is_empty() {
+        String::new()
+    } else {
+        format!("{}: ", place.join(", "))
+    };
+    format!(
+        "{place}{}: expected {}, found {}",
+        safe(&mismatch.what),
+        mismatch.expected,
+        mismatch.found
+    )
+}
