@@ -80,16 +80,26 @@ code_enum!(
         Leave = 2, "leave";
         /// A value was measured: the element `value`.
         Metric = 3, "metric";
-        /// A message was sent: elements `communicator`, `peer`, `tag`, `bytes`.
+        /// A message begins to be sent: elements `communicator`, `peer`, `tag`, `bytes`.
         Send = 4, "send";
-        /// A message was received: elements as for a send.
+        /// A message has been received: elements as for a send.
         Receive = 5, "receive";
         /// An interval begins; the key element ties it to its end.
         Begin = 6, "begin";
         /// An interval ends.
         End = 7, "end";
-        /// A collective operation: elements `communicator`, `root`, `bytes`.
+        /// A collective operation, seen at some moment: elements `communicator`, `root`, `bytes`.
         Collective = 8, "collective";
+        /// A non-blocking receive was started; the element `request` ties it to its [`Role::Receive`].
+        ReceiveStart = 9, "receive-start";
+        /// A non-blocking send has completed: element `request`.
+        SendEnd = 10, "send-end";
+        /// A receive that was started will not complete: element `request`.
+        Cancel = 11, "cancel";
+        /// A collective operation was entered: elements `communicator`, `operation`, `root`, `bytes`.
+        CollectiveBegin = 12, "collective-begin";
+        /// A collective operation has completed: elements as for its begin.
+        CollectiveEnd = 13, "collective-end";
     }
 );
 
