@@ -16,10 +16,15 @@
 //! ```
 
 mod batch;
+mod bounds;
+mod causality;
 mod clocks;
+mod collectives;
 mod error;
 mod input;
+mod matching;
 mod merge;
+mod messages;
 mod open;
 mod output;
 mod report;
@@ -29,6 +34,10 @@ mod symbols;
 mod unify;
 mod window;
 
+pub use causality::{
+    Causality, CausalityReport, CollectiveReport, MESSAGES_IN_FLIGHT, MessageReport, PairReport,
+    ViolationReport,
+};
 pub use clocks::ClockFit;
 pub use error::{MergeError, Result};
 pub use input::{Found, InputRecording, RejectedInput, find};

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use annals_format::CompressionLevel;
-use annals_merger::{Report, Symbols, WriteOptions, plan_merge_with_symbols, write_trace};
+use annals_merger::{
+    Causality, CausalityReport, MESSAGES_IN_FLIGHT, Report, Symbols, WriteOptions,
+    plan_merge_with_symbols, write_trace,
+};
 use anyhow::Context;
 use clap::Parser;
 
@@ -52,9 +55,26 @@ struct Arguments {
     #[arg(short, long, default_value_t = 0, value_name = "N")]
     jobs: usize,
 
+    /// What to do about messages whose receive stands before their send: nothing, or count them
+    #[arg(long, default_value = "check", value_name = "WHAT", value_parser = causality)]
+    causality: Causality,
+
+    /// Messages that may be in flight at once (about 150 bytes each); more are counted, not matched
+    #[arg(long, default_value_t = MESSAGES_IN_FLIGHT, value_name = "N")]
+    messages_in_flight: usize,
+
     /// Say nothing but errors
     #[arg(short, long)]
     quiet: bool,
+}
+
+fn causality(text: &str) -> Result<Causality, String> {
+    let mut all = Causality::ALL.iter();
+    let found = all.find(|causality| causality.name() == text).copied();
+    found.ok_or_else(|| {
+        let names = Causality::ALL.map(Causality::name).join(", ");
+        format!("one of {names}")
+    })
 }
 
 fn main() -> ExitCode {
@@ -72,7 +92,9 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> anyhow::Result<Report> {
     let symbols = Symbols::in_directories(&arguments.symbols)?;
     let output = Some(arguments.output.as_path());
-    let (merge, rejected) = plan_merge_with_symbols(&arguments.inputs, output, &symbols)?;
+    let (mut merge, rejected) = plan_merge_with_symbols(&arguments.inputs, output, &symbols)?;
+    merge.causality = arguments.causality;
+    merge.messages_in_flight = arguments.messages_in_flight;
     let jobs = match arguments.jobs {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         jobs => jobs,
@@ -216,6 +238,9 @@ fn summary(report: &Report, bytes: u64, arguments: &Arguments) -> String {
             );
         }
     }
+    if let Some(causality) = &report.causality {
+        text += &of_messages(causality);
+    }
     if totals.dropped + totals.suppressed + totals.skipped + totals.truncated != 0 {
         let _ = writeln!(
             text,
@@ -236,6 +261,36 @@ fn summary(report: &Report, bytes: u64, arguments: &Arguments) -> String {
             text,
             "see `trace-cli dropped {}`",
             arguments.output.display()
+        );
+    }
+    text
+}
+
+/// What is wrong with the messages, one line at most for each.
+fn of_messages(causality: &CausalityReport) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::new();
+    let violations = &causality.violations;
+    if violations.count != 0 {
+        let _ = writeln!(
+            text,
+            "causality: {} of {} messages and collective ends stand before what they waited for, by \
+             up to {} ns (mean {} ns); {} by more than the clocks' error",
+            violations.count,
+            causality.constraints,
+            violations.largest_ns,
+            violations.mean_ns,
+            violations.beyond_error
+        );
+    }
+    let lost = causality.messages.unmatchable_by_loss + causality.collectives.unmatchable_by_loss;
+    let over_limit = causality.messages.over_limit + causality.collectives.over_limit;
+    if lost + over_limit != 0 {
+        let _ = writeln!(
+            text,
+            "causality: not checked: {lost} events of messages behind losses, {over_limit} over the \
+             limit of {} in flight",
+            causality.limit
         );
     }
     text

@@ -16,9 +16,11 @@ use annals_format::{
 
 use rayon::prelude::*;
 
+use crate::causality::{Causality, CausalityReport, Check, MESSAGES_IN_FLIGHT};
 use crate::clocks::{self, ClockFit, HostOffsets, Point};
 use crate::error::{MergeError, Result};
 use crate::input::InputRecording;
+use crate::messages::{self, Extractor, Lost, MessageBatch};
 use crate::report::{InputReport, Report, StreamReport};
 use crate::stream::{StreamClock, StreamReader};
 use crate::sweep::Sweep;
@@ -48,6 +50,10 @@ pub struct Merge {
     pub hosts: usize,
     /// Events of a chunk of the trace, about; up to four times as many.
     pub chunk_events: usize,
+    /// What is done about messages.
+    pub causality: Causality,
+    /// Messages that may be in flight at once; those beyond are counted, not matched.
+    pub messages_in_flight: usize,
     members: Vec<Member>,
     /// Numbers of the recordings that were given twice.
     duplicates: Vec<std::path::PathBuf>,
@@ -169,6 +175,8 @@ impl Merge {
             fits,
             hosts: hosts.hosts(),
             chunk_events: CHUNK_EVENTS,
+            causality: Causality::default(),
+            messages_in_flight: MESSAGES_IN_FLIGHT,
             members,
             duplicates,
         };
@@ -322,12 +330,14 @@ impl Merge {
         let scratches: Mutex<Vec<Scratch>> = Mutex::default();
         let mut sweep = Sweep::new(self.open_readers(), self.chunk_events);
         let mut losses = Vec::new();
+        let extractor = self.extractor();
+        let mut check = extractor.as_ref().map(|extractor| self.check(extractor));
         loop {
             let windows = sweep.next_windows(&pool);
             if windows.is_empty() {
                 break;
             }
-            let outcomes: Vec<(Vec<R>, Vec<TraceLoss>)> = pool.install(|| {
+            let outcomes: Vec<(Vec<R>, Vec<TraceLoss>, Vec<MessageBatch>)> = pool.install(|| {
                 let each = windows.into_par_iter().map(|window| {
                     let spare = lock(&scratches).pop();
                     let mut scratch = spare.unwrap_or_default();
@@ -336,16 +346,107 @@ impl Merge {
                     drop(window);
                     let of_parts = parts.iter().flat_map(|part| &part.chunk.losses);
                     let losses = of_parts.map(|(_, loss)| *loss).collect();
-                    (parts.into_iter().map(&work).collect(), losses)
+                    let extract = |extractor: &Extractor| {
+                        let each = parts.iter().map(|part| extractor.extract(&part.chunk));
+                        each.collect()
+                    };
+                    let messages = extractor.as_ref().map_or_else(Vec::new, extract);
+                    (parts.into_iter().map(&work).collect(), losses, messages)
                 });
                 each.collect()
             });
-            for (chunks, of_window) in outcomes {
+            for (chunks, of_window, messages) in outcomes {
                 losses.extend(of_window);
+                if let Some(check) = &mut check {
+                    messages.iter().for_each(|batch| check.feed(batch));
+                }
                 chunks.into_iter().try_for_each(&mut consume)?;
             }
         }
-        Ok(self.conclude(sweep.into_readers(), losses))
+        let causality = check.map(|check| check.finish(&self.definitions));
+        Ok(self.conclude(sweep.into_readers(), losses, causality))
+    }
+
+    /// What takes messages out of the events, if there are any and they are wanted.
+    fn extractor(&self) -> Option<Extractor> {
+        if self.causality == Causality::Off {
+            return None;
+        }
+        let mut carries = BTreeMap::new();
+        for member in &self.members {
+            for (id, contents) in &member.input.recording.streams {
+                if let Some(number) = member.numbers.streams.get(id) {
+                    carries.insert(*number, self.carried(member, &contents.totals));
+                }
+            }
+        }
+        Extractor::of(&self.definitions, &carries)
+    }
+
+    /// What a loss of any type in a stream may have had.
+    fn carried(&self, member: &Member, totals: &StreamTotals) -> Lost {
+        let is_vague = |row: &TypeTotals| {
+            row.raised_is_lower_bound || row.event_type == annals_format::ANY_EVENT_TYPE
+        };
+        if totals.rows.iter().any(is_vague) {
+            return Lost::ALL;
+        }
+        let raised = totals.rows.iter().filter(|row| row.raised != 0);
+        let types = raised.filter_map(|row| member.numbers.event_types.get(&row.event_type));
+        messages::carried(&self.definitions, types.copied())
+    }
+
+    fn check(&self, extractor: &Extractor) -> Check {
+        let mut check = Check::new(extractor, &self.definitions, self.messages_in_flight);
+        for member in &self.members {
+            check.lose(member.process.get(), self.lost_somewhere(member));
+        }
+        check
+    }
+
+    /// Messages that a process lost, and nobody can say when: what a sample or a limit kept out has no
+    /// place in its stream; what was lost from one stream of several, or from one that is sorted, stands
+    /// behind events that came after it.
+    fn lost_somewhere(&self, member: &Member) -> Lost {
+        let mut lost = Lost::default();
+        let mut carrying = 0;
+        let mut with_losses = Lost::default();
+        for (id, contents) in &member.input.recording.streams {
+            let totals = &contents.totals;
+            let of_stream = self.carried(member, totals);
+            carrying += usize::from(of_stream.is_any());
+            let of_rows = |is_wanted: fn(&TypeTotals) -> bool| {
+                let rows = totals.rows.iter().filter(|row| is_wanted(row));
+                let mut lost = Lost::default();
+                for row in rows {
+                    let number = member.numbers.event_types.get(&row.event_type).copied();
+                    let more = match number {
+                        Some(number) => {
+                            messages::carried(&self.definitions, std::iter::once(number))
+                        }
+                        None => of_stream,
+                    };
+                    lost.add(more);
+                }
+                lost
+            };
+            lost.add(of_rows(|row| row.suppressed != 0));
+            let dropped = of_rows(|row| row.dropped_sum() + row.skipped + row.truncated != 0);
+            let number = member.numbers.streams.get(id);
+            let stream = number.and_then(|number| self.definitions.streams.get(number));
+            let source = stream.and_then(|stream| self.definitions.sources.get(&stream.source));
+            let has_place = stream.is_some_and(|stream| stream.location.is_some())
+                && source.is_some_and(|source| source.ordering == Ordering::Ordered);
+            if has_place {
+                with_losses.add(dropped);
+            } else {
+                lost.add(dropped);
+            }
+        }
+        if carrying > 1 {
+            lost.add(with_losses);
+        }
+        lost
     }
 
     fn open_readers(&self) -> Vec<StreamReader<'_>> {
@@ -373,7 +474,12 @@ impl Merge {
         readers
     }
 
-    fn conclude(&self, readers: Vec<StreamReader<'_>>, losses: Vec<TraceLoss>) -> Merged {
+    fn conclude(
+        &self,
+        readers: Vec<StreamReader<'_>>,
+        losses: Vec<TraceLoss>,
+        causality: Option<CausalityReport>,
+    ) -> Merged {
         let mut totals = Vec::new();
         let mut streams = Vec::new();
         for reader in readers {
@@ -416,7 +522,7 @@ impl Merge {
             let unplaced = unplaced.get(&member.process).copied().unwrap_or(0);
             InputReport::new(&member.input, &self.definitions, member.process, unplaced)
         });
-        let report = Report::new(
+        let mut report = Report::new(
             inputs.collect(),
             streams,
             &totals,
@@ -424,6 +530,7 @@ impl Merge {
             self,
             self.duplicates.clone(),
         );
+        report.causality = causality;
         Merged {
             totals,
             losses,

@@ -6,6 +6,7 @@ use annals_format::{
     Cause, Definitions, FileKind, FormatError, Problem, StreamTotals, Trace, TraceChunk, TraceLoss,
 };
 
+use crate::causality::Causality;
 use crate::error::{MergeError, Result};
 use crate::input::{FileAt, Found, InputRecording, RejectedInput, find, kind_of};
 use crate::merge::Merge;
@@ -206,7 +207,9 @@ impl Opened {
                 advice: "one of several in the directory: name the one to read",
             });
         }
-        let (merge, rejected) = plan_merge_with_symbols(&[path.to_owned()], None, symbols)?;
+        let (mut merge, rejected) = plan_merge_with_symbols(&[path.to_owned()], None, symbols)?;
+        // Who only reads asks for events, not for what contradicts them.
+        merge.causality = Causality::Off;
         Ok(Self {
             definitions: merge.definitions.clone(),
             rejected,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use annals_format::{ClockKind, Definitions, Ended, Ordering, ProcessId, StreamTotals, TraceLoss};
 use serde::Serialize;
 
+use crate::causality::CausalityReport;
 use crate::clocks::ClockFit;
 use crate::input::{InputRecording, RejectedInput};
 use crate::merge::{Merge, missing_ranks};
@@ -245,6 +246,8 @@ pub struct Report {
     pub streams: Vec<StreamReport>,
     /// Clocks.
     pub clocks: Vec<ClockReport>,
+    /// What the messages say about the order; null without messages, or when they were not looked at.
+    pub causality: Option<CausalityReport>,
     /// Sums over all streams.
     pub totals: Sums,
     /// Number of loss records.
@@ -285,6 +288,7 @@ impl Report {
             hosts: merge.hosts,
             streams,
             clocks: clocks.collect(),
+            causality: None,
             totals,
             losses: losses.len(),
         }
