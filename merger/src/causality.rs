@@ -1,7 +1,7 @@
 //! Whether the order of the trace contradicts its messages: a receive before its send, an end of a
 //! collective operation before a begin that it waited for.
 
-use annals_format::Definitions;
+use annals_format::{ClockId, Definitions};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -181,7 +181,10 @@ impl Violations {
 
     fn add(&mut self, from: Mark, to: Mark) {
         let size_ns = from.time_ns.abs_diff(to.time_ns);
-        let error_ns = self.bounds.between(from.clock, to.clock);
+        let error_ns = self.bounds.between(
+            (ClockId::new(from.clock), from.time_ns),
+            (ClockId::new(to.clock), to.time_ns),
+        );
         let is_beyond = error_ns.is_some_and(|error_ns| size_ns > error_ns);
         self.all.add(size_ns, is_beyond);
         let pair = (from.process, to.process);

@@ -1,6 +1,7 @@
 //! What messages say about the order of events, beside an oracle that knows true time.
 
 mod check;
+mod clocks;
 mod world;
 
 use std::path::Path;
