@@ -14,7 +14,7 @@ pub const MAGIC: [u8; 8] = *b"\x8fANNALS\n";
 /// Major version of the format: a reader refuses a different one.
 pub const MAJOR: u16 = 1;
 /// Minor version of the format: a reader reads every one.
-pub const MINOR: u16 = 0;
+pub const MINOR: u16 = 1;
 /// Bytes of the file header of this version; later minor versions may have longer ones.
 pub const FILE_HEADER_LEN: usize = 64;
 /// Bytes of a block header.

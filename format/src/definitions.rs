@@ -80,16 +80,26 @@ code_enum!(
         Leave = 2, "leave";
         /// A value was measured: the element `value`.
         Metric = 3, "metric";
-        /// A message was sent: elements `communicator`, `peer`, `tag`, `bytes`.
+        /// A message begins to be sent: elements `communicator`, `peer`, `tag`, `bytes`.
         Send = 4, "send";
-        /// A message was received: elements as for a send.
+        /// A message has been received: elements as for a send.
         Receive = 5, "receive";
         /// An interval begins; the key element ties it to its end.
         Begin = 6, "begin";
         /// An interval ends.
         End = 7, "end";
-        /// A collective operation: elements `communicator`, `root`, `bytes`.
+        /// A collective operation, seen at some moment: elements `communicator`, `root`, `bytes`.
         Collective = 8, "collective";
+        /// A non-blocking receive was started; the element `request` ties it to its [`Role::Receive`].
+        ReceiveStart = 9, "receive-start";
+        /// A non-blocking send has completed: element `request`.
+        SendEnd = 10, "send-end";
+        /// A receive that was started will not complete: element `request`.
+        Cancel = 11, "cancel";
+        /// A collective operation was entered: elements `communicator`, `operation`, `root`, `bytes`.
+        CollectiveBegin = 12, "collective-begin";
+        /// A collective operation has completed: elements as for its begin.
+        CollectiveEnd = 13, "collective-end";
     }
 );
 
@@ -162,6 +172,22 @@ code_enum!(
         Truncated = 3, "truncated";
         /// The process finished, but its storage failed before.
         StorageFailed = 4, "storage-failed";
+    }
+);
+
+code_enum!(
+    /// How the clock of a host was related to the axis of the trace.
+    Relation {
+        /// The axis is this host's reference clock.
+        SameHost = 0, "same-host";
+        /// By offsets that were measured and stored in the recordings.
+        Measured = 1, "measured";
+        /// By a file that the user gave.
+        File = 2, "file";
+        /// By the wall clocks, whose error has no bound.
+        WallClock = 3, "wall-clock";
+        /// By what the messages allow.
+        Messages = 4, "messages";
     }
 );
 
@@ -469,6 +495,81 @@ pub struct TimeZero {
     pub end_ns: i64,
 }
 
+/// A measured offset between the reference clocks of two hosts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct HostOffset {
+    /// Boot id of one host.
+    pub from: [u8; 16],
+    /// Boot id of the other.
+    pub to: [u8; 16],
+    /// When it was measured: reference clock of `from`, nanoseconds.
+    pub reference_ns: i64,
+    /// Reference clock of `to` less that of `from`, nanoseconds.
+    pub offset_ns: i64,
+    /// Hard bound of the offset's error, nanoseconds: half the round trip of the measurement.
+    pub error_ns: u64,
+}
+
+/// What a bound of an error is when there is none.
+pub const UNBOUNDED: u64 = u64::MAX;
+
+/// A bound of a clock's error at a moment of the trace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ErrorKnot {
+    /// Trace time, nanoseconds.
+    pub time_ns: i64,
+    /// Bound of the clock's error beside its host's reference clock, nanoseconds.
+    pub own_ns: u64,
+    /// Bound of the host's error beside the axis, nanoseconds.
+    pub host_ns: u64,
+}
+
+/// How wrong the trace times of a clock's events may be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClockError {
+    /// Which clock.
+    pub clock: ClockId,
+    /// The first clock of the trace that ticks as one with it.
+    pub alike: ClockId,
+    /// How its host was related to the axis.
+    pub relation: Relation,
+    /// Bounds, ascending by time, at least one: linear between them, constant beyond the ends.
+    pub knots: Vec<ErrorKnot>,
+}
+
+impl ClockError {
+    /// Bounds at a moment: of the clock beside its host, and of the host beside the axis;
+    /// [`UNBOUNDED`] where there is none.
+    pub fn at(&self, time_ns: i64) -> (u64, u64) {
+        let behind = self.knots.partition_point(|knot| knot.time_ns <= time_ns);
+        let Some(b) = self.knots.get(behind) else {
+            let last = self.knots.last();
+            return last.map_or((UNBOUNDED, UNBOUNDED), |last| (last.own_ns, last.host_ns));
+        };
+        let Some(a) = behind.checked_sub(1).map(|before| self.knots[before]) else {
+            return (b.own_ns, b.host_ns);
+        };
+        let run = b.time_ns.abs_diff(a.time_ns).max(1);
+        let passed = time_ns.abs_diff(a.time_ns);
+        let between = |a: u64, b: u64| {
+            if passed == 0 {
+                return a;
+            }
+            if a == UNBOUNDED || b == UNBOUNDED {
+                return UNBOUNDED;
+            }
+            let rise = u128::from(a.abs_diff(b)) * u128::from(passed);
+            // Rounded up, whichever way it goes.
+            if b >= a {
+                a + rise.div_ceil(run.into()) as u64
+            } else {
+                a - (rise / u128::from(run)) as u64
+            }
+        };
+        (between(a.own_ns, b.own_ns), between(a.host_ns, b.host_ns))
+    }
+}
+
 /// One record of the definitions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -495,6 +596,8 @@ pub enum Definition {
     Function(Function),
     Symbol(Symbol),
     Filter(Filter),
+    HostOffset(HostOffset),
+    ClockError(ClockError),
 }
 
 fn put_option(out: &mut Vec<u8>, value: Option<u32>) {
@@ -710,6 +813,26 @@ impl Definition {
                 b.put_varint(d.line.into());
                 20
             }
+            Self::HostOffset(d) => {
+                b.extend_from_slice(&d.from);
+                b.extend_from_slice(&d.to);
+                b.put_signed(d.reference_ns);
+                b.put_signed(d.offset_ns);
+                b.put_varint(d.error_ns);
+                21
+            }
+            Self::ClockError(d) => {
+                b.put_varint(d.clock.get().into());
+                b.put_varint(d.alike.get().into());
+                b.push(d.relation.code());
+                b.put_varint(d.knots.len() as u64);
+                for knot in &d.knots {
+                    b.put_signed(knot.time_ns);
+                    b.put_varint(knot.own_ns);
+                    b.put_varint(knot.host_ns);
+                }
+                22
+            }
             Self::Filter(d) => {
                 for bound in [d.from_ns, d.to_ns] {
                     b.push(bound.is_some().into());
@@ -718,7 +841,7 @@ impl Definition {
                 for names in [d.ranks, d.sources, d.locations, d.event_types] {
                     b.put_varint(names.get().into());
                 }
-                21
+                23
             }
         }
     }
@@ -905,7 +1028,15 @@ impl Definition {
                 file: string(w)?,
                 line: w.varint_u32("line")?,
             }),
-            21 => {
+            21 => Self::HostOffset(HostOffset {
+                from: w.array("boot id")?,
+                to: w.array("boot id")?,
+                reference_ns: w.signed("time of an offset")?,
+                offset_ns: w.signed("offset of a host")?,
+                error_ns: w.varint("error of an offset")?,
+            }),
+            22 => Self::ClockError(Self::decode_clock_error(w)?),
+            23 => {
                 let bound = |w: &mut Wire<'_>| -> Result<Option<i64>> {
                     let is_there = w.u8("flag of a bound")? != 0;
                     let bound = w.signed("bound of a filter")?;
@@ -922,6 +1053,31 @@ impl Definition {
             }
             _ => return Ok(None),
         }))
+    }
+
+    fn decode_clock_error(w: &mut Wire<'_>) -> Result<ClockError> {
+        let clock = ClockId::new(w.varint_u32("clock id")?);
+        let alike = ClockId::new(w.varint_u32("clock id")?);
+        let relation = read_code(w, "relation of a host", Relation::from_code)?;
+        let start = w.position();
+        let count = w.count(3, "number of bounds")?;
+        let mut knots: Vec<ErrorKnot> = Vec::with_capacity(count);
+        for _ in 0..count {
+            knots.push(ErrorKnot {
+                time_ns: w.signed("time of a bound")?,
+                own_ns: w.varint("bound of an error")?,
+                host_ns: w.varint("bound of an error")?,
+            });
+        }
+        if count == 0 || !knots.is_sorted_by(|a, b| a.time_ns < b.time_ns) {
+            return Err(FormatError::invalid(start, "ascending bounds", count));
+        }
+        Ok(ClockError {
+            clock,
+            alike,
+            relation,
+            knots,
+        })
     }
 
     fn decode_event_type(w: &mut Wire<'_>) -> Result<EventType> {
@@ -1060,6 +1216,9 @@ pub struct Definitions {
     pub symbols: BTreeMap<RegionId, Symbol>,
     pub filters: Vec<Filter>,
     seen_filters: Seen<Filter>,
+    pub host_offsets: Vec<HostOffset>,
+    pub clock_errors: BTreeMap<ClockId, ClockError>,
+    seen_host_offsets: Seen<HostOffset>,
     seen_properties: Seen<Property>,
     seen_registrations: Seen<Registration>,
 }
@@ -1124,6 +1283,12 @@ impl Definitions {
                 self.symbols.insert(d.region, d);
             }
             Definition::Filter(d) => self.seen_filters.push(&mut self.filters, d),
+            Definition::HostOffset(d) => {
+                self.seen_host_offsets.push(&mut self.host_offsets, d);
+            }
+            Definition::ClockError(d) => {
+                self.clock_errors.insert(d.clock, d);
+            }
         }
     }
 
@@ -1215,6 +1380,10 @@ impl Definitions {
         symbols.for_each(|d| each(Definition::Symbol(*d)));
         let filters = self.filters.iter();
         filters.for_each(|d| each(Definition::Filter(*d)));
+        let offsets = self.host_offsets.iter();
+        offsets.for_each(|d| each(Definition::HostOffset(*d)));
+        let errors = self.clock_errors.values().cloned();
+        errors.for_each(|d| each(Definition::ClockError(d)));
     }
 
     /// The string with this text, which is added unless there is one.
@@ -1466,6 +1635,25 @@ mod tests {
                 locations: s(0),
                 event_types: s(1),
             }),
+            Definition::HostOffset(HostOffset {
+                from: [1; 16],
+                to: [2; 16],
+                reference_ns: 5_000,
+                offset_ns: -300,
+                error_ns: 1_200,
+            }),
+            Definition::ClockError(ClockError {
+                clock: ClockId::new(1),
+                alike: ClockId::new(0),
+                relation: Relation::Measured,
+                knots: [(0, 25, 1_200), (1_000, 40, UNBOUNDED)]
+                    .map(|(time_ns, own_ns, host_ns)| ErrorKnot {
+                        time_ns,
+                        own_ns,
+                        host_ns,
+                    })
+                    .to_vec(),
+            }),
         ]
     }
 
@@ -1486,6 +1674,35 @@ mod tests {
         let mut read = Definitions::default();
         read.add_all(&again).unwrap();
         assert_eq!(read, table);
+    }
+
+    #[test]
+    fn bounds_are_linear_between_their_knots_and_never_too_small() {
+        let knots = [(0, 10, 100), (1_000, 13, 40), (2_000, 13, UNBOUNDED)];
+        let error = ClockError {
+            clock: ClockId::new(0),
+            alike: ClockId::new(0),
+            relation: Relation::File,
+            knots: knots
+                .map(|(time_ns, own_ns, host_ns)| ErrorKnot {
+                    time_ns,
+                    own_ns,
+                    host_ns,
+                })
+                .to_vec(),
+        };
+        let at = [-5, 0, 500, 999, 1_000, 1_500, 3_000].map(|time| error.at(time));
+        let unbounded = (13, UNBOUNDED);
+        let expected = [
+            (10, 100),
+            (10, 100),
+            (12, 70),
+            (13, 41),
+            (13, 40),
+            unbounded,
+            unbounded,
+        ];
+        assert_eq!(at, expected);
     }
 
     #[test]

@@ -64,10 +64,11 @@ pub use chunk::{
 pub use clock_map::MapCursor;
 pub use column::Column;
 pub use definitions::{
-    CalibrationPoint, Clock, ClockKind, ClockMap, Definition, Definitions, Element, Ended,
-    EventType, EventTypeSchema, Filter, Function, LIVE_FILE_PROPERTY, Location, LocationKind,
-    MAX_ELEMENTS, Module, Object, Ordering, Process, ProcessEnd, Property, Rank, Reference, Region,
-    RegionSet, Registration, Role, Schema, Source, Stream, Symbol, TimeZero, Verbosity,
+    CalibrationPoint, Clock, ClockError, ClockKind, ClockMap, Definition, Definitions, Element,
+    Ended, ErrorKnot, EventType, EventTypeSchema, Filter, Function, HostOffset, LIVE_FILE_PROPERTY,
+    Location, LocationKind, MAX_ELEMENTS, Module, Object, Ordering, Process, ProcessEnd, Property,
+    Rank, Reference, Region, RegionSet, Registration, Relation, Role, Schema, Source, Stream,
+    Symbol, TimeZero, UNBOUNDED, Verbosity,
 };
 pub use error::{FormatError, Result};
 pub use footer::{Footer, RecordingIndex, TraceIndexEntry};

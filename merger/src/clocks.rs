@@ -1,20 +1,22 @@
 //! Clock fits: how ticks of each clock become trace time.
 //!
 //! Every host has one reference clock (`CLOCK_MONOTONIC`), shared by its processes. Calibration points
-//! tie a clock to it; hosts are tied to each other by their wall clocks. The axis is the reference
-//! clock of the first process's host, shifted so that the trace starts at 0.
-
-use std::collections::BTreeMap;
+//! tie a clock to it; [`crate::hosts`] relates hosts to each other. The axis is the reference clock of
+//! the first process's host, shifted so that the trace starts at 0.
 
 use annals_format::ticks::unwrap_near;
-use annals_format::{Clock, ClockId, ClockKind, ClockMap, MapCursor};
+use annals_format::{Clock, ClockId, ClockKind, ClockMap, MapCursor, UNBOUNDED};
+
+use crate::hosts::{Host, parts_of, scaled};
 
 /// Points closer than this share a knot: their errors would bend the slope between them.
 const KNOT_SPACING_NS: i64 = 50_000_000;
 /// Two points this close together say less about the rate than its nominal value does.
 const LEAST_SPAN_NS: i64 = 1_000_000;
+/// How far a clock's rate departs from its mean between two points, and beyond the last, parts per 10⁹.
+const WANDER_PPB: u128 = 1_000;
 
-/// A calibration point on the axis.
+/// A calibration point: unwrapped tick, and reference time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Point {
     pub(crate) tick: i128,
@@ -35,6 +37,8 @@ pub struct ClockFit {
     pub error_ns: u64,
     /// Largest distance of a point from the map, nanoseconds.
     pub largest_residual_ns: u64,
+    /// How wrong it may be.
+    pub(crate) own: OwnError,
 }
 
 /// Undoes the wraps of calibration ticks: each is near where the one before says it should be.
@@ -82,6 +86,7 @@ pub(crate) fn fit(id: ClockId, clock: &Clock, points: &[Point]) -> (ClockMap, Cl
         knots.extend(points.first());
     } else {
         choose_knots(points, &mut knots);
+        drop_wide(&mut knots);
     }
     let first = knots.first().copied().unwrap_or(Point {
         tick: 0,
@@ -92,7 +97,8 @@ pub(crate) fn fit(id: ClockId, clock: &Clock, points: &[Point]) -> (ClockMap, Cl
     let span_ns = knots
         .last()
         .map_or(0, |last| last.time_ns.saturating_sub(first.time_ns));
-    if pairs.len() < 2 || span_ns < LEAST_SPAN_NS {
+    let is_nominal = pairs.len() < 2 || span_ns < LEAST_SPAN_NS;
+    if is_nominal {
         pairs = vec![(first.tick, first.time_ns)];
         pairs.push(nominal_knot(clock, pairs[0]));
     }
@@ -116,8 +122,37 @@ pub(crate) fn fit(id: ClockId, clock: &Clock, points: &[Point]) -> (ClockMap, Cl
         knots: map.knots.len(),
         error_ns,
         largest_residual_ns: residuals.max().unwrap_or(0),
+        own: if knots.is_empty() || knots.iter().any(|knot| knot.error_ns == UNBOUNDED) {
+            OwnError::UNKNOWN
+        } else {
+            OwnError::of(clock, &knots, is_nominal)
+        },
     };
     (map, fit)
+}
+
+/// Drops knots that say less than the line between their neighbours: read while the process was
+/// descheduled, they have wide brackets.
+fn drop_wide(knots: &mut Vec<Point>) {
+    let mut kept: Vec<Point> = Vec::with_capacity(knots.len());
+    for (index, knot) in knots.iter().enumerate() {
+        let (Some(last), Some(next)) = (kept.last(), knots.get(index + 1)) else {
+            kept.push(*knot);
+            continue;
+        };
+        let run = next.time_ns.abs_diff(last.time_ns);
+        let (from_last, to_next) = (
+            knot.time_ns.abs_diff(last.time_ns),
+            next.time_ns.abs_diff(knot.time_ns),
+        );
+        let between = scaled(last.error_ns, to_next, run)
+            .saturating_add(scaled(next.error_ns, from_last, run))
+            .saturating_add(parts_of(from_last.min(to_next), WANDER_PPB));
+        if knot.error_ns <= between {
+            kept.push(*knot);
+        }
+    }
+    *knots = kept;
 }
 
 /// The best point of each stretch of [`KNOT_SPACING_NS`], ascending in both directions.
@@ -154,36 +189,158 @@ fn choose_knots(points: &[Point], knots: &mut Vec<Point>) {
     }
 }
 
-/// Offset of each host's reference clock to the axis, from the wall clocks.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct HostOffsets {
-    by_boot: BTreeMap<[u8; 16], i64>,
-    base: Option<i64>,
+/// How wrong a fit may be beside its host's reference clock.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct OwnError {
+    /// Reference time and bound at the knots.
+    knots: Vec<(i64, u64)>,
+    /// For each piece, how far the rates of its neighbours let the clock be from the line.
+    bends: Vec<u64>,
+    /// Bound of the nominal rate's error, for a clock that is tied once.
+    rate_error_ppb: u32,
+    /// A tick is a stretch of time, and times are rounded.
+    tick_ns: u64,
 }
 
-impl HostOffsets {
-    /// Takes in a process: the first one's host is the axis, the first of each host speaks for it.
-    pub(crate) fn add(&mut self, boot_id: [u8; 16], unix_offset_ns: i64) {
-        let base = *self.base.get_or_insert(unix_offset_ns);
-        self.by_boot
-            .entry(boot_id)
-            .or_insert(unix_offset_ns.saturating_sub(base));
+impl OwnError {
+    const UNKNOWN: Self = Self {
+        knots: Vec::new(),
+        bends: Vec::new(),
+        rate_error_ppb: 0,
+        tick_ns: 0,
+    };
+
+    fn of(clock: &Clock, knots: &[Point], is_nominal: bool) -> Self {
+        let knots = if is_nominal {
+            &knots[..knots.len().min(1)]
+        } else {
+            knots
+        };
+        let tick_ns = match clock.kind {
+            ClockKind::Reference => 0,
+            _ => 1_000_000_000_u64.div_ceil(clock.ticks_per_second.max(1)) + 1,
+        };
+        // Where a piece would end if its neighbour's rate went on, less where it does.
+        let strays = knots.windows(3).map(|three| {
+            let run = three[1].tick.saturating_sub(three[0].tick).max(1);
+            let rise = i128::from(three[1].time_ns) - i128::from(three[0].time_ns);
+            let next = three[2].tick.saturating_sub(three[1].tick);
+            let expected = next.saturating_mul(rise) / run;
+            let stray = i128::from(three[2].time_ns) - i128::from(three[1].time_ns) - expected;
+            u64::try_from(stray.unsigned_abs()).unwrap_or(UNBOUNDED)
+        });
+        let strays: Vec<u64> = strays.collect();
+        let bends = (0..knots.len().saturating_sub(1)).map(|piece| {
+            let before = piece.checked_sub(1).and_then(|before| strays.get(before));
+            let behind = strays.get(piece);
+            let largest = before.into_iter().chain(behind).max().copied().unwrap_or(0);
+            // Twice what a steady change of the rate does (a parabola's distance from its chord).
+            largest.div_ceil(4)
+        });
+        Self {
+            bends: bends.collect(),
+            knots: knots
+                .iter()
+                .map(|knot| (knot.time_ns, knot.error_ns))
+                .collect(),
+            rate_error_ppb: match clock.kind {
+                // It is what the others are wrong against.
+                ClockKind::Reference => 0,
+                _ => clock.rate_error_ppb,
+            },
+            tick_ns,
+        }
     }
 
-    /// Axis time of a reference reading, before the shift to 0.
-    pub(crate) fn axis_ns(&self, boot_id: [u8; 16], reference_ns: i64) -> i64 {
-        let offset = self.by_boot.get(&boot_id).copied().unwrap_or(0);
-        reference_ns.saturating_add(offset)
+    /// Bound at a reading of the reference clock.
+    pub(crate) fn at(&self, reference_ns: i64) -> u64 {
+        let knots = &self.knots;
+        let error = match knots[..] {
+            [] => return UNBOUNDED,
+            [(at, error)] => {
+                let passed = reference_ns.abs_diff(at);
+                error.saturating_add(parts_of(passed, self.rate_error_ppb.into()))
+            }
+            _ => {
+                let behind = knots.partition_point(|(at, _)| *at <= reference_ns);
+                let piece = behind.clamp(1, knots.len() - 1);
+                let ((a, error_a), (b, error_b)) = (knots[piece - 1], knots[piece]);
+                let run = b.abs_diff(a);
+                let (from_a, from_b) = (reference_ns.abs_diff(a), reference_ns.abs_diff(b));
+                let both = error_a
+                    .saturating_add(error_b)
+                    .saturating_add(self.bends[piece - 1].saturating_mul(4));
+                if reference_ns < a {
+                    error_a
+                        .saturating_add(scaled(both, from_a, run))
+                        .saturating_add(parts_of(from_a, WANDER_PPB))
+                } else if reference_ns > b {
+                    error_b
+                        .saturating_add(scaled(both, from_b, run))
+                        .saturating_add(parts_of(from_b, WANDER_PPB))
+                } else {
+                    scaled(error_a, from_b, run)
+                        .saturating_add(scaled(error_b, from_a, run))
+                        .saturating_add(self.bends[piece - 1])
+                }
+            }
+        };
+        error.saturating_add(self.tick_ns)
     }
 
-    /// Wall clock minus axis, nanoseconds.
-    pub(crate) fn unix_base_ns(&self) -> i64 {
-        self.base.unwrap_or(0)
+    /// Moments between which the bound is about linear.
+    pub(crate) fn corners(&self) -> impl Iterator<Item = i64> {
+        // Just within the ends of each piece, where its bend begins and ends to count.
+        let knots = self.knots.iter();
+        knots.flat_map(|(at, _)| [at.saturating_sub(1), *at, at.saturating_add(1)])
     }
+}
 
-    /// Number of hosts (boots).
-    pub(crate) fn hosts(&self) -> usize {
-        self.by_boot.len()
+/// A fit to a host's reference clock, on the axis.
+pub(crate) fn on_axis(map: &ClockMap, kind: ClockKind, host: &Host) -> ClockMap {
+    if kind == ClockKind::Reference {
+        return ClockMap {
+            clock: map.clock,
+            error_ns: map.error_ns,
+            knots: host.map.knots.clone(),
+        };
+    }
+    let mut ticks: Vec<i128> = map.knots.iter().map(|knot| knot.0).collect();
+    let is_straight = host.map.knots.len() == 2 && {
+        let (a, b) = (host.map.knots[0], host.map.knots[1]);
+        b.0 - a.0 == i128::from(b.1) - i128::from(a.1)
+    };
+    if !is_straight {
+        let mut inverse = MapCursor::new(map);
+        for (reference, _) in &host.map.knots {
+            let reference = (*reference).clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+            let mut knots = map.knots.iter();
+            // Two knots that close would bend the slope between them.
+            if knots.all(|knot| knot.1.abs_diff(reference) >= LEAST_SPAN_NS as u64) {
+                ticks.push(inverse.tick(reference));
+            }
+        }
+        ticks.sort_unstable();
+    }
+    let (mut cursor, mut to_axis) = (MapCursor::new(map), MapCursor::new(&host.map));
+    let mut knots: Vec<(i128, i64)> = Vec::with_capacity(ticks.len());
+    for tick in ticks {
+        let time_ns = to_axis.time_ns(cursor.time_ns(tick).into());
+        if knots
+            .last()
+            .is_none_or(|last| tick > last.0 && time_ns > last.1)
+        {
+            knots.push((tick, time_ns));
+        }
+    }
+    if knots.len() < 2 {
+        // At the end of time.
+        knots.clone_from(&map.knots);
+    }
+    ClockMap {
+        clock: map.clock,
+        error_ns: map.error_ns,
+        knots,
     }
 }
 

@@ -78,6 +78,18 @@ pub enum MergeError {
     /// The filter cannot be used.
     #[error(transparent)]
     Filter(#[from] crate::filter::FilterError),
+    /// A line of a file of clock offsets is none.
+    #[error("{path}, line {line}: expected {expected}, found `{found}`")]
+    Offsets {
+        /// The file.
+        path: PathBuf,
+        /// Which line, from 1.
+        line: usize,
+        /// What should stand there.
+        expected: &'static str,
+        /// What does.
+        found: String,
+    },
     /// No threads to work with.
     #[error("cannot start threads")]
     Threads {

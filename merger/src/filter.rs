@@ -77,7 +77,7 @@ impl WindowArguments {
 }
 
 /// Streams and event types, picked out of one set of definitions.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Selection {
     /// None: all.
     streams: Option<BTreeSet<StreamId>>,
@@ -261,6 +261,11 @@ impl Keep {
             definitions.add(Definition::Filter(d));
         }
         Ok(Self { selection, window })
+    }
+
+    /// Whether every event is kept.
+    pub(crate) fn is_all(&self) -> bool {
+        self.selection == Selection::default() && self.window == Window::ALL
     }
 }
 

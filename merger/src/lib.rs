@@ -16,11 +16,18 @@
 //! ```
 
 mod batch;
+mod bounds;
+mod causality;
 mod clocks;
+mod collectives;
 mod error;
 mod filter;
+mod hosts;
 mod input;
+mod matching;
 mod merge;
+mod messages;
+mod offsets;
 mod open;
 mod output;
 mod proof;
@@ -32,6 +39,11 @@ mod unify;
 mod verify;
 mod window;
 
+pub use bounds::Bounds;
+pub use causality::{
+    Causality, CausalityReport, CollectiveReport, MESSAGES_IN_FLIGHT, MessageReport, PairReport,
+    ViolationReport,
+};
 pub use clocks::ClockFit;
 pub use error::{MergeError, Result};
 pub use filter::{
@@ -39,12 +51,15 @@ pub use filter::{
 };
 pub use input::{Found, InputRecording, RejectedInput, find};
 pub use merge::{Merge, Merged, missing_ranks};
+pub use offsets::ClockOffsets;
 pub use open::{
-    Opened, Origin, Outcome, Window, open_recordings, plan_merge, plan_merge_with_symbols,
+    Opened, Origin, Outcome, Window, open_recordings, plan_merge, plan_merge_with_offsets,
+    plan_merge_with_symbols,
 };
 pub use output::{WriteOptions, write_trace};
 pub use report::{
-    ClockReport, DamageOfInput, DamageReport, InputReport, Report, StreamReport, Sums, is_complete,
+    ClockReport, DamageOfInput, DamageReport, HostReport, InputReport, Report, StreamReport, Sums,
+    is_complete,
 };
 pub use symbols::Symbols;
 pub use verify::{Mismatch, Verification, verify};

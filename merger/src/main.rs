@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use annals_format::CompressionLevel;
 use annals_merger::{
-    EventFilter, FilterError, Report, Symbols, WindowArguments, WriteOptions,
-    plan_merge_with_symbols, write_trace,
+    Causality, CausalityReport, ClockOffsets, EventFilter, FilterError, MESSAGES_IN_FLIGHT, Report,
+    Symbols, WindowArguments, WriteOptions, plan_merge_with_offsets, write_trace,
 };
 use anyhow::Context;
 use clap::Parser;
@@ -56,6 +56,21 @@ struct Arguments {
     #[arg(short, long, default_value_t = 0, value_name = "N")]
     jobs: usize,
 
+    /// Offsets between hosts: lines `HOST RTT OFFSET` in seconds, as Open MPI's mpisync writes them
+    ///
+    /// The offset is what has to be added to the host's wall clock to get the first host's; it is
+    /// bounded by half the round trip, and 3 us for the digits that are left out. A # starts a comment.
+    /// These win over offsets stored in recordings.
+    #[arg(long, value_name = "FILE")]
+    clock_offsets: Option<PathBuf>,
+
+    /// What to do about messages whose receive stands before their send: nothing, or count them
+    #[arg(long, default_value = "check", value_name = "WHAT", value_parser = causality)]
+    causality: Causality,
+
+    /// Messages that may be in flight at once (about 150 bytes each); more are counted, not matched
+    #[arg(long, default_value_t = MESSAGES_IN_FLIGHT, value_name = "N")]
+    messages_in_flight: usize,
     #[command(flatten)]
     window: WindowArguments,
 
@@ -65,6 +80,15 @@ struct Arguments {
     /// Say nothing but errors
     #[arg(short, long)]
     quiet: bool,
+}
+
+fn causality(text: &str) -> Result<Causality, String> {
+    let mut all = Causality::ALL.iter();
+    let found = all.find(|causality| causality.name() == text).copied();
+    found.ok_or_else(|| {
+        let names = Causality::ALL.map(Causality::name).join(", ");
+        format!("one of {names}")
+    })
 }
 
 fn main() -> ExitCode {
@@ -86,7 +110,12 @@ fn run(arguments: &Arguments) -> anyhow::Result<Report> {
     let symbols = Symbols::in_directories(&arguments.symbols)?;
     let output = Some(arguments.output.as_path());
     let window = arguments.window.window()?;
-    let (mut merge, rejected) = plan_merge_with_symbols(&arguments.inputs, output, &symbols)?;
+    let offsets = arguments.clock_offsets.as_deref().map(ClockOffsets::read);
+    let offsets = offsets.transpose()?;
+    let (mut merge, rejected) =
+        plan_merge_with_offsets(&arguments.inputs, output, &symbols, offsets.as_ref())?;
+    merge.causality = arguments.causality;
+    merge.messages_in_flight = arguments.messages_in_flight;
     merge.filter(&arguments.filter, window)?;
     let jobs = match arguments.jobs {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -197,10 +226,16 @@ fn summary(report: &Report, bytes: u64, arguments: &Arguments) -> String {
         };
         let _ = writeln!(text, "no recording of rank {}{more}", shown.join(", "));
     }
-    if report.hosts > 1 {
+    let by_wall_clock = report
+        .host_clocks
+        .iter()
+        .filter(|h| h.relation == "wall-clock");
+    let by_wall_clock = by_wall_clock.count();
+    if by_wall_clock != 0 {
         let _ = writeln!(
             text,
-            "{} hosts, tied together by their wall clocks: times between them are as good as those",
+            "{} hosts, {by_wall_clock} of them tied to the others by their wall clocks: times between \
+             them are as good as those; measured offsets (--clock-offsets) do better",
             report.hosts
         );
     }
@@ -234,6 +269,9 @@ fn summary(report: &Report, bytes: u64, arguments: &Arguments) -> String {
     if totals.filtered != 0 {
         let _ = writeln!(text, "left out by the filter: {} events", totals.filtered);
     }
+    if let Some(causality) = &report.causality {
+        text += &of_messages(causality);
+    }
     if totals.dropped + totals.suppressed + totals.skipped + totals.truncated != 0 {
         let _ = writeln!(
             text,
@@ -254,6 +292,36 @@ fn summary(report: &Report, bytes: u64, arguments: &Arguments) -> String {
             text,
             "see `trace-cli dropped {}`",
             arguments.output.display()
+        );
+    }
+    text
+}
+
+/// What is wrong with the messages, one line at most for each.
+fn of_messages(causality: &CausalityReport) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::new();
+    let violations = &causality.violations;
+    if violations.count != 0 {
+        let _ = writeln!(
+            text,
+            "causality: {} of {} messages and collective ends stand before what they waited for, by \
+             up to {} ns (mean {} ns); {} by more than the clocks' error",
+            violations.count,
+            causality.constraints,
+            violations.largest_ns,
+            violations.mean_ns,
+            violations.beyond_error
+        );
+    }
+    let lost = causality.messages.unmatchable_by_loss + causality.collectives.unmatchable_by_loss;
+    let over_limit = causality.messages.over_limit + causality.collectives.over_limit;
+    if lost + over_limit != 0 {
+        let _ = writeln!(
+            text,
+            "causality: not checked: {lost} events of messages behind losses, {over_limit} over the \
+             limit of {} in flight",
+            causality.limit
         );
     }
     text

@@ -11,15 +11,20 @@ use annals_format::ticks::unwrap_near;
 use annals_format::{
     Clock, ClockId, ClockKind, ClockMap, Definition, Definitions, EventType, EventTypeId,
     OrderHash, Ordering, ProcessEnd, ProcessId, Rank, RecordingId, Role, StreamId, StreamTotals,
-    TimeZero, TraceChunk, TraceLoss, TypeTotals, Verbosity,
+    TimeZero, TraceChunk, TraceLoss, TypeTotals, UNBOUNDED, Verbosity,
 };
 
 use rayon::prelude::*;
 
-use crate::clocks::{self, ClockFit, HostOffsets, Point};
+use crate::bounds;
+use crate::causality::{Causality, CausalityReport, Check, MESSAGES_IN_FLIGHT};
+use crate::clocks::{self, ClockFit, Point};
 use crate::error::{MergeError, Result};
 use crate::filter::{EventFilter, FilterError, Keep};
+use crate::hosts::{HostFacts, Hosts};
 use crate::input::InputRecording;
+use crate::messages::{self, Extractor, Lost, MessageBatch};
+use crate::offsets::ClockOffsets;
 use crate::open::Window;
 use crate::proof::{self, ElementReferences, SortedStreams, StreamHashes};
 use crate::report::{InputReport, Report, StreamReport};
@@ -36,8 +41,6 @@ struct Member {
     numbers: Numbers,
     start_ns: i64,
     end_ns: i64,
-    /// Axis time of the process's reference clock reading 0.
-    reference_offset_ns: i64,
 }
 
 /// What a merge will do: definitions and clock maps are settled, events are not read yet.
@@ -47,10 +50,14 @@ pub struct Merge {
     pub definitions: Definitions,
     /// How well the clocks are known.
     pub fits: Vec<ClockFit>,
-    /// Number of hosts.
-    pub hosts: usize,
+    /// How the hosts' clocks are related.
+    pub(crate) hosts: Hosts,
     /// Events of a chunk of the trace; with many streams, up to twice as many.
     pub chunk_events: usize,
+    /// What is done about messages.
+    pub causality: Causality,
+    /// Messages that may be in flight at once; those beyond are counted, not matched.
+    pub messages_in_flight: usize,
     keep: Keep,
     members: Vec<Member>,
     /// Numbers of the recordings that were given twice.
@@ -74,18 +81,32 @@ const CHUNK_EVENTS: usize = 1 << 16;
 /// Ten years, nanoseconds: no event lies that far outside its process's life.
 const IMPLAUSIBLE_NS: i64 = 10 * 365 * 86_400 * 1_000_000_000;
 
-fn unix_offset_of(input: &InputRecording) -> i64 {
+/// What is known of the host of a recording.
+fn host_of(input: &InputRecording) -> HostFacts {
     let definitions = &input.recording.definitions;
-    let point = definitions
-        .calibration
-        .iter()
-        .min_by_key(|p| p.reference_ns);
-    match (point, definitions.processes.values().next()) {
-        (Some(point), _) => point.unix_offset_ns,
-        (None, Some(process)) => process
-            .start_unix_ns
-            .saturating_sub(process.start_reference_ns),
-        (None, None) => 0,
+    let process = definitions.processes.values().next();
+    let points = definitions.calibration.iter();
+    let first = points.clone().min_by_key(|point| point.reference_ns);
+    let at_start = process.map(|p| p.start_unix_ns.saturating_sub(p.start_reference_ns));
+    let unix_offset_ns = first
+        .map(|point| point.unix_offset_ns)
+        .or(at_start)
+        .unwrap_or(0);
+    let steps = points
+        .clone()
+        .map(|point| point.unix_offset_ns.abs_diff(unix_offset_ns));
+    let moments = points.map(|point| point.reference_ns);
+    let moments = moments.chain(process.map(|process| process.start_reference_ns));
+    let moments = moments.chain(input.recording.last_reference_ns);
+    HostFacts {
+        boot_id: boot_id_of(input),
+        name: process.map_or_else(String::new, |p| definitions.string(p.host).to_owned()),
+        unix_offset_ns,
+        unix_step_ns: steps.max().unwrap_or(0),
+        span: (
+            moments.clone().min().unwrap_or(0),
+            moments.max().unwrap_or(0),
+        ),
     }
 }
 
@@ -133,6 +154,11 @@ impl Merge {
     /// Settles ranks, definitions and clocks of recordings. The order in which they are given does not
     /// matter; a recording that is given twice is taken once.
     pub fn plan(inputs: Vec<InputRecording>) -> Self {
+        Self::plan_with(inputs, None)
+    }
+
+    /// The same, with hosts related by what the user measured.
+    pub fn plan_with(inputs: Vec<InputRecording>, offsets: Option<&ClockOffsets>) -> Self {
         let mut seen: BTreeSet<RecordingId> = BTreeSet::new();
         let mut duplicates = Vec::new();
         let mut inputs = inputs;
@@ -146,23 +172,21 @@ impl Merge {
             is_new
         });
         let mut unifier = Unifier::default();
-        let mut hosts = HostOffsets::default();
         let mut members = Vec::new();
         for (input, rank) in give_ranks(inputs) {
-            hosts.add(boot_id_of(&input), unix_offset_of(&input));
             let (process, mut numbers) = unifier.add(&input.recording.definitions, rank);
             name_lost_types(&mut unifier, &input, &mut numbers);
-            let reference_offset_ns = hosts.axis_ns(boot_id_of(&input), 0);
             members.push(Member {
                 input,
                 process,
                 numbers,
                 start_ns: 0,
                 end_ns: 0,
-                reference_offset_ns,
             });
         }
         let mut definitions = unifier.definitions;
+        let facts = members.iter().map(|member| host_of(&member.input));
+        let hosts = Hosts::relate(facts.collect(), &definitions.host_offsets, offsets);
         let mut fits = Vec::new();
         for (map, fit) in fit_clocks(&definitions, &members, &hosts) {
             definitions.add(Definition::ClockMap(map));
@@ -171,18 +195,54 @@ impl Merge {
         let mut merge = Self {
             definitions,
             fits,
-            hosts: hosts.hosts(),
+            hosts,
             chunk_events: CHUNK_EVENTS,
             keep: Keep::default(),
+            causality: Causality::default(),
+            messages_in_flight: MESSAGES_IN_FLIGHT,
             members,
             duplicates,
         };
-        merge.settle_zero(&hosts);
+        merge.settle_zero();
+        merge.bound_errors();
         merge
     }
 
+    /// Says how wrong the times of each clock may be.
+    fn bound_errors(&mut self) {
+        let mut alike: BTreeMap<([u8; 16], ClockKind, u64), ClockId> = BTreeMap::new();
+        let fits: BTreeMap<ClockId, &ClockFit> =
+            self.fits.iter().map(|fit| (fit.clock, fit)).collect();
+        let mut errors = Vec::new();
+        for member in &self.members {
+            let boot_id = boot_id_of(&member.input);
+            let Some(host) = self.hosts.get(boot_id) else {
+                continue;
+            };
+            for number in member.numbers.clocks.values() {
+                let (Some(clock), Some(fit)) =
+                    (self.definitions.clocks.get(number), fits.get(number))
+                else {
+                    continue;
+                };
+                let first = match clock.kind {
+                    ClockKind::Reference | ClockKind::Tsc => {
+                        let identity = (boot_id, clock.kind, clock.ticks_per_second);
+                        *alike.entry(identity).or_insert(*number)
+                    }
+                    ClockKind::Readable | ClockKind::Unreadable => *number,
+                };
+                let ends = (member.start_ns, member.end_ns);
+                errors.push(bounds::clock_error(*number, first, &fit.own, host, ends));
+            }
+        }
+        for error in errors {
+            self.definitions.add(Definition::ClockError(error));
+        }
+    }
+
     /// Moves the axis so that the trace starts at 0, and notes when each process started and ended.
-    fn settle_zero(&mut self, hosts: &HostOffsets) {
+    fn settle_zero(&mut self) {
         let mut zero_ns = i64::MAX;
         let mut spans = Vec::new();
         for member in &self.members {
@@ -197,7 +257,6 @@ impl Merge {
         for (member, (start_ns, end_ns)) in self.members.iter_mut().zip(spans) {
             member.start_ns = start_ns.saturating_sub(zero_ns);
             member.end_ns = end_ns.saturating_sub(zero_ns);
-            member.reference_offset_ns = member.reference_offset_ns.saturating_sub(zero_ns);
             trace_end_ns = trace_end_ns.max(member.end_ns);
             self.definitions.add(Definition::ProcessEnd(ProcessEnd {
                 process: member.process,
@@ -211,8 +270,9 @@ impl Merge {
                 knot.1 = knot.1.saturating_sub(zero_ns);
             }
         }
+        self.hosts.shift(zero_ns);
         self.definitions.time_zero = Some(TimeZero {
-            unix_ns: hosts.unix_base_ns().saturating_add(zero_ns),
+            unix_ns: self.hosts.unix_base_ns(),
             end_ns: trace_end_ns,
         });
     }
@@ -220,7 +280,8 @@ impl Merge {
     /// First and last moment of a process on the axis: its own words, and its events'.
     fn span_of(&self, member: &Member) -> (i64, i64) {
         let recording = &member.input.recording;
-        let axis = |reference_ns: i64| reference_ns.saturating_add(member.reference_offset_ns);
+        let boot_id = boot_id_of(&member.input);
+        let axis = |reference_ns: i64| self.hosts.axis_ns(boot_id, reference_ns);
         let process = recording.definitions.processes.values().next();
         let mut start = process.map(|process| axis(process.start_reference_ns));
         let points = recording.definitions.calibration.iter();
@@ -259,7 +320,7 @@ impl Merge {
         Some(StreamClock {
             clock: self.definitions.clocks.get(&source.clock)?,
             map: self.definitions.clock_maps.get(&source.clock)?,
-            reference_offset_ns: member.reference_offset_ns,
+            host: self.hosts.get(boot_id_of(&member.input))?,
         })
     }
 
@@ -345,6 +406,8 @@ impl Merge {
         let scratches: Mutex<Vec<Scratch>> = Mutex::default();
         let mut losses = Vec::new();
         let mut hashes = StreamHashes::default();
+        let extractor = self.extractor();
+        let mut check = extractor.as_ref().map(|extractor| self.check(extractor));
         loop {
             let windows = sweep.next_windows(&pool);
             if windows.is_empty() {
@@ -361,9 +424,16 @@ impl Merge {
                     let losses = of_parts.map(|(_, loss)| *loss).collect();
                     let of_parts = parts.iter().filter(|_| is_proved);
                     let hashes = of_parts.map(|part| proof::of_chunk(&part.chunk, &sorted));
+                    let hashes = hashes.collect();
+                    let extract = |extractor: &Extractor| {
+                        let each = parts.iter().map(|part| extractor.extract(&part.chunk));
+                        each.collect()
+                    };
+                    let messages = extractor.as_ref().map_or_else(Vec::new, extract);
                     Worked {
-                        hashes: hashes.collect(),
+                        hashes,
                         losses,
+                        messages,
                         chunks: parts.into_iter().map(&work).collect(),
                     }
                 });
@@ -372,11 +442,103 @@ impl Merge {
             for worked in outcomes {
                 losses.extend(worked.losses);
                 worked.hashes.iter().for_each(|runs| hashes.add(runs));
+                if let Some(check) = &mut check {
+                    worked.messages.iter().for_each(|batch| check.feed(batch));
+                }
                 worked.chunks.into_iter().try_for_each(&mut consume)?;
             }
         }
+        let causality = check.map(|check| check.finish(&self.definitions));
         let hashes = is_proved.then_some(&hashes);
-        self.conclude(sweep.into_readers(), losses, hashes)
+        self.conclude(sweep.into_readers(), losses, hashes, causality)
+    }
+
+    /// What takes messages out of the events, if there are any and they are wanted.
+    fn extractor(&self) -> Option<Extractor> {
+        if self.causality == Causality::Off {
+            return None;
+        }
+        let mut carries = BTreeMap::new();
+        for member in &self.members {
+            for (id, contents) in &member.input.recording.streams {
+                if let Some(number) = member.numbers.streams.get(id) {
+                    carries.insert(*number, self.carried(member, &contents.totals));
+                }
+            }
+        }
+        Extractor::of(&self.definitions, &carries)
+    }
+
+    /// What a loss of any type in a stream may have had.
+    fn carried(&self, member: &Member, totals: &StreamTotals) -> Lost {
+        let is_vague = |row: &TypeTotals| {
+            row.raised_is_lower_bound || row.event_type == annals_format::ANY_EVENT_TYPE
+        };
+        if totals.rows.iter().any(is_vague) {
+            return Lost::ALL;
+        }
+        let raised = totals.rows.iter().filter(|row| row.raised != 0);
+        let types = raised.filter_map(|row| member.numbers.event_types.get(&row.event_type));
+        messages::carried(&self.definitions, types.copied())
+    }
+
+    fn check(&self, extractor: &Extractor) -> Check {
+        let mut check = Check::new(extractor, &self.definitions, self.messages_in_flight);
+        for member in &self.members {
+            // What a filter left out may have been the other half of any message.
+            let lost = if self.keep.is_all() {
+                self.lost_somewhere(member)
+            } else {
+                Lost::ALL
+            };
+            check.lose(member.process.get(), lost);
+        }
+        check
+    }
+
+    /// Messages that a process lost, and nobody can say when: what a sample or a limit kept out has no
+    /// place in its stream; what was lost from one stream of several, or from one that is sorted, stands
+    /// behind events that came after it.
+    fn lost_somewhere(&self, member: &Member) -> Lost {
+        let mut lost = Lost::default();
+        let mut carrying = 0;
+        let mut with_losses = Lost::default();
+        for (id, contents) in &member.input.recording.streams {
+            let totals = &contents.totals;
+            let of_stream = self.carried(member, totals);
+            carrying += usize::from(of_stream.is_any());
+            let of_rows = |is_wanted: fn(&TypeTotals) -> bool| {
+                let rows = totals.rows.iter().filter(|row| is_wanted(row));
+                let mut lost = Lost::default();
+                for row in rows {
+                    let number = member.numbers.event_types.get(&row.event_type).copied();
+                    let more = match number {
+                        Some(number) => {
+                            messages::carried(&self.definitions, std::iter::once(number))
+                        }
+                        None => of_stream,
+                    };
+                    lost.add(more);
+                }
+                lost
+            };
+            lost.add(of_rows(|row| row.suppressed != 0));
+            let dropped = of_rows(|row| row.dropped_sum() + row.skipped + row.truncated != 0);
+            let number = member.numbers.streams.get(id);
+            let stream = number.and_then(|number| self.definitions.streams.get(number));
+            let source = stream.and_then(|stream| self.definitions.sources.get(&stream.source));
+            let has_place = stream.is_some_and(|stream| stream.location.is_some())
+                && source.is_some_and(|source| source.ordering == Ordering::Ordered);
+            if has_place {
+                with_losses.add(dropped);
+            } else {
+                lost.add(dropped);
+            }
+        }
+        if carrying > 1 {
+            lost.add(with_losses);
+        }
+        lost
     }
 
     fn open_readers<'a>(
@@ -414,6 +576,7 @@ impl Merge {
         readers: Vec<StreamReader<'_>>,
         losses: Vec<TraceLoss>,
         hashes: Option<&StreamHashes>,
+        causality: Option<CausalityReport>,
     ) -> Result<Merged> {
         let mut totals = Vec::new();
         let mut streams = Vec::new();
@@ -464,7 +627,7 @@ impl Merge {
             let unplaced = unplaced.get(&member.process).copied().unwrap_or(0);
             InputReport::new(&member.input, &self.definitions, member.process, unplaced)
         });
-        let report = Report::new(
+        let mut report = Report::new(
             inputs.collect(),
             streams,
             &totals,
@@ -472,6 +635,7 @@ impl Merge {
             self,
             self.duplicates.clone(),
         );
+        report.causality = causality;
         Ok(Merged {
             totals,
             losses,
@@ -485,6 +649,7 @@ struct Worked<R> {
     chunks: Vec<R>,
     losses: Vec<TraceLoss>,
     hashes: Vec<Vec<(StreamId, OrderHash)>>,
+    messages: Vec<MessageBatch>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -541,7 +706,7 @@ fn name_lost_types(unifier: &mut Unifier, input: &InputRecording, numbers: &mut 
 fn fit_clocks(
     definitions: &Definitions,
     members: &[Member],
-    hosts: &HostOffsets,
+    hosts: &Hosts,
 ) -> Vec<(ClockMap, ClockFit)> {
     let mut pools: BTreeMap<[u8; 16], Vec<Point>> = BTreeMap::new();
     let mut own: BTreeMap<ClockId, Vec<Point>> = BTreeMap::new();
@@ -553,10 +718,7 @@ fn fit_clocks(
             let raw: Vec<(u64, i64, u64)> = calibration
                 .iter()
                 .filter(|point| point.clock == *id)
-                .map(|point| {
-                    let time_ns = hosts.axis_ns(boot_id, point.reference_ns);
-                    (point.tick, time_ns, point.error_ns)
-                })
+                .map(|point| (point.tick, point.reference_ns, point.error_ns))
                 .collect();
             let mut points = clocks::unwrap_points(clock, &raw);
             if clock.kind == ClockKind::Reference {
@@ -565,13 +727,13 @@ fn fit_clocks(
                     0,
                     Point {
                         tick: 0,
-                        time_ns: hosts.axis_ns(boot_id, 0),
+                        time_ns: 0,
                         error_ns: 0,
                     },
                 );
             }
             if points.is_empty() {
-                points.extend(point_from_events(definitions, member, *number, hosts));
+                points.extend(point_from_events(definitions, member, *number));
             }
             if clock.kind == ClockKind::Tsc {
                 pools.entry(boot_id).or_default().extend(&points);
@@ -587,25 +749,32 @@ fn fit_clocks(
     let mut pooled: BTreeMap<([u8; 16], u64), (ClockMap, ClockFit)> = BTreeMap::new();
     for member in members {
         let boot_id = boot_id_of(&member.input);
+        let fit = |number: ClockId, clock: &Clock, points: &[Point]| {
+            let (map, fit) = clocks::fit(number, clock, points);
+            match hosts.get(boot_id) {
+                Some(host) => (clocks::on_axis(&map, clock.kind, host), fit),
+                None => (map, fit),
+            }
+        };
         for number in member.numbers.clocks.values() {
             let clock = &definitions.clocks[number];
             let pool = pools.get(&boot_id);
             let (Some(pool), ClockKind::Tsc) = (pool, clock.kind) else {
-                fits.push(clocks::fit(*number, clock, &own[number]));
+                fits.push(fit(*number, clock, &own[number]));
                 continue;
             };
             let key = (boot_id, clock.ticks_per_second);
-            let fit = pooled.entry(key);
-            let (map, fit) = fit.or_insert_with(|| clocks::fit(*number, clock, pool));
+            let known = pooled.entry(key);
+            let (map, of_pool) = known.or_insert_with(|| fit(*number, clock, pool));
             let map = ClockMap {
                 clock: *number,
                 ..map.clone()
             };
-            let fit = ClockFit {
+            let of_clock = ClockFit {
                 clock: *number,
-                ..fit.clone()
+                ..of_pool.clone()
             };
-            fits.push((map, fit));
+            fits.push((map, of_clock));
         }
     }
     fits
@@ -617,10 +786,8 @@ fn point_from_events(
     definitions: &Definitions,
     member: &Member,
     clock_number: ClockId,
-    hosts: &HostOffsets,
 ) -> Option<Point> {
     let clock: &Clock = &definitions.clocks[&clock_number];
-    let boot_id = boot_id_of(&member.input);
     let recording = &member.input.recording;
     let mut best: Option<(i128, Point)> = None;
     let mut base: Option<(i128, i64)> = None;
@@ -639,7 +806,7 @@ fn point_from_events(
                 let Some(tick) = chunk.ticks.get(*index as usize) else {
                     continue;
                 };
-                let time_ns = hosts.axis_ns(boot_id, *reference_ns);
+                let time_ns = *reference_ns;
                 let (base_tick, base_ns) = *base.get_or_insert((i128::from(*tick), time_ns));
                 let passed = i128::from(time_ns) - i128::from(base_ns);
                 let expected = base_tick.saturating_add(clocks::ticks_in(clock, passed));
@@ -650,7 +817,8 @@ fn point_from_events(
                     let point = Point {
                         tick,
                         time_ns,
-                        error_ns: 0,
+                        // How late even the tightest one was, nobody knows.
+                        error_ns: UNBOUNDED,
                     };
                     best = Some((lateness, point));
                 }

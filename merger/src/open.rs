@@ -6,9 +6,11 @@ use annals_format::{
     Cause, Definitions, FileKind, FormatError, Problem, StreamTotals, Trace, TraceChunk, TraceLoss,
 };
 
+use crate::causality::Causality;
 use crate::error::{MergeError, Result};
 use crate::input::{FileAt, Found, InputRecording, RejectedInput, find, kind_of};
 use crate::merge::Merge;
+use crate::offsets::ClockOffsets;
 use crate::report::{Report, is_complete};
 use crate::symbols::Symbols;
 
@@ -138,6 +140,19 @@ pub fn plan_merge_with_symbols(
     output: Option<&Path>,
     symbols: &Symbols,
 ) -> Result<(Merge, Vec<RejectedInput>)> {
+    plan_merge_with_offsets(paths, output, symbols, None)
+}
+
+/// The same, with hosts related by what the user measured.
+///
+/// # Errors
+/// As [`plan_merge`].
+pub fn plan_merge_with_offsets(
+    paths: &[PathBuf],
+    output: Option<&Path>,
+    symbols: &Symbols,
+    offsets: Option<&ClockOffsets>,
+) -> Result<(Merge, Vec<RejectedInput>)> {
     if let Some(path) = output
         && path.is_file()
         && matches!(kind_of(path), Ok(FileKind::Recording))
@@ -173,7 +188,7 @@ pub fn plan_merge_with_symbols(
         let found = symbols.resolve(definitions);
         found.into_iter().for_each(|record| definitions.add(record));
     }
-    Ok((Merge::plan(inputs), rejected))
+    Ok((Merge::plan_with(inputs, offsets), rejected))
 }
 
 impl Opened {
@@ -206,7 +221,9 @@ impl Opened {
                 advice: "one of several in the directory: name the one to read",
             });
         }
-        let (merge, rejected) = plan_merge_with_symbols(&[path.to_owned()], None, symbols)?;
+        let (mut merge, rejected) = plan_merge_with_symbols(&[path.to_owned()], None, symbols)?;
+        // Who only reads asks for events, not for what contradicts them.
+        merge.causality = Causality::Off;
         Ok(Self {
             definitions: merge.definitions.clone(),
             rejected,

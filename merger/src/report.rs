@@ -2,10 +2,15 @@
 
 use std::path::PathBuf;
 
-use annals_format::{ClockKind, Definitions, Ended, Ordering, ProcessId, StreamTotals, TraceLoss};
+use annals_format::{
+    ClockKind, Definitions, Ended, ErrorKnot, Ordering, ProcessId, Relation, StreamTotals,
+    TraceLoss, UNBOUNDED,
+};
 use serde::Serialize;
 
+use crate::causality::CausalityReport;
 use crate::clocks::ClockFit;
+use crate::hosts::Hosts;
 use crate::input::{InputRecording, RejectedInput};
 use crate::merge::{Merge, missing_ranks};
 use crate::stream::StreamFindings;
@@ -179,6 +184,71 @@ pub struct ClockReport {
     pub error_ns: Option<u64>,
     /// Largest distance of a point from the fit, nanoseconds.
     pub largest_residual_ns: u64,
+    /// How its host was related to the axis: `same-host`, `measured`, `file`, `wall-clock`, `messages`.
+    pub relation: &'static str,
+    /// Bound of its events' error when its process started, nanoseconds; null when there is none.
+    pub bound_start_ns: Option<u64>,
+    /// The same at its process's end.
+    pub bound_end_ns: Option<u64>,
+    /// The largest in between.
+    pub bound_max_ns: Option<u64>,
+}
+
+/// How one host's reference clock became the axis.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct HostReport {
+    /// Its name.
+    pub name: String,
+    /// Its boot id.
+    pub boot_id: String,
+    /// `same-host`: the axis is its clock; `measured`; `file`; `wall-clock`; `messages`.
+    pub relation: &'static str,
+    /// The host that it was related through; null for the axis.
+    pub through: Option<String>,
+    /// Measurements that were used.
+    pub points: usize,
+    /// Largest distance of one from the line through the best, nanoseconds.
+    pub largest_residual_ns: u64,
+    /// Changes of its wall clock less its reference clock: steps, nanoseconds.
+    pub wall_clock_steps_ns: u64,
+    /// Bound of the error at its first known moment, nanoseconds; null when there is none.
+    pub bound_start_ns: Option<u64>,
+    /// The same at its last.
+    pub bound_end_ns: Option<u64>,
+    /// The largest in between.
+    pub bound_max_ns: Option<u64>,
+}
+
+impl HostReport {
+    pub(crate) fn of(hosts: &Hosts) -> Vec<Self> {
+        let each = hosts.all().map(|host| {
+            let (start, end) = host.facts.span;
+            let bound = |at: i64| Some(host.error_at(at)).filter(|error| *error != UNBOUNDED);
+            let corners = host.corners().into_iter();
+            let within = corners.filter(|corner| (start..=end).contains(corner));
+            let largest = within.chain([start, end]).map(|at| host.error_at(at)).max();
+            let (points, largest_residual_ns) = host.measurements();
+            let through = host.through.and_then(|boot_id| hosts.get(boot_id));
+            Self {
+                name: host.facts.name.clone(),
+                boot_id: host
+                    .facts
+                    .boot_id
+                    .iter()
+                    .map(|b| format!("{b:02x}"))
+                    .collect(),
+                relation: host.relation.name(),
+                through: through.map(|host| host.facts.name.clone()),
+                points,
+                largest_residual_ns,
+                wall_clock_steps_ns: host.facts.unix_step_ns,
+                bound_start_ns: bound(start),
+                bound_end_ns: bound(end),
+                bound_max_ns: largest.filter(|error| *error != UNBOUNDED),
+            }
+        });
+        each.collect()
+    }
 }
 
 /// Sums over all streams.
@@ -239,12 +309,16 @@ pub struct Report {
     pub duplicates: Vec<PathBuf>,
     /// Ranks of which there is no recording.
     pub missing_ranks: Vec<u32>,
-    /// Number of hosts; more than one are tied together by their wall clocks.
+    /// Number of hosts.
     pub hosts: usize,
+    /// How their clocks are related.
+    pub host_clocks: Vec<HostReport>,
     /// Streams.
     pub streams: Vec<StreamReport>,
     /// Clocks.
     pub clocks: Vec<ClockReport>,
+    /// What the messages say about the order; null without messages, or when they were not looked at.
+    pub causality: Option<CausalityReport>,
     /// Sums over all streams.
     pub totals: Sums,
     /// Number of loss records.
@@ -282,9 +356,11 @@ impl Report {
             rejected: Vec::new(),
             duplicates,
             missing_ranks,
-            hosts: merge.hosts,
+            hosts: merge.hosts.len(),
+            host_clocks: HostReport::of(&merge.hosts),
             streams,
             clocks: clocks.collect(),
+            causality: None,
             totals,
             losses: losses.len(),
         }
@@ -329,6 +405,15 @@ pub fn is_complete(definitions: &Definitions, losses: &[TraceLoss]) -> bool {
 fn clock_report(definitions: &Definitions, fit: &ClockFit) -> ClockReport {
     let clock = definitions.clocks.get(&fit.clock);
     let rank = clock.and_then(|clock| definitions.ranks.get(&clock.process));
+    let error = definitions.clock_errors.get(&fit.clock);
+    let knots = error.map_or(&[][..], |error| &error.knots);
+    let bound = |knot: ErrorKnot| {
+        let sum = knot.own_ns.checked_add(knot.host_ns);
+        sum.filter(|sum| *sum != UNBOUNDED)
+    };
+    // None is more than any.
+    let bounds = knots.iter().map(|knot| bound(*knot));
+    let largest = bounds.max_by_key(|bound| bound.unwrap_or(UNBOUNDED));
     ClockReport {
         rank: rank.map_or(0, |rank| rank.rank),
         name: clock.map_or_else(String::new, |c| definitions.string(c.name).to_owned()),
@@ -338,5 +423,11 @@ fn clock_report(definitions: &Definitions, fit: &ClockFit) -> ClockReport {
         points: fit.points,
         error_ns: (fit.error_ns != u64::MAX).then_some(fit.error_ns),
         largest_residual_ns: fit.largest_residual_ns,
+        relation: error
+            .map_or(Relation::WallClock, |error| error.relation)
+            .name(),
+        bound_start_ns: knots.first().copied().and_then(bound),
+        bound_end_ns: knots.last().copied().and_then(bound),
+        bound_max_ns: largest.flatten(),
     }
 }

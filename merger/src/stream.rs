@@ -14,6 +14,7 @@ use annals_format::{
 
 use crate::batch::Batch;
 use crate::filter::Keep;
+use crate::hosts::Host;
 use crate::input::InputRecording;
 use crate::proof::{self, ElementReferences, Read};
 use crate::unify::Numbers;
@@ -23,13 +24,13 @@ use crate::unify::Numbers;
 pub(crate) struct StreamClock<'a> {
     pub(crate) clock: &'a Clock,
     pub(crate) map: &'a ClockMap,
-    /// Axis time of the process's reference clock reading 0.
-    pub(crate) reference_offset_ns: i64,
+    /// Where the process's reference clock is the clock of.
+    pub(crate) host: &'a Host,
 }
 
 impl StreamClock<'_> {
     fn expected_tick(&self, cursor: &mut MapCursor<'_>, reference_ns: i64) -> i128 {
-        cursor.tick(reference_ns.saturating_add(self.reference_offset_ns))
+        cursor.tick(self.host.axis_ns(reference_ns))
     }
 
     /// Whether wraps must be undone: the other clocks count nanoseconds or cycles since boot in 64 bits.
@@ -406,9 +407,7 @@ impl<'a> StreamReader<'a> {
         let dropped = std::mem::take(&mut chunk.dropped).into_iter();
         let dropped = dropped.map(|(index, record)| {
             let near_ns = times_ns.get(index as usize).or(times_ns.last()).copied();
-            let near_ns = near_ns.unwrap_or_else(|| {
-                open_reference_ns.saturating_add(self.clock.reference_offset_ns)
-            });
+            let near_ns = near_ns.unwrap_or_else(|| self.clock.host.axis_ns(open_reference_ns));
             let to_ns = self.clock.time_near(record.to_tick, near_ns);
             let from_ns = self.clock.time_near(record.from_tick, near_ns);
             (index, record, (from_ns.min(to_ns), to_ns))

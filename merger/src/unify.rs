@@ -141,6 +141,9 @@ impl Unifier {
                 self.definitions.add(Definition::Calibration(d));
             }
         }
+        for d in &of.host_offsets {
+            self.definitions.add(Definition::HostOffset(*d));
+        }
         self.add_places(of, process, &mut numbers);
         self.add_event_types(of, &mut numbers);
         self.add_regions(of, process, &mut numbers);

@@ -120,6 +120,6 @@ pub use thread::{Inside, record_nothing_here};
 pub use trigger::Trigger;
 
 pub use annals_format::{
-    ClockId, CompressionLevel, ElementType, EventTypeId, EventTypeSchema, ModuleId, ObjectId,
-    Reference, RegionId, Role, SourceId, Value, Verbosity,
+    ClockId, CompressionLevel, ElementType, EventTypeId, EventTypeSchema, HostOffset, ModuleId,
+    ObjectId, Reference, RegionId, Role, SourceId, Value, Verbosity,
 };

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use annals_format::{
     ClockId, Definition, EventType as EventTypeDefinition, EventTypeId, EventTypeSchema,
-    LIVE_FILE_PROPERTY, LiveHeader, ObjectId, Ordering as SourceOrdering, Process, Rank,
-    RecordingId, Reference, RegionId, Role, SourceId, Value, Verbosity,
+    HostOffset, LIVE_FILE_PROPERTY, LiveHeader, ObjectId, Ordering as SourceOrdering, Process,
+    Rank, RecordingId, Reference, RegionId, Role, SourceId, Value, Verbosity,
 };
 
 use crate::clock::{self, TickSource, reference_ns, unix_ns};
@@ -430,6 +430,29 @@ impl Recorder {
     /// As [`Recorder::set_rank`].
     pub fn add_property(&self, key: &str, value: &str) -> Result<()> {
         self.define(|shared, registry| registry.property(shared, key, value))
+    }
+
+    /// Stores an offset between the reference clocks of two hosts, usually [`Recorder::boot_id`] and
+    /// another's, as a message there and back measures it: this process reads [`Recorder::reference_ns`],
+    /// the other host answers with its own reading, this process reads again.
+    ///
+    /// The merge relates hosts by these, with their bounds. Worth having: at least one at the start and
+    /// one at the end, each the one with the shortest round trip of many.
+    ///
+    /// # Errors
+    /// As [`Recorder::set_rank`].
+    pub fn add_host_offset(&self, offset: HostOffset) -> Result<()> {
+        self.define(|shared, registry| registry.add(shared, Definition::HostOffset(offset)))
+    }
+
+    /// Identity of this host since it was started: processes that share it share the reference clock.
+    pub fn boot_id() -> [u8; 16] {
+        sys::boot_id()
+    }
+
+    /// The reference clock, nanoseconds.
+    pub fn reference_ns() -> i64 {
+        clock::reference_ns()
     }
 
     /// Adds a clock.

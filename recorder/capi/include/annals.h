@@ -237,7 +237,12 @@ typedef enum annals_role {
     ANNALS_ROLE_RECEIVE = 5,
     ANNALS_ROLE_BEGIN = 6,
     ANNALS_ROLE_END = 7,
-    ANNALS_ROLE_COLLECTIVE = 8
+    ANNALS_ROLE_COLLECTIVE = 8,
+    ANNALS_ROLE_RECEIVE_START = 9,
+    ANNALS_ROLE_SEND_END = 10,
+    ANNALS_ROLE_CANCEL = 11,
+    ANNALS_ROLE_COLLECTIVE_BEGIN = 12,
+    ANNALS_ROLE_COLLECTIVE_END = 13
 } annals_role;
 
 /* Whom an event type is for. */

@@ -1,0 +1,119 @@
+//! How far apart the times of two events may be from what they are, by what is known of their clocks.
+
+use annals_format::{ClockError, ClockId, Definitions, ErrorKnot, MapCursor, UNBOUNDED};
+
+use crate::clocks::OwnError;
+use crate::hosts::Host;
+
+/// Knots of a clock's bounds in the trace.
+const MOST_KNOTS: usize = 64;
+
+/// The bounds of a clock's error over the life of its process, both ends on the axis.
+pub(crate) fn clock_error(
+    clock: ClockId,
+    alike: ClockId,
+    own: &OwnError,
+    host: &Host,
+    (start_ns, end_ns): (i64, i64),
+) -> ClockError {
+    let mut inverse = MapCursor::new(&host.map);
+    let mut reading = |time_ns: i64| {
+        let reading = inverse.tick(time_ns);
+        reading.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+    };
+    let (start, end) = (reading(start_ns), reading(end_ns));
+    let mut moments = vec![start, end];
+    let corners = host.corners().into_iter().chain(own.corners());
+    moments.extend(corners.filter(|moment| (start..=end).contains(moment)));
+    moments.sort_unstable();
+    moments.dedup();
+    let knots = moments.iter().map(|moment| ErrorKnot {
+        time_ns: host.axis_ns(*moment),
+        own_ns: own.at(*moment),
+        host_ns: host.error_at(*moment),
+    });
+    let mut knots: Vec<ErrorKnot> = knots.collect();
+    knots.dedup_by_key(|knot| knot.time_ns);
+    ClockError {
+        clock,
+        alike,
+        relation: host.relation,
+        knots: thinned(knots),
+    }
+}
+
+/// Fewer knots whose bounds are nowhere below these.
+fn thinned(knots: Vec<ErrorKnot>) -> Vec<ErrorKnot> {
+    // What changes nothing is not needed.
+    let mut needed: Vec<ErrorKnot> = Vec::with_capacity(knots.len());
+    for (index, knot) in knots.iter().enumerate() {
+        let bounds = |knot: &ErrorKnot| (knot.own_ns, knot.host_ns);
+        let is_same = |other: Option<&ErrorKnot>| other.is_some_and(|o| bounds(o) == bounds(knot));
+        if !(is_same(needed.last()) && is_same(knots.get(index + 1))) {
+            needed.push(*knot);
+        }
+    }
+    if needed.len() <= MOST_KNOTS {
+        return needed;
+    }
+    let last = needed.len() - 1;
+    let place = |number: usize| number * last / (MOST_KNOTS - 1);
+    let chosen = (0..MOST_KNOTS).map(|number| {
+        let from = place(number.saturating_sub(1));
+        let to = place((number + 1).min(MOST_KNOTS - 1));
+        let around = &needed[from..=to];
+        ErrorKnot {
+            time_ns: needed[place(number)].time_ns,
+            own_ns: around
+                .iter()
+                .map(|knot| knot.own_ns)
+                .max()
+                .unwrap_or(UNBOUNDED),
+            host_ns: around
+                .iter()
+                .map(|knot| knot.host_ns)
+                .max()
+                .unwrap_or(UNBOUNDED),
+        }
+    });
+    chosen.collect()
+}
+
+/// Error bounds of all clocks of a trace.
+#[derive(Clone, Debug, Default)]
+pub struct Bounds {
+    /// By clock: its boot id, and what the trace says of it.
+    clocks: Vec<([u8; 16], Option<ClockError>)>,
+}
+
+impl Bounds {
+    /// Those that a trace, or recordings about to be merged, state.
+    pub fn of(definitions: &Definitions) -> Self {
+        let clocks = definitions.clocks.iter().map(|(id, clock)| {
+            let process = definitions.processes.get(&clock.process);
+            let error = definitions.clock_errors.get(id).cloned();
+            (process.map_or([0; 16], |process| process.boot_id), error)
+        });
+        Self {
+            clocks: clocks.collect(),
+        }
+    }
+
+    /// Bound of the error of the difference of two times on two clocks, nanoseconds; none where there is
+    /// none.
+    pub fn between(&self, a: (ClockId, i64), b: (ClockId, i64)) -> Option<u64> {
+        let (boot_a, error_a) = self.clocks.get(a.0.index())?;
+        let (boot_b, error_b) = self.clocks.get(b.0.index())?;
+        let (error_a, error_b) = (error_a.as_ref()?, error_b.as_ref()?);
+        if error_a.alike == error_b.alike {
+            return Some(0);
+        }
+        let ((own_a, host_a), (own_b, host_b)) = (error_a.at(a.1), error_b.at(b.1));
+        let mut parts = vec![own_a, own_b];
+        if boot_a != boot_b {
+            parts.extend([host_a, host_b]);
+        }
+        let sum = parts.into_iter().try_fold(0, u64::checked_add)?;
+        (sum != UNBOUNDED).then_some(sum)
+    }
+}

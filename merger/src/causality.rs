@@ -1,0 +1,282 @@
+//! Whether the order of the trace contradicts its messages: a receive before its send, an end of a
+//! collective operation before a begin that it waited for.
+
+use annals_format::{ClockId, Definitions};
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use crate::bounds::Bounds;
+use crate::matching::{Mark, Matcher};
+use crate::messages::{Extractor, MessageBatch};
+
+/// Messages that may be in flight unless the user says otherwise: about 40 MB.
+pub const MESSAGES_IN_FLIGHT: usize = 1 << 18;
+/// Pairs of processes whose violations are kept apart.
+const MOST_PAIRS: usize = 1 << 16;
+/// Pairs that a report lists.
+const LISTED_PAIRS: usize = 1000;
+
+/// What a merge does about messages.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Causality {
+    /// Nothing.
+    Off,
+    /// Counts what contradicts them.
+    #[default]
+    Check,
+}
+
+impl Causality {
+    /// Every value.
+    pub const ALL: [Self; 2] = [Self::Off, Self::Check];
+
+    /// Its name in flags and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Check => "check",
+        }
+    }
+}
+
+/// Messages of all processes: `sends` and `receives` are everything that was seen, and each of them is
+/// matched or stands in one of the counts behind.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct MessageReport {
+    /// Sends.
+    pub sends: u64,
+    /// Receives.
+    pub receives: u64,
+    /// Pairs of a send and a receive.
+    pub matched: u64,
+    /// Sends that nobody received, as far as the recordings tell.
+    pub unmatched_sends: u64,
+    /// Receives of what nobody sent, as far as the recordings tell.
+    pub unmatched_receives: u64,
+    /// Sends and receives behind a loss, whose partner cannot be told.
+    pub unmatchable_by_loss: u64,
+    /// Sends and receives that were given up because too many messages were in flight.
+    pub over_limit: u64,
+    /// Sends and receives whose peer is no rank of which there is one recording.
+    pub without_peer: u64,
+}
+
+/// Collective operations.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct CollectiveReport {
+    /// Begins.
+    pub begins: u64,
+    /// Ends.
+    pub ends: u64,
+    /// Operations in which at least two processes took part.
+    pub operations: u64,
+    /// Ends without a begin, and operations that its processes take for different ones.
+    pub inconsistent: u64,
+    /// Begins and ends behind a loss.
+    pub unmatchable_by_loss: u64,
+    /// Begins and ends that were given up because too much was under way.
+    pub over_limit: u64,
+}
+
+/// Violations, by how much the later event stands before the earlier one.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct ViolationReport {
+    /// How many.
+    pub count: u64,
+    /// Those larger than the error of the clocks allows; of these, clocks or messages are not what they
+    /// are said to be. Where the error has no bound, none.
+    pub beyond_error: u64,
+    /// The largest, nanoseconds.
+    pub largest_ns: u64,
+    /// The mean, nanoseconds, rounded down.
+    pub mean_ns: u64,
+}
+
+/// Violations between two processes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct PairReport {
+    /// Rank of the process that sent, or began.
+    pub from_rank: u32,
+    /// Rank of the process that received, or ended.
+    pub to_rank: u32,
+    /// Their violations.
+    #[serde(flatten)]
+    pub violations: ViolationReport,
+}
+
+/// What the messages say about the order.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct CausalityReport {
+    /// `check`.
+    pub mode: &'static str,
+    /// Messages that could be in flight at once.
+    pub limit: u64,
+    /// Messages.
+    pub messages: MessageReport,
+    /// Collective operations.
+    pub collectives: CollectiveReport,
+    /// Pairs of events of which one cannot be before the other.
+    pub constraints: u64,
+    /// All violations.
+    pub violations: ViolationReport,
+    /// Violations by pair of ranks, the largest first; a thousand pairs at most.
+    pub pairs: Vec<PairReport>,
+    /// Pairs that are not listed.
+    pub pairs_left_out: u64,
+}
+
+/// Violations, summed.
+#[derive(Clone, Copy, Default, Debug)]
+struct Sum {
+    count: u64,
+    beyond_error: u64,
+    largest_ns: u64,
+    sum_ns: u128,
+}
+
+impl Sum {
+    fn add(&mut self, size_ns: u64, is_beyond: bool) {
+        self.count += 1;
+        self.beyond_error += u64::from(is_beyond);
+        self.largest_ns = self.largest_ns.max(size_ns);
+        self.sum_ns += u128::from(size_ns);
+    }
+
+    fn report(&self) -> ViolationReport {
+        ViolationReport {
+            count: self.count,
+            beyond_error: self.beyond_error,
+            largest_ns: self.largest_ns,
+            mean_ns: (self.sum_ns / u128::from(self.count.max(1))) as u64,
+        }
+    }
+}
+
+/// Violations by pair of processes.
+#[derive(Debug, Default)]
+pub(crate) struct Violations {
+    bounds: Bounds,
+    constraints: u64,
+    all: Sum,
+    pairs: FxHashMap<(u32, u32), Sum>,
+    left_out: u64,
+}
+
+impl Violations {
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            ..Self::default()
+        }
+    }
+
+    /// Looks at two events of which `to` cannot be before `from`.
+    #[inline]
+    pub(crate) fn look(&mut self, from: Mark, to: Mark) {
+        self.constraints += 1;
+        if to.time_ns < from.time_ns {
+            self.add(from, to);
+        }
+    }
+
+    fn add(&mut self, from: Mark, to: Mark) {
+        let size_ns = from.time_ns.abs_diff(to.time_ns);
+        let error_ns = self.bounds.between(
+            (ClockId::new(from.clock), from.time_ns),
+            (ClockId::new(to.clock), to.time_ns),
+        );
+        let is_beyond = error_ns.is_some_and(|error_ns| size_ns > error_ns);
+        self.all.add(size_ns, is_beyond);
+        let pair = (from.process, to.process);
+        if self.pairs.len() >= MOST_PAIRS && !self.pairs.contains_key(&pair) {
+            self.left_out += 1;
+            return;
+        }
+        let sum = self.pairs.entry(pair).or_default();
+        sum.add(size_ns, is_beyond);
+    }
+}
+
+/// The check in the making.
+#[derive(Debug)]
+pub(crate) struct Check {
+    matcher: Matcher,
+    violations: Violations,
+    limit: usize,
+}
+
+impl Check {
+    pub(crate) fn new(extractor: &Extractor, definitions: &Definitions, limit: usize) -> Self {
+        Self {
+            matcher: Matcher::new(extractor.processes(), limit),
+            violations: Violations::new(Bounds::of(definitions)),
+            limit,
+        }
+    }
+
+    /// What a process had lost before its first event.
+    pub(crate) fn lose(&mut self, process: u32, lost: crate::messages::Lost) {
+        self.matcher.lose(process, lost);
+    }
+
+    pub(crate) fn feed(&mut self, batch: &MessageBatch) {
+        let violations = &mut self.violations;
+        let mut look = |from: Mark, to: Mark| violations.look(from, to);
+        self.matcher.feed(batch, &mut look);
+    }
+
+    pub(crate) fn finish(mut self, definitions: &Definitions) -> CausalityReport {
+        let violations = &mut self.violations;
+        let mut look = |from: Mark, to: Mark| violations.look(from, to);
+        self.matcher.finish(&mut look);
+        let counts = self.matcher.counts;
+        let of_collectives = self.matcher.collectives.counts;
+        let rank = |process: u32| {
+            let rank = definitions
+                .ranks
+                .get(&annals_format::ProcessId::new(process));
+            rank.map_or(0, |rank| rank.rank)
+        };
+        let pairs = self.violations.pairs.iter();
+        let mut pairs: Vec<((u32, u32), PairReport)> = pairs
+            .map(|(pair, sum)| {
+                let report = PairReport {
+                    from_rank: rank(pair.0),
+                    to_rank: rank(pair.1),
+                    violations: sum.report(),
+                };
+                (*pair, report)
+            })
+            .collect();
+        pairs
+            .sort_by_key(|(pair, report)| (std::cmp::Reverse(report.violations.largest_ns), *pair));
+        let left_out = pairs.len().saturating_sub(LISTED_PAIRS) as u64 + self.violations.left_out;
+        pairs.truncate(LISTED_PAIRS);
+        CausalityReport {
+            mode: Causality::Check.name(),
+            limit: self.limit as u64,
+            messages: MessageReport {
+                sends: counts.sends,
+                receives: counts.receives,
+                matched: counts.matched,
+                unmatched_sends: counts.unmatched_sends,
+                unmatched_receives: counts.unmatched_receives,
+                unmatchable_by_loss: counts.lost,
+                over_limit: counts.over_limit,
+                without_peer: counts.without_peer,
+            },
+            collectives: CollectiveReport {
+                begins: of_collectives.begins,
+                ends: of_collectives.ends,
+                operations: of_collectives.operations,
+                inconsistent: of_collectives.inconsistent,
+                unmatchable_by_loss: of_collectives.lost,
+                over_limit: of_collectives.over_limit,
+            },
+            constraints: self.violations.constraints,
+            violations: self.violations.all.report(),
+            pairs: pairs.into_iter().map(|(_, report)| report).collect(),
+            pairs_left_out: left_out,
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! Collective operations: whose end cannot be before whose begin.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+
+use crate::matching::Mark;
+use crate::messages::{MessageEvent, NONE, Semantics};
+
+/// Operations that one process may have under way in one communicator.
+const MOST_OPEN: usize = 4096;
+
+/// What became of the collective operations.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct CollectiveCounts {
+    pub(crate) begins: u64,
+    pub(crate) ends: u64,
+    /// Operations in which at least two processes took part.
+    pub(crate) operations: u64,
+    /// Ends without a begin, and operations that its processes take for different ones.
+    pub(crate) inconsistent: u64,
+    /// Begins and ends behind a loss.
+    pub(crate) lost: u64,
+    /// Begins and ends of operations that were given up at the limit.
+    pub(crate) over_limit: u64,
+}
+
+/// An operation under way.
+#[derive(Debug, Default)]
+struct Instance {
+    begins: u64,
+    ends: u64,
+    size: u64,
+    semantics: Option<Semantics>,
+    is_inconsistent: bool,
+    last_begin: Option<Mark>,
+    root: Option<u32>,
+    root_begin: Option<Mark>,
+    root_end: Option<Mark>,
+    /// Of prefix operations, by place.
+    begins_by_place: Vec<(i64, Mark)>,
+    /// Ends whose begins are not all known.
+    waiting: Vec<(i64, Mark)>,
+}
+
+impl Instance {
+    fn take_part(&mut self, event: &MessageEvent) -> bool {
+        if event.sequence != NONE {
+            self.size = event.sequence;
+        }
+        if event.semantics == Semantics::Nothing {
+            return false;
+        }
+        let semantics = *self.semantics.get_or_insert(event.semantics);
+        let has_root = matches!(semantics, Semantics::OneToAll | Semantics::AllToOne);
+        if has_root {
+            let root = *self.root.get_or_insert(event.peer);
+            self.is_inconsistent |= root != event.peer;
+        }
+        self.is_inconsistent |= semantics != event.semantics;
+        !self.is_inconsistent
+    }
+
+    fn begin(&mut self, event: &MessageEvent, mark: Mark, paired: &mut impl FnMut(Mark, Mark)) {
+        self.begins += 1;
+        if !self.take_part(event) {
+            return;
+        }
+        self.last_begin = Some(mark);
+        match event.semantics {
+            Semantics::OneToAll if event.peer == event.process => {
+                self.root_begin = Some(mark);
+                let waiting = std::mem::take(&mut self.waiting);
+                waiting.into_iter().for_each(|(_, end)| paired(mark, end));
+            }
+            Semantics::AllToOne => {
+                if let Some(end) = self.root_end {
+                    paired(mark, end);
+                }
+            }
+            Semantics::Prefix if event.tag >= 0 => self.begins_by_place.push((event.tag, mark)),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, event: &MessageEvent, mark: Mark, paired: &mut impl FnMut(Mark, Mark)) {
+        self.ends += 1;
+        if !self.take_part(event) {
+            return;
+        }
+        match event.semantics {
+            Semantics::AllToAll => self.waiting.push((0, mark)),
+            Semantics::OneToAll if event.peer != event.process => match self.root_begin {
+                Some(begin) => paired(begin, mark),
+                None => self.waiting.push((0, mark)),
+            },
+            Semantics::AllToOne if event.peer == event.process => {
+                self.root_end = Some(mark);
+                if let Some(begin) = self.last_begin.filter(|b| b.process != mark.process) {
+                    paired(begin, mark);
+                }
+            }
+            Semantics::Prefix if event.tag >= 0 => self.waiting.push((event.tag, mark)),
+            _ => {}
+        }
+    }
+
+    /// Pairs the ends that wait once all begins are known.
+    fn pair_waiting(&mut self, paired: &mut impl FnMut(Mark, Mark)) {
+        if self.is_inconsistent {
+            self.waiting.clear();
+            return;
+        }
+        match self.semantics {
+            Some(Semantics::AllToAll) => {
+                for (_, end) in self.waiting.drain(..) {
+                    let begin = self.last_begin.filter(|b| b.process != end.process);
+                    begin.into_iter().for_each(|begin| paired(begin, end));
+                }
+            }
+            Some(Semantics::Prefix) => {
+                self.begins_by_place.sort_by_key(|(place, _)| *place);
+                self.waiting.sort_by_key(|(place, _)| *place);
+                let mut begins = self.begins_by_place.iter().peekable();
+                let mut latest: Option<Mark> = None;
+                for (place, end) in self.waiting.drain(..) {
+                    while let Some((_, begin)) = begins.next_if(|(lower, _)| *lower < place) {
+                        if latest.is_none_or(|latest| latest.time_ns <= begin.time_ns) {
+                            latest = Some(*begin);
+                        }
+                    }
+                    latest.into_iter().for_each(|begin| paired(begin, end));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.size != 0 && self.begins >= self.size && self.ends >= self.size
+    }
+
+    fn weight(&self) -> usize {
+        1 + self.waiting.len() + self.begins_by_place.len()
+    }
+}
+
+/// A process in a communicator.
+#[derive(Debug, Default)]
+struct Member {
+    next: u64,
+    /// Operations that were begun: request and number.
+    open: VecDeque<(u64, u64)>,
+}
+
+#[derive(Debug, Default)]
+struct Communicator {
+    /// Number of the first operation that is kept.
+    first: u64,
+    operations: VecDeque<Instance>,
+}
+
+impl Communicator {
+    fn operation(&mut self, number: u64) -> Option<&mut Instance> {
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.operations.get_mut(index)
+    }
+}
+
+/// The collective operations under way.
+#[derive(Debug)]
+pub(crate) struct Collectives {
+    numbers: FxHashMap<u64, usize>,
+    communicators: Vec<Communicator>,
+    members: FxHashMap<(usize, u32), Member>,
+    /// Processes of which events may be missing.
+    lost: FxHashMap<u32, ()>,
+    weight: usize,
+    limit: usize,
+    pub(crate) counts: CollectiveCounts,
+}
+
+impl Collectives {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            numbers: FxHashMap::default(),
+            communicators: Vec::new(),
+            members: FxHashMap::default(),
+            lost: FxHashMap::default(),
+            weight: 0,
+            limit,
+            counts: CollectiveCounts::default(),
+        }
+    }
+
+    pub(crate) fn lose(&mut self, process: u32) {
+        self.lost.insert(process, ());
+    }
+
+    fn communicator(&mut self, event: &MessageEvent) -> Option<usize> {
+        if self.lost.contains_key(&event.process) {
+            self.counts.lost += 1;
+            return None;
+        }
+        let known = self.numbers.get(&event.communicator).copied();
+        let is_full = self.communicators.len() >= self.limit || self.members.len() >= self.limit;
+        if known.is_none() && is_full {
+            self.counts.over_limit += 1;
+            return None;
+        }
+        Some(known.unwrap_or_else(|| {
+            let number = self.communicators.len();
+            self.numbers.insert(event.communicator, number);
+            self.communicators.push(Communicator::default());
+            number
+        }))
+    }
+
+    pub(crate) fn begin(
+        &mut self,
+        event: &MessageEvent,
+        mark: Mark,
+        paired: &mut impl FnMut(Mark, Mark),
+    ) {
+        self.counts.begins += 1;
+        let Some(communicator) = self.communicator(event) else {
+            return;
+        };
+        let member = self
+            .members
+            .entry((communicator, event.process))
+            .or_default();
+        let number = member.next;
+        member.next += 1;
+        if member.open.len() >= MOST_OPEN {
+            // It never ends what it begins.
+            self.weight -= member.open.len();
+            member.open.clear();
+            self.counts.over_limit += 1;
+            self.lose(event.process);
+            return;
+        }
+        member.open.push_back((event.request, number));
+        self.weight += 1;
+        let of = &mut self.communicators[communicator];
+        while of.first + of.operations.len() as u64 <= number {
+            of.operations.push_back(Instance::default());
+            self.weight += 1;
+        }
+        match of.operation(number) {
+            Some(operation) => {
+                let before = operation.weight();
+                operation.begin(event, mark, paired);
+                self.weight += operation.weight();
+                self.weight -= before;
+            }
+            None => self.counts.over_limit += 1,
+        }
+        self.clean(communicator, paired);
+    }
+
+    pub(crate) fn end(
+        &mut self,
+        event: &MessageEvent,
+        mark: Mark,
+        paired: &mut impl FnMut(Mark, Mark),
+    ) {
+        self.counts.ends += 1;
+        let Some(communicator) = self.communicator(event) else {
+            return;
+        };
+        let member = self
+            .members
+            .entry((communicator, event.process))
+            .or_default();
+        let place = match event.request {
+            NONE => member.open.iter().position(|(request, _)| *request == NONE),
+            request => member.open.iter().position(|(open, _)| *open == request),
+        };
+        let Some((_, number)) = place.and_then(|place| member.open.remove(place)) else {
+            self.counts.inconsistent += 1;
+            return;
+        };
+        self.weight -= 1;
+        match self.communicators[communicator].operation(number) {
+            Some(operation) => {
+                let before = operation.weight();
+                operation.end(event, mark, paired);
+                self.weight += operation.weight();
+                self.weight -= before;
+            }
+            None => self.counts.over_limit += 1,
+        }
+        self.clean(communicator, paired);
+    }
+
+    /// Lets go of operations in which all have taken part, and at the limit of the oldest.
+    fn clean(&mut self, communicator: usize, paired: &mut impl FnMut(Mark, Mark)) {
+        let of = &mut self.communicators[communicator];
+        while let Some(operation) = of.operations.front_mut() {
+            if !operation.is_complete() && self.weight <= self.limit {
+                break;
+            }
+            self.weight -= operation.weight();
+            conclude(operation, &mut self.counts, paired);
+            of.operations.pop_front();
+            of.first += 1;
+        }
+    }
+
+    pub(crate) fn finish(&mut self, paired: &mut impl FnMut(Mark, Mark)) {
+        for communicator in &mut self.communicators {
+            for operation in &mut communicator.operations {
+                conclude(operation, &mut self.counts, paired);
+            }
+            communicator.operations.clear();
+        }
+    }
+}
+
+fn conclude(
+    operation: &mut Instance,
+    counts: &mut CollectiveCounts,
+    paired: &mut impl FnMut(Mark, Mark),
+) {
+    operation.pair_waiting(paired);
+    counts.inconsistent += u64::from(operation.is_inconsistent);
+    counts.operations += u64::from(operation.begins > 1);
+}

@@ -1,0 +1,421 @@
+//! How the reference clocks of hosts become the axis: the first process's host is the axis, the others
+//! are related to it by measured offsets, by a file of the user's, else by their wall clocks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use annals_format::{ClockId, ClockMap, HostOffset, MapCursor, Relation, UNBOUNDED};
+
+use crate::offsets::ClockOffsets;
+
+/// Offsets closer than this are of one measurement: the best of them counts.
+const STRETCH_NS: i64 = 1_000_000_000;
+/// How far a reference clock's rate departs from its mean between two offsets, parts per 10⁹.
+const WANDER_PPB: u128 = 1_000;
+/// How far the rates of two reference clocks are apart when nothing was measured, parts per 10⁹.
+const RATE_PPB: u128 = 200_000;
+
+/// Part of a time, rounded up.
+pub(crate) fn parts_of(ns: u64, ppb: u128) -> u64 {
+    let parts = (u128::from(ns) * ppb).div_ceil(1_000_000_000);
+    u64::try_from(parts).unwrap_or(UNBOUNDED)
+}
+
+/// A share of a sum, rounded up.
+pub(crate) fn scaled(sum: u64, part: u64, whole: u64) -> u64 {
+    let scaled = (u128::from(sum) * u128::from(part)).div_ceil(u128::from(whole.max(1)));
+    u64::try_from(scaled).unwrap_or(UNBOUNDED)
+}
+
+/// What is known of a host before it is related to others.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct HostFacts {
+    pub(crate) boot_id: [u8; 16],
+    pub(crate) name: String,
+    /// Wall clock minus reference clock, when it was first read.
+    pub(crate) unix_offset_ns: i64,
+    /// How much that changed later: steps of the wall clock.
+    pub(crate) unix_step_ns: u64,
+    /// First and last known moment, reference clock.
+    pub(crate) span: (i64, i64),
+}
+
+/// Readings of a clock and of its parent's at the same moments, with the bound of their difference.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Link {
+    map: ClockMap,
+    errors: Vec<(i64, u64)>,
+    points: usize,
+    largest_residual_ns: u64,
+}
+
+fn map_of(mut knots: Vec<(i128, i64)>) -> ClockMap {
+    if let [(tick, time_ns)] = knots[..] {
+        knots.push((tick + 1_000_000_000, time_ns.saturating_add(1_000_000_000)));
+    }
+    ClockMap {
+        clock: ClockId::new(0),
+        error_ns: 0,
+        knots,
+    }
+}
+
+impl Link {
+    /// Through points: own reading, the parent's, bound.
+    fn through(mut points: Vec<(i64, i64, u64)>) -> Option<Self> {
+        points.sort_unstable();
+        let mut knots: Vec<(i64, i64, u64)> = Vec::new();
+        let mut start = points.first()?.0;
+        let mut best: Option<(i64, i64, u64)> = None;
+        let mut keep = |point: Option<(i64, i64, u64)>| {
+            let Some(point) = point else { return };
+            let ascends = knots
+                .last()
+                .is_none_or(|last: &(i64, i64, u64)| point.0 > last.0 && point.1 > last.1);
+            if ascends {
+                knots.push(point);
+            }
+        };
+        for point in &points {
+            if point.0.saturating_sub(start) >= STRETCH_NS {
+                keep(best.take());
+                start = point.0;
+            }
+            if best.is_none_or(|best| point.2 < best.2) {
+                best = Some(*point);
+            }
+        }
+        keep(best);
+        let map = map_of(knots.iter().map(|k| (i128::from(k.0), k.1)).collect());
+        let mut cursor = MapCursor::new(&map);
+        let residuals = points
+            .iter()
+            .map(|point| cursor.time_ns(point.0.into()).abs_diff(point.1));
+        let largest_residual_ns = residuals.max().unwrap_or(0);
+        Some(Self {
+            errors: knots.iter().map(|knot| (knot.0, knot.2)).collect(),
+            points: points.len(),
+            largest_residual_ns,
+            map,
+        })
+    }
+
+    fn error_at(&self, reference_ns: i64) -> u64 {
+        let errors = &self.errors;
+        if let [(at, error)] = errors[..] {
+            let passed = reference_ns.abs_diff(at);
+            return error.saturating_add(parts_of(passed, RATE_PPB));
+        }
+        let behind = errors.partition_point(|(at, _)| *at <= reference_ns);
+        let piece = behind.clamp(1, errors.len() - 1);
+        let ((a, error_a), (b, error_b)) = (errors[piece - 1], errors[piece]);
+        let run = b.abs_diff(a);
+        let (from_a, from_b) = (reference_ns.abs_diff(a), reference_ns.abs_diff(b));
+        let (base, distance) = if reference_ns < a {
+            let both = error_a.saturating_add(error_b);
+            (error_a.saturating_add(scaled(both, from_a, run)), from_a)
+        } else if reference_ns > b {
+            let both = error_a.saturating_add(error_b);
+            (error_b.saturating_add(scaled(both, from_b, run)), from_b)
+        } else {
+            let between = scaled(error_a, from_b, run).saturating_add(scaled(error_b, from_a, run));
+            (between, from_a.min(from_b))
+        };
+        base.saturating_add(parts_of(distance, WANDER_PPB))
+    }
+
+    /// Moments between which the bound is linear.
+    fn corners(&self) -> Vec<i64> {
+        let mut corners: Vec<i64> = self.errors.iter().map(|(at, _)| *at).collect();
+        let middles = corners.windows(2).map(|pair| {
+            let middle = i128::from(pair[0]) + i128::from(pair[1]);
+            (middle / 2) as i64
+        });
+        let middles: Vec<i64> = middles.collect();
+        corners.extend(middles);
+        corners
+    }
+}
+
+/// A host on the axis.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Host {
+    pub(crate) facts: HostFacts,
+    pub(crate) relation: Relation,
+    /// The host that it was related through.
+    pub(crate) through: Option<[u8; 16]>,
+    /// Its reference clock to the axis.
+    pub(crate) map: ClockMap,
+    /// From this host to the axis; none for the axis itself.
+    links: Vec<Link>,
+    is_bounded: bool,
+}
+
+impl Host {
+    fn axis(facts: HostFacts) -> Self {
+        Self {
+            map: map_of(vec![(0, 0)]),
+            facts,
+            relation: Relation::SameHost,
+            through: None,
+            links: Vec::new(),
+            is_bounded: true,
+        }
+    }
+
+    fn behind(facts: HostFacts, link: Link, parent: &Self, relation: Relation) -> Self {
+        // Knots of both; the parent's lie where this host's clock reads so.
+        let mut ticks: BTreeSet<i128> = link.map.knots.iter().map(|knot| knot.0).collect();
+        if parent.map.knots.len() > 2 {
+            let mut inverse = MapCursor::new(&link.map);
+            let knots = parent.map.knots.iter();
+            ticks.extend(knots.map(|(tick, _)| {
+                inverse.tick((*tick).clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+            }));
+        }
+        let (mut to_parent, mut to_axis) = (MapCursor::new(&link.map), MapCursor::new(&parent.map));
+        let mut knots: Vec<(i128, i64)> = Vec::new();
+        for tick in ticks {
+            let time_ns = to_axis.time_ns(to_parent.time_ns(tick).into());
+            if knots.last().is_none_or(|last| time_ns > last.1) {
+                knots.push((tick, time_ns));
+            }
+        }
+        let mut links = vec![link];
+        links.extend(parent.links.iter().cloned());
+        Self {
+            relation: relation.max(parent.relation),
+            through: Some(parent.facts.boot_id),
+            map: map_of(knots),
+            is_bounded: parent.is_bounded && relation != Relation::WallClock,
+            links,
+            facts,
+        }
+    }
+
+    /// Axis time of a reading of the reference clock.
+    pub(crate) fn axis_ns(&self, reference_ns: i64) -> i64 {
+        MapCursor::new(&self.map).time_ns(reference_ns.into())
+    }
+
+    /// Bound of the error of that, nanoseconds.
+    pub(crate) fn error_at(&self, reference_ns: i64) -> u64 {
+        if !self.is_bounded {
+            return UNBOUNDED;
+        }
+        let mut reading = reference_ns;
+        let mut sum = 0_u64;
+        for link in &self.links {
+            sum = sum.saturating_add(link.error_at(reading));
+            reading = MapCursor::new(&link.map).time_ns(reading.into());
+        }
+        sum
+    }
+
+    /// Moments of the reference clock between which the bound is about linear.
+    pub(crate) fn corners(&self) -> Vec<i64> {
+        let mut corners = Vec::new();
+        for (depth, link) in self.links.iter().enumerate() {
+            for corner in link.corners() {
+                // Back through the links before it.
+                let mut reading = corner;
+                for before in self.links[..depth].iter().rev() {
+                    let tick = MapCursor::new(&before.map).tick(reading);
+                    reading = tick.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+                }
+                corners.push(reading);
+            }
+        }
+        corners
+    }
+
+    /// Measurements that relate it, and the largest distance of one from the line through the best.
+    pub(crate) fn measurements(&self) -> (usize, u64) {
+        let link = self.links.first();
+        link.map_or((0, 0), |link| (link.points, link.largest_residual_ns))
+    }
+
+    fn shift(&mut self, by_ns: i64) {
+        for knot in &mut self.map.knots {
+            knot.1 = knot.1.saturating_sub(by_ns);
+        }
+    }
+}
+
+/// All hosts of a run.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Hosts {
+    by_boot: BTreeMap<[u8; 16], Host>,
+    unix_base_ns: i64,
+}
+
+/// A pair of hosts, the smaller boot id first.
+type Ends = ([u8; 16], [u8; 16]);
+
+impl Hosts {
+    /// Relates hosts to the first of them.
+    pub(crate) fn relate(
+        facts: Vec<HostFacts>,
+        offsets: &[HostOffset],
+        file: Option<&ClockOffsets>,
+    ) -> Self {
+        let mut pairs: BTreeMap<Ends, Vec<HostOffset>> = BTreeMap::new();
+        for offset in offsets.iter().filter(|offset| offset.from != offset.to) {
+            let ends = (offset.from.min(offset.to), offset.from.max(offset.to));
+            pairs.entry(ends).or_default().push(*offset);
+        }
+        let mut hosts = Self {
+            unix_base_ns: facts.first().map_or(0, |first| first.unix_offset_ns),
+            ..Self::default()
+        };
+        let base = facts.first().map(|first| first.boot_id);
+        let mut waiting: Vec<HostFacts> = Vec::new();
+        for host in facts {
+            if waiting.iter().all(|known| known.boot_id != host.boot_id) {
+                waiting.push(host);
+            }
+        }
+        while !waiting.is_empty() {
+            let next = waiting.remove(0);
+            let (boot_id, next) = (next.boot_id, next);
+            let host = match base.and_then(|base| hosts.by_boot.get(&base)) {
+                None => Host::axis(next),
+                Some(axis) => {
+                    let link = wall_link(&next, &axis.facts);
+                    Host::behind(next, link, axis, Relation::WallClock)
+                }
+            };
+            hosts.by_boot.insert(boot_id, host);
+            if let Some(file) = file {
+                hosts.extend_by_file(boot_id, &mut waiting, file);
+            }
+            hosts.extend_by_offsets(&mut waiting, &pairs);
+        }
+        hosts
+    }
+
+    /// Relates what the user's file names to a host that it names too.
+    fn extend_by_file(
+        &mut self,
+        from: [u8; 16],
+        waiting: &mut Vec<HostFacts>,
+        file: &ClockOffsets,
+    ) {
+        let Some(parent) = self.by_boot.get(&from).cloned() else {
+            return;
+        };
+        let Some(of_parent) = file.of_host(&parent.facts.name) else {
+            return;
+        };
+        let is_named = |facts: &HostFacts| file.of_host(&facts.name).is_some();
+        for facts in waiting.extract_if(.., |facts| is_named(facts)) {
+            let Some(own) = file.of_host(&facts.name) else {
+                continue;
+            };
+            let wall = i128::from(facts.unix_offset_ns) + i128::from(own.offset_ns);
+            let of_axis = i128::from(parent.facts.unix_offset_ns) + i128::from(of_parent.offset_ns);
+            let at = facts.span.0;
+            let there = i128::from(at) + wall - of_axis;
+            let there = there.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+            let steps = facts.unix_step_ns.saturating_add(parent.facts.unix_step_ns);
+            let error_ns = own
+                .error_ns
+                .saturating_add(of_parent.error_ns)
+                .saturating_add(steps);
+            let link = Link::through(vec![(at, there, error_ns)]);
+            if let Some(link) = link {
+                let boot_id = facts.boot_id;
+                let host = Host::behind(facts, link, &parent, Relation::File);
+                self.by_boot.insert(boot_id, host);
+            }
+        }
+    }
+
+    /// Relates hosts by measured offsets to those that are related: always the one whose bound at its
+    /// start is the smallest (Dijkstra).
+    fn extend_by_offsets(
+        &mut self,
+        waiting: &mut Vec<HostFacts>,
+        pairs: &BTreeMap<Ends, Vec<HostOffset>>,
+    ) {
+        loop {
+            let mut best: Option<(u64, usize, Host)> = None;
+            for (index, facts) in waiting.iter().enumerate() {
+                for parent in self.by_boot.values() {
+                    let (child, of) = (facts.boot_id, parent.facts.boot_id);
+                    let Some(offsets) = pairs.get(&(child.min(of), child.max(of))) else {
+                        continue;
+                    };
+                    let Some(link) = measured_link(child, offsets) else {
+                        continue;
+                    };
+                    let host = Host::behind(facts.clone(), link, parent, Relation::Measured);
+                    let error_ns = host.error_at(facts.span.0);
+                    if best.as_ref().is_none_or(|best| error_ns < best.0) {
+                        best = Some((error_ns, index, host));
+                    }
+                }
+            }
+            let Some((_, index, host)) = best else {
+                return;
+            };
+            waiting.remove(index);
+            self.by_boot.insert(host.facts.boot_id, host);
+        }
+    }
+
+    /// The host with this boot id.
+    pub(crate) fn get(&self, boot_id: [u8; 16]) -> Option<&Host> {
+        self.by_boot.get(&boot_id)
+    }
+
+    /// All hosts, by boot id.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Host> {
+        self.by_boot.values()
+    }
+
+    /// Axis time of a reading of a host's reference clock.
+    pub(crate) fn axis_ns(&self, boot_id: [u8; 16], reference_ns: i64) -> i64 {
+        self.get(boot_id)
+            .map_or(reference_ns, |host| host.axis_ns(reference_ns))
+    }
+
+    /// Wall clock minus axis, nanoseconds.
+    pub(crate) const fn unix_base_ns(&self) -> i64 {
+        self.unix_base_ns
+    }
+
+    /// Moves the axis.
+    pub(crate) fn shift(&mut self, by_ns: i64) {
+        self.unix_base_ns = self.unix_base_ns.saturating_add(by_ns);
+        self.by_boot.values_mut().for_each(|host| host.shift(by_ns));
+    }
+
+    /// Number of hosts (boots).
+    pub(crate) fn len(&self) -> usize {
+        self.by_boot.len()
+    }
+}
+
+fn wall_link(facts: &HostFacts, axis: &HostFacts) -> Link {
+    let difference = i128::from(facts.unix_offset_ns) - i128::from(axis.unix_offset_ns);
+    let difference = difference.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+    Link {
+        map: map_of(vec![(0, difference)]),
+        errors: vec![(0, 0)],
+        points: 0,
+        largest_residual_ns: 0,
+    }
+}
+
+/// What offsets between two hosts say of one of them.
+fn measured_link(child: [u8; 16], offsets: &[HostOffset]) -> Option<Link> {
+    let points = offsets.iter().filter_map(|offset| {
+        let there = offset.reference_ns.checked_add(offset.offset_ns)?;
+        Some(if offset.from == child {
+            (offset.reference_ns, there, offset.error_ns)
+        } else {
+            (there, offset.reference_ns, offset.error_ns)
+        })
+    });
+    Link::through(points.collect())
+}

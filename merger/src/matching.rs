@@ -1,0 +1,853 @@
+//! Which receive took which send: the k-th of one side belongs to the k-th of the other, as SPEC.md
+//! (Messages and collective operations) says. Works in one pass over the messages in the order of the
+//! trace, and keeps what is in flight.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rustc_hash::FxHashMap;
+
+use crate::collectives::Collectives;
+use crate::messages::{
+    ANY_TAG, ANYBODY, Kind, Lost, MessageBatch, MessageEvent, NOBODY, NONE, SEVERAL,
+};
+
+/// How far a sequence number is searched among what waits.
+const SEARCH: usize = 1024;
+/// Started receives of unknown channel that a process may have.
+const MOST_WILD: usize = 4096;
+/// End of a list.
+const END: u32 = u32::MAX;
+
+/// One event of a pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Mark {
+    /// Its number among the messages of the trace.
+    pub(crate) number: u64,
+    pub(crate) time_ns: i64,
+    pub(crate) process: u32,
+    pub(crate) clock: u32,
+}
+
+/// What became of the messages.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Counts {
+    pub(crate) sends: u64,
+    pub(crate) receives: u64,
+    pub(crate) matched: u64,
+    pub(crate) unmatched_sends: u64,
+    pub(crate) unmatched_receives: u64,
+    pub(crate) lost: u64,
+    pub(crate) over_limit: u64,
+    /// No rank, an unknown peer, or one of which there is no recording.
+    pub(crate) without_peer: u64,
+}
+
+/// Why a side can no longer be counted.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum Broken {
+    #[default]
+    No,
+    Loss,
+    Limit,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+struct Key {
+    communicator: u64,
+    tag: i64,
+    from: u32,
+    to: u32,
+}
+
+/// A list of nodes: numbers of its first and last.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    first: u32,
+    last: u32,
+}
+
+impl List {
+    const EMPTY: Self = Self {
+        first: END,
+        last: END,
+    };
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Channel {
+    sends: List,
+    receives: List,
+    /// What the processes had lost when it was last looked at.
+    sender_losses: u32,
+    receiver_losses: u32,
+    sends_broken: Broken,
+    receives_broken: Broken,
+}
+
+impl Channel {
+    const fn new() -> Self {
+        Self {
+            sends: List::EMPTY,
+            receives: List::EMPTY,
+            sender_losses: 0,
+            receiver_losses: 0,
+            sends_broken: Broken::No,
+            receives_broken: Broken::No,
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.sends.first == END
+            && self.receives.first == END
+            && self.sends_broken != Broken::Limit
+            && self.receives_broken != Broken::Limit
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Ready,
+    /// A receive that was started and has not completed.
+    Open,
+    /// One that never will, or whose message stands elsewhere.
+    Dead,
+}
+
+/// A send or a receive that waits.
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    mark: Mark,
+    /// Where it was started: receives are in this order.
+    started: u64,
+    sequence: u64,
+    next: u32,
+    state: State,
+}
+
+/// A receive that was started.
+#[derive(Clone, Copy, Debug)]
+enum Request {
+    /// In the list of its channel.
+    Placed { key: Key, node: u32, started: u64 },
+    /// Its channel is not known before it completes.
+    Wild { started: u64 },
+}
+
+/// What a started receive of unknown channel may take.
+#[derive(Clone, Copy, Debug)]
+struct Pattern {
+    communicator: u64,
+    peer: u32,
+    tag: i64,
+}
+
+impl Pattern {
+    fn fits(&self, key: &Key) -> bool {
+        (self.communicator == NONE || self.communicator == key.communicator)
+            && (self.peer == ANYBODY || self.peer == key.from)
+            && (self.tag == ANY_TAG || self.tag == key.tag)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Process {
+    /// How often sends, and receives, may have been lost.
+    send_losses: u32,
+    receive_losses: u32,
+    /// Started receives of unknown channel, by where they were started.
+    wild: BTreeMap<u64, Pattern>,
+    /// Channels that wait for one of these.
+    held: BTreeSet<Key>,
+}
+
+/// The messages in flight.
+#[derive(Debug)]
+pub(crate) struct Matcher {
+    channels: FxHashMap<Key, Channel>,
+    requests: FxHashMap<(u32, u64), Request>,
+    processes: Vec<Process>,
+    nodes: Vec<Node>,
+    free: u32,
+    in_flight: usize,
+    limit: usize,
+    /// A channel could not be remembered: unknown ones may have had messages.
+    is_full: bool,
+    next_number: u64,
+    pub(crate) counts: Counts,
+    pub(crate) collectives: Collectives,
+}
+
+impl Matcher {
+    pub(crate) fn new(processes: usize, limit: usize) -> Self {
+        let mut all = Vec::new();
+        all.resize_with(processes, Process::default);
+        Self {
+            channels: FxHashMap::default(),
+            requests: FxHashMap::default(),
+            processes: all,
+            nodes: Vec::new(),
+            free: END,
+            in_flight: 0,
+            limit: limit.min(END as usize - 1),
+            is_full: false,
+            next_number: 0,
+            counts: Counts::default(),
+            collectives: Collectives::new(limit),
+        }
+    }
+
+    /// Takes in the next messages, in the order of the trace; `paired` gets what came first and what
+    /// cannot be before it.
+    pub(crate) fn feed(&mut self, batch: &MessageBatch, paired: &mut impl FnMut(Mark, Mark)) {
+        let mut losses = batch.losses.iter().peekable();
+        for (index, event) in batch.events.iter().enumerate() {
+            while let Some((_, process, lost)) = losses.next_if(|loss| loss.0 <= index) {
+                self.lose(*process, *lost);
+            }
+            self.take(event, paired);
+        }
+        losses.for_each(|(_, process, lost)| self.lose(*process, *lost));
+    }
+
+    /// Notes that a process's events may be missing from here on.
+    pub(crate) fn lose(&mut self, process: u32, lost: Lost) {
+        let Some(state) = self.processes.get_mut(process as usize) else {
+            return;
+        };
+        state.send_losses = state.send_losses.saturating_add(lost.sends.into());
+        if lost.receives {
+            state.receive_losses = state.receive_losses.saturating_add(1);
+            // A started receive whose completion may be missing tells nothing any more, and what waits
+            // for it never will be told.
+            state.wild.clear();
+            let held = std::mem::take(&mut state.held);
+            for key in held {
+                self.refresh(key);
+                let channel = self.channel(key);
+                let receives = channel.receives;
+                channel.receives = List::EMPTY;
+                self.drop_list(receives);
+                self.flush(key);
+            }
+        }
+        if lost.collectives {
+            self.collectives.lose(process);
+        }
+    }
+
+    fn take(&mut self, event: &MessageEvent, paired: &mut impl FnMut(Mark, Mark)) {
+        let mark = Mark {
+            number: self.next_number,
+            time_ns: event.time_ns,
+            process: event.process,
+            clock: event.clock,
+        };
+        self.next_number += 1;
+        match event.kind {
+            Kind::Send => self.take_send(event, mark, paired),
+            Kind::Receive => self.take_receive(event, mark, paired),
+            Kind::ReceiveStart => self.take_start(event, mark, paired),
+            Kind::Cancel => self.take_cancel(event, paired),
+            Kind::CollectiveBegin => self.collectives.begin(event, mark, paired),
+            Kind::CollectiveEnd => self.collectives.end(event, mark, paired),
+        }
+    }
+
+    fn has_peer(&mut self, event: &MessageEvent) -> bool {
+        let has_peer = !matches!(event.peer, NOBODY | SEVERAL | ANYBODY)
+            && (event.process as usize) < self.processes.len();
+        self.counts.without_peer += u64::from(!has_peer);
+        has_peer
+    }
+
+    fn take_send(&mut self, event: &MessageEvent, mark: Mark, paired: &mut impl FnMut(Mark, Mark)) {
+        self.counts.sends += 1;
+        if !self.has_peer(event) {
+            return;
+        }
+        let key = Key {
+            communicator: event.communicator,
+            tag: event.tag,
+            from: event.process,
+            to: event.peer,
+        };
+        if !self.open(key) {
+            return;
+        }
+        let receives = self.channels[&key].receives;
+        if event.sequence != NONE && self.has_sequence(receives) {
+            if let Some(node) = self.unlink_sequence(key, true, event.sequence) {
+                self.counts.matched += 1;
+                paired(mark, node.mark);
+                return;
+            }
+        } else if event.sequence == NONE && self.is_broken(key, false) {
+            return;
+        }
+        if let Some(receive) = self.take_first(key, true, u64::MAX) {
+            self.counts.matched += 1;
+            paired(mark, receive);
+            return;
+        }
+        let node = Node {
+            mark,
+            started: mark.number,
+            sequence: event.sequence,
+            next: END,
+            state: State::Ready,
+        };
+        if self.push(key, false, node) {
+            self.settle(key, paired);
+        }
+    }
+
+    fn take_receive(
+        &mut self,
+        event: &MessageEvent,
+        mark: Mark,
+        paired: &mut impl FnMut(Mark, Mark),
+    ) {
+        self.counts.receives += 1;
+        if !self.has_peer(event) {
+            return;
+        }
+        let key = Key {
+            communicator: event.communicator,
+            tag: event.tag,
+            from: event.peer,
+            to: event.process,
+        };
+        let mut started = mark.number;
+        let request = match event.request {
+            NONE => None,
+            request => self.requests.remove(&(event.process, request)),
+        };
+        match request {
+            Some(Request::Placed {
+                key: place,
+                node,
+                started: at,
+            }) if self.is_open(node, at) => {
+                started = at;
+                if place == key && event.sequence == NONE {
+                    let node = &mut self.nodes[node as usize];
+                    (node.state, node.mark) = (State::Ready, mark);
+                    self.settle(key, paired);
+                    return;
+                }
+                self.nodes[node as usize].state = State::Dead;
+                self.settle(place, paired);
+            }
+            Some(Request::Wild { started: at }) => {
+                self.processes[event.process as usize].wild.remove(&at);
+                started = at;
+            }
+            Some(Request::Placed { .. }) | None => {}
+        }
+        self.place_receive(key, event, mark, started, paired);
+        if matches!(request, Some(Request::Wild { .. })) {
+            self.release(event.process, paired);
+        }
+    }
+
+    fn place_receive(
+        &mut self,
+        key: Key,
+        event: &MessageEvent,
+        mark: Mark,
+        started: u64,
+        paired: &mut impl FnMut(Mark, Mark),
+    ) {
+        if !self.open(key) {
+            return;
+        }
+        let sends = self.channels[&key].sends;
+        if event.sequence != NONE && self.has_sequence(sends) {
+            if let Some(node) = self.unlink_sequence(key, false, event.sequence) {
+                self.counts.matched += 1;
+                paired(node.mark, mark);
+                return;
+            }
+        } else if event.sequence == NONE && self.is_broken(key, true) {
+            return;
+        }
+        if let Some(send) = self.take_first(key, false, started) {
+            self.counts.matched += 1;
+            paired(send, mark);
+            return;
+        }
+        let node = Node {
+            mark,
+            started,
+            sequence: event.sequence,
+            next: END,
+            state: State::Ready,
+        };
+        if self.push(key, true, node) {
+            self.settle(key, paired);
+        }
+    }
+
+    fn take_start(
+        &mut self,
+        event: &MessageEvent,
+        mark: Mark,
+        paired: &mut impl FnMut(Mark, Mark),
+    ) {
+        if event.request == NONE || event.process as usize >= self.processes.len() {
+            return;
+        }
+        // Whoever starts again under a request has done with it.
+        self.take_cancel(event, paired);
+        let started = mark.number;
+        let wild = self.processes[event.process as usize].wild.len();
+        if self.requests.len() >= self.limit || wild >= MOST_WILD {
+            // Forgetting where it was started would be guessing.
+            let lost = Lost {
+                receives: true,
+                ..Lost::default()
+            };
+            self.lose(event.process, lost);
+            return;
+        }
+        let is_wild = event.communicator == NONE || event.peer == ANYBODY || event.tag == ANY_TAG;
+        let request = if is_wild {
+            let pattern = Pattern {
+                communicator: event.communicator,
+                peer: event.peer,
+                tag: event.tag,
+            };
+            let process = &mut self.processes[event.process as usize];
+            process.wild.insert(started, pattern);
+            Some(Request::Wild { started })
+        } else {
+            let key = Key {
+                communicator: event.communicator,
+                tag: event.tag,
+                from: event.peer,
+                to: event.process,
+            };
+            let node = Node {
+                mark,
+                started,
+                sequence: NONE,
+                next: END,
+                state: State::Open,
+            };
+            let is_placed = !matches!(event.peer, NOBODY | SEVERAL)
+                && self.remember(key)
+                && !self.is_receive_broken(key)
+                && self.push(key, true, node);
+            is_placed.then(|| Request::Placed {
+                key,
+                node: self.channels[&key].receives.last,
+                started,
+            })
+        };
+        if let Some(request) = request {
+            self.requests
+                .insert((event.process, event.request), request);
+        }
+    }
+
+    /// Ends a started receive without a message.
+    fn take_cancel(&mut self, event: &MessageEvent, paired: &mut impl FnMut(Mark, Mark)) {
+        match self.requests.remove(&(event.process, event.request)) {
+            Some(Request::Placed { key, node, started }) if self.is_open(node, started) => {
+                self.nodes[node as usize].state = State::Dead;
+                self.settle(key, paired);
+            }
+            Some(Request::Wild { started }) => {
+                self.processes[event.process as usize].wild.remove(&started);
+                self.release(event.process, paired);
+            }
+            Some(Request::Placed { .. }) | None => {}
+        }
+    }
+
+    /// Looks again at the channels that waited for a receive of unknown channel.
+    fn release(&mut self, process: u32, paired: &mut impl FnMut(Mark, Mark)) {
+        let held = std::mem::take(&mut self.processes[process as usize].held);
+        held.into_iter().for_each(|key| self.settle(key, paired));
+    }
+
+    fn is_open(&self, node: u32, started: u64) -> bool {
+        let node = &self.nodes[node as usize];
+        node.started == started && node.state == State::Open
+    }
+
+    /// Whether a channel can take an event; counts it when not.
+    fn open(&mut self, key: Key) -> bool {
+        let is_known = self.remember(key);
+        self.counts.over_limit += u64::from(!is_known);
+        is_known
+    }
+
+    /// Makes room for a channel and takes note of what its processes have lost.
+    fn remember(&mut self, key: Key) -> bool {
+        if !self.channels.contains_key(&key) {
+            if self.channels.len() >= self.limit && !self.is_full {
+                // Nothing is known of an idle channel that a new one would not know.
+                self.channels.retain(|_, channel| !channel.is_idle());
+                self.is_full = self.channels.len() >= self.limit / 2;
+            }
+            if self.is_full {
+                return false;
+            }
+            self.channels.insert(key, Channel::new());
+        }
+        self.refresh(key);
+        true
+    }
+
+    fn channel(&mut self, key: Key) -> &mut Channel {
+        self.channels.entry(key).or_insert(Channel::new())
+    }
+
+    fn losses(&self, key: Key) -> (u32, u32) {
+        let process = |number: u32| self.processes.get(number as usize);
+        (
+            process(key.from).map_or(0, |process| process.send_losses),
+            process(key.to).map_or(0, |process| process.receive_losses),
+        )
+    }
+
+    fn refresh(&mut self, key: Key) {
+        let (sender_losses, receiver_losses) = self.losses(key);
+        let Some(channel) = self.channels.get_mut(&key) else {
+            return;
+        };
+        if (channel.sender_losses, channel.receiver_losses) == (sender_losses, receiver_losses) {
+            return;
+        }
+        let is_receiver_hit = channel.receiver_losses != receiver_losses;
+        if channel.sender_losses != sender_losses && channel.sends_broken == Broken::No {
+            channel.sends_broken = Broken::Loss;
+        }
+        if is_receiver_hit && channel.receives_broken == Broken::No {
+            channel.receives_broken = Broken::Loss;
+        }
+        (channel.sender_losses, channel.receiver_losses) = (sender_losses, receiver_losses);
+        if is_receiver_hit {
+            self.cut_open(key);
+        }
+        self.flush(key);
+    }
+
+    /// Takes away started receives whose completion may be lost, and all behind them.
+    fn cut_open(&mut self, key: Key) {
+        let receives = self.channels[&key].receives;
+        let (mut before, mut at) = (END, receives.first);
+        while at != END && self.nodes[at as usize].state != State::Open {
+            (before, at) = (at, self.nodes[at as usize].next);
+        }
+        if at == END {
+            return;
+        }
+        let cut = List {
+            first: at,
+            last: receives.last,
+        };
+        let kept = if before == END {
+            List::EMPTY
+        } else {
+            self.nodes[before as usize].next = END;
+            List {
+                first: receives.first,
+                last: before,
+            }
+        };
+        self.channel(key).receives = kept;
+        self.drop_list(cut);
+    }
+
+    /// Frees nodes whose partners are lost.
+    fn drop_list(&mut self, list: List) {
+        let mut at = list.first;
+        while at != END {
+            let node = self.nodes[at as usize];
+            self.counts.lost += u64::from(node.state == State::Ready);
+            self.release_node(at);
+            at = node.next;
+        }
+    }
+
+    fn release_node(&mut self, at: u32) {
+        let node = &mut self.nodes[at as usize];
+        node.next = self.free;
+        node.state = State::Dead;
+        node.started = u64::MAX;
+        self.free = at;
+        self.in_flight -= 1;
+    }
+
+    /// Drops what waits for a side that can no longer be counted, and has given all it had.
+    fn flush(&mut self, key: Key) {
+        let channel = self.channels[&key];
+        let is_empty = |list: List| list.first == END;
+        if channel.sends_broken != Broken::No && is_empty(channel.sends) {
+            self.drop_unnumbered(key, true, channel.sends_broken);
+        }
+        let channel = self.channels[&key];
+        if channel.receives_broken != Broken::No && is_empty(channel.receives) {
+            self.drop_unnumbered(key, false, channel.receives_broken);
+        }
+    }
+
+    /// Drops what has no sequence number and is not open.
+    fn drop_unnumbered(&mut self, key: Key, is_receive: bool, why: Broken) {
+        let list = self.list(key, is_receive);
+        let mut kept = List::EMPTY;
+        let mut at = list.first;
+        while at != END {
+            let node = self.nodes[at as usize];
+            if node.sequence == NONE && node.state != State::Open {
+                if node.state == State::Ready {
+                    match why {
+                        Broken::Limit => self.counts.over_limit += 1,
+                        _ => self.counts.lost += 1,
+                    }
+                }
+                self.release_node(at);
+            } else {
+                if kept.last == END {
+                    kept.first = at;
+                } else {
+                    self.nodes[kept.last as usize].next = at;
+                }
+                kept.last = at;
+                self.nodes[at as usize].next = END;
+            }
+            at = node.next;
+        }
+        self.set_list(key, is_receive, kept);
+    }
+
+    fn list(&self, key: Key, is_receive: bool) -> List {
+        let channel = &self.channels[&key];
+        if is_receive {
+            channel.receives
+        } else {
+            channel.sends
+        }
+    }
+
+    fn set_list(&mut self, key: Key, is_receive: bool, list: List) {
+        let channel = self.channel(key);
+        if is_receive {
+            channel.receives = list;
+        } else {
+            channel.sends = list;
+        }
+    }
+
+    fn is_receive_broken(&self, key: Key) -> bool {
+        self.channels[&key].receives_broken != Broken::No
+    }
+
+    /// Whether an event without a sequence number cannot be counted; counts it then.
+    fn is_broken(&mut self, key: Key, is_receive: bool) -> bool {
+        let channel = &self.channels[&key];
+        let broken = if is_receive {
+            channel.receives_broken
+        } else {
+            channel.sends_broken
+        };
+        match broken {
+            Broken::No => return false,
+            Broken::Loss => self.counts.lost += 1,
+            Broken::Limit => self.counts.over_limit += 1,
+        }
+        true
+    }
+
+    fn has_sequence(&self, list: List) -> bool {
+        list.first != END && self.nodes[list.first as usize].sequence != NONE
+    }
+
+    /// Takes the event with a sequence number out of a list.
+    fn unlink_sequence(&mut self, key: Key, is_receive: bool, sequence: u64) -> Option<Node> {
+        let mut list = self.list(key, is_receive);
+        let (mut before, mut at) = (END, list.first);
+        for _ in 0..SEARCH {
+            if at == END {
+                return None;
+            }
+            let node = self.nodes[at as usize];
+            if node.sequence == sequence && node.state == State::Ready {
+                if before == END {
+                    list.first = node.next;
+                } else {
+                    self.nodes[before as usize].next = node.next;
+                }
+                if list.last == at {
+                    list.last = before;
+                }
+                self.release_node(at);
+                self.set_list(key, is_receive, list);
+                return Some(node);
+            }
+            (before, at) = (at, node.next);
+        }
+        None
+    }
+
+    /// Puts an event where it belongs; at the limit it is counted, and the side is broken.
+    fn push(&mut self, key: Key, is_receive: bool, mut node: Node) -> bool {
+        if self.in_flight >= self.limit {
+            self.counts.over_limit += u64::from(node.state == State::Ready);
+            let channel = self.channel(key);
+            let broken = if is_receive {
+                &mut channel.receives_broken
+            } else {
+                &mut channel.sends_broken
+            };
+            *broken = Broken::Limit;
+            self.flush(key);
+            return false;
+        }
+        self.in_flight += 1;
+        let mut list = self.list(key, is_receive);
+        // Nearly always the last; a receive that was started long ago is near the first.
+        let (mut before, mut next) = (list.last, END);
+        if before != END && self.nodes[before as usize].started > node.started {
+            (before, next) = (END, list.first);
+            while next != END && self.nodes[next as usize].started < node.started {
+                (before, next) = (next, self.nodes[next as usize].next);
+            }
+        }
+        node.next = next;
+        let at = if self.free == END {
+            self.nodes.push(node);
+            self.nodes.len() as u32 - 1
+        } else {
+            let at = self.free;
+            self.free = self.nodes[at as usize].next;
+            self.nodes[at as usize] = node;
+            at
+        };
+        if before == END {
+            list.first = at;
+        } else {
+            self.nodes[before as usize].next = at;
+        }
+        if next == END {
+            list.last = at;
+        }
+        self.set_list(key, is_receive, list);
+        true
+    }
+
+    /// Takes the first of a list for an event that nothing of its own side stands before, when that is
+    /// decided: nearly always. `started` is where the receive was started, if it is the other one.
+    fn take_first(&mut self, key: Key, is_receive: bool, started: u64) -> Option<Mark> {
+        let channel = &self.channels[&key];
+        let (own, broken, other) = if is_receive {
+            (channel.sends, channel.sends_broken, channel.receives)
+        } else {
+            (channel.receives, channel.receives_broken, channel.sends)
+        };
+        if own.first != END || other.first == END || broken != Broken::No {
+            return None;
+        }
+        let node = self.nodes[other.first as usize];
+        let is_decided = node.state == State::Ready && node.sequence == NONE;
+        let started = if is_receive { node.started } else { started };
+        if !is_decided || self.is_held(key, started) {
+            return None;
+        }
+        let rest = List {
+            first: node.next,
+            last: if node.next == END { END } else { other.last },
+        };
+        self.release_node(other.first);
+        self.set_list(key, is_receive, rest);
+        Some(node.mark)
+    }
+
+    /// Whether a receive that was started earlier may yet turn out to be one of a channel's.
+    fn is_held(&self, key: Key, started: u64) -> bool {
+        let wild = &self.processes[key.to as usize].wild;
+        let mut earlier = wild.range(..started);
+        earlier.any(|(_, pattern)| pattern.fits(&key))
+    }
+
+    /// Pairs what stands first on both sides as long as that is decided.
+    fn settle(&mut self, key: Key, paired: &mut impl FnMut(Mark, Mark)) {
+        let Some(mut channel) = self.channels.get(&key).copied() else {
+            return;
+        };
+        let mut is_held = false;
+        while channel.receives.first != END {
+            let first = channel.receives.first;
+            let receive = self.nodes[first as usize];
+            if receive.state == State::Dead {
+                channel.receives.first = receive.next;
+                self.release_node(first);
+                continue;
+            }
+            if channel.sends.first == END || receive.state == State::Open {
+                break;
+            }
+            let at = channel.sends.first;
+            let send = self.nodes[at as usize];
+            if receive.sequence != NONE && send.sequence != NONE {
+                break;
+            }
+            if self.is_held(key, receive.started) {
+                is_held = true;
+                break;
+            }
+            channel.receives.first = receive.next;
+            channel.sends.first = send.next;
+            self.release_node(first);
+            self.release_node(at);
+            self.counts.matched += 1;
+            paired(send.mark, receive.mark);
+        }
+        for list in [&mut channel.sends, &mut channel.receives] {
+            if list.first == END {
+                list.last = END;
+            }
+        }
+        if is_held {
+            self.processes[key.to as usize].held.insert(key);
+        }
+        let is_broken = channel.sends_broken != Broken::No || channel.receives_broken != Broken::No;
+        if let Some(known) = self.channels.get_mut(&key) {
+            *known = channel;
+        }
+        if is_broken {
+            self.flush(key);
+        }
+    }
+
+    /// Counts what is left in flight.
+    pub(crate) fn finish(&mut self, paired: &mut impl FnMut(Mark, Mark)) {
+        self.collectives.finish(paired);
+        let channels = std::mem::take(&mut self.channels);
+        for (key, channel) in &channels {
+            let (sender_losses, receiver_losses) = self.losses(*key);
+            let is_lost = sender_losses != 0 || receiver_losses != 0;
+            let is_over =
+                channel.sends_broken == Broken::Limit || channel.receives_broken == Broken::Limit;
+            for (is_receive, list) in [(false, channel.sends), (true, channel.receives)] {
+                let mut at = list.first;
+                while at != END {
+                    let node = self.nodes[at as usize];
+                    if node.state == State::Ready {
+                        let counts = &mut self.counts;
+                        let count = match (is_over, is_lost, is_receive) {
+                            (true, ..) => &mut counts.over_limit,
+                            (_, true, _) => &mut counts.lost,
+                            (.., false) => &mut counts.unmatched_sends,
+                            (.., true) => &mut counts.unmatched_receives,
+                        };
+                        *count += 1;
+                    }
+                    at = node.next;
+                }
+            }
+        }
+    }
+}

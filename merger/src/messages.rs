@@ -1,0 +1,395 @@
+//! What events say about messages and collective operations: taken out of a chunk of the trace by the
+//! roles of its event types, so that the matching sees nothing else.
+
+use std::collections::BTreeMap;
+
+use annals_format::{
+    Column, Definitions, EventType, EventTypeId, Reference, Role, TraceChunk, TraceLoss,
+};
+use rustc_hash::FxHashMap;
+
+/// Stands for a process that is none of the inputs, or none at all.
+pub(crate) const NOBODY: u32 = u32::MAX;
+/// In a receive-start: any process.
+pub(crate) const ANYBODY: u32 = u32::MAX - 1;
+/// Rank that several recordings have: which of them a message means is not known.
+pub(crate) const SEVERAL: u32 = u32::MAX - 2;
+/// No `request`, no `sequence`, no `communicator`.
+pub(crate) const NONE: u64 = u64::MAX;
+/// In a receive-start: any tag. In others no tag is negative.
+pub(crate) const ANY_TAG: i64 = -1;
+
+/// Ranks beyond this are not looked up by index.
+const DENSE_RANKS: usize = 1 << 20;
+
+/// What an event tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Send,
+    Receive,
+    ReceiveStart,
+    Cancel,
+    CollectiveBegin,
+    CollectiveEnd,
+}
+
+impl Kind {
+    const fn of(role: Role) -> Option<Self> {
+        Some(match role {
+            Role::Send => Self::Send,
+            Role::Receive => Self::Receive,
+            Role::ReceiveStart => Self::ReceiveStart,
+            Role::Cancel => Self::Cancel,
+            Role::CollectiveBegin => Self::CollectiveBegin,
+            Role::CollectiveEnd => Self::CollectiveEnd,
+            _ => return None,
+        })
+    }
+}
+
+/// What a collective operation orders.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Semantics {
+    AllToAll,
+    OneToAll,
+    AllToOne,
+    Prefix,
+    Nothing,
+}
+
+impl Semantics {
+    /// By the number of OTF2's CollectiveOp, and whether any bytes were moved.
+    const fn of(operation: Option<u64>, moved: Option<u64>) -> Self {
+        match (operation, moved) {
+            (Some(0), _) => Self::AllToAll,
+            (_, Some(0)) => Self::Nothing,
+            (Some(6 | 8 | 11 | 13 | 16), _) => Self::AllToAll,
+            (Some(1 | 4), _) => Self::OneToAll,
+            (Some(2 | 12), _) => Self::AllToOne,
+            (Some(14 | 15), _) => Self::Prefix,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// One event of a message or a collective operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MessageEvent {
+    pub(crate) time_ns: i64,
+    pub(crate) communicator: u64,
+    /// The tag; of a collective operation the place, negative when it is not known.
+    pub(crate) tag: i64,
+    pub(crate) request: u64,
+    /// The sequence number; of a collective operation the size.
+    pub(crate) sequence: u64,
+    pub(crate) process: u32,
+    /// The other process; of a collective operation the root.
+    pub(crate) peer: u32,
+    pub(crate) clock: u32,
+    pub(crate) kind: Kind,
+    pub(crate) semantics: Semantics,
+}
+
+/// Which of a process's events a loss may have had.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Lost {
+    pub(crate) sends: bool,
+    pub(crate) receives: bool,
+    pub(crate) collectives: bool,
+}
+
+impl Lost {
+    pub(crate) const ALL: Self = Self {
+        sends: true,
+        receives: true,
+        collectives: true,
+    };
+
+    pub(crate) const fn is_any(self) -> bool {
+        self.sends || self.receives || self.collectives
+    }
+
+    pub(crate) const fn add(&mut self, more: Self) {
+        self.sends |= more.sends;
+        self.receives |= more.receives;
+        self.collectives |= more.collectives;
+    }
+
+    const fn of(kind: Option<Kind>) -> Self {
+        let (sends, receives, collectives) = match kind {
+            Some(Kind::Send) => (true, false, false),
+            Some(Kind::Receive | Kind::ReceiveStart | Kind::Cancel) => (false, true, false),
+            Some(Kind::CollectiveBegin | Kind::CollectiveEnd) => (false, false, true),
+            None => (false, false, false),
+        };
+        Self {
+            sends,
+            receives,
+            collectives,
+        }
+    }
+}
+
+/// The messages of a chunk, in its order.
+#[derive(Debug, Default)]
+pub(crate) struct MessageBatch {
+    pub(crate) events: Vec<MessageEvent>,
+    /// Losses that may have had messages: before the event with this index, in this process.
+    pub(crate) losses: Vec<(usize, u32, Lost)>,
+}
+
+/// Where an event type of the trace has what the matching needs.
+#[derive(Clone, Debug)]
+struct TypePlan {
+    kind: Kind,
+    communicator: Option<(usize, Reference)>,
+    peer: Option<usize>,
+    tag: Option<usize>,
+    request: Option<usize>,
+    sequence: Option<usize>,
+    operation: Option<usize>,
+    bytes: Option<usize>,
+}
+
+impl TypePlan {
+    fn of(definitions: &Definitions, event_type: &EventType) -> Option<Self> {
+        let kind = Kind::of(event_type.role)?;
+        let place = |name: &str| {
+            let mut elements = event_type.elements.iter();
+            elements.position(|element| definitions.string(element.name) == name)
+        };
+        let is_collective = matches!(kind, Kind::CollectiveBegin | Kind::CollectiveEnd);
+        let either = |collective: &str, message: &str| {
+            place(if is_collective { collective } else { message })
+        };
+        let communicator = place("communicator");
+        Some(Self {
+            kind,
+            communicator: communicator.map(|place| (place, event_type.elements[place].reference)),
+            peer: either("root", "peer"),
+            tag: either("place", "tag"),
+            request: place("request"),
+            sequence: either("size", "sequence"),
+            operation: place("operation"),
+            bytes: place("bytes"),
+        })
+    }
+}
+
+/// Takes messages out of chunks. The same for all threads.
+#[derive(Debug)]
+pub(crate) struct Extractor {
+    /// By event type of the trace.
+    types: Vec<Option<TypePlan>>,
+    /// By stream: process, clock, and what a loss of any type may have had.
+    streams: Vec<(u32, u32, Lost)>,
+    /// By process, its run.
+    run_of: Vec<usize>,
+    /// By run and rank.
+    ranks: Vec<Vec<u32>>,
+    far_ranks: FxHashMap<(usize, u32), u32>,
+    /// By object.
+    objects: Vec<u64>,
+}
+
+impl Extractor {
+    /// None when no event type has a message. `carries` says what a loss of any type in a stream may
+    /// have had.
+    pub(crate) fn of(
+        definitions: &Definitions,
+        carries: &BTreeMap<annals_format::StreamId, Lost>,
+    ) -> Option<Self> {
+        let types = definitions.event_types.values();
+        let types: Vec<Option<TypePlan>> = types.map(|t| TypePlan::of(definitions, t)).collect();
+        if types.iter().all(Option::is_none) {
+            return None;
+        }
+        let mut extractor = Self {
+            types,
+            streams: Vec::new(),
+            run_of: Vec::new(),
+            ranks: Vec::new(),
+            far_ranks: FxHashMap::default(),
+            objects: Vec::new(),
+        };
+        extractor.number_ranks(definitions);
+        for (id, stream) in &definitions.streams {
+            let source = definitions.sources.get(&stream.source);
+            let place = source.map_or((NOBODY, NOBODY), |source| {
+                (source.process.get(), source.clock.get())
+            });
+            let lost = carries.get(id).copied().unwrap_or(Lost::ALL);
+            extractor.streams.push((place.0, place.1, lost));
+        }
+        // Objects of one name are one communicator, whoever defined them.
+        let mut names = BTreeMap::new();
+        for object in definitions.objects.values() {
+            let next = names.len() as u64;
+            let number = *names.entry((object.kind, object.name)).or_insert(next);
+            extractor.objects.push(1 << 62 | number);
+        }
+        Some(extractor)
+    }
+
+    fn number_ranks(&mut self, definitions: &Definitions) {
+        let mut runs = BTreeMap::new();
+        for (id, rank) in &definitions.ranks {
+            let process = definitions.processes.get(id);
+            let next = runs.len();
+            let run = *runs
+                .entry(process.map(|process| process.run))
+                .or_insert(next);
+            self.run_of.resize(id.index() + 1, run);
+            self.run_of[id.index()] = run;
+            self.ranks.resize(runs.len(), Vec::new());
+            if rank.is_assigned {
+                continue;
+            }
+            let index = rank.rank as usize;
+            let entry = if index < DENSE_RANKS {
+                let ranks = &mut self.ranks[run];
+                ranks.resize(ranks.len().max(index + 1), NOBODY);
+                &mut ranks[index]
+            } else {
+                self.far_ranks.entry((run, rank.rank)).or_insert(NOBODY)
+            };
+            *entry = if *entry == NOBODY { id.get() } else { SEVERAL };
+        }
+    }
+
+    /// Number of processes.
+    pub(crate) fn processes(&self) -> usize {
+        self.run_of.len()
+    }
+
+    fn process_of_rank(&self, process: u32, rank: i128) -> u32 {
+        let Ok(rank) = u32::try_from(rank) else {
+            return NOBODY;
+        };
+        let Some(run) = self.run_of.get(process as usize) else {
+            return NOBODY;
+        };
+        let found = match self.ranks[*run].get(rank as usize) {
+            Some(found) => Some(found),
+            None => self.far_ranks.get(&(*run, rank)),
+        };
+        found.copied().unwrap_or(NOBODY)
+    }
+
+    /// The messages of a chunk of the trace.
+    pub(crate) fn extract(&self, chunk: &TraceChunk) -> MessageBatch {
+        let mut batch = MessageBatch::default();
+        let plan = |event_type: EventTypeId| self.types.get(event_type.index())?.as_ref();
+        let plans: Vec<Option<&TypePlan>> =
+            chunk.types.iter().map(|t| plan(t.event_type)).collect();
+        let mut losses = chunk.losses.iter().peekable();
+        let mut take_losses = |before: u32, events: usize, batch: &mut MessageBatch| {
+            while let Some((_, loss)) = losses.next_if(|(index, _)| *index <= before) {
+                let (process, lost) = self.lost(loss);
+                if lost.is_any() {
+                    batch.losses.push((events, process, lost));
+                }
+            }
+        };
+        if plans.iter().any(Option::is_some) {
+            let mut ordinals = vec![0_u32; plans.len()];
+            for (index, place) in chunk.type_index.iter().enumerate() {
+                let place = usize::from(*place);
+                let ordinal = ordinals[place];
+                ordinals[place] += 1;
+                if let Some(plan) = plans[place] {
+                    take_losses(index as u32, batch.events.len(), &mut batch);
+                    let stream = chunk.streams[index];
+                    let (process, clock, _) = self.place_of(stream);
+                    let columns = &chunk.types[place].columns;
+                    let event = self.event(plan, columns, ordinal as usize, process);
+                    batch.events.push(MessageEvent {
+                        time_ns: chunk.times_ns[index],
+                        clock,
+                        ..event
+                    });
+                }
+            }
+        }
+        take_losses(u32::MAX, batch.events.len(), &mut batch);
+        batch
+    }
+
+    fn place_of(&self, stream: annals_format::StreamId) -> (u32, u32, Lost) {
+        let found = self.streams.get(stream.index()).copied();
+        found.unwrap_or((NOBODY, NOBODY, Lost::default()))
+    }
+
+    fn lost(&self, loss: &TraceLoss) -> (u32, Lost) {
+        let (process, _, of_any) = self.place_of(loss.stream);
+        let lost = match loss.event_type {
+            None => of_any,
+            Some(event_type) => {
+                let plan = self.types.get(event_type.index()).and_then(Option::as_ref);
+                Lost::of(plan.map(|plan| plan.kind))
+            }
+        };
+        (process, lost)
+    }
+
+    fn event(
+        &self,
+        plan: &TypePlan,
+        columns: &[Column],
+        ordinal: usize,
+        process: u32,
+    ) -> MessageEvent {
+        let integer = |place: Option<usize>| columns.get(place?)?.get(ordinal).as_integer();
+        let number = |place| integer(place).map_or(NONE, |value| value as u64);
+        let communicator = match plan.communicator {
+            None => NONE,
+            Some((place, reference)) => {
+                let value = number(Some(place));
+                match reference {
+                    Reference::Object => {
+                        let object = usize::try_from(value).ok();
+                        let known = object.and_then(|object| self.objects.get(object));
+                        known.copied().unwrap_or(NONE)
+                    }
+                    Reference::String => 1 << 61 | value,
+                    _ => value,
+                }
+            }
+        };
+        let is_start = plan.kind == Kind::ReceiveStart;
+        let peer = match integer(plan.peer) {
+            None if is_start => ANYBODY,
+            None => NOBODY,
+            Some(rank) if is_start && u32::try_from(rank).is_err() => ANYBODY,
+            Some(rank) => self.process_of_rank(process, rank),
+        };
+        let tag = integer(plan.tag).and_then(|tag| i64::try_from(tag).ok());
+        let operation = integer(plan.operation).and_then(|value| u64::try_from(value).ok());
+        let moved = integer(plan.bytes).and_then(|value| u64::try_from(value).ok());
+        MessageEvent {
+            time_ns: 0,
+            communicator,
+            tag: tag.map_or(ANY_TAG, |tag| tag.max(ANY_TAG)),
+            request: number(plan.request),
+            sequence: number(plan.sequence),
+            process,
+            peer,
+            clock: 0,
+            kind: plan.kind,
+            semantics: Semantics::of(operation, moved),
+        }
+    }
+}
+
+/// What of these a stream had, by what its counters say: a loss of any type in it may have had the same.
+pub(crate) fn carried(
+    definitions: &Definitions,
+    raised: impl Iterator<Item = EventTypeId>,
+) -> Lost {
+    let mut carried = Lost::default();
+    for event_type in raised {
+        let role = definitions.event_types.get(&event_type).map(|t| t.role);
+        carried.add(Lost::of(role.and_then(Kind::of)));
+    }
+    carried
+}

@@ -1,0 +1,151 @@
+//! Offsets between hosts that a user measured: `--clock-offsets FILE`.
+
+use std::path::Path;
+
+use crate::error::{MergeError, Result};
+
+/// What printing microseconds and reading the wall clock in them adds to a bound: the round trip and the
+/// offset are rounded by half a microsecond each, and two readings by up to one.
+const PRINTED_NS: u64 = 3_000;
+
+/// What the file says of one host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct OffsetOfHost {
+    /// Wall clock of the first host less this one's.
+    pub(crate) offset_ns: i64,
+    /// Bound of its error.
+    pub(crate) error_ns: u64,
+}
+
+/// Offsets of hosts' wall clocks to the first host's, as Open MPI's `mpisync` writes them.
+///
+/// One line for each process: `HOST RTT OFFSET`, separated by white space, round trip and offset in
+/// seconds as decimal numbers; the offset is what has to be added to the host's wall clock to get the
+/// first host's. The offset is bounded by half the round trip, and 3 µs for what six digits and a clock
+/// that counts microseconds leave out. Of several lines of a host the one with the shortest round trip
+/// counts. Empty lines and what stands behind a `#` are left out.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct ClockOffsets {
+    hosts: Vec<(String, OffsetOfHost)>,
+}
+
+impl ClockOffsets {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or a line is none of these; the error names the line.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|source| MergeError::Io {
+            action: "read",
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::parse(&text).map_err(|(line, expected, found)| MergeError::Offsets {
+            path: path.to_owned(),
+            line,
+            expected,
+            found,
+        })
+    }
+
+    fn parse(text: &str) -> std::result::Result<Self, (usize, &'static str, String)> {
+        let mut offsets = Self::default();
+        for (number, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or("");
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            if fields.is_empty() {
+                continue;
+            }
+            let wrong = |expected, found: &str| (number + 1, expected, found.to_owned());
+            let &[host, round_trip, offset] = fields.as_slice() else {
+                let expected = "a host, a round trip and an offset in seconds";
+                return Err(wrong(expected, line.trim()));
+            };
+            let round_trip_ns = seconds(round_trip)
+                .and_then(|ns| u64::try_from(ns).ok())
+                .ok_or_else(|| wrong("a round trip in seconds, not below 0", round_trip))?;
+            let offset_ns = seconds(offset).ok_or_else(|| wrong("an offset in seconds", offset))?;
+            let found = OffsetOfHost {
+                offset_ns,
+                error_ns: round_trip_ns.div_ceil(2).saturating_add(PRINTED_NS),
+            };
+            match offsets.hosts.iter_mut().find(|(known, _)| known == host) {
+                Some((_, known)) if known.error_ns <= found.error_ns => {}
+                Some((_, known)) => *known = found,
+                None => offsets.hosts.push((host.to_owned(), found)),
+            }
+        }
+        Ok(offsets)
+    }
+
+    /// What it says of a host, by its name, or by the part of it before the first dot.
+    pub(crate) fn of_host(&self, name: &str) -> Option<OffsetOfHost> {
+        let short = |name: &str| name.split('.').next().map(str::to_owned);
+        let exact = self.hosts.iter().find(|(host, _)| host == name);
+        let found = exact.or_else(|| {
+            let mut alike = self
+                .hosts
+                .iter()
+                .filter(|(host, _)| short(host) == short(name));
+            let found = alike.next();
+            found.filter(|_| alike.next().is_none())
+        });
+        found.map(|(_, offset)| *offset)
+    }
+}
+
+/// A decimal number of seconds, in nanoseconds; digits behind the ninth are left out.
+fn seconds(text: &str) -> Option<i64> {
+    let (is_negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(whole) || !is_number(fraction) || whole.len() + fraction.len() == 0 {
+        return None;
+    }
+    let parse = |part: &str| match part {
+        "" => Some(0),
+        part => part.parse::<i128>().ok(),
+    };
+    let fraction = &fraction[..fraction.len().min(9)];
+    let fraction_ns = parse(fraction)? * 10_i128.pow(9 - fraction.len() as u32);
+    let ns = parse(whole)?
+        .checked_mul(1_000_000_000)?
+        .checked_add(fraction_ns)?;
+    i64::try_from(if is_negative { -ns } else { ns }).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_mpisync_are_read() {
+        let text = "node1.cluster 0.000000 0.000000\nnode1.cluster 0.000001 0.000000\n\
+                    # a comment\n\nnode2.cluster 0.000012 -0.001500\nnode2.cluster 0.000010 -0.001501\n";
+        let offsets = ClockOffsets::parse(text).unwrap();
+        let of = |name: &str| offsets.of_host(name).map(|o| (o.offset_ns, o.error_ns));
+        assert_eq!(of("node1.cluster"), Some((0, 3_000)));
+        assert_eq!(of("node2.cluster"), Some((-1_501_000, 8_000)));
+        assert_eq!(of("node2"), Some((-1_501_000, 8_000)));
+        assert_eq!(of("node3"), None);
+    }
+
+    #[test]
+    fn other_lines_are_named() {
+        for (text, line, found) in [
+            ("a 0.1 0.2\nb 0.1\n", 2, "b 0.1"),
+            ("a 0.1 0.2 0.3", 1, "a 0.1 0.2 0.3"),
+            ("a -0.1 0.2", 1, "-0.1"),
+            ("\n\na 0.1 nan", 3, "nan"),
+            ("a 1e-6 0", 1, "1e-6"),
+            ("a 0 99999999999999999999", 1, "99999999999999999999"),
+            ("a . 0", 1, "."),
+        ] {
+            let (at, _, what) = ClockOffsets::parse(text).unwrap_err();
+            assert_eq!((at, what.as_str()), (line, found));
+        }
+    }
+}

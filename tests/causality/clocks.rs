@@ -1,0 +1,274 @@
+//! True time is recovered within the bounds that are stated.
+
+use std::collections::BTreeMap;
+
+use annals_format::{ClockKind, Definition, HostOffset, ProcessId, Value};
+use annals_merger::{Bounds, Causality, ClockOffsets, Opened, Window, plan_merge_with_offsets};
+use proptest::prelude::*;
+
+use crate::world::{Host, Op, Program, Ticking};
+use crate::{merge_with, report};
+
+const END_NS: i64 = 30_000_000_000;
+
+/// Trace time of each mark by its number, and what the trace states.
+fn marks(directory: &std::path::Path) -> (BTreeMap<u64, (u32, i64)>, annals_format::Definitions) {
+    let opened = Opened::open(&directory.join("out").join("run.annals")).expect("a trace");
+    let mut found = BTreeMap::new();
+    opened
+        .read(Window::ALL, |chunk| {
+            for (index, ordinal) in chunk.ordinals().iter().enumerate() {
+                let columns = &chunk.types[usize::from(chunk.type_index[index])];
+                let Value::I64(number) = columns.columns[0].get(*ordinal as usize) else {
+                    panic!("a number");
+                };
+                let process = opened.definitions.process_of(chunk.streams[index]);
+                let process = process.unwrap_or(ProcessId::new(0)).get();
+                found.insert(number as u64, (process, chunk.times_ns[index]));
+            }
+            Ok(())
+        })
+        .expect("the trace is read");
+    (found, opened.definitions.clone())
+}
+
+/// Asserts that each mark, numbered by its true time in ns, stands where it should, up to what the trace
+/// states; gives the largest of these bounds. Rank 0 is the axis, and its first mark at true time 0.
+fn assert_recovered(directory: &std::path::Path, axis: Host) -> u64 {
+    let (marks, definitions) = marks(directory);
+    let bounds = Bounds::of(&definitions);
+    let clock = |process: u32| annals_format::ClockId::new(process);
+    let zero = marks[&0];
+    let mut largest = 0;
+    for (true_ns, (process, time_ns)) in &marks {
+        let expected = zero.1 + axis.reference_ns(*true_ns as i64) - axis.reference_ns(0);
+        let bound = bounds.between((clock(0), zero.1), (clock(*process), *time_ns));
+        let bound = bound.expect("a bound");
+        let wrong = time_ns.abs_diff(expected);
+        assert!(
+            wrong <= bound,
+            "process {process} at {true_ns}: {wrong} > {bound} ns"
+        );
+        largest = largest.max(bound);
+    }
+    largest
+}
+
+fn marked(rank: u32, ranks: u32, host: Host, shift: i64) -> Program {
+    let mut program = Program::new(rank, ranks, host, END_NS);
+    program.ops = (0..200)
+        .map(|n| n * (END_NS / 200) + shift)
+        .map(|true_ns| (true_ns, Op::Mark(true_ns as u64)))
+        .collect();
+    program
+}
+
+fn host() -> impl Strategy<Value = (i64, i64, i64)> {
+    (
+        0..1_000_000_000_000_i64,
+        -80_000..80_000_i64,
+        -5_000_000_000..5_000_000_000_i64,
+    )
+}
+
+/// What `from` finds when it measures `to` at a true time, with this bound, and this part of it wrong.
+fn measured(from: Host, to: Host, true_ns: i64, error_ns: i64, percent: i64) -> Definition {
+    let reference_ns = from.reference_ns(true_ns);
+    Definition::HostOffset(HostOffset {
+        from: [from.number; 16],
+        to: [to.number; 16],
+        reference_ns,
+        offset_ns: to.reference_ns(true_ns) - reference_ns + error_ns * percent / 100,
+        // Rounding of the clocks themselves.
+        error_ns: error_ns as u64 + 2,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn hosts_related_by_measured_offsets_are_right_to_within_their_bounds(
+        hosts in prop::collection::vec(host(), 2..6),
+        errors in prop::collection::vec((0..20_000_i64, -99..99_i64), 32),
+        parents in prop::collection::vec(any::<prop::sample::Index>(), 6),
+        backward: bool, moments in 2..5_i64,
+    ) {
+        let hosts: Vec<Host> = hosts.iter().enumerate()
+            .map(|(n, (offset_ns, rate_ppb, wall_error_ns))| Host {
+                number: n as u8 + 1,
+                offset_ns: *offset_ns,
+                rate_ppb: *rate_ppb,
+                wall_error_ns: *wall_error_ns,
+            })
+            .collect();
+        let ranks = hosts.len() as u32;
+        let mut errors = errors.into_iter().cycle();
+        let scratch = tempfile::tempdir().expect("a directory");
+        for (rank, host) in hosts.iter().enumerate() {
+            let mut program = marked(rank as u32, ranks, *host, 1000 * rank as i64);
+            if rank > 0 {
+                // A tree: each host is measured against one before it.
+                let parent = hosts[parents[rank % 6].index(rank)];
+                for n in 0..moments {
+                    let at = n * (END_NS / (moments - 1));
+                    let (error_ns, percent) = errors.next().expect("endless");
+                    let (from, to) = if backward { (parent, *host) } else { (*host, parent) };
+                    program.more.push(measured(from, to, at, error_ns, percent));
+                }
+            }
+            program.write(scratch.path(), &[]);
+        }
+        let report = report(scratch.path(), Causality::Check);
+        prop_assert_eq!(report.hosts, hosts.len());
+        let measured = report.host_clocks.iter().filter(|host| host.relation == "measured");
+        prop_assert_eq!(measured.count(), hosts.len() - 1);
+        let largest = assert_recovered(scratch.path(), hosts[0]);
+        // Errors of at most five measurements in a row, and the wander between two.
+        let most = 5 * (20_002 + 15_002) + 100;
+        prop_assert!(largest <= most, "{} ns", largest);
+        // What the report says is the worst of it, for hosts that are not the axis.
+        let worst = report.clocks.iter().filter_map(|clock| clock.bound_max_ns).max();
+        prop_assert!(worst.is_some_and(|worst| worst <= most));
+    }
+
+    #[test]
+    fn clocks_of_any_rate_and_period_are_right_to_within_their_bounds(
+        ticks_per_second in 100_000..4_000_000_000_u64, rate_ppb in -90_000..90_000_i64,
+        period_s in prop_oneof![Just(None), (2..9_u64).prop_map(Some)],
+        tick_at_zero: u64,
+        errors in prop::collection::vec((0..500_u64, -100..100_i64, 0..12_u8), 31),
+    ) {
+        let axis = Host::new(1);
+        let max_ticks = period_s.map_or(u64::MAX, |s| s * ticks_per_second + 17);
+        let ticking = Ticking {
+            kind: if period_s.is_some() { ClockKind::Readable } else { ClockKind::Tsc },
+            ticks_per_second,
+            rate_ppb,
+            max_ticks,
+            tick_at_zero: if period_s.is_some() { tick_at_zero % (max_ticks + 1) } else { tick_at_zero >> 4 },
+        };
+        let tick_ns = 1_000_000_000 / ticks_per_second + 1;
+        let scratch = tempfile::tempdir().expect("a directory");
+        marked(0, 2, axis, 0).write(scratch.path(), &[]);
+        let mut program = marked(1, 2, axis, 500);
+        program.ticking = ticking;
+        // Once a second; now and then the process was not running while it read.
+        program.points = errors.iter().enumerate()
+            .map(|(n, (error_ns, percent, luck))| {
+                let error_ns = if *luck == 0 { error_ns * 2000 } else { *error_ns };
+                let wrong_ns = error_ns as i64 * percent / 100;
+                (n as i64 * 1_000_000_000, error_ns + tick_ns, wrong_ns)
+            })
+            .collect();
+        // The best and the worst of it do not matter at the ends.
+        program.chunk_len = 5;
+        program.write(scratch.path(), &[]);
+        let report = report(scratch.path(), Causality::Check);
+        prop_assert!(report.streams.iter().all(|stream| stream.ambiguous == 0));
+        assert_recovered(scratch.path(), axis);
+    }
+}
+
+#[test]
+fn a_read_while_the_process_was_descheduled_costs_nothing() {
+    let axis = Host::new(1);
+    let scratch = tempfile::tempdir().expect("a directory");
+    marked(0, 2, axis, 0).write(scratch.path(), &[]);
+    let mut program = marked(1, 2, axis, 500);
+    program.ticking = Ticking {
+        kind: ClockKind::Tsc,
+        ticks_per_second: 2_500_000_000,
+        rate_ppb: 40_000,
+        max_ticks: u64::MAX,
+        tick_at_zero: 12_345,
+    };
+    program.points = (0..=30)
+        .map(|n| {
+            let at = n * 1_000_000_000;
+            if n % 7 == 3 {
+                (at, 2_000_000, 1_900_000)
+            } else {
+                (at, 25, 0)
+            }
+        })
+        .collect();
+    program.write(scratch.path(), &[]);
+    merge_with(scratch.path(), 2, |_| {});
+    let largest = assert_recovered(scratch.path(), axis);
+    assert!(largest < 100, "{largest} ns");
+}
+
+#[test]
+fn a_file_of_offsets_wins_over_what_is_stored() {
+    let a = Host::new(1);
+    let b = Host {
+        wall_error_ns: 1_500_000,
+        ..Host::new(2)
+    };
+    let scratch = tempfile::tempdir().expect("a directory");
+    marked(0, 2, a, 0).write(scratch.path(), &[]);
+    let mut program = marked(1, 2, b, 500);
+    // Wrong by a millisecond, beyond its bound.
+    program.more.push(measured(a, b, 0, 1_000_000, 100));
+    program.write(scratch.path(), &[]);
+    let file = scratch.path().join("offsets");
+    // What has to be added to the second host's wall clock.
+    let text = "host-1 0.000000 0.000000\nhost-2 0.000020 -0.001501\n";
+    std::fs::write(&file, text).expect("a file");
+    let offsets = ClockOffsets::read(&file).expect("offsets");
+    let output = scratch.path().join("out").join("run.annals");
+    std::fs::create_dir_all(output.parent().expect("a directory")).expect("a directory");
+    let inputs = [0, 1].map(|rank| scratch.path().join(format!("world-{rank}.annals")));
+    let symbols = annals_merger::Symbols::default();
+    let (merge, _) =
+        plan_merge_with_offsets(&inputs, Some(&output), &symbols, Some(&offsets)).expect("inputs");
+    let options = annals_merger::WriteOptions {
+        compression: annals_format::CompressionLevel::None,
+        jobs: 1,
+    };
+    let (merged, _) =
+        annals_merger::write_trace(&merge, &output, options, |_| {}).expect("a trace");
+    let relations: Vec<&str> = merged
+        .report
+        .host_clocks
+        .iter()
+        .map(|host| host.relation)
+        .collect();
+    assert_eq!(relations, ["same-host", "file"]);
+    // 10 µs of round trip, 3 µs for its digits, on both lines; and 2·10⁻⁴ of 30 s.
+    let largest = assert_recovered(scratch.path(), a);
+    assert!((16_000..6_100_000).contains(&largest), "{largest} ns");
+    let wrong = std::fs::write(&file, "host-1 0.0 0.0\nhost-2 0.1\n");
+    wrong.expect("a file");
+    let error = ClockOffsets::read(&file)
+        .expect_err("no offsets")
+        .to_string();
+    assert!(
+        error.contains("line 2: expected a host") && error.contains("`host-2 0.1`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn wall_clocks_have_no_bound() {
+    let (a, b) = (
+        Host::new(1),
+        Host {
+            wall_error_ns: 70,
+            ..Host::new(2)
+        },
+    );
+    let scratch = tempfile::tempdir().expect("a directory");
+    marked(0, 2, a, 0).write(scratch.path(), &[]);
+    marked(1, 2, b, 500).write(scratch.path(), &[]);
+    let report = report(scratch.path(), Causality::Check);
+    let bounds: Vec<_> = report
+        .host_clocks
+        .iter()
+        .map(|h| (h.relation, h.bound_max_ns))
+        .collect();
+    assert_eq!(bounds, [("same-host", Some(0)), ("wall-clock", None)]);
+    let (marks, _) = marks(scratch.path());
+    assert_eq!(marks[&500].1 - marks[&0].1, 570);
+}

@@ -1,0 +1,30 @@
+//! What messages say about the order of events, beside an oracle that knows true time.
+
+mod check;
+mod clocks;
+mod world;
+
+use std::path::Path;
+
+use annals_merger::{Causality, Merge, Merged, Report, WriteOptions, plan_merge, write_trace};
+
+/// Merges a directory's recordings into a trace beside them.
+fn merge_with(directory: &Path, jobs: usize, set: impl Fn(&mut Merge)) -> (Merged, Vec<u8>) {
+    let output = directory.join("out").join("run.annals");
+    std::fs::create_dir_all(output.parent().expect("a directory")).expect("a directory");
+    let (mut merge, rejected) = plan_merge(&[directory.to_owned()], Some(&output)).expect("inputs");
+    assert!(rejected.is_empty(), "{rejected:?}");
+    set(&mut merge);
+    let options = WriteOptions {
+        compression: annals_format::CompressionLevel::None,
+        jobs,
+    };
+    let (merged, _) = write_trace(&merge, &output, options, |_| {}).expect("a trace");
+    (merged, std::fs::read(&output).expect("the trace"))
+}
+
+fn report(directory: &Path, causality: Causality) -> Report {
+    merge_with(directory, 2, |merge| merge.causality = causality)
+        .0
+        .report
+}

@@ -1,0 +1,483 @@
+//! Recordings of a world in which true time is known: hosts whose clocks are wrong in a known way, and
+//! processes that exchange messages.
+
+use std::path::Path;
+
+use annals_format::wire::Put;
+use annals_format::{
+    BlockKind, BlockWriter, CalibrationPoint, Cause, ChunkBuilder, ChunkHeader, Clock, ClockId,
+    ClockKind, CompressionLevel, Cumulative, Definition, Definitions, DroppedRecord, Element,
+    ElementType, EventType, EventTypeId, FileHeader, FileKind, Footer, Location, LocationId,
+    LocationKind, Ordering, Process, ProcessId, Rank, RecordingId, Reference, Role, Source,
+    SourceId, Stream, StreamId, StreamTotals, StringId, Verbosity, encode_tail, put_dropped_row,
+    put_row_start,
+};
+
+/// Wall clock at true time 0.
+pub(crate) const UNIX_ZERO: i64 = 1_700_000_000_000_000_000;
+
+/// A host: its reference clock, and how wrong its wall clock is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Host {
+    pub(crate) number: u8,
+    /// Reference clock at true time 0.
+    pub(crate) offset_ns: i64,
+    /// Its rate, parts per 10⁹ too fast.
+    pub(crate) rate_ppb: i64,
+    /// What its wall clock says too much.
+    pub(crate) wall_error_ns: i64,
+}
+
+impl Host {
+    /// A perfect one.
+    pub(crate) const fn new(number: u8) -> Self {
+        Self {
+            number,
+            offset_ns: 1_000_000_000,
+            rate_ppb: 0,
+            wall_error_ns: 0,
+        }
+    }
+
+    /// Its reference clock at a true time.
+    pub(crate) fn reference_ns(&self, true_ns: i64) -> i64 {
+        let drift = i128::from(true_ns) * i128::from(self.rate_ppb) / 1_000_000_000;
+        self.offset_ns + true_ns + drift as i64
+    }
+
+    /// Wall clock minus reference clock at true time 0.
+    fn unix_offset_ns(&self) -> i64 {
+        UNIX_ZERO + self.wall_error_ns - self.offset_ns
+    }
+}
+
+/// A process's clock: its rate in ticks per second, what it says of it, and where it starts again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ticking {
+    pub(crate) kind: ClockKind,
+    pub(crate) ticks_per_second: u64,
+    /// The true rate is so much above.
+    pub(crate) rate_ppb: i64,
+    pub(crate) max_ticks: u64,
+    pub(crate) tick_at_zero: u64,
+}
+
+impl Ticking {
+    /// The reference clock.
+    pub(crate) const REFERENCE: Self = Self {
+        kind: ClockKind::Reference,
+        ticks_per_second: 1_000_000_000,
+        rate_ppb: 0,
+        max_ticks: u64::MAX,
+        tick_at_zero: 0,
+    };
+
+    /// The raw tick at a reference time.
+    pub(crate) fn tick(&self, reference_ns: i64) -> u64 {
+        let ticks = i128::from(reference_ns) * i128::from(self.ticks_per_second);
+        let ticks = ticks / 1_000_000_000;
+        let ticks = ticks + ticks * i128::from(self.rate_ppb) / 1_000_000_000;
+        (ticks + i128::from(self.tick_at_zero)).rem_euclid(i128::from(self.max_ticks) + 1) as u64
+    }
+}
+
+/// What happens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Op {
+    /// Peer, tag.
+    Send(u32, i64),
+    Receive(u32, i64),
+    /// The same with a sequence number.
+    NumberedSend(u32, i64, u64),
+    NumberedReceive(u32, i64, u64),
+    /// Peer and tag, any when negative; request.
+    Start(i64, i64, u64),
+    /// Peer, tag, request.
+    Completion(u32, i64, u64),
+    Cancel(u64),
+    /// Operation, root, size.
+    Begin(u64, u32, u64),
+    End(u64, u32, u64),
+    Mark(u64),
+    /// So many events of a type are lost here; none: of any type.
+    Lost(Option<u32>, u64),
+}
+
+/// Numbers of event types.
+pub(crate) const SEND: u32 = 0;
+pub(crate) const RECEIVE: u32 = 1;
+pub(crate) const MARK: u32 = 8;
+
+const COMMUNICATOR: i64 = 7;
+
+/// What every event type has: name, role, elements.
+const TYPES: [(&str, Role, &[&str]); 9] = [
+    (
+        "send",
+        Role::Send,
+        &["communicator", "peer", "tag", "bytes"],
+    ),
+    (
+        "receive",
+        Role::Receive,
+        &["communicator", "peer", "tag", "bytes"],
+    ),
+    (
+        "numbered send",
+        Role::Send,
+        &["sequence", "tag", "peer", "communicator"],
+    ),
+    (
+        "numbered receive",
+        Role::Receive,
+        &["sequence", "tag", "peer", "communicator"],
+    ),
+    (
+        "start",
+        Role::ReceiveStart,
+        &["communicator", "peer", "tag", "request"],
+    ),
+    (
+        "completion",
+        Role::Receive,
+        &["communicator", "peer", "tag", "request"],
+    ),
+    ("cancel", Role::Cancel, &["request"]),
+    // Begin and end share their elements; see `row`.
+    (
+        "collective",
+        Role::CollectiveBegin,
+        &["communicator", "operation", "root", "size", "place"],
+    ),
+    ("mark", Role::Point, &["number"]),
+];
+const END: u32 = 9;
+
+impl Op {
+    fn row(&self, rank: u32) -> (u32, Vec<i64>) {
+        let tagged =
+            |peer: u32, tag: i64, last: u64| vec![COMMUNICATOR, peer.into(), tag, last as i64];
+        let of = |operation: u64, root: u32, size: u64| {
+            vec![
+                COMMUNICATOR,
+                operation as i64,
+                root.into(),
+                size as i64,
+                rank.into(),
+            ]
+        };
+        match *self {
+            Self::Send(peer, tag) => (SEND, tagged(peer, tag, 8)),
+            Self::Receive(peer, tag) => (RECEIVE, tagged(peer, tag, 8)),
+            Self::NumberedSend(peer, tag, n) => (2, vec![n as i64, tag, peer.into(), COMMUNICATOR]),
+            Self::NumberedReceive(peer, tag, n) => {
+                (3, vec![n as i64, tag, peer.into(), COMMUNICATOR])
+            }
+            Self::Start(peer, tag, request) => (4, vec![COMMUNICATOR, peer, tag, request as i64]),
+            Self::Completion(peer, tag, request) => (5, tagged(peer, tag, request)),
+            Self::Cancel(request) => (6, vec![request as i64]),
+            Self::Begin(operation, root, size) => (7, of(operation, root, size)),
+            Self::End(operation, root, size) => (END, of(operation, root, size)),
+            Self::Mark(number) => (MARK, vec![number as i64]),
+            Self::Lost(..) => unreachable!("no event"),
+        }
+    }
+}
+
+/// A process.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    pub(crate) rank: u32,
+    pub(crate) ranks: u32,
+    pub(crate) host: Host,
+    pub(crate) ticking: Ticking,
+    /// True times, ascending.
+    pub(crate) ops: Vec<(i64, Op)>,
+    /// True time from 0 to here.
+    pub(crate) end_ns: i64,
+    /// Calibration: true time, bound of the error, how wrong it is.
+    pub(crate) points: Vec<(i64, u64, i64)>,
+    /// Events of a chunk.
+    pub(crate) chunk_len: usize,
+    /// More definitions; strings from number 100 on are free.
+    pub(crate) more: Vec<Definition>,
+}
+
+impl Program {
+    pub(crate) fn new(rank: u32, ranks: u32, host: Host, end_ns: i64) -> Self {
+        Self {
+            rank,
+            ranks,
+            host,
+            ticking: Ticking::REFERENCE,
+            ops: Vec::new(),
+            end_ns,
+            points: vec![(0, 0, 0), (end_ns, 0, 0)],
+            chunk_len: 64,
+            more: Vec::new(),
+        }
+    }
+
+    fn definitions(&self) -> Definitions {
+        let process = ProcessId::new(0);
+        let mut texts: Vec<String> = vec![String::new()];
+        let mut string = |text: &str| {
+            let known = texts.iter().position(|known| known == text);
+            let index = known.unwrap_or_else(|| {
+                texts.push(text.to_owned());
+                texts.len() - 1
+            });
+            StringId::new(index as u32)
+        };
+        let mut d = Definitions::default();
+        d.add(Definition::Process(Process {
+            id: process,
+            recording_id: self.id(),
+            run: string("world"),
+            host: string(&format!("host-{}", self.host.number)),
+            boot_id: [self.host.number; 16],
+            pid: 100 + self.rank,
+            start_unix_ns: self.host.unix_offset_ns() + self.host.reference_ns(0),
+            start_reference_ns: self.host.reference_ns(0),
+            command: string("world"),
+        }));
+        d.add(Definition::Rank(Rank {
+            process,
+            rank: self.rank,
+            rank_count: Some(self.ranks),
+            is_assigned: false,
+        }));
+        let clock = ClockId::new(0);
+        d.add(Definition::Clock(Clock {
+            id: clock,
+            process,
+            name: string("clock"),
+            kind: self.ticking.kind,
+            ticks_per_second: self.ticking.ticks_per_second,
+            rate_error_ppb: 100_000,
+            max_ticks: self.ticking.max_ticks,
+        }));
+        for (true_ns, error_ns, wrong_ns) in &self.points {
+            let reference_ns = self.host.reference_ns(*true_ns);
+            d.add(Definition::Calibration(CalibrationPoint {
+                clock,
+                tick: self.ticking.tick(reference_ns),
+                reference_ns: reference_ns + wrong_ns,
+                error_ns: *error_ns,
+                unix_offset_ns: self.host.unix_offset_ns(),
+            }));
+        }
+        d.add(Definition::Source(Source {
+            id: SourceId::new(0),
+            process,
+            name: string("program"),
+            description: StringId::new(0),
+            ordering: Ordering::Ordered,
+            clock,
+        }));
+        d.add(Definition::Location(Location {
+            id: LocationId::new(0),
+            process,
+            name: string("main"),
+            kind: LocationKind::Thread,
+            system_id: 0,
+        }));
+        d.add(Definition::Stream(Stream {
+            id: StreamId::new(0),
+            source: SourceId::new(0),
+            location: Some(LocationId::new(0)),
+        }));
+        let end = ("collective end", Role::CollectiveEnd, TYPES[7].2);
+        for (number, (name, role, elements)) in TYPES.into_iter().chain([end]).enumerate() {
+            let elements = elements.iter().map(|name| Element {
+                name: string(name),
+                element_type: ElementType::I64,
+                is_optional: false,
+                reference: Reference::None,
+                unit: StringId::new(0),
+                original_bits: 0,
+            });
+            let elements = elements.collect();
+            d.add(Definition::EventType(EventType {
+                id: EventTypeId::new(number as u32),
+                name: string(name),
+                description: StringId::new(0),
+                verbosity: Verbosity::UserBasic,
+                role,
+                key_element: None,
+                elements,
+            }));
+        }
+        for (number, text) in texts.into_iter().enumerate() {
+            d.add(Definition::String(StringId::new(number as u32), text));
+        }
+        self.more.iter().for_each(|more| d.add(more.clone()));
+        d.tidy();
+        d
+    }
+
+    fn id(&self) -> RecordingId {
+        let mut id = [0x33; 16];
+        id[12..].copy_from_slice(&self.rank.to_be_bytes());
+        RecordingId(id)
+    }
+
+    /// Writes the recording into a directory. Chunks with a number of `holes` are not there.
+    pub(crate) fn write(&self, directory: &Path, holes: &[usize]) {
+        let definitions = self.definitions();
+        let schema = definitions.schema();
+        let mut blocks = BlockWriter::new(CompressionLevel::None).expect("a block writer");
+        let mut out = FileHeader::new(FileKind::Recording, self.id())
+            .encode()
+            .to_vec();
+        let mut records = Vec::new();
+        definitions.encode(&mut records);
+        blocks.write(BlockKind::Definitions, &[], &records, &mut out);
+        let stream = StreamId::new(0);
+        let mut totals = StreamTotals::new(stream);
+        let mut index: Vec<(u64, ChunkHeader)> = Vec::new();
+        let mut before = Cumulative::default();
+        let mut predecessor = Vec::new();
+        let mut cumulative = std::collections::BTreeMap::new();
+        let tick_of = |true_ns: i64| self.ticking.tick(self.host.reference_ns(true_ns));
+        for (sequence, ops) in self.ops.chunks(self.chunk_len.max(1)).enumerate() {
+            let mut rows = Vec::new();
+            let base = tick_of(ops[0].0);
+            let mut previous = base;
+            for (true_ns, op) in ops {
+                let tick = tick_of(*true_ns);
+                if let Op::Lost(event_type, count) = op {
+                    let event_type = event_type.map(EventTypeId::new);
+                    let sum: &mut u64 = cumulative.entry(event_type).or_default();
+                    *sum += count;
+                    let record = DroppedRecord {
+                        event_type,
+                        cause: Cause::BufferFull,
+                        count: *count,
+                        is_lower_bound: false,
+                        cumulative: *sum,
+                        from_tick: previous,
+                        to_tick: tick,
+                    };
+                    put_dropped_row(&record, &mut rows);
+                    let row = totals.row(event_type.unwrap_or(annals_format::ANY_EVENT_TYPE));
+                    row.raised += count;
+                    row.add_loss(Cause::BufferFull, *count);
+                    continue;
+                }
+                let (event_type, values) = op.row(self.rank);
+                put_row_start(EventTypeId::new(event_type), previous, tick, &mut rows);
+                values.iter().for_each(|value| rows.put_signed(*value));
+                previous = tick;
+            }
+            let mut builder = ChunkBuilder::new(self.ticking.max_ticks);
+            builder
+                .push_rows(&schema, base, &rows)
+                .expect("rows of defined types");
+            let (mut header, chunk) = builder.finish(stream);
+            header.sequence = sequence as u64;
+            header.open_reference_ns = self.host.reference_ns(ops[0].0);
+            header.close_reference_ns = self.host.reference_ns(ops[ops.len() - 1].0);
+            header.before = before;
+            header.predecessor_counts = predecessor;
+            before.raised += header.event_count + header.dropped_count;
+            before.recorded += header.event_count;
+            before.dropped += header.dropped_count;
+            predecessor = header.counts.clone();
+            for (event_type, count) in &header.counts {
+                let row = totals.row(*event_type);
+                row.raised += count;
+                row.recorded += count;
+            }
+            totals.last_tick = header.last_tick;
+            if holes.contains(&sequence) {
+                continue;
+            }
+            let offset = out.len() as u64;
+            let (mut head, mut body) = (Vec::new(), Vec::new());
+            header.encode(&mut head);
+            chunk.encode(&mut body);
+            blocks.write(BlockKind::Chunk, &head, &body, &mut out);
+            index.push((offset, header));
+        }
+        totals.close_tick = tick_of(self.end_ns);
+        let offset = out.len() as u64;
+        let footer = Footer {
+            definitions,
+            chunks: index,
+            totals: vec![totals],
+            ..Footer::default()
+        };
+        let mut body = Vec::new();
+        footer.encode(&mut body);
+        blocks.write(BlockKind::Footer, &[], &body, &mut out);
+        out.extend_from_slice(&encode_tail(offset));
+        let path = directory.join(format!("world-{}.annals", self.rank));
+        std::fs::write(path, out).expect("the recording is written");
+    }
+}
+
+/// A run of several processes, with the messages that it had.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    pub(crate) programs: Vec<Program>,
+    /// Sender, receiver, true times of send and receive.
+    pub(crate) messages: Vec<(u32, u32, i64, i64)>,
+}
+
+impl World {
+    /// Messages between ranks: sender, receiver, tag, true time of the send, how long it took at least.
+    /// Every process is at one place at a time, and messages of one tag do not overtake each other.
+    pub(crate) fn of_messages(hosts: &[Host], plan: &[(u32, u32, i64, i64, i64)]) -> Self {
+        let ranks = hosts.len() as u32;
+        let mut plan = plan.to_vec();
+        plan.retain(|(from, to, ..)| from != to);
+        plan.sort_by_key(|message| message.3);
+        // By rank, the moments that are taken: no two events of a process have one time.
+        let mut taken: Vec<std::collections::BTreeSet<i64>> = vec![Default::default(); hosts.len()];
+        let mut free = |rank: u32, mut time: i64| {
+            while !taken[rank as usize].insert(time) {
+                time += 1;
+            }
+            time
+        };
+        let mut ops: Vec<Vec<(i64, Op)>> = vec![Vec::new(); hosts.len()];
+        let mut last_send = std::collections::BTreeMap::new();
+        let mut last_receive = std::collections::BTreeMap::new();
+        let mut messages = Vec::new();
+        for (from, to, tag, sent_ns, latency_ns) in plan {
+            let channel = (from, to, tag);
+            let after =
+                |last: Option<&i64>, time: i64| last.map_or(time, |last| time.max(last + 1));
+            let sent_ns = free(from, after(last_send.get(&channel), sent_ns));
+            let received_ns = after(last_receive.get(&channel), sent_ns + latency_ns.max(1));
+            let received_ns = free(to, received_ns);
+            last_send.insert(channel, sent_ns);
+            last_receive.insert(channel, received_ns);
+            ops[from as usize].push((sent_ns, Op::Send(to, tag)));
+            ops[to as usize].push((received_ns, Op::Receive(from, tag)));
+            messages.push((from, to, sent_ns, received_ns));
+        }
+        let end_ns = ops.iter().flatten().map(|op| op.0).max().unwrap_or(0) + 1_000_000;
+        let programs = hosts
+            .iter()
+            .zip(ops)
+            .enumerate()
+            .map(|(rank, (host, mut ops))| {
+                ops.sort_by_key(|op| op.0);
+                let mut program = Program::new(rank as u32, ranks, *host, end_ns);
+                program.ops = ops;
+                program
+            });
+        Self {
+            programs: programs.collect(),
+            messages,
+        }
+    }
+
+    pub(crate) fn write(&self, directory: &Path) {
+        self.programs
+            .iter()
+            .for_each(|program| program.write(directory, &[]));
+    }
+}
