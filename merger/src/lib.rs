@@ -29,6 +29,7 @@ mod messages;
 mod offsets;
 mod open;
 mod output;
+mod repair;
 mod report;
 mod stream;
 mod sweep;
@@ -38,8 +39,8 @@ mod window;
 
 pub use bounds::Bounds;
 pub use causality::{
-    Causality, CausalityReport, CollectiveReport, MESSAGES_IN_FLIGHT, MessageReport, PairReport,
-    ViolationReport,
+    Causality, CausalityReport, CollectiveReport, HostFitReport, MESSAGES_IN_FLIGHT, MessageReport,
+    PairReport, RepairReport, ViolationReport,
 };
 pub use clocks::ClockFit;
 pub use error::{MergeError, Result};

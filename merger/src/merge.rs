@@ -17,13 +17,14 @@ use annals_format::{
 use rayon::prelude::*;
 
 use crate::bounds;
-use crate::causality::{Causality, CausalityReport, Check, MESSAGES_IN_FLIGHT};
+use crate::causality::{Causality, CausalityReport, Check, MESSAGES_IN_FLIGHT, RepairReport};
 use crate::clocks::{self, ClockFit, Point};
 use crate::error::{MergeError, Result};
 use crate::hosts::{HostFacts, Hosts};
 use crate::input::InputRecording;
 use crate::messages::{self, Extractor, Lost, MessageBatch};
 use crate::offsets::ClockOffsets;
+use crate::repair::{Repair, Shifts};
 use crate::report::{InputReport, Report, StreamReport};
 use crate::stream::{StreamClock, StreamReader};
 use crate::sweep::Sweep;
@@ -55,6 +56,9 @@ pub struct Merge {
     pub causality: Causality,
     /// Messages that may be in flight at once; those beyond are counted, not matched.
     pub messages_in_flight: usize,
+    /// By process, how causality repair moves its events; empty when it does not.
+    shifts: Vec<Shifts>,
+    repair: Option<RepairReport>,
     members: Vec<Member>,
     /// Numbers of the recordings that were given twice.
     duplicates: Vec<std::path::PathBuf>,
@@ -195,6 +199,8 @@ impl Merge {
             chunk_events: CHUNK_EVENTS,
             causality: Causality::default(),
             messages_in_flight: MESSAGES_IN_FLIGHT,
+            shifts: Vec::new(),
+            repair: None,
             members,
             duplicates,
         };
@@ -316,6 +322,10 @@ impl Merge {
             clock: self.definitions.clocks.get(&source.clock)?,
             map: self.definitions.clock_maps.get(&source.clock)?,
             host: self.hosts.get(boot_id_of(&member.input))?,
+            shifts: self
+                .shifts
+                .get(member.process.index())
+                .filter(|s| !s.is_empty()),
         })
     }
 
@@ -373,24 +383,20 @@ impl Merge {
         work: impl Fn(Part) -> R + Sync,
         mut consume: impl FnMut(R) -> Result<()>,
     ) -> Result<Merged> {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(jobs.max(1))
-            .build()
-            .map_err(|error| MergeError::Threads {
-                source: std::io::Error::other(error),
-            })?;
+        let pool = threads(jobs)?;
         let shape = Shape::of(&self.definitions, self.chunk_events.saturating_mul(4));
         let scratches: Mutex<Vec<Scratch>> = Mutex::default();
         let mut sweep = Sweep::new(self.open_readers(), self.chunk_events);
         let mut losses = Vec::new();
         let extractor = self.extractor();
+        let mut moved = Moved::default();
         let mut check = extractor.as_ref().map(|extractor| self.check(extractor));
         loop {
             let windows = sweep.next_windows(&pool);
             if windows.is_empty() {
                 break;
             }
-            let outcomes: Vec<(Vec<R>, Vec<TraceLoss>, Vec<MessageBatch>)> = pool.install(|| {
+            let outcomes: Vec<Outcome<R>> = pool.install(|| {
                 let each = windows.into_par_iter().map(|window| {
                     let spare = lock(&scratches).pop();
                     let mut scratch = spare.unwrap_or_default();
@@ -404,20 +410,115 @@ impl Merge {
                         each.collect()
                     };
                     let messages = extractor.as_ref().map_or_else(Vec::new, extract);
-                    (parts.into_iter().map(&work).collect(), losses, messages)
+                    let shifts = if self.shifts.is_empty() {
+                        Vec::new()
+                    } else {
+                        let each = parts.iter().map(|part| shifts_of(&part.chunk));
+                        each.collect()
+                    };
+                    Outcome {
+                        results: parts.into_iter().map(&work).collect(),
+                        losses,
+                        messages,
+                        shifts,
+                    }
                 });
                 each.collect()
             });
-            for (chunks, of_window, messages) in outcomes {
-                losses.extend(of_window);
+            for outcome in outcomes {
+                losses.extend(outcome.losses);
+                outcome.shifts.iter().flatten().for_each(|s| moved.add(*s));
                 if let Some(check) = &mut check {
-                    messages.iter().for_each(|batch| check.feed(batch));
+                    outcome
+                        .messages
+                        .iter()
+                        .for_each(|batch| check.feed(batch, &mut |_, _| {}));
                 }
-                chunks.into_iter().try_for_each(&mut consume)?;
+                outcome.results.into_iter().try_for_each(&mut consume)?;
             }
         }
-        let causality = check.map(|check| check.finish(&self.definitions));
+        let mut causality = check.map(|check| check.finish(&self.definitions));
+        if let (Some(causality), Some(repair)) = (&mut causality, &self.repair) {
+            let mut repair = repair.clone();
+            moved.report(&mut repair);
+            causality.repair = Some(repair);
+        }
         Ok(self.conclude(sweep.into_readers(), losses, causality))
+    }
+
+    /// Plans what [`Causality::Repair`] asks for: reads all messages, and settles how events are moved.
+    /// Without violations nothing is changed. To be called before the merge is run; does nothing
+    /// otherwise.
+    ///
+    /// # Errors
+    /// If no threads can be had.
+    pub fn plan_repair(&mut self, jobs: usize) -> Result<()> {
+        if self.causality != Causality::Repair || self.repair.is_some() {
+            return Ok(());
+        }
+        let Some(extractor) = self.extractor() else {
+            return Ok(());
+        };
+        let mut check = self.check(&extractor);
+        self.read_messages(jobs, &extractor, |batch| check.feed(batch, &mut |_, _| {}))?;
+        let before = check.violations();
+        if before.count == 0 {
+            return Ok(());
+        }
+        let lag_ns = check.lag_ns();
+        let mut repair = Repair::new(extractor.processes(), self.messages_in_flight, lag_ns);
+        for member in &self.members {
+            repair.lose(member.process.get(), self.lost_somewhere(member));
+        }
+        self.read_messages(jobs, &extractor, |batch| repair.feed(batch))?;
+        let (shifts, left) = repair.finish();
+        self.shifts = shifts;
+        self.repair = Some(RepairReport {
+            before,
+            processes: self
+                .shifts
+                .iter()
+                .filter(|shifts| !shifts.is_empty())
+                .count() as u64,
+            over_limit: left.over_limit,
+            ..RepairReport::default()
+        });
+        self.move_ends();
+        Ok(())
+    }
+
+    /// A pass over the messages alone.
+    fn read_messages(
+        &self,
+        jobs: usize,
+        extractor: &Extractor,
+        mut each: impl FnMut(&MessageBatch),
+    ) -> Result<()> {
+        let work = |part: Part| extractor.extract(&part.chunk);
+        self.run_unchecked(jobs, work, |batch| {
+            each(&batch);
+            Ok(())
+        })
+    }
+
+    /// The ends of processes move with their events.
+    fn move_ends(&mut self) {
+        let mut trace_end_ns = 0;
+        for member in &mut self.members {
+            if let Some(shifts) = self.shifts.get(member.process.index()) {
+                member.end_ns = shifts.moved(member.end_ns);
+            }
+            trace_end_ns = trace_end_ns.max(member.end_ns);
+            self.definitions.add(Definition::ProcessEnd(ProcessEnd {
+                process: member.process,
+                ended: member.input.recording.ended,
+                start_ns: member.start_ns,
+                end_ns: member.end_ns,
+            }));
+        }
+        if let Some(zero) = &mut self.definitions.time_zero {
+            zero.end_ns = trace_end_ns;
+        }
     }
 
     /// What takes messages out of the events, if there are any and they are wanted.
@@ -450,7 +551,12 @@ impl Merge {
     }
 
     fn check(&self, extractor: &Extractor) -> Check {
-        let mut check = Check::new(extractor, &self.definitions, self.messages_in_flight);
+        let mut check = Check::new(
+            extractor,
+            &self.definitions,
+            self.messages_in_flight,
+            self.causality,
+        );
         for member in &self.members {
             check.lose(member.process.get(), self.lost_somewhere(member));
         }
@@ -500,6 +606,36 @@ impl Merge {
             lost.add(with_losses);
         }
         lost
+    }
+
+    /// A run without a report.
+    fn run_unchecked<R: Send>(
+        &self,
+        jobs: usize,
+        work: impl Fn(Part) -> R + Sync,
+        mut consume: impl FnMut(R) -> Result<()>,
+    ) -> Result<()> {
+        let pool = threads(jobs)?;
+        let shape = Shape::of(&self.definitions, self.chunk_events.saturating_mul(4));
+        let scratches: Mutex<Vec<Scratch>> = Mutex::default();
+        let mut sweep = Sweep::new(self.open_readers(), self.chunk_events);
+        loop {
+            let windows = sweep.next_windows(&pool);
+            if windows.is_empty() {
+                return Ok(());
+            }
+            let results: Vec<Vec<R>> = pool.install(|| {
+                let each = windows.into_par_iter().map(|window| {
+                    let spare = lock(&scratches).pop();
+                    let mut scratch = spare.unwrap_or_default();
+                    let parts = window.assemble(&shape, &mut scratch);
+                    lock(&scratches).push(scratch);
+                    parts.into_iter().map(&work).collect()
+                });
+                each.collect()
+            });
+            results.into_iter().flatten().try_for_each(&mut consume)?;
+        }
     }
 
     fn open_readers(&self) -> Vec<StreamReader<'_>> {
@@ -589,6 +725,66 @@ impl Merge {
             losses,
             report,
         }
+    }
+}
+
+fn threads(jobs: usize) -> Result<rayon::ThreadPool> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.max(1));
+    pool.build().map_err(|error| MergeError::Threads {
+        source: std::io::Error::other(error),
+    })
+}
+
+/// What a window has become.
+struct Outcome<R> {
+    results: Vec<R>,
+    losses: Vec<TraceLoss>,
+    messages: Vec<MessageBatch>,
+    /// Of each chunk, stream and shift of every event.
+    shifts: Vec<Vec<(StreamId, i64)>>,
+}
+
+fn shifts_of(chunk: &TraceChunk) -> Vec<(StreamId, i64)> {
+    let streams = chunk.streams.iter().copied();
+    streams.zip(chunk.shifts_ns.iter().copied()).collect()
+}
+
+/// What a repair moved.
+#[derive(Default)]
+struct Moved {
+    /// By stream, the shift of its last event.
+    last: Vec<Option<i64>>,
+    events: u64,
+    sum_ns: u128,
+    largest_ns: u64,
+    neighbours: u64,
+    changes_ns: u128,
+    largest_change_ns: u64,
+}
+
+impl Moved {
+    fn add(&mut self, (stream, shift): (StreamId, i64)) {
+        if self.last.len() <= stream.index() {
+            self.last.resize(stream.index() + 1, None);
+        }
+        if let Some(last) = self.last[stream.index()].replace(shift) {
+            let change = shift.abs_diff(last);
+            self.neighbours += 1;
+            self.changes_ns += u128::from(change);
+            self.largest_change_ns = self.largest_change_ns.max(change);
+        }
+        self.events += u64::from(shift != 0);
+        self.sum_ns += u128::from(shift.unsigned_abs());
+        self.largest_ns = self.largest_ns.max(shift.unsigned_abs());
+    }
+
+    fn report(&self, report: &mut RepairReport) {
+        report.events = self.events;
+        report.largest_shift_ns = self.largest_ns;
+        report.mean_shift_ns = (self.sum_ns / u128::from(self.events.max(1))) as u64;
+        report.largest_interval_change_ns = self.largest_change_ns;
+        let neighbours = u128::from(self.neighbours.max(1));
+        report.mean_interval_change_ns = (self.changes_ns / neighbours) as u64;
     }
 }
 

@@ -14,6 +14,7 @@ use annals_format::{
 use crate::batch::Batch;
 use crate::hosts::Host;
 use crate::input::InputRecording;
+use crate::repair::Shifts;
 use crate::unify::Numbers;
 
 /// How a stream's raw ticks become axis times.
@@ -23,9 +24,15 @@ pub(crate) struct StreamClock<'a> {
     pub(crate) map: &'a ClockMap,
     /// Where the process's reference clock is the clock of.
     pub(crate) host: &'a Host,
+    /// By how much causality repair moves its process.
+    pub(crate) shifts: Option<&'a Shifts>,
 }
 
 impl StreamClock<'_> {
+    fn moved(&self, time_ns: i64) -> i64 {
+        self.shifts.map_or(time_ns, |shifts| shifts.moved(time_ns))
+    }
+
     fn expected_tick(&self, cursor: &mut MapCursor<'_>, reference_ns: i64) -> i128 {
         cursor.tick(self.host.axis_ns(reference_ns))
     }
@@ -74,11 +81,11 @@ impl StreamClock<'_> {
     pub(crate) fn time_near(&self, tick: u64, near_ns: i64) -> i64 {
         let mut cursor = MapCursor::new(self.map);
         if !self.wraps() {
-            return cursor.time_ns(tick.into());
+            return self.moved(cursor.time_ns(tick.into()));
         }
         let expected = cursor.tick(near_ns);
         let (unwrapped, _) = unwrap_near(tick, expected, self.clock.max_ticks);
-        cursor.time_ns(unwrapped)
+        self.moved(cursor.time_ns(unwrapped))
     }
 
     /// Whether a chunk's head cannot tell the bounds of its times: the clock may wrap between two
@@ -92,6 +99,12 @@ impl StreamClock<'_> {
 
     /// Bounds of a chunk's axis times: from its head where that can tell them, else from its events.
     pub(crate) fn bounds(&self, input: &InputRecording, stored: &StoredChunk) -> (i64, i64) {
+        let (first, last) = self.read_bounds(input, stored);
+        (self.moved(first), self.moved(last))
+    }
+
+    /// The same as the clock says.
+    fn read_bounds(&self, input: &InputRecording, stored: &StoredChunk) -> (i64, i64) {
         let header = &stored.header;
         let mut cursor = MapCursor::new(self.map);
         if !self.wraps() {
@@ -346,6 +359,13 @@ impl<'a> StreamReader<'a> {
         } else {
             map.convert(&chunk.ticks, &mut times_ns, &mut residuals);
         }
+        let shifts = self.clock.shifts.map(|shifts| {
+            let shifts: Vec<i64> = times_ns.iter().map(|time| shifts.at(*time)).collect();
+            for (time_ns, shift) in times_ns.iter_mut().zip(&shifts) {
+                *time_ns = time_ns.saturating_add(*shift);
+            }
+            shifts
+        });
         let dropped = std::mem::take(&mut chunk.dropped).into_iter();
         let dropped = dropped.map(|(index, record)| {
             let near_ns = times_ns.get(index as usize).or(times_ns.last()).copied();
@@ -366,7 +386,7 @@ impl<'a> StreamReader<'a> {
         });
         let event_types = event_types.collect();
         let base_position = stored.header.before.recorded;
-        let batch = Batch::new(
+        let mut batch = Batch::new(
             chunk,
             event_types,
             base_position,
@@ -374,6 +394,9 @@ impl<'a> StreamReader<'a> {
             residuals,
             self.is_sorted,
         );
+        shifts
+            .into_iter()
+            .for_each(|shifts| batch.set_shifts(shifts));
         Decoded {
             batch: Ok(batch),
             ambiguous,
