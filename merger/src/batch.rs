@@ -38,6 +38,8 @@ pub(crate) struct Batch {
     base_position: u64,
     /// Chunks that were sorted: for each event, its place in the chunk.
     places: Option<Vec<u32>>,
+    /// By how much causality repair moved each event.
+    shifts: Option<Vec<i64>>,
 }
 
 impl Batch {
@@ -63,6 +65,7 @@ impl Batch {
             stride: LEAST_STRIDE,
             base_position,
             places: None,
+            shifts: None,
         };
         if is_sorted {
             batch.sort(places.as_deref());
@@ -144,6 +147,20 @@ impl Batch {
                 .for_each(|index| counts[usize::from(*index)] += 1);
         }
         self.checkpoints = checkpoints;
+    }
+
+    /// Notes by how much events were moved, in the order of the chunk.
+    pub(crate) fn set_shifts(&mut self, shifts: Vec<i64>) {
+        self.shifts = Some(match &self.places {
+            Some(places) => places.iter().map(|place| shifts[*place as usize]).collect(),
+            None => shifts,
+        });
+    }
+
+    /// By how much an event was moved; none when no event of the chunk was.
+    #[inline]
+    pub(crate) fn shift(&self, index: usize) -> Option<i64> {
+        self.shifts.as_ref().map(|shifts| shifts[index])
     }
 
     /// Number of events.
@@ -264,8 +281,11 @@ impl Batch {
             if time < front {
                 moved += 1;
                 farthest = front.abs_diff(time).max(farthest);
-                let tick = map.tick(time).saturating_add(residual.into());
-                let difference = tick.saturating_sub(map.tick(front));
+                let shift = self.shift(index).unwrap_or(0);
+                let tick = map
+                    .tick(time.saturating_sub(shift))
+                    .saturating_add(residual.into());
+                let difference = tick.saturating_sub(map.tick(front.saturating_sub(shift)));
                 residual = difference.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
             } else {
                 front = time;

@@ -24,17 +24,20 @@ pub enum Causality {
     /// Counts what contradicts them.
     #[default]
     Check,
+    /// Moves events until nothing contradicts them; raw ticks are kept.
+    Repair,
 }
 
 impl Causality {
     /// Every value.
-    pub const ALL: [Self; 2] = [Self::Off, Self::Check];
+    pub const ALL: [Self; 3] = [Self::Off, Self::Check, Self::Repair];
 
     /// Its name in flags and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
             Self::Check => "check",
+            Self::Repair => "repair",
         }
     }
 }
@@ -104,10 +107,56 @@ pub struct PairReport {
     pub violations: ViolationReport,
 }
 
+/// What a repair did: a controlled logical clock moved events forward, all streams of a process alike.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct RepairReport {
+    /// Violations before; those after are the report's own. Of collective operations every pair of a
+    /// begin and an end counts.
+    pub before: ViolationReport,
+    /// Hosts whose clocks were fitted to the messages first.
+    pub hosts: Vec<HostFitReport>,
+    /// Processes whose events were moved.
+    pub processes: u64,
+    /// Events that were moved.
+    pub events: u64,
+    /// The largest shift, nanoseconds.
+    pub largest_shift_ns: u64,
+    /// The mean shift of those that were moved, nanoseconds, rounded down.
+    pub mean_shift_ns: u64,
+    /// The most by which the time between two neighbouring events of a stream changed, nanoseconds.
+    pub largest_interval_change_ns: u64,
+    /// The mean of that over all neighbours, nanoseconds, rounded down.
+    pub mean_interval_change_ns: u64,
+    /// Events that were left as they are because too many waited for each other.
+    pub over_limit: u64,
+}
+
+/// What the messages say of one host's clock: an offset and a rate, from the convex hulls of the messages
+/// of both directions (Duda, Harrus, Haddad, Bernard 1987; Ashton 1995).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct HostFitReport {
+    /// Its name.
+    pub name: String,
+    /// The host whose messages decided.
+    pub through: String,
+    /// `accurate`: a line contradicts no message; `approximate`: none does, this one the least;
+    /// `one-direction`: only a bound is known; `inconsistent`: no line is better than none, nothing was
+    /// changed.
+    pub quality: &'static str,
+    /// What was added to its times at its start, nanoseconds.
+    pub offset_start_ns: i64,
+    /// The same at its end.
+    pub offset_end_ns: i64,
+    /// Bound of the error at its start, nanoseconds, as long as the true offset is a line; null: none.
+    pub bound_start_ns: Option<u64>,
+    /// The same at its end.
+    pub bound_end_ns: Option<u64>,
+}
+
 /// What the messages say about the order.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct CausalityReport {
-    /// `check`.
+    /// `check` or `repair`.
     pub mode: &'static str,
     /// Messages that could be in flight at once.
     pub limit: u64,
@@ -123,6 +172,8 @@ pub struct CausalityReport {
     pub pairs: Vec<PairReport>,
     /// Pairs that are not listed.
     pub pairs_left_out: u64,
+    /// What was done about it; null when nothing was asked for, or nothing had to be done.
+    pub repair: Option<RepairReport>,
 }
 
 /// Violations, summed.
@@ -203,15 +254,41 @@ pub(crate) struct Check {
     matcher: Matcher,
     violations: Violations,
     limit: usize,
+    /// Where the pass is, and how late a pair was known at most after its later event.
+    now_ns: i64,
+    lag_ns: i64,
+    mode: Causality,
 }
 
 impl Check {
-    pub(crate) fn new(extractor: &Extractor, definitions: &Definitions, limit: usize) -> Self {
+    pub(crate) fn new(
+        extractor: &Extractor,
+        definitions: &Definitions,
+        limit: usize,
+        mode: Causality,
+    ) -> Self {
+        let mut matcher = Matcher::new(extractor.processes(), limit);
+        if mode == Causality::Repair {
+            matcher.collectives.pair_all();
+        }
         Self {
-            matcher: Matcher::new(extractor.processes(), limit),
+            matcher,
             violations: Violations::new(Bounds::of(definitions)),
             limit,
+            now_ns: i64::MIN,
+            lag_ns: 0,
+            mode,
         }
+    }
+
+    /// Violations so far.
+    pub(crate) fn violations(&self) -> ViolationReport {
+        self.violations.all.report()
+    }
+
+    /// How long after an event all that it cannot be before was known, nanoseconds.
+    pub(crate) const fn lag_ns(&self) -> i64 {
+        self.lag_ns
     }
 
     /// What a process had lost before its first event.
@@ -219,9 +296,15 @@ impl Check {
         self.matcher.lose(process, lost);
     }
 
-    pub(crate) fn feed(&mut self, batch: &MessageBatch) {
+    pub(crate) fn feed(&mut self, batch: &MessageBatch, paired: &mut impl FnMut(Mark, Mark)) {
         let violations = &mut self.violations;
-        let mut look = |from: Mark, to: Mark| violations.look(from, to);
+        self.now_ns = batch.events.last().map_or(self.now_ns, |last| last.time_ns);
+        let (now_ns, lag_ns) = (self.now_ns, &mut self.lag_ns);
+        let mut look = |from: Mark, to: Mark| {
+            *lag_ns = (*lag_ns).max(now_ns.saturating_sub(to.time_ns));
+            violations.look(from, to);
+            paired(from, to);
+        };
         self.matcher.feed(batch, &mut look);
     }
 
@@ -253,7 +336,7 @@ impl Check {
         let left_out = pairs.len().saturating_sub(LISTED_PAIRS) as u64 + self.violations.left_out;
         pairs.truncate(LISTED_PAIRS);
         CausalityReport {
-            mode: Causality::Check.name(),
+            mode: self.mode.name(),
             limit: self.limit as u64,
             messages: MessageReport {
                 sends: counts.sends,
@@ -277,6 +360,7 @@ impl Check {
             violations: self.violations.all.report(),
             pairs: pairs.into_iter().map(|(_, report)| report).collect(),
             pairs_left_out: left_out,
+            repair: None,
         }
     }
 }

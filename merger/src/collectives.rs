@@ -37,8 +37,10 @@ struct Instance {
     root: Option<u32>,
     root_begin: Option<Mark>,
     root_end: Option<Mark>,
-    /// Of prefix operations, by place.
+    /// Of prefix operations, by place; where all pairs are wanted, of all.
     begins_by_place: Vec<(i64, Mark)>,
+    /// Whether every pair is told as soon as it is known, and not only the tightest.
+    pairs_all: bool,
     /// Ends whose begins are not all known.
     waiting: Vec<(i64, Mark)>,
 }
@@ -67,6 +69,18 @@ impl Instance {
             return;
         }
         self.last_begin = Some(mark);
+        if self.pairs_all {
+            if event.semantics == Semantics::OneToAll && event.peer != event.process {
+                return;
+            }
+            self.begins_by_place.push((event.tag, mark));
+            for (place, end) in &self.waiting {
+                if self.orders(event, event.tag, *place) && end.process != mark.process {
+                    paired(mark, *end);
+                }
+            }
+            return;
+        }
         match event.semantics {
             Semantics::OneToAll if event.peer == event.process => {
                 self.root_begin = Some(mark);
@@ -88,6 +102,22 @@ impl Instance {
         if !self.take_part(event) {
             return;
         }
+        if self.pairs_all {
+            let waits = match event.semantics {
+                Semantics::OneToAll => event.peer != event.process,
+                Semantics::AllToOne => event.peer == event.process,
+                _ => true,
+            };
+            if waits {
+                for (place, begin) in &self.begins_by_place {
+                    if self.orders(event, *place, event.tag) && begin.process != mark.process {
+                        paired(*begin, mark);
+                    }
+                }
+                self.waiting.push((event.tag, mark));
+            }
+            return;
+        }
         match event.semantics {
             Semantics::AllToAll => self.waiting.push((0, mark)),
             Semantics::OneToAll if event.peer != event.process => match self.root_begin {
@@ -105,9 +135,17 @@ impl Instance {
         }
     }
 
+    /// Whether an end at a place waits for a begin at another.
+    fn orders(&self, event: &MessageEvent, of_begin: i64, of_end: i64) -> bool {
+        match event.semantics {
+            Semantics::Prefix => of_begin >= 0 && of_begin < of_end,
+            _ => true,
+        }
+    }
+
     /// Pairs the ends that wait once all begins are known.
     fn pair_waiting(&mut self, paired: &mut impl FnMut(Mark, Mark)) {
-        if self.is_inconsistent {
+        if self.is_inconsistent || self.pairs_all {
             self.waiting.clear();
             return;
         }
@@ -177,6 +215,7 @@ pub(crate) struct Collectives {
     lost: FxHashMap<u32, ()>,
     weight: usize,
     limit: usize,
+    pairs_all: bool,
     pub(crate) counts: CollectiveCounts,
 }
 
@@ -189,8 +228,14 @@ impl Collectives {
             lost: FxHashMap::default(),
             weight: 0,
             limit,
+            pairs_all: false,
             counts: CollectiveCounts::default(),
         }
+    }
+
+    /// Asks for every pair as soon as it is known.
+    pub(crate) const fn pair_all(&mut self) {
+        self.pairs_all = true;
     }
 
     pub(crate) fn lose(&mut self, process: u32) {
@@ -244,7 +289,10 @@ impl Collectives {
         self.weight += 1;
         let of = &mut self.communicators[communicator];
         while of.first + of.operations.len() as u64 <= number {
-            of.operations.push_back(Instance::default());
+            of.operations.push_back(Instance {
+                pairs_all: self.pairs_all,
+                ..Instance::default()
+            });
             self.weight += 1;
         }
         match of.operation(number) {

@@ -31,6 +31,7 @@ mod offsets;
 mod open;
 mod output;
 mod proof;
+mod repair;
 mod report;
 mod stream;
 mod sweep;
@@ -41,8 +42,8 @@ mod window;
 
 pub use bounds::Bounds;
 pub use causality::{
-    Causality, CausalityReport, CollectiveReport, MESSAGES_IN_FLIGHT, MessageReport, PairReport,
-    ViolationReport,
+    Causality, CausalityReport, CollectiveReport, HostFitReport, MESSAGES_IN_FLIGHT, MessageReport,
+    PairReport, RepairReport, ViolationReport,
 };
 pub use clocks::ClockFit;
 pub use error::{MergeError, Result};

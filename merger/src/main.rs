@@ -64,7 +64,10 @@ struct Arguments {
     #[arg(long, value_name = "FILE")]
     clock_offsets: Option<PathBuf>,
 
-    /// What to do about messages whose receive stands before their send: nothing, or count them
+    /// What to do about messages whose receive stands before their send: off, check, repair
+    ///
+    /// `check` counts them, and collective operations that end before they can; `repair` moves events
+    /// forward until there are none, and says by how much; raw ticks are kept.
     #[arg(long, default_value = "check", value_name = "WHAT", value_parser = causality)]
     causality: Causality,
 
@@ -121,6 +124,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<Report> {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         jobs => jobs,
     };
+    merge.plan_repair(jobs)?;
     let options = WriteOptions {
         compression: arguments.compression,
         jobs,
@@ -312,6 +316,17 @@ fn of_messages(causality: &CausalityReport) -> String {
             violations.largest_ns,
             violations.mean_ns,
             violations.beyond_error
+        );
+    }
+    if let Some(repair) = &causality.repair {
+        let _ = writeln!(
+            text,
+            "causality: {} violations repaired, {} left: {} events moved by up to {} ns (mean {} ns)",
+            repair.before.count.saturating_sub(violations.count),
+            violations.count,
+            repair.events,
+            repair.largest_shift_ns,
+            repair.mean_shift_ns
         );
     }
     let lost = causality.messages.unmatchable_by_loss + causality.collectives.unmatchable_by_loss;

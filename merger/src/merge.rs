@@ -17,7 +17,7 @@ use annals_format::{
 use rayon::prelude::*;
 
 use crate::bounds;
-use crate::causality::{Causality, CausalityReport, Check, MESSAGES_IN_FLIGHT};
+use crate::causality::{Causality, CausalityReport, Check, MESSAGES_IN_FLIGHT, RepairReport};
 use crate::clocks::{self, ClockFit, Point};
 use crate::error::{MergeError, Result};
 use crate::filter::{EventFilter, FilterError, Keep};
@@ -27,6 +27,7 @@ use crate::messages::{self, Extractor, Lost, MessageBatch};
 use crate::offsets::ClockOffsets;
 use crate::open::Window;
 use crate::proof::{self, ElementReferences, SortedStreams, StreamHashes};
+use crate::repair::{Repair, Shifts};
 use crate::report::{InputReport, Report, StreamReport};
 use crate::stream::{StreamClock, StreamReader};
 use crate::sweep::Sweep;
@@ -59,6 +60,9 @@ pub struct Merge {
     /// Messages that may be in flight at once; those beyond are counted, not matched.
     pub messages_in_flight: usize,
     keep: Keep,
+    /// By process, how causality repair moves its events; empty when it does not.
+    shifts: Vec<Shifts>,
+    repair: Option<RepairReport>,
     members: Vec<Member>,
     /// Numbers of the recordings that were given twice.
     duplicates: Vec<std::path::PathBuf>,
@@ -200,6 +204,8 @@ impl Merge {
             keep: Keep::default(),
             causality: Causality::default(),
             messages_in_flight: MESSAGES_IN_FLIGHT,
+            shifts: Vec::new(),
+            repair: None,
             members,
             duplicates,
         };
@@ -321,6 +327,10 @@ impl Merge {
             clock: self.definitions.clocks.get(&source.clock)?,
             map: self.definitions.clock_maps.get(&source.clock)?,
             host: self.hosts.get(boot_id_of(&member.input))?,
+            shifts: self
+                .shifts
+                .get(member.process.index())
+                .filter(|s| !s.is_empty()),
         })
     }
 
@@ -389,68 +399,174 @@ impl Merge {
         work: impl Fn(Part) -> R + Sync,
         mut consume: impl FnMut(R) -> Result<()>,
     ) -> Result<Merged> {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(jobs.max(1))
-            .build()
-            .map_err(|error| MergeError::Threads {
-                source: std::io::Error::other(error),
-            })?;
-        let references = ElementReferences::of(&self.definitions);
         let sorted = SortedStreams::of(&self.definitions);
-        let readers = self.open_readers(is_proved.then_some(&references));
-        let mut sweep = Sweep::new(readers, self.chunk_events);
-        let shape = Shape {
-            references: &references,
-            most_events: sweep.window_events(),
-        };
-        let scratches: Mutex<Vec<Scratch>> = Mutex::default();
+        let references = ElementReferences::of(&self.definitions);
         let mut losses = Vec::new();
         let mut hashes = StreamHashes::default();
         let extractor = self.extractor();
-        let mut check = extractor.as_ref().map(|extractor| self.check(extractor));
+        let mut moved = Moved::default();
+        let mut check = extractor
+            .as_ref()
+            .map(|extractor| self.check(extractor, &self.keep));
+        let is_moved = !self.shifts.is_empty();
+        let work = |parts: Vec<Part>| {
+            let chunks = || parts.iter().map(|part| &part.chunk);
+            let of_parts = chunks().flat_map(|chunk| &chunk.losses);
+            let losses = of_parts.map(|(_, loss)| *loss).collect();
+            let of_parts = chunks().filter(|_| is_proved);
+            let hashes = of_parts
+                .map(|chunk| proof::of_chunk(chunk, &sorted))
+                .collect();
+            let messages = extractor.iter();
+            let messages = messages.flat_map(|e| chunks().map(|chunk| e.extract(chunk)));
+            let messages = messages.collect();
+            let shifts = chunks().filter(|_| is_moved).map(shifts_of).collect();
+            Worked {
+                losses,
+                hashes,
+                messages,
+                shifts,
+                results: parts.into_iter().map(&work).collect(),
+            }
+        };
+        let readers =
+            self.for_each_window(jobs, &self.keep, &references, is_proved, work, |worked| {
+                losses.extend(worked.losses);
+                worked.hashes.iter().for_each(|runs| hashes.add(runs));
+                worked.shifts.iter().flatten().for_each(|s| moved.add(*s));
+                if let Some(check) = &mut check {
+                    let batches = worked.messages.iter();
+                    batches.for_each(|batch| check.feed(batch, &mut |_, _| {}));
+                }
+                worked.results.into_iter().try_for_each(&mut consume)
+            })?;
+        let mut causality = check.map(|check| check.finish(&self.definitions));
+        if let (Some(causality), Some(repair)) = (&mut causality, &self.repair) {
+            let mut repair = repair.clone();
+            moved.report(&mut repair);
+            causality.repair = Some(repair);
+        }
+        let hashes = is_proved.then_some(&hashes);
+        self.conclude(readers, losses, hashes, causality)
+    }
+
+    /// Cuts the axis into windows, has `work` make something of the chunks of each, by as many threads
+    /// as `jobs` says, and gives it to `consume` in order. What is left are the readers.
+    fn for_each_window<'a, R: Send>(
+        &'a self,
+        jobs: usize,
+        keep: &'a Keep,
+        references: &'a ElementReferences,
+        is_proved: bool,
+        work: impl Fn(Vec<Part>) -> R + Sync,
+        mut consume: impl FnMut(R) -> Result<()>,
+    ) -> Result<Vec<StreamReader<'a>>> {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.max(1));
+        let pool = pool.build().map_err(|error| MergeError::Threads {
+            source: std::io::Error::other(error),
+        })?;
+        let readers = self.open_readers(keep, is_proved.then_some(references));
+        let mut sweep = Sweep::new(readers, self.chunk_events);
+        let shape = Shape {
+            references,
+            most_events: sweep.window_events(),
+        };
+        let scratches: Mutex<Vec<Scratch>> = Mutex::default();
         loop {
             let windows = sweep.next_windows(&pool);
             if windows.is_empty() {
-                break;
+                return Ok(sweep.into_readers());
             }
-            let outcomes: Vec<Worked<R>> = pool.install(|| {
+            let results: Vec<R> = pool.install(|| {
                 let each = windows.into_par_iter().map(|window| {
                     let spare = lock(&scratches).pop();
                     let mut scratch = spare.unwrap_or_default();
                     let parts = window.assemble(&shape, &mut scratch);
                     lock(&scratches).push(scratch);
                     drop(window);
-                    let of_parts = parts.iter().flat_map(|part| &part.chunk.losses);
-                    let losses = of_parts.map(|(_, loss)| *loss).collect();
-                    let of_parts = parts.iter().filter(|_| is_proved);
-                    let hashes = of_parts.map(|part| proof::of_chunk(&part.chunk, &sorted));
-                    let hashes = hashes.collect();
-                    let extract = |extractor: &Extractor| {
-                        let each = parts.iter().map(|part| extractor.extract(&part.chunk));
-                        each.collect()
-                    };
-                    let messages = extractor.as_ref().map_or_else(Vec::new, extract);
-                    Worked {
-                        hashes,
-                        losses,
-                        messages,
-                        chunks: parts.into_iter().map(&work).collect(),
-                    }
+                    work(parts)
                 });
                 each.collect()
             });
-            for worked in outcomes {
-                losses.extend(worked.losses);
-                worked.hashes.iter().for_each(|runs| hashes.add(runs));
-                if let Some(check) = &mut check {
-                    worked.messages.iter().for_each(|batch| check.feed(batch));
-                }
-                worked.chunks.into_iter().try_for_each(&mut consume)?;
-            }
+            results.into_iter().try_for_each(&mut consume)?;
         }
-        let causality = check.map(|check| check.finish(&self.definitions));
-        let hashes = is_proved.then_some(&hashes);
-        self.conclude(sweep.into_readers(), losses, hashes, causality)
+    }
+
+    /// Plans what [`Causality::Repair`] asks for: reads all messages, also those that a filter leaves out, and
+    /// settles how events are moved. Without violations nothing is changed. To be called before the merge is run;
+    /// does nothing otherwise.
+    ///
+    /// # Errors
+    /// If no threads can be had.
+    pub fn plan_repair(&mut self, jobs: usize) -> Result<()> {
+        if self.causality != Causality::Repair || self.repair.is_some() {
+            return Ok(());
+        }
+        let Some(extractor) = self.extractor() else {
+            return Ok(());
+        };
+        let mut check = self.check(&extractor, &Keep::default());
+        self.read_messages(jobs, &extractor, |batch| check.feed(batch, &mut |_, _| {}))?;
+        let before = check.violations();
+        if before.count == 0 {
+            return Ok(());
+        }
+        let lag_ns = check.lag_ns();
+        let mut repair = Repair::new(extractor.processes(), self.messages_in_flight, lag_ns);
+        for member in &self.members {
+            repair.lose(member.process.get(), self.lost_somewhere(member));
+        }
+        self.read_messages(jobs, &extractor, |batch| repair.feed(batch))?;
+        let (shifts, left) = repair.finish();
+        self.shifts = shifts;
+        let moved = self.shifts.iter().filter(|shifts| !shifts.is_empty());
+        self.repair = Some(RepairReport {
+            before,
+            processes: moved.count() as u64,
+            over_limit: left.over_limit,
+            ..RepairReport::default()
+        });
+        self.move_ends();
+        Ok(())
+    }
+
+    /// A pass over the messages alone.
+    fn read_messages(
+        &self,
+        jobs: usize,
+        extractor: &Extractor,
+        mut each: impl FnMut(&MessageBatch),
+    ) -> Result<()> {
+        let (all, references) = (Keep::default(), ElementReferences::of(&self.definitions));
+        let work = |parts: Vec<Part>| -> Vec<MessageBatch> {
+            let each = parts.iter().map(|part| extractor.extract(&part.chunk));
+            each.collect()
+        };
+        self.for_each_window(jobs, &all, &references, false, work, |batches| {
+            batches.iter().for_each(&mut each);
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// The ends of processes move with their events.
+    fn move_ends(&mut self) {
+        let mut trace_end_ns = 0;
+        for member in &mut self.members {
+            if let Some(shifts) = self.shifts.get(member.process.index()) {
+                member.end_ns = shifts.moved(member.end_ns);
+            }
+            trace_end_ns = trace_end_ns.max(member.end_ns);
+            self.definitions.add(Definition::ProcessEnd(ProcessEnd {
+                process: member.process,
+                ended: member.input.recording.ended,
+                start_ns: member.start_ns,
+                end_ns: member.end_ns,
+            }));
+        }
+        if let Some(zero) = &mut self.definitions.time_zero {
+            zero.end_ns = trace_end_ns;
+        }
     }
 
     /// What takes messages out of the events, if there are any and they are wanted.
@@ -482,11 +598,16 @@ impl Merge {
         messages::carried(&self.definitions, types.copied())
     }
 
-    fn check(&self, extractor: &Extractor) -> Check {
-        let mut check = Check::new(extractor, &self.definitions, self.messages_in_flight);
+    fn check(&self, extractor: &Extractor, keep: &Keep) -> Check {
+        let mut check = Check::new(
+            extractor,
+            &self.definitions,
+            self.messages_in_flight,
+            self.causality,
+        );
         for member in &self.members {
             // What a filter left out may have been the other half of any message.
-            let lost = if self.keep.is_all() {
+            let lost = if keep.is_all() {
                 self.lost_somewhere(member)
             } else {
                 Lost::ALL
@@ -543,6 +664,7 @@ impl Merge {
 
     fn open_readers<'a>(
         &'a self,
+        keep: &'a Keep,
         references: Option<&'a ElementReferences>,
     ) -> Vec<StreamReader<'a>> {
         let mut readers: Vec<StreamReader<'_>> = Vec::new();
@@ -560,7 +682,7 @@ impl Merge {
                     &member.numbers,
                     contents,
                     clock,
-                    &self.keep,
+                    keep,
                     references,
                     ordering == Ordering::Unordered,
                     (member.start_ns, member.end_ns),
@@ -646,10 +768,56 @@ impl Merge {
 
 /// What became of a window.
 struct Worked<R> {
-    chunks: Vec<R>,
+    results: Vec<R>,
     losses: Vec<TraceLoss>,
     hashes: Vec<Vec<(StreamId, OrderHash)>>,
     messages: Vec<MessageBatch>,
+    /// Of each chunk, stream and shift of every event.
+    shifts: Vec<Vec<(StreamId, i64)>>,
+}
+
+fn shifts_of(chunk: &TraceChunk) -> Vec<(StreamId, i64)> {
+    let streams = chunk.streams.iter().copied();
+    streams.zip(chunk.shifts_ns.iter().copied()).collect()
+}
+
+/// What a repair moved.
+#[derive(Default)]
+struct Moved {
+    /// By stream, the shift of its last event.
+    last: Vec<Option<i64>>,
+    events: u64,
+    sum_ns: u128,
+    largest_ns: u64,
+    neighbours: u64,
+    changes_ns: u128,
+    largest_change_ns: u64,
+}
+
+impl Moved {
+    fn add(&mut self, (stream, shift): (StreamId, i64)) {
+        if self.last.len() <= stream.index() {
+            self.last.resize(stream.index() + 1, None);
+        }
+        if let Some(last) = self.last[stream.index()].replace(shift) {
+            let change = shift.abs_diff(last);
+            self.neighbours += 1;
+            self.changes_ns += u128::from(change);
+            self.largest_change_ns = self.largest_change_ns.max(change);
+        }
+        self.events += u64::from(shift != 0);
+        self.sum_ns += u128::from(shift.unsigned_abs());
+        self.largest_ns = self.largest_ns.max(shift.unsigned_abs());
+    }
+
+    fn report(&self, report: &mut RepairReport) {
+        report.events = self.events;
+        report.largest_shift_ns = self.largest_ns;
+        report.mean_shift_ns = (self.sum_ns / u128::from(self.events.max(1))) as u64;
+        report.largest_interval_change_ns = self.largest_change_ns;
+        let neighbours = u128::from(self.neighbours.max(1));
+        report.mean_interval_change_ns = (self.changes_ns / neighbours) as u64;
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

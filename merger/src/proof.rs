@@ -86,7 +86,11 @@ pub(crate) fn of_batch(
     references: &ElementReferences,
 ) -> OrderHash {
     let indexes = 0..batch.len();
-    let times_ns: Vec<i64> = indexes.clone().map(|index| batch.time_ns(index)).collect();
+    let times_ns = indexes.clone().map(|index| {
+        let shift = batch.shift(index).unwrap_or(0);
+        batch.time_ns(index).wrapping_sub(shift)
+    });
+    let times_ns: Vec<i64> = times_ns.collect();
     let residuals: Vec<i64> = indexes.map(|index| batch.residual(index)).collect();
     let read = Read {
         times_ns: &times_ns,

@@ -17,6 +17,7 @@ use crate::filter::Keep;
 use crate::hosts::Host;
 use crate::input::InputRecording;
 use crate::proof::{self, ElementReferences, Read};
+use crate::repair::Shifts;
 use crate::unify::Numbers;
 
 /// How a stream's raw ticks become axis times.
@@ -26,9 +27,15 @@ pub(crate) struct StreamClock<'a> {
     pub(crate) map: &'a ClockMap,
     /// Where the process's reference clock is the clock of.
     pub(crate) host: &'a Host,
+    /// By how much causality repair moves its process.
+    pub(crate) shifts: Option<&'a Shifts>,
 }
 
 impl StreamClock<'_> {
+    fn moved(&self, time_ns: i64) -> i64 {
+        self.shifts.map_or(time_ns, |shifts| shifts.moved(time_ns))
+    }
+
     fn expected_tick(&self, cursor: &mut MapCursor<'_>, reference_ns: i64) -> i128 {
         cursor.tick(self.host.axis_ns(reference_ns))
     }
@@ -77,11 +84,11 @@ impl StreamClock<'_> {
     pub(crate) fn time_near(&self, tick: u64, near_ns: i64) -> i64 {
         let mut cursor = MapCursor::new(self.map);
         if !self.wraps() {
-            return cursor.time_ns(tick.into());
+            return self.moved(cursor.time_ns(tick.into()));
         }
         let expected = cursor.tick(near_ns);
         let (unwrapped, _) = unwrap_near(tick, expected, self.clock.max_ticks);
-        cursor.time_ns(unwrapped)
+        self.moved(cursor.time_ns(unwrapped))
     }
 
     /// Whether a chunk's head cannot tell the bounds of its times: the clock may wrap between two
@@ -95,6 +102,12 @@ impl StreamClock<'_> {
 
     /// Bounds of a chunk's axis times: from its head where that can tell them, else from its events.
     pub(crate) fn bounds(&self, input: &InputRecording, stored: &StoredChunk) -> (i64, i64) {
+        let (first, last) = self.read_bounds(input, stored);
+        (self.moved(first), self.moved(last))
+    }
+
+    /// The same as the clock says.
+    fn read_bounds(&self, input: &InputRecording, stored: &StoredChunk) -> (i64, i64) {
         let header = &stored.header;
         let mut cursor = MapCursor::new(self.map);
         if !self.wraps() {
@@ -404,6 +417,13 @@ impl<'a> StreamReader<'a> {
         } else {
             map.convert(&chunk.ticks, &mut times_ns, &mut residuals);
         }
+        let mut shifts = self.clock.shifts.map(|shifts| {
+            let shifts: Vec<i64> = times_ns.iter().map(|time| shifts.at(*time)).collect();
+            for (time_ns, shift) in times_ns.iter_mut().zip(&shifts) {
+                *time_ns = time_ns.saturating_add(*shift);
+            }
+            shifts
+        });
         let dropped = std::mem::take(&mut chunk.dropped).into_iter();
         let dropped = dropped.map(|(index, record)| {
             let near_ns = times_ns.get(index as usize).or(times_ns.last()).copied();
@@ -429,7 +449,11 @@ impl<'a> StreamReader<'a> {
             let of_types = chunk.types.iter().zip(&keeps).filter(|(_, keeps)| !**keeps);
             filtered
                 .extend(of_types.map(|(columns, _)| (columns.event_type, columns.count as u64)));
-            let kept = keep_types(&mut chunk, &mut times_ns, &mut residuals, &keeps);
+            let kept = keep_types(&mut chunk, &keeps);
+            let of_events = [Some(&mut times_ns), Some(&mut residuals), shifts.as_mut()];
+            for values in of_events.into_iter().flatten() {
+                *values = kept.iter().map(|index| values[*index as usize]).collect();
+            }
             for (index, ..) in &mut dropped {
                 *index = kept.partition_point(|kept| kept < index) as u32;
             }
@@ -437,8 +461,18 @@ impl<'a> StreamReader<'a> {
         }
         let base_position = stored.header.before.recorded;
         let hash = self.references.map(|references| {
+            let read_times: Vec<i64>;
             let read = Read {
-                times_ns: &times_ns,
+                times_ns: match &shifts {
+                    None => &times_ns,
+                    Some(shifts) => {
+                        let pairs = times_ns.iter().zip(shifts);
+                        read_times = pairs
+                            .map(|(time, shift)| time.wrapping_sub(*shift))
+                            .collect();
+                        &read_times
+                    }
+                },
                 residuals: &residuals,
                 type_index: &chunk.type_index,
                 types: &chunk.types,
@@ -451,7 +485,7 @@ impl<'a> StreamReader<'a> {
             let position = self.is_sorted.then_some(position);
             read.hash(0..times_ns.len(), self.numbers, references, position)
         });
-        let batch = Batch::new(
+        let mut batch = Batch::new(
             chunk,
             of_trace,
             base_position,
@@ -460,6 +494,9 @@ impl<'a> StreamReader<'a> {
             self.is_sorted,
             places,
         );
+        shifts
+            .into_iter()
+            .for_each(|shifts| batch.set_shifts(shifts));
         Decoded {
             batch: Ok(batch),
             ambiguous,
@@ -760,19 +797,12 @@ impl<'a> StreamReader<'a> {
 }
 
 /// Keeps the events of some types, by type of the chunk; gives their former indexes.
-fn keep_types(
-    chunk: &mut Chunk,
-    times_ns: &mut Vec<i64>,
-    residuals: &mut Vec<i64>,
-    keeps: &[bool],
-) -> Vec<u32> {
+fn keep_types(chunk: &mut Chunk, keeps: &[bool]) -> Vec<u32> {
     let indexes = chunk.type_index.iter().enumerate();
     let kept: Vec<u32> = indexes
         .filter(|(_, place)| keeps[usize::from(**place)])
         .map(|(index, _)| index as u32)
         .collect();
-    let pick = |values: &[i64]| kept.iter().map(|index| values[*index as usize]).collect();
-    (*times_ns, *residuals) = (pick(times_ns), pick(residuals));
     chunk.type_index.retain(|place| keeps[usize::from(*place)]);
     for (columns, _) in chunk
         .types

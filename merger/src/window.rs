@@ -419,7 +419,11 @@ impl Window<'_> {
             chunk.times_ns.extend(times);
         }
         let is_far = |residual: &i64| *residual == FAR_RESIDUAL.into();
-        if has_keys && !has_positions && !chunk.tick_residuals.iter().any(is_far) {
+        let has_shifts = self
+            .slices
+            .iter()
+            .any(|slice| slice.batch.shift(0).is_some());
+        if has_keys && !has_positions && !has_shifts && !chunk.tick_residuals.iter().any(is_far) {
             return;
         }
         let starts = self.starts();
@@ -433,6 +437,7 @@ impl Window<'_> {
             }
             chunk.tick_residuals[place] = batch.residual(index);
             chunk.positions[place] = batch.position(index).unwrap_or(0);
+            chunk.shifts_ns[place] = batch.shift(index).unwrap_or(0);
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod check;
 mod clocks;
+mod repair;
 mod world;
 
 use std::path::Path;

@@ -1,0 +1,143 @@
+//! After a repair nothing stands before what it waited for, and nothing else has changed.
+
+use std::collections::BTreeMap;
+
+use annals_format::{MapCursor, ProcessId, StreamId};
+use annals_merger::{Causality, Merge, Opened, Window};
+use proptest::prelude::*;
+
+use crate::merge_with;
+use crate::world::{Host, Op, World};
+
+fn repairing(merge: &mut Merge) {
+    merge.causality = Causality::Repair;
+    merge.plan_repair(2).expect("a plan");
+}
+
+/// Events of each process in the order of the trace: raw tick, time, shift.
+fn events(directory: &std::path::Path) -> BTreeMap<ProcessId, Vec<(u64, i64, i64)>> {
+    let opened = Opened::open(&directory.join("out").join("run.annals")).expect("a trace");
+    let d = &opened.definitions;
+    let mut found: BTreeMap<ProcessId, Vec<(u64, i64, i64)>> = BTreeMap::new();
+    let clock = |stream: StreamId| d.sources[&d.streams[&stream].source].clock;
+    opened
+        .read(Window::ALL, |chunk| {
+            for index in 0..chunk.len() {
+                let stream = chunk.streams[index];
+                let (time, shift) = (chunk.times_ns[index], chunk.shifts_ns[index]);
+                let map = &d.clock_maps[&clock(stream)];
+                let tick = MapCursor::new(map).tick(time - shift);
+                let tick = tick + i128::from(chunk.tick_residuals[index]);
+                let process = d.process_of(stream).expect("a process");
+                found
+                    .entry(process)
+                    .or_default()
+                    .push((tick as u64, time, shift));
+            }
+            Ok(())
+        })
+        .expect("the trace is read");
+    found
+}
+
+fn hosts(errors: &[i64]) -> Vec<Host> {
+    let hosts = errors.iter().enumerate();
+    hosts
+        .map(|(n, error)| Host {
+            wall_error_ns: *error,
+            ..Host::new(n as u8 + 1)
+        })
+        .collect()
+}
+
+fn assert_whole(world: &World, directory: &std::path::Path) {
+    let events = events(directory);
+    for program in &world.programs {
+        let of_process = events
+            .get(&ProcessId::new(program.rank))
+            .cloned()
+            .unwrap_or_default();
+        let ticks: Vec<u64> = of_process.iter().map(|event| event.0).collect();
+        let expected = program
+            .ops
+            .iter()
+            .map(|(time, _)| program.host.reference_ns(*time) as u64);
+        assert_eq!(
+            ticks,
+            expected.collect::<Vec<u64>>(),
+            "raw ticks of rank {}",
+            program.rank
+        );
+        assert!(of_process.iter().all(|(_, _, shift)| *shift >= 0));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn nothing_is_violated_after_a_repair_and_raw_ticks_stay(
+        errors in prop::collection::vec(-200_000..200_000_i64, 5),
+        plan in prop::collection::vec(
+            (0..5_u32, 0..5_u32, 0..2_i64, 0..3_000_000_i64, 1..60_000_i64), 1..200),
+    ) {
+        // Two processes on one host must have one clock.
+        let world = World::of_messages(&hosts(&errors), &plan);
+        let scratch = tempfile::tempdir().expect("a directory");
+        world.write(scratch.path());
+        let (checked, plain) = merge_with(scratch.path(), 2, |_| {});
+        let (merged, bytes) = merge_with(scratch.path(), 2, repairing);
+        assert_whole(&world, scratch.path());
+        let before = checked.report.causality.expect("messages").violations;
+        let found = merged.report.causality.expect("messages");
+        prop_assert_eq!(found.violations.count, 0);
+        if before.count == 0 {
+            prop_assert_eq!(found.repair, None);
+            prop_assert_eq!(bytes == plain, true);
+        } else {
+            let repair = found.repair.expect("a repair");
+            prop_assert_eq!(repair.before, before);
+            prop_assert!(repair.largest_shift_ns >= 1 && repair.events >= 1);
+            prop_assert!(repair.largest_shift_ns >= before.largest_ns || repair.hosts.len() > 0);
+            prop_assert_eq!(repair.over_limit, 0);
+        }
+        let (again, same) = merge_with(scratch.path(), 1, repairing);
+        prop_assert_eq!(same == bytes, true);
+        prop_assert_eq!(again.report.causality.expect("messages").violations.count, 0);
+    }
+}
+
+#[test]
+fn every_collective_operation_is_repaired() {
+    for operation in [0, 1, 2, 6, 8, 11, 12, 13, 14, 15, 16, 4] {
+        let errors = [90_000, -40_000, 0, 15_000];
+        let mut world = World::of_messages(&hosts(&errors), &[(0, 1, 0, 5, 5)]);
+        for n in 0..20 {
+            let root = (n % 4) as u32;
+            for program in &mut world.programs {
+                let begin = 50_000 * n + 1_000 * i64::from(program.rank) + 100;
+                let op = |is_begin: bool| {
+                    if is_begin {
+                        Op::Begin(operation, root, 4)
+                    } else {
+                        Op::End(operation, root, 4)
+                    }
+                };
+                program.ops.push((begin, op(true)));
+                program
+                    .ops
+                    .push((50_000 * n + 6_000 + i64::from(program.rank), op(false)));
+            }
+        }
+        let scratch = tempfile::tempdir().expect("a directory");
+        world.write(scratch.path());
+        let (merged, _) = merge_with(scratch.path(), 2, repairing);
+        assert_whole(&world, scratch.path());
+        let found = merged.report.causality.expect("messages");
+        assert!(
+            found.repair.is_some_and(|repair| repair.before.count > 0),
+            "{operation}"
+        );
+        assert_eq!(found.violations.count, 0, "{operation}");
+    }
+}
