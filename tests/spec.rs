@@ -265,7 +265,7 @@ fn trace_chunk() -> TraceChunk {
         type_index: vec![0, 0],
         types: vec![enter],
         tick_residuals: vec![0, -1],
-        positions: vec![0, 0],
+        positions: Vec::new(),
         shifts_ns: vec![0, 2],
         losses: vec![(
             1,
@@ -527,7 +527,7 @@ fn a_trace_chunk_gives_back_times_streams_and_raw_ticks() {
         let mut cursor = MapCursor::new(&map);
         let values = events_json(&read.types, &read.type_index, &read.ordinals());
         let events = (0..read.len()).map(|index| {
-            let (time_ns, shift_ns) = (read.times_ns[index], read.shifts_ns[index]);
+            let (time_ns, shift_ns) = (read.times_ns[index], read.shift_ns(index));
             let tick = cursor.tick(time_ns - shift_ns) + i128::from(read.tick_residuals[index]);
             json!({
                 "time_ns": time_ns,
@@ -535,7 +535,7 @@ fn a_trace_chunk_gives_back_times_streams_and_raw_ticks() {
                 "event_type": values[index].0,
                 "values": values[index].1,
                 "shift_ns": shift_ns,
-                "position": read.positions[index],
+                "position": read.position(index),
                 "tick": i64::try_from(tick).unwrap(),
             })
         });

@@ -71,9 +71,10 @@ impl OrderHash {
 #[derive(Clone, Default, Debug)]
 pub struct EventHasher {
     hashes: Vec<u64>,
-    values: Vec<u64>,
+    /// Of each event, type by type, what its type and its elements add to its hash.
+    contents: Vec<u64>,
     of_column: Vec<u64>,
-    /// By type, where the values of its next event begin.
+    /// By type, the place in `contents` of its next event.
     next: Vec<u32>,
 }
 
@@ -91,41 +92,33 @@ impl EventHasher {
         types: impl Iterator<Item = (&'a TypeColumns, EventTypeId)>,
         renumber: impl Fn(usize, usize, &mut [u64]),
     ) -> &[u64] {
-        // The values of each event side by side, type by type.
-        let values = &mut self.values;
-        values.clear();
+        self.contents.clear();
         self.next.clear();
-        let mut shapes: Vec<(u32, u64)> = Vec::new();
         for (index, (columns, event_type)) in types.enumerate() {
-            let start = values.len();
-            let width = columns.columns.len();
-            values.resize(start + width * columns.count, 0);
+            let start = self.contents.len();
+            self.next.push(start as u32);
+            let of_type = mix(u64::from(event_type.get()) + 1);
+            self.contents.resize(start + columns.count, of_type);
             for (element, column) in columns.columns.iter().enumerate() {
                 let renumber = |values: &mut [u64]| renumber(index, element, values);
                 column.hash_into(&mut self.of_column, renumber);
-                let places = values[start..].iter_mut().skip(element).step_by(width);
-                let of_column = self.of_column.iter();
-                places
-                    .zip(of_column)
-                    .for_each(|(place, value)| *place = *value);
+                let salt = MULTIPLIER.wrapping_mul(element as u64 + 1);
+                let contents = self.contents[start..].iter_mut().zip(&self.of_column);
+                contents.for_each(|(content, value)| {
+                    *content = content.wrapping_add(mix(value.wrapping_add(salt)));
+                });
             }
-            self.next.push(start as u32);
-            shapes.push((width as u32, u64::from(event_type.get()) + 1));
         }
-        self.hashes.clear();
+        let (contents, next) = (self.contents.as_slice(), self.next.as_mut_slice());
         let events = times_ns.iter().zip(residuals).zip(type_index);
+        self.hashes.clear();
         self.hashes
             .extend(events.map(|((time_ns, residual), index)| {
-                let (width, event_type) = shapes[usize::from(*index)];
-                let next = &mut self.next[usize::from(*index)];
-                let start = *next as usize;
-                *next += width;
-                let mut hash = mix(*time_ns as u64).wrapping_add(*residual as u64);
-                hash = mix(hash).wrapping_add(event_type);
-                for value in &values[start..start + width as usize] {
-                    hash = mix(hash).wrapping_add(*value);
-                }
-                mix(hash)
+                let next = &mut next[usize::from(*index)];
+                let content = contents[*next as usize];
+                *next += 1;
+                let place = (*time_ns as u64).wrapping_add((*residual as u64) << 40);
+                mix(place).wrapping_add(content)
             }));
         &self.hashes
     }

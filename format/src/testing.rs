@@ -110,8 +110,8 @@ pub(crate) fn trace_chunk(first_ns: i64, count: usize) -> TraceChunk {
         type_index: vec![0; count],
         types: vec![columns],
         tick_residuals: vec![0; count],
-        positions: vec![0; count],
-        shifts_ns: vec![0; count],
+        positions: Vec::new(),
+        shifts_ns: Vec::new(),
         losses: Vec::new(),
     }
 }

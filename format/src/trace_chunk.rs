@@ -8,7 +8,7 @@ use crate::chunk::{
 };
 use crate::error::{FormatError, Result};
 use crate::ids::{EventTypeId, StreamId};
-use crate::ints::{put_codes, put_growing, put_ints, read_ints};
+use crate::ints::{Word, put_codes, put_growing, put_ints, read_ints};
 use crate::loss::Cause;
 use crate::wire::{Put, Wire};
 
@@ -162,9 +162,9 @@ pub struct TraceChunk {
     pub types: Vec<TypeColumns>,
     /// For each event, its unwrapped tick less the one its clock's map gives for its time.
     pub tick_residuals: Vec<i64>,
-    /// For each event of a stream that was sorted, its position in the stream; else 0.
+    /// For each event of a stream that was sorted, its position in the stream; else 0. Empty: 0 for all.
     pub positions: Vec<u64>,
-    /// For each event, by how much causality repair moved it, nanoseconds.
+    /// For each event, by how much causality repair moved it, nanoseconds. Empty: 0 for all.
     pub shifts_ns: Vec<i64>,
     /// Losses, each before the event with this index.
     pub losses: Vec<(u32, TraceLoss)>,
@@ -269,6 +269,27 @@ fn signed(values: Vec<u64>) -> Vec<i64> {
     values.into_iter().map(|value| value as i64).collect()
 }
 
+/// A column of which all values are 0, as it is stored.
+const ZEROS: [u8; 2] = [0, 0];
+
+/// Appends a column that most chunks have nothing but 0 in.
+fn put_rare<T: Word>(values: &[T], count: usize, out: &mut Vec<u8>) {
+    if values.is_empty() && count != 0 {
+        out.extend_from_slice(&ZEROS);
+    } else {
+        put_ints(values, out);
+    }
+}
+
+/// Reads such a column; empty when it has nothing but 0.
+fn read_rare(w: &mut Wire<'_>, count: usize) -> Result<Vec<u64>> {
+    if count != 0 && w.starts_with(&ZEROS) {
+        w.take(ZEROS.len(), "a column of zeros")?;
+        return Ok(Vec::new());
+    }
+    read_ints(w, count)
+}
+
 impl TraceChunk {
     /// Number of events.
     pub fn len(&self) -> usize {
@@ -278,6 +299,18 @@ impl TraceChunk {
     /// Whether there are no events.
     pub fn is_empty(&self) -> bool {
         self.times_ns.is_empty()
+    }
+
+    /// Position of an event in its stream, where that was sorted; else 0.
+    #[inline]
+    pub fn position(&self, index: usize) -> u64 {
+        self.positions.get(index).copied().unwrap_or(0)
+    }
+
+    /// By how much causality repair moved an event, nanoseconds.
+    #[inline]
+    pub fn shift_ns(&self, index: usize) -> i64 {
+        self.shifts_ns.get(index).copied().unwrap_or(0)
     }
 
     /// Events by stream and event type, both ascending.
@@ -348,8 +381,8 @@ impl TraceChunk {
         put_type_table(&self.types, &self.type_index, out);
         put_columns(&self.types, out);
         put_codes(&self.tick_residuals, out);
-        put_ints(&self.positions, out);
-        put_ints(&self.shifts_ns, out);
+        put_rare(&self.positions, self.len(), out);
+        put_rare(&self.shifts_ns, self.len(), out);
         out.put_varint(self.losses.len() as u64);
         for (index, loss) in &self.losses {
             out.put_varint((*index).into());
@@ -382,8 +415,8 @@ impl TraceChunk {
             type_index,
             types,
             tick_residuals: signed(read_ints(&mut w, count)?),
-            positions: read_ints(&mut w, count)?,
-            shifts_ns: signed(read_ints(&mut w, count)?),
+            positions: read_rare(&mut w, count)?,
+            shifts_ns: signed(read_rare(&mut w, count)?),
             losses: Vec::new(),
         };
         let start = w.position();
@@ -438,8 +471,8 @@ mod tests {
             type_index: vec![0],
             types: vec![columns],
             tick_residuals: vec![0],
-            positions: vec![0],
-            shifts_ns: vec![0],
+            positions: Vec::new(),
+            shifts_ns: Vec::new(),
             losses: vec![(
                 index,
                 TraceLoss {

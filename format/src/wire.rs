@@ -111,6 +111,11 @@ impl<'a> Wire<'a> {
         self.position = (self.position + count).min(self.bytes.len());
     }
 
+    /// Whether these bytes come next.
+    pub fn starts_with(&self, bytes: &[u8]) -> bool {
+        self.bytes[self.position..].starts_with(bytes)
+    }
+
     /// Takes the next `count` bytes.
     pub fn take(&mut self, count: usize, expected: &'static str) -> Result<&'a [u8]> {
         if count > self.remaining() {

@@ -778,7 +778,8 @@ struct Worked<R> {
 
 fn shifts_of(chunk: &TraceChunk) -> Vec<(StreamId, i64)> {
     let streams = chunk.streams.iter().copied();
-    streams.zip(chunk.shifts_ns.iter().copied()).collect()
+    let shifts = (0..chunk.len()).map(|index| chunk.shift_ns(index));
+    streams.zip(shifts).collect()
 }
 
 /// What a repair moved.

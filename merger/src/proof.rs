@@ -167,7 +167,7 @@ pub(crate) fn of_chunk(chunk: &TraceChunk, sorted: &SortedStreams) -> Vec<(Strea
             let place = places[stream.index()] as usize - 1;
             let run = &mut runs[place].1;
             if is_sorted[place] {
-                run.place(hashes[index], chunk.positions[index]);
+                run.place(hashes[index], chunk.position(index));
             } else {
                 run.precede(hashes[index]);
             }

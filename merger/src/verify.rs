@@ -85,7 +85,7 @@ impl Tally {
     fn take(&mut self, chunk: &TraceChunk, sorted: &SortedStreams) {
         self.events += chunk.len() as u64;
         for (index, time_ns) in chunk.times_ns.iter().enumerate() {
-            let this = (*time_ns, chunk.streams[index], chunk.positions[index]);
+            let this = (*time_ns, chunk.streams[index], chunk.position(index));
             if self.last.is_some_and(|last| this < last) {
                 self.first_disorder.get_or_insert(*time_ns);
             }

@@ -376,8 +376,6 @@ impl Window<'_> {
             streams: Vec::with_capacity(count),
             type_index: Vec::with_capacity(count),
             tick_residuals: Vec::with_capacity(count),
-            positions: vec![0; count],
-            shifts_ns: vec![0; count],
             ..TraceChunk::default()
         };
         // Room for each type's events; in a window of several chunks, more than are in this one.
@@ -427,6 +425,12 @@ impl Window<'_> {
             return;
         }
         let starts = self.starts();
+        if has_positions {
+            chunk.positions.resize(keys.len(), 0);
+        }
+        if has_shifts {
+            chunk.shifts_ns.resize(keys.len(), 0);
+        }
         for (place, key) in keys.iter().enumerate() {
             let number = number_of(*key, shift);
             let slice = events[number].slice as usize;
@@ -436,8 +440,12 @@ impl Window<'_> {
                 chunk.times_ns.push(batch.time_ns(index));
             }
             chunk.tick_residuals[place] = batch.residual(index);
-            chunk.positions[place] = batch.position(index).unwrap_or(0);
-            chunk.shifts_ns[place] = batch.shift(index).unwrap_or(0);
+            if has_positions {
+                chunk.positions[place] = batch.position(index).unwrap_or(0);
+            }
+            if has_shifts {
+                chunk.shifts_ns[place] = batch.shift(index).unwrap_or(0);
+            }
         }
     }
 

@@ -24,7 +24,7 @@ fn events(directory: &std::path::Path) -> BTreeMap<ProcessId, Vec<(u64, i64, i64
         .read(Window::ALL, |chunk| {
             for index in 0..chunk.len() {
                 let stream = chunk.streams[index];
-                let (time, shift) = (chunk.times_ns[index], chunk.shifts_ns[index]);
+                let (time, shift) = (chunk.times_ns[index], chunk.shift_ns(index));
                 let map = &d.clock_maps[&clock(stream)];
                 let tick = MapCursor::new(map).tick(time - shift);
                 let tick = tick + i128::from(chunk.tick_residuals[index]);
