@@ -310,14 +310,14 @@ fn the_cpp_example_records_what_it_says_with_the_archive() {
 }
 
 /// What the program says it has shown is what it has tests for.
-fn conformance(library: Library) {
+fn conformance(name: &str, library: Library) {
     let prefix = Prefix::get();
     let scratch = tempfile::tempdir().expect("a directory");
-    let source = Path::new(ROOT).join("tests/mpit/events.c");
+    let source = Path::new(ROOT).join("tests/mpit").join(name);
     let program = prefix.compile(&source, library, scratch.path());
     let printed = output(&mut Command::new(&program));
     let text = std::fs::read_to_string(&source).expect("the program");
-    let runs = text.split("RUN(").skip(2);
+    let runs = text.split("RUN(").skip(1);
     let expected: Vec<&str> = runs
         .filter_map(|run| Some(run.split_once(')')?.0))
         .collect();
@@ -327,12 +327,49 @@ fn conformance(library: Library) {
 
 #[test]
 fn the_event_interface_keeps_to_the_standard_with_the_shared_library() {
-    conformance(Library::Shared);
+    conformance("events.c", Library::Shared);
 }
 
 #[test]
 fn the_event_interface_keeps_to_the_standard_with_the_archive() {
-    conformance(Library::Static);
+    conformance("events.c", Library::Static);
+}
+
+#[test]
+fn variables_and_categories_keep_to_the_standard_with_the_shared_library() {
+    conformance("variables.c", Library::Shared);
+}
+
+#[test]
+fn variables_and_categories_keep_to_the_standard_with_the_archive() {
+    conformance("variables.c", Library::Static);
+}
+
+/// Everything of the process's runtime stands in the recording, as it would from Rust.
+#[test]
+fn a_recorder_is_attached_from_c() {
+    let prefix = Prefix::get();
+    let scratch = tempfile::tempdir().expect("a directory");
+    let program = prefix.compile(&program("attach.c"), Library::Shared, scratch.path());
+    let run = scratch.path().join("run");
+    let printed = output(Command::new(program).arg(&run));
+    assert_eq!(printed, "0 wrong\n");
+    let events = prefix.ask("print", &run);
+    let sent: Vec<&Value> = elements(&events, "sent");
+    let numbers: Vec<_> = sent.iter().map(|e| (&e["bytes"], &e["ratio"])).collect();
+    let half = Value::from(0.5);
+    let expected: Vec<_> = [7, 8, 9].map(Value::from).into_iter().collect();
+    let expected: Vec<_> = expected.iter().map(|n| (n, &half)).collect();
+    assert_eq!(numbers, expected);
+    assert!(elements(&events, "left out").is_empty());
+    let sampled = elements(&events, "queue (level)");
+    let values: Vec<_> = sampled.iter().map(|e| e["value"].as_u64()).collect();
+    assert_eq!(values, [Some(0), Some(5)], "at the event, and when asked");
+    let losses = losses(prefix, &run);
+    let causes: Vec<_> = losses.iter().map(|(_, e, c, n)| (&**e, &**c, *n)).collect();
+    assert_eq!(causes, [("sent", "reported-by-source", 3)]);
+    let info = output(prefix.tool("trace-cli").arg("info").arg(&run).arg("--json"));
+    assert!(info.contains("cvar eager limit"), "{info}");
 }
 
 #[test]

@@ -111,11 +111,23 @@ impl Runtime {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// Begins a change, where that is safe.
-    pub(crate) fn change(&self) -> Result<Change<'_>> {
+    /// Whether the calling thread may change something here and now: it is neither in a callback that must
+    /// be safe in signal handlers, nor in one that interrupted such a change.
+    pub fn can_change(&self) -> bool {
+        self.check_allocation().is_ok() && !Inside::begin().was_inside()
+    }
+
+    /// Refuses what allocates where that is not safe.
+    pub(crate) fn check_allocation(&self) -> Result<()> {
         if current_safety() == Some(Safety::AsyncSignalSafe) {
             return Err(Error::NotAccessible);
         }
+        Ok(())
+    }
+
+    /// Begins a change, where that is safe.
+    pub(crate) fn change(&self) -> Result<Change<'_>> {
+        self.check_allocation()?;
         let inside = Inside::begin();
         if inside.was_inside() {
             return Err(Error::NotAccessible);
