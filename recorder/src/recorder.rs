@@ -20,6 +20,7 @@ use crate::error::{RecorderError, Result};
 use crate::memory::{Division, LiveMemory};
 use crate::options::{Options, Overflow};
 use crate::raiser::Raiser;
+use crate::row::PutRow;
 use crate::rules::Rules;
 use crate::shared::{PROCESS, Registry, Shared, lock};
 use crate::storage::{Sink, Storage};
@@ -681,6 +682,21 @@ impl Recorder {
         }
         // What is refused is counted.
         let _ = self.raiser().raise(source, tick, event_type.id, values);
+    }
+
+    /// Raises an event with a row that fits the event type, and takes no more bytes than `bound`; both ids
+    /// are of this recorder.
+    #[inline(always)]
+    pub(crate) fn raise_row(
+        &self,
+        source: SourceId,
+        tick: Option<u64>,
+        event_type: &DynamicEventType,
+        bound: usize,
+        row: impl PutRow,
+    ) {
+        debug_assert_eq!(event_type.recorder, self.shared().number);
+        thread::raise(self.shared(), source, event_type.id, tick, bound, row);
     }
 
     /// Raises by numbers, as callers from other languages do.

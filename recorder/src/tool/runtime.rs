@@ -574,15 +574,18 @@ impl Runtime {
 
     // Raising.
 
-    /// Calls back for an instance, behind the drops of its source.
-    #[inline]
-    pub(crate) fn call_back(&self, instance: &Instance<'_>) {
-        let source = instance.source;
-        if source.untold.load(Ordering::Acquire) >> instance.required.index() != 0 {
-            self.tell_dropped(source, instance.required);
+    /// Calls back for an instance, behind the drops of its source. Registrations that came behind `stamp` do
+    /// not get it.
+    #[inline(always)]
+    pub(crate) fn call_back(&self, instance: &Instance<'_>, required: Safety, stamp: u64) {
+        let (source, event_type) = (instance.source, instance.event_type);
+        if source.untold.load(Ordering::Acquire) >> required.index() != 0 {
+            self.tell_dropped(source, required);
         }
-        for slot in instance.event_type.slots() {
-            slot.deliver(instance, self.shared.lanes);
+        let mut place = &event_type.first;
+        while let Some(slot) = place.get() {
+            slot.deliver(instance, required, stamp, self.shared.lanes);
+            place = &slot.next;
         }
     }
 
@@ -636,16 +639,15 @@ impl Runtime {
         };
         ring.drain(|waiting, data| {
             if let Some(event_type) = self.shared.event_types.get(waiting.event_type) {
-                self.call_back(&Instance {
+                let instance = Instance {
                     event_type,
                     source,
                     values: &[],
                     memory: data,
                     object: waiting.object.map(ObjectHandle),
-                    required,
-                    stamp: waiting.stamp,
                     tick: Cell::new(Some(waiting.tick)),
-                });
+                };
+                self.call_back(&instance, required, waiting.stamp);
             }
         })
     }
