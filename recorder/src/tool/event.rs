@@ -426,7 +426,7 @@ impl EventType {
             object: None,
             tick: Cell::new(None),
         };
-        self.runtime.call_back(&instance, required, EVER);
+        self.runtime.call_back(&instance, required, false, EVER);
         Ok(())
     }
 
@@ -469,7 +469,8 @@ impl EventType {
             object: raising.object,
             tick: Cell::new(observed),
         };
-        self.runtime.call_back(&instance, required, EVER);
+        let is_bound = self.state.is_bound();
+        self.runtime.call_back(&instance, required, is_bound, EVER);
         Ok(())
     }
 

@@ -500,6 +500,7 @@ impl Slot {
         &self,
         instance: &Instance<'_>,
         required: Safety,
+        is_bound: bool,
         stamp: u64,
         lanes: &'static Lanes,
     ) {
@@ -511,7 +512,7 @@ impl Slot {
             return;
         };
         if (stamp != u64::MAX && self.since.load(Ordering::Acquire) > stamp)
-            || (instance.event_type.is_bound()
+            || (is_bound
                 && instance.object.map(|object| object.0)
                     != Some(self.object.load(Ordering::Acquire)))
         {

@@ -577,14 +577,20 @@ impl Runtime {
     /// Calls back for an instance, behind the drops of its source. Registrations that came behind `stamp` do
     /// not get it.
     #[inline(always)]
-    pub(crate) fn call_back(&self, instance: &Instance<'_>, required: Safety, stamp: u64) {
+    pub(crate) fn call_back(
+        &self,
+        instance: &Instance<'_>,
+        required: Safety,
+        is_bound: bool,
+        stamp: u64,
+    ) {
         let (source, event_type) = (instance.source, instance.event_type);
         if source.untold.load(Ordering::Acquire) >> required.index() != 0 {
             self.tell_dropped(source, required);
         }
         let mut place = &event_type.first;
         while let Some(slot) = place.get() {
-            slot.deliver(instance, required, stamp, self.shared.lanes);
+            slot.deliver(instance, required, is_bound, stamp, self.shared.lanes);
             place = &slot.next;
         }
     }
@@ -647,7 +653,7 @@ impl Runtime {
                     object: waiting.object.map(ObjectHandle),
                     tick: Cell::new(Some(waiting.tick)),
                 };
-                self.call_back(&instance, required, waiting.stamp);
+                self.call_back(&instance, required, event_type.is_bound(), waiting.stamp);
             }
         })
     }
