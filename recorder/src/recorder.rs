@@ -348,6 +348,15 @@ impl Recorder {
                 });
             }
         }
+        for signal in &options.flush_signals {
+            if !sys::is_ignored(*signal) && !sys::handle_signal(*signal, signal_fires) {
+                return Err(RecorderError::Setting {
+                    name: "ANNALS_FLUSH_SIGNAL",
+                    expected: "signals that the program does not handle itself",
+                    found: format!("signal {signal}"),
+                });
+            }
+        }
         let stop = Arc::new(AtomicBool::new(false));
         let writer = Writer::new(
             Arc::clone(&shared),

@@ -410,6 +410,95 @@ fn the_generic_logger_prints_events_or_what_there_is() {
     assert_eq!(printed, expected);
 }
 
+/// Runs `overload.c`; what it printed, and where its recording is.
+fn overload(what: &str, scratch: &Path) -> (String, PathBuf) {
+    let prefix = Prefix::get();
+    let program = prefix.compile(&program("overload.c"), Library::Shared, scratch);
+    let run = scratch.join("run");
+    let printed = output(Command::new(program).arg(what).arg(&run));
+    (printed, run)
+}
+
+/// Levels of the alarms in a recording, as `print` has them.
+fn levels(recording: &Path) -> Vec<u64> {
+    let events = Prefix::get().ask("print", recording);
+    let alarms = elements(&events, "alarm").into_iter();
+    alarms
+        .map(|alarm| alarm["level"].as_u64().expect("a number"))
+        .collect()
+}
+
+#[test]
+fn what_finds_no_room_is_dropped_and_counted_for_c_too() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let (printed, run) = overload("drop", scratch.path());
+    let numbers: Vec<u64> = printed
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|number| number.parse().ok())
+        .collect();
+    let [raised, dropped] = numbers[..] else {
+        panic!("{printed}");
+    };
+    assert!(dropped > 0, "{printed}");
+    let losses = losses(Prefix::get(), &run);
+    let causes: Vec<_> = losses.iter().map(|(_, e, c, _)| (&**e, &**c)).collect();
+    assert_eq!(causes, [("alarm", "buffer-full")]);
+    assert_eq!(losses[0].3, dropped);
+    assert_eq!(levels(&run).len() as u64, raised - dropped);
+}
+
+#[test]
+fn a_snapshot_is_taken_from_c() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let (printed, run) = overload("snapshot", scratch.path());
+    let (path, rest) = printed.split_once('\n').expect("two lines");
+    assert_eq!(rest, "raised 101, dropped 0\n");
+    assert!(Path::new(path).starts_with(&run), "{path}");
+    assert_eq!(levels(Path::new(path)), (0..100).collect::<Vec<_>>());
+    assert_eq!(levels(&run), (0..=100).collect::<Vec<_>>());
+}
+
+#[test]
+fn triggers_fire_for_events_from_c_and_for_signals() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let (printed, run) = overload("trigger", scratch.path());
+    let expected = "0 before\n1 by an event\n2 by a signal\nraised 7, dropped 0\n";
+    assert_eq!(printed, expected);
+    for number in [1, 2] {
+        let snapshot = run.join(format!("snapshot-{number}"));
+        assert_eq!(levels(&snapshot), [1, 2, 3, 4, 5, 6, 7], "{number}");
+    }
+}
+
+/// What stands in the recording itself is not lost with the memory file system that the live file is in.
+#[test]
+fn a_chosen_signal_has_all_pages_written() {
+    for (what, expected, signal) in [("flush", "it goes on\n", 9), ("end", "", 15)] {
+        let prefix = Prefix::get();
+        let scratch = tempfile::tempdir().expect("a directory");
+        let program = prefix.compile(&program("overload.c"), Library::Shared, scratch.path());
+        let run = scratch.path().join("run");
+        let ended = Command::new(program).arg(what).arg(&run).output();
+        let ended = ended.expect("it runs");
+        assert_eq!(String::from_utf8_lossy(&ended.stdout), expected);
+        let by = std::os::unix::process::ExitStatusExt::signal(&ended.status);
+        assert_eq!(by, Some(signal), "{}", said(&ended));
+        for file in std::fs::read_dir(&run).expect("the run") {
+            let path = file.expect("an entry").path();
+            if path.to_string_lossy().ends_with("-live") {
+                std::fs::remove_file(path).expect("the live file goes");
+            }
+        }
+        let mut print = prefix.tool("trace-cli");
+        let printed = print.arg("print").arg(&run).arg("--json").output();
+        let printed = printed.expect("it runs").stdout;
+        let events = serde_json::Deserializer::from_slice(&printed).into_iter();
+        let events: Vec<Value> = events.map(|event| event.expect("JSON")).collect();
+        let alarms = elements(&events, "alarm").len();
+        assert_eq!(alarms, 100, "{what}");
+    }
+}
+
 fn misuse(library: Library) {
     let prefix = Prefix::get();
     let scratch = tempfile::tempdir().expect("a directory");
