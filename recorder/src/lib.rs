@@ -70,6 +70,7 @@
 //! | `ANNALS_FILTER` | rules for what is recorded, between semicolons, or `@FILE` | none |
 //! | `ANNALS_MAX_BYTES` | bytes of the recording on disk, as `2G`, behind which events are dropped | no limit |
 //! | `ANNALS_FLUSH` | partly filled pages of idle streams are written after this time; `0s`: never | `5s` |
+//! | `ANNALS_FLUSH_SIGNAL` | signals that have all pages written, between commas, as `SIGUSR1,SIGTERM`; what ends programs still does | none |
 //! | `ANNALS_RUN` | name of the run that the recording belongs to | the launcher's job id, else made from the start time and process id |
 //! | `ANNALS_RANK` | rank of this process | the launcher's |
 //! | `ANNALS_RANKS` | number of ranks in the run | the launcher's |

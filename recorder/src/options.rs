@@ -9,7 +9,7 @@ use annals_format::CompressionLevel;
 
 use crate::error::{RecorderError, Result};
 use crate::rules::Rules;
-use crate::trigger::Trigger;
+use crate::trigger::{Trigger, parse_signal};
 
 /// The environment variables that [`Options::from_env`] reads: name, meaning, default.
 pub const ENVIRONMENT: &[(&str, &str, &str)] = &[
@@ -79,6 +79,11 @@ pub const ENVIRONMENT: &[(&str, &str, &str)] = &[
         "ANNALS_FLUSH",
         "partly filled pages of idle streams are written after this time; `0s`: never",
         "5s",
+    ),
+    (
+        "ANNALS_FLUSH_SIGNAL",
+        "signals that have all pages written, between commas, as `SIGUSR1,SIGTERM`; what ends programs still does",
+        "none",
     ),
     (
         "ANNALS_RUN",
@@ -190,6 +195,10 @@ pub struct Options {
     pub max_file_bytes: Option<u64>,
     /// Partly filled pages of streams that were idle this long are written; zero: never.
     pub flush_interval: Duration,
+    /// Signals that have all pages written, but those of a flight recorder: SIGTERM, SIGINT, SIGHUP, SIGQUIT and
+    /// SIGXCPU end the program behind that, as they would have; behind others it goes on. One that the program
+    /// ignores stays ignored, and one that it handles itself cannot be had.
+    pub flush_signals: Vec<i32>,
     /// Name of the run; none: the launcher's job id, or one made from start time and process id.
     pub run: Option<String>,
     /// Rank of the process; none: not known (yet).
@@ -219,6 +228,7 @@ impl Options {
             rules: Rules::default(),
             max_file_bytes: None,
             flush_interval: Duration::from_secs(5),
+            flush_signals: Vec::new(),
             run: first_of(&["PMIX_NAMESPACE", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"]),
             rank: launcher_number(&[
                 "PMI_RANK",
@@ -312,6 +322,11 @@ impl Options {
                 self.max_file_bytes = Some(bytes as u64);
             }
             "ANNALS_FLUSH" => self.flush_interval = setting.parse(TIME, parse_duration)?,
+            "ANNALS_FLUSH_SIGNAL" => {
+                let expected = "signals between commas, such as `SIGUSR1` or a number";
+                let each = |text: &str| text.split(',').map(|s| parse_signal(s.trim())).collect();
+                self.flush_signals = setting.parse(expected, each)?;
+            }
             "ANNALS_RUN" => self.run = Some(setting.text()?.to_owned()),
             "ANNALS_RANK" => self.rank = Some(setting.parse(NUMBER, number)?),
             "ANNALS_RANKS" => self.rank_count = Some(setting.parse(NUMBER, number)?),
@@ -434,6 +449,7 @@ mod tests {
             "off event x",
             "1G",
             "0s",
+            "SIGUSR1, 15",
             "run",
             "3",
             "8",

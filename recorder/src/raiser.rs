@@ -2,7 +2,7 @@
 
 use annals_format::{Cause, EventTypeId, RegionId, SourceId};
 
-use crate::elements::{self, ElementKind, Raw, Typed, Values};
+use crate::elements::{self, ElementKind, Numbers, Raw, Shape, Typed, Values};
 use crate::recorder::{ENTER, LEAVE, THREADS};
 use crate::shared::Shared;
 use crate::thread;
@@ -90,18 +90,37 @@ impl<'a> Raiser<'a> {
         values: impl Values<'v>,
     ) -> Result<(), Refusal> {
         let shared = self.0;
-        let Some(shape) = shared.shape(event_type) else {
+        let Some(shape) = shared.form(event_type) else {
             return self.misused(Refusal::Unknown);
         };
         if source != THREADS && shared.source(source).is_none() {
             return self.misused(Refusal::Unknown);
         }
-        let Some(fit) = elements::fit(shape, values) else {
+        if !shape.fits_numbers(values) {
+            return self.raise_any(source, tick, event_type, shape, values);
+        }
+        self.check_open()?;
+        let row = Numbers(values);
+        thread::raise(shared, source, event_type, tick, row.bound(), row);
+        Ok(())
+    }
+
+    /// The same for any values: texts, absent ones, and those that do not fit.
+    #[inline(never)]
+    fn raise_any<'v>(
+        self,
+        source: SourceId,
+        tick: Option<u64>,
+        event_type: EventTypeId,
+        shape: &Shape,
+        values: impl Values<'v>,
+    ) -> Result<(), Refusal> {
+        let Some(fit) = elements::fit(&shape.schema, values) else {
             return self.misused(Refusal::Values);
         };
         self.check_open()?;
         let row = Raw { fit, values };
-        thread::raise(shared, source, event_type, tick, fit.bound, row);
+        thread::raise(self.0, source, event_type, tick, fit.bound, row);
         Ok(())
     }
 

@@ -20,6 +20,7 @@ use crate::error::{RecorderError, Result};
 use crate::memory::{Division, LiveMemory};
 use crate::options::{Options, Overflow};
 use crate::raiser::Raiser;
+use crate::row::PutRow;
 use crate::rules::Rules;
 use crate::shared::{PROCESS, Registry, Shared, lock};
 use crate::storage::{Sink, Storage};
@@ -343,6 +344,15 @@ impl Recorder {
                 return Err(RecorderError::Setting {
                     name: "a trigger",
                     expected: "a signal that the program does not handle itself",
+                    found: format!("signal {signal}"),
+                });
+            }
+        }
+        for signal in &options.flush_signals {
+            if !sys::is_ignored(*signal) && !sys::handle_signal(*signal, signal_fires) {
+                return Err(RecorderError::Setting {
+                    name: "ANNALS_FLUSH_SIGNAL",
+                    expected: "signals that the program does not handle itself",
                     found: format!("signal {signal}"),
                 });
             }
@@ -704,6 +714,21 @@ impl Recorder {
         }
         // What is refused is counted.
         let _ = self.raiser().raise(source, tick, event_type.id, values);
+    }
+
+    /// Raises an event with a row that fits the event type, and takes no more bytes than `bound`; both ids
+    /// are of this recorder.
+    #[inline(always)]
+    pub(crate) fn raise_row(
+        &self,
+        source: SourceId,
+        tick: Option<u64>,
+        event_type: &DynamicEventType,
+        bound: usize,
+        row: impl PutRow,
+    ) {
+        debug_assert_eq!(event_type.recorder, self.shared().number);
+        thread::raise(self.shared(), source, event_type.id, tick, bound, row);
     }
 
     /// Raises by numbers, as callers from other languages do.

@@ -17,6 +17,7 @@ use annals_format::{
 
 use crate::clock::TickSource;
 use crate::control::Control;
+use crate::elements::Shape;
 use crate::error::{RecorderError, Result};
 use crate::memory::{CounterRow, LiveMemory, OwnRow, Page};
 use crate::options::{Options, Overflow};
@@ -96,7 +97,7 @@ pub(crate) struct Shared {
     pub(crate) memory: LiveMemory,
     pub(crate) pages: Pages,
     /// What rows of each event type look like, for whoever must not lock.
-    shapes: Box<[OnceLock<EventTypeSchema>]>,
+    shapes: Box<[OnceLock<Shape>]>,
     pub(crate) control: Control,
     pub(crate) triggers: Triggers,
     pub(crate) registry: Mutex<Registry>,
@@ -402,9 +403,14 @@ impl Shared {
         self.control.gate(event_type, is_off, true, 1).is_off()
     }
 
-    /// What rows of an event type look like, when it is defined; takes no lock.
-    #[inline]
+    /// What an event type's rows look like.
     pub(crate) fn shape(&self, event_type: EventTypeId) -> Option<&EventTypeSchema> {
+        self.form(event_type).map(|shape| &shape.schema)
+    }
+
+    /// The same with what a raise needs of it.
+    #[inline]
+    pub(crate) fn form(&self, event_type: EventTypeId) -> Option<&Shape> {
         let shape = self.shapes.get(event_type.index());
         shape.and_then(OnceLock::get)
     }
@@ -928,7 +934,7 @@ impl Registry {
             }
         }
         shared.renew_gates_of(block);
-        let _ = shared.shapes[id.index()].set(EventTypeSchema::of(&event_type));
+        let _ = shared.shapes[id.index()].set(Shape::new(EventTypeSchema::of(&event_type)));
         let mut schema = (*self.schema).clone();
         schema.add(&event_type);
         self.add(shared, Definition::EventType(event_type))?;

@@ -246,6 +246,34 @@ pub(crate) fn handle_signal(signal: libc::c_int, handler: extern "C" fn(libc::c_
     unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) == 0 }
 }
 
+/// Whether the program ignores a signal.
+pub(crate) fn is_ignored(signal: libc::c_int) -> bool {
+    let mut now = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: `now` is valid to write to.
+    let code = unsafe { libc::sigaction(signal, std::ptr::null(), now.as_mut_ptr()) };
+    // SAFETY: zeroed, and filled by the call.
+    code == 0 && unsafe { now.assume_init() }.sa_sigaction == libc::SIG_IGN
+}
+
+/// Whether a signal is one that programs are asked to end with.
+pub(crate) const fn ends_programs(signal: libc::c_int) -> bool {
+    matches!(
+        signal,
+        libc::SIGTERM | libc::SIGINT | libc::SIGHUP | libc::SIGQUIT | libc::SIGXCPU
+    )
+}
+
+/// Has the process end by a signal that this module handles.
+pub(crate) fn end_by(signal: libc::c_int) {
+    // SAFETY: zeros are a whole action, of which the field below is the only one that counts.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = libc::SIG_DFL;
+    // SAFETY: the action is complete.
+    unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
+    // SAFETY: touches no memory of ours.
+    unsafe { libc::kill(libc::getpid(), signal) };
+}
+
 /// The system's number of the calling thread.
 pub(crate) fn thread_number() -> u64 {
     // SAFETY: the call touches no memory of ours.

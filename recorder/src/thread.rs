@@ -20,6 +20,7 @@ use crate::shared::Shared;
 use crate::stream::{NO_STREAM, Opening, Stream, phase};
 use crate::sys::{self, GUARD_RECORDING};
 use crate::tls::ThisThread;
+use crate::tool::Lane;
 
 /// Most streams of one source in one thread: its own, and one for handlers that interrupt it.
 const MOST_OF_A_SOURCE: usize = 2;
@@ -37,8 +38,8 @@ pub(crate) struct Thread {
     is_in_clock: Cell<bool>,
     /// Safety level of the innermost callback that runs, plus 1; 0: none does.
     pub(crate) callback: Cell<u8>,
-    /// Number of the thread's frames for callbacks, plus 1; 0: none yet.
-    pub(crate) lane: Cell<u32>,
+    /// The thread's frames for callbacks; null: none yet.
+    pub(crate) lane: Cell<*const Lane>,
 }
 
 #[cfg(any(
@@ -56,7 +57,7 @@ impl Thread {
             is_inside: Cell::new(false),
             is_in_clock: Cell::new(false),
             callback: Cell::new(0),
-            lane: Cell::new(0),
+            lane: Cell::new(std::ptr::null()),
         }
     }
 }
@@ -124,8 +125,8 @@ unsafe extern "C" fn thread_ended(_: *mut c_void) {
         // Handlers that still come in this thread find no stream from here on.
         THREAD.with(|thread| thread.is_ended.set(true));
         release(|_| true);
-        let lane = THREAD.with(|thread| thread.lane.replace(0));
-        if lane != 0 {
+        let lane = THREAD.with(|thread| thread.lane.replace(std::ptr::null()));
+        if !lane.is_null() {
             crate::tool::release_lane(lane);
         }
     });

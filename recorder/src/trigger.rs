@@ -120,7 +120,7 @@ enum Cause {
 /// | `event GLOB` | an event of a type whose name fits is recorded |
 /// | `event GLOB where ELEMENT > VALUE` | … and the element compares so: `<` `<=` `==` `!=` `>=` `>` |
 /// | `region GLOB longer than 10ms` | a region whose name fits is left that long after it was entered |
-/// | `signal SIGUSR2` | the process gets the signal (`SIGUSR1`, `SIGUSR2` or a number) |
+/// | `signal SIGUSR2` | the process gets the signal (by name, as `SIGUSR1`, or number) |
 ///
 /// Of several triggers that wait for one region, the one with the shortest time fires.
 ///
@@ -181,19 +181,31 @@ fn parse(text: &str) -> Option<Cause> {
                 longer_than: parse_duration(time.trim())?,
             })
         }
-        "signal" => {
-            let number = match rest {
-                "SIGUSR1" => libc::SIGUSR1,
-                "SIGUSR2" => libc::SIGUSR2,
-                number => number
-                    .parse()
-                    .ok()
-                    .filter(|number| (1..64).contains(number))?,
-            };
-            Some(Cause::Signal(number))
-        }
+        "signal" => Some(Cause::Signal(parse_signal(rest)?)),
         _ => None,
     }
+}
+
+/// A signal by its name or number.
+pub(crate) fn parse_signal(text: &str) -> Option<i32> {
+    Some(match text {
+        "SIGUSR1" => libc::SIGUSR1,
+        "SIGUSR2" => libc::SIGUSR2,
+        "SIGTERM" => libc::SIGTERM,
+        "SIGINT" => libc::SIGINT,
+        "SIGHUP" => libc::SIGHUP,
+        "SIGQUIT" => libc::SIGQUIT,
+        "SIGXCPU" => libc::SIGXCPU,
+        number => number.parse().ok().filter(|n| (1..64).contains(n))?,
+    })
+}
+
+/// Reference time of the last time that a signal came, nanoseconds; 0: it did not. See [`signal_fires`].
+pub(crate) fn signalled_ns(signal: i32) -> i64 {
+    let time = usize::try_from(signal)
+        .ok()
+        .and_then(|signal| SIGNALLED.get(signal));
+    time.map_or(0, |time| time.load(Ordering::Acquire))
 }
 
 /// How one trigger watches one event type, or all triggers on regions the enters or leaves.

@@ -17,6 +17,8 @@ use crate::options::Options;
 use crate::shared::{Shared, lock};
 use crate::snapshot;
 use crate::stream::Stream;
+use crate::sys;
+use crate::trigger::signalled_ns;
 
 /// How often the writer looks without being woken: bounds the age of the live file's heartbeat.
 const LONGEST_NAP: Duration = Duration::from_millis(100);
@@ -61,6 +63,8 @@ pub(crate) struct Settings {
     path: PathBuf,
     calibration_period: Duration,
     flush_interval: Duration,
+    /// With the time at which each was served last.
+    flush_signals: Vec<(i32, i64)>,
     compression: CompressionLevel,
     pre_trigger: Option<Duration>,
     post_trigger: Duration,
@@ -75,6 +79,11 @@ impl Settings {
                 .calibration_period
                 .clamp(Duration::from_millis(1), LONGEST),
             flush_interval: options.flush_interval.min(LONGEST),
+            flush_signals: options
+                .flush_signals
+                .iter()
+                .map(|signal| (*signal, reference_ns()))
+                .collect(),
             compression: options.compression,
             pre_trigger: options.pre_trigger.map(|time| time.min(LONGEST)),
             post_trigger: options.post_trigger.min(LONGEST),
@@ -103,7 +112,8 @@ impl Writer {
         // Early points bound the error of short recordings; then one a period.
         let mut wait = Duration::from_millis(10).min(self.settings.calibration_period);
         let mut due = Instant::now() + wait;
-        let longest = if self.shared.triggers.signals().next().is_some() {
+        let has_triggers = self.shared.triggers.signals().next().is_some();
+        let longest = if has_triggers || !self.settings.flush_signals.is_empty() {
             TRIGGER_NAP
         } else {
             LONGEST_NAP
@@ -113,6 +123,7 @@ impl Writer {
             let is_last = self.stop.load(Ordering::Acquire);
             self.round();
             self.serve_trigger(is_last);
+            self.serve_flush_signals();
             if is_last {
                 break;
             }
@@ -232,6 +243,48 @@ impl Writer {
                 _ => progress.idle = Some((number, commit, now)),
             }
         }
+    }
+
+    /// Writes what all streams have, if a signal asked for that; and ends the program, if the signal would
+    /// have.
+    fn serve_flush_signals(&mut self) {
+        let mut asked = None;
+        for (signal, served_ns) in &mut self.settings.flush_signals {
+            let time_ns = signalled_ns(*signal);
+            if time_ns > *served_ns {
+                *served_ns = time_ns;
+                asked = Some(*signal);
+            }
+        }
+        let Some(signal) = asked else { return };
+        self.flush_all();
+        if sys::ends_programs(signal) {
+            sys::end_by(signal);
+        }
+    }
+
+    /// Writes the partly filled pages of all streams, but those that overwrite. A producer that is at work on
+    /// its page just now hands it on with its next event.
+    fn flush_all(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        self.announce();
+        let _ = lock(&shared.registry).calibrate_all(&shared);
+        shared.flush_definitions();
+        for stream in shared.streams.in_use() {
+            let Some(number) = stream.current_page() else {
+                continue;
+            };
+            let commit = shared.memory.page(number).commit().load(Ordering::Acquire);
+            if commit == 0 || stream.overwrites() || shared.storage_has_failed() {
+                continue;
+            }
+            if stream.take_idle_page(number) {
+                self.announce();
+                shared.flush_definitions();
+                self.seal(number);
+            }
+        }
+        self.round();
     }
 
     /// Writes a page's rows as a chunk and frees the page. When writing fails the page stays as it

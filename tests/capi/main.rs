@@ -310,14 +310,14 @@ fn the_cpp_example_records_what_it_says_with_the_archive() {
 }
 
 /// What the program says it has shown is what it has tests for.
-fn conformance(library: Library) {
+fn conformance(name: &str, library: Library) {
     let prefix = Prefix::get();
     let scratch = tempfile::tempdir().expect("a directory");
-    let source = Path::new(ROOT).join("tests/mpit/events.c");
+    let source = Path::new(ROOT).join("tests/mpit").join(name);
     let program = prefix.compile(&source, library, scratch.path());
     let printed = output(&mut Command::new(&program));
     let text = std::fs::read_to_string(&source).expect("the program");
-    let runs = text.split("RUN(").skip(2);
+    let runs = text.split("RUN(").skip(1);
     let expected: Vec<&str> = runs
         .filter_map(|run| Some(run.split_once(')')?.0))
         .collect();
@@ -327,12 +327,49 @@ fn conformance(library: Library) {
 
 #[test]
 fn the_event_interface_keeps_to_the_standard_with_the_shared_library() {
-    conformance(Library::Shared);
+    conformance("events.c", Library::Shared);
 }
 
 #[test]
 fn the_event_interface_keeps_to_the_standard_with_the_archive() {
-    conformance(Library::Static);
+    conformance("events.c", Library::Static);
+}
+
+#[test]
+fn variables_and_categories_keep_to_the_standard_with_the_shared_library() {
+    conformance("variables.c", Library::Shared);
+}
+
+#[test]
+fn variables_and_categories_keep_to_the_standard_with_the_archive() {
+    conformance("variables.c", Library::Static);
+}
+
+/// Everything of the process's runtime stands in the recording, as it would from Rust.
+#[test]
+fn a_recorder_is_attached_from_c() {
+    let prefix = Prefix::get();
+    let scratch = tempfile::tempdir().expect("a directory");
+    let program = prefix.compile(&program("attach.c"), Library::Shared, scratch.path());
+    let run = scratch.path().join("run");
+    let printed = output(Command::new(program).arg(&run));
+    assert_eq!(printed, "0 wrong\n");
+    let events = prefix.ask("print", &run);
+    let sent: Vec<&Value> = elements(&events, "sent");
+    let numbers: Vec<_> = sent.iter().map(|e| (&e["bytes"], &e["ratio"])).collect();
+    let half = Value::from(0.5);
+    let expected: Vec<_> = [7, 8, 9].map(Value::from).into_iter().collect();
+    let expected: Vec<_> = expected.iter().map(|n| (n, &half)).collect();
+    assert_eq!(numbers, expected);
+    assert!(elements(&events, "left out").is_empty());
+    let sampled = elements(&events, "queue (level)");
+    let values: Vec<_> = sampled.iter().map(|e| e["value"].as_u64()).collect();
+    assert_eq!(values, [Some(0), Some(5)], "at the event, and when asked");
+    let losses = losses(prefix, &run);
+    let causes: Vec<_> = losses.iter().map(|(_, e, c, n)| (&**e, &**c, *n)).collect();
+    assert_eq!(causes, [("sent", "reported-by-source", 3)]);
+    let info = output(prefix.tool("trace-cli").arg("info").arg(&run).arg("--json"));
+    assert!(info.contains("cvar eager limit"), "{info}");
 }
 
 #[test]
@@ -371,6 +408,95 @@ fn the_generic_logger_prints_events_or_what_there_is() {
     let expected = "source 0 'network' (messages), ordered, 1000000000 ticks a second\n\
                     event type 0 'pml_ob1_message_arrived': context_id source tag sequence_number\n";
     assert_eq!(printed, expected);
+}
+
+/// Runs `overload.c`; what it printed, and where its recording is.
+fn overload(what: &str, scratch: &Path) -> (String, PathBuf) {
+    let prefix = Prefix::get();
+    let program = prefix.compile(&program("overload.c"), Library::Shared, scratch);
+    let run = scratch.join("run");
+    let printed = output(Command::new(program).arg(what).arg(&run));
+    (printed, run)
+}
+
+/// Levels of the alarms in a recording, as `print` has them.
+fn levels(recording: &Path) -> Vec<u64> {
+    let events = Prefix::get().ask("print", recording);
+    let alarms = elements(&events, "alarm").into_iter();
+    alarms
+        .map(|alarm| alarm["level"].as_u64().expect("a number"))
+        .collect()
+}
+
+#[test]
+fn what_finds_no_room_is_dropped_and_counted_for_c_too() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let (printed, run) = overload("drop", scratch.path());
+    let numbers: Vec<u64> = printed
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|number| number.parse().ok())
+        .collect();
+    let [raised, dropped] = numbers[..] else {
+        panic!("{printed}");
+    };
+    assert!(dropped > 0, "{printed}");
+    let losses = losses(Prefix::get(), &run);
+    let causes: Vec<_> = losses.iter().map(|(_, e, c, _)| (&**e, &**c)).collect();
+    assert_eq!(causes, [("alarm", "buffer-full")]);
+    assert_eq!(losses[0].3, dropped);
+    assert_eq!(levels(&run).len() as u64, raised - dropped);
+}
+
+#[test]
+fn a_snapshot_is_taken_from_c() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let (printed, run) = overload("snapshot", scratch.path());
+    let (path, rest) = printed.split_once('\n').expect("two lines");
+    assert_eq!(rest, "raised 101, dropped 0\n");
+    assert!(Path::new(path).starts_with(&run), "{path}");
+    assert_eq!(levels(Path::new(path)), (0..100).collect::<Vec<_>>());
+    assert_eq!(levels(&run), (0..=100).collect::<Vec<_>>());
+}
+
+#[test]
+fn triggers_fire_for_events_from_c_and_for_signals() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let (printed, run) = overload("trigger", scratch.path());
+    let expected = "0 before\n1 by an event\n2 by a signal\nraised 7, dropped 0\n";
+    assert_eq!(printed, expected);
+    for number in [1, 2] {
+        let snapshot = run.join(format!("snapshot-{number}"));
+        assert_eq!(levels(&snapshot), [1, 2, 3, 4, 5, 6, 7], "{number}");
+    }
+}
+
+/// What stands in the recording itself is not lost with the memory file system that the live file is in.
+#[test]
+fn a_chosen_signal_has_all_pages_written() {
+    for (what, expected, signal) in [("flush", "it goes on\n", 9), ("end", "", 15)] {
+        let prefix = Prefix::get();
+        let scratch = tempfile::tempdir().expect("a directory");
+        let program = prefix.compile(&program("overload.c"), Library::Shared, scratch.path());
+        let run = scratch.path().join("run");
+        let ended = Command::new(program).arg(what).arg(&run).output();
+        let ended = ended.expect("it runs");
+        assert_eq!(String::from_utf8_lossy(&ended.stdout), expected);
+        let by = std::os::unix::process::ExitStatusExt::signal(&ended.status);
+        assert_eq!(by, Some(signal), "{}", said(&ended));
+        for file in std::fs::read_dir(&run).expect("the run") {
+            let path = file.expect("an entry").path();
+            if path.to_string_lossy().ends_with("-live") {
+                std::fs::remove_file(path).expect("the live file goes");
+            }
+        }
+        let mut print = prefix.tool("trace-cli");
+        let printed = print.arg("print").arg(&run).arg("--json").output();
+        let printed = printed.expect("it runs").stdout;
+        let events = serde_json::Deserializer::from_slice(&printed).into_iter();
+        let events: Vec<Value> = events.map(|event| event.expect("JSON")).collect();
+        let alarms = elements(&events, "alarm").len();
+        assert_eq!(alarms, 100, "{what}");
+    }
 }
 
 fn misuse(library: Library) {

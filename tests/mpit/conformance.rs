@@ -24,9 +24,10 @@ fn tests_in_rust() -> BTreeSet<String> {
     tests
 }
 
-/// Functions that the C program runs.
+/// Functions that the C programs run.
 fn tests_in_c() -> BTreeSet<String> {
-    let runs = include_str!("events.c").split("RUN(").skip(2);
+    let programs = [include_str!("events.c"), include_str!("variables.c")];
+    let runs = programs.iter().flat_map(|p| p.split("RUN(").skip(1));
     let names = runs.filter_map(|run| Some(run.split_once(')')?.0.to_owned()));
     names.collect()
 }

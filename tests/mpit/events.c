@@ -2,20 +2,7 @@
  * The event interface from C, beside the standard's text (tests/mpit/conformance.tsv names these
  * functions). Prints the name of each test that holds.
  */
-#include <annals_t.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define CHECK(condition)                                                                               \
-    do {                                                                                               \
-        if (!(condition)) {                                                                            \
-            fprintf(stderr, "%s:%d: %s\n", __func__, __LINE__, #condition);                            \
-            exit(1);                                                                                   \
-        }                                                                                              \
-    } while (0)
-#define OK(call) CHECK((call) == ANNALS_T_SUCCESS)
+#include "check.h"
 
 static int64_t ticks;
 static int64_t read_ticks(void *data) {
@@ -347,8 +334,6 @@ static void known_hints_are_kept_and_unknown_ones_ignored(void) {
     OK(annals_t_info_free(&given));
     OK(annals_t_event_handle_free(registration, NULL, NULL));
 }
-
-#define RUN(test) (test(), (void)puts(#test))
 
 int main(void) {
     static const char *const names[] = {"number", "ratio"};

@@ -107,6 +107,7 @@ typedef struct annals_clock { uint64_t bits; } annals_clock;
  *   ANNALS_FILTER        rules for what is recorded, between semicolons, or @FILE (none)
  *   ANNALS_MAX_BYTES     bytes on disk behind which events are dropped (no limit)
  *   ANNALS_FLUSH         partly filled pages of idle streams are written after this time (5s)
+ *   ANNALS_FLUSH_SIGNAL  signals that have all pages written, as SIGUSR1,SIGTERM; what ends programs still does
  *   ANNALS_RUN           name of the run (the launcher's job id, or made up)
  *   ANNALS_RANK          rank of this process (the launcher's)
  *   ANNALS_RANKS         number of ranks in the run (the launcher's)

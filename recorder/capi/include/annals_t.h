@@ -1,5 +1,5 @@
 /*
- * Annals' event interface: producers raise events, tools register for them.
+ * Annals' tool interface: producers raise events and show variables, tools register for them and read them.
  *
  * The model and, but for the prefix, the calls are those of MPI's tool information interface (MPI 4.1
  * section 16.3): a tool for MPI_T ports by renaming MPI_T_ to ANNALS_T_ and annals_t_, and MPI_ of the
@@ -10,15 +10,15 @@
  * of the text with its zero; a text that does not fit is cut.
  *
  * THREADS AND SIGNAL HANDLERS. All calls may come from all threads. In signal handlers: raising, reporting
- * drops, freeing a registration, everything with an instance, and reading a source's time. Others give
+ * drops, freeing a registration, everything with an instance, reading a source's time, and starting, stopping,
+ * reading, writing and resetting performance variables. Others give
  * ANNALS_T_ERR_NOT_ACCESSIBLE in callbacks at ANNALS_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE, and in handlers that
  * interrupted such a call.
  */
 #ifndef ANNALS_T_H
 #define ANNALS_T_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "annals.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -104,6 +104,31 @@ enum {
     ANNALS_T_BIND_SESSION = 11
 };
 
+/* Performance variables: what kind of value. */
+enum {
+    ANNALS_T_PVAR_CLASS_STATE = 0,         /* one of several states; ANNALS_T_INT */
+    ANNALS_T_PVAR_CLASS_LEVEL = 1,         /* how much of a resource is in use */
+    ANNALS_T_PVAR_CLASS_SIZE = 2,          /* how large a resource is */
+    ANNALS_T_PVAR_CLASS_PERCENTAGE = 3,    /* which part is in use, 0 to 1; ANNALS_T_DOUBLE */
+    ANNALS_T_PVAR_CLASS_HIGHWATERMARK = 4, /* the most that was in use */
+    ANNALS_T_PVAR_CLASS_LOWWATERMARK = 5,  /* the least that was in use */
+    ANNALS_T_PVAR_CLASS_COUNTER = 6,       /* how often something happened; unsigned integers */
+    ANNALS_T_PVAR_CLASS_AGGREGATE = 7,     /* the sum of something */
+    ANNALS_T_PVAR_CLASS_TIMER = 8,         /* the sum of times; of an ANNALS_T_DOUBLE, in seconds */
+    ANNALS_T_PVAR_CLASS_GENERIC = 9        /* something else, of any datatype */
+};
+
+/* Control variables: when and where they may be set. */
+enum {
+    ANNALS_T_SCOPE_CONSTANT = 0, /* never */
+    ANNALS_T_SCOPE_READONLY = 1, /* not by users, but it may change */
+    ANNALS_T_SCOPE_LOCAL = 2,    /* perhaps, in this process alone */
+    ANNALS_T_SCOPE_GROUP = 3,    /* perhaps, in a group of processes, to consistent values */
+    ANNALS_T_SCOPE_GROUP_EQ = 4, /* perhaps, in a group of processes, to the same value */
+    ANNALS_T_SCOPE_ALL = 5,      /* perhaps, in all processes, to consistent values */
+    ANNALS_T_SCOPE_ALL_EQ = 6    /* perhaps, in all processes, to the same value */
+};
+
 /* ---- Handles ---- */
 
 typedef int64_t annals_t_count;  /* MPI_Count */
@@ -121,6 +146,16 @@ typedef struct annals_t_event_registration_object *annals_t_event_registration;
 
 /* Good in the callback that is called with it. */
 typedef struct annals_t_event_instance_object *annals_t_event_instance;
+
+/* Sessions and handles of variables that are freed, and numbers that never were one, give
+ * ANNALS_T_ERR_INVALID_SESSION and ANNALS_T_ERR_INVALID_HANDLE. */
+typedef struct annals_t_pvar_session_object *annals_t_pvar_session;
+#define ANNALS_T_PVAR_SESSION_NULL ((annals_t_pvar_session)0)
+typedef struct annals_t_pvar_handle_object *annals_t_pvar_handle;
+#define ANNALS_T_PVAR_HANDLE_NULL ((annals_t_pvar_handle)0)
+#define ANNALS_T_PVAR_ALL_HANDLES ((annals_t_pvar_handle)~(uintptr_t)0)
+typedef struct annals_t_cvar_handle_object *annals_t_cvar_handle;
+#define ANNALS_T_CVAR_HANDLE_NULL ((annals_t_cvar_handle)0)
 
 typedef void (*annals_t_event_cb_function)(annals_t_event_instance event_instance,
                                            annals_t_event_registration event_registration,
@@ -205,6 +240,90 @@ int annals_t_event_get_source(annals_t_event_instance event_instance, int *sourc
 int annals_t_enum_get_info(annals_t_enum enumtype, int *num, char *name, int *name_len);
 int annals_t_enum_get_item(annals_t_enum enumtype, int index, int *value, char *name, int *name_len);
 
+/* ---- Tools: control variables ---- */
+
+int annals_t_cvar_get_num(int *num_cvar);
+int annals_t_cvar_get_info(int cvar_index, char *name, int *name_len, int *verbosity,
+                           annals_t_datatype *datatype, annals_t_enum *enumtype, char *desc, int *desc_len,
+                           int *bind, int *scope);
+int annals_t_cvar_get_index(const char *name, int *cvar_index);
+/* `count`: how many values it has; of ANNALS_T_CHAR, a text with its zero fits in as many bytes. */
+int annals_t_cvar_handle_alloc(int cvar_index, void *obj_handle, annals_t_cvar_handle *handle, int *count);
+int annals_t_cvar_handle_free(annals_t_cvar_handle *handle);
+int annals_t_cvar_read(annals_t_cvar_handle handle, void *buf);
+/* ANNALS_T_ERR_CVAR_SET_NEVER by its scope, or what its producer says. */
+int annals_t_cvar_write(annals_t_cvar_handle handle, const void *buf);
+
+/* ---- Tools: performance variables ---- */
+
+int annals_t_pvar_get_num(int *num_pvar);
+int annals_t_pvar_get_info(int pvar_index, char *name, int *name_len, int *verbosity, int *var_class,
+                           annals_t_datatype *datatype, annals_t_enum *enumtype, char *desc, int *desc_len,
+                           int *bind, int *readonly, int *continuous, int *atomic);
+int annals_t_pvar_get_index(const char *name, int var_class, int *pvar_index);
+/* Sessions do not disturb each other: what one starts, resets or writes, only its own handles show. */
+int annals_t_pvar_session_create(annals_t_pvar_session *session);
+/* Frees its handles, too. */
+int annals_t_pvar_session_free(annals_t_pvar_session *session);
+int annals_t_pvar_handle_alloc(annals_t_pvar_session session, int pvar_index, void *obj_handle,
+                               annals_t_pvar_handle *handle, int *count);
+int annals_t_pvar_handle_free(annals_t_pvar_session session, annals_t_pvar_handle *handle);
+/* With ANNALS_T_PVAR_ALL_HANDLES, starting and stopping leave continuous variables out, and resetting
+ * read-only ones; reading and writing give ANNALS_T_ERR_INVALID_HANDLE. */
+int annals_t_pvar_start(annals_t_pvar_session session, annals_t_pvar_handle handle);
+int annals_t_pvar_stop(annals_t_pvar_session session, annals_t_pvar_handle handle);
+int annals_t_pvar_read(annals_t_pvar_session session, annals_t_pvar_handle handle, void *buf);
+int annals_t_pvar_write(annals_t_pvar_session session, annals_t_pvar_handle handle, const void *buf);
+int annals_t_pvar_reset(annals_t_pvar_session session, annals_t_pvar_handle handle);
+/* In one: of what is summed, nothing is lost between the two. */
+int annals_t_pvar_readreset(annals_t_pvar_session session, annals_t_pvar_handle handle, void *buf);
+
+/* ---- Tools: categories ---- */
+
+int annals_t_category_get_num(int *num_cat);
+int annals_t_category_get_info(int cat_index, char *name, int *name_len, char *desc, int *desc_len,
+                               int *num_cvars, int *num_pvars, int *num_categories);
+int annals_t_category_get_num_events(int cat_index, int *num_events);
+int annals_t_category_get_index(const char *name, int *cat_index);
+/* At most `len` indexes: those of the members that came first. */
+int annals_t_category_get_cvars(int cat_index, int len, int indices[]);
+int annals_t_category_get_pvars(int cat_index, int len, int indices[]);
+int annals_t_category_get_events(int cat_index, int len, int indices[]);
+int annals_t_category_get_categories(int cat_index, int len, int indices[]);
+/* The same number while no category comes or grows, a larger one behind that. */
+int annals_t_category_changed(int *stamp);
+
+/* ---- The recorder as a tool. It needs no initialisation. ---- */
+
+/* Lists of name patterns (with *, ?, [a-z] and {a,b}), the last one NULL. */
+typedef struct annals_t_attach_spec {
+    size_t size;                   /* of this structure */
+    const char *const *events;     /* event types that are recorded; NULL: all */
+    const char *const *pvars;      /* performance variables that are sampled, as metrics; NULL: none */
+    const char *const *cvars;      /* control variables, as properties of the process; NULL: all */
+    const char *const *sample_at;  /* event types behind whose events is sampled; NULL: none */
+    uint64_t sample_every_ns;      /* samples in a thread of its own, at this period; 0: does not */
+} annals_t_attach_spec;
+
+typedef struct annals_t_attachment_object *annals_t_attachment;
+#define ANNALS_T_ATTACHMENT_NULL ((annals_t_attachment)0)
+
+/* Has a recorder of annals.h record what is raised: each instance with its elements, on its source; what was
+ * dropped, with the reason; registrations and what they are bound to. `spec` NULL: all event types and control
+ * variables. What is added later is recorded from then on. Errors: INVALID_HANDLE (no such recorder, or its
+ * recording is finished), INVALID (a pattern is none), OUT_OF_HANDLES, OUT_OF_SESSIONS, MEMORY;
+ * annals_last_error() says more. */
+int annals_t_attach(annals_recorder recorder, const annals_t_attach_spec *spec,
+                    annals_t_attachment *attachment);
+/* Ends it; drops that were not told yet are recorded. To be called before annals_finish(). */
+int annals_t_detach(annals_t_attachment *attachment);
+/* Looks for variables that were added since; event types and sources are looked for by themselves. */
+int annals_t_attachment_look(annals_t_attachment attachment);
+/* Samples the performance variables now. */
+int annals_t_attachment_sample(annals_t_attachment attachment);
+/* What could not be recorded, and why: a line each; "" when all could. */
+int annals_t_attachment_problems(annals_t_attachment attachment, char *problems, int *problems_len);
+
 /* ---- Producers. They need no initialisation; what they add stays while the process lives. ---- */
 
 typedef const struct annals_t_source_object *annals_t_source;
@@ -243,6 +362,70 @@ int annals_t_deliver(annals_t_source source, annals_t_cb_safety cb_safety, int *
 /* Events that the producer lost before it could raise them. */
 int annals_t_report_dropped(annals_t_event_type event, annals_t_source source, const void *obj_handle,
                             annals_t_count count);
+
+/* Names values of an ANNALS_T_INT variable: `num` items, at least one. */
+int annals_t_add_enum(const char *name, int num, const int values[], const char *const names[],
+                      annals_t_enum *enumtype);
+
+/* ---- Producers: performance variables ---- */
+
+typedef const struct annals_t_pvar_object *annals_t_pvar;
+
+/* What becomes of handles. */
+enum {
+    ANNALS_T_PVAR_ALLOCATED = 0,
+    ANNALS_T_PVAR_STARTED = 1,
+    ANNALS_T_PVAR_STOPPED = 2,
+    ANNALS_T_PVAR_FREED = 3
+};
+
+/* A producer's functions; each may be NULL. They are called in the threads, and the signal handlers, of tools.
+ * `object` is NULL where the variable is not bound. */
+typedef struct annals_t_pvar_functions {
+    /* Stores the sum, level or state of an item as the producer has it. Bound variables have this function. */
+    void (*read)(void *data, const annals_t_object *object, int item, void *value);
+    /* How many items there are for an object. */
+    int (*count)(void *data, const annals_t_object *object);
+    void (*notify)(void *data, int notice, const annals_t_object *object);
+} annals_t_pvar_functions;
+
+/* `items`: how many values, where no function says. `functions` NULL: the values are kept here, and 0 at first.
+ * What is read-only is not atomic. */
+int annals_t_add_pvar(const char *name, int verbosity, int var_class, annals_t_datatype datatype,
+                      annals_t_enum enumtype, const char *desc, int bind, int readonly, int continuous,
+                      int atomic, int items, const annals_t_pvar_functions *functions, void *data,
+                      annals_t_pvar *pvar);
+/* Sets, or adds to, a value that is kept here; says which level one has that is read by a function, for
+ * watermarks. `value` points to one of the variable's datatype. They take no lock: safe in signal handlers. */
+int annals_t_pvar_set(annals_t_pvar pvar, int item, const void *value);
+int annals_t_pvar_add(annals_t_pvar pvar, int item, const void *value);
+int annals_t_pvar_notice(annals_t_pvar pvar, int item, const void *value);
+
+/* ---- Producers: control variables ---- */
+
+typedef void (*annals_t_cvar_read_function)(void *data, const annals_t_object *object, void *values);
+/* ANNALS_T_SUCCESS, ANNALS_T_ERR_CVAR_SET_NOT_NOW or ANNALS_T_ERR_CVAR_SET_NEVER. */
+typedef int (*annals_t_cvar_write_function)(void *data, const annals_t_object *object, const void *values);
+
+/* `initial`: the `num_values` values at first. `read` and `write`: both NULL, and the values are kept here; or
+ * both the producer's. A variable of a group says in `desc` of which. */
+int annals_t_add_cvar(const char *name, int verbosity, annals_t_datatype datatype, annals_t_enum enumtype,
+                      const char *desc, int bind, int scope, int num_values, const void *initial,
+                      annals_t_cvar_read_function read, annals_t_cvar_write_function write, void *data,
+                      int *cvar_index);
+
+/* ---- Producers: categories ---- */
+
+enum {
+    ANNALS_T_MEMBER_CVAR = 0,
+    ANNALS_T_MEMBER_PVAR = 1,
+    ANNALS_T_MEMBER_EVENT = 2,
+    ANNALS_T_MEMBER_CATEGORY = 3
+};
+
+int annals_t_add_category(const char *name, const char *desc, int *cat_index);
+/* ANNALS_T_ERR_INVALID: a category would hold itself, directly or through others. */
+int annals_t_add_to_category(int cat_index, int member, int index);
 
 #ifdef __cplusplus
 }

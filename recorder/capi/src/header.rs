@@ -1,5 +1,5 @@
-//! `include/annals.h` says what this library has: every function with its types, every constant, and
-//! the layout of every structure. A C compiler is the judge.
+//! `include/annals.h` and `include/annals_t.h` say what this library has: every function with its types,
+//! every constant, and the layout of every structure. A C compiler is the judge.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -7,16 +7,55 @@ use std::mem::offset_of;
 use std::path::Path;
 use std::process::Command;
 
+use annals_recorder::tool::{Bind, Datatype, Error, PvarClass, Safety, Scope};
 use annals_recorder::{ElementType, Reference, Role, Verbosity};
 
+use crate::tool::{attach, category, memory, pvar};
 use crate::{events, handle, setup, spec, status};
 
 const HEADER: &str = include_str!("../include/annals.h");
+const TOOL_HEADER: &str = include_str!("../include/annals_t.h");
 
 const SOURCES: [&str; 3] = [
     include_str!("events.rs"),
     include_str!("setup.rs"),
     include_str!("status.rs"),
+];
+
+const TOOL_SOURCES: [&str; 7] = [
+    include_str!("tool/attach.rs"),
+    include_str!("tool/category.rs"),
+    include_str!("tool/consumer.rs"),
+    include_str!("tool/cvar.rs"),
+    include_str!("tool/info.rs"),
+    include_str!("tool/producer.rs"),
+    include_str!("tool/pvar.rs"),
+];
+
+/// Types of the tool interface that have names of their own in C.
+const TOOL_TYPES: [(&str, &str); 22] = [
+    ("*mut Info", "annals_t_info"),
+    ("*const Source", "annals_t_source"),
+    ("*const EventType", "annals_t_event_type"),
+    ("*const Pvar", "annals_t_pvar"),
+    ("EventRegistration", "annals_t_event_registration"),
+    ("EventInstance", "annals_t_event_instance"),
+    ("EventCallback", "annals_t_event_cb_function"),
+    ("FreeCallback", "annals_t_event_free_cb_function"),
+    ("DroppedCallback", "annals_t_event_dropped_cb_function"),
+    ("ReadClock", "annals_t_read_clock"),
+    ("Session", "annals_t_pvar_session"),
+    ("Handle", "annals_t_pvar_handle"),
+    ("CvarHandle", "annals_t_cvar_handle"),
+    ("CvarRead", "annals_t_cvar_read_function"),
+    ("CvarWrite", "annals_t_cvar_write_function"),
+    ("AttachmentHandle", "annals_t_attachment"),
+    ("AttachSpec", "annals_t_attach_spec"),
+    ("PvarFunctions", "annals_t_pvar_functions"),
+    ("i64", "annals_t_count"),
+    ("isize", "annals_t_aint"),
+    ("c_int", "int"),
+    ("c_void", "void"),
 ];
 
 /// Of a handle, a structure or a status, the name in C: `EventTypeSpec` is `annals_event_type_spec`.
@@ -32,8 +71,11 @@ fn c_name(rust: &str) -> String {
 }
 
 fn c_type(rust: &str) -> String {
+    if let Some((_, c)) = TOOL_TYPES.iter().find(|(known, _)| *known == rust) {
+        return (*c).to_owned();
+    }
     if let Some(target) = rust.strip_prefix("*const ") {
-        return format!("const {} *", c_type(target));
+        return format!("{} const *", c_type(target));
     }
     if let Some(target) = rust.strip_prefix("*mut ") {
         return format!("{} *", c_type(target));
@@ -47,10 +89,10 @@ fn c_type(rust: &str) -> String {
     }
 }
 
-/// The exported functions as the library has them: name, and a pointer to such a function in C.
-fn exported() -> BTreeMap<String, String> {
+/// The exported functions as the sources have them: name, and a pointer to such a function in C.
+fn exported(sources: &[&str]) -> BTreeMap<String, String> {
     let mut functions = BTreeMap::new();
-    for source in SOURCES {
+    for source in sources {
         for item in source.split("#[unsafe(no_mangle)]").skip(1) {
             let (_, item) = item.split_once("extern \"C\" fn ").expect("a function");
             let (name, item) = item.split_once('(').expect("parameters");
@@ -74,21 +116,22 @@ fn exported() -> BTreeMap<String, String> {
 }
 
 /// The header without comments, and without the functions that it has bodies for.
-fn declarations() -> String {
+fn declarations(header: &str) -> String {
     let mut text = String::new();
-    let mut rest = HEADER;
+    let mut rest = header;
     while let Some((before, behind)) = rest.split_once("/*") {
         text.push_str(before);
         rest = behind.split_once("*/").expect("the comment ends").1;
     }
     text.push_str(rest);
-    let (declarations, _) = text.split_once("static inline").expect("inline functions");
-    declarations.to_owned()
+    let inline = text.find("static inline").unwrap_or(text.len());
+    text.truncate(inline);
+    text
 }
 
-/// Functions that the header declares.
-fn declared() -> BTreeSet<String> {
-    let text = declarations();
+/// Functions that a header declares.
+fn declared(header: &str) -> BTreeSet<String> {
+    let text = declarations(header);
     let words = text.match_indices("annals_").map(|(at, _)| &text[at..]);
     let names = words.filter_map(|word| {
         let end = word.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?;
@@ -97,12 +140,97 @@ fn declared() -> BTreeSet<String> {
     names.collect()
 }
 
-/// Constants that the header defines, by name.
-fn constants() -> BTreeSet<String> {
-    let text = declarations();
-    let lines = text.lines().map(str::trim);
-    let names = lines.filter_map(|line| Some(line.split_once(" = ")?.0.to_owned()));
+/// Constants that a header enumerates, by name.
+fn constants(header: &str) -> BTreeSet<String> {
+    let text = declarations(header);
+    let items = text.split(['{', ',', '\n']).map(str::trim);
+    let names = items.filter_map(|item| Some(item.split_once(" = ")?.0.to_owned()));
     names.collect()
+}
+
+/// What the library has for the constants of `annals_t.h`.
+fn tool_values() -> BTreeMap<String, u32> {
+    let mut values = BTreeMap::new();
+    let mut add = |name: String, value: i32| {
+        let value = u32::try_from(value).expect("no constant is negative");
+        assert_eq!(values.insert(format!("ANNALS_T_{name}"), value), None);
+    };
+    add("SUCCESS".to_owned(), 0);
+    for error in Error::ALL {
+        add(format!("ERR_{}", error.name()), error.code());
+    }
+    let levels = ["SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE"];
+    for (level, value) in levels.iter().zip(0..) {
+        add(format!("THREAD_{level}"), value);
+    }
+    // In C, the standard's words; here in the order of `ALL`.
+    let safeties = ["NONE", "RESTRICTED", "THREAD_SAFE", "ASYNC_SIGNAL_SAFE"];
+    for (safety, name) in Safety::ALL.into_iter().zip(safeties) {
+        add(format!("CB_REQUIRE_{name}"), safety as i32);
+    }
+    let datatypes = [
+        "INT",
+        "UNSIGNED",
+        "UNSIGNED_LONG",
+        "UNSIGNED_LONG_LONG",
+        "COUNT",
+        "CHAR",
+        "DOUBLE",
+    ];
+    for (datatype, name) in Datatype::ALL.into_iter().zip(datatypes) {
+        add(name.to_owned(), datatype as i32);
+    }
+    let binds = [
+        "NO_OBJECT",
+        "COMM",
+        "DATATYPE",
+        "ERRHANDLER",
+        "FILE",
+        "GROUP",
+        "OP",
+        "REQUEST",
+        "WIN",
+        "MESSAGE",
+        "INFO",
+        "SESSION",
+    ];
+    for (bind, name) in Bind::ALL.into_iter().zip(binds) {
+        add(format!("BIND_{name}"), bind as i32);
+    }
+    for class in PvarClass::ALL {
+        let name = class.name().to_uppercase().replace('-', "");
+        add(format!("PVAR_CLASS_{name}"), class as i32);
+    }
+    let scopes = [
+        "CONSTANT", "READONLY", "LOCAL", "GROUP", "GROUP_EQ", "ALL", "ALL_EQ",
+    ];
+    for (scope, name) in Scope::ALL.into_iter().zip(scopes) {
+        add(format!("SCOPE_{name}"), scope as i32);
+    }
+    for code in 0..=u8::MAX {
+        if let Some(verbosity) = Verbosity::from_code(code) {
+            let name = verbosity.name().to_uppercase().replace('-', "_");
+            let name = name.replace("DEVELOPER", "DEV");
+            add(format!("VERBOSITY_{name}"), code.into());
+        }
+    }
+    use annals_recorder::tool::SourceOrder;
+    for (name, value) in [
+        ("SOURCE_ORDERED", SourceOrder::Ordered as i32),
+        ("SOURCE_UNORDERED", SourceOrder::Unordered as i32),
+        ("SEQUENCED", crate::tool::producer::SEQUENCED),
+        ("PVAR_ALLOCATED", pvar::NOTICE_ALLOCATED),
+        ("PVAR_STARTED", pvar::NOTICE_STARTED),
+        ("PVAR_STOPPED", pvar::NOTICE_STOPPED),
+        ("PVAR_FREED", pvar::NOTICE_FREED),
+        ("MEMBER_CVAR", category::MEMBER_CVAR),
+        ("MEMBER_PVAR", category::MEMBER_PVAR),
+        ("MEMBER_EVENT", category::MEMBER_EVENT),
+        ("MEMBER_CATEGORY", category::MEMBER_CATEGORY),
+    ] {
+        add(name.to_owned(), value);
+    }
+    values
 }
 
 /// What the library has for the header's constants.
@@ -178,9 +306,57 @@ macro_rules! layouts {
     }};
 }
 
+fn tool_judge() -> String {
+    let mut c = "#include \"annals_t.h\"\n".to_owned();
+    for (name, pointer) in exported(&TOOL_SOURCES) {
+        writeln!(c, "{pointer} = {name};").unwrap();
+    }
+    for (name, value) in tool_values() {
+        writeln!(c, "_Static_assert({name} == {value}, \"{name}\");").unwrap();
+    }
+    let none = memory::ENUM_NULL;
+    writeln!(
+        c,
+        "_Static_assert(ANNALS_T_ENUM_NULL == {none}, \"no enumeration\");"
+    )
+    .unwrap();
+    c += &layouts! {
+        attach::AttachSpec as "annals_t_attach_spec" {
+            size, events, pvars, cvars, sample_at, sample_every_ns
+        }
+        pvar::PvarFunctions as "annals_t_pvar_functions" { read, count, notify }
+    };
+    // What the library calls: as it calls it.
+    c += "static int64_t clock(void *data) { (void)data; return 0; }\n\
+          annals_t_read_clock of_clock = clock;\n\
+          static void read(void *data, const uint64_t *object, int item, void *value) {\n\
+          (void)data, (void)object, (void)item, (void)value; }\n\
+          static int count(void *data, const uint64_t *object) { (void)data, (void)object; return 1; }\n\
+          static void note(void *data, int notice, const uint64_t *object) {\n\
+          (void)data, (void)notice, (void)object; }\n\
+          annals_t_pvar_functions of_functions = {read, count, note};\n\
+          static void get(void *data, const uint64_t *object, void *values) {\n\
+          (void)data, (void)object, (void)values; }\n\
+          annals_t_cvar_read_function of_get = get;\n\
+          static int set(void *data, const uint64_t *object, const void *values) {\n\
+          (void)data, (void)object, (void)values; return 0; }\n\
+          annals_t_cvar_write_function of_set = set;\n\
+          static void event(annals_t_event_instance instance, annals_t_event_registration registration,\n\
+          int safety, void *data) { (void)instance, (void)registration, (void)safety, (void)data; }\n\
+          annals_t_event_cb_function of_event = event;\n\
+          static void freed(annals_t_event_registration registration, int safety, void *data) {\n\
+          (void)registration, (void)safety, (void)data; }\n\
+          annals_t_event_free_cb_function of_freed = freed;\n\
+          static void dropped(int64_t count, annals_t_event_registration registration, int source,\n\
+          int safety, void *data) {\n\
+          (void)count, (void)registration, (void)source, (void)safety, (void)data; }\n\
+          annals_t_event_dropped_cb_function of_dropped = dropped;\n";
+    c
+}
+
 fn judge() -> String {
     let mut c = "#include \"annals.h\"\n".to_owned();
-    for (name, pointer) in exported() {
+    for (name, pointer) in exported(&SOURCES) {
         writeln!(c, "{pointer} = {name};").unwrap();
     }
     for (name, value) in values() {
@@ -223,8 +399,8 @@ fn judge() -> String {
     c
 }
 
-/// Compiles C against a header with this text; what the compiler said when it refused.
-fn compile(header: &str, c: &str) -> Result<(), String> {
+/// Compiles C against headers with these texts; what the compiler said when it refused.
+fn compile(header: &str, tool_header: &str, c: &str) -> Result<(), String> {
     let scratch = tempfile::tempdir().expect("a directory");
     let write = |name: &str, text: &str| {
         let path = scratch.path().join(name);
@@ -232,6 +408,7 @@ fn compile(header: &str, c: &str) -> Result<(), String> {
         path
     };
     write("annals.h", header);
+    write("annals_t.h", tool_header);
     let source = write("judge.c", c);
     let output = Command::new("cc")
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"])
@@ -247,21 +424,30 @@ fn compile(header: &str, c: &str) -> Result<(), String> {
 
 #[test]
 fn the_header_has_every_function_and_no_other() {
-    let exported: BTreeSet<String> = exported().into_keys().collect();
-    assert!(exported.len() > 30);
-    assert_eq!(declared(), exported);
+    for (header, sources, least) in [
+        (HEADER, SOURCES.as_slice(), 30),
+        (TOOL_HEADER, TOOL_SOURCES.as_slice(), 60),
+    ] {
+        let exported: BTreeSet<String> = exported(sources).into_keys().collect();
+        assert!(exported.len() > least, "{}", exported.len());
+        assert_eq!(declared(header), exported);
+    }
 }
 
 #[test]
 fn the_header_has_every_constant_and_no_other() {
     let values: BTreeSet<String> = values().into_keys().collect();
-    assert_eq!(constants(), values);
+    assert_eq!(constants(HEADER), values);
+    let values: BTreeSet<String> = tool_values().into_keys().collect();
+    assert_eq!(constants(TOOL_HEADER), values);
 }
 
 #[test]
 fn the_header_has_the_types_values_and_layouts_of_the_library() {
-    let said = compile(HEADER, &judge());
-    assert!(said.is_ok(), "{}", said.unwrap_err());
+    for judge in [judge(), tool_judge()] {
+        let said = compile(HEADER, TOOL_HEADER, &judge);
+        assert!(said.is_ok(), "{}", said.unwrap_err());
+    }
 }
 
 /// The test above can fail: for a type, a value and a layout that are changed.
@@ -283,7 +469,29 @@ fn a_header_that_says_something_else_is_refused() {
     ] {
         let changed = HEADER.replace(from, to);
         assert_ne!(changed, HEADER, "{from}");
-        assert!(compile(&changed, &judge).is_err(), "{to}");
+        assert!(compile(&changed, TOOL_HEADER, &judge).is_err(), "{to}");
+    }
+    let judge = tool_judge();
+    for (from, to) in [
+        (
+            "int annals_t_finalize(void)",
+            "int annals_t_finalize(int now)",
+        ),
+        ("ANNALS_T_BIND_WIN = 8", "ANNALS_T_BIND_WIN = 18"),
+        ("uint64_t sample_every_ns;", "uint32_t sample_every_ns;"),
+        (
+            "annals_t_pvar_handle *handle, int *count",
+            "annals_t_cvar_handle *handle, int *count",
+        ),
+        (
+            "const annals_t_object *object, int item, void *value",
+            "const annals_t_object *object, void *value, int item",
+        ),
+        ("ANNALS_T_ENUM_NULL (-1)", "ANNALS_T_ENUM_NULL (0)"),
+    ] {
+        let changed = TOOL_HEADER.replace(from, to);
+        assert_ne!(changed, TOOL_HEADER, "{from}");
+        assert!(compile(HEADER, &changed, &judge).is_err(), "{to}");
     }
 }
 
@@ -308,6 +516,8 @@ fn the_headers_are_good_c99_and_cpp11() {
         ("cc", "c", "-std=c99", "annals.h"),
         ("c++", "c++", "-std=c++11", "annals.h"),
         ("c++", "c++", "-std=c++11", "annals.hpp"),
+        ("cc", "c", "-std=c99", "annals_t.h"),
+        ("c++", "c++", "-std=c++11", "annals_t.h"),
     ] {
         let output = Command::new(compiler)
             .args([

@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use annals_format::wire::zigzag;
 use annals_format::{
     ElementType, EventTypeSchema, ObjectId, Reference, Role, SourceId, Value as Recorded,
 };
@@ -26,6 +27,7 @@ use super::types::{Bind, Datatype, Info, ObjectHandle, Safety, Value};
 use crate::definition::EventTypeSpec;
 use crate::error::RecorderError;
 use crate::recorder::{ClockSpec, DynamicEventType, Recorder, SourceSpec, THREADS};
+use crate::row::{PutRow, RowCursor, VARINT_ROOM};
 
 /// What of a runtime is recorded.
 #[derive(Clone, Debug)]
@@ -346,52 +348,91 @@ fn recorded(value: Value, text: &mut [u8; 1]) -> Recorded<'_> {
     }
 }
 
-/// What a callback needs to record an instance.
+/// What a callback needs to record an instance: all that can be known beforehand.
 struct Recording {
     recorder: Recorder,
     sources: Arc<Sources>,
     event_type: DynamicEventType,
     object: Option<ObjectId>,
-    elements: usize,
+    /// Most bytes that the elements take in a row.
+    bound: usize,
     sampler: Option<Arc<Sampler>>,
 }
 
-impl Recording {
-    fn record(&self, instance: &Instance<'_>) {
-        // What is small stays small on the stack.
-        match self.elements + usize::from(self.object.is_some()) {
-            0..=4 => self.record_up_to::<4>(instance),
-            5..=16 => self.record_up_to::<16>(instance),
-            _ => self.record_up_to::<256>(instance),
+/// An instance's row: its elements as the event type was defined from them, and its object. They fit: the
+/// raise saw to it that they are those of the instance's event type, which stay the same for ever.
+#[derive(Clone, Copy)]
+struct InstanceRow<'a> {
+    instance: &'a Instance<'a>,
+    object: Option<ObjectId>,
+}
+
+impl PutRow for InstanceRow<'_> {
+    #[inline(always)]
+    fn put(self, to: &mut RowCursor) {
+        // A cursor of its own stays in a register.
+        let mut row = *to;
+        for value in self.instance.values {
+            put_value(*value, &mut row);
         }
-        if let Some(sampler) = &self.sampler {
-            sampler.sample();
+        if !self.instance.memory.is_empty() {
+            row = put_memory(self.instance, row);
+        }
+        if let Some(object) = self.object {
+            row.varint(object.get().into());
+        }
+        *to = row;
+    }
+}
+
+/// Most bytes that a value of any datatype takes in a row.
+const VALUE_BOUND: usize = VARINT_ROOM + 1;
+
+/// Writes a value as one of its [`element_type`].
+#[inline(always)]
+fn put_value(value: Value, row: &mut RowCursor) {
+    let integer = match value {
+        Value::Int(value) => zigzag(value.into()),
+        Value::Unsigned(value) => value.into(),
+        Value::UnsignedLong(value) | Value::UnsignedLongLong(value) => value,
+        Value::Count(value) => zigzag(value),
+        Value::Double(value) => return row.word(value.to_bits()),
+        Value::Char(0) => return row.bytes(&[]),
+        Value::Char(value) => return row.bytes(&[value]),
+    };
+    row.varint(integer);
+}
+
+/// Writes the elements that lie in memory.
+#[inline(never)]
+fn put_memory(instance: &Instance<'_>, mut row: RowCursor) -> RowCursor {
+    for element in 0..instance.element_count() {
+        // The memory has all of them: it was looked at when the event was raised.
+        if let Ok(value) = instance.read(element) {
+            put_value(value, &mut row);
         }
     }
+    row
+}
 
+impl Recording {
     #[inline]
-    fn record_up_to<const N: usize>(&self, instance: &Instance<'_>) {
+    fn record(&self, instance: &Instance<'_>) {
         let Some(source) = self.source(instance.source()) else {
             return;
         };
-        let mut text = [[0; 1]; N];
-        let mut values = [Recorded::Absent; N];
-        let mut count = 0;
-        for (text, to) in text.iter_mut().zip(&mut values).take(self.elements) {
-            if let Ok(value) = instance.read(count) {
-                *to = recorded(value, text);
-            }
-            count += 1;
-        }
-        if let Some(object) = self.object {
-            values[count] = Recorded::U32(object.get());
-            count += 1;
-        }
         // Where the time is not fixed, the recorder reads the same clock itself.
         let tick = instance.known_timestamp();
-        let values = &values[..count];
+        let row = InstanceRow {
+            instance,
+            object: self.object,
+        };
+        let event_type = &self.event_type;
         self.recorder
-            .raise_dynamic(source, tick, &self.event_type, values);
+            .raise_row(source, tick, event_type, self.bound, row);
+        if let Some(sampler) = &self.sampler {
+            sampler.sample();
+        }
     }
 
     #[inline]
@@ -576,7 +617,7 @@ impl Inner {
             sources: Arc::clone(&self.sources),
             event_type: defined,
             object,
-            elements: info.datatypes.len(),
+            bound: VALUE_BOUND * (info.datatypes.len() + usize::from(object.is_some())),
             sampler: samples.then(|| Arc::clone(&self.sampler)),
         });
         let registration = self

@@ -16,6 +16,11 @@ impl Category {
     pub const fn index(self) -> i32 {
         self.0
     }
+
+    /// The category that has this index; any number is safe to use.
+    pub const fn from_index(index: i32) -> Self {
+        Self(index)
+    }
 }
 
 /// What a category holds; it only grows, in this order.

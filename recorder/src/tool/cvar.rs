@@ -10,6 +10,7 @@ use super::enumeration::Enumeration;
 use super::error::{Error, Result};
 use super::runtime::Runtime;
 use super::types::{Bind, Datatype, ObjectHandle, Value};
+use super::variables::MAX_ITEMS;
 
 /// When and where a control variable may be changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -215,7 +216,7 @@ impl Runtime {
     ///
     /// # Errors
     /// [`Error::InvalidName`] if another has its name; [`Error::Invalid`] if the name is empty, there is no
-    /// value, values have another type, an enumeration is on something else than an
+    /// value or more than a million, values have another type, an enumeration is on something else than an
     /// [`Datatype::Int`], or the variable is of a group and has no description that says which;
     /// [`Error::NotAccessible`].
     pub fn add_cvar(&self, spec: &CvarSpec) -> Result<i32> {
@@ -224,7 +225,7 @@ impl Runtime {
         let is_good = !spec.name.is_empty()
             && !has_nul(&spec.name)
             && !has_nul(&spec.description)
-            && !spec.initial.is_empty()
+            && (1..=MAX_ITEMS).contains(&spec.initial.len())
             && spec.initial.iter().all(|v| v.datatype() == spec.datatype)
             && (spec.enumeration.is_none() || spec.datatype == Datatype::Int)
             && (!matches!(spec.scope, Scope::Group | Scope::GroupEqual)
@@ -351,8 +352,9 @@ impl Runtime {
     /// Reads the values of a control variable (`CVAR_READ`).
     ///
     /// # Errors
-    /// [`Error::InvalidHandle`].
+    /// [`Error::InvalidHandle`]; [`Error::NotAccessible`], as it allocates.
     pub fn cvar_read(&self, handle: CvarHandle) -> Result<Vec<Value>> {
+        self.check_allocation()?;
         let (cvar, object) = self.cvar(handle)?;
         let datatype = cvar.info.datatype;
         let load = |word: &AtomicU64| Value::of_bits(datatype, word.load(Ordering::Relaxed));

@@ -14,6 +14,9 @@ use super::runtime::Runtime;
 use super::source::{Source, SourceState};
 use super::types::{Bind, Datatype, Info, ObjectHandle, Safety, Value};
 
+/// In place of a runtime's stamp: all registrations came before.
+const EVER: u64 = u64::MAX;
+
 /// Most elements of an event type.
 const MAX_ELEMENTS: usize = 255;
 
@@ -231,16 +234,19 @@ impl TypeState {
     #[inline(always)]
     fn fits(&self, data: Data<'_>) -> bool {
         match data {
-            Data::Values(values) => {
-                let datatypes = &self.info.datatypes;
-                values.len() == datatypes.len()
-                    && values
-                        .iter()
-                        .zip(datatypes)
-                        .all(|(value, datatype)| value.datatype() == *datatype)
-            }
+            Data::Values(values) => self.fits_values(values),
             Data::Memory(memory) => memory.len() >= self.info.extent(),
         }
+    }
+
+    #[inline(always)]
+    fn fits_values(&self, values: &[Value]) -> bool {
+        let datatypes = &self.info.datatypes;
+        values.len() == datatypes.len()
+            && values
+                .iter()
+                .zip(datatypes)
+                .all(|(value, datatype)| value.datatype() == *datatype)
     }
 }
 
@@ -400,10 +406,28 @@ impl EventType {
     }
 
     /// Numbers in registers: a structure that was just written, and is read in other pieces, would hold up
-    /// the processor (benches/tool_path).
+    /// the processor (benches/tool_path). What nearly all events are is found out in one place; the rest goes
+    /// the long way.
     #[inline(never)]
     fn raise_now(&self, source: &Source, required: Safety, values: &[Value]) -> Result<()> {
-        self.dispatch(source, required, Raising::default(), Data::Values(values))
+        let is_plain = source.state.is_plain
+            && !self.state.is_bound()
+            && source.runtime.is(&self.runtime)
+            && self.state.fits_values(values);
+        if !is_plain {
+            let data = Data::Values(values);
+            return self.dispatch_any(source, required, Raising::default(), data);
+        }
+        let instance = Instance {
+            event_type: &self.state,
+            source: &source.state,
+            values,
+            memory: &[],
+            object: None,
+            tick: Cell::new(None),
+        };
+        self.runtime.call_back(&instance, required, false, EVER);
+        Ok(())
     }
 
     #[inline(never)]
@@ -437,16 +461,16 @@ impl EventType {
             raising.observed
         };
         let (values, memory) = data.parts();
-        self.runtime.call_back(&Instance {
+        let instance = Instance {
             event_type: &self.state,
             source: state,
             values,
             memory,
             object: raising.object,
-            required,
-            stamp: u64::MAX,
             tick: Cell::new(observed),
-        });
+        };
+        let is_bound = self.state.is_bound();
+        self.runtime.call_back(&instance, required, is_bound, EVER);
         Ok(())
     }
 

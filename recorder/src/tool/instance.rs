@@ -5,7 +5,7 @@ use std::cell::Cell;
 use super::error::{Error, Result};
 use super::event::TypeState;
 use super::source::SourceState;
-use super::types::{ObjectHandle, Safety, Value};
+use super::types::{ObjectHandle, Value};
 
 /// The elements of an instance, as its producer has them.
 #[derive(Clone, Copy, Debug)]
@@ -26,9 +26,6 @@ pub struct Instance<'a> {
     pub(crate) values: &'a [Value],
     pub(crate) memory: &'a [u8],
     pub(crate) object: Option<ObjectHandle>,
-    pub(crate) required: Safety,
-    /// Registrations with a later stamp do not get it.
-    pub(crate) stamp: u64,
     /// The time, once it is known.
     pub(crate) tick: Cell<Option<u64>>,
 }

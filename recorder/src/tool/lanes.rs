@@ -160,7 +160,7 @@ impl Life {
 /// The frames of a thread, away from those of others.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Lane([Frame; DEPTH]);
+pub(crate) struct Lane([Frame; DEPTH]);
 
 /// All frames of the process.
 #[derive(Debug)]
@@ -189,28 +189,37 @@ pub(crate) fn lanes() -> &'static Lanes {
 
 impl Lanes {
     /// Takes a frame for the calling thread; none when all are taken.
-    #[inline]
-    pub(crate) fn enter(&self, key: u64) -> Option<&Frame> {
+    #[inline(always)]
+    pub(crate) fn enter(&'static self, key: u64) -> Option<&'static Frame> {
         let lane = THREAD.with(|thread| thread.lane.get());
-        if lane != 0
-            && let Some(Lane(frames)) = self.lanes.get(lane as usize - 1)
-            && let Some(frame) = frames.iter().find(|frame| frame.is_free())
+        #[expect(unsafe_code, reason = "benches/tool_path shows what a raise costs")]
+        // SAFETY: null, or a lane of the process's one `Lanes`, which stay for ever.
+        if let Some(Lane(frames)) = unsafe { lane.as_ref() }
+            && frames[0].is_free()
         {
-            frame.enter(key);
-            return Some(frame);
+            frames[0].enter(key);
+            return Some(&frames[0]);
         }
-        self.enter_elsewhere(key, lane != 0)
+        self.enter_elsewhere(key, lane)
     }
 
+    /// The same inside another callback, or in a thread that has no lane yet.
     #[cold]
     #[inline(never)]
-    fn enter_elsewhere(&self, key: u64, has_lane: bool) -> Option<&Frame> {
-        if !has_lane && let Some(lane) = self.claim() {
-            let frame = &self.lanes[lane].0[0];
+    fn enter_elsewhere(&'static self, key: u64, lane: *const Lane) -> Option<&'static Frame> {
+        let lane = self.number_of(lane).or_else(|| self.claim());
+        let mut own = lane.map_or(&[][..], |lane| &self.lanes[lane].0).iter();
+        if let Some(frame) = own.find(|frame| frame.is_free()) {
             frame.enter(key);
             return Some(frame);
         }
         self.shared.iter().find(|frame| frame.try_enter(key))
+    }
+
+    /// The number of a lane; none for null.
+    fn number_of(&self, lane: *const Lane) -> Option<usize> {
+        let distance = lane.addr().checked_sub(self.lanes.as_ptr().addr())?;
+        Some(distance / size_of::<Lane>()).filter(|number| *number < self.lanes.len())
     }
 
     /// Gives the calling thread a lane, where its end will be told.
@@ -221,16 +230,19 @@ impl Lanes {
         let lane = self.claims.claim()?;
         self.used.fetch_max(lane as u64 + 1, Ordering::SeqCst);
         // A handler that comes here in between gets a lane of its own, and keeps it until then.
-        let before = THREAD.with(|thread| thread.lane.replace(lane as u32 + 1));
-        if before != 0 {
-            self.claims.release(before as usize - 1);
+        let here = std::ptr::from_ref(&self.lanes[lane]);
+        let before = THREAD.with(|thread| thread.lane.replace(here));
+        if let Some(before) = self.number_of(before) {
+            self.claims.release(before);
         }
         Some(lane)
     }
 
     /// The calling thread ends.
-    pub(crate) fn release(&self, lane: u32) {
-        self.claims.release(lane as usize - 1);
+    pub(crate) fn release(&self, lane: *const Lane) {
+        if let Some(lane) = self.number_of(lane) {
+            self.claims.release(lane);
+        }
     }
 
     /// All frames that may be taken.

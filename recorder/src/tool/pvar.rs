@@ -15,6 +15,7 @@ use super::error::{Error, Result};
 use super::runtime::Runtime;
 use super::table::Table;
 use super::types::{Bind, Datatype, ObjectHandle, Value};
+use super::variables::MAX_ITEMS;
 
 /// What kind of value a performance variable has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -603,7 +604,8 @@ impl Runtime {
     /// # Errors
     /// [`Error::InvalidName`] if another of its class has its name; [`Error::Invalid`] if the name is empty,
     /// the class does not allow the type, an enumeration is on something else than an [`Datatype::Int`], a
-    /// bound variable is not read elsewhere, there are no items, or it is read-only and atomic;
+    /// bound variable is not read elsewhere, there are no items or more than a million, or it is read-only
+    /// and atomic;
     /// [`Error::NotAccessible`].
     pub fn add_pvar(&self, spec: &PvarSpec) -> Result<Pvar> {
         let _change = self.change()?;
@@ -614,7 +616,7 @@ impl Runtime {
             && spec.class.allows(spec.datatype)
             && (spec.enumeration.is_none() || spec.datatype == Datatype::Int)
             && (spec.bind == Bind::NoObject || spec.read.is_some())
-            && spec.items != 0
+            && (1..=MAX_ITEMS).contains(&spec.items)
             && !(spec.is_readonly && spec.is_atomic);
         if !is_good {
             return Err(Error::Invalid);
@@ -729,7 +731,8 @@ impl Runtime {
     ///
     /// # Errors
     /// [`Error::InvalidSession`], [`Error::InvalidIndex`], [`Error::Invalid`] without an object where it is
-    /// bound, [`Error::OutOfHandles`], [`Error::NotAccessible`].
+    /// bound, [`Error::Memory`] if its producer says that it has more than a million values,
+    /// [`Error::OutOfHandles`], [`Error::NotAccessible`].
     pub fn pvar_handle_alloc(
         &self,
         session: PvarSession,
@@ -746,6 +749,9 @@ impl Runtime {
         let object = object.filter(|_| is_bound);
         // The producer's functions run outside the lock.
         let items = pvar.count.as_ref().map_or(0, |count| count(object));
+        if items > MAX_ITEMS {
+            return Err(Error::Memory);
+        }
         let state = Arc::new(PvarHandleState {
             pvar: index as usize,
             session: session.0,
@@ -920,22 +926,28 @@ impl Runtime {
         handle: PvarHandle,
         to: &mut [Value],
     ) -> Result<usize> {
-        let (pvar, state) = self.pvar(session, handle)?;
-        Self::each(pvar, state, to, |number| state.read(pvar, number))
+        let (_, count) = self.pvar_of(session, handle)?;
+        let to = to.get_mut(..count).ok_or(Error::Invalid)?;
+        self.pvar_read_with(session, handle, |item, value| to[item] = value)
     }
 
-    fn each(
-        pvar: &PvarState,
-        state: &PvarHandleState,
-        to: &mut [Value],
-        value: impl Fn(usize) -> u64,
+    /// The same, one value after the other: with its number. Neither locks nor allocates, whatever their
+    /// number.
+    ///
+    /// # Errors
+    /// [`Error::InvalidSession`], [`Error::InvalidHandle`].
+    pub fn pvar_read_with(
+        &self,
+        session: PvarSession,
+        handle: PvarHandle,
+        mut to: impl FnMut(usize, Value),
     ) -> Result<usize> {
-        let count = state.items.len();
-        let to = to.get_mut(..count).ok_or(Error::Invalid)?;
-        for (number, to) in to.iter_mut().enumerate() {
-            *to = Value::of_bits(pvar.info.datatype, value(number));
+        let (pvar, state) = self.pvar(session, handle)?;
+        for number in 0..state.items.len() {
+            let bits = state.read(pvar, number);
+            to(number, Value::of_bits(pvar.info.datatype, bits));
         }
-        Ok(count)
+        Ok(state.items.len())
     }
 
     /// Reads one value of a variable.
@@ -976,7 +988,29 @@ impl Runtime {
         if values.len() != state.items.len() || values.iter().any(|v| v.datatype() != datatype) {
             return Err(Error::Invalid);
         }
-        for (number, value) in values.iter().enumerate() {
+        self.pvar_write_with(session, handle, |item, _| values[item])
+    }
+
+    /// The same with what `from` says for each item, in a value of the variable's datatype. Neither locks
+    /// nor allocates.
+    ///
+    /// # Errors
+    /// As [`Runtime::pvar_write`]; the values before one of another type are written then.
+    pub fn pvar_write_with(
+        &self,
+        session: PvarSession,
+        handle: PvarHandle,
+        mut from: impl FnMut(usize, Datatype) -> Value,
+    ) -> Result<()> {
+        let (pvar, state) = self.pvar(session, handle)?;
+        if pvar.info.is_readonly {
+            return Err(Error::PvarNoWrite);
+        }
+        for number in 0..state.items.len() {
+            let value = from(number, pvar.info.datatype);
+            if value.datatype() != pvar.info.datatype {
+                return Err(Error::Invalid);
+            }
             state.write(pvar, number, value.bits());
         }
         Ok(())
@@ -1005,6 +1039,22 @@ impl Runtime {
         handle: PvarHandle,
         to: &mut [Value],
     ) -> Result<usize> {
+        let (_, count) = self.pvar_of(session, handle)?;
+        // A value that has no place is not lost: nothing is reset.
+        let to = to.get_mut(..count).ok_or(Error::Invalid)?;
+        self.pvar_read_reset_with(session, handle, |item, value| to[item] = value)
+    }
+
+    /// The same, one value after the other: with its number. Neither locks nor allocates.
+    ///
+    /// # Errors
+    /// [`Error::InvalidSession`], [`Error::InvalidHandle`], [`Error::PvarNoWrite`], [`Error::PvarNoAtomic`].
+    pub fn pvar_read_reset_with(
+        &self,
+        session: PvarSession,
+        handle: PvarHandle,
+        mut to: impl FnMut(usize, Value),
+    ) -> Result<usize> {
         let (pvar, state) = self.pvar(session, handle)?;
         if pvar.info.is_readonly {
             return Err(Error::PvarNoWrite);
@@ -1012,6 +1062,10 @@ impl Runtime {
         if !pvar.info.is_atomic {
             return Err(Error::PvarNoAtomic);
         }
-        Self::each(pvar, state, to, |number| state.read_reset(pvar, number))
+        for number in 0..state.items.len() {
+            let bits = state.read_reset(pvar, number);
+            to(number, Value::of_bits(pvar.info.datatype, bits));
+        }
+        Ok(state.items.len())
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::instance::Instance;
-use super::lanes::{Frame, Lanes, Life, heavy_fence};
+use super::lanes::{Frame, Lanes, Life, heavy_fence, lanes};
 use super::source::SourceState;
 use super::table::Table;
 use super::types::{Info, Safety};
@@ -192,7 +192,11 @@ pub(crate) struct Slot {
     object: AtomicU64,
     /// The runtime's stamp when the registration was allocated.
     since: AtomicU64,
+    /// By their own level.
     callbacks: [AtomicPtr<Entry>; 4],
+    /// By what a context requires: the callback with the lowest level that it allows. Changed with the book
+    /// open, as `callbacks` is.
+    chosen: [AtomicPtr<Entry>; 4],
     handler: AtomicPtr<Entry>,
     pub(crate) drops: Table<DropRow>,
     free_function: AtomicPtr<()>,
@@ -246,7 +250,6 @@ pub(crate) fn current_safety() -> Option<Safety> {
 /// A frame, until the callback is over; also by a panic.
 struct Inside<'a> {
     slot: &'a Slot,
-    lanes: &'a Lanes,
     frame: &'a Frame,
     key: u64,
     required: Safety,
@@ -254,11 +257,10 @@ struct Inside<'a> {
 
 impl<'a> Inside<'a> {
     #[inline]
-    fn enter(slot: &'a Slot, lanes: &'a Lanes, key: u64, required: Safety) -> Option<Self> {
+    fn enter(slot: &'a Slot, lanes: &'static Lanes, key: u64, required: Safety) -> Option<Self> {
         let frame = lanes.enter(key)?;
         Some(Self {
             slot,
-            lanes,
             frame,
             key,
             required,
@@ -289,7 +291,7 @@ impl Drop for Inside<'_> {
     fn drop(&mut self) {
         self.frame.leave();
         if self.slot.life.is_ending(self.key) {
-            self.slot.try_end(self.lanes, self.key, self.required);
+            self.slot.try_end(self.key, self.required);
         }
     }
 }
@@ -303,6 +305,7 @@ impl Slot {
             object: AtomicU64::new(0),
             since: AtomicU64::new(0),
             callbacks: [const { AtomicPtr::new(null_mut()) }; 4],
+            chosen: [const { AtomicPtr::new(null_mut()) }; 4],
             handler: AtomicPtr::new(null_mut()),
             drops: Table::default(),
             free_function: AtomicPtr::new(null_mut()),
@@ -374,6 +377,12 @@ impl Slot {
         let mut book = self.book();
         book.callback_info[level.index()] = info;
         Self::put(&self.callbacks[level.index()], entry, &mut book);
+        for (place, from) in self.chosen.iter().zip(0..) {
+            let fitting = self.callbacks[from..].iter();
+            let mut fitting = fitting.map(|place| place.load(Ordering::SeqCst));
+            let entry = fitting.find(|entry| !entry.is_null());
+            place.store(entry.unwrap_or(null_mut()), Ordering::SeqCst);
+        }
         drop(book);
         self.collect_some(lanes);
     }
@@ -434,6 +443,7 @@ impl Slot {
             return;
         }
         let is_current = |entry: *mut Entry| {
+            // What is chosen is among the callbacks, while the book is open.
             let mut places = self.callbacks.iter().chain([&self.handler]);
             is_live && places.any(|place| place.load(Ordering::SeqCst) == entry)
         };
@@ -443,7 +453,8 @@ impl Slot {
         }
         if !is_live {
             // Nobody calls these any more: whoever still looks sees that the registration is over.
-            for place in self.callbacks.iter().chain([&self.handler]) {
+            let places = self.callbacks.iter().chain(&self.chosen);
+            for place in places.chain([&self.handler]) {
                 place.store(null_mut(), Ordering::SeqCst);
             }
         }
@@ -474,11 +485,7 @@ impl Slot {
     /// The callback with the lowest level that the context allows.
     #[inline]
     fn callback_for(&self, required: Safety) -> *mut Entry {
-        let fitting = self.callbacks[required.index()..].iter();
-        let mut pointers = fitting.map(|place| place.load(Ordering::Acquire));
-        pointers
-            .find(|entry| !entry.is_null())
-            .unwrap_or(null_mut())
+        self.chosen[required.index()].load(Ordering::Acquire)
     }
 
     /// The highest level that has a callback.
@@ -487,19 +494,25 @@ impl Slot {
         self.callbacks.iter().rposition(is_there)
     }
 
-    /// Calls back for an instance, or counts it as dropped.
-    #[inline]
-    pub(crate) fn deliver(&self, instance: &Instance<'_>, lanes: &Lanes) {
+    /// Calls back for an instance, or counts it as dropped; not if the registration came behind `stamp`.
+    #[inline(always)]
+    pub(crate) fn deliver(
+        &self,
+        instance: &Instance<'_>,
+        required: Safety,
+        is_bound: bool,
+        stamp: u64,
+        lanes: &'static Lanes,
+    ) {
         let Some(key) = self.life.live_key() else {
             return;
         };
-        let required = instance.required;
         let Some(inside) = Inside::enter(self, lanes, key, required) else {
             self.lose(instance.source, Lost::Undelivered, 1);
             return;
         };
-        if self.since.load(Ordering::Acquire) > instance.stamp
-            || (instance.event_type.is_bound()
+        if (stamp != u64::MAX && self.since.load(Ordering::Acquire) > stamp)
+            || (is_bound
                 && instance.object.map(|object| object.0)
                     != Some(self.object.load(Ordering::Acquire)))
         {
@@ -560,7 +573,7 @@ impl Slot {
     /// Calls the dropped handler with what was dropped of a source, if it may be called in this context.
     #[cold]
     #[inline(never)]
-    pub(crate) fn tell(&self, source: &SourceState, lanes: &Lanes, required: Safety) {
+    pub(crate) fn tell(&self, source: &SourceState, lanes: &'static Lanes, required: Safety) {
         let Some(row) = self.drops.get(source.index).filter(|row| !row.is_empty()) else {
             return;
         };
@@ -613,7 +626,7 @@ impl Slot {
         key: u64,
         function: Option<FreeFunction>,
         data: [usize; 2],
-        lanes: &Lanes,
+        lanes: &'static Lanes,
         required: Safety,
     ) -> Option<bool> {
         // Like a caller: while it is inside, nobody ends what it has not said all about.
@@ -634,8 +647,8 @@ impl Slot {
     /// Ends an ending registration, if nobody is inside any more.
     #[cold]
     #[inline(never)]
-    pub(crate) fn try_end(&self, lanes: &Lanes, key: u64, required: Safety) {
-        if !self.life.try_end(key, lanes.frames()) {
+    pub(crate) fn try_end(&self, key: u64, required: Safety) {
+        if !self.life.try_end(key, lanes().frames()) {
             return;
         }
         let function = self.free_function.load(Ordering::SeqCst);

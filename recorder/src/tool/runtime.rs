@@ -111,11 +111,23 @@ impl Runtime {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// Begins a change, where that is safe.
-    pub(crate) fn change(&self) -> Result<Change<'_>> {
+    /// Whether the calling thread may change something here and now: it is neither in a callback that must
+    /// be safe in signal handlers, nor in one that interrupted such a change.
+    pub fn can_change(&self) -> bool {
+        self.check_allocation().is_ok() && !Inside::begin().was_inside()
+    }
+
+    /// Refuses what allocates where that is not safe.
+    pub(crate) fn check_allocation(&self) -> Result<()> {
         if current_safety() == Some(Safety::AsyncSignalSafe) {
             return Err(Error::NotAccessible);
         }
+        Ok(())
+    }
+
+    /// Begins a change, where that is safe.
+    pub(crate) fn change(&self) -> Result<Change<'_>> {
+        self.check_allocation()?;
         let inside = Inside::begin();
         if inside.was_inside() {
             return Err(Error::NotAccessible);
@@ -562,15 +574,24 @@ impl Runtime {
 
     // Raising.
 
-    /// Calls back for an instance, behind the drops of its source.
-    #[inline]
-    pub(crate) fn call_back(&self, instance: &Instance<'_>) {
-        let source = instance.source;
-        if source.untold.load(Ordering::Acquire) >> instance.required.index() != 0 {
-            self.tell_dropped(source, instance.required);
+    /// Calls back for an instance, behind the drops of its source. Registrations that came behind `stamp` do
+    /// not get it.
+    #[inline(always)]
+    pub(crate) fn call_back(
+        &self,
+        instance: &Instance<'_>,
+        required: Safety,
+        is_bound: bool,
+        stamp: u64,
+    ) {
+        let (source, event_type) = (instance.source, instance.event_type);
+        if source.untold.load(Ordering::Acquire) >> required.index() != 0 {
+            self.tell_dropped(source, required);
         }
-        for slot in instance.event_type.slots() {
-            slot.deliver(instance, self.shared.lanes);
+        let mut place = &event_type.first;
+        while let Some(slot) = place.get() {
+            slot.deliver(instance, required, is_bound, stamp, self.shared.lanes);
+            place = &slot.next;
         }
     }
 
@@ -624,16 +645,15 @@ impl Runtime {
         };
         ring.drain(|waiting, data| {
             if let Some(event_type) = self.shared.event_types.get(waiting.event_type) {
-                self.call_back(&Instance {
+                let instance = Instance {
                     event_type,
                     source,
                     values: &[],
                     memory: data,
                     object: waiting.object.map(ObjectHandle),
-                    required,
-                    stamp: waiting.stamp,
                     tick: Cell::new(Some(waiting.tick)),
-                });
+                };
+                self.call_back(&instance, required, event_type.is_bound(), waiting.stamp);
             }
         })
     }

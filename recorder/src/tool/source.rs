@@ -165,6 +165,9 @@ pub(crate) struct SourceState {
     pub(crate) index: usize,
     pub(crate) info: SourceInfo,
     clock: Option<Clock>,
+    /// Its events are raised now and here, with the clock's own time, and can be: it has a clock, keeps none
+    /// for later, and numbers none. The other ways are out of this one's.
+    pub(crate) is_plain: bool,
     /// Lower bits of a tick that number events, for a sequenced source; and the least step.
     sequence: Option<(u32, u64)>,
     last: AtomicU64,
@@ -220,6 +223,7 @@ impl SourceState {
                 is_processor_clock: spec.is_processors && !spec.is_sequenced,
             },
             clock: spec.clock.clone(),
+            is_plain: spec.clock.is_some() && spec.buffered == 0 && sequence.is_none(),
             sequence,
             last: AtomicU64::new(0),
             untold: AtomicU32::new(0),

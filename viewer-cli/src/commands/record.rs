@@ -109,6 +109,8 @@ settings! {
     max_bytes, "ANNALS_MAX_BYTES", "SIZE";
     /// Partly filled pages of idle streams are written after this time [ANNALS_FLUSH]
     flush, "ANNALS_FLUSH", "TIME";
+    /// Signals that have all pages written, as SIGUSR1,SIGTERM [ANNALS_FLUSH_SIGNAL]
+    flush_signal, "ANNALS_FLUSH_SIGNAL", "SIGNALS";
     /// `none`, or a zstd level from -7 to 22 [ANNALS_COMPRESSION]
     compression, "ANNALS_COMPRESSION", "LEVEL";
     /// `auto`, `tsc` or `monotonic` [ANNALS_CLOCK]

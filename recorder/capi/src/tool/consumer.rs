@@ -12,7 +12,7 @@ use annals_recorder::tool::{
 };
 
 use super::info::{give, hints};
-use super::memory::{must_put, object, put, put_text, safety, text};
+use super::memory::{ENUM_NULL, must_put, object, put, put_text, safety, text};
 use super::{INITIALISED, call, tool_call};
 
 /// A registration handle in C: its number, as a pointer that is never followed.
@@ -25,8 +25,6 @@ pub(crate) type EventCallback =
 pub(crate) type FreeCallback = Option<unsafe extern "C" fn(EventRegistration, c_int, *mut c_void)>;
 pub(crate) type DroppedCallback =
     Option<unsafe extern "C" fn(i64, EventRegistration, c_int, c_int, *mut c_void)>;
-
-const ENUM_NULL: c_int = -1;
 
 fn registration(handle: EventRegistration) -> Registration {
     Registration::from_bits(handle.addr() as u64)

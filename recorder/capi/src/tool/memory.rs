@@ -7,7 +7,12 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use annals_recorder::Verbosity;
-use annals_recorder::tool::{Bind, Datatype, Error, ObjectHandle, Result, Safety, Value};
+use annals_recorder::tool::{
+    Bind, Datatype, Enumeration, Error, ObjectHandle, PvarClass, Result, Safety, Scope, Value,
+};
+
+/// No enumeration.
+pub(crate) const ENUM_NULL: c_int = -1;
 
 /// Returns a number where the program wants it.
 ///
@@ -110,6 +115,36 @@ pub(super) unsafe fn put_values(values: &[Value], to: *mut c_void) {
     }
 }
 
+/// Bytes as numbers of any type lie in them.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+pub(super) struct Place(pub(super) [u8; 8]);
+
+/// One of the values that lie one behind the other.
+///
+/// # Safety
+/// - `from` points to more than `index` values.
+pub(super) unsafe fn value_at(datatype: Datatype, from: *const c_void, index: usize) -> Value {
+    let mut place = Place([0; 8]);
+    let size = datatype.size();
+    let at = from.cast::<u8>().wrapping_add(index * size);
+    // SAFETY: the caller's promise; of any alignment.
+    unsafe { std::ptr::copy_nonoverlapping(at, place.0.as_mut_ptr(), size) };
+    Value::get(datatype, &place.0).expect("eight bytes are enough for any")
+}
+
+/// Writes one of the values that lie one behind the other.
+///
+/// # Safety
+/// - `to` has room for more than `index` values of this type.
+pub(super) unsafe fn put_value(value: Value, to: *mut c_void, index: usize) {
+    let at = to
+        .cast::<u8>()
+        .wrapping_add(index * value.datatype().size());
+    // SAFETY: the caller's promise.
+    unsafe { put_values(&[value], at.cast()) };
+}
+
 fn of_code<T: Copy>(all: &[T], code: c_int) -> Result<T> {
     let index = usize::try_from(code).map_err(|_| Error::Invalid)?;
     all.get(index).copied().ok_or(Error::Invalid)
@@ -121,6 +156,24 @@ pub(super) fn safety(code: c_int) -> Result<Safety> {
 
 pub(super) fn datatype(code: c_int) -> Result<Datatype> {
     of_code(&Datatype::ALL, code)
+}
+
+pub(super) fn class(code: c_int) -> Result<PvarClass> {
+    of_code(&PvarClass::ALL, code)
+}
+
+pub(super) fn scope(code: c_int) -> Result<Scope> {
+    of_code(&Scope::ALL, code)
+}
+
+/// An enumeration, or none.
+pub(super) fn enumeration(code: c_int) -> Option<Enumeration> {
+    (code != ENUM_NULL).then(|| Enumeration::from_index(code))
+}
+
+/// A number of things.
+pub(super) fn count(number: c_int) -> Result<usize> {
+    usize::try_from(number).map_err(|_| Error::Invalid)
 }
 
 pub(super) fn bind(code: c_int) -> Result<Bind> {

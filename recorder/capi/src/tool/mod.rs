@@ -1,10 +1,14 @@
-//! The event interface: what `include/annals_t.h` declares and documents. It shows the process's own
-//! runtime, with the names and the order of arguments of MPI's tool interface.
+//! The event interface, with variables and categories: what `include/annals_t.h` declares and documents. It
+//! shows the process's own runtime, with the names and the order of arguments of MPI's tool interface.
 
-mod consumer;
+pub(crate) mod attach;
+pub(crate) mod category;
+pub(crate) mod consumer;
+pub(crate) mod cvar;
 mod info;
-mod memory;
-mod producer;
+pub(crate) mod memory;
+pub(crate) mod producer;
+pub(crate) mod pvar;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI32, Ordering};

@@ -10,7 +10,7 @@ use annals_recorder::tool::{Error, EventType, EventTypeSpec, Raising, Result, So
 
 use super::call;
 use super::memory::{
-    bind, datatype, must_put, object, optional_text, put, safety, text, verbosity,
+    bind, count, datatype, must_put, object, optional_text, put, safety, text, verbosity,
 };
 
 /// Reads a source's clock.
@@ -19,7 +19,7 @@ pub(crate) type ReadClock = Option<unsafe extern "C" fn(data: *mut c_void) -> i6
 /// The ordering codes in C.
 const UNORDERED: c_int = 1;
 /// The source numbers its events.
-const SEQUENCED: c_int = 1;
+pub(crate) const SEQUENCED: c_int = 1;
 
 /// # Safety
 /// - Texts are NULL or end with a zero, `source` is NULL or good, and the clock may be read in any thread,
@@ -88,7 +88,7 @@ pub(crate) unsafe extern "C" fn annals_t_add_event_type(
     event: *mut *const EventType,
 ) -> i32 {
     call(|runtime| {
-        let count = usize::try_from(num_elements).map_err(|_| Error::Invalid)?;
+        let count = count(num_elements)?;
         let has_arrays = !element_names.is_null() && !array_of_datatypes.is_null();
         if event.is_null() || (count != 0 && !has_arrays) {
             return Err(Error::Invalid);
@@ -116,6 +116,35 @@ pub(crate) unsafe extern "C" fn annals_t_add_event_type(
         let added = runtime.add_event_type(&spec)?;
         // SAFETY: the caller's promise. It stays for ever, as the event type does.
         unsafe { must_put(event, Box::into_raw(Box::new(added)).cast_const()) }
+    })
+}
+
+/// # Safety
+/// - Texts are NULL or end with a zero, the arrays have `num` elements, and `enumtype` is NULL or good.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_t_add_enum(
+    name: *const c_char,
+    num: c_int,
+    values: *const c_int,
+    names: *const *const c_char,
+    enumtype: *mut c_int,
+) -> i32 {
+    call(|runtime| {
+        let count = count(num)?;
+        if enumtype.is_null() || values.is_null() || names.is_null() {
+            return Err(Error::Invalid);
+        }
+        let mut items = Vec::new();
+        for index in 0..count {
+            // SAFETY: the caller's promise: within the arrays.
+            let item = unsafe { (values.add(index).read(), text(names.add(index).read())?) };
+            items.push(item);
+        }
+        // SAFETY: the caller's promise.
+        let name = unsafe { text(name)? };
+        let added = runtime.add_enumeration(name, &items)?;
+        // SAFETY: the caller's promise.
+        unsafe { must_put(enumtype, added.index()) }
     })
 }
 

@@ -1,0 +1,209 @@
+//! Categories: what tools and producers call.
+#![expect(
+    unsafe_code,
+    reason = "exported functions; their pointers come from the program"
+)]
+
+use std::ffi::{c_char, c_int};
+
+use annals_recorder::tool::{Category, Error, Member, Members, Result};
+
+use super::memory::{must_put, optional_text, put, put_text, text};
+use super::{call, tool_call};
+
+/// What a category may hold, in C.
+pub(crate) const MEMBER_CVAR: c_int = 0;
+pub(crate) const MEMBER_PVAR: c_int = 1;
+pub(crate) const MEMBER_EVENT: c_int = 2;
+pub(crate) const MEMBER_CATEGORY: c_int = 3;
+
+/// # Safety
+/// - `num_cat` is NULL or good.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_t_category_get_num(num_cat: *mut c_int) -> i32 {
+    // SAFETY: the caller's promise.
+    tool_call(|runtime| unsafe { must_put(num_cat, runtime.category_count()) })
+}
+
+/// # Safety
+/// - Each pointer is NULL or good, the texts' for as many bytes as their lengths say.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_t_category_get_info(
+    cat_index: c_int,
+    name: *mut c_char,
+    name_len: *mut c_int,
+    desc: *mut c_char,
+    desc_len: *mut c_int,
+    num_cvars: *mut c_int,
+    num_pvars: *mut c_int,
+    num_categories: *mut c_int,
+) -> i32 {
+    tool_call(|runtime| {
+        let category = runtime.category_info(cat_index)?;
+        let members = &category.members;
+        // SAFETY: the caller's promise, for this and what follows.
+        unsafe { put_text(&category.name, name, name_len) };
+        // SAFETY: as above.
+        unsafe { put_text(&category.description, desc, desc_len) };
+        for (to, list) in [
+            (num_cvars, &members.cvars),
+            (num_pvars, &members.pvars),
+            (num_categories, &members.categories),
+        ] {
+            // SAFETY: as above.
+            unsafe { put(to, list.len() as c_int) };
+        }
+        Ok(())
+    })
+}
+
+/// # Safety
+/// - `num_events` is NULL or good.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_t_category_get_num_events(
+    cat_index: c_int,
+    num_events: *mut c_int,
+) -> i32 {
+    tool_call(|runtime| {
+        let count = runtime.category_info(cat_index)?.members.events.len();
+        // SAFETY: the caller's promise.
+        unsafe { must_put(num_events, count as c_int) }
+    })
+}
+
+/// # Safety
+/// - `name` is NULL or ends with a zero, `cat_index` is NULL or good.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_t_category_get_index(
+    name: *const c_char,
+    cat_index: *mut c_int,
+) -> i32 {
+    tool_call(|runtime| {
+        // SAFETY: the caller's promise.
+        let index = runtime.category_index(unsafe { text(name)? })?;
+        // SAFETY: the caller's promise.
+        unsafe { must_put(cat_index, index) }
+    })
+}
+
+/// Copies as many indexes as there is room for.
+///
+/// # Safety
+/// - `indices` is NULL or has room for `len`.
+unsafe fn give_members(
+    cat_index: c_int,
+    len: c_int,
+    indices: *mut c_int,
+    which: impl FnOnce(Members) -> Vec<i32>,
+) -> i32 {
+    tool_call(|runtime| {
+        let members = which(runtime.category_info(cat_index)?.members);
+        let room = usize::try_from(len).map_err(|_| Error::Invalid)?;
+        if indices.is_null() && room != 0 {
+            return Err(Error::Invalid);
+        }
+        for (place, index) in members.into_iter().enumerate().take(room) {
+            // SAFETY: the caller's promise: within the array.
+            unsafe { indices.add(place).write(index) };
+        }
+        Ok(())
+    })
+}
+
+/// # Safety
+/// - `indices` is NULL or has room for `len`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_t_category_get_cvars(
+    cat_index: c_int,
+    len: c_int,
+    indices: *mut c_int,
+) -> i32 {
+    // SAFETY: the caller's promise.
+    unsafe { give_members(cat_index, len, indices, |members| members.cvars) }
+}
+
+/// # Safety
+/// - As [`annals_t_category_get_cvars`].
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_t_category_get_pvars(
+    cat_index: c_int,
+    len: c_int,
+    indices: *mut c_int,
+) -> i32 {
+    // SAFETY: the caller's promise.
+    unsafe { give_members(cat_index, len, indices, |members| members.pvars) }
+}
+
+/// # Safety
+/// - As [`annals_t_category_get_cvars`].
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_t_category_get_events(
+    cat_index: c_int,
+    len: c_int,
+    indices: *mut c_int,
+) -> i32 {
+    // SAFETY: the caller's promise.
+    unsafe { give_members(cat_index, len, indices, |members| members.events) }
+}
+
+/// # Safety
+/// - As [`annals_t_category_get_cvars`].
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_t_category_get_categories(
+    cat_index: c_int,
+    len: c_int,
+    indices: *mut c_int,
+) -> i32 {
+    // SAFETY: the caller's promise.
+    unsafe { give_members(cat_index, len, indices, |members| members.categories) }
+}
+
+/// # Safety
+/// - `stamp` is NULL or good.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_t_category_changed(stamp: *mut c_int) -> i32 {
+    // SAFETY: the caller's promise.
+    tool_call(|runtime| unsafe { must_put(stamp, runtime.category_stamp()) })
+}
+
+/// # Safety
+/// - Texts are NULL or end with a zero, `cat_index` is NULL or good.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_t_add_category(
+    name: *const c_char,
+    desc: *const c_char,
+    cat_index: *mut c_int,
+) -> i32 {
+    call(|runtime| {
+        if cat_index.is_null() {
+            return Err(Error::Invalid);
+        }
+        // SAFETY: the caller's promise.
+        let (name, desc) = unsafe { (text(name)?, optional_text(desc)?) };
+        let added = runtime.add_category(name, desc)?;
+        // SAFETY: the caller's promise.
+        unsafe { must_put(cat_index, added.index()) }
+    })
+}
+
+fn member(kind: c_int, index: c_int) -> Result<Member> {
+    match kind {
+        MEMBER_CVAR => Ok(Member::Cvar(index)),
+        MEMBER_PVAR => Ok(Member::Pvar(index)),
+        MEMBER_EVENT => Ok(Member::Event(index)),
+        MEMBER_CATEGORY => Ok(Member::Category(Category::from_index(index))),
+        _ => Err(Error::Invalid),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn annals_t_add_to_category(
+    cat_index: c_int,
+    member_kind: c_int,
+    index: c_int,
+) -> i32 {
+    call(|runtime| {
+        let category = Category::from_index(cat_index);
+        runtime.add_to_category(category, member(member_kind, index)?)
+    })
+}
