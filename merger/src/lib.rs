@@ -22,6 +22,7 @@ mod clocks;
 mod collectives;
 mod error;
 mod hosts;
+mod hulls;
 mod input;
 mod matching;
 mod merge;
