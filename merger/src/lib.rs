@@ -21,6 +21,7 @@ mod causality;
 mod clocks;
 mod collectives;
 mod error;
+mod explain;
 mod hosts;
 mod hulls;
 mod input;
@@ -45,6 +46,7 @@ pub use causality::{
 };
 pub use clocks::ClockFit;
 pub use error::{MergeError, Result};
+pub use explain::{EventName, Explanation, FoundEvent, Hop, Rule, explain};
 pub use input::{Found, InputRecording, RejectedInput, find};
 pub use merge::{Merge, Merged, missing_ranks};
 pub use offsets::ClockOffsets;
