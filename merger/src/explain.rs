@@ -84,6 +84,10 @@ pub struct Explanation {
     pub may_miss_messages: bool,
 }
 
+/// Of a process: the number of the message from which on its events are behind another event, and the
+/// message that says so.
+type Reached = Option<(u64, Option<(Mark, Mark)>)>;
+
 /// The messages that lead from one event to another, if they do.
 struct Search<'a> {
     opened: &'a Opened,
@@ -116,9 +120,7 @@ impl Search<'_> {
         let Some(extractor) = &self.extractor else {
             return Ok(None);
         };
-        // By process: the number of the message from which on its events are behind `a`, and the hop.
-        let mut reached: Vec<Option<(u64, Option<(Mark, Mark)>)>> =
-            vec![None; extractor.processes()];
+        let mut reached: Vec<Reached> = vec![None; extractor.processes()];
         if let Some(start) = reached.get_mut(a.0 as usize) {
             *start = Some((a.1.messages.0, None));
         }

@@ -129,14 +129,14 @@ fn maximum(mut low: i128, mut high: i128, value: impl Fn(i128) -> i128) -> i128 
 
 impl Hulls {
     /// A message to the child: when it was received by the child's clock, and sent by the other's.
-    pub(crate) fn to_child(&mut self, received_ns: i64, sent_ns: i64) {
+    pub(crate) fn child_received(&mut self, received_ns: i64, sent_ns: i64) {
         self.messages += 1;
         self.least
             .add(received_ns, sent_ns.saturating_sub(received_ns));
     }
 
     /// A message from the child: when it was sent by the child's clock, and received by the other's.
-    pub(crate) fn from_child(&mut self, sent_ns: i64, received_ns: i64) {
+    pub(crate) fn child_sent(&mut self, sent_ns: i64, received_ns: i64) {
         self.messages += 1;
         // Negated: the lower hull.
         self.most.add(sent_ns, sent_ns.saturating_sub(received_ns));
@@ -269,9 +269,9 @@ mod tests {
             let mut hulls = Hulls::default();
             for (time, latency, is_to_child) in &messages {
                 if *is_to_child {
-                    hulls.to_child(*time, time + added(*time) - latency);
+                    hulls.child_received(*time, time + added(*time) - latency);
                 } else {
-                    hulls.from_child(*time, time + added(*time) + latency);
+                    hulls.child_sent(*time, time + added(*time) + latency);
                 }
             }
             let is_both = hulls.is_both();

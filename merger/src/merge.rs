@@ -478,11 +478,11 @@ impl Merge {
             let is_full = hulls.len() >= MOST_HOST_PAIRS;
             if !is_full || hulls.contains_key(&(receiver, sender)) {
                 let of_receiver = hulls.entry((receiver, sender)).or_default();
-                of_receiver.to_child(to.time_ns, from.time_ns);
+                of_receiver.child_received(to.time_ns, from.time_ns);
             }
             if !is_full || hulls.contains_key(&(sender, receiver)) {
                 let of_sender = hulls.entry((sender, receiver)).or_default();
-                of_sender.from_child(from.time_ns, to.time_ns);
+                of_sender.child_sent(from.time_ns, to.time_ns);
             }
         };
         let mut check = self.check(&extractor);
