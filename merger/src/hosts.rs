@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use annals_format::{ClockId, ClockMap, HostOffset, MapCursor, Relation, UNBOUNDED};
 
+use crate::causality::HostFitReport;
+use crate::hulls::{Fit, Hulls, Quality};
 use crate::offsets::ClockOffsets;
 
 /// Offsets closer than this are of one measurement: the best of them counts.
@@ -234,6 +236,46 @@ impl Host {
         link.map_or((0, 0), |link| (link.points, link.largest_residual_ns))
     }
 
+    /// Adds to its times what the messages say; `parent_errors` are the errors of the host whose messages
+    /// these are, at the ends.
+    fn correct(&mut self, fit: &Fit, through: [u8; 16], parent_errors: (u64, u64)) {
+        let (start, end) = self.facts.span;
+        let end = end.max(start.saturating_add(STRETCH_NS));
+        let mut ticks: BTreeSet<i128> = [start, end].map(i128::from).into();
+        if self.map.knots.len() > 2 {
+            ticks.extend(self.map.knots.iter().map(|knot| knot.0));
+        }
+        let mut cursor = MapCursor::new(&self.map);
+        let mut knots: Vec<(i128, i64)> = Vec::new();
+        for tick in ticks {
+            let time_ns = cursor.time_ns(tick);
+            let time_ns = time_ns.saturating_add(fit.at(time_ns));
+            if knots.last().is_none_or(|last| time_ns > last.1) {
+                knots.push((tick, time_ns));
+            }
+        }
+        self.map = map_of(knots);
+        self.relation = Relation::Messages;
+        self.through = Some(through);
+        self.is_bounded = fit.bounds.is_some() && parent_errors.0.max(parent_errors.1) != UNBOUNDED;
+        let (at_start, at_end) = fit.bounds.unwrap_or_default();
+        self.links = vec![Link {
+            map: self.map.clone(),
+            errors: vec![
+                (start, at_start.saturating_add(parent_errors.0)),
+                (end, at_end.saturating_add(parent_errors.1)),
+            ],
+            points: 0,
+            largest_residual_ns: 0,
+        }];
+    }
+
+    /// First and last known moment on the axis.
+    pub(crate) fn axis_span(&self) -> (i64, i64) {
+        let (start, end) = self.facts.span;
+        (self.axis_ns(start), self.axis_ns(end))
+    }
+
     fn shift(&mut self, by_ns: i64) {
         for knot in &mut self.map.knots {
             knot.1 = knot.1.saturating_sub(by_ns);
@@ -360,6 +402,65 @@ impl Hosts {
             };
             waiting.remove(index);
             self.by_boot.insert(host.facts.boot_id, host);
+        }
+    }
+
+    /// Corrects hosts by messages, from the axis on: always the host with messages in both directions, and
+    /// of these with the most, to one that is settled. `hulls` are by child and parent.
+    pub(crate) fn correct(
+        &mut self,
+        base: [u8; 16],
+        mut hulls: BTreeMap<Ends, Hulls>,
+    ) -> Vec<HostFitReport> {
+        let mut settled: BTreeMap<[u8; 16], Option<Fit>> = BTreeMap::from([(base, None)]);
+        let mut reports = Vec::new();
+        loop {
+            let open = hulls.iter_mut().filter(|((child, parent), _)| {
+                !settled.contains_key(child) && settled.contains_key(parent)
+            });
+            let ranked = open
+                .map(|(ends, hulls)| (hulls.is_both(), hulls.messages, std::cmp::Reverse(*ends)));
+            let Some((.., std::cmp::Reverse((child, parent)))) = ranked.max() else {
+                return reports;
+            };
+            let of_parent = settled[&parent];
+            let found = hulls.remove(&(child, parent)).unwrap_or_default();
+            let found = match &of_parent {
+                Some(fit) => found.moved(fit),
+                None => found,
+            };
+            let (Some(host), Some(through)) = (self.by_boot.get(&child), self.by_boot.get(&parent))
+            else {
+                settled.insert(child, None);
+                continue;
+            };
+            let span = host.axis_span();
+            let fit = found.fit(span);
+            let is_used = |fit: &Fit| fit.quality != Quality::Inconsistent;
+            if let Some(fit) = fit {
+                let added = |at: i64| if is_used(&fit) { fit.at(at) } else { 0 };
+                reports.push(HostFitReport {
+                    name: host.facts.name.clone(),
+                    through: through.facts.name.clone(),
+                    quality: fit.quality.name(),
+                    offset_start_ns: added(span.0),
+                    offset_end_ns: added(span.1),
+                    bound_start_ns: fit.bounds.map(|bounds| bounds.0),
+                    bound_end_ns: fit.bounds.map(|bounds| bounds.1),
+                });
+            }
+            let fit = fit.filter(is_used);
+            if let Some(fit) = &fit {
+                let parent_span = through.facts.span;
+                let errors = (
+                    through.error_at(parent_span.0),
+                    through.error_at(parent_span.1),
+                );
+                if let Some(host) = self.by_boot.get_mut(&child) {
+                    host.correct(fit, parent, errors);
+                }
+            }
+            settled.insert(child, fit);
         }
     }
 

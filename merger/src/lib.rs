@@ -21,8 +21,10 @@ mod causality;
 mod clocks;
 mod collectives;
 mod error;
+mod explain;
 mod filter;
 mod hosts;
+mod hulls;
 mod input;
 mod matching;
 mod merge;
@@ -47,6 +49,7 @@ pub use causality::{
 };
 pub use clocks::ClockFit;
 pub use error::{MergeError, Result};
+pub use explain::{EventName, Explanation, FoundEvent, Hop, Rule, explain};
 pub use filter::{
     EventFilter, FilterError, Selection, WindowArguments, globs, parse_time, some_match,
 };

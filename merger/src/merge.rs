@@ -22,7 +22,9 @@ use crate::clocks::{self, ClockFit, Point};
 use crate::error::{MergeError, Result};
 use crate::filter::{EventFilter, FilterError, Keep};
 use crate::hosts::{HostFacts, Hosts};
+use crate::hulls::Hulls;
 use crate::input::InputRecording;
+use crate::matching::Mark;
 use crate::messages::{self, Extractor, Lost, MessageBatch};
 use crate::offsets::ClockOffsets;
 use crate::open::Window;
@@ -81,6 +83,9 @@ pub struct Merged {
 
 /// Events of a chunk of the trace, unless it is set otherwise.
 const CHUNK_EVENTS: usize = 1 << 16;
+
+/// Pairs of hosts whose messages are looked at for a fit.
+const MOST_HOST_PAIRS: usize = 1 << 16;
 
 /// Ten years, nanoseconds: no event lies that far outside its process's life.
 const IMPLAUSIBLE_NS: i64 = 10 * 365 * 86_400 * 1_000_000_000;
@@ -505,13 +510,49 @@ impl Merge {
         let Some(extractor) = self.extractor() else {
             return Ok(());
         };
+        let boots = self.members.iter().map(|member| boot_id_of(&member.input));
+        let boots: Vec<[u8; 16]> = boots.collect();
+        let mut hulls: BTreeMap<([u8; 16], [u8; 16]), Hulls> = BTreeMap::new();
+        let mut gather = |from: Mark, to: Mark| {
+            let boot = |mark: Mark| boots.get(mark.process as usize).copied();
+            let (Some(sender), Some(receiver)) = (boot(from), boot(to)) else {
+                return;
+            };
+            if sender == receiver {
+                return;
+            }
+            let is_full = hulls.len() >= MOST_HOST_PAIRS;
+            if !is_full || hulls.contains_key(&(receiver, sender)) {
+                let of_receiver = hulls.entry((receiver, sender)).or_default();
+                of_receiver.child_received(to.time_ns, from.time_ns);
+            }
+            if !is_full || hulls.contains_key(&(sender, receiver)) {
+                let of_sender = hulls.entry((sender, receiver)).or_default();
+                of_sender.child_sent(from.time_ns, to.time_ns);
+            }
+        };
         let mut check = self.check(&extractor, &Keep::default());
-        self.read_messages(jobs, &extractor, |batch| check.feed(batch, &mut |_, _| {}))?;
+        self.read_messages(jobs, &extractor, |batch| check.feed(batch, &mut gather))?;
         let before = check.violations();
         if before.count == 0 {
             return Ok(());
         }
+        let mut report = RepairReport {
+            before,
+            ..RepairReport::default()
+        };
+        let base = boots.first().copied().unwrap_or_default();
+        report.hosts = self.hosts.correct(base, hulls);
+        if !report.hosts.is_empty() {
+            self.fit_again();
+            check = self.check(&extractor, &Keep::default());
+            self.read_messages(jobs, &extractor, |batch| check.feed(batch, &mut |_, _| {}))?;
+        }
         let lag_ns = check.lag_ns();
+        if check.violations().count == 0 {
+            self.repair = Some(report);
+            return Ok(());
+        }
         let mut repair = Repair::new(extractor.processes(), self.messages_in_flight, lag_ns);
         for member in &self.members {
             repair.lose(member.process.get(), self.lost_somewhere(member));
@@ -520,14 +561,23 @@ impl Merge {
         let (shifts, left) = repair.finish();
         self.shifts = shifts;
         let moved = self.shifts.iter().filter(|shifts| !shifts.is_empty());
-        self.repair = Some(RepairReport {
-            before,
-            processes: moved.count() as u64,
-            over_limit: left.over_limit,
-            ..RepairReport::default()
-        });
+        report.processes = moved.count() as u64;
+        report.over_limit = left.over_limit;
+        self.repair = Some(report);
         self.move_ends();
         Ok(())
+    }
+
+    /// Fits the clocks to hosts whose times have changed.
+    fn fit_again(&mut self) {
+        let fits = fit_clocks(&self.definitions, &self.members, &self.hosts);
+        self.fits.clear();
+        for (map, fit) in fits {
+            self.definitions.clock_maps.insert(map.clock, map);
+            self.fits.push(fit);
+        }
+        self.settle_zero();
+        self.bound_errors();
     }
 
     /// A pass over the messages alone.

@@ -276,6 +276,13 @@ impl Extractor {
         found.copied().unwrap_or(NOBODY)
     }
 
+    /// Whether events of a type of the trace are messages.
+    pub(crate) fn is_message(&self, event_type: EventTypeId) -> bool {
+        self.types
+            .get(event_type.index())
+            .is_some_and(Option::is_some)
+    }
+
     /// The messages of a chunk of the trace.
     pub(crate) fn extract(&self, chunk: &TraceChunk) -> MessageBatch {
         let mut batch = MessageBatch::default();

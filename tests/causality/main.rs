@@ -2,6 +2,7 @@
 
 mod check;
 mod clocks;
+mod explain;
 mod repair;
 mod world;
 

@@ -4,8 +4,8 @@ use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
 use annals_cli::commands::{
-    InputArguments, demo, dropped, events, info, print, record, regions, sources, suggest_filter,
-    verify,
+    InputArguments, demo, dropped, events, explain, info, print, record, regions, sources,
+    suggest_filter, verify,
 };
 use annals_cli::output::{Finding, UsageError};
 use annals_merger::FilterError;
@@ -24,7 +24,8 @@ use clap::{Parser, Subcommand};
                   Examples:\n  trace-cli demo\n  trace-cli record -o annals-run -- ./program\n  trace-cli info run.annals\n  \
                   trace-cli print run.annals --rank 0 --from 1s --to 1.1s\n  \
                   trace-cli regions run.annals --by rank\n  trace-cli suggest-filter run.annals -o filter.txt\n  \
-                  trace-cli dropped run.annals --check\n  trace-cli verify run.annals annals-run"
+                  trace-cli explain run.annals 0/main/17 3/main/20\n  trace-cli dropped run.annals --check\n  \
+                  trace-cli verify run.annals annals-run"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -47,6 +48,8 @@ enum Command {
     Regions(regions::RegionsArguments),
     // Its own words come from its arguments: here they would hide the long help.
     SuggestFilter(suggest_filter::SuggestFilterArguments),
+    // As above.
+    Explain(explain::ExplainArguments),
     /// What was lost, when and why
     Dropped(dropped::DroppedArguments),
     // Its own words, as of suggest-filter above.
@@ -67,6 +70,7 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<Finding> {
         Command::Print(arguments) => print::run(arguments, out),
         Command::Regions(arguments) => regions::run(arguments, out),
         Command::SuggestFilter(arguments) => suggest_filter::run(arguments, out),
+        Command::Explain(arguments) => explain::run(arguments, out),
         Command::Dropped(arguments) => dropped::run(arguments, out),
         Command::Verify(arguments) => verify::run(arguments, out),
         Command::Demo(arguments) => demo::run(arguments, out),

@@ -3,6 +3,7 @@
 pub mod demo;
 pub mod dropped;
 pub mod events;
+pub mod explain;
 pub mod info;
 pub mod print;
 pub mod record;
