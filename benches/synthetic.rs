@@ -16,7 +16,7 @@ use annals_format::{
 /// Regions of every rank.
 pub(crate) const REGIONS: u64 = 64;
 /// Ticks per second of every clock.
-const TICKS_PER_SECOND: u64 = 2_596_000_000;
+pub(crate) const TICKS_PER_SECOND: u64 = 2_596_000_000;
 /// Rows of a chunk, as the recorder's default pages have them.
 const PAGE_BYTES: usize = 64 << 10;
 /// Mean ticks between two events of one rank: 200 ns.
@@ -223,6 +223,11 @@ fn definitions(rank: u32, ranks: u32, id: RecordingId, ends: (u64, u64)) -> Defi
     d
 }
 
+/// When a rank begins: within a millisecond of the others.
+pub(crate) fn first_tick(rank: u32) -> u64 {
+    TICKS_PER_SECOND / 1000 + Random::new(rank.into()).next() % (TICKS_PER_SECOND / 1000)
+}
+
 fn put_row(last: u64, tick: u64, what: Happening, rows: &mut Vec<u8>) {
     let mut put = |id: u32, values: &[u64]| {
         put_row_start(EventTypeId::new(id), last, tick, rows);
@@ -251,9 +256,7 @@ pub(crate) fn write_recording(
     id[..4].copy_from_slice(&rank.to_le_bytes());
     let id = RecordingId(id);
     let mut program = Program::new(rank.into(), ranks.into());
-    // Ranks begin within a millisecond of each other.
-    let first =
-        TICKS_PER_SECOND / 1000 + Random::new(rank.into()).next() % (TICKS_PER_SECOND / 1000);
+    let first = first_tick(rank);
     let last = first + events * MEAN_STEP * 2;
     let definitions = definitions(rank, ranks, id, (first, last));
     let schema = definitions.schema();

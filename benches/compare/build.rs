@@ -7,16 +7,21 @@ fn main() {
     println!("cargo::rerun-if-changed=c");
     println!("cargo::rerun-if-env-changed=PKG_CONFIG_PATH");
     println!("cargo::rustc-check-cfg=cfg(otf2, lttng)");
-    rival("otf2", "c/otf2.c", "libopen-trace-format2-dev", || {
-        let from_config = |flag| output("otf2-config", &[flag]);
-        from_config("--cflags")
-            .and_then(|cflags| {
-                let ldflags = from_config("--ldflags")?;
-                Ok(format!("{cflags} {ldflags} {}", from_config("--libs")?))
-            })
-            .or_else(|_| output("pkg-config", &["--cflags", "--libs", "otf2"]))
-    });
-    rival("lttng", "c/lttng.c", "liblttng-ust-dev", || {
+    rival(
+        "otf2",
+        &["c/otf2.c", "c/otf2_run.c"],
+        "libopen-trace-format2-dev",
+        || {
+            let from_config = |flag| output("otf2-config", &[flag]);
+            from_config("--cflags")
+                .and_then(|cflags| {
+                    let ldflags = from_config("--ldflags")?;
+                    Ok(format!("{cflags} {ldflags} {}", from_config("--libs")?))
+                })
+                .or_else(|_| output("pkg-config", &["--cflags", "--libs", "otf2"]))
+        },
+    );
+    rival("lttng", &["c/lttng.c"], "liblttng-ust-dev", || {
         // Linkers that drop unused sections would drop the list of tracepoints, which is only reached
         // through the names that the linker gives its start and end.
         println!("cargo::rustc-link-arg-bins=-Wl,-z,nostart-stop-gc");
@@ -24,12 +29,12 @@ fn main() {
     });
 }
 
-/// Compiles a rival's shim, or says why not: `NAME_MISSING` is the reason.
-fn rival(name: &str, source: &str, package: &str, flags: impl Fn() -> Result<String, String>) {
+/// Compiles a rival's shims, or says why not: `NAME_MISSING` is the reason.
+fn rival(name: &str, sources: &[&str], package: &str, flags: impl Fn() -> Result<String, String>) {
     let outcome = flags().and_then(|flags| {
         let mut build = cc::Build::new();
         // Links the shim before the libraries that it needs.
-        build.file(source).include("c").opt_level(2).std("gnu11");
+        build.files(sources).include("c").opt_level(2).std("gnu11");
         for flag in flags.split_whitespace() {
             if let Some(directory) = flag.strip_prefix("-I") {
                 build.include(directory);

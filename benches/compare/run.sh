@@ -1,7 +1,13 @@
 #!/usr/bin/env bash
-# Installs what the rivals need (Debian, Ubuntu), builds, and measures. Arguments go to the bench.
+# Installs what the rivals need (Debian, Ubuntu), builds, and measures. Arguments go to the bench; with
+# --merging as the first, to the one of merging (OTF2's global reader and babeltrace2 beside).
 set -euo pipefail
 cd "$(dirname "$0")"
+bench=compare
+if [ "${1:-}" = --merging ]; then
+    bench=merging
+    shift
+fi
 
 packages=(g++ pkg-config libopen-trace-format2-dev liblttng-ust-dev lttng-tools babeltrace2)
 missing=()
@@ -26,7 +32,8 @@ fi
 # A rival whose crate does not compile here is left out; the bench names it.
 for features in tracy,fastrace,tracing fastrace,tracing tracing fastrace tracy ""; do
     if cargo build --release --no-default-features --features "$features" >&2; then
-        exec cargo run --quiet --release --no-default-features --features "$features" -- "$@"
+        exec cargo run --quiet --release --no-default-features --features "$features" \
+            --bin "$bench" -- "$@"
     fi
     echo "the build with the features '$features' failed; trying with fewer" >&2
 done

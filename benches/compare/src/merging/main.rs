@@ -1,0 +1,272 @@
+//! How fast a run of many processes is merged, beside OTF2's global reader and babeltrace2 on the same
+//! events, interleaved. Annals decodes, orders, encodes and writes a compressed trace with its proof; the
+//! rivals only read, order, and call back (OTF2) or count (babeltrace2).
+//!
+//! `bash benches/compare/run.sh --merging` installs what the rivals need and runs it. Every measurement is a process of
+//! its own: its peak memory is its own, too.
+
+mod ctf;
+#[cfg(otf2)]
+mod otf2;
+#[path = "../../../synthetic.rs"]
+mod synthetic;
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
+
+use annals_merger::{WriteOptions, plan_merge, write_trace};
+use clap::{Parser, Subcommand};
+
+/// How fast a run of many processes is merged, beside OTF2's global reader and babeltrace2.
+#[derive(Clone, Debug, Parser)]
+struct Arguments {
+    /// Events in all
+    #[arg(long, default_value_t = 40_000_000)]
+    events: u64,
+    /// Numbers of locations, one process each
+    #[arg(long, default_value = "64,1024", value_delimiter = ',')]
+    locations: Vec<u32>,
+    /// Rounds; each measures every contestant once
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Leave babeltrace2 out
+    #[arg(long)]
+    no_babeltrace: bool,
+    #[command(subcommand)]
+    part: Option<Part>,
+}
+
+/// What a process of a measurement does.
+#[derive(Clone, Debug, Subcommand)]
+enum Part {
+    #[command(hide = true)]
+    Merge {
+        inputs: PathBuf,
+        output: PathBuf,
+        jobs: usize,
+    },
+    #[command(hide = true)]
+    Otf2 { directory: PathBuf, locations: u32 },
+}
+
+/// One measurement.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    seconds: f64,
+    peak_mib: f64,
+}
+
+#[derive(Debug)]
+struct Contestant {
+    name: &'static str,
+    command: Vec<std::ffi::OsString>,
+    measured: Vec<Measured>,
+    failed: Option<String>,
+}
+
+impl Contestant {
+    fn new(name: &'static str, command: impl IntoIterator<Item = std::ffi::OsString>) -> Self {
+        Self {
+            name,
+            command: command.into_iter().collect(),
+            measured: Vec::new(),
+            failed: None,
+        }
+    }
+
+    fn measure(&mut self) {
+        if self.failed.is_none() {
+            match measure(&self.command) {
+                Ok(measured) => self.measured.push(measured),
+                Err(why) => self.failed = Some(why),
+            }
+        }
+    }
+}
+
+#[expect(unsafe_code, reason = "the peak memory of a child comes with wait4")]
+fn wait(pid: u32) -> Result<(std::process::ExitStatus, f64), String> {
+    // SAFETY: a rusage of zeros is a valid one.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    let mut status = 0;
+    // SAFETY: both pointers are valid to write to, and the child is ours.
+    let waited = unsafe { libc::wait4(pid as i32, &raw mut status, 0, &raw mut usage) };
+    if waited != pid as i32 {
+        return Err(std::io::Error::last_os_error().to_string());
+    }
+    let status = std::process::ExitStatus::from_raw(status);
+    Ok((status, usage.ru_maxrss as f64 / 1024.0))
+}
+
+fn measure(command: &[std::ffi::OsString]) -> Result<Measured, String> {
+    let (program, arguments) = command.split_first().ok_or("no command")?;
+    let start = Instant::now();
+    let child = Command::new(program)
+        .args(arguments)
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("{}: {error}", program.display()))?;
+    let (status, peak_mib) = wait(child.id())?;
+    let seconds = start.elapsed().as_secs_f64();
+    if status.success() {
+        Ok(Measured { seconds, peak_mib })
+    } else {
+        Err(format!("{} ended with {status}", program.display()))
+    }
+}
+
+fn merge(inputs: &Path, output: &Path, jobs: usize) -> Result<(), String> {
+    let inputs = [inputs.to_owned()];
+    let (merge, _) = plan_merge(&inputs, Some(output)).map_err(|error| error.to_string())?;
+    let options = WriteOptions {
+        compression: annals_format::CompressionLevel::default(),
+        jobs,
+    };
+    let written = write_trace(&merge, output, options, |_| {});
+    written.map(drop).map_err(|error| error.to_string())
+}
+
+fn bytes_of(directory: &Path) -> u64 {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let each = entries.map(|entry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => bytes_of(&entry.path()),
+        Ok(metadata) => metadata.len(),
+        Err(_) => 0,
+    });
+    each.sum()
+}
+
+fn compare(arguments: &Arguments, locations: u32) -> Result<bool, String> {
+    let io = |error: std::io::Error| error.to_string();
+    let each = arguments.events / u64::from(locations);
+    let events = each * u64::from(locations);
+    let scratch = tempfile::tempdir().map_err(io)?;
+    let place = |name: &str| -> Result<PathBuf, String> {
+        let path = scratch.path().join(name);
+        std::fs::create_dir(&path).map_err(io)?;
+        Ok(path)
+    };
+    let recordings = place("recordings")?;
+    for rank in 0..locations {
+        synthetic::write_recording(&recordings, rank, locations, each).map_err(io)?;
+    }
+    let this = std::env::current_exe().map_err(io)?;
+    let own = |part: &[&str], paths: &[&Path], number: usize| {
+        let mut command = vec![this.clone().into_os_string()];
+        command.extend(part.iter().map(Into::into));
+        command.extend(paths.iter().map(|path| path.as_os_str().to_owned()));
+        command.push(number.to_string().into());
+        command
+    };
+    let trace = scratch.path().join("run.annals");
+    let mut contestants = vec![
+        Contestant::new("annals, 1 job", own(&["merge"], &[&recordings, &trace], 1)),
+        Contestant::new("annals, 2 jobs", own(&["merge"], &[&recordings, &trace], 2)),
+    ];
+    let mut bytes = vec![("recordings", bytes_of(&recordings))];
+    #[cfg(otf2)]
+    {
+        let archive = scratch.path().join("otf2");
+        otf2::write(&archive, locations, each)?;
+        bytes.push(("OTF2", bytes_of(&archive)));
+        let command = own(&["otf2"], &[&archive], locations as usize);
+        contestants.push(Contestant::new("OTF2 global reader", command));
+    }
+    if !arguments.no_babeltrace {
+        let ctf = place("ctf")?;
+        ctf::write_metadata(&ctf).map_err(io)?;
+        for rank in 0..locations {
+            ctf::write_stream(&ctf, rank, locations, each).map_err(io)?;
+        }
+        bytes.push(("CTF", bytes_of(&ctf)));
+        let words = ["babeltrace2", "convert", "--output-format=dummy"];
+        let command = words.iter().map(Into::into).chain([ctf.into_os_string()]);
+        contestants.push(Contestant::new("babeltrace2", command));
+    }
+    for _ in 0..arguments.rounds {
+        contestants.iter_mut().for_each(Contestant::measure);
+    }
+    if let Ok(metadata) = std::fs::metadata(&trace) {
+        bytes.push(("trace", metadata.len()));
+    }
+    println!(
+        "{locations} locations, {events} events: 8 event types, {} regions, jittered times, 10 % \
+         messages with four elements; {} rounds, interleaved",
+        synthetic::REGIONS,
+        arguments.rounds
+    );
+    for (name, bytes) in bytes {
+        println!(
+            "  {name}: {:.2} bytes an event",
+            bytes as f64 / events as f64
+        );
+    }
+    println!(
+        "  {:<20}{:>14}{:>14}{:>10}",
+        "", "M events/s", "median", "peak MiB"
+    );
+    let rate = |seconds: f64| events as f64 / seconds / 1e6;
+    let mut best: Vec<(&str, f64)> = Vec::new();
+    for contestant in &mut contestants {
+        if let Some(why) = &contestant.failed {
+            println!("  {:<20}not measured: {why}", contestant.name);
+            continue;
+        }
+        let measured = &mut contestant.measured;
+        measured.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        let (first, middle) = (measured[0].seconds, measured[measured.len() / 2].seconds);
+        let peak = measured.iter().map(|m| m.peak_mib).fold(0.0, f64::max);
+        println!(
+            "  {:<20}{:>14.2}{:>14.2}{peak:>10.0}",
+            contestant.name,
+            rate(first),
+            rate(middle)
+        );
+        best.push((contestant.name, first));
+    }
+    for (rival, of_rival) in best.iter().filter(|(name, _)| !name.starts_with("annals")) {
+        for (own, of_own) in best.iter().filter(|(name, _)| name.starts_with("annals")) {
+            println!("  {own}: {:.2} x {rival}", of_rival / of_own);
+        }
+    }
+    Ok(contestants
+        .iter()
+        .all(|contestant| contestant.failed.is_none()))
+}
+
+fn run(arguments: &Arguments) -> Result<bool, String> {
+    match &arguments.part {
+        Some(Part::Merge {
+            inputs,
+            output,
+            jobs,
+        }) => merge(inputs, output, *jobs).map(|()| true),
+        #[cfg(otf2)]
+        Some(Part::Otf2 {
+            directory,
+            locations,
+        }) => otf2::read(directory, *locations).map(|_| true),
+        #[cfg(not(otf2))]
+        Some(Part::Otf2 { .. }) => Err(env!("OTF2_MISSING").to_owned()),
+        None => {
+            let mut is_whole = cfg!(otf2);
+            for locations in &arguments.locations {
+                is_whole &= compare(arguments, *locations)?;
+            }
+            Ok(is_whole)
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(3),
+        Err(error) => {
+            eprintln!("merging: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

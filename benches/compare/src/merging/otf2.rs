@@ -1,0 +1,132 @@
+//! The same run as an OTF2 archive, and OTF2's own reader of it in global order.
+#![expect(unsafe_code, reason = "OTF2 is a C library")]
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::null_mut;
+
+use crate::synthetic::{self, Happening, Program};
+
+unsafe extern "C" {
+    fn compare_run_open(directory: *const c_char) -> *mut c_void;
+    fn compare_run_close(
+        archive: *mut c_void,
+        locations: u32,
+        regions: u32,
+        events: u64,
+        ticks_per_second: u64,
+        last_tick: u64,
+    ) -> c_int;
+    fn compare_run_read(anchor: *const c_char, locations: u32) -> i64;
+
+    fn OTF2_Archive_GetEvtWriter(archive: *mut c_void, location: u64) -> *mut c_void;
+    fn OTF2_Archive_CloseEvtWriter(archive: *mut c_void, writer: *mut c_void) -> c_int;
+    fn OTF2_EvtWriter_Enter(w: *mut c_void, list: *mut c_void, time: u64, region: u32) -> c_int;
+    fn OTF2_EvtWriter_Leave(w: *mut c_void, list: *mut c_void, time: u64, region: u32) -> c_int;
+    fn OTF2_EvtWriter_MpiSend(
+        w: *mut c_void,
+        list: *mut c_void,
+        time: u64,
+        receiver: u32,
+        communicator: u32,
+        tag: u32,
+        length: u64,
+    ) -> c_int;
+    fn OTF2_EvtWriter_MpiRecv(
+        w: *mut c_void,
+        list: *mut c_void,
+        time: u64,
+        sender: u32,
+        communicator: u32,
+        tag: u32,
+        length: u64,
+    ) -> c_int;
+    fn OTF2_EvtWriter_ParameterUnsignedInt(
+        w: *mut c_void,
+        list: *mut c_void,
+        time: u64,
+        parameter: u32,
+        value: u64,
+    ) -> c_int;
+}
+
+fn c_path(path: &Path) -> Result<CString, String> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())
+}
+
+/// Writes the archive of all ranks.
+///
+/// # Errors
+/// If OTF2 refuses.
+pub(crate) fn write(directory: &Path, ranks: u32, events: u64) -> Result<(), String> {
+    let path = c_path(directory)?;
+    // SAFETY: the path is a C string.
+    let archive = unsafe { compare_run_open(path.as_ptr()) };
+    if archive.is_null() {
+        return Err("OTF2 opens no archive".to_owned());
+    }
+    let mut last_tick = 0;
+    for rank in 0..ranks {
+        let mut program = Program::new(rank.into(), ranks.into());
+        let mut tick = synthetic::first_tick(rank);
+        // SAFETY: the archive is open.
+        let writer = unsafe { OTF2_Archive_GetEvtWriter(archive, rank.into()) };
+        let list = null_mut();
+        let mut code = c_int::from(writer.is_null());
+        for _ in 0..events {
+            let (step, what) = program.next();
+            tick += step;
+            // SAFETY: the writer is open, and no attribute list is given.
+            code |= match what {
+                Happening::Region(true, region) => unsafe {
+                    OTF2_EvtWriter_Enter(writer, list, tick, region as u32)
+                },
+                // SAFETY: as above.
+                Happening::Region(false, region) => unsafe {
+                    OTF2_EvtWriter_Leave(writer, list, tick, region as u32)
+                },
+                // SAFETY: as above.
+                Happening::Message(true, [comm, peer, tag, bytes]) => unsafe {
+                    let (peer, comm, tag) = (peer as u32, comm as u32, tag as u32);
+                    OTF2_EvtWriter_MpiSend(writer, list, tick, peer, comm, tag, bytes)
+                },
+                // SAFETY: as above.
+                Happening::Message(false, [comm, peer, tag, bytes]) => unsafe {
+                    let (peer, comm, tag) = (peer as u32, comm as u32, tag as u32);
+                    OTF2_EvtWriter_MpiRecv(writer, list, tick, peer, comm, tag, bytes)
+                },
+                // SAFETY: as above.
+                Happening::Point(which, value) => unsafe {
+                    let which = which as u32;
+                    OTF2_EvtWriter_ParameterUnsignedInt(writer, list, tick, which, value)
+                },
+            };
+        }
+        // SAFETY: the writer is of this archive, and not used any more.
+        code |= unsafe { OTF2_Archive_CloseEvtWriter(archive, writer) };
+        if code != 0 {
+            return Err(format!("OTF2 cannot write the events of rank {rank}"));
+        }
+        last_tick = last_tick.max(tick);
+    }
+    let (regions, rate) = (synthetic::REGIONS as u32, synthetic::TICKS_PER_SECOND);
+    // SAFETY: the archive is open, and not used any more.
+    let code = unsafe { compare_run_close(archive, ranks, regions, events, rate, last_tick) };
+    if code == 0 {
+        Ok(())
+    } else {
+        Err("OTF2 cannot close the archive".to_owned())
+    }
+}
+
+/// Reads it in global order, with a callback for each event; gives how many there were.
+///
+/// # Errors
+/// If OTF2 cannot.
+pub(crate) fn read(directory: &Path, ranks: u32) -> Result<u64, String> {
+    let anchor = c_path(&directory.join("trace.otf2"))?;
+    // SAFETY: the path is a C string.
+    let count = unsafe { compare_run_read(anchor.as_ptr(), ranks) };
+    u64::try_from(count).map_err(|_| "OTF2 cannot read its archive in order".to_owned())
+}
