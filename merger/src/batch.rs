@@ -1,5 +1,7 @@
 //! A decoded chunk on the axis: what a window takes its events from.
 
+use std::ops::Range;
+
 use annals_format::{Chunk, EventTypeId, MapCursor, TypeColumns};
 
 /// Least events between two checkpoints.
@@ -20,6 +22,29 @@ enum Residuals {
     Large(Vec<i64>),
 }
 
+/// For each event, which of its batch's types it has; no wider than it must be.
+#[derive(Debug)]
+enum TypeIndex {
+    Few(Vec<u8>),
+    Many(Vec<u16>),
+}
+
+impl TypeIndex {
+    fn len(&self) -> usize {
+        match self {
+            Self::Few(places) => places.len(),
+            Self::Many(places) => places.len(),
+        }
+    }
+
+    fn for_each(&self, range: Range<usize>, mut each: impl FnMut(usize)) {
+        match self {
+            Self::Few(places) => places[range].iter().for_each(|place| each((*place).into())),
+            Self::Many(places) => places[range].iter().for_each(|place| each((*place).into())),
+        }
+    }
+}
+
 /// The events of one chunk, ascending by time.
 #[derive(Debug)]
 pub(crate) struct Batch {
@@ -27,7 +52,7 @@ pub(crate) struct Batch {
     times: Times,
     residuals: Residuals,
     /// For each event, the index of its type in `types`.
-    pub(crate) type_index: Vec<u16>,
+    type_index: TypeIndex,
     pub(crate) types: Vec<TypeColumns>,
     /// The event types of the trace, by index in `types`.
     pub(crate) event_types: Vec<EventTypeId>,
@@ -58,7 +83,7 @@ impl Batch {
             first_ns: 0,
             times: Times::Far(times_ns),
             residuals: Residuals::Large(residuals),
-            type_index: chunk.type_index,
+            type_index: TypeIndex::Many(chunk.type_index),
             types: chunk.types,
             event_types,
             checkpoints: Vec::new(),
@@ -71,20 +96,21 @@ impl Batch {
             batch.sort(places.as_deref());
         }
         batch.pack();
+        batch.pack_types();
         batch.set_checkpoints();
         batch
     }
 
     /// Brings the events into the order of their times; equal ones stay as they are.
     fn sort(&mut self, places: Option<&[u32]>) {
-        let (Times::Far(times), Residuals::Large(residuals)) =
-            (&mut self.times, &mut self.residuals)
+        let (Times::Far(times), Residuals::Large(residuals), TypeIndex::Many(places_of)) =
+            (&mut self.times, &mut self.residuals, &mut self.type_index)
         else {
             return;
         };
         let mut order: Vec<u32> = (0..times.len() as u32).collect();
         order.sort_by_key(|index| times[*index as usize]);
-        let ordinals = annals_format::ordinals(&self.type_index, self.types.len());
+        let ordinals = annals_format::ordinals(places_of, self.types.len());
         *times = order.iter().map(|index| times[*index as usize]).collect();
         *residuals = order
             .iter()
@@ -93,11 +119,11 @@ impl Batch {
         let mut of_type: Vec<Vec<u32>> = vec![Vec::new(); self.types.len()];
         let mut type_index = Vec::with_capacity(order.len());
         for index in &order {
-            let place = self.type_index[*index as usize];
+            let place = places_of[*index as usize];
             of_type[usize::from(place)].push(ordinals[*index as usize]);
             type_index.push(place);
         }
-        self.type_index = type_index;
+        *places_of = type_index;
         for (columns, ordinals) in self.types.iter_mut().zip(&of_type) {
             for column in &mut columns.columns {
                 *column = column.in_order(ordinals);
@@ -133,18 +159,27 @@ impl Batch {
         }
     }
 
+    fn pack_types(&mut self) {
+        if let TypeIndex::Many(places) = &self.type_index
+            && self.types.len() <= 1 << 8
+        {
+            let few = places.iter().map(|place| *place as u8);
+            self.type_index = TypeIndex::Few(few.collect());
+        }
+    }
+
     fn set_checkpoints(&mut self) {
         let types = self.types.len();
         // However many types there are, the table stays smaller than the events.
         self.stride = LEAST_STRIDE.max(types * 8);
         let mut counts = vec![0_u32; types];
-        let stretches = self.type_index.chunks(self.stride);
-        let mut checkpoints = Vec::with_capacity(types * stretches.len());
-        for stretch in stretches {
+        let stretches = self.len().div_ceil(self.stride);
+        let mut checkpoints = Vec::with_capacity(types * stretches);
+        for start in (0..self.len()).step_by(self.stride) {
             checkpoints.extend_from_slice(&counts);
-            stretch
-                .iter()
-                .for_each(|index| counts[usize::from(*index)] += 1);
+            let end = (start + self.stride).min(self.len());
+            self.type_index
+                .for_each(start..end, |place| counts[place] += 1);
         }
         self.checkpoints = checkpoints;
     }
@@ -224,15 +259,39 @@ impl Batch {
             Some(checkpoint) => ordinals.copy_from_slice(checkpoint),
             None => ordinals.fill(0),
         }
-        for place in &self.type_index[stretch * self.stride..index] {
-            ordinals[usize::from(*place)] += 1;
-        }
+        let stretch = stretch * self.stride..index;
+        self.type_index
+            .for_each(stretch, |place| ordinals[place] += 1);
     }
 
     /// Adds to `counts`, for each type, how many events of a range are of it.
-    pub(crate) fn count_types(&self, range: std::ops::Range<usize>, counts: &mut [u32]) {
-        for place in &self.type_index[range] {
-            counts[usize::from(*place)] += 1;
+    pub(crate) fn count_types(&self, range: Range<usize>, counts: &mut [u32]) {
+        self.type_index.for_each(range, |place| counts[place] += 1);
+    }
+
+    /// For each event, the index of its type in `types`.
+    pub(crate) fn type_index(&self) -> Vec<u16> {
+        let mut places = Vec::with_capacity(self.len());
+        let push = |place: usize| places.push(place as u16);
+        self.type_index.for_each(0..self.len(), push);
+        places
+    }
+
+    /// Gives type and residual of each event of a range.
+    #[inline]
+    pub(crate) fn for_each(&self, range: Range<usize>, mut each: impl FnMut(usize, i64)) {
+        let types = &self.type_index;
+        match &self.residuals {
+            Residuals::Small(residuals) => {
+                let mut residuals = residuals[range.clone()].iter();
+                let mut next = || residuals.next().map_or(0, |residual| i64::from(*residual));
+                types.for_each(range, |place| each(place, next()));
+            }
+            Residuals::Large(residuals) => {
+                let mut residuals = residuals[range.clone()].iter();
+                let mut next = || residuals.next().map_or(0, |residual| *residual);
+                types.for_each(range, |place| each(place, next()));
+            }
         }
     }
 
@@ -244,7 +303,7 @@ impl Batch {
     /// Appends the times of a range of events, less `zero_ns`, each above the number of its place.
     pub(crate) fn put_keys(
         &self,
-        range: std::ops::Range<usize>,
+        range: Range<usize>,
         zero_ns: i64,
         shift: u32,
         mut number: u64,
@@ -344,7 +403,7 @@ mod tests {
     fn number(batch: &Batch, index: usize) -> u64 {
         let mut ordinals = [0; 3];
         batch.ordinals_at(index, &mut ordinals);
-        let place = usize::from(batch.type_index[index]);
+        let place = usize::from(batch.type_index()[index]);
         let column: &Column = &batch.types[place].columns[0];
         column.bits().unwrap().get(ordinals[place] as usize)
     }

@@ -9,8 +9,8 @@ use crate::bounds::Bounds;
 use crate::matching::{Mark, Matcher};
 use crate::messages::{Extractor, MessageBatch};
 
-/// Messages that may be in flight unless the user says otherwise: about 40 MB.
-pub const MESSAGES_IN_FLIGHT: usize = 1 << 18;
+/// Messages that may be in flight unless the user says otherwise: about 20 MB.
+pub const MESSAGES_IN_FLIGHT: usize = 1 << 17;
 /// Pairs of processes whose violations are kept apart.
 const MOST_PAIRS: usize = 1 << 16;
 /// Pairs that a report lists.

@@ -92,10 +92,11 @@ pub(crate) fn of_batch(
     });
     let times_ns: Vec<i64> = times_ns.collect();
     let residuals: Vec<i64> = indexes.map(|index| batch.residual(index)).collect();
+    let type_index = batch.type_index();
     let read = Read {
         times_ns: &times_ns,
         residuals: &residuals,
-        type_index: &batch.type_index,
+        type_index: &type_index,
         types: &batch.types,
         event_types: &batch.event_types,
     };

@@ -11,8 +11,8 @@ use annals_format::TraceLoss;
 use crate::stream::{Lane, LossPlace, StreamReader};
 use crate::window::{Slice, Window, WindowPlace};
 
-/// Windows that are worked on at once.
-const WINDOWS_AT_ONCE: usize = 16;
+/// Windows that are worked on at once, for each thread: so that none waits long for the others.
+const WINDOWS_PER_THREAD: usize = 2;
 
 /// Events of each stream in a window, if there are many streams: each stream costs a window something.
 const EVENTS_PER_STREAM: usize = 128;
@@ -69,13 +69,15 @@ impl<'a> Sweep<'a> {
 
     /// The next windows, in order; none at the end.
     pub(crate) fn next_windows(&mut self, pool: &ThreadPool) -> Vec<Window<'a>> {
-        let mut windows = Vec::with_capacity(WINDOWS_AT_ONCE);
+        let most = pool
+            .current_num_threads()
+            .saturating_mul(WINDOWS_PER_THREAD);
+        let mut windows = Vec::with_capacity(most);
         if self.is_done {
             return windows;
         }
-        let wanted = self.window_events.saturating_mul(WINDOWS_AT_ONCE);
-        let mut loaded = self.load_events(pool, wanted);
-        while windows.len() < WINDOWS_AT_ONCE && loaded > self.window_events {
+        let mut loaded = self.load_events(pool, self.window_events.saturating_mul(most));
+        while windows.len() < most && loaded > self.window_events {
             windows.extend(self.cut_events(self.window_events));
             loaded -= self.window_events;
         }
@@ -111,7 +113,8 @@ impl<'a> Sweep<'a> {
             };
             let from_ns = head_ns.max(self.loaded_ns);
             // As far as the events that are still wanted may reach, by what is known of them.
-            let missing = (wanted - count) as i128 + 1;
+            // Never in small steps: each looks at every stream.
+            let missing = (wanted - count).max(self.window_events / 2) as i128 + 1;
             let span_ns = i128::from(self.span_ns) * missing / self.window_events as i128;
             let span_ns = span_ns.clamp(1, LONGEST_NS.into()) as i64;
             // Where few events are followed by many, a step must not load them all.

@@ -61,6 +61,8 @@ pub(crate) struct Scratch {
     other: Vec<u64>,
     /// The events in the order of the slices.
     events: Vec<Event>,
+    /// Those of a chunk, in its order.
+    ordered: Vec<Event>,
     /// Numbers of the events among those of their type, type by type.
     picks: Vec<u32>,
     values: Vec<u64>,
@@ -231,17 +233,21 @@ impl Window<'_> {
                     counts.push((batch.event_types[local], u64::from(end - start)));
                 });
             }
-            for (place, index) in batch.type_index[range.clone()].iter().zip(range) {
-                let (slot, pick) = &mut next[usize::from(*place)];
-                let residual = batch.residual(index);
-                events.push(Event {
-                    slice: number as u32,
-                    pick: *pick,
-                    slot: *slot,
-                    residual: i16::try_from(residual).unwrap_or(FAR_RESIDUAL),
-                });
+            let first = events.len();
+            events.resize(first + range.len(), Event::default());
+            let mut events = events[first..].iter_mut();
+            batch.for_each(range, |place, residual| {
+                let (slot, pick) = &mut next[place];
+                if let Some(event) = events.next() {
+                    *event = Event {
+                        slice: number as u32,
+                        pick: *pick,
+                        slot: *slot,
+                        residual: i16::try_from(residual).unwrap_or(FAR_RESIDUAL),
+                    };
+                }
                 *pick += 1;
-            }
+            });
         }
         for (_, counts) in &mut counts {
             counts.sort_unstable();
@@ -365,6 +371,7 @@ impl Window<'_> {
         let Scratch {
             keys,
             events,
+            ordered,
             picks,
             values,
             ..
@@ -389,11 +396,17 @@ impl Window<'_> {
         picks.clear();
         picks.resize(room, 0);
         let streams: Vec<StreamId> = self.slices.iter().map(|slice| slice.stream).collect();
-        for key in keys {
-            let event = events[number_of(*key, shift)];
-            chunk.streams.push(streams[event.slice as usize]);
-            chunk.type_index.push(event.slot);
-            chunk.tick_residuals.push(event.residual.into());
+        // The events in order first: what follows reads them one behind the other.
+        ordered.clear();
+        ordered.extend(keys.iter().map(|key| events[number_of(*key, shift)]));
+        let of = |event: &Event| streams[event.slice as usize];
+        chunk.streams.extend(ordered.iter().map(of));
+        chunk
+            .type_index
+            .extend(ordered.iter().map(|event| event.slot));
+        let residuals = ordered.iter().map(|event| i64::from(event.residual));
+        chunk.tick_residuals.extend(residuals);
+        for event in ordered.iter() {
             let end = &mut ends[usize::from(event.slot)];
             picks[*end] = event.pick;
             *end += 1;

@@ -47,6 +47,12 @@ enum Part {
         output: PathBuf,
         jobs: usize,
     },
+    /// Writes the recordings of a run, to look into a merge of them by other means
+    Write {
+        directory: PathBuf,
+        locations: u32,
+        events: u64,
+    },
     #[command(hide = true)]
     Otf2 { directory: PathBuf, locations: u32 },
 }
@@ -243,6 +249,18 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
             output,
             jobs,
         }) => merge(inputs, output, *jobs).map(|()| true),
+        Some(Part::Write {
+            directory,
+            locations,
+            events,
+        }) => {
+            for rank in 0..*locations {
+                let each = events / u64::from(*locations);
+                synthetic::write_recording(directory, rank, *locations, each)
+                    .map_err(|error| error.to_string())?;
+            }
+            Ok(true)
+        }
         #[cfg(otf2)]
         Some(Part::Otf2 {
             directory,
