@@ -730,7 +730,7 @@ fn exact_losses(missing: &[(EventTypeId, u64)], before_chunk: usize) -> Vec<Stre
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::FileKind;
+    use crate::block::{FILE_HEADER_LEN, FileKind};
     use crate::definitions::{Definition, ProcessEnd};
     use crate::testing::{FileMaker, LiveMaker, STREAM, chunk, rows, ty};
 
@@ -1006,6 +1006,36 @@ mod tests {
         let recording = read_as(&maker.bytes, None, false);
         assert!(!recording.has_footer);
         assert_eq!(recording.streams[&STREAM].chunks.len(), 1);
+    }
+
+    #[test]
+    fn a_footer_serves_when_a_block_before_it_is_missing_or_stands_twice() {
+        let mut maker = FileMaker::new(FileKind::Recording);
+        let definitions_len = maker.bytes.len() - FILE_HEADER_LEN;
+        let starts = [0, 1, 2].map(|n| maker.chunk(chunk(n, n, &[0])));
+        let end = maker.totals(&[(0, 3)]);
+        maker.finish();
+        let bytes = maker.bytes;
+        let without = |from: usize, to: usize| [&bytes[..from], &bytes[to..]].concat();
+        let check = |bytes: &[u8], readable: usize| {
+            let bytes = bytes.to_vec();
+            let recording = Recording::read(&bytes, None, |_| false).unwrap();
+            assert!(recording.has_footer);
+            let chunks = &recording.streams[&STREAM].chunks;
+            let loaded = chunks
+                .iter()
+                .filter(|chunk| recording.load(&bytes, chunk).is_ok());
+            assert_eq!((chunks.len(), loaded.count()), (3, readable));
+        };
+        check(&bytes, 3);
+        check(
+            &without(FILE_HEADER_LEN, FILE_HEADER_LEN + definitions_len),
+            3,
+        );
+        check(&without(starts[0], starts[1]), 2);
+        check(&without(starts[2], end), 2);
+        let twice = [&bytes[..starts[1]], &bytes[starts[0]..]].concat();
+        check(&twice, 3);
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! Finding blocks: by the footer when it is whole, else by a scan that steps over damage.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use crate::block::{
     BLOCK_HEADER_LEN, BlockHeader, BlockKind, FILE_HEADER_LEN, FileHeader, SYNC, TAIL_LEN,
     decode_tail,
 };
+use crate::chunk::ChunkHeader;
 use crate::error::{FormatError, Result};
-use crate::footer::Footer;
+use crate::footer::{Footer, TraceIndexEntry};
 use crate::read::ReadAt;
+use crate::trace_chunk::TraceChunkHeader;
 use crate::wire::Wire;
 
 /// A part of a file that could not be used.
@@ -81,22 +83,43 @@ fn read_footer_at(file: &dyn ReadAt, offset: u64) -> Option<FoundFooter> {
     Some((footer, outcome.map_err(|error| error.shifted(offset))))
 }
 
-/// The footer among the blocks that a scan met, when the tail that should point to it is lost. One that
-/// does not name every chunk before it is not this file's: a resync may have found it in an event.
+/// The footer among the blocks that a scan met, when the tail that should point to it is lost, or does not
+/// any more because blocks before it are. One that does not name every chunk before it is not this file's: a
+/// resync may have found it in an event. Chunks are where they were met.
 pub(crate) fn find_footer(file: &dyn ReadAt, blocks: &[FoundBlock]) -> Option<FoundFooter> {
     let is_footer = |block: &&FoundBlock| block.header.kind == BlockKind::Footer && !block.is_cut;
     let last = blocks.iter().rev().find(is_footer)?;
-    let (footer, outcome) = read_footer_at(file, last.offset)?;
-    let of_recording = footer.chunks.iter().map(|(offset, _)| *offset);
-    let of_trace = footer.trace_chunks.iter().map(|entry| entry.offset);
-    let named: HashSet<u64> = of_recording.chain(of_trace).collect();
-    let is_chunk =
-        |block: &&FoundBlock| matches!(block.header.kind, BlockKind::Chunk | BlockKind::TraceChunk);
-    let is_complete = blocks
-        .iter()
-        .filter(is_chunk)
-        .all(|block| named.contains(&block.offset));
-    is_complete.then_some((footer, outcome))
+    let (mut footer, outcome) = read_footer_at(file, last.offset)?;
+    let of_recording = footer.chunks.iter().enumerate();
+    let of_recording: HashMap<_, _> = of_recording
+        .map(|(index, (_, head))| ((head.stream, head.sequence), index))
+        .collect();
+    // Of two that say the same, the first counts.
+    for block in blocks.iter().rev() {
+        match block.header.kind {
+            BlockKind::Chunk => {
+                let head = decode_with(&block.head, block.offset, ChunkHeader::decode).ok()?;
+                let index = of_recording.get(&(head.stream, head.sequence))?;
+                let (offset, named) = &mut footer.chunks[*index];
+                if *named != head {
+                    return None;
+                }
+                *offset = block.offset;
+            }
+            BlockKind::TraceChunk => {
+                let head = decode_with(&block.head, block.offset, TraceChunkHeader::decode).ok()?;
+                let sequence = usize::try_from(head.sequence).ok()?;
+                let named = footer.trace_chunks.get_mut(sequence)?;
+                let found = TraceIndexEntry::new(block.offset, &head);
+                named.offset = found.offset;
+                if *named != found {
+                    return None;
+                }
+            }
+            _ => {}
+        }
+    }
+    Some((footer, outcome))
 }
 
 /// Reads the block at `offset`: header, head, body decompressed.

@@ -308,6 +308,20 @@ mod tests {
     }
 
     #[test]
+    fn a_footer_serves_when_a_block_before_it_is_missing() {
+        let mut maker = FileMaker::new(FileKind::Trace);
+        let first = maker.trace_chunk(0, &trace_chunk(10, 3));
+        let second = maker.trace_chunk(1, &trace_chunk(20, 3));
+        maker.totals(&[(0, 6)]);
+        maker.finish();
+        let bytes = [&maker.bytes[..first], &maker.bytes[second..]].concat();
+        let trace = Trace::read(&bytes).unwrap();
+        assert!(trace.has_footer);
+        assert_eq!(trace.totals[0].get(ty(0)).unwrap().recorded, 6);
+        assert!(trace.load(&bytes, &trace.chunks[1]).is_ok());
+    }
+
+    #[test]
     fn a_chunk_that_is_cut_off_is_truncated_by_type() {
         let mut maker = FileMaker::new(FileKind::Trace);
         maker.trace_chunk(0, &trace_chunk(10, 3));

@@ -254,18 +254,13 @@ impl Merge {
 
     /// Moves the axis so that the trace starts at 0, and notes when each process started and ended.
     fn settle_zero(&mut self) {
-        let mut zero_ns = i64::MAX;
-        let mut spans = Vec::new();
-        for member in &self.members {
-            let (start_ns, end_ns) = self.span_of(member);
-            zero_ns = zero_ns.min(start_ns);
-            spans.push((start_ns, end_ns));
-        }
-        if self.members.is_empty() {
-            zero_ns = 0;
-        }
+        let spans = self.members.iter().map(|member| self.span_of(member));
+        let spans: Vec<Option<(i64, i64)>> = spans.collect();
+        let known = spans.iter().flatten();
+        let zero_ns = known.map(|(start_ns, _)| *start_ns).min().unwrap_or(0);
         let mut trace_end_ns = 0;
-        for (member, (start_ns, end_ns)) in self.members.iter_mut().zip(spans) {
+        for (member, span) in self.members.iter_mut().zip(spans) {
+            let (start_ns, end_ns) = span.unwrap_or((zero_ns, zero_ns));
             member.start_ns = start_ns.saturating_sub(zero_ns);
             member.end_ns = end_ns.saturating_sub(zero_ns);
             trace_end_ns = trace_end_ns.max(member.end_ns);
@@ -288,8 +283,9 @@ impl Merge {
         });
     }
 
-    /// First and last moment of a process on the axis: its own words, and its events'.
-    fn span_of(&self, member: &Member) -> (i64, i64) {
+    /// First and last moment of a process on the axis: its own words, and its events'; none when nothing of
+    /// it can be placed, as when its definitions are lost: it must not move the others.
+    fn span_of(&self, member: &Member) -> Option<(i64, i64)> {
         let recording = &member.input.recording;
         let boot_id = boot_id_of(&member.input);
         let axis = |reference_ns: i64| self.hosts.axis_ns(boot_id, reference_ns);
@@ -320,8 +316,8 @@ impl Merge {
                 end = Some(end.map_or(last, |end| end.max(last)));
             }
         }
-        let start = start.unwrap_or(0);
-        (start, end.unwrap_or(start).max(start))
+        let start = start.or(end)?;
+        Some((start, end.unwrap_or(start).max(start)))
     }
 
     fn stream_clock(&self, member: &Member, stream: StreamId) -> Option<StreamClock<'_>> {

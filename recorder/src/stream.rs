@@ -608,10 +608,9 @@ impl Stream {
         if let Some(number) = shared.take_free_page() {
             return Ok(number);
         }
-        if self.overwrites()
-            && let Some(number) = shared.pages.take_oldest()
-        {
-            // The writer, who sees to free pages, is behind.
+        // The writer, who sees to free pages, is behind. What a flight recorder keeps makes room for everyone:
+        // its policy must not have other sources drop.
+        if let Some(number) = shared.pages.take_oldest() {
             shared.give_up(number, Cause::Overwritten);
             return Ok(number);
         }

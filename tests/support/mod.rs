@@ -45,11 +45,16 @@ pub const ENTER: EventTypeId = EventTypeId::new(1);
 /// `leave(region)`.
 pub const LEAVE: EventTypeId = EventTypeId::new(2);
 
+/// The event type with a text, of recordings that have one: `note(number: u64, text: string)`.
+pub const NOTE: EventTypeId = EventTypeId::new(3);
+
 /// What happens in a stream.
 #[derive(Clone, Debug)]
 pub enum Row {
     /// An event: type, raw tick, its one element.
     Event(EventTypeId, u64, u64),
+    /// A [`NOTE`]: raw tick, its elements.
+    Note(u64, u64, String),
     /// The reference clock, nanoseconds.
     Observation(i64),
     /// A loss of this many events of a type between two raw ticks.
@@ -222,6 +227,28 @@ impl TestRecording {
                 }],
             }));
         }
+        let rows = self.streams.iter().flat_map(|stream| &stream.chunks);
+        let mut rows = rows.flat_map(|(_, rows)| rows);
+        if rows.any(|row| matches!(row, Row::Note(..))) {
+            let elements = [("number", ElementType::U64), ("text", ElementType::String)];
+            let elements = elements.map(|(name, element_type)| Element {
+                name: strings.id(name),
+                element_type,
+                is_optional: false,
+                reference: Reference::None,
+                unit: empty,
+                original_bits: 0,
+            });
+            d.add(Definition::EventType(EventType {
+                id: NOTE,
+                name: strings.id("note"),
+                description: empty,
+                verbosity: Verbosity::UserBasic,
+                role: Role::Point,
+                key_element: None,
+                elements: elements.to_vec(),
+            }));
+        }
         for (number, name) in REGION_NAMES.iter().enumerate() {
             d.add(Definition::Region(Region {
                 id: RegionId::new(number as u32),
@@ -238,7 +265,8 @@ impl TestRecording {
         d
     }
 
-    fn recording_id(&self) -> RecordingId {
+    /// Its identity.
+    pub fn recording_id(&self) -> RecordingId {
         let mut id = [0x11; 16];
         id[15] = self.id;
         RecordingId(id)
@@ -268,7 +296,7 @@ impl TestRecording {
             for (sequence, (open_ns, rows)) in stream.chunks.iter().enumerate() {
                 let mut bytes = Vec::new();
                 let base = rows.iter().find_map(|row| match row {
-                    Row::Event(_, tick, _) => Some(*tick),
+                    Row::Event(_, tick, _) | Row::Note(tick, ..) => Some(*tick),
                     _ => None,
                 });
                 let mut previous = base.unwrap_or(0);
@@ -277,6 +305,12 @@ impl TestRecording {
                         Row::Event(event_type, tick, value) => {
                             put_row_start(*event_type, previous, *tick, &mut bytes);
                             bytes.put_varint(*value);
+                            previous = *tick;
+                        }
+                        Row::Note(tick, number, text) => {
+                            put_row_start(NOTE, previous, *tick, &mut bytes);
+                            bytes.put_varint(*number);
+                            bytes.put_bytes(text.as_bytes());
                             previous = *tick;
                         }
                         Row::Observation(reference_ns) => {
