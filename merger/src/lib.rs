@@ -20,6 +20,7 @@ mod bounds;
 mod causality;
 mod clocks;
 mod collectives;
+mod earlier;
 mod error;
 mod filter;
 mod hosts;
@@ -31,6 +32,7 @@ mod offsets;
 mod open;
 mod output;
 mod proof;
+mod reader;
 mod repair;
 mod report;
 mod stream;
@@ -46,6 +48,7 @@ pub use causality::{
     PairReport, RepairReport, ViolationReport,
 };
 pub use clocks::ClockFit;
+pub use earlier::InputTrace;
 pub use error::{MergeError, Result};
 pub use filter::{
     EventFilter, FilterError, Selection, WindowArguments, globs, parse_time, some_match,
