@@ -218,6 +218,13 @@ impl Trace {
             .sort_by_key(|loss| (loss.to_ns, loss.from_ns, loss.stream));
     }
 
+    /// The head of a chunk: its events by stream and type. None when it is damaged, or another than
+    /// the index says.
+    pub fn head(&self, file: &dyn ReadAt, entry: &TraceIndexEntry) -> Option<TraceChunkHeader> {
+        let head = read_head_only(file, entry.offset)?;
+        (head.event_count == entry.event_count).then_some(head)
+    }
+
     /// Decodes the events of a chunk. `file` is the one the trace was read from.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use annals_format::{Chunk, EventTypeId, MapCursor, TypeColumns};
+use annals_format::{Chunk, EventTypeId, MapCursor, StreamId, TraceChunk, TypeColumns};
 
 /// Least events between two checkpoints.
 const LEAST_STRIDE: usize = 256;
@@ -65,9 +65,50 @@ pub(crate) struct Batch {
     places: Option<Vec<u32>>,
     /// By how much causality repair moved each event.
     shifts: Option<Vec<i64>>,
+    /// Events of several streams.
+    many: Option<Many>,
+}
+
+/// What the events of a chunk of a trace do not have in common.
+#[derive(Debug)]
+struct Many {
+    streams: Vec<StreamId>,
+    /// Empty: 0 for all.
+    positions: Vec<u64>,
 }
 
 impl Batch {
+    /// Events of a chunk of a trace, of many streams; streams and event types are numbered as in the
+    /// trace to be made.
+    pub(crate) fn of_trace(chunk: TraceChunk, event_types: Vec<EventTypeId>) -> Self {
+        let mut batch = Self {
+            first_ns: 0,
+            times: Times::Far(chunk.times_ns),
+            residuals: Residuals::Large(chunk.tick_residuals),
+            type_index: TypeIndex::Many(chunk.type_index),
+            types: chunk.types,
+            event_types,
+            checkpoints: Vec::new(),
+            stride: LEAST_STRIDE,
+            base_position: 0,
+            places: None,
+            shifts: (!chunk.shifts_ns.is_empty()).then_some(chunk.shifts_ns),
+            many: Some(Many {
+                streams: chunk.streams,
+                positions: chunk.positions,
+            }),
+        };
+        batch.pack();
+        batch.pack_types();
+        batch.set_checkpoints();
+        batch
+    }
+
+    /// The stream of each event, if they are of several.
+    pub(crate) fn streams(&self) -> Option<&[StreamId]> {
+        self.many.as_ref().map(|many| many.streams.as_slice())
+    }
+
     /// Events of a chunk with these times and residuals, both in the order of the chunk. Of a stream that
     /// is sorted, `places` may say where in the chunk they stood, when they are not all of it.
     pub(crate) fn new(
@@ -91,6 +132,7 @@ impl Batch {
             base_position,
             places: None,
             shifts: None,
+            many: None,
         };
         if is_sorted {
             batch.sort(places.as_deref());
@@ -226,6 +268,9 @@ impl Batch {
 
     /// Position in the stream, for events of a stream that was sorted.
     pub(crate) fn position(&self, index: usize) -> Option<u64> {
+        if let Some(many) = &self.many {
+            return many.positions.get(index).copied();
+        }
         let places = self.places.as_ref()?;
         Some(self.base_position.saturating_add(places[index].into()))
     }
@@ -295,9 +340,10 @@ impl Batch {
         }
     }
 
-    /// Whether the chunk's own order was another.
+    /// Whether the chunk's own order was another, or that of some of its streams.
     pub(crate) fn is_sorted(&self) -> bool {
-        self.places.is_some()
+        let has_positions = |many: &Many| !many.positions.is_empty();
+        self.places.is_some() || self.many.as_ref().is_some_and(has_positions)
     }
 
     /// Appends the times of a range of events, less `zero_ns`, each above the number of its place.

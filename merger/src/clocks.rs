@@ -41,6 +41,20 @@ pub struct ClockFit {
     pub(crate) own: OwnError,
 }
 
+impl ClockFit {
+    /// Of a clock of an earlier merge's trace, which fitted it.
+    pub(crate) fn of_trace(map: &ClockMap, points: usize) -> Self {
+        Self {
+            clock: map.clock,
+            points,
+            knots: map.knots.len(),
+            error_ns: map.error_ns,
+            largest_residual_ns: 0,
+            own: OwnError::UNKNOWN,
+        }
+    }
+}
+
 /// Undoes the wraps of calibration ticks: each is near where the one before says it should be.
 pub(crate) fn unwrap_points(clock: &Clock, raw: &[(u64, i64, u64)]) -> Vec<Point> {
     let mut points: Vec<Point> = Vec::with_capacity(raw.len());

@@ -65,6 +65,15 @@ pub enum MergeError {
         /// What to do.
         advice: &'static str,
     },
+    /// A repair was asked for, and an input is a trace.
+    #[error(
+        "{path} is a merged trace: `--causality repair` moves the events of recordings; name those, or \
+         use `--causality check`"
+    )]
+    RepairOfTrace {
+        /// The trace.
+        path: PathBuf,
+    },
     /// What was written is not what was read: the merger is broken, or the machine.
     #[error(
         "{path}: what was merged of stream {stream:?} is not what was read of it; no trace is written"

@@ -224,7 +224,7 @@ impl Selection {
 }
 
 /// What a merge keeps.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Keep {
     pub(crate) selection: Selection,
     pub(crate) window: Window,
@@ -265,7 +265,7 @@ impl Keep {
 
     /// Whether every event is kept.
     pub(crate) fn is_all(&self) -> bool {
-        self.selection == Selection::default() && self.window == Window::ALL
+        *self == Self::default()
     }
 }
 

@@ -88,7 +88,7 @@ fn is_live(path: &Path) -> bool {
 }
 
 /// Looks at files and directories. In a directory, files named `*.annals` count (and what a killed
-/// process left: `*.annals-live`); `skip` is left out, as it is the output.
+/// process left: `*.annals-live`) but `skip`: it is the output.
 ///
 /// # Errors
 /// If a path does not exist or a directory cannot be listed.
@@ -126,7 +126,9 @@ pub fn find(paths: &[PathBuf], skip: Option<&Path>) -> Result<Found> {
                 file
             };
             let identity = fs::canonicalize(&file).unwrap_or_else(|_| file.clone());
-            if skip.as_ref() == Some(&identity) || !seen.insert(identity) {
+            // Named itself, what the output will replace is read first.
+            let is_output = metadata.is_dir() && skip.as_ref() == Some(&identity);
+            if is_output || !seen.insert(identity) {
                 continue;
             }
             match kind_of(&file) {

@@ -20,6 +20,7 @@ mod bounds;
 mod causality;
 mod clocks;
 mod collectives;
+mod earlier;
 mod error;
 mod explain;
 mod filter;
@@ -33,6 +34,7 @@ mod offsets;
 mod open;
 mod output;
 mod proof;
+mod reader;
 mod repair;
 mod report;
 mod stream;
@@ -48,6 +50,7 @@ pub use causality::{
     PairReport, RepairReport, ViolationReport,
 };
 pub use clocks::ClockFit;
+pub use earlier::InputTrace;
 pub use error::{MergeError, Result};
 pub use explain::{EventName, Explanation, FoundEvent, Hop, Rule, explain};
 pub use filter::{

@@ -14,9 +14,10 @@ use clap::Parser;
 
 /// Combines Annals recordings of all ranks into one globally ordered trace.
 ///
-/// Inputs are recordings (*.annals) and directories of them, in any mix and order; what killed
-/// processes left in their live files (*.annals-live) is taken in. The same inputs give the same
-/// bytes, whatever the order and the number of jobs.
+/// Inputs are recordings (*.annals), directories of them, and traces of earlier merges, in any mix and
+/// order; what killed processes left in their live files (*.annals-live) is taken in. A trace is an input
+/// when it is named itself; in a directory, it is taken for an earlier merge of the recordings there. The
+/// same inputs give the same bytes, whatever the order and the number of jobs.
 #[derive(Debug, Parser)]
 #[command(
     name = "trace-merge",
@@ -27,7 +28,7 @@ use clap::Parser;
                   trace-merge annals-run -o window.annals --from 1.5s --to 2s --rank 0-3"
 )]
 struct Arguments {
-    /// Recordings, or directories with recordings
+    /// Recordings, directories with recordings, traces
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
 

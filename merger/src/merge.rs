@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use annals_format::ticks::unwrap_near;
 use annals_format::{
-    Clock, ClockId, ClockKind, ClockMap, Definition, Definitions, EventType, EventTypeId,
+    Clock, ClockId, ClockKind, ClockMap, Definition, Definitions, EventType, EventTypeId, Filter,
     OrderHash, Ordering, ProcessEnd, ProcessId, Rank, RecordingId, Role, StreamId, StreamTotals,
     TimeZero, TraceChunk, TraceLoss, TypeTotals, UNBOUNDED, Verbosity,
 };
@@ -19,6 +19,7 @@ use rayon::prelude::*;
 use crate::bounds;
 use crate::causality::{Causality, CausalityReport, Check, MESSAGES_IN_FLIGHT, RepairReport};
 use crate::clocks::{self, ClockFit, Point};
+use crate::earlier::{Earlier, InputTrace, TraceReader};
 use crate::error::{MergeError, Result};
 use crate::filter::{EventFilter, FilterError, Keep};
 use crate::hosts::{HostFacts, Hosts};
@@ -29,6 +30,7 @@ use crate::messages::{self, Extractor, Lost, MessageBatch};
 use crate::offsets::ClockOffsets;
 use crate::open::Window;
 use crate::proof::{self, ElementReferences, SortedStreams, StreamHashes};
+use crate::reader::Reader;
 use crate::repair::{Repair, Shifts};
 use crate::report::{InputReport, Report, StreamReport};
 use crate::stream::{StreamClock, StreamReader};
@@ -66,6 +68,10 @@ pub struct Merge {
     shifts: Vec<Shifts>,
     repair: Option<RepairReport>,
     members: Vec<Member>,
+    /// Traces among the inputs.
+    traces: Vec<Earlier>,
+    /// Identities of all recordings, in merge order.
+    recording_ids: Vec<RecordingId>,
     /// Numbers of the recordings that were given twice.
     duplicates: Vec<std::path::PathBuf>,
 }
@@ -91,8 +97,11 @@ const MOST_HOST_PAIRS: usize = 1 << 16;
 const IMPLAUSIBLE_NS: i64 = 10 * 365 * 86_400 * 1_000_000_000;
 
 /// What is known of the host of a recording.
-fn host_of(input: &InputRecording) -> HostFacts {
-    let definitions = &input.recording.definitions;
+fn host_of(
+    definitions: &Definitions,
+    texts: &Definitions,
+    last_reference_ns: Option<i64>,
+) -> HostFacts {
     let process = definitions.processes.values().next();
     let points = definitions.calibration.iter();
     let first = points.clone().min_by_key(|point| point.reference_ns);
@@ -106,10 +115,10 @@ fn host_of(input: &InputRecording) -> HostFacts {
         .map(|point| point.unix_offset_ns.abs_diff(unix_offset_ns));
     let moments = points.map(|point| point.reference_ns);
     let moments = moments.chain(process.map(|process| process.start_reference_ns));
-    let moments = moments.chain(input.recording.last_reference_ns);
+    let moments = moments.chain(last_reference_ns);
     HostFacts {
-        boot_id: boot_id_of(input),
-        name: process.map_or_else(String::new, |p| definitions.string(p.host).to_owned()),
+        boot_id: process.map_or([0; 16], |process| process.boot_id),
+        name: process.map_or_else(String::new, |p| texts.string(p.host).to_owned()),
         unix_offset_ns,
         unix_step_ns: steps.max().unwrap_or(0),
         span: (
@@ -124,27 +133,41 @@ fn boot_id_of(input: &InputRecording) -> [u8; 16] {
     process.map_or([0; 16], |process| process.boot_id)
 }
 
+/// A process to be merged, and where it is from.
+enum Candidate {
+    Recording(Box<InputRecording>),
+    /// Number of the trace, and of the process in it.
+    Trace(usize, ProcessId),
+}
+
+/// What decides about a process's place.
+struct Place {
+    rank: Option<Rank>,
+    start_unix_ns: i64,
+    id: RecordingId,
+}
+
+impl Place {
+    fn of(definitions: &Definitions, process: ProcessId, id: RecordingId) -> Self {
+        let rank = definitions.ranks.get(&process).copied();
+        let process = definitions.processes.get(&process);
+        Self {
+            // What a merger gave is given anew.
+            rank: rank.filter(|rank| !rank.is_assigned),
+            start_unix_ns: process.map_or(i64::MAX, |process| process.start_unix_ns),
+            id,
+        }
+    }
+}
+
 /// Ranks: as recorded; recordings without one are numbered behind the highest, by their start.
-fn give_ranks(inputs: Vec<InputRecording>) -> Vec<(InputRecording, Rank)> {
-    let recorded = |input: &InputRecording| {
-        let ranks = &input.recording.definitions.ranks;
-        ranks.values().next().copied()
-    };
-    let highest = inputs
-        .iter()
-        .filter_map(recorded)
-        .map(|rank| rank.rank)
-        .max();
+fn give_ranks(mut candidates: Vec<(Place, Candidate)>) -> Vec<(Candidate, Rank, RecordingId)> {
+    let ranks = candidates.iter().filter_map(|(place, _)| place.rank);
+    let highest = ranks.map(|rank| rank.rank).max();
     let mut next = highest.map_or(0, |highest| highest.saturating_add(1));
-    let start = |input: &InputRecording| {
-        let process = input.recording.definitions.processes.values().next();
-        process.map_or(i64::MAX, |process| process.start_unix_ns)
-    };
-    let mut inputs = inputs;
-    inputs.sort_by_key(|input| (start(input), input.recording.header.recording_id));
-    let mut ranked: Vec<(InputRecording, Rank)> = Vec::new();
-    for input in inputs {
-        let rank = recorded(&input).unwrap_or_else(|| {
+    candidates.sort_by_key(|(place, _)| (place.start_unix_ns, place.id));
+    let ranked = candidates.into_iter().map(|(place, candidate)| {
+        let rank = place.rank.unwrap_or_else(|| {
             next = next.saturating_add(1);
             Rank {
                 process: ProcessId::new(0),
@@ -153,9 +176,10 @@ fn give_ranks(inputs: Vec<InputRecording>) -> Vec<(InputRecording, Rank)> {
                 is_assigned: true,
             }
         });
-        ranked.push((input, rank));
-    }
-    ranked.sort_by_key(|(input, rank)| (rank.rank, input.recording.header.recording_id));
+        (candidate, rank, place.id)
+    });
+    let mut ranked: Vec<_> = ranked.collect();
+    ranked.sort_by_key(|(_, rank, id)| (rank.rank, *id));
     ranked
 }
 
@@ -168,6 +192,16 @@ impl Merge {
 
     /// The same, with hosts related by what the user measured.
     pub fn plan_with(inputs: Vec<InputRecording>, offsets: Option<&ClockOffsets>) -> Self {
+        Self::plan_all(inputs, Vec::new(), offsets)
+    }
+
+    /// The same, with traces of earlier merges among the inputs. A recording that is in several of them
+    /// is taken once, from its own file if that is there.
+    pub fn plan_all(
+        inputs: Vec<InputRecording>,
+        traces: Vec<InputTrace>,
+        offsets: Option<&ClockOffsets>,
+    ) -> Self {
         let mut seen: BTreeSet<RecordingId> = BTreeSet::new();
         let mut duplicates = Vec::new();
         let mut inputs = inputs;
@@ -180,26 +214,102 @@ impl Merge {
             }
             is_new
         });
+        let mut traces = traces;
+        traces.sort_by(|a, b| {
+            let key = |t: &InputTrace| (t.trace.has_footer, t.trace.definitions.processes.len());
+            let by_size = (key(b), b.file_bytes).cmp(&(key(a), a.file_bytes));
+            let by_name = || {
+                a.trace
+                    .header
+                    .recording_id
+                    .cmp(&b.trace.header.recording_id)
+            };
+            by_size.then_with(by_name).then_with(|| a.path.cmp(&b.path))
+        });
+        let mut traces: Vec<Earlier> = traces.into_iter().map(Earlier::new).collect();
+        let mut candidates = Vec::new();
+        for (number, trace) in traces.iter().enumerate() {
+            let mut has_duplicate = false;
+            for (process, id) in trace.recording_ids() {
+                if seen.insert(id) {
+                    let place = Place::of(trace.definitions(), process, id);
+                    candidates.push((place, Candidate::Trace(number, process)));
+                } else {
+                    has_duplicate = true;
+                }
+            }
+            if has_duplicate {
+                duplicates.push(trace.input.path.clone());
+            }
+        }
+        for input in inputs {
+            let id = input.recording.header.recording_id;
+            let definitions = &input.recording.definitions;
+            let process = definitions.ranks.keys().chain(definitions.processes.keys());
+            let process = process.copied().next().unwrap_or(ProcessId::new(0));
+            let place = Place::of(definitions, process, id);
+            candidates.push((place, Candidate::Recording(Box::new(input))));
+        }
         let mut unifier = Unifier::default();
         let mut members = Vec::new();
-        for (input, rank) in give_ranks(inputs) {
-            let (process, mut numbers) = unifier.add(&input.recording.definitions, rank);
-            name_lost_types(&mut unifier, &input, &mut numbers);
-            members.push(Member {
-                input,
-                process,
-                numbers,
-                start_ns: 0,
-                end_ns: 0,
-            });
+        let mut facts = Vec::new();
+        let mut recording_ids = Vec::new();
+        for (candidate, rank, id) in give_ranks(candidates) {
+            recording_ids.push(id);
+            match candidate {
+                Candidate::Recording(input) => {
+                    let input = *input;
+                    let recording = &input.recording;
+                    let definitions = &recording.definitions;
+                    facts.push(host_of(
+                        definitions,
+                        definitions,
+                        recording.last_reference_ns,
+                    ));
+                    let (process, mut numbers) = unifier.add(definitions, rank);
+                    let used = types_of_chunks(&input);
+                    name_lost_types(&mut unifier, used, &mut numbers);
+                    members.push(Member {
+                        input,
+                        process,
+                        numbers,
+                        start_ns: 0,
+                        end_ns: 0,
+                    });
+                }
+                Candidate::Trace(number, process) => {
+                    let trace = &mut traces[number];
+                    let definitions = &trace.input.trace.definitions;
+                    if trace.processes.is_empty() {
+                        unifier.add_shared(definitions, &mut trace.numbers);
+                        let chunks = trace.input.trace.chunks.iter();
+                        let used = chunks.flat_map(|entry| entry.event_types.iter().copied());
+                        name_lost_types(&mut unifier, used.collect(), &mut trace.numbers);
+                    }
+                    let Some(own) = trace.own.get(&process) else {
+                        continue;
+                    };
+                    facts.push(host_of(own, definitions, None));
+                    let to = unifier.add_process(own, definitions, rank, &mut trace.numbers);
+                    trace.processes.insert(process, to);
+                }
+            }
         }
         let mut definitions = unifier.definitions;
-        let facts = members.iter().map(|member| host_of(&member.input));
-        let hosts = Hosts::relate(facts.collect(), &definitions.host_offsets, offsets);
+        let hosts = Hosts::relate(facts, &definitions.host_offsets, offsets);
         let mut fits = Vec::new();
         for (map, fit) in fit_clocks(&definitions, &members, &hosts) {
             definitions.add(Definition::ClockMap(map));
             fits.push(fit);
+        }
+        for trace in &mut traces {
+            trace.relate(&hosts);
+            for map in trace.clock_maps() {
+                let points = definitions.calibration.iter();
+                let points = points.filter(|point| point.clock == map.clock).count();
+                fits.push(ClockFit::of_trace(&map, points));
+                definitions.add(Definition::ClockMap(map));
+            }
         }
         let mut merge = Self {
             definitions,
@@ -212,11 +322,44 @@ impl Merge {
             shifts: Vec::new(),
             repair: None,
             members,
+            traces,
+            recording_ids,
             duplicates,
         };
         merge.settle_zero();
         merge.bound_errors();
+        merge.take_filters();
         merge
+    }
+
+    /// What earlier merges left out stands in this trace, too.
+    fn take_filters(&mut self) {
+        for number in 0..self.traces.len() {
+            let trace = &self.traces[number];
+            let shift_ns = trace.shift_ns;
+            let filters = trace.definitions().filters.clone();
+            for filter in filters {
+                let names = [
+                    filter.ranks,
+                    filter.sources,
+                    filter.locations,
+                    filter.event_types,
+                ];
+                let names = names.map(|id| {
+                    let text = self.traces[number].definitions().string(id).to_owned();
+                    self.definitions.intern(&text)
+                });
+                let moved = |time_ns: i64| time_ns.saturating_add(shift_ns);
+                self.definitions.add(Definition::Filter(Filter {
+                    from_ns: filter.from_ns.map(moved),
+                    to_ns: filter.to_ns.map(moved),
+                    ranks: names[0],
+                    sources: names[1],
+                    locations: names[2],
+                    event_types: names[3],
+                }));
+            }
+        }
     }
 
     /// Says how wrong the times of each clock may be.
@@ -247,6 +390,19 @@ impl Merge {
                 errors.push(bounds::clock_error(*number, first, &fit.own, host, ends));
             }
         }
+        for (number, trace) in self.traces.iter().enumerate() {
+            let of_recordings = self.members.iter().map(|member| boot_id_of(&member.input));
+            let others = self.traces.iter().enumerate();
+            let others = others.filter(|(other, _)| *other != number);
+            let of_others = others.flat_map(|(_, other)| {
+                let taken = other.own.iter();
+                let taken = taken.filter(|(process, _)| other.processes.contains_key(process));
+                let processes = taken.flat_map(|(_, own)| own.processes.values());
+                processes.map(|process| process.boot_id)
+            });
+            let boots: BTreeSet<[u8; 16]> = of_recordings.chain(of_others).collect();
+            errors.extend(trace.clock_errors(|boot_id| boots.contains(boot_id)));
+        }
         for error in errors {
             self.definitions.add(Definition::ClockError(error));
         }
@@ -256,9 +412,33 @@ impl Merge {
     fn settle_zero(&mut self) {
         let spans = self.members.iter().map(|member| self.span_of(member));
         let spans: Vec<Option<(i64, i64)>> = spans.collect();
-        let known = spans.iter().flatten();
-        let zero_ns = known.map(|(start_ns, _)| *start_ns).min().unwrap_or(0);
+        let of_traces = self.traces.iter().flat_map(|trace| {
+            let each = trace.processes.iter();
+            each.filter_map(|(from, to)| Some((trace.shift_ns, *to, trace.span_of(*from)?)))
+        });
+        let of_traces = of_traces.map(|(shift_ns, process, end)| ProcessEnd {
+            process,
+            start_ns: end.start_ns.saturating_add(shift_ns),
+            end_ns: end.end_ns.saturating_add(shift_ns),
+            ..end
+        });
+        let of_traces: Vec<ProcessEnd> = of_traces.collect();
+        let known = spans.iter().flatten().map(|(start_ns, _)| *start_ns);
+        let known = known.chain(of_traces.iter().map(|end| end.start_ns));
+        let zero_ns = known.min().unwrap_or(0);
         let mut trace_end_ns = 0;
+        for end in of_traces {
+            let end = ProcessEnd {
+                start_ns: end.start_ns.saturating_sub(zero_ns),
+                end_ns: end.end_ns.saturating_sub(zero_ns),
+                ..end
+            };
+            trace_end_ns = trace_end_ns.max(end.end_ns);
+            self.definitions.add(Definition::ProcessEnd(end));
+        }
+        for trace in &mut self.traces {
+            trace.shift_ns = trace.shift_ns.saturating_sub(zero_ns);
+        }
         for (member, span) in self.members.iter_mut().zip(spans) {
             let (start_ns, end_ns) = span.unwrap_or((zero_ns, zero_ns));
             member.start_ns = start_ns.saturating_sub(zero_ns);
@@ -352,27 +532,35 @@ impl Merge {
             .iter()
             .flat_map(|m| m.input.recording.streams.values());
         let chunks = streams.flat_map(|stream| &stream.chunks);
-        chunks.fold(0, |sum, chunk| sum.saturating_add(chunk.header.event_count))
+        let chunks = chunks.map(|chunk| chunk.header.event_count);
+        let of_traces = self
+            .traces
+            .iter()
+            .flat_map(|trace| &trace.input.trace.chunks);
+        let of_traces = of_traces.map(|entry| entry.event_count);
+        chunks.chain(of_traces).fold(0, u64::saturating_add)
     }
 
     /// Identities of the inputs, in merge order.
     pub fn recording_ids(&self) -> impl Iterator<Item = RecordingId> {
-        self.members
-            .iter()
-            .map(|member| member.input.recording.header.recording_id)
+        self.recording_ids.iter().copied()
     }
 
     /// Bytes of the inputs' files.
     pub fn input_bytes(&self) -> u64 {
-        self.members
-            .iter()
-            .map(|member| member.input.file_bytes)
-            .sum()
+        let traces = self.traces.iter().map(|trace| trace.input.file_bytes);
+        let recordings = self.inputs().map(|input| input.file_bytes);
+        recordings.chain(traces).fold(0, u64::saturating_add)
     }
 
     /// The recordings, in merge order.
     pub fn inputs(&self) -> impl Iterator<Item = &InputRecording> {
         self.members.iter().map(|member| &member.input)
+    }
+
+    /// The traces of earlier merges among the inputs.
+    pub fn input_traces(&self) -> impl Iterator<Item = &InputTrace> {
+        self.traces.iter().map(|trace| &trace.input)
     }
 
     /// Reads all events in the global order and gives them to `consume`, a chunk at a time. Chunk
@@ -461,13 +649,14 @@ impl Merge {
         is_proved: bool,
         work: impl Fn(Vec<Part>) -> R + Sync,
         mut consume: impl FnMut(R) -> Result<()>,
-    ) -> Result<Vec<StreamReader<'a>>> {
+    ) -> Result<Vec<Reader<'a>>> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.max(1));
         let pool = pool.build().map_err(|error| MergeError::Threads {
             source: std::io::Error::other(error),
         })?;
         let readers = self.open_readers(keep, is_proved.then_some(references));
-        let mut sweep = Sweep::new(readers, self.chunk_events);
+        let streams = self.definitions.streams.len();
+        let mut sweep = Sweep::new(readers, streams, self.chunk_events);
         let shape = Shape {
             references,
             most_events: sweep.window_events(),
@@ -502,6 +691,10 @@ impl Merge {
     pub fn plan_repair(&mut self, jobs: usize) -> Result<()> {
         if self.causality != Causality::Repair || self.repair.is_some() {
             return Ok(());
+        }
+        if let Some(trace) = self.traces.first() {
+            let path = trace.input.path.clone();
+            return Err(MergeError::RepairOfTrace { path });
         }
         let Some(extractor) = self.extractor() else {
             return Ok(());
@@ -624,15 +817,20 @@ impl Merge {
         for member in &self.members {
             for (id, contents) in &member.input.recording.streams {
                 if let Some(number) = member.numbers.streams.get(id) {
-                    carries.insert(*number, self.carried(member, &contents.totals));
+                    carries.insert(*number, self.carried(&member.numbers, &contents.totals));
                 }
+            }
+        }
+        for trace in &self.traces {
+            for (number, totals) in trace.totals() {
+                carries.insert(number, self.carried(&trace.numbers, totals));
             }
         }
         Extractor::of(&self.definitions, &carries)
     }
 
     /// What a loss of any type in a stream may have had.
-    fn carried(&self, member: &Member, totals: &StreamTotals) -> Lost {
+    fn carried(&self, numbers: &Numbers, totals: &StreamTotals) -> Lost {
         let is_vague = |row: &TypeTotals| {
             row.raised_is_lower_bound || row.event_type == annals_format::ANY_EVENT_TYPE
         };
@@ -640,7 +838,7 @@ impl Merge {
             return Lost::ALL;
         }
         let raised = totals.rows.iter().filter(|row| row.raised != 0);
-        let types = raised.filter_map(|row| member.numbers.event_types.get(&row.event_type));
+        let types = raised.filter_map(|row| numbers.event_types.get(&row.event_type));
         messages::carried(&self.definitions, types.copied())
     }
 
@@ -660,6 +858,29 @@ impl Merge {
             };
             check.lose(member.process.get(), lost);
         }
+        for trace in &self.traces {
+            let is_all = keep.is_all() && trace.definitions().filters.is_empty();
+            // By process once: a trace has as many streams as all of them together.
+            let mut of_process: BTreeMap<ProcessId, Vec<(StreamId, &StreamTotals)>> =
+                BTreeMap::new();
+            for (number, totals) in trace.totals() {
+                if let Some(process) = self.definitions.process_of(number) {
+                    of_process
+                        .entry(process)
+                        .or_default()
+                        .push((number, totals));
+                }
+            }
+            for process in trace.processes.values() {
+                let streams = of_process.remove(process).unwrap_or_default().into_iter();
+                let streams = streams.map(|(number, totals)| (Some(number), totals));
+                let lost = match is_all {
+                    true => self.lost_of(&trace.numbers, streams),
+                    false => Lost::ALL,
+                };
+                check.lose(process.get(), lost);
+            }
+        }
         check
     }
 
@@ -667,18 +888,30 @@ impl Merge {
     /// place in its stream; what was lost from one stream of several, or from one that is sorted, stands
     /// behind events that came after it.
     fn lost_somewhere(&self, member: &Member) -> Lost {
+        let streams = member.input.recording.streams.iter();
+        let streams = streams.map(|(id, contents)| {
+            let number = member.numbers.streams.get(id).copied();
+            (number, &contents.totals)
+        });
+        self.lost_of(&member.numbers, streams)
+    }
+
+    fn lost_of<'a>(
+        &self,
+        numbers: &Numbers,
+        streams: impl Iterator<Item = (Option<StreamId>, &'a StreamTotals)>,
+    ) -> Lost {
         let mut lost = Lost::default();
         let mut carrying = 0;
         let mut with_losses = Lost::default();
-        for (id, contents) in &member.input.recording.streams {
-            let totals = &contents.totals;
-            let of_stream = self.carried(member, totals);
+        for (number, totals) in streams {
+            let of_stream = self.carried(numbers, totals);
             carrying += usize::from(of_stream.is_any());
             let of_rows = |is_wanted: fn(&TypeTotals) -> bool| {
                 let rows = totals.rows.iter().filter(|row| is_wanted(row));
                 let mut lost = Lost::default();
                 for row in rows {
-                    let number = member.numbers.event_types.get(&row.event_type).copied();
+                    let number = numbers.event_types.get(&row.event_type).copied();
                     let more = match number {
                         Some(number) => {
                             messages::carried(&self.definitions, std::iter::once(number))
@@ -691,8 +924,7 @@ impl Merge {
             };
             lost.add(of_rows(|row| row.suppressed != 0));
             let dropped = of_rows(|row| row.dropped_sum() + row.skipped + row.truncated != 0);
-            let number = member.numbers.streams.get(id);
-            let stream = number.and_then(|number| self.definitions.streams.get(number));
+            let stream = number.and_then(|number| self.definitions.streams.get(&number));
             let source = stream.and_then(|stream| self.definitions.sources.get(&stream.source));
             let has_place = stream.is_some_and(|stream| stream.location.is_some())
                 && source.is_some_and(|source| source.ordering == Ordering::Ordered);
@@ -712,7 +944,7 @@ impl Merge {
         &'a self,
         keep: &'a Keep,
         references: Option<&'a ElementReferences>,
-    ) -> Vec<StreamReader<'a>> {
+    ) -> Vec<Reader<'a>> {
         let mut readers: Vec<StreamReader<'_>> = Vec::new();
         for member in &self.members {
             for (id, contents) in &member.input.recording.streams {
@@ -736,50 +968,52 @@ impl Merge {
             }
         }
         readers.sort_by_key(|reader| reader.stream);
-        readers
+        let readers = readers.into_iter().map(|r| Reader::Stream(Box::new(r)));
+        let sorted = SortedStreams::of(&self.definitions);
+        let traces = self.traces.iter().map(|trace| {
+            let reader = TraceReader::new(trace, keep, references, sorted.clone());
+            Reader::Trace(Box::new(reader))
+        });
+        readers.chain(traces).collect()
     }
 
     fn conclude(
         &self,
-        readers: Vec<StreamReader<'_>>,
+        readers: Vec<Reader<'_>>,
         losses: Vec<TraceLoss>,
         hashes: Option<&StreamHashes>,
         causality: Option<CausalityReport>,
     ) -> Result<Merged> {
-        let mut totals = Vec::new();
-        let mut streams = Vec::new();
-        for reader in readers {
-            let mut of_trace = StreamTotals {
-                stream: reader.stream,
-                rows: Vec::new(),
-                order_hash: hashes.map(|hashes| hashes.get(reader.stream).value()),
-                ..reader.totals.clone()
-            };
-            if hashes.is_some_and(|hashes| hashes.get(reader.stream) != reader.hash) {
-                return Err(MergeError::Unproven {
-                    path: reader.input.path.clone(),
-                    stream: reader.stream,
-                });
-            }
-            let mut miscounted = 0;
-            for row in &reader.totals.rows {
-                let number = reader.numbers.event_types.get(&row.event_type);
-                let event_type = number.copied().unwrap_or(annals_format::ANY_EVENT_TYPE);
-                let to = of_trace.row(event_type);
-                *to = add_rows(*to, row);
-                let found = reader.findings.present.get(&row.event_type).copied();
-                let difference = row.present().abs_diff(found.unwrap_or(0));
-                miscounted = difference.saturating_add(miscounted);
-            }
-            streams.push(StreamReport::new(
-                &self.definitions,
-                &of_trace,
-                &reader.findings,
-                miscounted,
-            ));
-            totals.push(of_trace);
-        }
+        let mut of_streams: Vec<(StreamTotals, StreamReport)> = Vec::new();
         let mut unplaced = BTreeMap::new();
+        for reader in readers {
+            match reader {
+                Reader::Stream(reader) => {
+                    of_streams.push(self.conclude_stream(&reader, hashes)?);
+                }
+                Reader::Trace(reader) => {
+                    if let Some(process) = reader.earlier.processes.values().min() {
+                        unplaced.insert(*process, reader.unplaced);
+                    }
+                    for (totals, findings, miscounted) in reader.conclude() {
+                        let stream = totals.stream;
+                        let totals = StreamTotals {
+                            order_hash: hashes.map(|hashes| hashes.get(stream).value()),
+                            ..totals
+                        };
+                        if hashes.is_some_and(|h| h.get(stream) != reader.hashes.get(stream)) {
+                            let path = reader.earlier.input.path.clone();
+                            return Err(MergeError::Unproven { path, stream });
+                        }
+                        let definitions = &self.definitions;
+                        let report = StreamReport::new(definitions, &totals, &findings, miscounted);
+                        of_streams.push((totals, report));
+                    }
+                }
+            }
+        }
+        of_streams.sort_by_key(|(totals, _)| totals.stream);
+        let (totals, streams): (Vec<_>, Vec<_>) = of_streams.into_iter().unzip();
         for member in &self.members {
             for (id, contents) in &member.input.recording.streams {
                 if !member.numbers.streams.contains_key(id) {
@@ -791,12 +1025,30 @@ impl Merge {
                 }
             }
         }
+        let unplaced = |process: ProcessId| unplaced.get(&process).copied().unwrap_or(0);
         let inputs = self.members.iter().map(|member| {
-            let unplaced = unplaced.get(&member.process).copied().unwrap_or(0);
-            InputReport::new(&member.input, &self.definitions, member.process, unplaced)
+            let process = member.process;
+            let report =
+                InputReport::new(&member.input, &self.definitions, process, unplaced(process));
+            (process, report)
         });
+        let of_traces = self.traces.iter().flat_map(|trace| {
+            let first = trace.processes.values().min().copied();
+            trace.processes.values().map(move |process| {
+                let is_first = first == Some(*process);
+                let report = InputReport::of_trace(
+                    &trace.input,
+                    &self.definitions,
+                    *process,
+                    (is_first, unplaced(*process)),
+                );
+                (*process, report)
+            })
+        });
+        let mut inputs: Vec<(ProcessId, InputReport)> = inputs.chain(of_traces).collect();
+        inputs.sort_by_key(|(process, _)| *process);
         let mut report = Report::new(
-            inputs.collect(),
+            inputs.into_iter().map(|(_, report)| report).collect(),
             streams,
             &totals,
             &losses,
@@ -804,11 +1056,45 @@ impl Merge {
             self.duplicates.clone(),
         );
         report.causality = causality;
+        let is_whole =
+            |trace: &InputTrace| trace.trace.has_footer && trace.trace.problems.is_empty();
+        report.complete &= self.input_traces().all(is_whole);
         Ok(Merged {
             totals,
             losses,
             report,
         })
+    }
+
+    fn conclude_stream(
+        &self,
+        reader: &StreamReader<'_>,
+        hashes: Option<&StreamHashes>,
+    ) -> Result<(StreamTotals, StreamReport)> {
+        let mut of_trace = StreamTotals {
+            stream: reader.stream,
+            rows: Vec::new(),
+            order_hash: hashes.map(|hashes| hashes.get(reader.stream).value()),
+            ..reader.totals.clone()
+        };
+        if hashes.is_some_and(|hashes| hashes.get(reader.stream) != reader.hash) {
+            return Err(MergeError::Unproven {
+                path: reader.input.path.clone(),
+                stream: reader.stream,
+            });
+        }
+        let mut miscounted = 0;
+        for row in &reader.totals.rows {
+            let number = reader.numbers.event_types.get(&row.event_type);
+            let event_type = number.copied().unwrap_or(annals_format::ANY_EVENT_TYPE);
+            let to = of_trace.row(event_type);
+            *to = add_rows(*to, row);
+            let found = reader.findings.present.get(&row.event_type).copied();
+            let difference = row.present().abs_diff(found.unwrap_or(0));
+            miscounted = difference.saturating_add(miscounted);
+        }
+        let report = StreamReport::new(&self.definitions, &of_trace, &reader.findings, miscounted);
+        Ok((of_trace, report))
     }
 }
 
@@ -873,7 +1159,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn add_rows(a: TypeTotals, b: &TypeTotals) -> TypeTotals {
+pub(crate) fn add_rows(a: TypeTotals, b: &TypeTotals) -> TypeTotals {
     TypeTotals {
         event_type: a.event_type,
         raised: a.raised.saturating_add(b.raised),
@@ -887,16 +1173,19 @@ fn add_rows(a: TypeTotals, b: &TypeTotals) -> TypeTotals {
     }
 }
 
-/// Event types that chunks hold and whose definition is lost get a name that says so.
-fn name_lost_types(unifier: &mut Unifier, input: &InputRecording, numbers: &mut Numbers) {
+fn types_of_chunks(input: &InputRecording) -> BTreeSet<EventTypeId> {
     let streams = input.recording.streams.values();
     let headers = streams
         .flat_map(|stream| &stream.chunks)
         .map(|chunk| &chunk.header);
-    let used: BTreeSet<EventTypeId> = headers
+    headers
         .flat_map(|header| &header.counts)
         .map(|(event_type, _)| *event_type)
-        .collect();
+        .collect()
+}
+
+/// Event types that chunks hold and whose definition is lost get a name that says so.
+fn name_lost_types(unifier: &mut Unifier, used: BTreeSet<EventTypeId>, numbers: &mut Numbers) {
     for event_type in used {
         numbers.event_types.entry(event_type).or_insert_with(|| {
             let number = EventTypeId::new(unifier.definitions.event_types.len() as u32);

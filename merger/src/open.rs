@@ -7,6 +7,7 @@ use annals_format::{
 };
 
 use crate::causality::Causality;
+use crate::earlier::InputTrace;
 use crate::error::{MergeError, Result};
 use crate::input::{FileAt, Found, InputRecording, RejectedInput, find, kind_of};
 use crate::merge::Merge;
@@ -123,10 +124,10 @@ fn nothing_readable(rejected: &[RejectedInput]) -> MergeError {
     }
 }
 
-/// Opens the recordings among these paths for merging.
+/// Opens recordings for merging, and traces that are named themselves.
 ///
 /// # Errors
-/// If a path does not exist, is a trace, the output is a recording, or none of the files can be used.
+/// If a path does not exist, the output is a recording, or none of the files can be used.
 pub fn plan_merge(paths: &[PathBuf], output: Option<&Path>) -> Result<(Merge, Vec<RejectedInput>)> {
     plan_merge_with_symbols(paths, output, &Symbols::default())
 }
@@ -165,22 +166,37 @@ pub fn plan_merge_with_offsets(
         traces,
         mut rejected,
     } = find(paths, output)?;
-    // In a directory, a trace beside recordings is an earlier merge of them; named itself, it is a
-    // mistake.
-    if let Some(path) = traces.into_iter().find(|trace| paths.contains(trace)) {
-        return Err(MergeError::IsTrace {
-            path,
-            advice: "name the recordings it was merged from",
-        });
-    }
-    if recordings.is_empty() && rejected.is_empty() {
+    // In a directory, a trace beside recordings is an earlier merge of them; named itself, it is an input.
+    let traces = traces.into_iter().filter(|trace| paths.contains(trace));
+    let traces: Vec<PathBuf> = traces.collect();
+    if recordings.is_empty() && traces.is_empty() && rejected.is_empty() {
         return Err(MergeError::NoRecordings {
             path: paths.first().cloned().unwrap_or_default(),
         });
     }
     let (mut inputs, more) = open_recordings(&recordings)?;
     rejected.extend(more);
-    if inputs.is_empty() {
+    let mut opened = Vec::new();
+    for path in traces {
+        match InputTrace::open(&path) {
+            Ok(input) if input.trace.definitions.processes.is_empty() => {
+                let why = "its definitions are lost: no process is in it".to_owned();
+                rejected.push(RejectedInput { path, why });
+            }
+            Ok(mut input) => {
+                let definitions = &mut input.trace.definitions;
+                let found = symbols.resolve(definitions);
+                found.into_iter().for_each(|record| definitions.add(record));
+                definitions.apply_symbols();
+                opened.push(input);
+            }
+            Err(error) => rejected.push(RejectedInput {
+                why: crate::input::without_path(&error),
+                path,
+            }),
+        }
+    }
+    if inputs.is_empty() && opened.is_empty() {
         return Err(nothing_readable(&rejected));
     }
     for input in &mut inputs {
@@ -188,7 +204,7 @@ pub fn plan_merge_with_offsets(
         let found = symbols.resolve(definitions);
         found.into_iter().for_each(|record| definitions.add(record));
     }
-    Ok((Merge::plan_with(inputs, offsets), rejected))
+    Ok((Merge::plan_all(inputs, opened, offsets), rejected))
 }
 
 impl Opened {

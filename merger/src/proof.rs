@@ -128,6 +128,35 @@ impl SortedStreams {
 
 /// The order hashes of the streams that have events in a chunk of a trace, ascending by stream.
 pub(crate) fn of_chunk(chunk: &TraceChunk, sorted: &SortedStreams) -> Vec<(StreamId, OrderHash)> {
+    let event_types = chunk.types.iter().map(|columns| columns.event_type);
+    of_chunk_with(chunk, sorted, event_types, |_, _, _| {})
+}
+
+/// The same of a chunk of another trace, whose event types and references have other numbers.
+pub(crate) fn of_chunk_renumbered(
+    chunk: &TraceChunk,
+    sorted: &SortedStreams,
+    event_types: &[EventTypeId],
+    numbers: &Numbers,
+    references: &ElementReferences,
+) -> Vec<(StreamId, OrderHash)> {
+    let renumber = |index: usize, element: usize, values: &mut [u64]| {
+        let reference = references.get(event_types[index], element);
+        if let Some(table) = numbers.references(reference) {
+            values
+                .iter_mut()
+                .for_each(|value| *value = table.get(*value));
+        }
+    };
+    of_chunk_with(chunk, sorted, event_types.iter().copied(), renumber)
+}
+
+fn of_chunk_with(
+    chunk: &TraceChunk,
+    sorted: &SortedStreams,
+    event_types: impl Iterator<Item = EventTypeId>,
+    renumber: impl Fn(usize, usize, &mut [u64]),
+) -> Vec<(StreamId, OrderHash)> {
     // By stream, its place in `runs` + 1.
     let mut places: Vec<u32> = Vec::new();
     for stream in &chunk.streams {
@@ -158,12 +187,9 @@ pub(crate) fn of_chunk(chunk: &TraceChunk, sorted: &SortedStreams) -> Vec<(Strea
         times_ns = &unshifted;
     }
     HASHER.with_borrow_mut(|hasher| {
-        let types = chunk
-            .types
-            .iter()
-            .map(|columns| (columns, columns.event_type));
+        let types = chunk.types.iter().zip(event_types);
         let places_of = (times_ns.as_slice(), chunk.tick_residuals.as_slice());
-        let hashes = hasher.hash(places_of, &chunk.type_index, types, |_, _, _| {});
+        let hashes = hasher.hash(places_of, &chunk.type_index, types, renumber);
         for (index, stream) in chunk.streams.iter().enumerate().rev() {
             let place = places[stream.index()] as usize - 1;
             let run = &mut runs[place].1;

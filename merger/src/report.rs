@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::causality::CausalityReport;
 use crate::clocks::ClockFit;
+use crate::earlier::InputTrace;
 use crate::hosts::Hosts;
 use crate::input::{InputRecording, RejectedInput};
 use crate::merge::{Merge, missing_ranks};
@@ -26,7 +27,7 @@ pub struct DamageReport {
     pub what: String,
 }
 
-/// One recording.
+/// One recording, in a file of its own or in the trace of an earlier merge.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct InputReport {
     /// The file.
@@ -70,6 +71,39 @@ impl InputReport {
             ended: recording.ended.name(),
             file_bytes: input.file_bytes,
             has_footer: recording.has_footer,
+            unplaced,
+            damage: problems
+                .map(|problem| DamageReport {
+                    offset: problem.offset,
+                    length: problem.length,
+                    what: problem.what.clone(),
+                })
+                .collect(),
+        }
+    }
+}
+
+impl InputReport {
+    /// Of a process of an earlier merge's trace; damage of the file stands beside its first one.
+    pub(crate) fn of_trace(
+        input: &InputTrace,
+        definitions: &Definitions,
+        process: ProcessId,
+        (is_first, unplaced): (bool, u64),
+    ) -> Self {
+        let rank = definitions.ranks.get(&process);
+        let id = definitions.processes.get(&process).map(|p| p.recording_id);
+        let end = definitions.process_ends.get(&process);
+        let problems = input.trace.problems.iter().filter(|_| is_first);
+        Self {
+            path: input.path.clone(),
+            live_path: None,
+            recording_id: id.map_or_else(String::new, |id| id.to_string()),
+            rank: rank.map_or(0, |rank| rank.rank),
+            rank_is_assigned: rank.is_some_and(|rank| rank.is_assigned),
+            ended: end.map_or(Ended::Truncated, |end| end.ended).name(),
+            file_bytes: input.file_bytes,
+            has_footer: input.trace.has_footer,
             unplaced,
             damage: problems
                 .map(|problem| DamageReport {

@@ -8,7 +8,8 @@ use rayon::prelude::*;
 
 use annals_format::TraceLoss;
 
-use crate::stream::{Lane, LossPlace, StreamReader};
+use crate::reader::Reader;
+use crate::stream::{Lane, LossPlace};
 use crate::window::{Slice, Window, WindowPlace};
 
 /// Windows that are worked on at once, for each thread: so that none waits long for the others.
@@ -27,7 +28,7 @@ const FEW_EVENTS: usize = 512;
 #[derive(Debug)]
 pub(crate) struct Sweep<'a> {
     /// By stream.
-    readers: Vec<StreamReader<'a>>,
+    readers: Vec<Reader<'a>>,
     /// Events of a window.
     window_events: usize,
     /// All events before this time are loaded.
@@ -45,10 +46,11 @@ struct Cut {
 }
 
 impl<'a> Sweep<'a> {
-    /// A sweep over all events. Windows have `window_events`, up to twice as many with many streams.
-    pub(crate) fn new(readers: Vec<StreamReader<'a>>, window_events: usize) -> Self {
+    /// A sweep over all events of so many streams. Windows have `window_events`, up to twice as many with
+    /// many streams.
+    pub(crate) fn new(readers: Vec<Reader<'a>>, streams: usize, window_events: usize) -> Self {
         let window_events = window_events.max(1);
-        let for_streams = readers.len().saturating_mul(EVENTS_PER_STREAM);
+        let for_streams = streams.saturating_mul(EVENTS_PER_STREAM);
         Self {
             window_events: for_streams.clamp(window_events, window_events.saturating_mul(2)),
             readers,
@@ -58,7 +60,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    pub(crate) fn into_readers(self) -> Vec<StreamReader<'a>> {
+    pub(crate) fn into_readers(self) -> Vec<Reader<'a>> {
         self.readers
     }
 
@@ -89,15 +91,15 @@ impl<'a> Sweep<'a> {
     }
 
     fn head_ns(&self) -> Option<i64> {
-        self.readers.iter().filter_map(StreamReader::head_ns).min()
+        self.readers.iter().filter_map(Reader::head_ns).min()
     }
 
     fn is_all_loaded(&self) -> bool {
-        self.readers.iter().all(StreamReader::is_all_loaded)
+        self.readers.iter().all(Reader::is_all_loaded)
     }
 
     fn lanes(&self) -> impl Iterator<Item = &Lane> {
-        self.readers.iter().flat_map(|reader| &reader.lanes)
+        self.readers.iter().flat_map(Reader::lanes)
     }
 
     /// Loads until more than so many events are there of which it is known that none comes between them,
@@ -239,21 +241,55 @@ impl<'a> Sweep<'a> {
         times.get(count).copied().unwrap_or(until_ns)
     }
 
+    /// Of the events at the time of a cut, how many of each lane are among the first in the order; none
+    /// when lanes stand in it anyway.
+    fn share_ties(&self, cut: Cut) -> Option<Vec<usize>> {
+        let has_many = |reader: &Reader<'_>| reader.has_many_streams();
+        if cut.more == 0 || !self.readers.iter().any(has_many) {
+            return None;
+        }
+        let mut ties = Vec::new();
+        let mut shares = Vec::new();
+        let until_ns = cut.time_ns.saturating_add(1);
+        for reader in &self.readers {
+            for lane in reader.lanes() {
+                let first = lane.first_from(lane.at, cut.time_ns);
+                for index in first..lane.first_from(first, until_ns) {
+                    let streams = lane.batch.streams();
+                    let stream = streams.map_or(reader.stream(), |streams| streams[index]);
+                    ties.push((stream, shares.len()));
+                }
+                shares.push(0);
+            }
+        }
+        ties.sort();
+        for (_, lane) in ties.iter().take(cut.more) {
+            shares[*lane] += 1;
+        }
+        Some(shares)
+    }
+
     /// Takes the events before a cut out of the readers, and the losses that stand there; none: all.
     fn cut(&mut self, cut: Option<Cut>) -> Option<Window<'a>> {
         let from_ns = self.head_ns().unwrap_or(i64::MIN);
         let mut more = cut.map_or(0, |cut| cut.more);
+        let shares = cut.and_then(|cut| self.share_ties(cut));
+        let has_shares = shares.is_some();
+        let mut of_ties = shares.unwrap_or_default().into_iter();
         let mut slices = Vec::new();
         let mut losses = Vec::new();
         for reader in &mut self.readers {
             let first = slices.len();
             let mut numbers = Vec::new();
-            for lane in &mut reader.lanes {
+            let (stream, names) = (reader.stream(), reader.numbers());
+            for lane in reader.lanes_mut() {
                 let mut end = lane.end;
                 if let Some(cut) = cut {
                     end = lane.first_from(lane.at, cut.time_ns);
                     // Of those at one time, the first in the order: streams and lanes stand in it.
-                    if more != 0 {
+                    if has_shares {
+                        end += of_ties.next().unwrap_or(0);
+                    } else if more != 0 {
                         let time_ns = cut.time_ns.saturating_add(1);
                         let same = lane.first_from(end, time_ns) - end;
                         end += same.min(more);
@@ -263,16 +299,16 @@ impl<'a> Sweep<'a> {
                 if end > lane.at {
                     numbers.push(lane.number);
                     slices.push(Slice {
-                        stream: reader.stream,
-                        numbers: reader.numbers,
+                        stream,
+                        numbers: names,
                         batch: lane.batch.clone(),
                         range: lane.at..end,
                     });
                     lane.at = end;
                 }
             }
-            reader.lanes.retain(|lane| lane.at < lane.end);
-            if reader.losses.is_empty() {
+            reader.lanes_mut().retain(|lane| lane.at < lane.end);
+            if reader.losses().is_empty() {
                 continue;
             }
             let place_of = |place: LossPlace| match place {
@@ -286,7 +322,7 @@ impl<'a> Sweep<'a> {
                     .then_some(WindowPlace::Time(time_ns)),
             };
             reader
-                .losses
+                .losses()
                 .retain(|(place, loss): &(LossPlace, TraceLoss)| {
                     let here = place_of(*place);
                     losses.extend(here.map(|here| (here, *loss)));

@@ -15,6 +15,10 @@ pub(crate) struct Numbers {
     pub(crate) event_types: BTreeMap<EventTypeId, EventTypeId>,
     pub(crate) streams: BTreeMap<StreamId, StreamId>,
     pub(crate) clocks: BTreeMap<ClockId, ClockId>,
+    /// Streams once more: a trace's chunk asks for every event.
+    pub(crate) stream_table: References,
+    /// References are numbered as in the trace already.
+    pub(crate) is_identity: bool,
     regions: References,
     strings: References,
     locations: References,
@@ -55,6 +59,9 @@ impl References {
 impl Numbers {
     /// The table for a kind of reference; none: the value stays as it is.
     pub(crate) fn references(&self, kind: Reference) -> Option<&References> {
+        if self.is_identity {
+            return None;
+        }
         match kind {
             Reference::String => Some(&self.strings),
             Reference::Region => Some(&self.regions),
@@ -74,6 +81,7 @@ pub(crate) struct Unifier {
     strings: HashMap<String, StringId>,
     event_types: HashMap<EventType, EventTypeId>,
     regions: HashMap<RegionKey, RegionId>,
+    processes: u32,
 }
 
 /// What makes regions the same: name, file, line, group; of functions without a symbol the build that
@@ -94,14 +102,36 @@ impl Unifier {
 
     /// Takes a recording's definitions in as the next process.
     pub(crate) fn add(&mut self, of: &Definitions, rank: Rank) -> (ProcessId, Numbers) {
-        let process = ProcessId::new(self.definitions.processes.len() as u32);
         let mut numbers = Numbers::default();
+        self.add_shared(of, &mut numbers);
+        let process = self.add_process(of, of, rank, &mut numbers);
+        (process, numbers)
+    }
+
+    /// Takes in what no process has for itself: strings, event types, measured offsets.
+    pub(crate) fn add_shared(&mut self, of: &Definitions, numbers: &mut Numbers) {
         self.string("");
         for (id, text) in &of.strings {
             let to = self.string(text);
             numbers.strings.set(id.get(), to.get());
         }
-        if let Some(d) = of.processes.values().next() {
+        for d in &of.host_offsets {
+            self.definitions.add(Definition::HostOffset(*d));
+        }
+        self.add_event_types(of, numbers);
+    }
+
+    /// Takes a process in as the next one: its own definitions, and those of the file that it is in.
+    pub(crate) fn add_process(
+        &mut self,
+        own: &Definitions,
+        of: &Definitions,
+        rank: Rank,
+        numbers: &mut Numbers,
+    ) -> ProcessId {
+        let process = ProcessId::new(self.processes);
+        self.processes += 1;
+        if let Some(d) = own.processes.values().next() {
             let d = Process {
                 id: process,
                 run: self.string(of.string(d.run)),
@@ -113,7 +143,7 @@ impl Unifier {
         }
         self.definitions
             .add(Definition::Rank(Rank { process, ..rank }));
-        for d in &of.properties {
+        for d in &own.properties {
             let d = Property {
                 process,
                 key: self.string(of.string(d.key)),
@@ -121,7 +151,7 @@ impl Unifier {
             };
             self.definitions.add(Definition::Property(d));
         }
-        for (id, d) in &of.clocks {
+        for (id, d) in &own.clocks {
             let to = ClockId::new(self.definitions.clocks.len() as u32);
             numbers.clocks.insert(*id, to);
             let d = Clock {
@@ -132,7 +162,7 @@ impl Unifier {
             };
             self.definitions.add(Definition::Clock(d));
         }
-        for d in &of.calibration {
+        for d in &own.calibration {
             if let Some(clock) = numbers.clocks.get(&d.clock) {
                 let d = annals_format::CalibrationPoint {
                     clock: *clock,
@@ -141,19 +171,21 @@ impl Unifier {
                 self.definitions.add(Definition::Calibration(d));
             }
         }
-        for d in &of.host_offsets {
-            self.definitions.add(Definition::HostOffset(*d));
-        }
-        self.add_places(of, process, &mut numbers);
-        self.add_event_types(of, &mut numbers);
-        self.add_regions(of, process, &mut numbers);
-        self.add_objects(of, process, &mut numbers);
-        (process, numbers)
+        self.add_places(own, of, process, numbers);
+        self.add_regions(own, of, process, numbers);
+        self.add_objects(own, of, process, numbers);
+        process
     }
 
-    fn add_places(&mut self, of: &Definitions, process: ProcessId, numbers: &mut Numbers) {
+    fn add_places(
+        &mut self,
+        own: &Definitions,
+        of: &Definitions,
+        process: ProcessId,
+        numbers: &mut Numbers,
+    ) {
         let mut sources = BTreeMap::new();
-        for (id, d) in &of.sources {
+        for (id, d) in &own.sources {
             let Some(clock) = numbers.clocks.get(&d.clock) else {
                 continue;
             };
@@ -170,7 +202,7 @@ impl Unifier {
             };
             self.definitions.add(Definition::Source(d));
         }
-        for (id, d) in &of.locations {
+        for (id, d) in &own.locations {
             let to = LocationId::new(self.definitions.locations.len() as u32);
             numbers.locations.set(id.get(), to.get());
             let d = Location {
@@ -181,12 +213,13 @@ impl Unifier {
             };
             self.definitions.add(Definition::Location(d));
         }
-        for (id, d) in &of.streams {
+        for (id, d) in &own.streams {
             let Some(source) = sources.get(&d.source) else {
                 continue;
             };
             let to = StreamId::new(self.definitions.streams.len() as u32);
             numbers.streams.insert(*id, to);
+            numbers.stream_table.set(id.get(), to.get());
             let location = d
                 .location
                 .map(|location| numbers.locations.get(location.get().into()) as u32);
@@ -226,10 +259,16 @@ impl Unifier {
         }
     }
 
-    fn add_regions(&mut self, of: &Definitions, process: ProcessId, numbers: &mut Numbers) {
-        let modules = self.add_modules(of, process);
+    fn add_regions(
+        &mut self,
+        own: &Definitions,
+        of: &Definitions,
+        process: ProcessId,
+        numbers: &mut Numbers,
+    ) {
+        let modules = self.add_modules(own, of, process);
         let mut regions = Vec::new();
-        for (id, d) in &of.regions {
+        for (id, d) in &own.regions {
             let symbol = of.symbols.get(id);
             let (name, file, line) = match symbol {
                 Some(symbol) => (symbol.name, symbol.file, symbol.line),
@@ -237,12 +276,14 @@ impl Unifier {
             };
             let function = of.functions.get(id);
             let module = function.and_then(|function| of.modules.get(&function.module));
-            let build = module.filter(|_| symbol.is_none()).map(|module| {
-                match module.build_id.as_slice() {
-                    [] => of.string(module.path).as_bytes().to_vec(),
-                    id => id.to_vec(),
-                }
-            });
+            let is_unnamed = symbol.is_none() && !has_name_of_symbol(of, function, d);
+            let build =
+                module
+                    .filter(|_| is_unnamed)
+                    .map(|module| match module.build_id.as_slice() {
+                        [] => of.string(module.path).as_bytes().to_vec(),
+                        id => id.to_vec(),
+                    });
             let (name, file) = (self.string(of.string(name)), self.string(of.string(file)));
             let group = self.string(of.string(d.group));
             let next = RegionId::new(self.definitions.regions.len() as u32);
@@ -280,11 +321,12 @@ impl Unifier {
 
     fn add_modules(
         &mut self,
+        own: &Definitions,
         of: &Definitions,
         process: ProcessId,
     ) -> BTreeMap<ModuleId, ModuleId> {
         let mut modules = BTreeMap::new();
-        for (id, d) in &of.modules {
+        for (id, d) in &own.modules {
             let to = ModuleId::new(self.definitions.modules.len() as u32);
             modules.insert(*id, to);
             let d = Module {
@@ -298,9 +340,15 @@ impl Unifier {
         modules
     }
 
-    fn add_objects(&mut self, of: &Definitions, process: ProcessId, numbers: &mut Numbers) {
+    fn add_objects(
+        &mut self,
+        own: &Definitions,
+        of: &Definitions,
+        process: ProcessId,
+        numbers: &mut Numbers,
+    ) {
         let mut objects: BTreeMap<ObjectId, ObjectId> = BTreeMap::new();
-        for (id, d) in &of.objects {
+        for (id, d) in &own.objects {
             let to = ObjectId::new(self.definitions.objects.len() as u32);
             objects.insert(*id, to);
             numbers.objects.set(id.get(), to.get());
@@ -312,7 +360,7 @@ impl Unifier {
             };
             self.definitions.add(Definition::Object(d));
         }
-        for d in &of.registrations {
+        for d in &own.registrations {
             let Some(event_type) = numbers.event_types.get(&d.event_type) else {
                 continue;
             };
@@ -324,4 +372,79 @@ impl Unifier {
             self.definitions.add(Definition::Registration(d));
         }
     }
+}
+
+/// Whether a function of a trace has the name that a symbol gave it. (Without one it is called by its
+/// address.)
+fn has_name_of_symbol(of: &Definitions, function: Option<&Function>, region: &Region) -> bool {
+    let Some(function) = function else {
+        return false;
+    };
+    let is_of_trace = of.time_zero.is_some();
+    let address = format!("+{:#x}", function.offset);
+    is_of_trace && !of.string(region.name).ends_with(&address)
+}
+
+/// The definitions of each process of a trace, apart from what they share.
+pub(crate) fn by_process(of: &Definitions) -> BTreeMap<ProcessId, Definitions> {
+    let mut each: BTreeMap<ProcessId, Definitions> = BTreeMap::new();
+    let mut give = |process: ProcessId, definition: Definition| {
+        let own = each.entry(process).or_default();
+        own.add(definition);
+    };
+    for d in of.processes.values() {
+        give(d.id, Definition::Process(d.clone()));
+    }
+    // What is of no process that is defined is of none.
+    let is_known = |process: &ProcessId| of.processes.contains_key(process);
+    for d in of.properties.iter().filter(|d| is_known(&d.process)) {
+        give(d.process, Definition::Property(*d));
+    }
+    for d in of.clocks.values().filter(|d| is_known(&d.process)) {
+        give(d.process, Definition::Clock(d.clone()));
+    }
+    for d in &of.calibration {
+        let clock = of.clocks.get(&d.clock);
+        if let Some(clock) = clock.filter(|clock| is_known(&clock.process)) {
+            give(clock.process, Definition::Calibration(*d));
+        }
+    }
+    for d in of.sources.values().filter(|d| is_known(&d.process)) {
+        give(d.process, Definition::Source(d.clone()));
+    }
+    for d in of.locations.values().filter(|d| is_known(&d.process)) {
+        give(d.process, Definition::Location(d.clone()));
+    }
+    for d in of.streams.values() {
+        let source = of.sources.get(&d.source);
+        if let Some(source) = source.filter(|source| is_known(&source.process)) {
+            give(source.process, Definition::Stream(*d));
+        }
+    }
+    for d in of.modules.values().filter(|d| is_known(&d.process)) {
+        give(d.process, Definition::Module(d.clone()));
+    }
+    for d in of.objects.values().filter(|d| is_known(&d.process)) {
+        give(d.process, Definition::Object(*d));
+    }
+    for d in of.registrations.iter().filter(|d| is_known(&d.process)) {
+        give(d.process, Definition::Registration(*d));
+    }
+    let mut unclaimed: BTreeMap<RegionId, &Region> =
+        of.regions.iter().map(|(i, d)| (*i, d)).collect();
+    for set in of.region_sets.values().filter(|d| is_known(&d.process)) {
+        for id in &set.regions {
+            if let Some(d) = of.regions.get(id) {
+                give(set.process, Definition::Region(d.clone()));
+                unclaimed.remove(id);
+            }
+        }
+    }
+    // Regions that no process claims are kept with the first.
+    if let Some(first) = of.processes.keys().next() {
+        for d in unclaimed.into_values() {
+            give(*first, Definition::Region(d.clone()));
+        }
+    }
+    each
 }

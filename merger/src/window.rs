@@ -81,6 +81,9 @@ struct Event {
 
 const FAR_RESIDUAL: i16 = i16::MIN;
 
+/// Instead of a shift: keys hold numbers alone.
+const FAR: u32 = u64::BITS - 1;
+
 /// The columns of an event type (or of one of its shapes) in a chunk.
 struct Slot {
     event_type: EventTypeId,
@@ -147,6 +150,25 @@ impl Slots {
     }
 }
 
+impl Slots {
+    /// The slots in an order that depends on event types and shapes alone, not on who has them; and of
+    /// each slot, its place in it.
+    fn order(&self, slices: &[Slice<'_>]) -> (Vec<usize>, Vec<u16>) {
+        let mut order: Vec<usize> = (0..self.slots.len()).collect();
+        order.sort_by_cached_key(|number| {
+            let slot = &self.slots[*number];
+            let columns = Self::columns(slices, slot).iter();
+            let shape: Vec<u8> = columns.map(|c| c.element_type().code()).collect();
+            (slot.event_type, shape)
+        });
+        let mut ranks = vec![0; order.len()];
+        for (rank, number) in order.iter().enumerate() {
+            ranks[*number] = rank as u16;
+        }
+        (order, ranks)
+    }
+}
+
 fn is_alike(a: &[Column], b: &[Column]) -> bool {
     let types = a.iter().map(Column::element_type);
     types.eq(b.iter().map(Column::element_type))
@@ -164,6 +186,10 @@ impl Window<'_> {
     pub(crate) fn assemble(&self, shape: &Shape<'_>, scratch: &mut Scratch) -> Vec<Part> {
         let (slots, counts) = self.take_events(scratch);
         let shift = self.sort(scratch);
+        let has_many = self.slices.iter().any(|s| s.batch.streams().is_some());
+        if has_many {
+            self.order_ties(shift, scratch);
+        }
         let mut chunks = Vec::new();
         let mut start = 0;
         for end in self.borders(shift, shape, scratch, &slots) {
@@ -174,9 +200,9 @@ impl Window<'_> {
             chunks.push(TraceChunk::default());
         }
         self.place_losses(shift, scratch, &mut chunks);
-        let is_one = chunks.len() == 1;
+        let is_counted = chunks.len() == 1 && !has_many;
         let part = |chunk: TraceChunk| {
-            let header = if is_one {
+            let header = if is_counted {
                 chunk.header_of(0, counts.clone())
             } else {
                 chunk.header(0)
@@ -290,7 +316,39 @@ impl Window<'_> {
         let times: Vec<i64> = times.collect();
         keys.extend(0..count as u64);
         keys.sort_by_key(|number| times[*number as usize]);
-        u64::BITS - 1
+        FAR
+    }
+
+    /// The stream of an event, by its number in the order of the slices.
+    fn stream_of(&self, event: Event, number: usize, starts: &[usize]) -> StreamId {
+        let slice = &self.slices[event.slice as usize];
+        match slice.batch.streams() {
+            Some(streams) => streams[slice.range.start + number - starts[event.slice as usize]],
+            None => slice.stream,
+        }
+    }
+
+    /// Brings events of one time into the order of their streams: slices of many streams are not.
+    fn order_ties(&self, shift: u32, scratch: &mut Scratch) {
+        let starts = self.starts();
+        let Scratch { keys, events, .. } = scratch;
+        let time = |key: u64| match shift {
+            FAR => {
+                let number = number_of(key, shift);
+                let slice = events[number].slice as usize;
+                let index = self.slices[slice].range.start + number - starts[slice];
+                self.slices[slice].batch.time_ns(index) as u64
+            }
+            _ => key >> shift,
+        };
+        for ties in keys.chunk_by_mut(|a, b| time(*a) == time(*b)) {
+            if ties.len() > 1 {
+                ties.sort_by_cached_key(|key| {
+                    let number = number_of(*key, shift);
+                    (self.stream_of(events[number], number, &starts), number)
+                });
+            }
+        }
     }
 
     /// Number of the first event of each slice.
@@ -396,14 +454,14 @@ impl Window<'_> {
         picks.clear();
         picks.resize(room, 0);
         let streams: Vec<StreamId> = self.slices.iter().map(|slice| slice.stream).collect();
+        let (order, ranks) = slots.order(&self.slices);
         // The events in order first: what follows reads them one behind the other.
         ordered.clear();
         ordered.extend(keys.iter().map(|key| events[number_of(*key, shift)]));
         let of = |event: &Event| streams[event.slice as usize];
         chunk.streams.extend(ordered.iter().map(of));
-        chunk
-            .type_index
-            .extend(ordered.iter().map(|event| event.slot));
+        let rank = |event: &Event| ranks[usize::from(event.slot)];
+        chunk.type_index.extend(ordered.iter().map(rank));
         let residuals = ordered.iter().map(|event| i64::from(event.residual));
         chunk.tick_residuals.extend(residuals);
         for event in ordered.iter() {
@@ -412,17 +470,31 @@ impl Window<'_> {
             *end += 1;
         }
         self.fill_times(keys, shift, events, &mut chunk);
-        for (number, slot) in slots.slots.iter().enumerate() {
+        self.fill_streams(keys, shift, events, &mut chunk);
+        for number in order {
             let picks = &picks[begins[number]..ends[number]];
+            let slot = &slots.slots[number];
             chunk.types.push(self.columns(shape, slot, picks, values));
         }
         chunk
     }
 
+    /// Streams, where slices have several.
+    fn fill_streams(&self, keys: &[u64], shift: u32, events: &[Event], chunk: &mut TraceChunk) {
+        if self.slices.iter().all(|s| s.batch.streams().is_none()) {
+            return;
+        }
+        let starts = self.starts();
+        for (stream, key) in chunk.streams.iter_mut().zip(keys) {
+            let number = number_of(*key, shift);
+            *stream = self.stream_of(events[number], number, &starts);
+        }
+    }
+
     /// Times, and what few events have: residuals that are large, positions of streams that were sorted.
     fn fill_times(&self, keys: &[u64], shift: u32, events: &[Event], chunk: &mut TraceChunk) {
         let has_positions = self.slices.iter().any(|slice| slice.batch.is_sorted());
-        let has_keys = shift != u64::BITS - 1;
+        let has_keys = shift != FAR;
         if has_keys {
             let times = keys
                 .iter()
@@ -513,8 +585,12 @@ impl Window<'_> {
             };
             placed.push((at, *loss));
         }
-        // Within a stream they come in its own order.
-        placed.sort_by_key(|(at, loss)| (*at, loss.stream));
+        // By what they say, not by when they were found: that may differ.
+        placed.sort_by_key(|(at, loss)| {
+            let interval = (loss.to_ns, loss.from_ns);
+            let what = (loss.event_type, loss.cause.code(), loss.count);
+            (*at, loss.stream, interval, what)
+        });
         let mut chunk = 0;
         let mut start = 0;
         for (at, loss) in placed {

@@ -164,14 +164,47 @@ fn wrong_usage_and_nothing_to_merge_are_told_apart() {
 }
 
 #[test]
-fn a_trace_as_input_is_refused_with_advice() {
+fn a_trace_is_an_input_like_any_other() {
     let scratch = Scratch::new();
-    recording(0, 1, 10).write(scratch.path(), CompressionLevel::None);
-    assert_eq!(scratch.merge(&[scratch.path()]).status.code(), Some(0));
+    recording(0, 2, 10).write(scratch.path(), CompressionLevel::None);
+    let result = scratch.merge(&[scratch.path()]);
+    assert_eq!(result.status.code(), Some(3), "{}", said(&result));
+    let late = scratch.path().join("late");
+    std::fs::create_dir(&late).expect("a directory");
+    recording(1, 2, 20).write(&late, CompressionLevel::None);
+    // It may be the output as well: it is read before it is replaced.
+    for _ in 0..2 {
+        let result = scratch.merge(&[&scratch.output, &late]);
+        assert_eq!(result.status.code(), Some(0), "{}", said(&result));
+        assert!(
+            said(&result).contains("30 events of 2 recordings"),
+            "{}",
+            said(&result)
+        );
+    }
     let again = scratch.path().join("again.annals");
-    let result = merge(&[&scratch.output, Path::new("-o"), &again]);
+    let repair = ["--causality", "repair", "-o"].map(Path::new);
+    let result = merge(&[&[scratch.output.as_path()], &repair[..], &[again.as_path()]].concat());
     assert_eq!(result.status.code(), Some(1));
     assert!(said(&result).contains("merged trace"), "{}", said(&result));
+}
+
+#[test]
+fn a_trace_that_is_cut_costs_only_what_is_missing() {
+    let scratch = Scratch::new();
+    recording(0, 1, 300).write(scratch.path(), CompressionLevel::None);
+    assert_eq!(scratch.merge(&[scratch.path()]).status.code(), Some(0));
+    let bytes = std::fs::read(&scratch.output).expect("the trace");
+    // Behind the only chunk: the footer is not there.
+    std::fs::write(&scratch.output, &bytes[..bytes.len() - 30]).expect("the trace is cut");
+    let again = scratch.path().join("again.annals");
+    let result = merge(&[&scratch.output, Path::new("-o"), &again]);
+    assert_eq!(result.status.code(), Some(3), "{}", said(&result));
+    assert!(said(&result).contains("300 events"), "{}", said(&result));
+    std::fs::write(&scratch.output, &bytes[..100]).expect("the trace is cut");
+    let result = merge(&[&scratch.output, Path::new("-o"), &again]);
+    assert_eq!(result.status.code(), Some(1), "{}", said(&result));
+    assert!(said(&result).contains("definitions"), "{}", said(&result));
 }
 
 #[test]

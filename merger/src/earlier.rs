@@ -1,0 +1,849 @@
+//! An earlier merge's trace as an input: its chunks have events of many streams, already in order. They
+//! are renumbered, moved by one constant, and merged with everything else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use annals_format::{
+    ANY_EVENT_TYPE, Cause, ClockError, ClockId, ClockKind, ClockMap, Definitions, ErrorKnot,
+    EventTypeId, FormatError, MapCursor, OrderHash, ProcessEnd, ProcessId, ReadAt, RecordingId,
+    Relation, StreamId, StreamTotals, Trace, TraceChunk, TraceChunkHeader, TraceLoss, UNBOUNDED,
+};
+use rustc_hash::FxHashMap;
+
+use crate::batch::Batch;
+use crate::error::{MergeError, Result};
+use crate::filter::Keep;
+use crate::hosts::Hosts;
+use crate::input::FileAt;
+use crate::proof::{self, ElementReferences, SortedStreams, StreamHashes};
+use crate::stream::{Lane, LossPlace, StreamFindings};
+use crate::unify::{Numbers, by_process};
+
+/// An opened trace.
+#[derive(Debug)]
+pub struct InputTrace {
+    /// Its file.
+    pub path: PathBuf,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+    /// What is in it.
+    pub trace: Trace,
+    pub(crate) file: FileAt,
+}
+
+impl InputTrace {
+    /// Opens a trace.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is not a trace.
+    pub fn open(path: &Path) -> Result<Self> {
+        let format = |source: FormatError| MergeError::Format {
+            path: path.to_owned(),
+            source,
+        };
+        let file = FileAt::open(path)?;
+        let trace = Trace::read(&file).map_err(format)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file_bytes: file.len().map_err(format)?,
+            trace,
+            file,
+        })
+    }
+}
+
+/// A trace among the inputs of a merge.
+#[derive(Debug)]
+pub(crate) struct Earlier {
+    pub(crate) input: InputTrace,
+    /// Its definitions by process.
+    pub(crate) own: BTreeMap<ProcessId, Definitions>,
+    /// Its processes that are taken, with their numbers in the new trace.
+    pub(crate) processes: BTreeMap<ProcessId, ProcessId>,
+    pub(crate) numbers: Numbers,
+    /// What has to be added to its times.
+    pub(crate) shift_ns: i64,
+    /// Bound of that one's error; and how the axis was found.
+    pub(crate) error_ns: u64,
+    pub(crate) relation: Relation,
+}
+
+/// A moment of a trace on the reference clock of a host.
+struct Anchor {
+    boot_id: [u8; 16],
+    reference_ns: i64,
+    trace_ns: i64,
+    error_ns: u64,
+}
+
+impl Earlier {
+    pub(crate) fn new(input: InputTrace) -> Self {
+        Self {
+            own: by_process(&input.trace.definitions),
+            input,
+            processes: BTreeMap::new(),
+            numbers: Numbers::default(),
+            shift_ns: 0,
+            error_ns: 0,
+            relation: Relation::SameHost,
+        }
+    }
+
+    pub(crate) fn definitions(&self) -> &Definitions {
+        &self.input.trace.definitions
+    }
+
+    /// Identities of its recordings.
+    pub(crate) fn recording_ids(&self) -> impl Iterator<Item = (ProcessId, RecordingId)> {
+        let processes = self.definitions().processes.values();
+        processes.map(|process| (process.id, process.recording_id))
+    }
+
+    fn anchor(&self) -> Option<Anchor> {
+        let definitions = self.definitions();
+        let boot_id = definitions.processes.values().next()?.boot_id;
+        let of_boot = |process: ProcessId| {
+            let process = definitions.processes.get(&process);
+            process.filter(|process| process.boot_id == boot_id)
+        };
+        let mut best: Option<Anchor> = None;
+        for clock in definitions.clocks.values() {
+            let (Some(process), Some(map)) = (
+                of_boot(clock.process),
+                definitions.clock_maps.get(&clock.id),
+            ) else {
+                continue;
+            };
+            if map.knots.len() < 2 {
+                continue;
+            }
+            let (tick, reference_ns, error_ns) = if clock.kind == ClockKind::Reference {
+                let start = process.start_reference_ns;
+                (i128::from(start), start, 0)
+            } else {
+                // Maps count ticks from where the first point stands.
+                let own = self.own.get(&clock.process);
+                let points = own.into_iter().flat_map(|own| &own.calibration);
+                let of_clock = points.filter(|point| point.clock == clock.id);
+                let Some(first) = of_clock.min_by_key(|point| point.reference_ns) else {
+                    continue;
+                };
+                (
+                    i128::from(first.tick),
+                    first.reference_ns,
+                    first.error_ns.saturating_add(map.error_ns),
+                )
+            };
+            if best.as_ref().is_none_or(|best| error_ns < best.error_ns) {
+                best = Some(Anchor {
+                    boot_id,
+                    reference_ns,
+                    trace_ns: MapCursor::new(map).time_ns(tick),
+                    error_ns,
+                });
+            }
+            if error_ns == 0 {
+                break;
+            }
+        }
+        best
+    }
+
+    /// Finds where the trace stands on the axis of these hosts.
+    pub(crate) fn relate(&mut self, hosts: &Hosts) {
+        let anchor = self.anchor();
+        let host = anchor.as_ref().and_then(|anchor| hosts.get(anchor.boot_id));
+        if let (Some(anchor), Some(host)) = (anchor, host) {
+            let there = host.axis_ns(anchor.reference_ns);
+            self.shift_ns = there.saturating_sub(anchor.trace_ns);
+            self.error_ns = anchor
+                .error_ns
+                .saturating_add(host.error_at(anchor.reference_ns));
+            self.relation = host.relation;
+            return;
+        }
+        let zero = self.definitions().time_zero;
+        let unix_ns = zero.map_or(0, |zero| zero.unix_ns);
+        self.shift_ns = unix_ns.saturating_sub(hosts.unix_base_ns());
+        self.error_ns = UNBOUNDED;
+        self.relation = Relation::WallClock;
+    }
+
+    /// When a process started and ended, in the trace's own time.
+    pub(crate) fn span_of(&self, process: ProcessId) -> Option<ProcessEnd> {
+        self.definitions().process_ends.get(&process).copied()
+    }
+
+    /// The maps of its clocks, on the axis.
+    pub(crate) fn clock_maps(&self) -> impl Iterator<Item = ClockMap> {
+        let maps = self.definitions().clock_maps.values();
+        maps.filter_map(|map| {
+            let mut map = ClockMap {
+                clock: *self.numbers.clocks.get(&map.clock)?,
+                ..map.clone()
+            };
+            for knot in &mut map.knots {
+                knot.1 = knot.1.saturating_add(self.shift_ns);
+            }
+            Some(map)
+        })
+    }
+
+    /// The error bounds of its clocks, on the axis. `is_shared`: whether another input has processes of a
+    /// boot; then what ties the trace to the axis stands between their clocks.
+    pub(crate) fn clock_errors(
+        &self,
+        is_shared: impl Fn(&[u8; 16]) -> bool,
+    ) -> impl Iterator<Item = ClockError> {
+        let definitions = self.definitions();
+        definitions.clock_errors.values().filter_map(move |error| {
+            let clock = definitions.clocks.get(&error.clock)?;
+            let process = definitions.processes.get(&clock.process)?;
+            let number = *self.numbers.clocks.get(&error.clock)?;
+            let is_shared = is_shared(&process.boot_id);
+            let knots = error.knots.iter().map(|knot| {
+                let host_ns = knot.host_ns.saturating_add(self.error_ns);
+                ErrorKnot {
+                    time_ns: knot.time_ns.saturating_add(self.shift_ns),
+                    own_ns: knot
+                        .own_ns
+                        .saturating_add(if is_shared { host_ns } else { 0 }),
+                    host_ns,
+                }
+            });
+            Some(ClockError {
+                clock: number,
+                alike: self.alike(error.alike, number),
+                relation: error.relation.max(self.relation),
+                knots: knots.collect(),
+            })
+        })
+    }
+
+    /// The first of the clocks that were alike, of those that are taken.
+    fn alike(&self, alike: ClockId, number: ClockId) -> ClockId {
+        let taken = self.numbers.clocks.get(&alike).copied();
+        taken.unwrap_or_else(|| {
+            let errors = self.definitions().clock_errors.values();
+            let same = errors.filter(|error| error.alike == alike);
+            let taken = same.filter_map(|error| self.numbers.clocks.get(&error.clock));
+            taken.min().copied().unwrap_or(number)
+        })
+    }
+
+    /// Totals of the streams that are taken, with their numbers in the new trace; rows and hashes are
+    /// those of the file.
+    pub(crate) fn totals(&self) -> impl Iterator<Item = (StreamId, &StreamTotals)> {
+        let totals = self.input.trace.totals.iter();
+        totals.filter_map(|totals| {
+            let number = self.numbers.streams.get(&totals.stream)?;
+            Some((*number, totals))
+        })
+    }
+}
+
+/// Chunks that follow each other, and what waits of them.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    /// Chunks by number, with the least time that an event in them can have; ascending.
+    pub(crate) order: Vec<(usize, i64)>,
+    /// For each place in `order`, how many events the chunks before it have.
+    events_before: Vec<u64>,
+    next: usize,
+    /// Chunks that are loaded and not handed out.
+    pub(crate) lanes: Vec<Lane>,
+    /// Time of the last event loaded.
+    front_ns: i64,
+    /// Losses that no window has yet.
+    pub(crate) losses: Vec<(LossPlace, TraceLoss)>,
+}
+
+impl Queue {
+    /// Of these chunks: number, least time, events.
+    pub(crate) fn new(chunks: impl Iterator<Item = (usize, i64, u64)>) -> Self {
+        let mut queue = Self {
+            front_ns: i64::MIN,
+            ..Self::default()
+        };
+        let mut sum = 0_u64;
+        let mut least_ns = i64::MIN;
+        queue.events_before.push(sum);
+        for (number, first_ns, events) in chunks {
+            least_ns = least_ns.max(first_ns);
+            queue.order.push((number, least_ns));
+            sum = sum.saturating_add(events);
+            queue.events_before.push(sum);
+        }
+        queue
+    }
+
+    fn next_bound_ns(&self) -> Option<i64> {
+        self.order.get(self.next).map(|(_, bound)| *bound)
+    }
+
+    pub(crate) fn head_ns(&self) -> Option<i64> {
+        let heads = self.lanes.iter().map(|lane| lane.batch.time_ns(lane.at));
+        heads.chain(self.next_bound_ns()).min()
+    }
+
+    pub(crate) fn is_all_loaded(&self) -> bool {
+        self.next == self.order.len()
+    }
+
+    pub(crate) fn wanted(&self, until_ns: i64) -> std::ops::Range<usize> {
+        let waiting = self.order[self.next..].iter();
+        let count = waiting.take_while(|(_, bound)| *bound < until_ns || until_ns == i64::MAX);
+        self.next..self.next + count.count()
+    }
+
+    pub(crate) fn events_of_chunks(&self, from_ns: i64, until_ns: i64) -> u64 {
+        let place = |time_ns: i64| self.order.partition_point(|(_, bound)| *bound < time_ns);
+        let (first, end) = (place(from_ns.saturating_add(1)), place(until_ns));
+        self.events_before[end.max(first)] - self.events_before[first]
+    }
+
+    /// Takes the next chunk in; gives its number, for losses that stand before its events.
+    fn push(&mut self, batch: Option<Batch>) -> u64 {
+        let number = self.next as u64;
+        self.next += 1;
+        if let Some(batch) = batch.filter(|batch| batch.len() != 0) {
+            self.front_ns = batch.time_ns(batch.len() - 1);
+            self.lanes.push(Lane {
+                number,
+                at: 0,
+                end: batch.len(),
+                batch: Arc::new(batch),
+            });
+        }
+        number
+    }
+}
+
+/// A chunk as it was decoded.
+pub(crate) struct DecodedTrace {
+    content: std::result::Result<Renumbered, String>,
+    head: Option<TraceChunkHeader>,
+}
+
+struct Renumbered {
+    batch: Batch,
+    /// Losses, each before the event with this index, and the time of the event it stood before.
+    losses: Vec<(usize, Option<StreamId>, i64, i64, TraceLoss)>,
+    /// Events by stream and type: kept, and left out by the filter.
+    kept: FxHashMap<(StreamId, EventTypeId), u64>,
+    filtered: FxHashMap<(StreamId, EventTypeId), u64>,
+    /// Events of streams that are not defined.
+    unplaced: u64,
+    hashes: Vec<(StreamId, OrderHash)>,
+}
+
+/// Reads a trace.
+#[derive(Debug)]
+pub(crate) struct TraceReader<'a> {
+    pub(crate) earlier: &'a Earlier,
+    keep: &'a Keep,
+    /// For the proof; none: nothing is to be proved.
+    references: Option<&'a ElementReferences>,
+    sorted: SortedStreams,
+    pub(crate) queue: Queue,
+    /// Losses of the footer by chunk: the first of each; empty when they do not fit.
+    losses_before: Vec<usize>,
+    /// By stream of the new trace, in its numbers.
+    pub(crate) totals: BTreeMap<StreamId, StreamTotals>,
+    present: FxHashMap<(StreamId, EventTypeId), u64>,
+    pub(crate) hashes: StreamHashes,
+    /// Streams of recordings that are taken from elsewhere.
+    duplicates: BTreeSet<StreamId>,
+    pub(crate) unplaced: u64,
+    unreadable_chunks: u64,
+    first_error: Option<String>,
+    /// Where chunks were of which even the heads cannot be read.
+    headless: Option<(i64, i64)>,
+    is_finished: bool,
+}
+
+impl<'a> TraceReader<'a> {
+    pub(crate) fn new(
+        earlier: &'a Earlier,
+        keep: &'a Keep,
+        references: Option<&'a ElementReferences>,
+        sorted: SortedStreams,
+    ) -> Self {
+        let trace = &earlier.input.trace;
+        let taken = &earlier.processes;
+        let duplicates = trace.definitions.streams.keys().filter(|stream| {
+            let process = trace.definitions.process_of(**stream);
+            process.is_some_and(|process| {
+                trace.definitions.processes.contains_key(&process) && !taken.contains_key(&process)
+            })
+        });
+        let mut losses_before = vec![0];
+        for entry in &trace.chunks {
+            let last: usize = losses_before[losses_before.len() - 1];
+            let count = usize::try_from(entry.loss_count).unwrap_or(usize::MAX);
+            losses_before.push(last.saturating_add(count));
+        }
+        if !trace.has_footer || losses_before.last() != Some(&trace.losses.len()) {
+            losses_before.clear();
+        }
+        let mut reader = Self {
+            earlier,
+            keep,
+            references,
+            sorted,
+            queue: Queue::default(),
+            losses_before,
+            totals: BTreeMap::new(),
+            present: FxHashMap::default(),
+            hashes: StreamHashes::default(),
+            duplicates: duplicates.copied().collect(),
+            unplaced: 0,
+            unreadable_chunks: 0,
+            first_error: None,
+            headless: None,
+            is_finished: false,
+        };
+        for stream in earlier.numbers.streams.values() {
+            reader.totals.insert(*stream, StreamTotals::new(*stream));
+        }
+        for (stream, totals) in earlier.totals() {
+            reader
+                .totals
+                .insert(stream, reader.renumbered(stream, totals));
+        }
+        reader.plan();
+        if !trace.has_footer {
+            // Of what is missing only the heads tell.
+            let losses = trace.losses.iter().filter_map(|loss| reader.loss(loss));
+            let losses = losses.map(|loss| (LossPlace::Time(loss.to_ns), loss));
+            let losses: Vec<_> = losses.collect();
+            reader.queue.losses.extend(losses);
+        }
+        reader.finish_if_done();
+        reader
+    }
+
+    fn time(&self, time_ns: i64) -> i64 {
+        time_ns.saturating_add(self.earlier.shift_ns)
+    }
+
+    fn event_type(&self, id: EventTypeId) -> EventTypeId {
+        let number = self.earlier.numbers.event_types.get(&id);
+        number.copied().unwrap_or(ANY_EVENT_TYPE)
+    }
+
+    fn renumbered(&self, stream: StreamId, totals: &StreamTotals) -> StreamTotals {
+        let mut to = StreamTotals {
+            stream,
+            rows: Vec::new(),
+            order_hash: None,
+            ..totals.clone()
+        };
+        for row in &totals.rows {
+            let number = self.event_type(row.event_type);
+            let sum = to.row(number);
+            *sum = crate::merge::add_rows(*sum, row);
+        }
+        to
+    }
+
+    fn loss(&self, loss: &TraceLoss) -> Option<TraceLoss> {
+        let event_type = loss.event_type.map(|id| self.event_type(id));
+        Some(TraceLoss {
+            stream: *self.earlier.numbers.streams.get(&loss.stream)?,
+            event_type: event_type.filter(|id| *id != ANY_EVENT_TYPE),
+            from_ns: self.time(loss.from_ns),
+            to_ns: self.time(loss.to_ns),
+            ..*loss
+        })
+    }
+
+    /// Finds the chunks that are needed; the others are counted by their heads.
+    fn plan(&mut self) {
+        let earlier = self.earlier;
+        let trace = &earlier.input.trace;
+        let mut chunks = Vec::new();
+        for (number, entry) in trace.chunks.iter().enumerate() {
+            let (first, last) = (self.time(entry.first_ns), self.time(entry.last_ns));
+            let is_wanted = entry.loss_count != 0
+                || self.keep.window.overlaps(first, last.max(first))
+                || !self.leave_out(number);
+            if is_wanted {
+                chunks.push((number, first, entry.event_count));
+            }
+        }
+        self.queue = Queue::new(chunks.into_iter());
+    }
+
+    /// Counts the events of a chunk as filtered, by its head; gives whether that could be read.
+    fn leave_out(&mut self, number: usize) -> bool {
+        let input = &self.earlier.input;
+        let Some(head) = input.trace.head(&input.file, &input.trace.chunks[number]) else {
+            return false;
+        };
+        for (stream, counts) in &head.counts {
+            let Some(stream) = self.earlier.numbers.streams.get(stream).copied() else {
+                let is_duplicate = self.duplicates.contains(stream);
+                let sum = counts.iter().map(|(_, count)| *count);
+                self.unplaced += if is_duplicate { 0 } else { sum.sum() };
+                continue;
+            };
+            for (event_type, count) in counts {
+                let event_type = self.event_type(*event_type);
+                self.row(stream, event_type).add_filtered(*count);
+            }
+        }
+        true
+    }
+
+    fn row(&mut self, stream: StreamId, event_type: EventTypeId) -> &mut annals_format::TypeTotals {
+        let totals = self.totals.entry(stream);
+        let totals = totals.or_insert_with(|| StreamTotals::new(stream));
+        totals.row(event_type)
+    }
+
+    /// Reads and decodes a chunk.
+    pub(crate) fn decode(&self, place: usize) -> DecodedTrace {
+        let (number, bound_ns) = self.queue.order[place];
+        let input = &self.earlier.input;
+        match input.trace.load(&input.file, &input.trace.chunks[number]) {
+            Ok(chunk) => {
+                let content = self.renumber(chunk, bound_ns);
+                let head = || input.trace.head(&input.file, &input.trace.chunks[number]);
+                let head = if content.is_err() { head() } else { None };
+                DecodedTrace { content, head }
+            }
+            Err((error, head)) => DecodedTrace {
+                content: Err(error.to_string()),
+                head,
+            },
+        }
+    }
+
+    fn renumber(
+        &self,
+        mut chunk: TraceChunk,
+        bound_ns: i64,
+    ) -> std::result::Result<Renumbered, String> {
+        let numbers = &self.earlier.numbers;
+        for time_ns in &mut chunk.times_ns {
+            *time_ns = time_ns.saturating_add(self.earlier.shift_ns);
+        }
+        if chunk
+            .times_ns
+            .first()
+            .is_some_and(|first| *first < bound_ns)
+        {
+            return Err(
+                "its events are before the time that the index gives, or the last chunk's"
+                    .to_owned(),
+            );
+        }
+        let event_types = chunk.types.iter().map(|columns| {
+            let number = numbers.event_types.get(&columns.event_type);
+            number
+                .copied()
+                .ok_or("an event type that is not in the index")
+        });
+        let event_types: Vec<EventTypeId> = event_types.collect::<std::result::Result<_, _>>()?;
+        let selection = &self.keep.selection;
+        let keeps_type = event_types.iter().map(|id| selection.takes_event_type(*id));
+        let keeps_type: Vec<bool> = keeps_type.collect();
+        let takes_all = *self.keep == Keep::default();
+        let mut found = Renumbered {
+            batch: Batch::of_trace(TraceChunk::default(), Vec::new()),
+            losses: Vec::new(),
+            kept: FxHashMap::default(),
+            filtered: FxHashMap::default(),
+            unplaced: 0,
+            hashes: Vec::new(),
+        };
+        let mut order: Vec<u32> = Vec::with_capacity(chunk.len());
+        for index in 0..chunk.len() {
+            let from = chunk.streams[index];
+            let to = numbers.stream_table.get(from.get().into());
+            if to == crate::unify::LOST_REFERENCE {
+                found.unplaced += u64::from(!self.duplicates.contains(&from));
+                continue;
+            }
+            let stream = StreamId::new(to as u32);
+            chunk.streams[index] = stream;
+            let place = usize::from(chunk.type_index[index]);
+            let is_kept = takes_all
+                || keeps_type[place]
+                    && selection.takes_stream(stream)
+                    && self.keep.window.contains(chunk.times_ns[index]);
+            let counts = if is_kept {
+                order.push(index as u32);
+                &mut found.kept
+            } else {
+                &mut found.filtered
+            };
+            *counts.entry((stream, event_types[place])).or_default() += 1;
+        }
+        let key = |index: &u32| {
+            let index = *index as usize;
+            (
+                chunk.times_ns[index],
+                chunk.streams[index],
+                chunk.position(index),
+            )
+        };
+        if !order.is_sorted_by_key(key) {
+            order.sort_by_key(key);
+        }
+        let is_as_it_was = order.is_sorted();
+        for (index, loss) in std::mem::take(&mut chunk.losses) {
+            let Some(loss) = self.loss(&loss) else {
+                continue;
+            };
+            let at = index as usize;
+            let before = at
+                .checked_sub(1)
+                .and_then(|before| chunk.times_ns.get(before));
+            let before_ns = before.copied().unwrap_or(i64::MIN);
+            let kept = if is_as_it_was {
+                order.binary_search(&index).ok()
+            } else {
+                order.iter().position(|kept| *kept == index)
+            };
+            let stream = kept.map(|_| chunk.streams[at]);
+            let behind_ns = loss.to_ns.max(before_ns.saturating_add(1));
+            let here_ns = chunk.times_ns.get(at).copied().unwrap_or(behind_ns);
+            found
+                .losses
+                .push((kept.unwrap_or(0), stream, before_ns, here_ns, loss));
+        }
+        if order.len() != chunk.len() || !is_as_it_was {
+            chunk = in_order(&chunk, &order);
+        }
+        if let Some(references) = self.references {
+            found.hashes =
+                proof::of_chunk_renumbered(&chunk, &self.sorted, &event_types, numbers, references);
+        }
+        found.batch = Batch::of_trace(chunk, event_types);
+        Ok(found)
+    }
+
+    /// Takes the next chunk in.
+    pub(crate) fn take(&mut self, decoded: DecodedTrace) {
+        let chunk_number = self.queue.order[self.queue.next].0;
+        let bound_ns = self.queue.next_bound_ns().unwrap_or(i64::MIN);
+        let is_in_order = |found: &Renumbered| {
+            found.batch.len() == 0 || found.batch.time_ns(0) >= self.queue.front_ns
+        };
+        match decoded.content {
+            Ok(found) if is_in_order(&found) => self.take_chunk(found, bound_ns),
+            Ok(_) => {
+                let input = &self.earlier.input;
+                let head = input
+                    .trace
+                    .head(&input.file, &input.trace.chunks[chunk_number]);
+                self.queue.push(None);
+                self.skip(
+                    chunk_number,
+                    head,
+                    "its events are before those of the last chunk",
+                    bound_ns,
+                );
+            }
+            Err(error) => {
+                self.queue.push(None);
+                self.skip(chunk_number, decoded.head, &error, bound_ns);
+            }
+        }
+        self.finish_if_done();
+    }
+
+    fn take_chunk(&mut self, found: Renumbered, bound_ns: i64) {
+        for ((stream, event_type), count) in found.filtered {
+            self.row(stream, event_type).add_filtered(count);
+        }
+        for (key, count) in found.kept {
+            *self.present.entry(key).or_default() += count;
+        }
+        self.unplaced += found.unplaced;
+        self.hashes.add(&found.hashes);
+        let number = self.queue.push(Some(found.batch));
+        for (index, stream, before_ns, here_ns, loss) in found.losses {
+            // A loss of an ordered stream stands before that stream's next event; others by their time.
+            let place = if stream == Some(loss.stream) {
+                LossPlace::Event(number, index)
+            } else {
+                let is_told = before_ns < loss.to_ns && loss.to_ns <= here_ns;
+                let time_ns = if is_told { loss.to_ns } else { here_ns };
+                LossPlace::Time(time_ns.max(bound_ns))
+            };
+            if !self.earlier.input.trace.has_footer {
+                self.count_loss(&loss);
+            }
+            self.queue.losses.push((place, loss));
+        }
+    }
+
+    /// Without a footer, totals know only what heads tell: events.
+    fn count_loss(&mut self, loss: &TraceLoss) {
+        let row = self.row(loss.stream, loss.event_type.unwrap_or(ANY_EVENT_TYPE));
+        row.add_loss(loss.cause, loss.count);
+        row.raised = row.raised.saturating_add(loss.count);
+        row.raised_is_lower_bound = true;
+        if loss.cause.is_of_reader() {
+            row.recorded = row.recorded.saturating_add(loss.count);
+        }
+    }
+
+    /// A chunk that cannot be read: its events are counted as lost.
+    fn skip(&mut self, number: usize, head: Option<TraceChunkHeader>, error: &str, bound_ns: i64) {
+        self.unreadable_chunks += 1;
+        self.first_error.get_or_insert_with(|| error.to_owned());
+        let trace = &self.earlier.input.trace;
+        let entry = &trace.chunks[number];
+        let (from_ns, to_ns) = (self.time(entry.first_ns), self.time(entry.last_ns));
+        let to_ns = to_ns.max(from_ns);
+        let told = self.losses_before.get(number..number + 2);
+        let told = told.and_then(|ends| trace.losses.get(ends[0]..ends[1]));
+        for loss in told.unwrap_or(&[]) {
+            if let Some(loss) = self.loss(loss) {
+                let place = LossPlace::Time(loss.to_ns.clamp(from_ns, to_ns).max(bound_ns));
+                self.queue.losses.push((place, loss));
+            }
+        }
+        let Some(head) = head else {
+            let (from, to) = self.headless.unwrap_or((from_ns, to_ns));
+            self.headless = Some((from.min(from_ns), to.max(to_ns)));
+            return;
+        };
+        for (stream, counts) in &head.counts {
+            let Some(stream) = self.earlier.numbers.streams.get(stream).copied() else {
+                let is_duplicate = self.duplicates.contains(stream);
+                let sum = counts.iter().map(|(_, count)| *count);
+                self.unplaced += if is_duplicate { 0 } else { sum.sum() };
+                continue;
+            };
+            for (event_type, count) in counts {
+                let number = self.event_type(*event_type);
+                if !self.keep.selection.takes_stream(stream) {
+                    self.row(stream, number).add_filtered(*count);
+                    continue;
+                }
+                let place = LossPlace::Time(to_ns.max(bound_ns));
+                self.lose(stream, number, *count, (from_ns, to_ns), place);
+            }
+        }
+    }
+
+    fn lose(
+        &mut self,
+        stream: StreamId,
+        event_type: EventTypeId,
+        count: u64,
+        (from_ns, to_ns): (i64, i64),
+        place: LossPlace,
+    ) {
+        self.row(stream, event_type).add_loss(Cause::Skipped, count);
+        let loss = TraceLoss {
+            stream,
+            event_type: Some(event_type).filter(|id| *id != ANY_EVENT_TYPE),
+            cause: Cause::Skipped,
+            count,
+            is_lower_bound: false,
+            from_ns,
+            to_ns,
+        };
+        self.queue.losses.push((place, loss));
+    }
+
+    fn finish_if_done(&mut self) {
+        if self.queue.is_all_loaded() && !self.is_finished {
+            self.is_finished = true;
+            self.finish();
+        }
+    }
+
+    /// What chunks without a head held is what the totals have and nobody found.
+    fn finish(&mut self) {
+        let Some((from_ns, to_ns)) = self.headless else {
+            return;
+        };
+        let mut missing = Vec::new();
+        for totals in self.totals.values() {
+            for row in &totals.rows {
+                let key = (totals.stream, row.event_type);
+                let found = self.present.get(&key).copied().unwrap_or(0);
+                missing.push((key, row.present().saturating_sub(found)));
+            }
+        }
+        let place = LossPlace::Time(to_ns.max(self.queue.front_ns));
+        for ((stream, event_type), count) in missing.into_iter().filter(|(_, count)| *count != 0) {
+            self.lose(stream, event_type, count, (from_ns, to_ns), place);
+        }
+    }
+
+    /// For each stream: its totals, what reading it found, and by how much counts and chunks disagree.
+    pub(crate) fn conclude(&self) -> Vec<(StreamTotals, StreamFindings, u64)> {
+        let mut of_stream: BTreeMap<StreamId, BTreeMap<EventTypeId, u64>> = BTreeMap::new();
+        for ((stream, event_type), count) in &self.present {
+            let counts = of_stream.entry(*stream).or_default();
+            counts.insert(*event_type, *count);
+        }
+        let each = self.totals.values().map(|totals| {
+            let present = of_stream.remove(&totals.stream).unwrap_or_default();
+            let mut totals = totals.clone();
+            let mut miscounted = 0_u64;
+            for event_type in present.keys() {
+                totals.row(*event_type);
+            }
+            for row in &totals.rows {
+                let found = present.get(&row.event_type).copied().unwrap_or(0);
+                miscounted = miscounted.saturating_add(row.present().abs_diff(found));
+            }
+            let findings = StreamFindings {
+                unreadable_chunks: self.unreadable_chunks,
+                first_error: self.first_error.clone(),
+                present,
+                ..StreamFindings::default()
+            };
+            (totals, findings, miscounted)
+        });
+        each.collect()
+    }
+}
+
+/// Some of the events of a chunk, in another order; without losses.
+fn in_order(chunk: &TraceChunk, order: &[u32]) -> TraceChunk {
+    fn pick<T: Copy>(values: &[T], order: &[u32]) -> Vec<T> {
+        if values.is_empty() {
+            return Vec::new();
+        }
+        order.iter().map(|index| values[*index as usize]).collect()
+    }
+    let ordinals = chunk.ordinals();
+    let mut of_type: Vec<Vec<u32>> = vec![Vec::new(); chunk.types.len()];
+    for index in order {
+        let place = usize::from(chunk.type_index[*index as usize]);
+        of_type[place].push(ordinals[*index as usize]);
+    }
+    let types = chunk.types.iter().zip(&of_type).map(|(columns, ordinals)| {
+        let in_order = columns
+            .columns
+            .iter()
+            .map(|column| column.in_order(ordinals));
+        annals_format::TypeColumns {
+            event_type: columns.event_type,
+            count: ordinals.len(),
+            columns: in_order.collect(),
+        }
+    });
+    TraceChunk {
+        types: types.collect(),
+        times_ns: pick(&chunk.times_ns, order),
+        streams: pick(&chunk.streams, order),
+        type_index: pick(&chunk.type_index, order),
+        tick_residuals: pick(&chunk.tick_residuals, order),
+        positions: pick(&chunk.positions, order),
+        shifts_ns: pick(&chunk.shifts_ns, order),
+        losses: Vec::new(),
+    }
+}

@@ -1,0 +1,117 @@
+//! What a sweep reads from: one stream of a recording, or a trace with many.
+
+use std::ops::Range;
+
+use annals_format::{StreamId, TraceLoss};
+
+use crate::earlier::{DecodedTrace, TraceReader};
+use crate::stream::{Decoded, Lane, LossPlace, StreamReader};
+use crate::unify::Numbers;
+
+#[derive(Debug)]
+pub(crate) enum Reader<'a> {
+    Stream(Box<StreamReader<'a>>),
+    Trace(Box<TraceReader<'a>>),
+}
+
+/// A chunk as it was decoded.
+pub(crate) enum DecodedChunk {
+    Stream(Decoded),
+    Trace(DecodedTrace),
+}
+
+impl<'a> Reader<'a> {
+    /// Least time of what was not handed out; none at the end.
+    pub(crate) fn head_ns(&self) -> Option<i64> {
+        match self {
+            Self::Stream(reader) => reader.head_ns(),
+            Self::Trace(reader) => reader.queue.head_ns(),
+        }
+    }
+
+    /// Whether every chunk was taken in.
+    pub(crate) fn is_all_loaded(&self) -> bool {
+        match self {
+            Self::Stream(reader) => reader.is_all_loaded(),
+            Self::Trace(reader) => reader.queue.is_all_loaded(),
+        }
+    }
+
+    /// Chunks that are loaded and not handed out.
+    pub(crate) fn lanes(&self) -> &Vec<Lane> {
+        match self {
+            Self::Stream(reader) => &reader.lanes,
+            Self::Trace(reader) => &reader.queue.lanes,
+        }
+    }
+
+    pub(crate) fn lanes_mut(&mut self) -> &mut Vec<Lane> {
+        match self {
+            Self::Stream(reader) => &mut reader.lanes,
+            Self::Trace(reader) => &mut reader.queue.lanes,
+        }
+    }
+
+    /// Losses that no window has yet.
+    pub(crate) fn losses(&mut self) -> &mut Vec<(LossPlace, TraceLoss)> {
+        match self {
+            Self::Stream(reader) => &mut reader.losses,
+            Self::Trace(reader) => &mut reader.queue.losses,
+        }
+    }
+
+    /// Events of the chunks that begin behind one time and before another, loaded or not.
+    pub(crate) fn events_of_chunks(&self, from_ns: i64, until_ns: i64) -> u64 {
+        match self {
+            Self::Stream(reader) => reader.events_of_chunks(from_ns, until_ns),
+            Self::Trace(reader) => reader.queue.events_of_chunks(from_ns, until_ns),
+        }
+    }
+
+    /// The chunks that must be loaded before the events before a time are known: numbers for
+    /// [`Self::decode`], to be followed by [`Self::take`] in this order. Ask again until there are none.
+    pub(crate) fn wanted(&self, until_ns: i64) -> Range<usize> {
+        match self {
+            Self::Stream(reader) => reader.wanted(until_ns),
+            Self::Trace(reader) => reader.queue.wanted(until_ns),
+        }
+    }
+
+    /// Reads and decodes a chunk.
+    pub(crate) fn decode(&self, number: usize) -> DecodedChunk {
+        match self {
+            Self::Stream(reader) => DecodedChunk::Stream(reader.decode(number)),
+            Self::Trace(reader) => DecodedChunk::Trace(reader.decode(number)),
+        }
+    }
+
+    /// Takes the next chunk in.
+    pub(crate) fn take(&mut self, decoded: DecodedChunk) {
+        match (self, decoded) {
+            (Self::Stream(reader), DecodedChunk::Stream(decoded)) => reader.take(decoded),
+            (Self::Trace(reader), DecodedChunk::Trace(decoded)) => reader.take(decoded),
+            _ => unreachable!("a reader gets what it decoded"),
+        }
+    }
+
+    /// The stream that all events are of, or the first of several.
+    pub(crate) fn stream(&self) -> StreamId {
+        match self {
+            Self::Stream(reader) => reader.stream,
+            Self::Trace(_) => StreamId::new(0),
+        }
+    }
+
+    /// Whether events are of several streams.
+    pub(crate) fn has_many_streams(&self) -> bool {
+        matches!(self, Self::Trace(_))
+    }
+
+    /// How events' references are to be renumbered.
+    pub(crate) fn numbers(&self) -> &'a Numbers {
+        match self {
+            Self::Stream(reader) => reader.numbers,
+            Self::Trace(reader) => &reader.earlier.numbers,
+        }
+    }
+}

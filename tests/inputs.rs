@@ -1,0 +1,251 @@
+//! Traces as inputs, limits of memory: whatever way a merge takes, the trace is the same.
+
+#[path = "support/plans.rs"]
+mod plans;
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use annals_format::{CompressionLevel, Trace, TraceLoss, Value};
+use annals_merger::{
+    EventFilter, InputTrace, Merge, Merged, Opened, Window, WriteOptions, plan_merge, verify,
+    write_trace,
+};
+use plans::{Made, SPAN_US, StreamPlan, make, stream_plan};
+use proptest::prelude::*;
+
+const LEVEL: CompressionLevel = CompressionLevel::Zstd(1);
+
+fn ranks() -> impl Strategy<Value = Vec<(u32, Vec<StreamPlan>)>> {
+    prop::collection::vec((0..3_u32, prop::collection::vec(stream_plan(), 0..4)), 1..5)
+}
+
+fn options(jobs: usize) -> WriteOptions {
+    WriteOptions {
+        compression: LEVEL,
+        jobs,
+    }
+}
+
+fn planned(inputs: &[PathBuf], chunk_events: usize) -> Merge {
+    let (mut merge, rejected) = plan_merge(inputs, None).expect("inputs");
+    assert!(rejected.is_empty(), "{rejected:?}");
+    merge.chunk_events = chunk_events;
+    merge
+}
+
+fn merged(inputs: &[PathBuf], output: &Path, chunk_events: usize) -> Merged {
+    let merge = planned(inputs, chunk_events);
+    let (merged, _) = write_trace(&merge, output, options(2), |_| {}).expect("a trace");
+    assert!(
+        merged
+            .report
+            .streams
+            .iter()
+            .all(|stream| stream.miscounted == 0)
+    );
+    merged
+}
+
+/// Time, stream, position, residual, shift, event type, number.
+type Event = (i64, u32, u64, i64, i64, String, u64);
+
+fn events(path: &Path) -> Vec<Event> {
+    let opened = Opened::open(path).expect("a trace");
+    let mut found = Vec::new();
+    let read = opened.read(Window::ALL, |chunk| {
+        for (index, ordinal) in chunk.ordinals().iter().enumerate() {
+            let columns = &chunk.types[usize::from(chunk.type_index[index])];
+            let Value::U64(number) = columns.columns[0].get(*ordinal as usize) else {
+                panic!("a number");
+            };
+            found.push((
+                chunk.times_ns[index],
+                chunk.streams[index].get(),
+                chunk.position(index),
+                chunk.tick_residuals[index],
+                chunk.shift_ns(index),
+                opened.definitions.event_type_name(columns.event_type),
+                number,
+            ));
+        }
+        Ok(())
+    });
+    read.expect("the trace is read");
+    found
+}
+
+/// Losses in an order of their own: where several stand at one place, or between places that only other
+/// streams tell apart, theirs may be another.
+fn losses(losses: &[TraceLoss]) -> Vec<String> {
+    let mut lines: Vec<String> = losses.iter().map(|loss| format!("{loss:?}")).collect();
+    lines.sort();
+    lines
+}
+
+fn bytes(path: &Path) -> Vec<u8> {
+    std::fs::read(path).expect("a trace")
+}
+
+/// Writes recordings into two directories and merges each; gives the traces.
+fn halves(made: &[Made], mask: u8, scratch: &Path, chunk_events: usize) -> Vec<PathBuf> {
+    let mut traces = Vec::new();
+    for half in 0..2 {
+        let directory = scratch.join(format!("half-{half}"));
+        std::fs::create_dir(&directory).expect("a directory");
+        let of_half = made.iter().enumerate();
+        let of_half = of_half.filter(|(index, _)| mask >> index & 1 == half);
+        let mut is_any = false;
+        for (_, one) in of_half {
+            one.recording.write(&directory, LEVEL);
+            is_any = true;
+        }
+        if is_any {
+            let trace = scratch.join(format!("half-{half}.annals"));
+            merged(&[directory], &trace, chunk_events);
+            traces.push(trace);
+        }
+    }
+    traces
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(192))]
+
+    /// Merging traces of parts of a run is merging all recordings at once: the same events, totals, order
+    /// hashes and losses.
+    #[test]
+    fn traces_of_parts_merge_as_their_recordings(
+        plans in ranks(),
+        mask: u8,
+        chunk_events in (prop_oneof![1..30_usize, Just(1 << 16)], prop_oneof![1..30_usize, Just(1 << 16)]),
+    ) {
+        let made = make(&plans);
+        let scratch = tempfile::tempdir().expect("a directory");
+        let all = scratch.path().join("all");
+        std::fs::create_dir(&all).expect("a directory");
+        for one in &made {
+            one.recording.write(&all, LEVEL);
+        }
+        let (at_once, in_two) = (scratch.path().join("once.annals"), scratch.path().join("two.annals"));
+        let expected = merged(std::slice::from_ref(&all), &at_once, chunk_events.0);
+        let mut traces = halves(&made, mask, scratch.path(), chunk_events.1);
+        let found = merged(&traces, &in_two, chunk_events.0);
+        prop_assert_eq!(events(&in_two), events(&at_once));
+        prop_assert_eq!(&found.totals, &expected.totals);
+        prop_assert_eq!(losses(&found.losses), losses(&expected.losses));
+        prop_assert_eq!(found.report.totals, expected.report.totals);
+        prop_assert_eq!(found.report.inputs.len(), made.len());
+        let verified = verify(&in_two, std::slice::from_ref(&all)).expect("a trace");
+        prop_assert!(verified.holds(), "{:?}", verified.mismatches);
+
+        // The order of the arguments is nothing, and a trace beside its recordings changes nothing.
+        let again = scratch.path().join("again.annals");
+        traces.reverse();
+        merged(&traces, &again, chunk_events.0);
+        prop_assert_eq!(bytes(&again), bytes(&in_two));
+        traces.push(all);
+        let both = merged(&traces, &again, chunk_events.0);
+        prop_assert_eq!(events(&again), events(&at_once));
+        prop_assert_eq!(both.report.duplicates.len(), traces.len() - 1);
+    }
+
+    /// A rank that comes late is merged into the trace of the others.
+    #[test]
+    fn a_late_rank_joins_a_trace(plans in ranks(), chunk_events in prop_oneof![1..30_usize, Just(1 << 16)]) {
+        let made = make(&plans);
+        let scratch = tempfile::tempdir().expect("a directory");
+        let all = scratch.path().join("all");
+        std::fs::create_dir(&all).expect("a directory");
+        for one in &made {
+            one.recording.write(&all, LEVEL);
+        }
+        let at_once = scratch.path().join("once.annals");
+        let expected = merged(&[all], &at_once, chunk_events);
+        let mut inputs = halves(&made, 1, scratch.path(), chunk_events);
+        inputs.retain(|path| !path.ends_with("half-1.annals"));
+        inputs.push(scratch.path().join("half-1"));
+        let later = scratch.path().join("later.annals");
+        let found = merged(&inputs, &later, chunk_events);
+        prop_assert_eq!(events(&later), events(&at_once));
+        prop_assert_eq!(&found.totals, &expected.totals);
+        prop_assert_eq!(losses(&found.losses), losses(&expected.losses));
+    }
+
+    /// Merging a trace alone gives its events; a filter counts what it leaves out of it.
+    #[test]
+    fn a_trace_alone_stays_what_it_is(
+        plans in ranks(),
+        chunk_events in (prop_oneof![1..30_usize, Just(1 << 16)], prop_oneof![1..30_usize, Just(1 << 16)]),
+        bounds in (0..SPAN_US, 0..SPAN_US),
+    ) {
+        let made = make(&plans);
+        let scratch = tempfile::tempdir().expect("a directory");
+        let first = halves(&made, 0, scratch.path(), chunk_events.0).remove(0);
+        let opened = InputTrace::open(&first).expect("a trace");
+        let again = scratch.path().join("again.annals");
+        let found = merged(std::slice::from_ref(&first), &again, chunk_events.1);
+        prop_assert_eq!(events(&again), events(&first));
+        prop_assert_eq!(&found.totals, &opened.trace.totals);
+        prop_assert_eq!(losses(&found.losses), losses(&opened.trace.losses));
+        let reread = InputTrace::open(&again).expect("a trace").trace.definitions;
+        prop_assert_eq!(&reread.time_zero, &opened.trace.definitions.time_zero);
+        prop_assert_eq!(&reread.clock_maps, &opened.trace.definitions.clock_maps);
+        prop_assert_eq!(&reread.clock_errors, &opened.trace.definitions.clock_errors);
+        prop_assert_eq!(&reread.process_ends, &opened.trace.definitions.process_ends);
+
+        let window = Window {
+            from_ns: bounds.0.min(bounds.1) * 1000,
+            to_ns: bounds.0.max(bounds.1) * 1000,
+        };
+        let mut merge = planned(std::slice::from_ref(&first), chunk_events.1);
+        merge.filter(&EventFilter::default(), window).expect("a filter");
+        let (filtered, _) = write_trace(&merge, &again, options(1), |_| {}).expect("a trace");
+        let mut expected = events(&first);
+        let all = expected.len() as u64;
+        expected.retain(|event| window.contains(event.0));
+        prop_assert_eq!(filtered.report.totals.filtered, all - expected.len() as u64);
+        prop_assert_eq!(events(&again), expected);
+        prop_assert_eq!(losses(&filtered.losses), losses(&opened.trace.losses));
+    }
+
+    /// Damage of a trace costs what is damaged, and every event is there, or counted.
+    #[test]
+    fn a_damaged_trace_costs_what_is_damaged(
+        plans in ranks(),
+        at in any::<prop::sample::Index>(),
+        bit in 0..8_u8,
+        is_cut: bool,
+    ) {
+        let made = make(&plans);
+        let scratch = tempfile::tempdir().expect("a directory");
+        let first = halves(&made, 0, scratch.path(), 20).remove(0);
+        let before = events(&first);
+        let mut damaged = bytes(&first);
+        let at = at.index(damaged.len());
+        if is_cut {
+            damaged.truncate(at);
+        } else {
+            damaged[at] ^= 1 << bit;
+        }
+        std::fs::write(&first, &damaged).expect("a file");
+        let Ok((merge, _)) = plan_merge(&[first], None) else {
+            return Ok(());
+        };
+        let again = scratch.path().join("again.annals");
+        let (found, _) = write_trace(&merge, &again, options(1), |_| {}).expect("a trace");
+        let after = events(&again);
+        // Of what is left, every event is one that was there, in its order.
+        let numbers: Vec<u64> = after.iter().map(|event| event.6).collect();
+        let mut expected = before.iter().map(|event| event.6);
+        for number in &numbers {
+            prop_assert!(expected.any(|other| other == *number), "{}", number);
+        }
+        let totals = found.report.totals;
+        prop_assert_eq!(totals.present(), after.len() as u64);
+        prop_assert!(after.len() == before.len() || found.report.has_loss());
+        if Trace::read(&damaged).is_ok_and(|trace| trace.has_footer) {
+            prop_assert_eq!(totals.recorded, before.len() as u64);
+        }
+    }
+}

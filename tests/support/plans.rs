@@ -1,0 +1,189 @@
+//! Recordings made at random, with every event that is in them: what an oracle needs.
+#![allow(dead_code, unreachable_pub, reason = "every test uses its part of it")]
+
+use annals_format::{ClockKind, Ordering, Value};
+use annals_merger::{Opened, Window};
+use proptest::prelude::*;
+
+use crate::support::{MARK, REFERENCE, Row, TestClock, TestRecording, TestStream};
+
+pub const START_NS: i64 = 5_000_000_000;
+pub const SPAN_US: i64 = 40_000;
+
+/// 2.5 ticks a nanosecond, started somewhere.
+pub const FAST: TestClock = TestClock {
+    kind: ClockKind::Tsc,
+    ticks_per_second: 2_500_000_000,
+    max_ticks: u64::MAX,
+    tick_at_zero: 987_654_321_000,
+};
+/// Starts again every 10 ms, at no power of two.
+pub const SMALL: TestClock = TestClock {
+    kind: ClockKind::Readable,
+    ticks_per_second: 1_000_000,
+    max_ticks: 9_999,
+    tick_at_zero: 4_321,
+};
+/// 64 bits, about to wrap.
+pub const ABOUT_TO_WRAP: TestClock = TestClock {
+    kind: ClockKind::Readable,
+    ticks_per_second: 1_000_000_000,
+    max_ticks: u64::MAX,
+    tick_at_zero: u64::MAX - 5_010_000_000,
+};
+pub const CLOCKS: [TestClock; 4] = [REFERENCE, FAST, SMALL, ABOUT_TO_WRAP];
+
+/// An event as the oracle knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    pub time_ns: i64,
+    pub rank: u32,
+    pub recording: u8,
+    pub stream: usize,
+    pub position: usize,
+    pub number: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Made {
+    pub recording: TestRecording,
+    pub known: Vec<Known>,
+    pub dropped: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct StreamPlan {
+    pub clock: usize,
+    pub is_unordered: bool,
+    /// Microseconds since the start; few values, so that many are equal.
+    pub times_us: Vec<i64>,
+    pub chunk_len: usize,
+    /// A loss before every so manieth event.
+    pub drop_every: usize,
+}
+
+pub fn stream_plan() -> impl Strategy<Value = StreamPlan> {
+    (
+        0..CLOCKS.len(),
+        any::<bool>(),
+        prop::collection::vec(0..SPAN_US, 0..120),
+        1..40_usize,
+        2..60_usize,
+    )
+        .prop_map(
+            |(clock, is_unordered, mut times_us, chunk_len, drop_every)| {
+                // Coarse times: ties within and between streams.
+                times_us.iter_mut().for_each(|time| *time -= *time % 50);
+                times_us.sort_unstable();
+                if is_unordered {
+                    // Told up to 2 ms late, by a rule that is not a sort: within a block, the first
+                    // ones last.
+                    for block in times_us.chunks_mut(7) {
+                        if block[block.len() - 1] - block[0] < 2_000 {
+                            block.rotate_left(block.len() / 2);
+                        }
+                    }
+                }
+                StreamPlan {
+                    clock,
+                    is_unordered,
+                    times_us,
+                    chunk_len,
+                    drop_every,
+                }
+            },
+        )
+}
+
+pub fn make(plans: &[(u32, Vec<StreamPlan>)]) -> Vec<Made> {
+    let mut number = 0;
+    let each = plans.iter().enumerate().map(|(index, (rank, streams))| {
+        let mut known = Vec::new();
+        let mut dropped = 0;
+        let mut made = Vec::new();
+        for (stream, plan) in streams.iter().enumerate() {
+            let clock = CLOCKS[plan.clock];
+            let mut chunks = Vec::new();
+            let mut position = 0;
+            let mut told_ns = START_NS;
+            for times in plan.times_us.chunks(plan.chunk_len) {
+                let mut rows = Vec::new();
+                let mut open_ns = None;
+                for time_us in times {
+                    let time_ns = START_NS + time_us * 1000;
+                    told_ns = told_ns.max(time_ns);
+                    open_ns.get_or_insert(told_ns);
+                    let tick = clock.tick(time_ns);
+                    if position % plan.drop_every == plan.drop_every - 1 {
+                        let from = clock.tick(time_ns - 1000);
+                        rows.push(Row::Dropped(Some(MARK), 3, from, tick));
+                        dropped += 3;
+                    }
+                    if clock.max_ticks < u64::MAX {
+                        rows.push(Row::Observation(told_ns));
+                    }
+                    rows.push(Row::Event(MARK, tick, number));
+                    known.push(Known {
+                        time_ns,
+                        rank: *rank,
+                        recording: index as u8,
+                        stream,
+                        position,
+                        number,
+                    });
+                    number += 1;
+                    position += 1;
+                }
+                chunks.push((open_ns.unwrap_or(START_NS), rows));
+            }
+            made.push(TestStream {
+                clock: plan.clock,
+                ordering: if plan.is_unordered {
+                    Ordering::Unordered
+                } else {
+                    Ordering::Ordered
+                },
+                chunks,
+            });
+        }
+        Made {
+            recording: TestRecording {
+                rank: Some(*rank),
+                rank_count: None,
+                id: index as u8,
+                start_ns: START_NS,
+                end_ns: START_NS + SPAN_US * 1000,
+                clocks: CLOCKS.to_vec(),
+                streams: made,
+                has_footer: index % 2 == 0,
+            },
+            known,
+            dropped,
+        }
+    });
+    each.collect()
+}
+
+pub fn numbers_of(opened: &Opened) -> (Vec<(i64, u64)>, u64) {
+    let mut found = Vec::new();
+    let mut lost = 0;
+    opened
+        .read(Window::ALL, |chunk| {
+            let ordinals = chunk.ordinals();
+            for (index, ordinal) in ordinals.iter().enumerate() {
+                let columns = &chunk.types[usize::from(chunk.type_index[index])];
+                let Value::U64(number) = columns.columns[0].get(*ordinal as usize) else {
+                    panic!("a number");
+                };
+                found.push((chunk.times_ns[index], number));
+            }
+            let dropped = chunk
+                .losses
+                .iter()
+                .filter(|(_, loss)| loss.cause.is_dropped());
+            lost += dropped.map(|(_, loss)| loss.count).sum::<u64>();
+            Ok(())
+        })
+        .expect("the trace is read");
+    (found, lost)
+}
