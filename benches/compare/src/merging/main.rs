@@ -22,9 +22,9 @@ use clap::{Parser, Subcommand};
 /// How fast a run of many processes is merged, beside OTF2's global reader and babeltrace2.
 #[derive(Clone, Debug, Parser)]
 struct Arguments {
-    /// Events in all
-    #[arg(long, default_value_t = 40_000_000)]
-    events: u64,
+    /// Events in all; several: one after the other
+    #[arg(long, default_value = "40000000", value_delimiter = ',')]
+    events: Vec<u64>,
     /// Numbers of locations, one process each
     #[arg(long, default_value = "64,1024", value_delimiter = ',')]
     locations: Vec<u32>,
@@ -34,6 +34,9 @@ struct Arguments {
     /// Leave babeltrace2 out
     #[arg(long)]
     no_babeltrace: bool,
+    /// Annals alone: how cost grows with events and locations
+    #[arg(long)]
+    alone: bool,
     #[command(subcommand)]
     part: Option<Part>,
 }
@@ -144,9 +147,9 @@ fn bytes_of(directory: &Path) -> u64 {
     each.sum()
 }
 
-fn compare(arguments: &Arguments, locations: u32) -> Result<bool, String> {
+fn compare(arguments: &Arguments, locations: u32, events: u64) -> Result<bool, String> {
     let io = |error: std::io::Error| error.to_string();
-    let each = arguments.events / u64::from(locations);
+    let each = events / u64::from(locations);
     let events = each * u64::from(locations);
     let scratch = tempfile::tempdir().map_err(io)?;
     let place = |name: &str| -> Result<PathBuf, String> {
@@ -173,14 +176,14 @@ fn compare(arguments: &Arguments, locations: u32) -> Result<bool, String> {
     ];
     let mut bytes = vec![("recordings", bytes_of(&recordings))];
     #[cfg(otf2)]
-    {
+    if !arguments.alone {
         let archive = scratch.path().join("otf2");
         otf2::write(&archive, locations, each)?;
         bytes.push(("OTF2", bytes_of(&archive)));
         let command = own(&["otf2"], &[&archive], locations as usize);
         contestants.push(Contestant::new("OTF2 global reader", command));
     }
-    if !arguments.no_babeltrace {
+    if !arguments.no_babeltrace && !arguments.alone {
         let ctf = place("ctf")?;
         ctf::write_metadata(&ctf).map_err(io)?;
         for rank in 0..locations {
@@ -269,9 +272,11 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
         #[cfg(not(otf2))]
         Some(Part::Otf2 { .. }) => Err(env!("OTF2_MISSING").to_owned()),
         None => {
-            let mut is_whole = cfg!(otf2);
-            for locations in &arguments.locations {
-                is_whole &= compare(arguments, *locations)?;
+            let mut is_whole = cfg!(otf2) || arguments.alone;
+            for events in &arguments.events {
+                for locations in &arguments.locations {
+                    is_whole &= compare(arguments, *locations, *events)?;
+                }
             }
             Ok(is_whole)
         }
