@@ -228,7 +228,7 @@ impl Trace {
         file: &dyn ReadAt,
         entry: &TraceIndexEntry,
     ) -> Result<TraceChunk, (FormatError, Option<TraceChunkHeader>)> {
-        let head = read_head_only(file, entry.offset);
+        let head = self.head(file, entry);
         let load = || {
             let (block, head, body) = read_block(file, entry.offset)?;
             if block.kind != BlockKind::TraceChunk {
@@ -239,9 +239,24 @@ impl Trace {
                 });
             }
             let header = decode_with(&head, entry.offset, TraceChunkHeader::decode)?;
+            if TraceIndexEntry::new(entry.offset, &header) != *entry {
+                return Err(FormatError::Invalid {
+                    offset: entry.offset,
+                    expected: "the chunk that the index names",
+                    found: format!("chunk {}", header.sequence),
+                });
+            }
             TraceChunk::decode(&header, &body).map_err(|error| error.shifted(entry.offset))
         };
         load().map_err(|error| (error, head))
+    }
+}
+
+impl Trace {
+    /// The head of a chunk, if it is intact and stands where the index says.
+    pub fn head(&self, file: &dyn ReadAt, entry: &TraceIndexEntry) -> Option<TraceChunkHeader> {
+        let head = read_head_only(file, entry.offset)?;
+        (TraceIndexEntry::new(entry.offset, &head) == *entry).then_some(head)
     }
 }
 
@@ -319,6 +334,12 @@ mod tests {
         assert!(trace.has_footer);
         assert_eq!(trace.totals[0].get(ty(0)).unwrap().recorded, 6);
         assert!(trace.load(&bytes, &trace.chunks[1]).is_ok());
+        // Where the first chunk stood, the second one does.
+        assert_eq!(trace.chunks[0].offset, trace.chunks[1].offset);
+        assert!(matches!(
+            trace.load(&bytes, &trace.chunks[0]),
+            Err((_, None))
+        ));
     }
 
     #[test]
