@@ -62,8 +62,8 @@ pub use open::{
 };
 pub use output::{WriteOptions, write_trace};
 pub use report::{
-    ClockReport, DamageOfInput, DamageReport, HostReport, InputReport, Report, StreamReport, Sums,
-    is_complete,
+    ClockReport, DamageOfInput, DamageReport, HostReport, InputReport, RankProcess, Report,
+    SharedRank, StreamReport, Sums, is_complete,
 };
 pub use symbols::Symbols;
 pub use verify::{Mismatch, Verification, verify};
