@@ -210,7 +210,7 @@ impl InputRecording {
             path: path.to_owned(),
             source,
         })?;
-        let is_live_used = recording.last_reference_ns.is_some();
+        let is_live_used = recording.last_reference_ns.is_some() && !recording.has_footer;
         Ok(Self {
             path: path.to_owned(),
             live_path: is_live_used.then_some(live_path),

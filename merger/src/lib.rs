@@ -33,6 +33,7 @@ mod offsets;
 mod open;
 mod output;
 mod proof;
+mod recover;
 mod repair;
 mod report;
 mod stream;
@@ -61,6 +62,7 @@ pub use open::{
     plan_merge_with_symbols,
 };
 pub use output::{WriteOptions, write_trace};
+pub use recover::{Recovered, recover};
 pub use report::{
     ClockReport, DamageOfInput, DamageReport, HostReport, InputReport, RankProcess, Report,
     SharedRank, StreamReport, Sums, is_complete,
