@@ -822,3 +822,341 @@ fn files_that_are_no_recordings_cost_only_themselves() {
     });
     run_cases(&set, 0, "foreign", cases);
 }
+
+/// Writes the set's recordings into a directory of their own.
+fn written(set: &Set) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    for made in &set.made {
+        std::fs::write(directory.path().join(made.name()), &made.bytes).expect("a recording");
+    }
+    directory
+}
+
+#[track_caller]
+fn checked(set: &Set, directory: &Path) -> (Report, BTreeSet<u64>) {
+    check_merge(set, directory).unwrap_or_else(|why| panic!("{why}"))
+}
+
+/// All of it finished, so that only what a test does is a loss.
+fn whole_set() -> Set {
+    let level = CompressionLevel::Zstd(1);
+    let mut set = set(level, true);
+    for made in &mut set.made {
+        made.recording.has_footer = true;
+        made.bytes = made.recording.encode(level);
+    }
+    set
+}
+
+#[test]
+fn every_missing_rank_is_named() {
+    for missing in 0..3 {
+        let set = whole_set();
+        let directory = written(&set);
+        let gone = &set.made[missing];
+        std::fs::remove_file(directory.path().join(gone.name())).expect("a recording");
+        let (report, seen) = checked(&set, directory.path());
+        assert_eq!(report.missing_ranks, [missing as u32]);
+        assert!(report.has_loss());
+        let id = gone.recording.recording_id();
+        for (number, known) in &set.known {
+            assert_eq!(seen.contains(number), known.recording != id);
+        }
+    }
+}
+
+#[test]
+fn a_recording_under_two_names_is_taken_once() {
+    let set = whole_set();
+    let directory = written(&set);
+    let copy = directory.path().join("z-copy.annals");
+    let bytes = &set.made[0].bytes;
+    for length in [bytes.len(), bytes.len() / 2, FILE_HEADER_LEN] {
+        std::fs::write(&copy, &bytes[..length]).expect("a copy");
+        let (report, seen) = checked(&set, directory.path());
+        assert_eq!(seen.len(), set.known.len());
+        assert_eq!(report.duplicates, std::slice::from_ref(&copy));
+        assert!(report.rejected.is_empty() && report.complete);
+    }
+}
+
+#[test]
+fn a_recording_with_the_identity_of_another_is_told_and_costs_that_nothing() {
+    let set = whole_set();
+    let directory = written(&set);
+    let mut other = set.made[1].recording.clone();
+    other.id = set.made[0].recording.id;
+    other.has_footer = false;
+    // Also one that is longer than the finished one.
+    let mut longer = other.encode(CompressionLevel::None);
+    longer.resize(3 * set.made[0].bytes.len(), 0);
+    for bytes in [other.encode(CompressionLevel::None), longer] {
+        let path = directory.path().join("a-other.annals");
+        std::fs::write(&path, bytes).expect("a recording");
+        let (report, seen) = checked(&set, directory.path());
+        assert_eq!(seen.len(), set.known.len());
+        assert!(report.duplicates.is_empty() && report.has_loss());
+        let [rejected] = report.rejected.as_slice() else {
+            panic!("{:?}", report.rejected);
+        };
+        assert_eq!(rejected.path, path);
+        assert!(
+            rejected.why.contains(&set.made[0].name()),
+            "{}",
+            rejected.why
+        );
+    }
+}
+
+/// A set in which rank 0 has another recording, which started later.
+fn restarted() -> Set {
+    let mut set = whole_set();
+    let level = CompressionLevel::Zstd(1);
+    add(&mut set, 0, 9, &[(1, Ordering::Ordered, 7, 3)], level, true);
+    let again = &mut set.made[3];
+    again.recording.start_ns += 500_000;
+    again.bytes = again.recording.encode(level);
+    set
+}
+
+#[test]
+fn a_rank_that_was_started_again_has_two_recordings() {
+    let set = restarted();
+    let directory = written(&set);
+    let (report, seen) = checked(&set, directory.path());
+    assert_eq!(seen.len(), set.known.len());
+    let [shared] = report.shared_ranks.as_slice() else {
+        panic!("{:?}", report.shared_ranks);
+    };
+    assert_eq!(shared.rank, 0);
+    let ids: Vec<&str> = shared
+        .processes
+        .iter()
+        .map(|p| p.recording_id.as_str())
+        .collect();
+    let known = [0, 3].map(|at| set.made[at].recording.recording_id().to_string());
+    assert_eq!(ids, known, "by their start");
+    assert!(shared.processes[0].start_unix_ns < shared.processes[1].start_unix_ns);
+    assert!(!shared.is_of_several_runs());
+    assert!(report.complete && report.missing_ranks.is_empty());
+}
+
+#[test]
+fn recordings_of_another_run_are_told_apart() {
+    let mut set = restarted();
+    let other = &mut set.made[3];
+    other.bytes = other
+        .recording
+        .encode_of_run("another", CompressionLevel::None);
+    let directory = written(&set);
+    let (report, seen) = checked(&set, directory.path());
+    assert_eq!(seen.len(), set.known.len());
+    assert!(report.shared_ranks[0].is_of_several_runs() && report.has_loss());
+    let runs: Vec<&str> = report.shared_ranks[0]
+        .processes
+        .iter()
+        .map(|process| process.run.as_str())
+        .collect();
+    assert_eq!(runs, ["test", "another"]);
+}
+
+#[test]
+fn an_unknown_minor_version_is_read_and_an_unknown_major_refused() {
+    let set = whole_set();
+    let directory = written(&set);
+    let path = directory.path().join(set.made[0].name());
+    let of_version = |major: u16, minor: u16| {
+        let id = set.made[0].recording.recording_id();
+        let mut header = annals_format::FileHeader::new(FileKind::Recording, id);
+        (header.major, header.minor) = (major, minor);
+        let mut bytes = set.made[0].bytes.clone();
+        bytes[..FILE_HEADER_LEN].copy_from_slice(&header.encode());
+        bytes
+    };
+    let known = annals_format::FileHeader::new(FileKind::Recording, RecordingId([0; 16]));
+    std::fs::write(&path, of_version(known.major, known.minor + 7)).expect("a recording");
+    let (report, seen) = checked(&set, directory.path());
+    assert_eq!(seen.len(), set.known.len());
+    assert!(report.complete && report.rejected.is_empty());
+    std::fs::write(&path, of_version(known.major + 1, 0)).expect("a recording");
+    let (report, _) = checked(&set, directory.path());
+    assert!(report.has_loss());
+    let [rejected] = report.rejected.as_slice() else {
+        panic!("{:?}", report.rejected);
+    };
+    assert_eq!(rejected.path, path);
+    for version in [known.major, known.major + 1] {
+        assert!(
+            rejected.why.contains(&version.to_string()),
+            "{}",
+            rejected.why
+        );
+    }
+    assert_eq!(report.missing_ranks, [0]);
+}
+
+/// The merged set, and by offset of each chunk's block the numbers of its events.
+fn merged(set: &Set, directory: &Path) -> (Vec<u8>, BTreeMap<usize, BTreeSet<u64>>) {
+    let trace = directory.join("whole.annals");
+    let recordings = written(set);
+    merge_into(&[recordings.path().to_owned()], &trace, 2).expect("a merge");
+    let bytes = std::fs::read(&trace).expect("the trace");
+    let blocks = blocks(&bytes);
+    let mut chunks = blocks.iter().filter(|block| block.what == "trace chunk");
+    let mut numbers = BTreeMap::new();
+    let opened = Opened::open(&trace).expect("the trace");
+    opened
+        .read(Window::ALL, |chunk| {
+            let block = chunks.next().expect("a block for every chunk");
+            let of_chunk = chunk.ordinals().into_iter().enumerate().map(|(index, at)| {
+                let columns = &chunk.types[usize::from(chunk.type_index[index])];
+                match columns.columns[0].get(at as usize) {
+                    Value::U64(number) => number,
+                    other => panic!("a number, found {other:?}"),
+                }
+            });
+            numbers.insert(block.start, of_chunk.collect());
+            Ok(())
+        })
+        .expect("the trace is read");
+    std::fs::remove_file(&trace).expect("the trace");
+    (bytes, numbers)
+}
+
+/// Holds a damaged trace against the truth; gives the numbers of the events that are there.
+fn check_trace(set: &Set, trace: &Path) -> Result<BTreeSet<u64>, String> {
+    let opened = match Opened::open(trace) {
+        Ok(opened) => opened,
+        // Not a file of the format any more.
+        Err(error) => {
+            ensure!(
+                verify(trace, &[]).is_err(),
+                "verify reads what cannot be opened"
+            );
+            ensure!(
+                error.to_string().contains(&trace.display().to_string()),
+                "{error}"
+            );
+            return Ok(BTreeSet::new());
+        }
+    };
+    let verified = verify(trace, &[]).map_err(|error| error.to_string())?;
+    ensure!(verified.holds(), "verify: {:?}", verified.mismatches);
+    if opened.definitions.streams.is_empty() {
+        ensure!(
+            verified.has_loss(),
+            "definitions are lost, and verify sees no loss"
+        );
+        let outcome = opened.summary().map_err(|error| error.to_string())?;
+        ensure!(
+            !outcome.damage.is_empty() || outcome.has_skipped_now,
+            "no damage is told"
+        );
+        return Ok(BTreeSet::new());
+    }
+    let (found, outcome) = events_of(&opened);
+    let origins = origins(&opened);
+    let seen = check_events(set, &origins, &found)?;
+    check_counts(set, &opened, &outcome, &origins, &seen)?;
+    if seen.len() < set.known.len() {
+        ensure!(
+            outcome.has_skipped_now && !outcome.complete,
+            "events are missing, and it is not told"
+        );
+        ensure!(
+            verified.has_loss(),
+            "events are missing, and verify sees no loss"
+        );
+    }
+    Ok(seen)
+}
+
+#[test]
+fn a_damaged_trace_costs_only_the_chunks_that_are_hit() {
+    let set = whole_set();
+    let directory = tempfile::tempdir().expect("a directory");
+    let (whole, numbers) = merged(&set, directory.path());
+    let path = directory.path().join("run.annals");
+    let mut failures = Vec::new();
+    let mut count = 0;
+    let mut case = |what: String, bytes: &[u8], may_lose: &dyn Fn(u64) -> bool| {
+        count += 1;
+        std::fs::write(&path, bytes).expect("the damaged trace");
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let seen = check_trace(&set, &path)?;
+            let mut lost = set
+                .known
+                .keys()
+                .filter(|n| !seen.contains(n) && !may_lose(**n));
+            let lost = lost.next();
+            ensure!(lost.is_none(), "event {lost:?} is lost");
+            Ok(())
+        }));
+        let why = match outcome {
+            Ok(Ok(())) => return,
+            Ok(Err(why)) => why,
+            Err(_) => "panicked".to_owned(),
+        };
+        failures.push(format!("{what}: {why}"));
+    };
+    let blocks = blocks(&whole);
+    let is_behind = |length: usize, number: u64| {
+        let chunk = numbers
+            .iter()
+            .find(|(_, numbers)| numbers.contains(&number));
+        let start = chunk.map_or(0, |(start, _)| *start);
+        let block = blocks.iter().find(|block| block.start == start);
+        length < blocks[1].end || block.is_none_or(|block| block.end > length)
+    };
+    for length in (0..whole.len()).step_by(step(37)) {
+        let may_lose = |number: u64| is_behind(length, number);
+        case(
+            format!("cut to {length} of {}", whole.len()),
+            &whole[..length],
+            &may_lose,
+        );
+    }
+    for (name, length, flip) in FLIPS {
+        for region in regions(&whole) {
+            let block = blocks.iter().find(|block| block.end > region.start);
+            let of_chunk = block.and_then(|block| numbers.get(&block.start));
+            let may_lose = |number: u64| match (region.what, of_chunk) {
+                ("file header", _) => true,
+                (_, Some(numbers)) => numbers.contains(&number),
+                _ => false,
+            };
+            for at in (region.start..region.end).step_by(step(if length == 1 { 31 } else { 67 })) {
+                let mut bytes = whole.clone();
+                flip(&mut bytes[at..region.end.min(at + length)], at);
+                case(
+                    format!("{name} at {at} ({})", region.what),
+                    &bytes,
+                    &may_lose,
+                );
+            }
+        }
+    }
+    let without = |block: &Region| [&whole[..block.start], &whole[block.end..]].concat();
+    for block in &blocks[1..] {
+        let of_chunk = numbers.get(&block.start);
+        let may_lose = |number: u64| of_chunk.is_some_and(|numbers| numbers.contains(&number));
+        case(
+            format!("{} dropped", block.what),
+            &without(block),
+            &may_lose,
+        );
+        let twice = [&whole[..block.end], &whole[block.start..]].concat();
+        case(format!("{} doubled", block.what), &twice, &|_| false);
+    }
+    let shown: Vec<&str> = failures
+        .iter()
+        .take(MOST_SHOWN)
+        .map(String::as_str)
+        .collect();
+    let shown = shown.join("\n");
+    assert!(
+        failures.is_empty(),
+        "{} of {count} cases fail:\n{shown}",
+        failures.len()
+    );
+}

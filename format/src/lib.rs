@@ -40,6 +40,7 @@ mod loss;
 mod proof;
 mod read;
 mod recording;
+mod recover;
 mod scan;
 #[cfg(test)]
 mod testing;
@@ -82,6 +83,7 @@ pub use loss::{Cause, DroppedRecord, RECORDER_CAUSES};
 pub use proof::{EventHasher, OrderHash};
 pub use read::ReadAt;
 pub use recording::{ChunkPlace, Recording, StoredChunk, StreamContents, StreamLoss};
+pub use recover::Recovery;
 pub use scan::Problem;
 pub use totals::{StreamTotals, TypeTotals};
 pub use trace::Trace;

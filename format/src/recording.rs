@@ -158,6 +158,7 @@ impl Recording {
         self.definitions = footer.definitions;
         let end = self.definitions.process_ends.get(&ProcessId::new(0));
         self.ended = end.map_or(Ended::Finished, |end| end.ended);
+        self.last_reference_ns = end.map(|end| end.end_ns);
         totals.extend(footer.totals.into_iter().map(|t| (t.stream, t)));
         for (offset, header) in footer.chunks {
             let place = ChunkPlace::Block(offset);
@@ -477,6 +478,9 @@ impl StreamParts {
                 });
             }
         }
+        // A recovered recording says so by a closing tick that is no other than the last one.
+        let is_early = matches!(self.ended, Ended::Killed | Ended::StorageFailed);
+        let is_open = is_open || is_early && totals.close_tick == totals.last_tick;
         StreamContents {
             chunks: self.chunks,
             totals,

@@ -222,7 +222,7 @@ impl Trace {
     /// the index says.
     pub fn head(&self, file: &dyn ReadAt, entry: &TraceIndexEntry) -> Option<TraceChunkHeader> {
         let head = read_head_only(file, entry.offset)?;
-        (head.event_count == entry.event_count).then_some(head)
+        (TraceIndexEntry::new(entry.offset, &head) == *entry).then_some(head)
     }
 
     /// Decodes the events of a chunk. `file` is the one the trace was read from.
@@ -235,7 +235,7 @@ impl Trace {
         file: &dyn ReadAt,
         entry: &TraceIndexEntry,
     ) -> Result<TraceChunk, (FormatError, Option<TraceChunkHeader>)> {
-        let head = read_head_only(file, entry.offset);
+        let head = self.head(file, entry);
         let load = || {
             let (block, head, body) = read_block(file, entry.offset)?;
             if block.kind != BlockKind::TraceChunk {
@@ -246,6 +246,13 @@ impl Trace {
                 });
             }
             let header = decode_with(&head, entry.offset, TraceChunkHeader::decode)?;
+            if TraceIndexEntry::new(entry.offset, &header) != *entry {
+                return Err(FormatError::Invalid {
+                    offset: entry.offset,
+                    expected: "the chunk that the index names",
+                    found: format!("chunk {}", header.sequence),
+                });
+            }
             TraceChunk::decode(&header, &body).map_err(|error| error.shifted(entry.offset))
         };
         load().map_err(|error| (error, head))
@@ -326,6 +333,12 @@ mod tests {
         assert!(trace.has_footer);
         assert_eq!(trace.totals[0].get(ty(0)).unwrap().recorded, 6);
         assert!(trace.load(&bytes, &trace.chunks[1]).is_ok());
+        // Where the first chunk stood, the second one does.
+        assert_eq!(trace.chunks[0].offset, trace.chunks[1].offset);
+        assert!(matches!(
+            trace.load(&bytes, &trace.chunks[0]),
+            Err((_, None))
+        ));
     }
 
     #[test]

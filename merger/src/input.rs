@@ -157,6 +157,10 @@ pub(crate) fn without_path(error: &MergeError) -> String {
 }
 
 pub(crate) fn kind_of(path: &Path) -> Result<FileKind> {
+    Ok(header_of(path)?.kind)
+}
+
+pub(crate) fn header_of(path: &Path) -> Result<FileHeader> {
     let file = FileAt::open(path)?;
     let format = |source| MergeError::Format {
         path: path.to_owned(),
@@ -168,7 +172,7 @@ pub(crate) fn kind_of(path: &Path) -> Result<FileKind> {
         .min(annals_format::FILE_HEADER_LEN as u64);
     let mut bytes = vec![0; length as usize];
     file.read_exact_at(0, &mut bytes).map_err(format)?;
-    Ok(FileHeader::decode(&bytes).map_err(format)?.kind)
+    FileHeader::decode(&bytes).map_err(format)
 }
 
 fn live_path_beside(path: &Path) -> PathBuf {
@@ -208,7 +212,7 @@ impl InputRecording {
             path: path.to_owned(),
             source,
         })?;
-        let is_live_used = recording.last_reference_ns.is_some();
+        let is_live_used = recording.last_reference_ns.is_some() && !recording.has_footer;
         Ok(Self {
             path: path.to_owned(),
             live_path: is_live_used.then_some(live_path),

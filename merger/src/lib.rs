@@ -35,6 +35,7 @@ mod open;
 mod output;
 mod proof;
 mod reader;
+mod recover;
 mod repair;
 mod report;
 mod stream;
@@ -64,9 +65,10 @@ pub use open::{
     plan_merge_with_symbols,
 };
 pub use output::{WriteOptions, write_trace};
+pub use recover::{Recovered, recover};
 pub use report::{
-    ClockReport, DamageOfInput, DamageReport, HostReport, InputReport, Report, StreamReport, Sums,
-    is_complete,
+    ClockReport, DamageOfInput, DamageReport, HostReport, InputReport, RankProcess, Report,
+    SharedRank, StreamReport, Sums, is_complete,
 };
 pub use symbols::Symbols;
 pub use verify::{Mismatch, Verification, verify};

@@ -216,6 +216,31 @@ fn summary(report: &Report, bytes: u64, arguments: &Arguments) -> String {
     for path in &report.duplicates {
         let _ = writeln!(text, "given twice, taken once: {}", path.display());
     }
+    for shared in report.shared_ranks.iter().take(10) {
+        let count = shared.processes.len();
+        let how = if shared.is_of_several_runs() {
+            "of several runs: merge the recordings of one"
+        } else {
+            "of one run, in which it was started again"
+        };
+        let _ = writeln!(text, "rank {}: {count} recordings, {how}", shared.rank);
+        for process in &shared.processes {
+            let _ = writeln!(
+                text,
+                "  recording {}: run {}, started {}.{:09} s since 1970, {} pid {}",
+                process.recording_id,
+                process.run,
+                process.start_unix_ns.div_euclid(1_000_000_000),
+                process.start_unix_ns.rem_euclid(1_000_000_000),
+                process.host,
+                process.pid
+            );
+        }
+    }
+    if report.shared_ranks.len() > 10 {
+        let more = report.shared_ranks.len() - 10;
+        let _ = writeln!(text, "{more} more ranks have several recordings");
+    }
     if !report.missing_ranks.is_empty() {
         let shown: Vec<String> = report
             .missing_ranks

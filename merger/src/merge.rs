@@ -72,8 +72,8 @@ pub struct Merge {
     traces: Vec<Earlier>,
     /// Identities of all recordings, in merge order.
     recording_ids: Vec<RecordingId>,
-    /// Numbers of the recordings that were given twice.
-    duplicates: Vec<std::path::PathBuf>,
+    /// Files that hold a recording given already.
+    pub(crate) duplicates: Vec<std::path::PathBuf>,
 }
 
 /// What a merge did.
@@ -205,8 +205,13 @@ impl Merge {
         let mut seen: BTreeSet<RecordingId> = BTreeSet::new();
         let mut duplicates = Vec::new();
         let mut inputs = inputs;
-        // Of two files with one identity the same one must win, whatever the order of arguments.
-        inputs.sort_by(|a, b| (b.file_bytes, &a.path).cmp(&(a.file_bytes, &b.path)));
+        // Of two files with one identity the same one must win, whatever the order of arguments: one that
+        // is finished, the longer one.
+        let key = |input: &InputRecording| {
+            let is_finished = input.recording.has_footer;
+            std::cmp::Reverse((is_finished, input.file_bytes))
+        };
+        inputs.sort_by(|a, b| (key(a), &a.path).cmp(&(key(b), &b.path)));
         inputs.retain(|input| {
             let is_new = seen.insert(input.recording.header.recording_id);
             if !is_new {

@@ -1,15 +1,17 @@
 //! Opening whatever a user names: a trace, a recording, a directory of recordings.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use annals_format::{
-    Cause, Definitions, FileKind, FormatError, Problem, StreamTotals, Trace, TraceChunk, TraceLoss,
+    Cause, Definitions, EventTypeId, FileKind, FormatError, Problem, ReadAt, StreamId,
+    StreamTotals, Trace, TraceChunk, TraceLoss,
 };
 
 use crate::causality::Causality;
 use crate::earlier::InputTrace;
 use crate::error::{MergeError, Result};
-use crate::input::{FileAt, Found, InputRecording, RejectedInput, find, kind_of};
+use crate::input::{FileAt, Found, InputRecording, RejectedInput, find, header_of, kind_of};
 use crate::merge::Merge;
 use crate::offsets::ClockOffsets;
 use crate::report::{Report, is_complete};
@@ -204,7 +206,60 @@ pub fn plan_merge_with_offsets(
         let found = symbols.resolve(definitions);
         found.into_iter().for_each(|record| definitions.add(record));
     }
-    Ok((Merge::plan_all(inputs, opened, offsets), rejected))
+    let mut merge = Merge::plan_all(inputs, opened, offsets);
+    rejected.extend(differing(&mut merge));
+    Ok((merge, rejected))
+}
+
+/// Takes those out of the recordings given twice that hold other bytes than the one that was taken.
+fn differing(merge: &mut Merge) -> Vec<RejectedInput> {
+    let (mut same, mut differing) = (Vec::new(), Vec::new());
+    for path in std::mem::take(&mut merge.duplicates) {
+        let id = header_of(&path).map(|header| header.recording_id).ok();
+        let mut inputs = merge.inputs();
+        let taken = inputs.find(|input| Some(input.recording.header.recording_id) == id);
+        match taken.filter(|taken| !is_part(&path, &taken.path)) {
+            None => same.push(path),
+            Some(taken) => differing.push(RejectedInput {
+                why: format!(
+                    "it says that it is recording {}, as {} does, but holds something else",
+                    taken.recording.header.recording_id,
+                    taken.path.display()
+                ),
+                path,
+            }),
+        }
+    }
+    merge.duplicates = same;
+    differing
+}
+
+/// Whether a file holds the same as another, as far as it goes. One that cannot be read does not.
+fn is_part(path: &Path, of: &Path) -> bool {
+    const STEP: u64 = 1 << 20;
+    let is_part = || -> Result<bool> {
+        let (part, whole) = (FileAt::open(path)?, FileAt::open(of)?);
+        let format = |source: FormatError| MergeError::Format {
+            path: path.to_owned(),
+            source,
+        };
+        let length = part.len().map_err(format)?;
+        if length > whole.len().map_err(format)? {
+            return Ok(false);
+        }
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for offset in (0..length).step_by(STEP as usize) {
+            for (file, bytes) in [(&part, &mut ours), (&whole, &mut theirs)] {
+                bytes.resize((length - offset).min(STEP) as usize, 0);
+                file.read_exact_at(offset, bytes).map_err(format)?;
+            }
+            if ours != theirs {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    };
+    is_part().unwrap_or(false)
 }
 
 impl Opened {
@@ -254,7 +309,7 @@ impl Opened {
         };
         let file = FileAt::open(path)?;
         let trace = Trace::read(&file).map_err(format)?;
-        let bytes = annals_format::ReadAt::len(&file).map_err(format)?;
+        let bytes = file.len().map_err(format)?;
         Ok(Self {
             definitions: trace.definitions.clone(),
             rejected: Vec::new(),
@@ -362,12 +417,43 @@ impl OpenedTrace {
         }
     }
 
+    /// Counts what chunks held whose heads cannot be read either: what the totals know of and no other chunk
+    /// has.
+    fn skip_headless(&self, outcome: &mut Outcome) {
+        let mut elsewhere: BTreeMap<(StreamId, EventTypeId), u64> = BTreeMap::new();
+        let mut span: Option<(i64, i64)> = None;
+        for entry in &self.trace.chunks {
+            let Some(head) = self.trace.head(&self.file, entry) else {
+                let (from_ns, to_ns) = span.unwrap_or((entry.first_ns, entry.last_ns));
+                span = Some((from_ns.min(entry.first_ns), to_ns.max(entry.last_ns)));
+                continue;
+            };
+            for (stream, counts) in &head.counts {
+                for (event_type, count) in counts {
+                    let sum = elsewhere.entry((*stream, *event_type)).or_default();
+                    *sum = sum.saturating_add(*count);
+                }
+            }
+        }
+        let span = span.unwrap_or((0, 0));
+        for totals in &self.trace.totals {
+            for row in &totals.rows {
+                let here = elsewhere.get(&(totals.stream, row.event_type));
+                let missing = row.present().saturating_sub(here.copied().unwrap_or(0));
+                if missing != 0 {
+                    skip(outcome, totals.stream, row.event_type, missing, span);
+                }
+            }
+        }
+    }
+
     fn read(
         &self,
         window: Window,
         mut consume: impl FnMut(TraceChunk) -> Result<()>,
     ) -> Result<Outcome> {
         let mut outcome = self.outcome();
+        let mut has_headless = false;
         for entry in &self.trace.chunks {
             if !window.overlaps(entry.first_ns, entry.last_ns) {
                 continue;
@@ -385,7 +471,14 @@ impl OpenedTrace {
                             what: error.to_string(),
                         },
                     ));
-                    skip_chunk(&mut outcome, entry, head.as_ref());
+                    match head {
+                        Some(head) => skip_chunk(&mut outcome, entry, &head),
+                        None if !has_headless => {
+                            has_headless = true;
+                            self.skip_headless(&mut outcome);
+                        }
+                        None => {}
+                    }
                 }
             }
         }
@@ -393,40 +486,42 @@ impl OpenedTrace {
     }
 }
 
-/// Counts a chunk that could not be decoded: by stream and event type where its head is whole.
+/// Counts a chunk that could not be decoded, by stream and event type as its head says.
 fn skip_chunk(
     outcome: &mut Outcome,
     entry: &annals_format::TraceIndexEntry,
-    head: Option<&annals_format::TraceChunkHeader>,
+    head: &annals_format::TraceChunkHeader,
 ) {
-    let mut lose = |stream, event_type, count, is_lower_bound| {
-        outcome.losses.push(TraceLoss {
-            stream,
-            event_type,
-            cause: Cause::Skipped,
-            count,
-            is_lower_bound,
-            from_ns: entry.first_ns,
-            to_ns: entry.last_ns,
-        });
-    };
-    let Some(head) = head else {
-        // Which streams it held is not known: any of them.
-        for totals in &outcome.totals {
-            lose(totals.stream, None, 0, true);
-        }
-        return;
-    };
     for (stream, counts) in &head.counts {
         for (event_type, count) in counts {
-            lose(*stream, Some(*event_type), *count, false);
+            skip(
+                outcome,
+                *stream,
+                *event_type,
+                *count,
+                (entry.first_ns, entry.last_ns),
+            );
         }
     }
-    for (stream, counts) in &head.counts {
-        if let Some(totals) = outcome.totals.iter_mut().find(|t| t.stream == *stream) {
-            for (event_type, count) in counts {
-                totals.row(*event_type).add_loss(Cause::Skipped, *count);
-            }
-        }
+}
+
+fn skip(
+    outcome: &mut Outcome,
+    stream: StreamId,
+    event_type: EventTypeId,
+    count: u64,
+    (from_ns, to_ns): (i64, i64),
+) {
+    if let Some(totals) = outcome.totals.iter_mut().find(|t| t.stream == stream) {
+        totals.row(event_type).add_loss(Cause::Skipped, count);
     }
+    outcome.losses.push(TraceLoss {
+        stream,
+        event_type: Some(event_type),
+        cause: Cause::Skipped,
+        count,
+        is_lower_bound: false,
+        from_ns,
+        to_ns,
+    });
 }

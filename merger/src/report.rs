@@ -1,5 +1,6 @@
 //! What a merge reports: what came in, what went out, what was lost, how well clocks are known.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use annals_format::{
@@ -343,6 +344,8 @@ pub struct Report {
     pub duplicates: Vec<PathBuf>,
     /// Ranks of which there is no recording.
     pub missing_ranks: Vec<u32>,
+    /// Ranks of which there are several recordings: the rank was started again, or another run's is here.
+    pub shared_ranks: Vec<SharedRank>,
     /// Number of hosts.
     pub hosts: usize,
     /// How their clocks are related.
@@ -359,6 +362,62 @@ pub struct Report {
     pub losses: usize,
     /// Whether nothing was skipped or truncated and no rank is missing.
     pub complete: bool,
+}
+
+/// A process of a rank that has several.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct RankProcess {
+    /// Identity of its recording.
+    pub recording_id: String,
+    /// The run that it belongs to.
+    pub run: String,
+    /// When it was started, nanoseconds since the Unix epoch.
+    pub start_unix_ns: i64,
+    /// Its host.
+    pub host: String,
+    /// Its number there.
+    pub pid: u32,
+}
+
+/// A rank of which there are several recordings.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct SharedRank {
+    /// Which.
+    pub rank: u32,
+    /// Its processes, by their start.
+    pub processes: Vec<RankProcess>,
+}
+
+impl SharedRank {
+    fn of(definitions: &Definitions) -> Vec<Self> {
+        let mut by_rank: BTreeMap<u32, Vec<RankProcess>> = BTreeMap::new();
+        for rank in definitions.ranks.values().filter(|rank| !rank.is_assigned) {
+            if let Some(process) = definitions.processes.get(&rank.process) {
+                by_rank.entry(rank.rank).or_default().push(RankProcess {
+                    recording_id: process.recording_id.to_string(),
+                    run: definitions.string(process.run).to_owned(),
+                    start_unix_ns: process.start_unix_ns,
+                    host: definitions.string(process.host).to_owned(),
+                    pid: process.pid,
+                });
+            }
+        }
+        let shared = by_rank.into_iter().filter(|(_, each)| each.len() > 1);
+        let shared = shared.map(|(rank, mut processes)| {
+            processes.sort_by(|a, b| {
+                (a.start_unix_ns, &a.recording_id).cmp(&(b.start_unix_ns, &b.recording_id))
+            });
+            Self { rank, processes }
+        });
+        shared.collect()
+    }
+
+    /// Whether its recordings are of more than one run.
+    pub fn is_of_several_runs(&self) -> bool {
+        self.processes
+            .windows(2)
+            .any(|pair| pair[0].run != pair[1].run)
+    }
 }
 
 /// A file that could not be used.
@@ -390,6 +449,7 @@ impl Report {
             rejected: Vec::new(),
             duplicates,
             missing_ranks,
+            shared_ranks: SharedRank::of(definitions),
             hosts: merge.hosts.len(),
             host_clocks: HostReport::of(&merge.hosts),
             streams,
@@ -412,8 +472,8 @@ impl Report {
         }));
     }
 
-    /// Whether anything was lost anywhere, a process did not end by itself, or counts do not add up:
-    /// exit code 3.
+    /// Whether anything was lost anywhere, a process did not end by itself, counts do not add up, or recordings
+    /// of several runs are mixed: exit code 3.
     pub fn has_loss(&self) -> bool {
         let totals = &self.totals;
         let is_early = |input: &InputReport| input.ended != Ended::Finished.name();
@@ -422,6 +482,7 @@ impl Report {
             || totals.dropped != 0
             || totals.skipped != 0
             || totals.truncated != 0
+            || self.shared_ranks.iter().any(SharedRank::is_of_several_runs)
             || self.inputs.iter().any(is_early)
             || self.streams.iter().any(is_wrong)
     }

@@ -10,8 +10,10 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use annals_format::{Cause, Value};
-use annals_merger::{Opened, Window};
+use annals_format::{Cause, CompressionLevel, Value};
+use annals_merger::{
+    InputRecording, Opened, Window, WriteOptions, plan_merge, recover, verify, write_trace,
+};
 use annals_recorder::{EventTypeSpec, Options, Overflow, Recorder};
 
 const THREADS: usize = 3;
@@ -123,6 +125,7 @@ fn a_killed_process_loses_nothing_that_was_acknowledged() {
         let known = std::array::from_fn(|thread| acknowledged.word(thread).load(Ordering::Acquire));
         let recordings = scratch.path().join("recordings");
         runs_with_drops += u64::from(check(&recordings, known));
+        check_recovery(&recordings, known);
         if kill % 20 == 0 {
             check_merge(&recordings);
         }
@@ -205,6 +208,48 @@ fn check(recordings: &Path, acknowledged: [u64; THREADS]) -> bool {
     let known: u64 = acknowledged.iter().sum();
     assert!(known <= explained && explained <= known + THREADS as u64);
     sum != 0
+}
+
+/// One clean recording takes the place of recording and live file: with the same events, counts and losses.
+fn check_recovery(recordings: &Path, acknowledged: [u64; THREADS]) {
+    let files = || {
+        let files = std::fs::read_dir(recordings).expect("the recordings");
+        let mut files: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
+        files.sort();
+        files
+    };
+    let trace = recordings.with_file_name("before.annals");
+    let inputs = [recordings.to_owned()];
+    let (merge, _) = plan_merge(&inputs, Some(&trace)).expect("a recording");
+    let options = WriteOptions {
+        compression: CompressionLevel::None,
+        jobs: 2,
+    };
+    let (before, _) = write_trace(&merge, &trace, options, |_| {}).expect("a trace");
+    let before_files = files();
+    let input = InputRecording::open(&before_files[0]).expect("the recording");
+    let recovered = recover(&input, None)
+        .expect("a recovery")
+        .expect("a live file");
+    assert_eq!(recovered.path, before_files[0]);
+    assert_eq!(files(), before_files[..1], "one clean recording is left");
+    let again = InputRecording::open(&recovered.path).expect("the recording");
+    assert!(again.recording.has_footer && again.live_path.is_none());
+    assert_eq!(recover(&again, None).expect("nothing to do"), None);
+    check(recordings, acknowledged);
+    let verified = verify(&trace, &inputs).expect("a trace");
+    assert!(verified.holds(), "{:?}", verified.mismatches);
+    let (merge, _) = plan_merge(&inputs, None).expect("a recording");
+    let after = merge.run(2, |_| Ok(())).expect("a merge");
+    assert_eq!(after.losses, before.losses);
+    assert_eq!(after.report.inputs[0].ended, "killed");
+    assert!(
+        after
+            .report
+            .streams
+            .iter()
+            .all(|stream| stream.miscounted == 0)
+    );
 }
 
 /// `trace-merge` takes it in and says how the rank ended.

@@ -135,7 +135,7 @@ impl Strings {
 pub const REGION_NAMES: [&str; 4] = ["main", "solve", "exchange", "write"];
 
 impl TestRecording {
-    fn definitions(&self) -> Definitions {
+    fn definitions(&self, run: &str) -> Definitions {
         let process = ProcessId::new(0);
         let mut strings = Strings { known: Vec::new() };
         let empty = strings.id("");
@@ -143,7 +143,7 @@ impl TestRecording {
         d.add(Definition::Process(Process {
             id: process,
             recording_id: self.recording_id(),
-            run: strings.id("test"),
+            run: strings.id(run),
             host: strings.id("host"),
             boot_id: [7; 16],
             pid: 1000 + u32::from(self.id),
@@ -274,7 +274,12 @@ impl TestRecording {
 
     /// The recording's bytes.
     pub fn encode(&self, level: CompressionLevel) -> Vec<u8> {
-        let definitions = self.definitions();
+        self.encode_of_run("test", level)
+    }
+
+    /// The same of another run.
+    pub fn encode_of_run(&self, run: &str, level: CompressionLevel) -> Vec<u8> {
+        let definitions = self.definitions(run);
         let schema = definitions.schema();
         let mut blocks = BlockWriter::new(level).expect("a block writer");
         let mut out = FileHeader::new(FileKind::Recording, self.recording_id())

@@ -1,4 +1,4 @@
-//! What is done with recordings when the program that made them has ended: live files are brought home,
+//! What is done with recordings when the program that made them has ended: live files are folded into them,
 //! functions get their names, and somebody is told.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use annals_format::{Cause, CompressionLevel, Definitions, Ended, Recording, amend};
-use annals_merger::{InputRecording, Symbols, find};
+use annals_merger::{InputRecording, Symbols, find, recover};
 use annals_recorder::RECORDED_BY_PROPERTY;
 
 /// A property of a recording's process.
@@ -99,7 +99,7 @@ pub struct Gathered {
     pub problems: Vec<String>,
 }
 
-/// Brings everything home that programs started with this token have recorded into a directory.
+/// Makes everything whole that programs started with this token have recorded into a directory.
 ///
 /// # Errors
 /// If the directory cannot be read.
@@ -121,9 +121,18 @@ fn gather_one(mut input: InputRecording, symbols: &Symbols) -> Gathered {
     if input.recording.ended != Ended::Running
         && let Some(live) = input.live_path.clone()
     {
-        match bring_home(&live, &input.path) {
-            Ok(path) => input.live_path = Some(path),
-            Err(error) => problems.push(format!("{} stays where it is: {error}", live.display())),
+        match recover(&input, None) {
+            Ok(_) => input.live_path = None,
+            // The disk is full, perhaps: what there is must at least not go with a memory file system.
+            Err(error) => {
+                problems.push(format!("{} stays apart: {error}", live.display()));
+                match bring_home(&live, &input.path) {
+                    Ok(path) => input.live_path = Some(path),
+                    Err(error) => {
+                        problems.push(format!("{} stays where it is: {error}", live.display()));
+                    }
+                }
+            }
         }
     }
     let records = symbols.resolve(&input.recording.definitions);

@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
 use annals_cli::commands::{
-    InputArguments, demo, dropped, events, explain, info, print, record, regions, sources,
+    InputArguments, demo, dropped, events, explain, info, print, record, recover, regions, sources,
     suggest_filter, verify,
 };
 use annals_cli::output::{Finding, UsageError};
@@ -20,8 +20,8 @@ use clap::{Parser, Subcommand};
     name = "trace-cli",
     version,
     after_help = "Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 finished, but data had to be \
-                  skipped (dropped --check, verify: anything was lost).\n\n\
-                  Examples:\n  trace-cli demo\n  trace-cli record -o annals-run -- ./program\n  trace-cli info run.annals\n  \
+                  skipped (dropped --check, verify, recover: anything was lost).\n\n\
+                  Examples:\n  trace-cli demo\n  trace-cli record -o annals-run -- ./program\n  trace-cli recover annals-run\n  trace-cli info run.annals\n  \
                   trace-cli print run.annals --rank 0 --from 1s --to 1.1s\n  \
                   trace-cli regions run.annals --by rank\n  trace-cli suggest-filter run.annals -o filter.txt\n  \
                   trace-cli explain run.annals 0/main/17 3/main/20\n  trace-cli dropped run.annals --check\n  \
@@ -36,6 +36,8 @@ struct Arguments {
 enum Command {
     // Its own words, as of suggest-filter below.
     Record(record::RecordArguments),
+    // As above.
+    Recover(recover::RecoverArguments),
     /// What a trace is: ranks, hosts, events, losses, provenance
     Info(InputArguments),
     /// Who raised events, with which promise and by which clock
@@ -64,6 +66,7 @@ enum Command {
 fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<Finding> {
     match command {
         Command::Record(_) => unreachable!("`main` has run it: its exit code is a program's"),
+        Command::Recover(arguments) => recover::run(arguments, out),
         Command::Info(arguments) => info::run(arguments, out),
         Command::Sources(arguments) => sources::run(arguments, out),
         Command::Events(arguments) => events::run(arguments, out),

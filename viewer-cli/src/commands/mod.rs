@@ -7,6 +7,7 @@ pub mod explain;
 pub mod info;
 pub mod print;
 pub mod record;
+pub mod recover;
 pub mod regions;
 pub mod sources;
 pub mod suggest_filter;

@@ -33,7 +33,8 @@ const LIBRARY_VARIABLE: &str = "ANNALS_LIB";
 /// named from the symbols and debug information (-g) of their files.
 ///
 /// Both `mpirun -n 4 trace-cli record -o run -- ./app` and `trace-cli record -o run -- mpirun -n 4 ./app` work;
-/// with more than one host, take the first: each recorder then brings its own process's files home.
+/// with more than one host, take the first: each recorder then sees to its own process's files.
+/// What a killed process left in its live file is folded into its recording.
 #[derive(Clone, Debug, Args)]
 pub struct RecordArguments {
     /// Directory for the recordings

@@ -1,0 +1,155 @@
+//! One clean recording out of what a killed process left: its recording and its live file.
+
+use std::collections::BTreeMap;
+
+use crate::block::{BlockKind, BlockWriter, CompressionLevel, encode_tail};
+use crate::chunk::ChunkHeader;
+use crate::definitions::{Definition, ProcessEnd};
+use crate::error::{FormatError, Result};
+use crate::footer::Footer;
+use crate::ids::{ProcessId, StreamId};
+use crate::read::ReadAt;
+use crate::recording::{ChunkPlace, Recording, StreamContents};
+
+/// What makes a recording whole.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Recovery {
+    /// Bytes of the file that stay: all but a block that is cut off at its end.
+    pub kept: u64,
+    /// Bytes behind them: what was in the live file, and footer and tail.
+    pub bytes: Vec<u8>,
+    /// Events that were in the live file only.
+    pub events: u64,
+}
+
+impl Recording {
+    /// What has to stand behind a recording's blocks so that the live file it was read with is not needed any
+    /// more. A reader then finds the same events, counts and losses, and that the process was killed.
+    ///
+    /// None when there is nothing to recover: the recording has its footer, or it was read without a live file.
+    /// The process must not run any more.
+    ///
+    /// # Errors
+    /// If the storage fails.
+    pub fn recover(&self, file: &dyn ReadAt, level: CompressionLevel) -> Result<Option<Recovery>> {
+        let Some(last_ns) = self.last_reference_ns.filter(|_| !self.has_footer) else {
+            return Ok(None);
+        };
+        let length = file.len()?;
+        let at_end = self
+            .problems
+            .iter()
+            .filter(|problem| problem.length != 0 && problem.offset + problem.length == length);
+        let kept = at_end.map(|problem| problem.offset).min().unwrap_or(length);
+        let mut blocks = BlockWriter::new(level).map_err(|source| FormatError::Io {
+            offset: length,
+            source,
+        })?;
+        let mut definitions = self.definitions.clone();
+        definitions.add(Definition::ProcessEnd(ProcessEnd {
+            process: ProcessId::new(0),
+            ended: self.ended,
+            start_ns: definitions
+                .processes
+                .values()
+                .next()
+                .map_or(last_ns, |process| process.start_reference_ns),
+            end_ns: last_ns,
+        }));
+        let mut recovery = Recovery {
+            kept,
+            bytes: Vec::new(),
+            events: 0,
+        };
+        // All of them once more: a reader that has no footer finds those of the live file, too.
+        let mut records = Vec::new();
+        definitions.encode(&mut records);
+        blocks.write(BlockKind::Definitions, &[], &records, &mut recovery.bytes);
+        let mut footer = Footer {
+            definitions,
+            ..Footer::default()
+        };
+        let mut totals = Vec::new();
+        let mut index: BTreeMap<u64, ChunkHeader> = BTreeMap::new();
+        for (stream, contents) in &self.streams {
+            self.recover_stream(
+                file,
+                (*stream, contents),
+                &mut blocks,
+                &mut recovery,
+                &mut index,
+            )?;
+            let mut of_stream = contents.totals.clone();
+            for row in &mut of_stream.rows {
+                // Found again by every reader.
+                (row.skipped, row.truncated) = (0, 0);
+            }
+            of_stream.encode(&mut totals);
+            footer.totals.push(of_stream);
+        }
+        footer.chunks = index.into_iter().collect();
+        blocks.write(BlockKind::Totals, &[], &totals, &mut recovery.bytes);
+        let offset = kept + recovery.bytes.len() as u64;
+        let mut body = Vec::new();
+        footer.encode(&mut body);
+        blocks.write(BlockKind::Footer, &[], &body, &mut recovery.bytes);
+        recovery.bytes.extend_from_slice(&encode_tail(offset));
+        Ok(Some(recovery))
+    }
+
+    /// Writes the chunks of a stream that stand in the live file.
+    fn recover_stream(
+        &self,
+        file: &dyn ReadAt,
+        (stream, contents): (StreamId, &StreamContents),
+        blocks: &mut BlockWriter,
+        recovery: &mut Recovery,
+        index: &mut BTreeMap<u64, ChunkHeader>,
+    ) -> Result<()> {
+        let mut previous: Option<ChunkHeader> = None;
+        for (number, stored) in contents.chunks.iter().enumerate() {
+            let mut header = stored.header.clone();
+            match stored.place {
+                ChunkPlace::Block(offset) => {
+                    index.insert(offset, header.clone());
+                }
+                // Behind what is kept; the totals have its events.
+                ChunkPlace::Cut => continue,
+                ChunkPlace::Live(_) => {
+                    let chunk = self.load(file, stored)?;
+                    // Pages that were overwritten are no gap: chunks are numbered as they stand here, as a
+                    // recorder does it.
+                    let lost = contents
+                        .losses
+                        .iter()
+                        .filter(|loss| loss.before_chunk == number);
+                    let is_gap = lost.clone().count() != 0;
+                    let lost = lost.fold(0, |sum: u64, loss| sum.saturating_add(loss.count));
+                    let (sequence, recorded) = previous.as_ref().map_or((0, 0), |previous| {
+                        let recorded = previous.before.recorded;
+                        (
+                            previous.sequence.saturating_add(1),
+                            recorded.saturating_add(previous.event_count),
+                        )
+                    });
+                    header.stream = stream;
+                    header.sequence = sequence.saturating_add(is_gap.into());
+                    header.before.recorded = recorded.saturating_add(lost);
+                    header.predecessor_counts = match &previous {
+                        Some(previous) if !is_gap => previous.counts.clone(),
+                        _ => Vec::new(),
+                    };
+                    let (mut head, mut body) = (Vec::new(), Vec::new());
+                    header.encode(&mut head);
+                    chunk.encode(&mut body);
+                    let offset = recovery.kept + recovery.bytes.len() as u64;
+                    blocks.write(BlockKind::Chunk, &head, &body, &mut recovery.bytes);
+                    recovery.events = recovery.events.saturating_add(header.event_count);
+                    index.insert(offset, header.clone());
+                }
+            }
+            previous = Some(header);
+        }
+        Ok(())
+    }
+}

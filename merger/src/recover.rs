@@ -1,0 +1,115 @@
+//! Folding what a killed process left in its live file into its recording.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use annals_format::{CompressionLevel, Ended, ReadAt};
+
+use crate::error::{MergeError, Result};
+use crate::input::InputRecording;
+
+/// A recording that was made whole.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Recovered {
+    /// Its file.
+    pub path: PathBuf,
+    /// Events that were in the live file only.
+    pub events: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+}
+
+/// Writes one recording, with a footer, out of a recording and its live file: into a directory, or in the place of
+/// the recording; only then is the live file removed. Readers find the same events, counts and losses as before.
+///
+/// None when there is nothing to be done: the recording is whole, there is no live file, or the process
+/// still runs.
+///
+/// # Errors
+/// If the storage fails, or the directory has such a file; the inputs are as they were then.
+pub fn recover(input: &InputRecording, directory: Option<&Path>) -> Result<Option<Recovered>> {
+    if input.recording.ended == Ended::Running {
+        return Ok(None);
+    }
+    let recovery = input
+        .recording
+        .recover(&input.file, CompressionLevel::default());
+    let recovery = recovery.map_err(|source| MergeError::Format {
+        path: input.path.clone(),
+        source,
+    })?;
+    let Some(recovery) = recovery else {
+        return Ok(None);
+    };
+    let name = input.path.file_name().unwrap_or_default();
+    let path = directory.map_or_else(|| input.path.clone(), |directory| directory.join(name));
+    let mut part = path.clone().into_os_string();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    let io = |source| MergeError::Io {
+        action: "write",
+        path: part.clone(),
+        source,
+    };
+    if directory.is_some() && path.exists() {
+        return Err(MergeError::Io {
+            action: "create",
+            path,
+            source: io::ErrorKind::AlreadyExists.into(),
+        });
+    }
+    let write = || -> Result<()> {
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&part);
+        let mut file = file.map_err(io)?;
+        copy(input, recovery.kept, &mut file, &io)?;
+        file.write_all(&recovery.bytes).map_err(io)?;
+        // What is removed below must be on the disk by then.
+        file.sync_all().map_err(io)?;
+        fs::rename(&part, &path).map_err(io)
+    };
+    if let Err(error) = write() {
+        let _ = fs::remove_file(&part);
+        return Err(error);
+    }
+    if directory.is_none()
+        && let Some(live) = &input.live_path
+    {
+        fs::remove_file(live).map_err(|source| MergeError::Io {
+            action: "remove",
+            path: live.clone(),
+            source,
+        })?;
+    }
+    Ok(Some(Recovered {
+        path,
+        events: recovery.events,
+        bytes: recovery.kept + recovery.bytes.len() as u64,
+    }))
+}
+
+fn copy(
+    input: &InputRecording,
+    length: u64,
+    to: &mut File,
+    io: &impl Fn(io::Error) -> MergeError,
+) -> Result<()> {
+    const STEP: u64 = 1 << 20;
+    let mut bytes = Vec::new();
+    for offset in (0..length).step_by(STEP as usize) {
+        bytes.resize((length - offset).min(STEP) as usize, 0);
+        let read = input.file.read_exact_at(offset, &mut bytes);
+        read.map_err(|source| MergeError::Format {
+            path: input.path.clone(),
+            source,
+        })?;
+        to.write_all(&bytes).map_err(io)?;
+    }
+    Ok(())
+}

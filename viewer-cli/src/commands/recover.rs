@@ -1,0 +1,124 @@
+//! `trace-cli recover`: one clean recording out of what a killed process left.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use annals_format::Ended;
+use annals_merger::{InputRecording, find, recover};
+use anyhow::Context;
+use clap::Args;
+use serde::Serialize;
+
+use crate::output::Finding;
+use crate::table::safe;
+
+/// Folds the live files of killed processes into their recordings.
+///
+/// Each recording then has everything, and its footer; its live file is removed. Events, counts and losses are the
+/// same as before, when readers took both. Recordings that are whole are left as they are, and so are those
+/// of processes that still run. Exit code 3 when a recording ends early and has no live file, or cannot be read.
+#[derive(Clone, Debug, Args)]
+pub struct RecoverArguments {
+    /// Recordings, or directories with recordings
+    #[arg(required = true, value_name = "INPUT")]
+    inputs: Vec<PathBuf>,
+
+    /// Write the recordings there, and leave recordings and live files as they are
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+
+    /// Results as JSON, a line for each recording
+    #[arg(long)]
+    json: bool,
+}
+
+/// What became of one recording.
+#[derive(Debug, Serialize)]
+struct Line {
+    /// Its file.
+    path: PathBuf,
+    /// `recovered`, `whole`, `running`, `truncated` or `unreadable`.
+    state: &'static str,
+    /// The recording that was written.
+    output: Option<PathBuf>,
+    /// Events that were in the live file only.
+    events: u64,
+    /// What is wrong with it.
+    why: Option<String>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If an input does not exist, or a recording cannot be written.
+pub fn run(arguments: &RecoverArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    if let Some(directory) = &arguments.output {
+        std::fs::create_dir_all(directory)
+            .with_context(|| format!("cannot create {}", directory.display()))?;
+    }
+    let found = find(&arguments.inputs, None)?;
+    let mut has_loss = false;
+    let unreadable = found.rejected.into_iter();
+    let mut lines: Vec<Line> = unreadable
+        .map(|input| Line {
+            path: input.path,
+            state: "unreadable",
+            output: None,
+            events: 0,
+            why: Some(input.why),
+        })
+        .collect();
+    for path in found.recordings {
+        lines.push(recover_one(path, arguments)?);
+    }
+    for line in lines {
+        has_loss |= matches!(line.state, "truncated" | "unreadable");
+        if arguments.json {
+            serde_json::to_writer(&mut *out, &line)?;
+            writeln!(out)?;
+        } else {
+            let path = line.path.display().to_string();
+            write!(out, "{}: {}", safe(&path), line.state)?;
+            if line.output.is_some() {
+                write!(out, ", with {} events of its live file", line.events)?;
+            }
+            match line.why {
+                Some(why) => writeln!(out, ": {}", safe(&why))?,
+                None => writeln!(out)?,
+            }
+        }
+    }
+    Ok(Finding {
+        has_loss,
+        has_failed: false,
+    })
+}
+
+fn recover_one(path: PathBuf, arguments: &RecoverArguments) -> anyhow::Result<Line> {
+    let mut line = Line {
+        path,
+        state: "whole",
+        output: None,
+        events: 0,
+        why: None,
+    };
+    let input = match InputRecording::open(&line.path) {
+        Ok(input) => input,
+        Err(error) => {
+            line.state = "unreadable";
+            line.why = Some(error.to_string());
+            return Ok(line);
+        }
+    };
+    match recover(&input, arguments.output.as_deref())? {
+        Some(recovered) => {
+            line.state = "recovered";
+            line.events = recovered.events;
+            line.output = Some(recovered.path);
+        }
+        None if input.recording.ended == Ended::Running => line.state = "running",
+        None if !input.recording.has_footer => line.state = "truncated",
+        None => {}
+    }
+    Ok(line)
+}
