@@ -209,6 +209,39 @@ proptest! {
         prop_assert_eq!(losses(&filtered.losses), losses(&opened.trace.losses));
     }
 
+    /// However little memory there is, and in however many passes: the same bytes.
+    #[test]
+    fn every_memory_limit_gives_the_same_bytes(
+        plans in ranks(),
+        mask: u8,
+        limit in prop_oneof![1..200_u64, 1_000..40_000_u64],
+        chunk_events in prop_oneof![1..30_usize, Just(1 << 16)],
+        window in prop_oneof![Just(None), (0..SPAN_US, 0..SPAN_US).prop_map(Some)],
+        has_trace: bool,
+    ) {
+        let made = make(&plans);
+        let scratch = tempfile::tempdir().expect("a directory");
+        let mut inputs = halves(&made, mask, scratch.path(), chunk_events);
+        if !has_trace {
+            inputs = vec![scratch.path().join("half-0"), scratch.path().join("half-1")];
+            inputs.retain(|path| std::fs::read_dir(path).expect("a directory").count() != 0);
+        }
+        let mut outputs = Vec::new();
+        for (limit, jobs) in [(1 << 30, 2), (limit, 1)] {
+            let mut merge = planned(&inputs, chunk_events);
+            merge.memory_limit_bytes = limit;
+            merge.temporary_directory = scratch.path().to_owned();
+            if let Some((a, b)) = window {
+                let window = Window { from_ns: a.min(b) * 1000, to_ns: a.max(b) * 1000 };
+                merge.filter(&EventFilter::default(), window).expect("a filter");
+            }
+            let output = scratch.path().join("out.annals");
+            write_trace(&merge, &output, options(jobs), |_| {}).expect("a trace");
+            outputs.push(bytes(&output));
+        }
+        prop_assert!(outputs[0] == outputs[1]);
+    }
+
     /// Damage of a trace costs what is damaged, and every event is there, or counted.
     #[test]
     fn a_damaged_trace_costs_what_is_damaged(

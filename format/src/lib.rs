@@ -84,6 +84,6 @@ pub use read::ReadAt;
 pub use recording::{ChunkPlace, Recording, StoredChunk, StreamContents, StreamLoss};
 pub use scan::Problem;
 pub use totals::{StreamTotals, TypeTotals};
-pub use trace::Trace;
+pub use trace::{Trace, read_trace_chunk};
 pub use trace_chunk::{TraceChunk, TraceChunkHeader, TraceLoss};
 pub use value::{ElementType, Value};

@@ -236,20 +236,25 @@ impl Trace {
         entry: &TraceIndexEntry,
     ) -> Result<TraceChunk, (FormatError, Option<TraceChunkHeader>)> {
         let head = read_head_only(file, entry.offset);
-        let load = || {
-            let (block, head, body) = read_block(file, entry.offset)?;
-            if block.kind != BlockKind::TraceChunk {
-                return Err(FormatError::Invalid {
-                    offset: entry.offset,
-                    expected: "a trace chunk",
-                    found: format!("{:?}", block.kind),
-                });
-            }
-            let header = decode_with(&head, entry.offset, TraceChunkHeader::decode)?;
-            TraceChunk::decode(&header, &body).map_err(|error| error.shifted(entry.offset))
-        };
-        load().map_err(|error| (error, head))
+        read_trace_chunk(file, entry.offset).map_err(|error| (error, head))
     }
+}
+
+/// Reads and decodes the trace chunk whose block stands at an offset.
+///
+/// # Errors
+/// If it cannot be read or is damaged.
+pub fn read_trace_chunk(file: &dyn ReadAt, offset: u64) -> Result<TraceChunk> {
+    let (block, head, body) = read_block(file, offset)?;
+    if block.kind != BlockKind::TraceChunk {
+        return Err(FormatError::Invalid {
+            offset,
+            expected: "a trace chunk",
+            found: format!("{:?}", block.kind),
+        });
+    }
+    let header = decode_with(&head, offset, TraceChunkHeader::decode)?;
+    TraceChunk::decode(&header, &body).map_err(|error| error.shifted(offset))
 }
 
 fn read_head_only(file: &dyn ReadAt, offset: u64) -> Option<TraceChunkHeader> {

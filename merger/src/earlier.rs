@@ -305,7 +305,7 @@ impl Queue {
     }
 
     /// Takes the next chunk in; gives its number, for losses that stand before its events.
-    fn push(&mut self, batch: Option<Batch>) -> u64 {
+    pub(crate) fn push(&mut self, batch: Option<Batch>) -> u64 {
         let number = self.next as u64;
         self.next += 1;
         if let Some(batch) = batch.filter(|batch| batch.len() != 0) {
@@ -502,6 +502,16 @@ impl<'a> TraceReader<'a> {
         let totals = self.totals.entry(stream);
         let totals = totals.or_insert_with(|| StreamTotals::new(stream));
         totals.row(event_type)
+    }
+
+    /// The chunks: first and last time, and events by type as far as the index tells.
+    pub(crate) fn spans(&self, event_bytes: u64) -> impl Iterator<Item = (i64, i64, u64)> {
+        let chunks = &self.earlier.input.trace.chunks;
+        self.queue.order.iter().map(move |(number, first_ns)| {
+            let entry = &chunks[*number];
+            let bytes = entry.event_count.saturating_mul(event_bytes);
+            (*first_ns, self.time(entry.last_ns), bytes)
+        })
     }
 
     /// Reads and decodes a chunk.

@@ -269,6 +269,28 @@ impl Keep {
     }
 }
 
+/// Reads a size such as `256M`, `1GiB` or `4096`, in bytes; K, M, G are powers of 1024.
+///
+/// # Errors
+/// If it is no whole number with one of these units, 0, or beyond 2⁶⁴.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let shift = match unit {
+        "" | "B" => Some(0),
+        "K" | "KiB" => Some(10),
+        "M" | "MiB" => Some(20),
+        "G" | "GiB" => Some(30),
+        _ => None,
+    };
+    let size = number.parse::<u64>().ok().zip(shift);
+    let size = size.and_then(|(number, shift)| number.checked_mul(1 << shift));
+    let wrong = || format!("`{text}` is no size: a number with K, M or G, such as 256M");
+    size.filter(|size| *size != 0).ok_or_else(wrong)
+}
+
 /// Reads a time relative to the trace's start: `1.5s`, `250ms`, `10us`, `100ns`, `2min`, `0`; in
 /// nanoseconds.
 ///
@@ -316,6 +338,24 @@ pub fn parse_time(text: &str) -> Result<i64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_take_units() {
+        assert_eq!(parse_size("256M"), Ok(256 << 20));
+        assert_eq!(parse_size("1GiB"), Ok(1 << 30));
+        assert_eq!(parse_size("4096"), Ok(4096));
+        for wrong in [
+            "",
+            "0",
+            "M",
+            "1.5M",
+            "-1",
+            "99999999999999999999",
+            "17179869184G",
+        ] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn times_take_units_and_fractions() {

@@ -35,6 +35,7 @@ mod proof;
 mod reader;
 mod repair;
 mod report;
+mod runs;
 mod stream;
 mod sweep;
 mod symbols;
@@ -51,10 +52,10 @@ pub use clocks::ClockFit;
 pub use earlier::InputTrace;
 pub use error::{MergeError, Result};
 pub use filter::{
-    EventFilter, FilterError, Selection, WindowArguments, globs, parse_time, some_match,
+    EventFilter, FilterError, Selection, WindowArguments, globs, parse_size, parse_time, some_match,
 };
 pub use input::{Found, InputRecording, RejectedInput, find};
-pub use merge::{Merge, Merged, missing_ranks};
+pub use merge::{MEMORY_LIMIT_BYTES, Merge, Merged, missing_ranks};
 pub use offsets::ClockOffsets;
 pub use open::{
     Opened, Origin, Outcome, Window, open_recordings, plan_merge, plan_merge_with_offsets,

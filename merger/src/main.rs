@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use annals_format::CompressionLevel;
 use annals_merger::{
     Causality, CausalityReport, ClockOffsets, EventFilter, FilterError, MESSAGES_IN_FLIGHT, Report,
-    Symbols, WindowArguments, WriteOptions, plan_merge_with_offsets, write_trace,
+    Symbols, WindowArguments, WriteOptions, parse_size, plan_merge_with_offsets, write_trace,
 };
 use anyhow::Context;
 use clap::Parser;
@@ -75,6 +75,18 @@ struct Arguments {
     /// Messages that may be in flight at once (about 150 bytes each); more are counted, not matched
     #[arg(long, default_value_t = MESSAGES_IN_FLIGHT, value_name = "N")]
     messages_in_flight: usize,
+
+    /// Memory that events may take while they are merged, such as 256M or 2G
+    ///
+    /// What needs more at once (very many streams) is merged in several passes, with temporary files; the
+    /// trace is the same. What is known of all inputs (definitions, indexes) comes on top.
+    #[arg(long, default_value = "256M", value_name = "SIZE", value_parser = parse_size)]
+    memory_limit: u64,
+
+    /// Where temporary files go; default: beside the trace
+    #[arg(long, value_name = "DIR")]
+    temp_dir: Option<PathBuf>,
+
     #[command(flatten)]
     window: WindowArguments,
 
@@ -120,6 +132,12 @@ fn run(arguments: &Arguments) -> anyhow::Result<Report> {
         plan_merge_with_offsets(&arguments.inputs, output, &symbols, offsets.as_ref())?;
     merge.causality = arguments.causality;
     merge.messages_in_flight = arguments.messages_in_flight;
+    merge.memory_limit_bytes = arguments.memory_limit;
+    merge.temporary_directory = match (&arguments.temp_dir, arguments.output.parent()) {
+        (Some(directory), _) => directory.clone(),
+        (None, Some(parent)) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        (None, _) => PathBuf::from("."),
+    };
     merge.filter(&arguments.filter, window)?;
     let jobs = match arguments.jobs {
         0 => std::thread::available_parallelism().map_or(1, usize::from),

@@ -5,6 +5,7 @@
 //! decides between streams; within a stream its own order does.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Mutex;
 
 use annals_format::ticks::unwrap_near;
@@ -31,6 +32,7 @@ use crate::proof::{self, ElementReferences, SortedStreams, StreamHashes};
 use crate::reader::Reader;
 use crate::repair::{Repair, Shifts};
 use crate::report::{InputReport, Report, StreamReport};
+use crate::runs::{Budget, Runs};
 use crate::stream::{StreamClock, StreamReader};
 use crate::sweep::Sweep;
 use crate::unify::{Numbers, Unifier};
@@ -61,6 +63,13 @@ pub struct Merge {
     pub causality: Causality,
     /// Messages that may be in flight at once; those beyond are counted, not matched.
     pub messages_in_flight: usize,
+    /// Memory that events may take, bytes: what does not fit is merged in several passes, to the same trace.
+    /// Definitions and indexes come on top.
+    pub memory_limit_bytes: u64,
+    /// Where the files of several passes go; they have no names, and are gone with the program.
+    pub temporary_directory: PathBuf,
+    /// Leaves references as they are.
+    identity: Numbers,
     keep: Keep,
     /// By process, how causality repair moves its events; empty when it does not.
     shifts: Vec<Shifts>,
@@ -87,6 +96,9 @@ pub struct Merged {
 
 /// Events of a chunk of the trace, unless it is set otherwise.
 const CHUNK_EVENTS: usize = 1 << 16;
+
+/// Memory that events may take unless the user says otherwise.
+pub const MEMORY_LIMIT_BYTES: u64 = 256 << 20;
 
 /// Ten years, nanoseconds: no event lies that far outside its process's life.
 const IMPLAUSIBLE_NS: i64 = 10 * 365 * 86_400 * 1_000_000_000;
@@ -314,6 +326,9 @@ impl Merge {
             keep: Keep::default(),
             causality: Causality::default(),
             messages_in_flight: MESSAGES_IN_FLIGHT,
+            memory_limit_bytes: MEMORY_LIMIT_BYTES,
+            temporary_directory: std::env::temp_dir(),
+            identity: Numbers::identity(),
             shifts: Vec::new(),
             repair: None,
             members,
@@ -656,7 +671,15 @@ impl Merge {
         })?;
         let readers = self.open_readers(keep, is_proved.then_some(references));
         let streams = self.definitions.streams.len();
-        let mut sweep = Sweep::new(readers, streams, self.chunk_events);
+        let budget = Budget::of(self.memory_limit_bytes);
+        let runs = Runs {
+            pool: &pool,
+            references,
+            budget,
+            directory: &self.temporary_directory,
+        };
+        let (readers, mut done) = runs.reduce(readers, &self.definitions, &self.identity)?;
+        let mut sweep = Sweep::new(readers, streams, self.chunk_events, budget.windows);
         let shape = Shape {
             references,
             most_events: sweep.window_events(),
@@ -664,8 +687,12 @@ impl Merge {
         let scratches: Mutex<Vec<Scratch>> = Mutex::default();
         loop {
             let windows = sweep.next_windows(&pool);
+            if let Some(error) = sweep.failure() {
+                return Err(error);
+            }
             if windows.is_empty() {
-                return Ok(sweep.into_readers());
+                done.extend(sweep.into_readers());
+                return Ok(done);
             }
             let results: Vec<R> = pool.install(|| {
                 let each = windows.into_par_iter().map(|window| {
@@ -946,6 +973,8 @@ impl Merge {
                 Reader::Stream(reader) => {
                     of_streams.push(self.conclude_stream(&reader, hashes)?);
                 }
+                // What it has was read by others before.
+                Reader::Run(_) => {}
                 Reader::Trace(reader) => {
                     if let Some(process) = reader.earlier.processes.values().min() {
                         unplaced.insert(*process, reader.unplaced);

@@ -12,6 +12,8 @@ use annals_format::{
     StoredChunk, StreamContents, StreamId, StreamTotals, TraceLoss,
 };
 
+use rustc_hash::FxHashMap;
+
 use crate::batch::Batch;
 use crate::filter::Keep;
 use crate::hosts::Host;
@@ -216,6 +218,8 @@ pub(crate) struct StreamReader<'a> {
     /// Chunks in the order in which they are loaded, with the least time that an event in them can have;
     /// none: not before the end of the chunk before.
     order: Vec<(usize, Option<i64>)>,
+    /// For each place in `order`, the largest time that an event in it can have.
+    ends: Vec<i64>,
     /// For each place in `order`, how many events the chunks before it have, as their heads say.
     events_before: Vec<u64>,
     next: usize,
@@ -261,6 +265,7 @@ impl<'a> StreamReader<'a> {
             process_start_ns,
             process_end_ns,
             order: Vec::new(),
+            ends: Vec::new(),
             events_before: Vec::new(),
             next: 0,
             lanes: Vec::new(),
@@ -296,9 +301,11 @@ impl<'a> StreamReader<'a> {
         }
         if !self.is_sorted && self.clock.head_is_vague() {
             self.order = (0..chunks.len()).map(|index| (index, None)).collect();
+            self.ends = vec![i64::MAX; chunks.len()];
             return;
         }
         let mut front_ns = i64::MIN;
+        let mut ends = vec![0; chunks.len()];
         for (index, stored) in chunks.iter().enumerate() {
             let (least, most) = self.clock.bounds(self.input, stored);
             // What an ordered source raised is not before what it raised before.
@@ -315,6 +322,7 @@ impl<'a> StreamReader<'a> {
                     .losses
                     .iter()
                     .any(|loss| loss.before_chunk == index);
+            ends[index] = most.max(bound);
             if is_wanted {
                 self.order.push((index, Some(bound)));
             } else {
@@ -325,6 +333,7 @@ impl<'a> StreamReader<'a> {
         if self.is_sorted {
             self.order.sort_by_key(|(index, bound)| (*bound, *index));
         }
+        self.ends = self.order.iter().map(|(index, _)| ends[*index]).collect();
     }
 
     /// Counts the events of a chunk as filtered; it is never loaded.
@@ -355,6 +364,27 @@ impl<'a> StreamReader<'a> {
         };
         let (first, end) = (place(from_ns.saturating_add(1)), place(until_ns));
         self.events_before[end.max(first)] - self.events_before[first]
+    }
+
+    /// The chunks: first and last time, and the bytes that their events take when they are decoded. `sizes`: of
+    /// an event, by type.
+    pub(crate) fn spans(
+        &self,
+        sizes: &FxHashMap<EventTypeId, u64>,
+    ) -> impl Iterator<Item = (i64, i64, u64)> {
+        self.order
+            .iter()
+            .zip(&self.ends)
+            .map(|((index, bound), end)| {
+                let counts = self.contents.chunks[*index].header.counts.iter();
+                let bytes = counts.map(|(event_type, count)| {
+                    let size = self.trace_type(Some(*event_type));
+                    let size = size.and_then(|id| sizes.get(&id)).copied().unwrap_or(64);
+                    count.saturating_mul(size)
+                });
+                let sum = bytes.fold(0, u64::saturating_add);
+                (bound.unwrap_or(i64::MIN), *end, sum)
+            })
     }
 
     /// Whether every chunk was taken in.
