@@ -228,6 +228,8 @@ impl Selection {
 pub(crate) struct Keep {
     pub(crate) selection: Selection,
     pub(crate) window: Window,
+    /// The stretch of time that is written; all else is another's.
+    pub(crate) slice: Window,
 }
 
 impl Default for Keep {
@@ -235,6 +237,7 @@ impl Default for Keep {
         Self {
             selection: Selection::default(),
             window: Window::ALL,
+            slice: Window::ALL,
         }
     }
 }
@@ -260,7 +263,34 @@ impl Keep {
             };
             definitions.add(Definition::Filter(d));
         }
-        Ok(Self { selection, window })
+        Ok(Self {
+            selection,
+            window,
+            slice: Window::ALL,
+        })
+    }
+
+    /// The time in which events are wanted.
+    pub(crate) fn time(&self) -> Window {
+        Window {
+            from_ns: self.window.from_ns.max(self.slice.from_ns),
+            to_ns: self.window.to_ns.min(self.slice.to_ns),
+        }
+    }
+
+    /// Whether what happens in a stretch of time may be wanted.
+    pub(crate) const fn overlaps(&self, first_ns: i64, last_ns: i64) -> bool {
+        self.window.overlaps(first_ns, last_ns) && self.slice.overlaps(first_ns, last_ns)
+    }
+
+    /// Whether a loss that stands at this time is in this slice.
+    pub(crate) const fn has(&self, time_ns: i64) -> bool {
+        self.slice.contains(time_ns)
+    }
+
+    /// Whether this is the first slice: what has no time is counted there.
+    pub(crate) const fn is_first(&self) -> bool {
+        self.slice.from_ns == i64::MIN
     }
 
     /// Whether every event is kept.

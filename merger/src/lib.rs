@@ -25,12 +25,14 @@ mod error;
 mod filter;
 mod hosts;
 mod input;
+mod join;
 mod matching;
 mod merge;
 mod messages;
 mod offsets;
 mod open;
 mod output;
+mod plan;
 mod proof;
 mod reader;
 mod repair;
@@ -55,6 +57,7 @@ pub use filter::{
     EventFilter, FilterError, Selection, WindowArguments, globs, parse_size, parse_time, some_match,
 };
 pub use input::{Found, InputRecording, RejectedInput, find};
+pub use join::{Joined, join};
 pub use merge::{MEMORY_LIMIT_BYTES, Merge, Merged, missing_ranks};
 pub use offsets::ClockOffsets;
 pub use open::{
@@ -62,6 +65,7 @@ pub use open::{
     plan_merge_with_symbols,
 };
 pub use output::{WriteOptions, write_trace};
+pub use plan::Plan;
 pub use report::{
     ClockReport, DamageOfInput, DamageReport, HostReport, InputReport, Report, StreamReport, Sums,
     is_complete,

@@ -11,8 +11,8 @@ use std::sync::Mutex;
 use annals_format::ticks::unwrap_near;
 use annals_format::{
     Clock, ClockId, ClockKind, ClockMap, Definition, Definitions, EventType, EventTypeId, Filter,
-    OrderHash, Ordering, ProcessEnd, ProcessId, Rank, RecordingId, Role, StreamId, StreamTotals,
-    TimeZero, TraceChunk, TraceLoss, TypeTotals, UNBOUNDED, Verbosity,
+    OrderHash, Ordering, ProcessEnd, ProcessId, Rank, RecordingId, Role, Slice, StreamId,
+    StreamTotals, TimeZero, TraceChunk, TraceLoss, TypeTotals, UNBOUNDED, Verbosity,
 };
 
 use rayon::prelude::*;
@@ -68,12 +68,16 @@ pub struct Merge {
     pub memory_limit_bytes: u64,
     /// Where the files of several passes go; they have no names, and are gone with the program.
     pub temporary_directory: PathBuf,
+    /// Whether no trace is written when an input is damaged or cut off, or a rank is missing.
+    pub is_strict: bool,
     /// Leaves references as they are.
     identity: Numbers,
     keep: Keep,
     /// By process, how causality repair moves its events; empty when it does not.
-    shifts: Vec<Shifts>,
-    repair: Option<RepairReport>,
+    pub(crate) shifts: Vec<Shifts>,
+    pub(crate) repair: Option<RepairReport>,
+    /// What a repair does is settled.
+    is_planned: bool,
     members: Vec<Member>,
     /// Traces among the inputs.
     traces: Vec<Earlier>,
@@ -328,9 +332,11 @@ impl Merge {
             messages_in_flight: MESSAGES_IN_FLIGHT,
             memory_limit_bytes: MEMORY_LIMIT_BYTES,
             temporary_directory: std::env::temp_dir(),
+            is_strict: false,
             identity: Numbers::identity(),
             shifts: Vec::new(),
             repair: None,
+            is_planned: false,
             members,
             traces,
             recording_ids,
@@ -540,6 +546,76 @@ impl Merge {
         Ok(())
     }
 
+    /// Writes only one of so many slices of time, the first being 1; [`crate::join`] puts them together. To be called
+    /// behind [`Merge::filter`], at most once. `borders_ns`: where slices end, from [`Merge::quantiles`].
+    ///
+    /// # Errors
+    /// If there is no such slice.
+    pub fn slice(&mut self, number: u32, of: u32, quantiles_ns: &[i64]) -> Result<()> {
+        if number == 0 || number > of {
+            return Err(MergeError::NoSuchSlice { number, of });
+        }
+        let border = |number: u32| -> Option<i64> {
+            let at = (quantiles_ns.len() as u64 * u64::from(number)) / u64::from(of);
+            let last = quantiles_ns.last().copied().unwrap_or(0);
+            (number != 0 && number != of)
+                .then(|| quantiles_ns.get(at as usize).copied().unwrap_or(last))
+        };
+        let (from_ns, to_ns) = (border(number - 1), border(number));
+        self.keep.slice = Window {
+            from_ns: from_ns.unwrap_or(i64::MIN),
+            to_ns: to_ns.unwrap_or(i64::MAX),
+        };
+        let slice = Slice {
+            number,
+            of,
+            from_ns,
+            to_ns,
+        };
+        self.definitions.add(Definition::Slice(slice));
+        Ok(())
+    }
+
+    /// Takes over what a plan settled.
+    pub(crate) fn follow_plan(&mut self) {
+        self.is_planned = true;
+        for member in &mut self.members {
+            if let Some(end) = self.definitions.process_ends.get(&member.process) {
+                (member.start_ns, member.end_ns) = (end.start_ns, end.end_ns);
+            }
+        }
+    }
+
+    /// Times between which about equally many bytes of events are, ascending.
+    pub fn quantiles(&self) -> Vec<i64> {
+        const QUANTILES: u128 = 1 << 12;
+        /// A chunk's events are taken to lie at so many points of its time.
+        const POINTS: i128 = 8;
+        let all = Keep::default();
+        let sizes = crate::runs::sizes_of(&self.definitions);
+        let mut points: Vec<(i64, u64)> = Vec::new();
+        for reader in self.open_readers(&all, None) {
+            for (first, last, bytes) in reader.spans(&sizes) {
+                let (first, span) = (i128::from(first), i128::from(last) - i128::from(first));
+                points.extend((0..POINTS).map(|point| {
+                    let time_ns = first + span * (2 * point + 1) / (2 * POINTS);
+                    (time_ns as i64, bytes)
+                }));
+            }
+        }
+        points.sort_unstable();
+        let sum: u128 = points.iter().map(|(_, bytes)| u128::from(*bytes)).sum();
+        let mut quantiles = Vec::new();
+        let mut passed = 0_u128;
+        for (time_ns, bytes) in points {
+            passed += u128::from(bytes);
+            while sum != 0 && (quantiles.len() as u128) < passed * QUANTILES / sum {
+                quantiles.push(time_ns);
+            }
+        }
+        quantiles
+    }
+
     /// Events that the inputs hold, as far as heads tell: for progress.
     pub fn expected_events(&self) -> u64 {
         let streams = self
@@ -716,7 +792,7 @@ impl Merge {
     /// # Errors
     /// If no threads can be had.
     pub fn plan_repair(&mut self, jobs: usize) -> Result<()> {
-        if self.causality != Causality::Repair || self.repair.is_some() {
+        if self.causality != Causality::Repair || self.repair.is_some() || self.is_planned {
             return Ok(());
         }
         if let Some(trace) = self.traces.first() {

@@ -52,7 +52,7 @@ impl Budget {
 }
 
 /// Bytes of a decoded event, by type.
-fn sizes_of(definitions: &Definitions) -> FxHashMap<EventTypeId, u64> {
+pub(crate) fn sizes_of(definitions: &Definitions) -> FxHashMap<EventTypeId, u64> {
     let types = definitions.event_types.values();
     let sizes = types.map(|event_type| {
         let elements = event_type.elements.iter();
