@@ -65,10 +65,9 @@ fn without_slice(definitions: &Definitions) -> Definitions {
 }
 
 fn check(slices: &[(Slice, InputTrace)], definitions: &Definitions) -> Result<()> {
-    let mut expected = 1;
     let mut end_ns = None;
     let (whole, first) = &slices[0];
-    for (slice, input) in slices {
+    for (expected, (slice, input)) in (1..).zip(slices) {
         let is_alike = slice.of == whole.of
             && input.trace.header.recording_id == first.trace.header.recording_id
             && without_slice(&input.trace.definitions) == *definitions;
@@ -98,7 +97,6 @@ fn check(slices: &[(Slice, InputTrace)], definitions: &Definitions) -> Result<()
             return Err(refuse(input, why));
         }
         end_ns = slice.to_ns;
-        expected += 1;
     }
     if let Some((slice, input)) = slices.last().filter(|(slice, _)| slice.number < slice.of) {
         let (number, of) = (slice.number + 1, slice.of);

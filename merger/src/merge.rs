@@ -546,7 +546,7 @@ impl Merge {
         Ok(())
     }
 
-    /// Writes only one of so many slices of time, the first being 1; [`crate::join`] puts them together. To be called
+    /// Writes only one of so many slices of time, the first being 1; [`crate::join()`] puts them together. To be called
     /// behind [`Merge::filter`], at most once. `borders_ns`: where slices end, from [`Merge::quantiles`].
     ///
     /// # Errors
