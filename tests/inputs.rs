@@ -136,7 +136,7 @@ proptest! {
         prop_assert_eq!(losses(&found.losses), losses(&expected.losses));
         prop_assert_eq!(found.report.totals, expected.report.totals);
         prop_assert_eq!(found.report.inputs.len(), made.len());
-        let verified = verify(&in_two, &[all.clone()]).expect("a trace");
+        let verified = verify(&in_two, std::slice::from_ref(&all)).expect("a trace");
         prop_assert!(verified.holds(), "{:?}", verified.mismatches);
 
         // The order of the arguments is nothing, and a trace beside its recordings changes nothing.
