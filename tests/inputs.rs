@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use annals_format::{CompressionLevel, Trace, TraceLoss, Value};
 use annals_merger::{
-    EventFilter, InputTrace, Merge, Merged, Opened, Window, WriteOptions, plan_merge, verify,
-    write_trace,
+    EventFilter, InputTrace, Merge, Merged, Opened, Plan, Window, WriteOptions, join, plan_merge,
+    verify, write_trace,
 };
 use plans::{Made, SPAN_US, StreamPlan, make, stream_plan};
 use proptest::prelude::*;
@@ -207,6 +207,129 @@ proptest! {
         prop_assert_eq!(filtered.report.totals.filtered, all - expected.len() as u64);
         prop_assert_eq!(events(&again), expected);
         prop_assert_eq!(losses(&filtered.losses), losses(&opened.trace.losses));
+    }
+
+    /// However little memory there is, and in however many passes: the same bytes.
+    #[test]
+    fn every_memory_limit_gives_the_same_bytes(
+        plans in ranks(),
+        mask: u8,
+        limit in prop_oneof![1..200_u64, 1_000..40_000_u64],
+        chunk_events in prop_oneof![1..30_usize, Just(1 << 16)],
+        window in prop_oneof![Just(None), (0..SPAN_US, 0..SPAN_US).prop_map(Some)],
+        has_trace: bool,
+    ) {
+        let made = make(&plans);
+        let scratch = tempfile::tempdir().expect("a directory");
+        let mut inputs = halves(&made, mask, scratch.path(), chunk_events);
+        if !has_trace {
+            inputs = vec![scratch.path().join("half-0"), scratch.path().join("half-1")];
+            inputs.retain(|path| std::fs::read_dir(path).expect("a directory").count() != 0);
+        }
+        let mut outputs = Vec::new();
+        for (limit, jobs) in [(1 << 30, 2), (limit, 1)] {
+            let mut merge = planned(&inputs, chunk_events);
+            merge.memory_limit_bytes = limit;
+            merge.temporary_directory = scratch.path().to_owned();
+            if let Some((a, b)) = window {
+                let window = Window { from_ns: a.min(b) * 1000, to_ns: a.max(b) * 1000 };
+                merge.filter(&EventFilter::default(), window).expect("a filter");
+            }
+            let output = scratch.path().join("out.annals");
+            write_trace(&merge, &output, options(jobs), |_| {}).expect("a trace");
+            outputs.push(bytes(&output));
+        }
+        prop_assert!(outputs[0] == outputs[1]);
+    }
+
+    /// Slices put together are the trace: its events, totals, hashes and losses; with a plan as without.
+    #[test]
+    fn slices_join_to_the_trace(
+        plans in ranks(),
+        mask: u8,
+        of in 1..6_u32,
+        chunk_events in prop_oneof![1..30_usize, Just(1 << 16)],
+        window in prop_oneof![Just(None), (0..SPAN_US, 0..SPAN_US).prop_map(Some)],
+        (has_trace, is_damaged, has_plan) in any::<(bool, bool, bool)>(),
+        at in any::<prop::sample::Index>(),
+    ) {
+        let made = make(&plans);
+        let scratch = tempfile::tempdir().expect("a directory");
+        let mut inputs = halves(&made, mask, scratch.path(), chunk_events);
+        if !has_trace {
+            inputs = vec![scratch.path().join("half-0"), scratch.path().join("half-1")];
+            inputs.retain(|path| std::fs::read_dir(path).expect("a directory").count() != 0);
+        }
+        if is_damaged {
+            let file = &inputs[0];
+            let file = if file.is_dir() {
+                let mut files = std::fs::read_dir(file).expect("a directory");
+                files.next().expect("a file").expect("a file").path()
+            } else {
+                file.clone()
+            };
+            let mut damaged = bytes(&file);
+            let at = at.index(damaged.len());
+            damaged[at] ^= 1;
+            std::fs::write(&file, damaged).expect("a file");
+            prop_assume!(plan_merge(&inputs, None).is_ok_and(|(_, rejected)| rejected.is_empty()));
+        }
+        let plan_file = scratch.path().join("plan.json");
+        if has_plan {
+            Plan::of(&planned(&inputs, chunk_events)).write(&plan_file).expect("a plan");
+        }
+        let write = |slice: Option<u32>, output: &Path| {
+            let mut merge = planned(&inputs, chunk_events);
+            let plan = if has_plan {
+                let plan = Plan::read(&plan_file).expect("a plan");
+                plan.apply(&mut merge, &plan_file).expect("a plan of these");
+                plan
+            } else {
+                Plan::of(&merge)
+            };
+            if let Some((a, b)) = window {
+                let window = Window { from_ns: a.min(b) * 1000, to_ns: a.max(b) * 1000 };
+                merge.filter(&EventFilter::default(), window).expect("a filter");
+            }
+            if let Some(number) = slice {
+                merge.slice(number, of, plan.quantiles_ns()).expect("a slice");
+            }
+            write_trace(&merge, output, options(1), |_| {}).expect("a trace").0
+        };
+        let whole = scratch.path().join("whole.annals");
+        let expected = write(None, &whole);
+        let paths: Vec<PathBuf> = (1..=of).map(|k| scratch.path().join(format!("slice-{k}.annals"))).collect();
+        let mut present = 0;
+        for (number, path) in (1..).zip(&paths) {
+            let slice = write(Some(number), path);
+            present += slice.report.totals.present();
+            prop_assert!(verify(path, &[]).expect("a slice").holds());
+        }
+        let joined = scratch.path().join("joined.annals");
+        let mut given = paths.clone();
+        given.reverse();
+        let found = join(&given, &joined, LEVEL).expect("slices");
+        prop_assert_eq!(present, found.sums.present());
+        prop_assert_eq!(events(&joined), events(&whole));
+        prop_assert_eq!(&found.totals, &expected.totals);
+        if !is_damaged {
+            prop_assert_eq!(losses(&found.losses), losses(&expected.losses));
+        }
+        prop_assert!(verify(&joined, &[]).expect("a trace").holds());
+
+        // One that is missing, or there twice, is named.
+        let number = at.index(paths.len());
+        let mut fewer = paths.clone();
+        fewer.remove(number);
+        if !fewer.is_empty() {
+            let error = join(&fewer, &joined, LEVEL).expect_err("a slice is missing").to_string();
+            prop_assert!(error.contains(&format!("slice {} of {of} is missing", number + 1)), "{}", error);
+        }
+        given.push(paths[number].clone());
+        let error = join(&given, &joined, LEVEL).expect_err("a slice is there twice").to_string();
+        prop_assert!(error.contains("twice"), "{}", error);
+        let error = join(&[whole], &joined, LEVEL).expect_err("no slice").to_string();
+        prop_assert!(error.contains("no slice"), "{}", error);
     }
 
     /// Damage of a trace costs what is damaged, and every event is there, or counted.

@@ -9,7 +9,7 @@ use annals_format::{
     ClockId, ClockMap, Column, CompressionLevel, Cumulative, Definition, Definitions,
     DroppedRecord, Element, ElementType, EventType, EventTypeId, FileHeader, FileKind, Filter,
     Function, LiveHeader, MapCursor, Module, ModuleId, ProcessId, RecordingId, Reference, RegionId,
-    Role, StreamId, StreamTotals, StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss,
+    Role, Slice, StreamId, StreamTotals, StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss,
     TypeColumns, Value, Verbosity, decode_tail, encode_tail, live, put_dropped_row, put_ints,
     put_row_start, read_ints,
 };
@@ -464,6 +464,24 @@ fn a_filter_is_a_definition() {
         };
         json!({"from_ns": d.from_ns, "to_ns": d.to_ns, "ranks": d.ranks.get(), "sources": d.sources.get(),
             "locations": d.locations.get(), "event_types": d.event_types.get()})
+    });
+}
+
+#[test]
+fn a_slice_is_a_definition() {
+    let slice = Slice {
+        number: 2,
+        of: 3,
+        from_ns: Some(500_000_000),
+        to_ns: Some(3_000),
+    };
+    let mut record = Vec::new();
+    Definition::Slice(slice).encode(&mut record);
+    assert_example("slice", &record, |bytes| {
+        let mut read = Definitions::default();
+        read.add_all(bytes).unwrap();
+        let d = read.slice.expect("a slice");
+        json!({"number": d.number, "of": d.of, "from_ns": d.from_ns, "to_ns": d.to_ns})
     });
 }
 

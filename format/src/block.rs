@@ -288,6 +288,11 @@ impl BlockHeader {
         check("the head of a block", head, self.head_crc)
     }
 
+    /// Checks a body as it is stored.
+    pub(crate) fn check_body(&self, body: &[u8]) -> Result<()> {
+        check("the body of a block", body, self.body_crc)
+    }
+
     /// Checks a stored body against its checksum and decompresses it.
     ///
     /// # Errors
@@ -456,6 +461,16 @@ pub struct StoredBody {
 }
 
 impl StoredBody {
+    /// The body of a block as it was read, without its being opened.
+    pub(crate) fn of_block(header: &BlockHeader, bytes: Vec<u8>) -> Self {
+        Self {
+            compression: header.compression,
+            raw_len: header.raw_len,
+            crc: header.body_crc,
+            bytes,
+        }
+    }
+
     /// Appends the block of this body with a head.
     ///
     /// # Panics

@@ -403,6 +403,19 @@ pub struct Filter {
     pub event_types: StringId,
 }
 
+/// A trace is one of several slices of time of a merge: the others have the rest.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Slice {
+    /// Which slice, from 1.
+    pub number: u32,
+    /// How many there are.
+    pub of: u32,
+    /// First moment, trace time, nanoseconds; none: from the start.
+    pub from_ns: Option<i64>,
+    /// First moment behind; none: to the end.
+    pub to_ns: Option<i64>,
+}
+
 /// The regions that a process of a trace has defined, by their numbers in the trace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RegionSet {
@@ -596,6 +609,7 @@ pub enum Definition {
     Function(Function),
     Symbol(Symbol),
     Filter(Filter),
+    Slice(Slice),
     HostOffset(HostOffset),
     ClockError(ClockError),
 }
@@ -612,6 +626,12 @@ fn read_option(wire: &mut Wire<'_>, expected: &'static str) -> Result<Option<u32
             .map(Some)
             .map_err(|_| FormatError::invalid(start, expected, value)),
     }
+}
+
+fn read_bound(w: &mut Wire<'_>) -> Result<Option<i64>> {
+    let is_there = w.u8("flag of a bound")? != 0;
+    let bound = w.signed("bound of a stretch of time")?;
+    Ok(is_there.then_some(bound))
 }
 
 fn read_code<T>(
@@ -843,6 +863,15 @@ impl Definition {
                 }
                 23
             }
+            Self::Slice(d) => {
+                b.put_varint(d.number.into());
+                b.put_varint(d.of.into());
+                for bound in [d.from_ns, d.to_ns] {
+                    b.push(bound.is_some().into());
+                    b.put_signed(bound.unwrap_or(0));
+                }
+                24
+            }
         }
     }
 
@@ -1036,21 +1065,20 @@ impl Definition {
                 error_ns: w.varint("error of an offset")?,
             }),
             22 => Self::ClockError(Self::decode_clock_error(w)?),
-            23 => {
-                let bound = |w: &mut Wire<'_>| -> Result<Option<i64>> {
-                    let is_there = w.u8("flag of a bound")? != 0;
-                    let bound = w.signed("bound of a filter")?;
-                    Ok(is_there.then_some(bound))
-                };
-                Self::Filter(Filter {
-                    from_ns: bound(w)?,
-                    to_ns: bound(w)?,
-                    ranks: string(w)?,
-                    sources: string(w)?,
-                    locations: string(w)?,
-                    event_types: string(w)?,
-                })
-            }
+            23 => Self::Filter(Filter {
+                from_ns: read_bound(w)?,
+                to_ns: read_bound(w)?,
+                ranks: string(w)?,
+                sources: string(w)?,
+                locations: string(w)?,
+                event_types: string(w)?,
+            }),
+            24 => Self::Slice(Slice {
+                number: w.varint_u32("number of a slice")?,
+                of: w.varint_u32("number of slices")?,
+                from_ns: read_bound(w)?,
+                to_ns: read_bound(w)?,
+            }),
             _ => return Ok(None),
         }))
     }
@@ -1215,6 +1243,7 @@ pub struct Definitions {
     pub functions: BTreeMap<RegionId, Function>,
     pub symbols: BTreeMap<RegionId, Symbol>,
     pub filters: Vec<Filter>,
+    pub slice: Option<Slice>,
     seen_filters: Seen<Filter>,
     pub host_offsets: Vec<HostOffset>,
     pub clock_errors: BTreeMap<ClockId, ClockError>,
@@ -1281,6 +1310,9 @@ impl Definitions {
             }
             Definition::Symbol(d) => {
                 self.symbols.insert(d.region, d);
+            }
+            Definition::Slice(d) => {
+                self.slice.get_or_insert(d);
             }
             Definition::Filter(d) => self.seen_filters.push(&mut self.filters, d),
             Definition::HostOffset(d) => {
@@ -1380,6 +1412,8 @@ impl Definitions {
         symbols.for_each(|d| each(Definition::Symbol(*d)));
         let filters = self.filters.iter();
         filters.for_each(|d| each(Definition::Filter(*d)));
+        let slice = self.slice.iter();
+        slice.for_each(|d| each(Definition::Slice(*d)));
         let offsets = self.host_offsets.iter();
         offsets.for_each(|d| each(Definition::HostOffset(*d)));
         let errors = self.clock_errors.values().cloned();
@@ -1634,6 +1668,12 @@ mod tests {
                 sources: s(0),
                 locations: s(0),
                 event_types: s(1),
+            }),
+            Definition::Slice(Slice {
+                number: 2,
+                of: 5,
+                from_ns: Some(-7),
+                to_ns: None,
             }),
             Definition::HostOffset(HostOffset {
                 from: [1; 16],

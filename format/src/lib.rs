@@ -68,8 +68,8 @@ pub use definitions::{
     CalibrationPoint, Clock, ClockError, ClockKind, ClockMap, Definition, Definitions, Element,
     Ended, ErrorKnot, EventType, EventTypeSchema, Filter, Function, HostOffset, LIVE_FILE_PROPERTY,
     Location, LocationKind, MAX_ELEMENTS, Module, Object, Ordering, Process, ProcessEnd, Property,
-    Rank, Reference, Region, RegionSet, Registration, Relation, Role, Schema, Source, Stream,
-    Symbol, TimeZero, UNBOUNDED, Verbosity,
+    Rank, Reference, Region, RegionSet, Registration, Relation, Role, Schema, Slice, Source,
+    Stream, Symbol, TimeZero, UNBOUNDED, Verbosity,
 };
 pub use error::{FormatError, Result};
 pub use footer::{Footer, RecordingIndex, TraceIndexEntry};
@@ -86,6 +86,6 @@ pub use recording::{ChunkPlace, Recording, StoredChunk, StreamContents, StreamLo
 pub use recover::Recovery;
 pub use scan::Problem;
 pub use totals::{StreamTotals, TypeTotals};
-pub use trace::Trace;
+pub use trace::{StoredTraceChunk, Trace, read_stored_trace_chunk, read_trace_chunk};
 pub use trace_chunk::{TraceChunk, TraceChunkHeader, TraceLoss};
 pub use value::{ElementType, Value};

@@ -122,8 +122,8 @@ pub(crate) fn find_footer(file: &dyn ReadAt, blocks: &[FoundBlock]) -> Option<Fo
     Some((footer, outcome))
 }
 
-/// Reads the block at `offset`: header, head, body decompressed.
-pub(crate) fn read_block(
+/// Reads the block at `offset`: header, head, body as it is stored and not checked yet.
+pub(crate) fn read_stored_block(
     file: &dyn ReadAt,
     offset: u64,
 ) -> Result<(BlockHeader, Vec<u8>, Vec<u8>)> {
@@ -139,14 +139,23 @@ pub(crate) fn read_block(
     let mut rest = vec![0; header.head_len as usize + header.body_len as usize];
     let start = offset + BLOCK_HEADER_LEN as u64;
     file.read_exact_at(start, &mut rest)?;
-    let (head, stored) = rest.split_at(header.head_len as usize);
+    let stored = rest.split_off(header.head_len as usize);
     header
-        .check_head(head)
+        .check_head(&rest)
         .map_err(|error| error.shifted(start))?;
+    Ok((header, rest, stored))
+}
+
+/// Reads a block, whole and checked, and decompresses its body.
+pub(crate) fn read_block(
+    file: &dyn ReadAt,
+    offset: u64,
+) -> Result<(BlockHeader, Vec<u8>, Vec<u8>)> {
+    let (header, head, stored) = read_stored_block(file, offset)?;
+    let start = offset + BLOCK_HEADER_LEN as u64 + head.len() as u64;
     let body = header
-        .open_body(stored)
-        .map_err(|error| error.shifted(start + head.len() as u64))?;
-    let head = head.to_vec();
+        .open_body(&stored)
+        .map_err(|error| error.shifted(start))?;
     Ok((header, head, body))
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::block::{BlockKind, FileHeader};
+use crate::block::{BlockKind, FileHeader, StoredBody};
 use crate::definitions::Definitions;
 use crate::error::{FormatError, Result};
 use crate::footer::TraceIndexEntry;
@@ -11,7 +11,7 @@ use crate::loss::Cause;
 use crate::read::ReadAt;
 use crate::scan::{
     FoundBlock, FoundFooter, Problem, decode_with, find_footer, read_block, read_file_header,
-    read_footer, scan,
+    read_footer, read_stored_block, scan,
 };
 use crate::totals::{StreamTotals, TypeTotals};
 use crate::trace_chunk::{TraceChunk, TraceChunkHeader, TraceLoss};
@@ -235,17 +235,8 @@ impl Trace {
         file: &dyn ReadAt,
         entry: &TraceIndexEntry,
     ) -> Result<TraceChunk, (FormatError, Option<TraceChunkHeader>)> {
-        let head = self.head(file, entry);
         let load = || {
-            let (block, head, body) = read_block(file, entry.offset)?;
-            if block.kind != BlockKind::TraceChunk {
-                return Err(FormatError::Invalid {
-                    offset: entry.offset,
-                    expected: "a trace chunk",
-                    found: format!("{:?}", block.kind),
-                });
-            }
-            let header = decode_with(&head, entry.offset, TraceChunkHeader::decode)?;
+            let (header, chunk) = read_with_head(file, entry.offset)?;
             if TraceIndexEntry::new(entry.offset, &header) != *entry {
                 return Err(FormatError::Invalid {
                     offset: entry.offset,
@@ -253,10 +244,63 @@ impl Trace {
                     found: format!("chunk {}", header.sequence),
                 });
             }
-            TraceChunk::decode(&header, &body).map_err(|error| error.shifted(entry.offset))
+            Ok(chunk)
         };
-        load().map_err(|error| (error, head))
+        load().map_err(|error| (error, self.head(file, entry)))
     }
+}
+
+/// Reads and decodes the trace chunk whose block stands at an offset.
+///
+/// # Errors
+/// If it cannot be read or is damaged.
+pub fn read_trace_chunk(file: &dyn ReadAt, offset: u64) -> Result<TraceChunk> {
+    read_with_head(file, offset).map(|(_, chunk)| chunk)
+}
+
+fn read_with_head(file: &dyn ReadAt, offset: u64) -> Result<(TraceChunkHeader, TraceChunk)> {
+    let (block, head, body) = read_block(file, offset)?;
+    if block.kind != BlockKind::TraceChunk {
+        return Err(FormatError::Invalid {
+            offset,
+            expected: "a trace chunk",
+            found: format!("{:?}", block.kind),
+        });
+    }
+    let header = decode_with(&head, offset, TraceChunkHeader::decode)?;
+    let chunk = TraceChunk::decode(&header, &body).map_err(|error| error.shifted(offset))?;
+    Ok((header, chunk))
+}
+
+/// A trace chunk as it is stored: its head, and its body, compressed as it may be.
+#[derive(Debug)]
+pub struct StoredTraceChunk {
+    /// The head.
+    pub header: TraceChunkHeader,
+    /// The body.
+    pub body: StoredBody,
+}
+
+/// Reads the trace chunk whose block stands at an offset without decoding it; its checksums are looked at.
+///
+/// # Errors
+/// If it cannot be read or is damaged.
+pub fn read_stored_trace_chunk(file: &dyn ReadAt, offset: u64) -> Result<StoredTraceChunk> {
+    let (block, head, stored) = read_stored_block(file, offset)?;
+    if block.kind != BlockKind::TraceChunk {
+        return Err(FormatError::Invalid {
+            offset,
+            expected: "a trace chunk",
+            found: format!("{:?}", block.kind),
+        });
+    }
+    block
+        .check_body(&stored)
+        .map_err(|error| error.shifted(offset))?;
+    Ok(StoredTraceChunk {
+        header: decode_with(&head, offset, TraceChunkHeader::decode)?,
+        body: StoredBody::of_block(&block, stored),
+    })
 }
 
 fn read_head_only(file: &dyn ReadAt, offset: u64) -> Option<TraceChunkHeader> {

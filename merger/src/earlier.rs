@@ -18,7 +18,7 @@ use crate::filter::Keep;
 use crate::hosts::Hosts;
 use crate::input::FileAt;
 use crate::proof::{self, ElementReferences, SortedStreams, StreamHashes};
-use crate::stream::{Lane, LossPlace, StreamFindings};
+use crate::stream::{Lane, LossPlace, StreamFindings, count_elsewhere};
 use crate::unify::{Numbers, by_process};
 
 /// An opened trace.
@@ -305,7 +305,7 @@ impl Queue {
     }
 
     /// Takes the next chunk in; gives its number, for losses that stand before its events.
-    fn push(&mut self, batch: Option<Batch>) -> u64 {
+    pub(crate) fn push(&mut self, batch: Option<Batch>) -> u64 {
         let number = self.next as u64;
         self.next += 1;
         if let Some(batch) = batch.filter(|batch| batch.len() != 0) {
@@ -334,6 +334,8 @@ struct Renumbered {
     /// Events by stream and type: kept, and left out by the filter.
     kept: FxHashMap<(StreamId, EventTypeId), u64>,
     filtered: FxHashMap<(StreamId, EventTypeId), u64>,
+    /// Losses that stand before events of other slices.
+    elsewhere: Vec<TraceLoss>,
     /// Events of streams that are not defined.
     unplaced: u64,
     hashes: Vec<(StreamId, OrderHash)>,
@@ -409,14 +411,17 @@ impl<'a> TraceReader<'a> {
             reader.totals.insert(*stream, StreamTotals::new(*stream));
         }
         for (stream, totals) in earlier.totals() {
-            reader
-                .totals
-                .insert(stream, reader.renumbered(stream, totals));
+            let mut totals = reader.renumbered(stream, totals);
+            if !keep.is_first() {
+                totals.rows.iter_mut().for_each(count_elsewhere);
+            }
+            reader.totals.insert(stream, totals);
         }
         reader.plan();
         if !trace.has_footer {
             // Of what is missing only the heads tell.
             let losses = trace.losses.iter().filter_map(|loss| reader.loss(loss));
+            let losses = losses.filter(|loss| keep.has(loss.to_ns));
             let losses = losses.map(|loss| (LossPlace::Time(loss.to_ns), loss));
             let losses: Vec<_> = losses.collect();
             reader.queue.losses.extend(losses);
@@ -468,7 +473,7 @@ impl<'a> TraceReader<'a> {
         for (number, entry) in trace.chunks.iter().enumerate() {
             let (first, last) = (self.time(entry.first_ns), self.time(entry.last_ns));
             let is_wanted = entry.loss_count != 0
-                || self.keep.window.overlaps(first, last.max(first))
+                || self.keep.overlaps(first, last.max(first))
                 || !self.leave_out(number);
             if is_wanted {
                 chunks.push((number, first, entry.event_count));
@@ -502,6 +507,16 @@ impl<'a> TraceReader<'a> {
         let totals = self.totals.entry(stream);
         let totals = totals.or_insert_with(|| StreamTotals::new(stream));
         totals.row(event_type)
+    }
+
+    /// The chunks: first and last time, and events by type as far as the index tells.
+    pub(crate) fn spans(&self, event_bytes: u64) -> impl Iterator<Item = (i64, i64, u64)> {
+        let chunks = &self.earlier.input.trace.chunks;
+        self.queue.order.iter().map(move |(number, first_ns)| {
+            let entry = &chunks[*number];
+            let bytes = entry.event_count.saturating_mul(event_bytes);
+            (*first_ns, self.time(entry.last_ns), bytes)
+        })
     }
 
     /// Reads and decodes a chunk.
@@ -555,6 +570,7 @@ impl<'a> TraceReader<'a> {
         let mut found = Renumbered {
             batch: Batch::of_trace(TraceChunk::default(), Vec::new()),
             losses: Vec::new(),
+            elsewhere: Vec::new(),
             kept: FxHashMap::default(),
             filtered: FxHashMap::default(),
             unplaced: 0,
@@ -574,7 +590,7 @@ impl<'a> TraceReader<'a> {
             let is_kept = takes_all
                 || keeps_type[place]
                     && selection.takes_stream(stream)
-                    && self.keep.window.contains(chunk.times_ns[index]);
+                    && self.keep.time().contains(chunk.times_ns[index]);
             let counts = if is_kept {
                 order.push(index as u32);
                 &mut found.kept
@@ -610,6 +626,10 @@ impl<'a> TraceReader<'a> {
                 order.iter().position(|kept| *kept == index)
             };
             let stream = kept.map(|_| chunk.streams[at]);
+            if kept.is_none() && self.is_elsewhere(&chunk, at, &keeps_type, loss.stream) {
+                found.elsewhere.push(loss);
+                continue;
+            }
             let behind_ns = loss.to_ns.max(before_ns.saturating_add(1));
             let here_ns = chunk.times_ns.get(at).copied().unwrap_or(behind_ns);
             found
@@ -625,6 +645,22 @@ impl<'a> TraceReader<'a> {
         }
         found.batch = Batch::of_trace(chunk, event_types);
         Ok(found)
+    }
+
+    /// Whether an event is one that a loss of this stream stands before, and left out only because it is in
+    /// another slice.
+    fn is_elsewhere(
+        &self,
+        chunk: &TraceChunk,
+        at: usize,
+        keeps_type: &[bool],
+        stream: StreamId,
+    ) -> bool {
+        at < chunk.len()
+            && chunk.streams[at] == stream
+            && keeps_type[usize::from(chunk.type_index[at])]
+            && self.keep.selection.takes_stream(stream)
+            && self.keep.window.contains(chunk.times_ns[at])
     }
 
     /// Takes the next chunk in.
@@ -676,17 +712,31 @@ impl<'a> TraceReader<'a> {
                 let time_ns = if is_told { loss.to_ns } else { here_ns };
                 LossPlace::Time(time_ns.max(bound_ns))
             };
-            if !self.earlier.input.trace.has_footer {
-                self.count_loss(&loss);
+            let is_here = match place {
+                LossPlace::Event(..) => true,
+                LossPlace::Time(time_ns) => self.keep.has(time_ns),
+            };
+            self.count_loss(&loss, is_here);
+            if is_here {
+                self.queue.losses.push((place, loss));
             }
-            self.queue.losses.push((place, loss));
+        }
+        for loss in found.elsewhere {
+            self.count_loss(&loss, false);
         }
     }
 
     /// Without a footer, totals know only what heads tell: events.
-    fn count_loss(&mut self, loss: &TraceLoss) {
+    fn count_loss(&mut self, loss: &TraceLoss, is_here: bool) {
+        if self.earlier.input.trace.has_footer {
+            return;
+        }
         let row = self.row(loss.stream, loss.event_type.unwrap_or(ANY_EVENT_TYPE));
-        row.add_loss(loss.cause, loss.count);
+        if is_here || !loss.cause.is_of_reader() {
+            row.add_loss(loss.cause, loss.count);
+        } else {
+            row.add_filtered(loss.count);
+        }
         row.raised = row.raised.saturating_add(loss.count);
         row.raised_is_lower_bound = true;
         if loss.cause.is_of_reader() {
@@ -705,10 +755,10 @@ impl<'a> TraceReader<'a> {
         let told = self.losses_before.get(number..number + 2);
         let told = told.and_then(|ends| trace.losses.get(ends[0]..ends[1]));
         for loss in told.unwrap_or(&[]) {
-            if let Some(loss) = self.loss(loss) {
-                let place = LossPlace::Time(loss.to_ns.clamp(from_ns, to_ns).max(bound_ns));
-                self.queue.losses.push((place, loss));
-            }
+            let time_ns = self.time(loss.to_ns).clamp(from_ns, to_ns).max(bound_ns);
+            let loss = self.loss(loss).filter(|_| self.keep.has(time_ns));
+            let loss = loss.map(|loss| (LossPlace::Time(time_ns), loss));
+            self.queue.losses.extend(loss);
         }
         let Some(head) = head else {
             let (from, to) = self.headless.unwrap_or((from_ns, to_ns));
@@ -724,7 +774,8 @@ impl<'a> TraceReader<'a> {
             };
             for (event_type, count) in counts {
                 let number = self.event_type(*event_type);
-                if !self.keep.selection.takes_stream(stream) {
+                let is_here = self.keep.has(to_ns.max(bound_ns));
+                if !is_here || !self.keep.selection.takes_stream(stream) {
                     self.row(stream, number).add_filtered(*count);
                     continue;
                 }
@@ -777,6 +828,10 @@ impl<'a> TraceReader<'a> {
         }
         let place = LossPlace::Time(to_ns.max(self.queue.front_ns));
         for ((stream, event_type), count) in missing.into_iter().filter(|(_, count)| *count != 0) {
+            if !self.keep.has(to_ns) {
+                self.row(stream, event_type).add_filtered(count);
+                continue;
+            }
             self.lose(stream, event_type, count, (from_ns, to_ns), place);
         }
     }

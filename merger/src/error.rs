@@ -65,6 +65,36 @@ pub enum MergeError {
         /// What to do.
         advice: &'static str,
     },
+    /// Something is missing, and the trace must be complete.
+    #[error("--strict: {what}; no trace is written")]
+    Incomplete {
+        /// What is missing.
+        what: String,
+    },
+    /// A slice was asked for that a merge does not have.
+    #[error("there is no slice {number} of {of}: slices are numbered from 1")]
+    NoSuchSlice {
+        /// Which.
+        number: u32,
+        /// Of how many.
+        of: u32,
+    },
+    /// Traces cannot be joined.
+    #[error("{path}: {why}")]
+    NoJoin {
+        /// The trace.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// A plan is of another merge.
+    #[error("{path} is no plan for these inputs: {why}")]
+    NoPlan {
+        /// The plan.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
     /// A repair was asked for, and an input is a trace.
     #[error(
         "{path} is a merged trace: `--causality repair` moves the events of recordings; name those, or \

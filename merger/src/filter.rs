@@ -228,6 +228,8 @@ impl Selection {
 pub(crate) struct Keep {
     pub(crate) selection: Selection,
     pub(crate) window: Window,
+    /// The stretch of time that is written; all else is another's.
+    pub(crate) slice: Window,
 }
 
 impl Default for Keep {
@@ -235,6 +237,7 @@ impl Default for Keep {
         Self {
             selection: Selection::default(),
             window: Window::ALL,
+            slice: Window::ALL,
         }
     }
 }
@@ -260,13 +263,62 @@ impl Keep {
             };
             definitions.add(Definition::Filter(d));
         }
-        Ok(Self { selection, window })
+        Ok(Self {
+            selection,
+            window,
+            slice: Window::ALL,
+        })
+    }
+
+    /// The time in which events are wanted.
+    pub(crate) fn time(&self) -> Window {
+        Window {
+            from_ns: self.window.from_ns.max(self.slice.from_ns),
+            to_ns: self.window.to_ns.min(self.slice.to_ns),
+        }
+    }
+
+    /// Whether what happens in a stretch of time may be wanted.
+    pub(crate) const fn overlaps(&self, first_ns: i64, last_ns: i64) -> bool {
+        self.window.overlaps(first_ns, last_ns) && self.slice.overlaps(first_ns, last_ns)
+    }
+
+    /// Whether a loss that stands at this time is in this slice.
+    pub(crate) const fn has(&self, time_ns: i64) -> bool {
+        self.slice.contains(time_ns)
+    }
+
+    /// Whether this is the first slice: what has no time is counted there.
+    pub(crate) const fn is_first(&self) -> bool {
+        self.slice.from_ns == i64::MIN
     }
 
     /// Whether every event is kept.
     pub(crate) fn is_all(&self) -> bool {
         *self == Self::default()
     }
+}
+
+/// Reads a size such as `256M`, `1GiB` or `4096`, in bytes; K, M, G are powers of 1024.
+///
+/// # Errors
+/// If it is no whole number with one of these units, 0, or beyond 2⁶⁴.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let shift = match unit {
+        "" | "B" => Some(0),
+        "K" | "KiB" => Some(10),
+        "M" | "MiB" => Some(20),
+        "G" | "GiB" => Some(30),
+        _ => None,
+    };
+    let size = number.parse::<u64>().ok().zip(shift);
+    let size = size.and_then(|(number, shift)| number.checked_mul(1 << shift));
+    let wrong = || format!("`{text}` is no size: a number with K, M or G, such as 256M");
+    size.filter(|size| *size != 0).ok_or_else(wrong)
 }
 
 /// Reads a time relative to the trace's start: `1.5s`, `250ms`, `10us`, `100ns`, `2min`, `0`; in
@@ -316,6 +368,24 @@ pub fn parse_time(text: &str) -> Result<i64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_take_units() {
+        assert_eq!(parse_size("256M"), Ok(256 << 20));
+        assert_eq!(parse_size("1GiB"), Ok(1 << 30));
+        assert_eq!(parse_size("4096"), Ok(4096));
+        for wrong in [
+            "",
+            "0",
+            "M",
+            "1.5M",
+            "-1",
+            "99999999999999999999",
+            "17179869184G",
+        ] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn times_take_units_and_fractions() {

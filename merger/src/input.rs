@@ -1,51 +1,147 @@
 //! Finding and opening inputs: files, directories, live files beside them.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use annals_format::{
     FileHeader, FileKind, FormatError, LIVE_FILE_PROPERTY, LiveHeader, LiveImage, ReadAt,
     Recording, RecordingId,
 };
 
+use rustc_hash::FxHashMap;
+
 use crate::error::{MergeError, Result};
 
 /// A file that is read at offsets. Not mapped: a file that is cut while it is read costs an error, not
-/// the program.
+/// the program. It is closed when too many others are open, and opened again when it is asked for.
 #[derive(Debug)]
-pub(crate) struct FileAt(File);
+pub(crate) struct FileAt {
+    path: PathBuf,
+    /// Device and number on it: another file of the name is another file.
+    identity: (u64, u64),
+    number: u64,
+}
+
+/// Files that are open, by number, with the moment of their last use.
+#[derive(Debug)]
+struct OpenFiles {
+    files: FxHashMap<u64, (Arc<File>, u64)>,
+    /// Uses, and numbers given.
+    count: u64,
+    most: usize,
+}
+
+static OPEN_FILES: LazyLock<Mutex<OpenFiles>> = LazyLock::new(|| {
+    Mutex::new(OpenFiles {
+        files: FxHashMap::default(),
+        count: 0,
+        most: most_files(),
+    })
+});
+
+/// Files that may be open at once: half of what the system allows, the rest is for others.
+fn most_files() -> usize {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"));
+    let soft = line.and_then(|line| line.split_whitespace().nth(3));
+    let soft = soft.map_or(Some(1024), |soft| soft.parse::<usize>().ok());
+    (soft.unwrap_or(usize::MAX) / 2).clamp(4, 4096)
+}
+
+impl OpenFiles {
+    fn lock() -> std::sync::MutexGuard<'static, Self> {
+        OPEN_FILES.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&mut self, number: u64) -> Option<Arc<File>> {
+        self.count += 1;
+        let (file, used) = self.files.get_mut(&number)?;
+        *used = self.count;
+        Some(file.clone())
+    }
+
+    fn put(&mut self, number: u64, file: Arc<File>) {
+        while self.files.len() >= self.most {
+            let longest = self.files.iter().min_by_key(|(_, (_, used))| *used);
+            let longest = longest.map(|(number, _)| *number);
+            longest.map(|number| self.files.remove(&number));
+        }
+        self.count += 1;
+        self.files.insert(number, (file, self.count));
+    }
+}
 
 impl FileAt {
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(|source| MergeError::Io {
+        let io = |source| MergeError::Io {
             action: "open",
             path: path.to_owned(),
             source,
-        })?;
-        Ok(Self(file))
+        };
+        let file = File::open(path).map_err(io)?;
+        let metadata = file.metadata().map_err(io)?;
+        let mut open = OpenFiles::lock();
+        open.count += 1;
+        let number = open.count;
+        open.put(number, Arc::new(file));
+        Ok(Self {
+            path: path.to_owned(),
+            identity: (metadata.dev(), metadata.ino()),
+            number,
+        })
+    }
+
+    fn file(&self) -> std::io::Result<Arc<File>> {
+        if let Some(file) = OpenFiles::lock().get(self.number) {
+            return Ok(file);
+        }
+        let file = File::open(&self.path)?;
+        let metadata = file.metadata()?;
+        if (metadata.dev(), metadata.ino()) != self.identity {
+            let why = "another file has taken its name while it was read";
+            return Err(std::io::Error::other(why));
+        }
+        let file = Arc::new(file);
+        OpenFiles::lock().put(self.number, file.clone());
+        Ok(file)
+    }
+}
+
+impl Drop for FileAt {
+    fn drop(&mut self) {
+        OpenFiles::lock().files.remove(&self.number);
     }
 }
 
 impl ReadAt for FileAt {
     fn len(&self) -> Result<u64, FormatError> {
-        match self.0.metadata() {
+        match self.file().and_then(|file| file.metadata()) {
             Ok(metadata) => Ok(metadata.len()),
             Err(source) => Err(FormatError::Io { offset: 0, source }),
         }
     }
 
     fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), FormatError> {
-        self.0
-            .read_exact_at(buffer, offset)
-            .map_err(|source| match source.kind() {
-                std::io::ErrorKind::UnexpectedEof => FormatError::UnexpectedEnd {
-                    offset,
-                    expected: "more bytes",
-                },
-                _ => FormatError::Io { offset, source },
-            })
+        let file = self.file();
+        let file = file.map_err(|source| FormatError::Io { offset, source })?;
+        read_at(&file, offset, buffer)
     }
+}
+
+/// Fills a buffer from a place in a file.
+pub(crate) fn read_at(file: &File, offset: u64, buffer: &mut [u8]) -> Result<(), FormatError> {
+    let outcome = file.read_exact_at(buffer, offset);
+    outcome.map_err(|source| match source.kind() {
+        std::io::ErrorKind::UnexpectedEof => FormatError::UnexpectedEnd {
+            offset,
+            expected: "more bytes",
+        },
+        _ => FormatError::Io { offset, source },
+    })
 }
 
 /// An opened recording.

@@ -27,17 +27,20 @@ mod filter;
 mod hosts;
 mod hulls;
 mod input;
+mod join;
 mod matching;
 mod merge;
 mod messages;
 mod offsets;
 mod open;
 mod output;
+mod plan;
 mod proof;
 mod reader;
 mod recover;
 mod repair;
 mod report;
+mod runs;
 mod stream;
 mod sweep;
 mod symbols;
@@ -55,16 +58,18 @@ pub use earlier::InputTrace;
 pub use error::{MergeError, Result};
 pub use explain::{EventName, Explanation, FoundEvent, Hop, Rule, explain};
 pub use filter::{
-    EventFilter, FilterError, Selection, WindowArguments, globs, parse_time, some_match,
+    EventFilter, FilterError, Selection, WindowArguments, globs, parse_size, parse_time, some_match,
 };
 pub use input::{Found, InputRecording, RejectedInput, find};
-pub use merge::{Merge, Merged, missing_ranks};
+pub use join::{Joined, join};
+pub use merge::{MEMORY_LIMIT_BYTES, Merge, Merged, missing_ranks};
 pub use offsets::ClockOffsets;
 pub use open::{
     Opened, Origin, Outcome, Window, open_recordings, plan_merge, plan_merge_with_offsets,
     plan_merge_with_symbols,
 };
 pub use output::{WriteOptions, write_trace};
+pub use plan::Plan;
 pub use recover::{Recovered, recover};
 pub use report::{
     ClockReport, DamageOfInput, DamageReport, HostReport, InputReport, RankProcess, Report,

@@ -6,11 +6,15 @@ use std::process::ExitCode;
 
 use annals_format::CompressionLevel;
 use annals_merger::{
-    Causality, CausalityReport, ClockOffsets, EventFilter, FilterError, MESSAGES_IN_FLIGHT, Report,
-    Symbols, WindowArguments, WriteOptions, plan_merge_with_offsets, write_trace,
+    Causality, CausalityReport, ClockOffsets, EventFilter, FilterError, MESSAGES_IN_FLIGHT, Plan,
+    Report, Symbols, WindowArguments, WriteOptions, join, parse_size, plan_merge_with_offsets,
+    write_trace,
 };
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Parser;
+
+/// Most slices of a merge: its borders are not known more finely.
+const MOST_SLICES: u32 = 4096;
 
 /// Combines Annals recordings of all ranks into one globally ordered trace.
 ///
@@ -75,6 +79,43 @@ struct Arguments {
     /// Messages that may be in flight at once (about 150 bytes each); more are counted, not matched
     #[arg(long, default_value_t = MESSAGES_IN_FLIGHT, value_name = "N")]
     messages_in_flight: usize,
+
+    /// Memory that events may take while they are merged, such as 256M or 2G
+    ///
+    /// What needs more at once (very many streams) is merged in several passes, with temporary files; the
+    /// trace is the same. What is known of all inputs (definitions, indexes) comes on top.
+    #[arg(long, default_value = "256M", value_name = "SIZE", value_parser = parse_size)]
+    memory_limit: u64,
+
+    /// Where temporary files go; default: beside the trace
+    #[arg(long, value_name = "DIR")]
+    temp_dir: Option<PathBuf>,
+
+    /// Write only the K-th of N slices of time, such as 3/8; `--join` puts them together
+    ///
+    /// Slices of one merge have about equally many events; each can be written by another machine. With the
+    /// same inputs, or with one `--plan`, they fit together.
+    #[arg(long, value_name = "K/N", value_parser = slice_of, conflicts_with = "join")]
+    slice: Option<(u32, u32)>,
+
+    /// Put the slices of a merge together: inputs are the slices, all of them
+    #[arg(long, conflicts_with_all = ["plan", "write_plan", "from", "to", "rank", "source", "location", "event",
+        "symbols", "clock_offsets", "report"])]
+    join: bool,
+
+    /// Keep what is settled before events are read (clock fits, start, shifts of a repair, borders of slices)
+    #[arg(long, value_name = "FILE")]
+    write_plan: Option<PathBuf>,
+
+    /// Merge as planned by `--write-plan` for the same inputs
+    #[arg(long, value_name = "FILE")]
+    plan: Option<PathBuf>,
+
+    /// Write nothing when anything would be lost: inputs that are damaged, cut off or no recordings, a rank that
+    /// is missing (what recorders dropped is no reason)
+    #[arg(long)]
+    strict: bool,
+
     #[command(flatten)]
     window: WindowArguments,
 
@@ -95,11 +136,27 @@ fn causality(text: &str) -> Result<Causality, String> {
     })
 }
 
+fn slice_of(text: &str) -> Result<(u32, u32), String> {
+    let numbers = text.split_once('/');
+    let numbers = numbers.and_then(|(k, n)| k.parse::<u32>().ok().zip(n.parse::<u32>().ok()));
+    let is_slice = |(number, of): &(u32, u32)| (1..=*of).contains(number) && *of <= MOST_SLICES;
+    numbers.filter(is_slice).ok_or_else(|| {
+        format!(
+            "`{text}` is no slice: K/N with K from 1 to N, N at most {MOST_SLICES}, such as 3/8"
+        )
+    })
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match run(&arguments) {
-        Ok(report) if report.has_loss() => ExitCode::from(3),
-        Ok(_) => ExitCode::SUCCESS,
+    let outcome = if arguments.join {
+        run_join(&arguments)
+    } else {
+        run(&arguments).map(|report| report.has_loss())
+    };
+    match outcome {
+        Ok(true) => ExitCode::from(3),
+        Ok(false) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("trace-merge: {error:#}");
             match error.downcast_ref() {
@@ -108,6 +165,23 @@ fn main() -> ExitCode {
             }
         }
     }
+}
+
+/// Puts slices together; gives whether anything was lost.
+fn run_join(arguments: &Arguments) -> anyhow::Result<bool> {
+    let joined = join(&arguments.inputs, &arguments.output, arguments.compression)?;
+    let sums = joined.sums;
+    if !arguments.quiet {
+        let _ = writeln!(
+            std::io::stderr(),
+            "{}: {} events of {} slices, {} bytes",
+            arguments.output.display(),
+            sums.present(),
+            joined.slices,
+            joined.bytes
+        );
+    }
+    Ok(!joined.complete || sums.dropped != 0 || sums.skipped != 0 || sums.truncated != 0)
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<Report> {
@@ -120,16 +194,43 @@ fn run(arguments: &Arguments) -> anyhow::Result<Report> {
         plan_merge_with_offsets(&arguments.inputs, output, &symbols, offsets.as_ref())?;
     merge.causality = arguments.causality;
     merge.messages_in_flight = arguments.messages_in_flight;
-    merge.filter(&arguments.filter, window)?;
+    merge.memory_limit_bytes = arguments.memory_limit;
+    merge.temporary_directory = match (&arguments.temp_dir, arguments.output.parent()) {
+        (Some(directory), _) => directory.clone(),
+        (None, Some(parent)) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        (None, _) => PathBuf::from("."),
+    };
     let jobs = match arguments.jobs {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         jobs => jobs,
     };
-    merge.plan_repair(jobs)?;
+    let plan = match &arguments.plan {
+        Some(path) => {
+            let plan = Plan::read(path)?;
+            plan.apply(&mut merge, path)?;
+            Some(plan)
+        }
+        None => {
+            merge.plan_repair(jobs)?;
+            let is_needed = arguments.write_plan.is_some() || arguments.slice.is_some();
+            is_needed.then(|| Plan::of(&merge))
+        }
+    };
+    if let (Some(path), Some(plan)) = (&arguments.write_plan, &plan) {
+        plan.write(path)?;
+    }
+    merge.filter(&arguments.filter, window)?;
+    if let (Some((number, of)), Some(plan)) = (arguments.slice, &plan) {
+        merge.slice(number, of, plan.quantiles_ns())?;
+    }
     let options = WriteOptions {
         compression: arguments.compression,
         jobs,
     };
+    merge.is_strict = arguments.strict;
+    if let Some(input) = rejected.first().filter(|_| arguments.strict) {
+        bail!("--strict: {}: {}", input.path.display(), input.why);
+    }
     let is_shown = !arguments.quiet && std::io::stderr().is_terminal();
     let bar = if is_shown {
         indicatif::ProgressBar::new(merge.expected_events())

@@ -5,13 +5,14 @@
 //! decides between streams; within a stream its own order does.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Mutex;
 
 use annals_format::ticks::unwrap_near;
 use annals_format::{
     Clock, ClockId, ClockKind, ClockMap, Definition, Definitions, EventType, EventTypeId, Filter,
-    OrderHash, Ordering, ProcessEnd, ProcessId, Rank, RecordingId, Role, StreamId, StreamTotals,
-    TimeZero, TraceChunk, TraceLoss, TypeTotals, UNBOUNDED, Verbosity,
+    OrderHash, Ordering, ProcessEnd, ProcessId, Rank, RecordingId, Role, Slice, StreamId,
+    StreamTotals, TimeZero, TraceChunk, TraceLoss, TypeTotals, UNBOUNDED, Verbosity,
 };
 
 use rayon::prelude::*;
@@ -33,6 +34,7 @@ use crate::proof::{self, ElementReferences, SortedStreams, StreamHashes};
 use crate::reader::Reader;
 use crate::repair::{Repair, Shifts};
 use crate::report::{InputReport, Report, StreamReport};
+use crate::runs::{Budget, Runs};
 use crate::stream::{StreamClock, StreamReader};
 use crate::sweep::Sweep;
 use crate::unify::{Numbers, Unifier};
@@ -63,10 +65,21 @@ pub struct Merge {
     pub causality: Causality,
     /// Messages that may be in flight at once; those beyond are counted, not matched.
     pub messages_in_flight: usize,
+    /// Memory that events may take, bytes: what does not fit is merged in several passes, to the same trace.
+    /// Definitions and indexes come on top.
+    pub memory_limit_bytes: u64,
+    /// Where the files of several passes go; they have no names, and are gone with the program.
+    pub temporary_directory: PathBuf,
+    /// Whether no trace is written when an input is damaged or cut off, or a rank is missing.
+    pub is_strict: bool,
+    /// Leaves references as they are.
+    identity: Numbers,
     keep: Keep,
     /// By process, how causality repair moves its events; empty when it does not.
-    shifts: Vec<Shifts>,
-    repair: Option<RepairReport>,
+    pub(crate) shifts: Vec<Shifts>,
+    pub(crate) repair: Option<RepairReport>,
+    /// What a repair does is settled.
+    is_planned: bool,
     members: Vec<Member>,
     /// Traces among the inputs.
     traces: Vec<Earlier>,
@@ -92,6 +105,9 @@ const CHUNK_EVENTS: usize = 1 << 16;
 
 /// Pairs of hosts whose messages are looked at for a fit.
 const MOST_HOST_PAIRS: usize = 1 << 16;
+
+/// Memory that events may take unless the user says otherwise.
+pub const MEMORY_LIMIT_BYTES: u64 = 256 << 20;
 
 /// Ten years, nanoseconds: no event lies that far outside its process's life.
 const IMPLAUSIBLE_NS: i64 = 10 * 365 * 86_400 * 1_000_000_000;
@@ -324,8 +340,13 @@ impl Merge {
             keep: Keep::default(),
             causality: Causality::default(),
             messages_in_flight: MESSAGES_IN_FLIGHT,
+            memory_limit_bytes: MEMORY_LIMIT_BYTES,
+            temporary_directory: std::env::temp_dir(),
+            is_strict: false,
+            identity: Numbers::identity(),
             shifts: Vec::new(),
             repair: None,
+            is_planned: false,
             members,
             traces,
             recording_ids,
@@ -530,6 +551,76 @@ impl Merge {
         Ok(())
     }
 
+    /// Writes only one of so many slices of time, the first being 1; [`crate::join()`] puts them together. To be called
+    /// behind [`Merge::filter`], at most once. `borders_ns`: where slices end, from [`Merge::quantiles`].
+    ///
+    /// # Errors
+    /// If there is no such slice.
+    pub fn slice(&mut self, number: u32, of: u32, quantiles_ns: &[i64]) -> Result<()> {
+        if number == 0 || number > of {
+            return Err(MergeError::NoSuchSlice { number, of });
+        }
+        let border = |number: u32| -> Option<i64> {
+            let at = (quantiles_ns.len() as u64 * u64::from(number)) / u64::from(of);
+            let last = quantiles_ns.last().copied().unwrap_or(0);
+            (number != 0 && number != of)
+                .then(|| quantiles_ns.get(at as usize).copied().unwrap_or(last))
+        };
+        let (from_ns, to_ns) = (border(number - 1), border(number));
+        self.keep.slice = Window {
+            from_ns: from_ns.unwrap_or(i64::MIN),
+            to_ns: to_ns.unwrap_or(i64::MAX),
+        };
+        let slice = Slice {
+            number,
+            of,
+            from_ns,
+            to_ns,
+        };
+        self.definitions.add(Definition::Slice(slice));
+        Ok(())
+    }
+
+    /// Takes over what a plan settled.
+    pub(crate) fn follow_plan(&mut self) {
+        self.is_planned = true;
+        for member in &mut self.members {
+            if let Some(end) = self.definitions.process_ends.get(&member.process) {
+                (member.start_ns, member.end_ns) = (end.start_ns, end.end_ns);
+            }
+        }
+    }
+
+    /// Times between which about equally many bytes of events are, ascending.
+    pub fn quantiles(&self) -> Vec<i64> {
+        const QUANTILES: u128 = 1 << 12;
+        /// A chunk's events are taken to lie at so many points of its time.
+        const POINTS: i128 = 8;
+        let all = Keep::default();
+        let sizes = crate::runs::sizes_of(&self.definitions);
+        let mut points: Vec<(i64, u64)> = Vec::new();
+        for reader in self.open_readers(&all, None) {
+            for (first, last, bytes) in reader.spans(&sizes) {
+                let (first, span) = (i128::from(first), i128::from(last) - i128::from(first));
+                points.extend((0..POINTS).map(|point| {
+                    let time_ns = first + span * (2 * point + 1) / (2 * POINTS);
+                    (time_ns as i64, bytes)
+                }));
+            }
+        }
+        points.sort_unstable();
+        let sum: u128 = points.iter().map(|(_, bytes)| u128::from(*bytes)).sum();
+        let mut quantiles = Vec::new();
+        let mut passed = 0_u128;
+        for (time_ns, bytes) in points {
+            passed += u128::from(bytes);
+            while sum != 0 && (quantiles.len() as u128) < passed * QUANTILES / sum {
+                quantiles.push(time_ns);
+            }
+        }
+        quantiles
+    }
+
     /// Events that the inputs hold, as far as heads tell: for progress.
     pub fn expected_events(&self) -> u64 {
         let streams = self
@@ -661,7 +752,15 @@ impl Merge {
         })?;
         let readers = self.open_readers(keep, is_proved.then_some(references));
         let streams = self.definitions.streams.len();
-        let mut sweep = Sweep::new(readers, streams, self.chunk_events);
+        let budget = Budget::of(self.memory_limit_bytes);
+        let runs = Runs {
+            pool: &pool,
+            references,
+            budget,
+            directory: &self.temporary_directory,
+        };
+        let (readers, mut done) = runs.reduce(readers, &self.definitions, &self.identity)?;
+        let mut sweep = Sweep::new(readers, streams, self.chunk_events, budget.windows);
         let shape = Shape {
             references,
             most_events: sweep.window_events(),
@@ -669,8 +768,12 @@ impl Merge {
         let scratches: Mutex<Vec<Scratch>> = Mutex::default();
         loop {
             let windows = sweep.next_windows(&pool);
+            if let Some(error) = sweep.failure() {
+                return Err(error);
+            }
             if windows.is_empty() {
-                return Ok(sweep.into_readers());
+                done.extend(sweep.into_readers());
+                return Ok(done);
             }
             let results: Vec<R> = pool.install(|| {
                 let each = windows.into_par_iter().map(|window| {
@@ -694,7 +797,7 @@ impl Merge {
     /// # Errors
     /// If no threads can be had.
     pub fn plan_repair(&mut self, jobs: usize) -> Result<()> {
-        if self.causality != Causality::Repair || self.repair.is_some() {
+        if self.causality != Causality::Repair || self.repair.is_some() || self.is_planned {
             return Ok(());
         }
         if let Some(trace) = self.traces.first() {
@@ -996,6 +1099,8 @@ impl Merge {
                 Reader::Stream(reader) => {
                     of_streams.push(self.conclude_stream(&reader, hashes)?);
                 }
+                // What it has was read by others before.
+                Reader::Run(_) => {}
                 Reader::Trace(reader) => {
                     if let Some(process) = reader.earlier.processes.values().min() {
                         unplaced.insert(*process, reader.unplaced);

@@ -185,6 +185,10 @@ pub fn plan_merge_with_offsets(
                 let why = "its definitions are lost: no process is in it".to_owned();
                 rejected.push(RejectedInput { path, why });
             }
+            Ok(input) if input.trace.definitions.slice.is_some() => {
+                let why = "a slice of a merge: put all of them together first (--join)".to_owned();
+                rejected.push(RejectedInput { path, why });
+            }
             Ok(mut input) => {
                 let definitions = &mut input.trace.definitions;
                 let found = symbols.resolve(definitions);

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use annals_format::{
-    BlockKind, BlockWriter, CompressionLevel, FileHeader, FileKind, Footer, RecordingId,
-    StoredBody, TraceChunkHeader, TraceIndexEntry, encode_tail,
+    BlockKind, BlockWriter, CompressionLevel, Definitions, FileHeader, FileKind, Footer,
+    RecordingId, StoredBody, StreamTotals, TraceChunkHeader, TraceIndexEntry, TraceLoss,
+    encode_tail,
 };
 
 use crate::error::{MergeError, Result};
@@ -24,7 +25,8 @@ pub struct WriteOptions {
 }
 
 /// The trace in the making.
-struct TraceFile {
+#[derive(Debug)]
+pub(crate) struct TraceFile {
     path: PathBuf,
     temporary: PathBuf,
     writer: BufWriter<File>,
@@ -61,7 +63,12 @@ impl TraceFile {
         })
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+    /// Bytes written so far.
+    pub(crate) const fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.offset += bytes.len() as u64;
         self.writer
             .write_all(bytes)
@@ -143,7 +150,8 @@ impl Encoder {
 /// number of events written so far.
 ///
 /// # Errors
-/// If the output cannot be written; nothing stays under its name then.
+/// If the output cannot be written, or must not be because it would not be complete; nothing stays under its
+/// name then.
 pub fn write_trace(
     merge: &Merge,
     path: &Path,
@@ -155,19 +163,9 @@ pub fn write_trace(
         path: path.to_owned(),
         source,
     };
-    let mut file = TraceFile::create(path)?;
-    file.write(&FileHeader::new(FileKind::Trace, trace_id(merge)).encode())?;
-    let mut records = Vec::new();
-    merge.definitions.encode(&mut records);
+    let level = options.compression;
+    let mut file = start_trace(path, trace_id(merge), &merge.definitions, level)?;
     let mut block = Vec::new();
-    BlockWriter::new(options.compression).map_err(io)?.write(
-        BlockKind::Definitions,
-        &[],
-        &records,
-        &mut block,
-    );
-    file.write(&block)?;
-
     let mut index: Vec<TraceIndexEntry> = Vec::new();
     let mut events = 0;
     let mut head = Vec::new();
@@ -190,12 +188,65 @@ pub fn write_trace(
         Ok(())
     })?;
 
+    if merge.is_strict && !merged.report.complete {
+        return Err(MergeError::Incomplete {
+            what: merged.report.first_gap(),
+        });
+    }
+    let definitions = merge.definitions.clone();
+    let bytes = finish_trace(
+        file,
+        definitions,
+        index,
+        (&merged.totals, &merged.losses),
+        level,
+    )?;
+    Ok((merged, bytes))
+}
+
+/// Starts a trace under a temporary name, with its definitions.
+pub(crate) fn start_trace(
+    path: &Path,
+    id: RecordingId,
+    definitions: &Definitions,
+    level: CompressionLevel,
+) -> Result<TraceFile> {
+    let io = |source| MergeError::Io {
+        action: "write",
+        path: path.to_owned(),
+        source,
+    };
+    let mut file = TraceFile::create(path)?;
+    file.write(&FileHeader::new(FileKind::Trace, id).encode())?;
+    let mut records = Vec::new();
+    definitions.encode(&mut records);
+    let mut block = Vec::new();
+    let mut writer = BlockWriter::new(level).map_err(io)?;
+    writer.write(BlockKind::Definitions, &[], &records, &mut block);
+    file.write(&block)?;
+    Ok(file)
+}
+
+/// Writes a trace's footer and gives it its name; gives its bytes.
+pub(crate) fn finish_trace(
+    mut file: TraceFile,
+    definitions: Definitions,
+    trace_chunks: Vec<TraceIndexEntry>,
+    (totals, losses): (&[StreamTotals], &[TraceLoss]),
+    level: CompressionLevel,
+) -> Result<u64> {
+    let path = file.path.clone();
+    let io = |source| MergeError::Io {
+        action: "write",
+        path: path.clone(),
+        source,
+    };
     let footer_offset = file.offset;
     let footer = Footer {
-        definitions: merge.definitions.clone(),
-        trace_chunks: index,
-        totals: merged.totals.clone(),
-        losses: merged.losses.clone(),
+        definitions,
+        trace_chunks,
+        totals: totals.to_vec(),
+        losses: losses.to_vec(),
         ..Footer::default()
     };
     let mut body = Vec::new();
@@ -205,15 +256,10 @@ pub fn write_trace(
             "the trace has more chunks and losses than its index can hold",
         )));
     }
-    block.clear();
-    BlockWriter::new(options.compression).map_err(io)?.write(
-        BlockKind::Footer,
-        &[],
-        &body,
-        &mut block,
-    );
+    let mut block = Vec::new();
+    let mut writer = BlockWriter::new(level).map_err(io)?;
+    writer.write(BlockKind::Footer, &[], &body, &mut block);
     file.write(&block)?;
     file.write(&encode_tail(footer_offset))?;
-    let bytes = file.complete()?;
-    Ok((merged, bytes))
+    file.complete()
 }

@@ -1,10 +1,13 @@
-//! What a sweep reads from: one stream of a recording, or a trace with many.
+//! What a sweep reads from: one stream of a recording, or something with many, a trace or a run.
 
 use std::ops::Range;
 
-use annals_format::{StreamId, TraceLoss};
+use annals_format::{EventTypeId, StreamId, TraceChunk, TraceLoss};
+use rustc_hash::FxHashMap;
 
 use crate::earlier::{DecodedTrace, TraceReader};
+use crate::error::MergeError;
+use crate::runs::RunReader;
 use crate::stream::{Decoded, Lane, LossPlace, StreamReader};
 use crate::unify::Numbers;
 
@@ -12,12 +15,14 @@ use crate::unify::Numbers;
 pub(crate) enum Reader<'a> {
     Stream(Box<StreamReader<'a>>),
     Trace(Box<TraceReader<'a>>),
+    Run(Box<RunReader<'a>>),
 }
 
 /// A chunk as it was decoded.
 pub(crate) enum DecodedChunk {
     Stream(Decoded),
     Trace(DecodedTrace),
+    Run(annals_format::Result<TraceChunk>),
 }
 
 impl<'a> Reader<'a> {
@@ -26,6 +31,7 @@ impl<'a> Reader<'a> {
         match self {
             Self::Stream(reader) => reader.head_ns(),
             Self::Trace(reader) => reader.queue.head_ns(),
+            Self::Run(reader) => reader.queue.head_ns(),
         }
     }
 
@@ -34,6 +40,7 @@ impl<'a> Reader<'a> {
         match self {
             Self::Stream(reader) => reader.is_all_loaded(),
             Self::Trace(reader) => reader.queue.is_all_loaded(),
+            Self::Run(reader) => reader.queue.is_all_loaded(),
         }
     }
 
@@ -42,6 +49,7 @@ impl<'a> Reader<'a> {
         match self {
             Self::Stream(reader) => &reader.lanes,
             Self::Trace(reader) => &reader.queue.lanes,
+            Self::Run(reader) => &reader.queue.lanes,
         }
     }
 
@@ -49,6 +57,7 @@ impl<'a> Reader<'a> {
         match self {
             Self::Stream(reader) => &mut reader.lanes,
             Self::Trace(reader) => &mut reader.queue.lanes,
+            Self::Run(reader) => &mut reader.queue.lanes,
         }
     }
 
@@ -57,6 +66,7 @@ impl<'a> Reader<'a> {
         match self {
             Self::Stream(reader) => &mut reader.losses,
             Self::Trace(reader) => &mut reader.queue.losses,
+            Self::Run(reader) => &mut reader.queue.losses,
         }
     }
 
@@ -65,6 +75,7 @@ impl<'a> Reader<'a> {
         match self {
             Self::Stream(reader) => reader.events_of_chunks(from_ns, until_ns),
             Self::Trace(reader) => reader.queue.events_of_chunks(from_ns, until_ns),
+            Self::Run(reader) => reader.queue.events_of_chunks(from_ns, until_ns),
         }
     }
 
@@ -74,6 +85,7 @@ impl<'a> Reader<'a> {
         match self {
             Self::Stream(reader) => reader.wanted(until_ns),
             Self::Trace(reader) => reader.queue.wanted(until_ns),
+            Self::Run(reader) => reader.queue.wanted(until_ns),
         }
     }
 
@@ -82,6 +94,7 @@ impl<'a> Reader<'a> {
         match self {
             Self::Stream(reader) => DecodedChunk::Stream(reader.decode(number)),
             Self::Trace(reader) => DecodedChunk::Trace(reader.decode(number)),
+            Self::Run(reader) => DecodedChunk::Run(reader.decode(number)),
         }
     }
 
@@ -90,6 +103,7 @@ impl<'a> Reader<'a> {
         match (self, decoded) {
             (Self::Stream(reader), DecodedChunk::Stream(decoded)) => reader.take(decoded),
             (Self::Trace(reader), DecodedChunk::Trace(decoded)) => reader.take(decoded),
+            (Self::Run(reader), DecodedChunk::Run(decoded)) => reader.take(decoded),
             _ => unreachable!("a reader gets what it decoded"),
         }
     }
@@ -98,13 +112,13 @@ impl<'a> Reader<'a> {
     pub(crate) fn stream(&self) -> StreamId {
         match self {
             Self::Stream(reader) => reader.stream,
-            Self::Trace(_) => StreamId::new(0),
+            Self::Trace(_) | Self::Run(_) => StreamId::new(0),
         }
     }
 
     /// Whether events are of several streams.
     pub(crate) fn has_many_streams(&self) -> bool {
-        matches!(self, Self::Trace(_))
+        matches!(self, Self::Trace(_) | Self::Run(_))
     }
 
     /// How events' references are to be renumbered.
@@ -112,6 +126,28 @@ impl<'a> Reader<'a> {
         match self {
             Self::Stream(reader) => reader.numbers,
             Self::Trace(reader) => &reader.earlier.numbers,
+            Self::Run(reader) => reader.numbers,
+        }
+    }
+
+    /// Why what it needs cannot be read, when that is no loss but a failure.
+    pub(crate) fn failure(&mut self) -> Option<MergeError> {
+        match self {
+            Self::Run(reader) => reader.failure.take(),
+            Self::Stream(_) | Self::Trace(_) => None,
+        }
+    }
+
+    /// Its chunks: first and last time, and the bytes that their events take when they are decoded.
+    /// `sizes`: of an event, by type.
+    pub(crate) fn spans(&self, sizes: &FxHashMap<EventTypeId, u64>) -> Vec<(i64, i64, u64)> {
+        match self {
+            Self::Stream(reader) => reader.spans(sizes).collect(),
+            Self::Trace(reader) => {
+                let largest = sizes.values().max().copied().unwrap_or(64);
+                reader.spans(largest).collect()
+            }
+            Self::Run(_) => Vec::new(),
         }
     }
 }

@@ -55,6 +55,17 @@ impl Shifts {
         time_ns.saturating_add(self.at(time_ns))
     }
 
+    /// Time and shift, ascending by time.
+    pub(crate) fn knots(&self) -> &[(i64, i64)] {
+        &self.knots
+    }
+
+    /// Those of a plan; none when times do not ascend.
+    pub(crate) fn of_knots(knots: Vec<(i64, i64)>) -> Option<Self> {
+        let ascends = knots.is_sorted_by(|a, b| a.0 < b.0);
+        ascends.then_some(Self { knots })
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.knots.is_empty()
     }

@@ -472,6 +472,37 @@ impl Report {
         }));
     }
 
+    /// What makes the trace incomplete, the first of it.
+    pub(crate) fn first_gap(&self) -> String {
+        let missing = self.missing_ranks.first();
+        let missing = missing.map(|rank| format!("there is no recording of rank {rank}"));
+        let is_early = |input: &&InputReport| {
+            input.ended == Ended::Truncated.name()
+                || input.unplaced != 0
+                || !input.damage.is_empty()
+        };
+        let early = || {
+            let input = self.inputs.iter().find(is_early)?;
+            let what = if input.ended == Ended::Truncated.name() {
+                "ends early"
+            } else {
+                "is damaged"
+            };
+            Some(format!("{} {what}", input.path.display()))
+        };
+        let damaged = || {
+            let lost = |stream: &&StreamReport| stream.skipped + stream.truncated != 0;
+            let stream = self.streams.iter().find(lost)?;
+            Some(format!(
+                "{} events of rank {} are lost",
+                stream.skipped + stream.truncated,
+                stream.rank
+            ))
+        };
+        let gap = missing.or_else(early).or_else(damaged);
+        gap.unwrap_or_else(|| "an input is damaged".to_owned())
+    }
+
     /// Whether anything was lost anywhere, a process did not end by itself, counts do not add up, or recordings
     /// of several runs are mixed: exit code 3.
     pub fn has_loss(&self) -> bool {

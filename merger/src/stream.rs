@@ -12,6 +12,8 @@ use annals_format::{
     StoredChunk, StreamContents, StreamId, StreamTotals, TraceLoss,
 };
 
+use rustc_hash::FxHashMap;
+
 use crate::batch::Batch;
 use crate::filter::Keep;
 use crate::hosts::Host;
@@ -216,6 +218,8 @@ pub(crate) struct StreamReader<'a> {
     /// Chunks in the order in which they are loaded, with the least time that an event in them can have;
     /// none: not before the end of the chunk before.
     order: Vec<(usize, Option<i64>)>,
+    /// For each place in `order`, the largest time that an event in it can have.
+    ends: Vec<i64>,
     /// For each place in `order`, how many events the chunks before it have, as their heads say.
     events_before: Vec<u64>,
     next: usize,
@@ -226,6 +230,8 @@ pub(crate) struct StreamReader<'a> {
     front_ns: Option<i64>,
     /// Time of the last event that was left out without being loaded.
     left_out_ns: Option<i64>,
+    /// For each place in `order`, the time of the last event that was left out before.
+    left_out_before: Vec<Option<i64>>,
     /// Losses that no window has yet.
     pub(crate) losses: Vec<(LossPlace, TraceLoss)>,
     /// What dropped records told, by event type and cause.
@@ -261,12 +267,14 @@ impl<'a> StreamReader<'a> {
             process_start_ns,
             process_end_ns,
             order: Vec::new(),
+            ends: Vec::new(),
             events_before: Vec::new(),
             next: 0,
             lanes: Vec::new(),
             loaded: 0,
             front_ns: None,
             left_out_ns: None,
+            left_out_before: Vec::new(),
             losses: Vec::new(),
             reported: BTreeMap::new(),
             totals: contents.totals.clone(),
@@ -275,6 +283,9 @@ impl<'a> StreamReader<'a> {
             is_finished: false,
             clock,
         };
+        if !keep.is_first() {
+            reader.totals.rows.iter_mut().for_each(count_elsewhere);
+        }
         reader.plan();
         let mut sum = 0_u64;
         reader.events_before.push(sum);
@@ -296,9 +307,11 @@ impl<'a> StreamReader<'a> {
         }
         if !self.is_sorted && self.clock.head_is_vague() {
             self.order = (0..chunks.len()).map(|index| (index, None)).collect();
+            self.ends = vec![i64::MAX; chunks.len()];
             return;
         }
         let mut front_ns = i64::MIN;
+        let mut planned = Vec::with_capacity(chunks.len());
         for (index, stored) in chunks.iter().enumerate() {
             let (least, most) = self.clock.bounds(self.input, stored);
             // What an ordered source raised is not before what it raised before.
@@ -308,22 +321,27 @@ impl<'a> StreamReader<'a> {
                 least.max(front_ns)
             };
             front_ns = front_ns.max(most);
-            let is_wanted = self.keep.window.overlaps(bound, most.max(bound))
+            let is_wanted = self.keep.overlaps(bound, most.max(bound))
                 || stored.header.dropped_count != 0
                 || self
                     .contents
                     .losses
                     .iter()
                     .any(|loss| loss.before_chunk == index);
-            if is_wanted {
-                self.order.push((index, Some(bound)));
-            } else {
-                self.leave_out(stored);
-                self.left_out_ns = self.left_out_ns.max(Some(most));
-            }
+            planned.push((bound, index, most, is_wanted));
         }
         if self.is_sorted {
-            self.order.sort_by_key(|(index, bound)| (*bound, *index));
+            planned.sort_by_key(|(bound, index, ..)| (*bound, *index));
+        }
+        for (bound, index, most, is_wanted) in planned {
+            if is_wanted {
+                self.order.push((index, Some(bound)));
+                self.ends.push(most.max(bound));
+                self.left_out_before.push(self.left_out_ns);
+            } else {
+                self.leave_out(&chunks[index]);
+                self.left_out_ns = self.left_out_ns.max(Some(most));
+            }
         }
     }
 
@@ -355,6 +373,27 @@ impl<'a> StreamReader<'a> {
         };
         let (first, end) = (place(from_ns.saturating_add(1)), place(until_ns));
         self.events_before[end.max(first)] - self.events_before[first]
+    }
+
+    /// The chunks: first and last time, and the bytes that their events take when they are decoded. `sizes`: of
+    /// an event, by type.
+    pub(crate) fn spans(
+        &self,
+        sizes: &FxHashMap<EventTypeId, u64>,
+    ) -> impl Iterator<Item = (i64, i64, u64)> {
+        self.order
+            .iter()
+            .zip(&self.ends)
+            .map(|((index, bound), end)| {
+                let counts = self.contents.chunks[*index].header.counts.iter();
+                let bytes = counts.map(|(event_type, count)| {
+                    let size = self.trace_type(Some(*event_type));
+                    let size = size.and_then(|id| sizes.get(&id)).copied().unwrap_or(64);
+                    count.saturating_mul(size)
+                });
+                let sum = bytes.fold(0, u64::saturating_add);
+                (bound.unwrap_or(i64::MIN), *end, sum)
+            })
     }
 
     /// Whether every chunk was taken in.
@@ -513,7 +552,10 @@ impl<'a> StreamReader<'a> {
         // Nothing at or behind this time was handed out: whoever hands out loads first.
         let bound_ns = self.next_bound_ns().unwrap_or(i64::MIN);
         let index = self.order[self.next].0;
+        let left_out = self.left_out_before.get(self.next).copied().flatten();
         self.next += 1;
+        let last_good_ns = self.front_ns.max(left_out);
+        let last_good_ns = last_good_ns.unwrap_or(self.process_start_ns);
         let number = self.loaded;
         self.loaded += 1;
         let contents = self.contents;
@@ -529,15 +571,17 @@ impl<'a> StreamReader<'a> {
             }
             _ => LossPlace::Time(self.clock.bounds(self.input, stored).0.max(bound_ns)),
         };
-        for loss in contents.losses.iter().filter(|l| l.before_chunk == index) {
-            let first_ns = self.clock.bounds(self.input, stored).0;
+        let first_ns = self.clock.bounds(self.input, stored).0;
+        let is_here = self.keep.has(first_ns.max(bound_ns));
+        let losses = contents.losses.iter().filter(|_| is_here);
+        for loss in losses.filter(|l| l.before_chunk == index) {
             let loss = TraceLoss {
                 stream: self.stream,
                 event_type: self.trace_type(loss.event_type),
                 cause: loss.cause,
                 count: loss.count,
                 is_lower_bound: loss.is_lower_bound,
-                from_ns: self.last_good_ns().min(first_ns),
+                from_ns: last_good_ns.min(first_ns),
                 to_ns: first_ns,
             };
             self.losses.push((first_place, loss));
@@ -550,10 +594,10 @@ impl<'a> StreamReader<'a> {
             Ok((batch, range)) => {
                 let is_as_decoded = clamped == self.findings.clamped && range == (0..batch.len());
                 self.hash_taken(&batch, &range, decoded.hash.filter(|_| is_as_decoded));
-                self.take_dropped(number, &range, &decoded.dropped, bound_ns);
+                self.take_dropped(number, &batch, &range, &decoded.dropped, bound_ns);
                 self.take_batch(number, batch, range, &decoded.event_types);
             }
-            Err(error) => self.skip(stored, error, bound_ns),
+            Err(error) => self.skip(stored, error, bound_ns, last_good_ns),
         }
         self.finish_if_done();
     }
@@ -585,7 +629,7 @@ impl<'a> StreamReader<'a> {
             self.findings.clamped += moved;
             self.findings.largest_clamp_ns = self.findings.largest_clamp_ns.max(farthest);
         }
-        let window = self.keep.window;
+        let window = self.keep.time();
         let start = batch.first_from(0, window.from_ns);
         let end = match window.to_ns {
             i64::MAX => batch.len(),
@@ -633,6 +677,7 @@ impl<'a> StreamReader<'a> {
     fn take_dropped(
         &mut self,
         number: u64,
+        batch: &Batch,
         range: &Range<usize>,
         dropped: &[(u32, DroppedRecord, (i64, i64))],
         bound_ns: i64,
@@ -649,10 +694,18 @@ impl<'a> StreamReader<'a> {
             };
             *told = told.saturating_add(count);
             let index = *index as usize;
-            let place = if self.is_sorted || !range.contains(&index) {
-                LossPlace::Time((*to_ns).max(bound_ns))
-            } else {
-                LossPlace::Event(number, index)
+            let time_ns = (*to_ns).max(bound_ns);
+            let is_event = |index: usize| {
+                !self.is_sorted
+                    && index < batch.len()
+                    && self.keep.window.contains(batch.time_ns(index))
+            };
+            let place = match is_event(index) {
+                // Before an event of another slice.
+                true if !range.contains(&index) => continue,
+                true => LossPlace::Event(number, index),
+                false if !self.keep.has(time_ns) => continue,
+                false => LossPlace::Time(time_ns),
             };
             let loss = TraceLoss {
                 stream: self.stream,
@@ -668,10 +721,14 @@ impl<'a> StreamReader<'a> {
     }
 
     /// A chunk that cannot be read: its events are counted as lost.
-    fn skip(&mut self, stored: &StoredChunk, error: String, bound_ns: i64) {
+    fn skip(&mut self, stored: &StoredChunk, error: String, bound_ns: i64, last_good_ns: i64) {
+        let (from_ns, to_ns) = self.clock.bounds(self.input, stored);
+        if !self.keep.has(to_ns.max(bound_ns)) {
+            self.leave_out(stored);
+            return;
+        }
         self.findings.unreadable_chunks += 1;
         self.findings.first_error.get_or_insert(error);
-        let (from_ns, to_ns) = self.clock.bounds(self.input, stored);
         let cause = match stored.place {
             annals_format::ChunkPlace::Cut => Cause::Truncated,
             _ => Cause::Skipped,
@@ -684,17 +741,12 @@ impl<'a> StreamReader<'a> {
                 cause,
                 count: *count,
                 is_lower_bound: false,
-                from_ns: self.last_good_ns().min(from_ns),
+                from_ns: last_good_ns.min(from_ns),
                 to_ns,
             };
             let place = LossPlace::Time(to_ns.max(bound_ns));
             self.losses.push((place, loss));
         }
-    }
-
-    /// Where a loss that comes next begins.
-    fn last_good_ns(&self) -> i64 {
-        self.front_ns.unwrap_or(self.process_start_ns)
     }
 
     fn finish_if_done(&mut self) {
@@ -714,7 +766,9 @@ impl<'a> StreamReader<'a> {
                 .max(self.left_out_ns)
                 .unwrap_or(self.process_start_ns)
         };
-        let end_ns = self.process_end_ns.max(self.last_good_ns());
+        let last_good_ns = self.front_ns.max(self.left_out_ns);
+        let last_good_ns = last_good_ns.unwrap_or(self.process_start_ns);
+        let end_ns = self.process_end_ns.max(last_good_ns);
         let close_ns = if self.contents.is_open {
             end_ns
         } else {
@@ -724,7 +778,7 @@ impl<'a> StreamReader<'a> {
         };
         let chunk_count = self.contents.chunks.len();
         for loss in &self.contents.losses {
-            if loss.before_chunk == chunk_count {
+            if loss.before_chunk == chunk_count && self.keep.has(end_ns) {
                 let loss = TraceLoss {
                     stream: self.stream,
                     event_type: self.trace_type(loss.event_type),
@@ -745,7 +799,7 @@ impl<'a> StreamReader<'a> {
                 let event_type = (!is_any).then_some(row.event_type);
                 let told = self.reported.get(&(event_type, cause)).copied();
                 let count = dropped.saturating_sub(told.unwrap_or(0));
-                if count != 0 {
+                if count != 0 && self.keep.has(close_ns) {
                     let event_type =
                         event_type.and_then(|id| self.numbers.event_types.get(&id).copied());
                     let loss = TraceLoss {
@@ -795,6 +849,12 @@ impl<'a> StreamReader<'a> {
             .rows
             .retain(|row| row.raised != 0 || row.event_type != annals_format::ANY_EVENT_TYPE);
     }
+}
+
+/// What is missing at an unknown time is counted in the first slice; in the others it is left out.
+pub(crate) fn count_elsewhere(row: &mut annals_format::TypeTotals) {
+    row.add_filtered(row.skipped.saturating_add(row.truncated));
+    (row.skipped, row.truncated) = (0, 0);
 }
 
 /// Keeps the events of some types, by type of the chunk; gives their former indexes.

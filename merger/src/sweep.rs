@@ -8,12 +8,19 @@ use rayon::prelude::*;
 
 use annals_format::TraceLoss;
 
+use crate::error::MergeError;
 use crate::reader::Reader;
 use crate::stream::{Lane, LossPlace};
 use crate::window::{Slice, Window, WindowPlace};
 
 /// Windows that are worked on at once, for each thread: so that none waits long for the others.
 const WINDOWS_PER_THREAD: usize = 2;
+
+/// Most windows that are worked on at once.
+const WINDOWS_AT_ONCE: usize = 16;
+
+/// What an event of a window takes, from its decoded chunk to its encoded one, bytes.
+const EVENT_BYTES: u64 = 64;
 
 /// Events of each stream in a window, if there are many streams: each stream costs a window something.
 const EVENTS_PER_STREAM: usize = 128;
@@ -35,6 +42,8 @@ pub(crate) struct Sweep<'a> {
     loaded_ns: i64,
     /// How long it takes, about, until a window's events have happened.
     span_ns: i64,
+    /// Windows that are worked on at once.
+    at_once: usize,
     is_done: bool,
 }
 
@@ -47,12 +56,20 @@ struct Cut {
 
 impl<'a> Sweep<'a> {
     /// A sweep over all events of so many streams. Windows have `window_events`, up to twice as many with
-    /// many streams.
-    pub(crate) fn new(readers: Vec<Reader<'a>>, streams: usize, window_events: usize) -> Self {
+    /// many streams; as many are worked on at once as this much memory allows.
+    pub(crate) fn new(
+        readers: Vec<Reader<'a>>,
+        streams: usize,
+        window_events: usize,
+        memory_bytes: u64,
+    ) -> Self {
         let window_events = window_events.max(1);
         let for_streams = streams.saturating_mul(EVENTS_PER_STREAM);
+        let window_events = for_streams.clamp(window_events, window_events.saturating_mul(2));
+        let at_once = memory_bytes / EVENT_BYTES.saturating_mul(window_events as u64);
         Self {
-            window_events: for_streams.clamp(window_events, window_events.saturating_mul(2)),
+            window_events,
+            at_once: at_once.clamp(1, WINDOWS_AT_ONCE as u64) as usize,
             readers,
             loaded_ns: i64::MIN,
             span_ns: 1_000_000,
@@ -64,6 +81,11 @@ impl<'a> Sweep<'a> {
         self.readers
     }
 
+    /// Why what one of the readers needs cannot be read, when that is no loss but a failure.
+    pub(crate) fn failure(&mut self) -> Option<MergeError> {
+        self.readers.iter_mut().find_map(Reader::failure)
+    }
+
     /// Most events of a window.
     pub(crate) fn window_events(&self) -> usize {
         self.window_events
@@ -71,9 +93,10 @@ impl<'a> Sweep<'a> {
 
     /// The next windows, in order; none at the end.
     pub(crate) fn next_windows(&mut self, pool: &ThreadPool) -> Vec<Window<'a>> {
-        let most = pool
+        let of_threads = pool
             .current_num_threads()
             .saturating_mul(WINDOWS_PER_THREAD);
+        let most = of_threads.min(self.at_once);
         let mut windows = Vec::with_capacity(most);
         if self.is_done {
             return windows;

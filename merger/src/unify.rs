@@ -57,6 +57,14 @@ impl References {
 }
 
 impl Numbers {
+    /// Leaves references as they are.
+    pub(crate) fn identity() -> Self {
+        Self {
+            is_identity: true,
+            ..Self::default()
+        }
+    }
+
     /// The table for a kind of reference; none: the value stays as it is.
     pub(crate) fn references(&self, kind: Reference) -> Option<&References> {
         if self.is_identity {

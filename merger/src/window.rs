@@ -501,7 +501,7 @@ impl Window<'_> {
                 .map(|key| self.from_ns.wrapping_add((key >> shift) as i64));
             chunk.times_ns.extend(times);
         }
-        let is_far = |residual: &i64| *residual == FAR_RESIDUAL.into();
+        let is_far = |residual: &i64| *residual == i64::from(FAR_RESIDUAL);
         let has_shifts = self
             .slices
             .iter()

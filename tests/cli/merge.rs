@@ -208,6 +208,147 @@ fn a_trace_that_is_cut_costs_only_what_is_missing() {
 }
 
 #[test]
+fn slices_are_written_by_plan_and_joined() {
+    let scratch = Scratch::new();
+    let directory = scratch.path().join("run");
+    std::fs::create_dir(&directory).expect("a directory");
+    recording(0, 2, 300).write(&directory, CompressionLevel::Zstd(1));
+    recording(1, 2, 300).write(&directory, CompressionLevel::Zstd(1));
+    let path = |name: &str| scratch.path().join(name);
+    let plan = path("plan.json");
+    let slices = ["1/2", "2/2"].map(|slice| {
+        let output = path(&format!("slice-{}.annals", &slice[..1]));
+        let flag = if slice == "1/2" {
+            "--write-plan"
+        } else {
+            "--plan"
+        };
+        let flags = ["--slice", slice, flag].map(Path::new);
+        let paths = [
+            plan.as_path(),
+            directory.as_path(),
+            Path::new("-o"),
+            &output,
+        ];
+        let result = merge(&[&flags[..], &paths[..]].concat());
+        assert_eq!(result.status.code(), Some(0), "{}", said(&result));
+        output
+    });
+    let join = |inputs: &[&Path]| {
+        let output = [
+            Path::new("-o"),
+            scratch.output.as_path(),
+            Path::new("--join"),
+        ];
+        merge(&[&output[..], inputs].concat())
+    };
+    let result = join(&[&slices[1], &slices[0]]);
+    assert_eq!(result.status.code(), Some(0), "{}", said(&result));
+    assert!(
+        said(&result).contains("600 events of 2 slices"),
+        "{}",
+        said(&result)
+    );
+    let result = join(&[&slices[1]]);
+    assert_eq!(result.status.code(), Some(1));
+    assert!(
+        said(&result).contains("slice 1 of 2 is missing"),
+        "{}",
+        said(&result)
+    );
+    // A slice is no trace to be merged, and a plan is of its inputs.
+    let again = path("again.annals");
+    let result = merge(&[&slices[0], Path::new("-o"), &again]);
+    assert_eq!(result.status.code(), Some(1));
+    assert!(said(&result).contains("--join"), "{}", said(&result));
+    recording(2, 2, 3).write(&directory, CompressionLevel::None);
+    let arguments = [
+        directory.as_path(),
+        Path::new("-o"),
+        &again,
+        Path::new("--plan"),
+        &plan,
+    ];
+    let result = merge(&arguments);
+    assert_eq!(result.status.code(), Some(1));
+    assert!(said(&result).contains("was not there"), "{}", said(&result));
+    let result = merge(&[
+        &directory,
+        Path::new("-o"),
+        &again,
+        Path::new("--slice"),
+        Path::new("3/2"),
+    ]);
+    assert_eq!(result.status.code(), Some(2));
+}
+
+#[test]
+fn a_strict_merge_writes_all_or_nothing() {
+    let scratch = Scratch::new();
+    let strict = [
+        Path::new("--strict"),
+        scratch.path(),
+        Path::new("-o"),
+        &scratch.output,
+    ];
+    recording(0, 2, 300).write(scratch.path(), CompressionLevel::None);
+    let result = merge(&strict);
+    assert_eq!(result.status.code(), Some(1));
+    assert!(said(&result).contains("rank 1"), "{}", said(&result));
+    let other = recording(1, 2, 300).write(scratch.path(), CompressionLevel::None);
+    assert_eq!(merge(&strict).status.code(), Some(0));
+    std::fs::remove_file(&scratch.output).expect("the trace");
+    let bytes = std::fs::read(&other).expect("the recording");
+    std::fs::write(&other, &bytes[..bytes.len() / 2]).expect("the recording is cut");
+    let result = merge(&strict);
+    assert_eq!(result.status.code(), Some(1));
+    assert!(said(&result).contains("ends early"), "{}", said(&result));
+    std::fs::write(&other, b"no recording").expect("a file");
+    let result = merge(&strict);
+    assert_eq!(result.status.code(), Some(1));
+    assert!(said(&result).contains("test-host-1"), "{}", said(&result));
+    let files = std::fs::read_dir(scratch.path()).expect("the directory");
+    assert_eq!(files.count(), 2, "no trace is left, and no temporary file");
+}
+
+#[test]
+fn more_recordings_than_files_may_be_open_are_merged_in_little_memory() {
+    let scratch = Scratch::new();
+    // Names and identities of the test recordings have one byte: streams make up for it.
+    let mut streams = recording(0, 1, 20);
+    let one = streams.streams[0].clone();
+    streams.streams.extend(std::iter::repeat_n(one, 7));
+    for id in 0..200 {
+        let one = TestRecording {
+            rank: Some(id.into()),
+            rank_count: Some(200),
+            id,
+            ..streams.clone()
+        };
+        one.write(scratch.path(), CompressionLevel::None);
+    }
+    let mut traces = Vec::new();
+    for limit in ["1G", "64K"] {
+        let program = env!("CARGO_BIN_EXE_trace-merge");
+        let (inputs, output) = (scratch.path().display(), scratch.output.display());
+        let command =
+            format!("ulimit -n 32 && exec {program} {inputs} -o {output} --memory-limit {limit}");
+        let result = Command::new("sh").args(["-c", &command]).output();
+        let result = result.expect("a shell");
+        assert_eq!(result.status.code(), Some(0), "{}", said(&result));
+        assert!(
+            said(&result).contains("32000 events of 200"),
+            "{}",
+            said(&result)
+        );
+        traces.push(std::fs::read(&scratch.output).expect("the trace"));
+    }
+    assert!(traces[0] == traces[1], "the same bytes, whatever the limit");
+    let files = std::fs::read_dir(scratch.path()).expect("the directory");
+    assert_eq!(files.count(), 201, "no temporary file is left");
+}
+
+#[test]
 fn an_output_that_cannot_be_written_leaves_nothing_behind() {
     let scratch = Scratch::new();
     let path = recording(0, 1, 10).write(scratch.path(), CompressionLevel::None);

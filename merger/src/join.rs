@@ -1,0 +1,199 @@
+//! Slices of one merge, put together: their chunks are copied as they are.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use annals_format::{
+    BlockKind, CompressionLevel, Definitions, FormatError, OrderHash, Slice, StreamId,
+    StreamTotals, TraceIndexEntry, TraceLoss, read_stored_trace_chunk,
+};
+
+use crate::earlier::InputTrace;
+use crate::error::{MergeError, Result};
+use crate::output::{TraceFile, finish_trace, start_trace};
+use crate::proof::SortedStreams;
+use crate::report::{Sums, is_complete};
+
+/// What a join did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Joined {
+    /// Totals of every stream.
+    pub totals: Vec<StreamTotals>,
+    /// Every loss, in the order of the trace.
+    pub losses: Vec<TraceLoss>,
+    /// Sums over all streams.
+    pub sums: Sums,
+    /// Slices.
+    pub slices: usize,
+    /// Bytes written.
+    pub bytes: u64,
+    /// Whether nothing was skipped or truncated and no rank is missing.
+    pub complete: bool,
+}
+
+fn refuse(input: &InputTrace, why: impl Into<String>) -> MergeError {
+    MergeError::NoJoin {
+        path: input.path.clone(),
+        why: why.into(),
+    }
+}
+
+/// Opens slices and brings them into their order.
+fn in_order(paths: &[PathBuf]) -> Result<Vec<(Slice, InputTrace)>> {
+    let mut slices = Vec::new();
+    for path in paths {
+        let input = InputTrace::open(path)?;
+        if !input.trace.has_footer || !input.trace.problems.is_empty() {
+            return Err(refuse(
+                &input,
+                "this slice is damaged or was not finished: write it again",
+            ));
+        }
+        let Some(slice) = input.trace.definitions.slice else {
+            return Err(refuse(&input, "this is no slice, but a whole trace"));
+        };
+        slices.push((slice, input));
+    }
+    slices.sort_by_key(|(slice, _)| slice.number);
+    Ok(slices)
+}
+
+fn without_slice(definitions: &Definitions) -> Definitions {
+    let mut definitions = definitions.clone();
+    definitions.slice = None;
+    definitions
+}
+
+fn check(slices: &[(Slice, InputTrace)], definitions: &Definitions) -> Result<()> {
+    let mut end_ns = None;
+    let (whole, first) = &slices[0];
+    for (expected, (slice, input)) in (1..).zip(slices) {
+        let is_alike = slice.of == whole.of
+            && input.trace.header.recording_id == first.trace.header.recording_id
+            && without_slice(&input.trace.definitions) == *definitions;
+        if !is_alike {
+            let why = format!(
+                "this is a slice of another merge than {}",
+                first.path.display()
+            );
+            return Err(refuse(input, why));
+        }
+        if slice.number < expected {
+            return Err(refuse(
+                input,
+                format!("slice {} is there twice", slice.number),
+            ));
+        }
+        if slice.number > expected {
+            let why = format!(
+                "slice {expected} of {} is missing before this one",
+                slice.of
+            );
+            return Err(refuse(input, why));
+        }
+        if slice.from_ns != end_ns {
+            let why =
+                "this slice does not begin where the one before ends: write both with one plan";
+            return Err(refuse(input, why));
+        }
+        end_ns = slice.to_ns;
+    }
+    if let Some((slice, input)) = slices.last().filter(|(slice, _)| slice.number < slice.of) {
+        let (number, of) = (slice.number + 1, slice.of);
+        return Err(refuse(
+            input,
+            format!("slice {number} of {of} is missing behind this one"),
+        ));
+    }
+    Ok(())
+}
+
+/// The totals of all slices: each counts what is in it, and everything else as it is in the whole.
+fn sum(slices: &[(Slice, InputTrace)], definitions: &Definitions) -> Vec<StreamTotals> {
+    let sorted = SortedStreams::of(definitions);
+    let mut sums: BTreeMap<StreamId, (StreamTotals, OrderHash)> = BTreeMap::new();
+    for (_, input) in slices {
+        for totals in &input.trace.totals {
+            let present = totals.rows.iter().map(|row| row.present());
+            let present = present.fold(0, u64::wrapping_add);
+            let events = if sorted.has(totals.stream) {
+                0
+            } else {
+                present
+            };
+            let run = OrderHash::of_value(totals.order_hash.unwrap_or(0), events);
+            let known = sums.entry(totals.stream);
+            let (sum, hash) = known.or_insert_with(|| {
+                let mut sum = totals.clone();
+                for row in &mut sum.rows {
+                    (row.skipped, row.truncated, row.filtered) = (0, 0, row.recorded);
+                }
+                (sum, OrderHash::default())
+            });
+            *hash = hash.then(run);
+            for row in &totals.rows {
+                let to = sum.row(row.event_type);
+                to.skipped = to.skipped.saturating_add(row.skipped);
+                to.truncated = to.truncated.saturating_add(row.truncated);
+                let here = row.present().saturating_add(row.skipped);
+                let here = here.saturating_add(row.truncated);
+                to.filtered = to.filtered.saturating_sub(here);
+            }
+        }
+    }
+    let sums = sums.into_values().map(|(totals, hash)| StreamTotals {
+        order_hash: Some(hash.value()),
+        ..totals
+    });
+    sums.collect()
+}
+
+/// Puts the slices of a merge together: the trace that it would have written at once, but for where chunks end.
+///
+/// # Errors
+/// If a slice is missing, there twice, damaged or of another merge; if the output cannot be written: nothing stays
+/// under its name then.
+pub fn join(paths: &[PathBuf], output: &Path, level: CompressionLevel) -> Result<Joined> {
+    let slices = in_order(paths)?;
+    let Some((_, first)) = slices.first() else {
+        let path = output.to_owned();
+        return Err(MergeError::NoRecordings { path });
+    };
+    let definitions = without_slice(&first.trace.definitions);
+    check(&slices, &definitions)?;
+    let mut file: TraceFile =
+        start_trace(output, first.trace.header.recording_id, &definitions, level)?;
+    let mut index: Vec<TraceIndexEntry> = Vec::new();
+    let mut losses = Vec::new();
+    let (mut head, mut block) = (Vec::new(), Vec::new());
+    for (_, input) in &slices {
+        for entry in &input.trace.chunks {
+            let format = |source: FormatError| MergeError::Format {
+                path: input.path.clone(),
+                source,
+            };
+            let mut chunk = read_stored_trace_chunk(&input.file, entry.offset).map_err(format)?;
+            chunk.header.sequence = index.len() as u64;
+            head.clear();
+            chunk.header.encode(&mut head);
+            block.clear();
+            chunk
+                .body
+                .put_block(BlockKind::TraceChunk, &head, &mut block);
+            index.push(TraceIndexEntry::new(file.offset(), &chunk.header));
+            file.write(&block)?;
+        }
+        losses.extend_from_slice(&input.trace.losses);
+    }
+    let totals = sum(&slices, &definitions);
+    let complete = is_complete(&definitions, &losses);
+    let bytes = finish_trace(file, definitions, index, (&totals, &losses), level)?;
+    Ok(Joined {
+        sums: Sums::of(&totals),
+        slices: slices.len(),
+        totals,
+        losses,
+        bytes,
+        complete,
+    })
+}

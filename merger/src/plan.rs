@@ -1,0 +1,201 @@
+//! A plan: what a merge settles before it reads events, kept for merges of the same inputs elsewhere or later,
+//! slice by slice.
+
+use std::path::Path;
+
+use annals_format::{Definition, Definitions};
+use serde::{Deserialize, Serialize};
+
+use crate::causality::{Causality, RepairReport, ViolationReport};
+use crate::error::{MergeError, Result};
+use crate::merge::Merge;
+use crate::repair::Shifts;
+
+/// The only version there is.
+const VERSION: u32 = 1;
+
+/// A plan as it stands in its file, JSON. Times are trace times, nanoseconds.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    version: u32,
+    /// Identities of the recordings, in merge order.
+    recordings: Vec<String>,
+    /// `off`, `check` or `repair`.
+    causality: String,
+    /// Clock maps, clock errors, process ends and time zero: definition records in hexadecimal digits.
+    definitions: String,
+    /// Between each of these and the next about equally many bytes of events happen.
+    quantiles_ns: Vec<i64>,
+    /// By process, how a repair moves its events: time and shift.
+    shifts: Vec<Vec<(i64, i64)>>,
+    repair: Option<PlannedRepair>,
+}
+
+/// What a repair found before it moved anything.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlannedRepair {
+    processes: u64,
+    over_limit: u64,
+    count: u64,
+    beyond_error: u64,
+    largest_ns: u64,
+    mean_ns: u64,
+}
+
+/// The definitions that a plan settles.
+fn settled(definitions: &Definitions) -> Vec<u8> {
+    let maps = definitions.clock_maps.values().cloned();
+    let errors = definitions.clock_errors.values().cloned();
+    let ends = definitions.process_ends.values().copied();
+    let zero = definitions.time_zero.map(Definition::TimeZero);
+    let records = maps.map(Definition::ClockMap);
+    let records = records.chain(errors.map(Definition::ClockError));
+    let records = records.chain(ends.map(Definition::ProcessEnd)).chain(zero);
+    let mut bytes = Vec::new();
+    records.for_each(|record| record.encode(&mut bytes));
+    bytes
+}
+
+impl Plan {
+    /// The plan of a merge; with repair, to be called when that is planned.
+    pub fn of(merge: &Merge) -> Self {
+        let definitions = settled(&merge.definitions);
+        let digits = definitions.iter().map(|byte| format!("{byte:02x}"));
+        let shifts = merge.shifts.iter().map(|shifts| shifts.knots().to_vec());
+        let repair = merge.repair.as_ref().map(|repair| PlannedRepair {
+            processes: repair.processes,
+            over_limit: repair.over_limit,
+            count: repair.before.count,
+            beyond_error: repair.before.beyond_error,
+            largest_ns: repair.before.largest_ns,
+            mean_ns: repair.before.mean_ns,
+        });
+        Self {
+            version: VERSION,
+            recordings: merge.recording_ids().map(|id| id.to_string()).collect(),
+            causality: merge.causality.name().to_owned(),
+            definitions: digits.collect(),
+            quantiles_ns: merge.quantiles(),
+            shifts: shifts.collect(),
+            repair,
+        }
+    }
+
+    /// Where slices may end, for [`Merge::slice`].
+    pub fn quantiles_ns(&self) -> &[i64] {
+        &self.quantiles_ns
+    }
+
+    /// Writes the plan.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let io = |source| MergeError::Io {
+            action: "write the plan to",
+            path: path.to_owned(),
+            source,
+        };
+        let json = serde_json::to_vec(self).map_err(|error| io(error.into()))?;
+        std::fs::write(path, json).map_err(io)
+    }
+
+    /// Reads a plan.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is no plan.
+    pub fn read(path: &Path) -> Result<Self> {
+        let io = |source| MergeError::Io {
+            action: "read",
+            path: path.to_owned(),
+            source,
+        };
+        let bytes = std::fs::read(path).map_err(io)?;
+        let plan: Self = serde_json::from_slice(&bytes).map_err(|error| MergeError::NoPlan {
+            path: path.to_owned(),
+            why: error.to_string(),
+        })?;
+        Ok(plan)
+    }
+
+    /// Has a merge do as planned, instead of [`Merge::plan_repair`] and fits of its own. `path` is for errors.
+    ///
+    /// # Errors
+    /// If the plan is of other inputs, or of another version or way to treat messages.
+    pub fn apply(&self, merge: &mut Merge, path: &Path) -> Result<()> {
+        let refuse = |why: String| MergeError::NoPlan {
+            path: path.to_owned(),
+            why,
+        };
+        if self.version != VERSION {
+            return Err(refuse(format!(
+                "version {VERSION} expected, found {}",
+                self.version
+            )));
+        }
+        let recordings: Vec<String> = merge.recording_ids().map(|id| id.to_string()).collect();
+        if recordings != self.recordings {
+            let known = |id: &&String| !self.recordings.contains(id);
+            let why = match recordings.iter().find(known) {
+                Some(id) => format!("recording {id} was not there when it was made"),
+                None => "it has recordings that are not given".to_owned(),
+            };
+            return Err(refuse(why));
+        }
+        // Without a repair, whether messages are checked makes no difference to the plan.
+        let is_repair = |name: &str| name == Causality::Repair.name();
+        if is_repair(&self.causality) != is_repair(merge.causality.name()) {
+            let (plan, now) = (&self.causality, merge.causality.name());
+            return Err(refuse(format!(
+                "it was made with --causality {plan}, not {now}"
+            )));
+        }
+        let digits = self.definitions.as_bytes().chunks(2);
+        let bytes = digits.map(|pair| {
+            let pair = std::str::from_utf8(pair)
+                .ok()
+                .filter(|pair| pair.len() == 2)?;
+            u8::from_str_radix(pair, 16).ok()
+        });
+        let bytes: Option<Vec<u8>> = bytes.collect();
+        let bytes =
+            bytes.ok_or_else(|| refuse("its definitions are no hexadecimal digits".to_owned()))?;
+        let mut planned = Definitions::default();
+        let outcome = planned.add_all(&bytes);
+        outcome.map_err(|error| refuse(error.to_string()))?;
+        let own = &mut merge.definitions;
+        let is_whole = planned.clock_maps.keys().eq(own.clock_maps.keys())
+            && planned.clock_errors.keys().eq(own.clock_errors.keys())
+            && planned.process_ends.keys().eq(own.process_ends.keys())
+            && planned.time_zero.is_some()
+            && (self.shifts.is_empty() || self.shifts.len() >= own.processes.len());
+        if !is_whole {
+            return Err(refuse("its clocks and processes are others".to_owned()));
+        }
+        own.clock_maps = planned.clock_maps;
+        own.clock_errors = planned.clock_errors;
+        own.process_ends = planned.process_ends;
+        own.time_zero = planned.time_zero;
+        let shifts = self
+            .shifts
+            .iter()
+            .map(|knots| Shifts::of_knots(knots.clone()));
+        let shifts: Option<Vec<Shifts>> = shifts.collect();
+        merge.shifts = shifts.ok_or_else(|| refuse("times of shifts do not ascend".to_owned()))?;
+        merge.repair = self.repair.as_ref().map(|repair| RepairReport {
+            before: ViolationReport {
+                count: repair.count,
+                beyond_error: repair.beyond_error,
+                largest_ns: repair.largest_ns,
+                mean_ns: repair.mean_ns,
+            },
+            processes: repair.processes,
+            over_limit: repair.over_limit,
+            ..RepairReport::default()
+        });
+        merge.follow_plan();
+        Ok(())
+    }
+}

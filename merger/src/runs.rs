@@ -1,0 +1,324 @@
+//! Runs: what many streams have become in a first pass, when all of them at once would take more memory
+//! than there may be. Groups of streams are merged into runs, runs into fewer of them, and the last few are
+//! what the merge itself reads. Events keep their order and their numbers, so the trace is the same.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use annals_format::{
+    BlockKind, BlockWriter, CompressionLevel, Definitions, EventTypeId, FormatError, ReadAt,
+    TraceChunk, TraceLoss, read_trace_chunk,
+};
+use rayon::ThreadPool;
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+
+use crate::batch::Batch;
+use crate::earlier::Queue;
+use crate::error::{MergeError, Result};
+use crate::input::read_at;
+use crate::proof::ElementReferences;
+use crate::reader::Reader;
+use crate::stream::LossPlace;
+use crate::sweep::Sweep;
+use crate::unify::Numbers;
+use crate::window::{Scratch, Shape, WindowPlace};
+
+/// Most events of a chunk of a run.
+const MOST_EVENTS: u64 = 1 << 16;
+/// Least events of one: below that, its own cost is more than its events'.
+const LEAST_EVENTS: u64 = 64;
+/// Runs that a pass reads at once, as memory allows.
+const RUNS_AT_ONCE: u64 = 64;
+
+/// How much memory the parts of a merge may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    /// Chunks that are decoded and wait, bytes.
+    pub(crate) open: u64,
+    /// Windows that are worked on, bytes.
+    pub(crate) windows: u64,
+}
+
+impl Budget {
+    pub(crate) const fn of(limit_bytes: u64) -> Self {
+        Self {
+            open: limit_bytes / 8 * 5,
+            windows: limit_bytes / 8 * 3,
+        }
+    }
+}
+
+/// Bytes of a decoded event, by type.
+pub(crate) fn sizes_of(definitions: &Definitions) -> FxHashMap<EventTypeId, u64> {
+    let types = definitions.event_types.values();
+    let sizes = types.map(|event_type| {
+        let elements = event_type.elements.iter();
+        let elements = elements.map(|element| {
+            if element.element_type.is_variable() {
+                32
+            } else {
+                8
+            }
+        });
+        (event_type.id, 8 + elements.sum::<u64>())
+    });
+    sizes.collect()
+}
+
+/// The most bytes of chunks that are needed at one time.
+fn most_at_once(spans: impl Iterator<Item = (i64, i64, u64)>) -> u64 {
+    let mut ends = Vec::new();
+    for (first, last, bytes) in spans {
+        ends.push((first, false, bytes));
+        ends.push((last.max(first), true, bytes));
+    }
+    // At one time, what begins counts before what ends.
+    ends.sort_unstable();
+    let (mut sum, mut most) = (0_u64, 0);
+    for (_, is_end, bytes) in ends {
+        if is_end {
+            sum = sum.saturating_sub(bytes);
+        } else {
+            sum = sum.saturating_add(bytes);
+            most = most.max(sum);
+        }
+    }
+    most
+}
+
+/// The file that runs are in, one behind the other. It has no name: it is gone with the program.
+#[derive(Debug)]
+struct RunFile {
+    directory: PathBuf,
+    file: File,
+}
+
+impl RunFile {
+    fn create(directory: &Path) -> Result<Self> {
+        let file = tempfile::tempfile_in(directory).map_err(|source| MergeError::Io {
+            action: "create a temporary file in",
+            path: directory.to_owned(),
+            source,
+        })?;
+        Ok(Self {
+            directory: directory.to_owned(),
+            file,
+        })
+    }
+}
+
+impl ReadAt for RunFile {
+    fn len(&self) -> annals_format::Result<u64> {
+        let metadata = self.file.metadata();
+        let io = |source| FormatError::Io { offset: 0, source };
+        metadata.map(|metadata| metadata.len()).map_err(io)
+    }
+
+    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> annals_format::Result<()> {
+        read_at(&self.file, offset, buffer)
+    }
+}
+
+/// A run: where its chunks stand, and losses that stand beside no event.
+#[derive(Debug, Default)]
+struct Run {
+    /// Offset, first time, events.
+    chunks: Vec<(u64, i64, u64)>,
+    losses: Vec<(LossPlace, TraceLoss)>,
+}
+
+/// Reads a run.
+#[derive(Debug)]
+pub(crate) struct RunReader<'a> {
+    file: Arc<RunFile>,
+    pub(crate) numbers: &'a Numbers,
+    chunks: Vec<(u64, i64, u64)>,
+    pub(crate) queue: Queue,
+    pub(crate) failure: Option<MergeError>,
+}
+
+impl<'a> RunReader<'a> {
+    fn new(file: Arc<RunFile>, run: Run, numbers: &'a Numbers) -> Self {
+        let chunks = run.chunks.iter().enumerate();
+        let chunks = chunks.map(|(number, (_, first_ns, events))| (number, *first_ns, *events));
+        let mut queue = Queue::new(chunks);
+        queue.losses = run.losses;
+        Self {
+            file,
+            numbers,
+            chunks: run.chunks,
+            queue,
+            failure: None,
+        }
+    }
+
+    pub(crate) fn decode(&self, number: usize) -> annals_format::Result<TraceChunk> {
+        read_trace_chunk(&*self.file, self.chunks[number].0)
+    }
+
+    pub(crate) fn take(&mut self, decoded: annals_format::Result<TraceChunk>) {
+        match decoded {
+            Ok(mut chunk) => {
+                let losses = std::mem::take(&mut chunk.losses);
+                let types = chunk.types.iter();
+                let types = types.map(|columns| columns.event_type).collect();
+                let number = self.queue.push(Some(Batch::of_trace(chunk, types)));
+                let losses = losses
+                    .into_iter()
+                    .map(|(index, loss)| (LossPlace::Event(number, index as usize), loss));
+                self.queue.losses.extend(losses);
+            }
+            Err(source) => {
+                self.queue.push(None);
+                self.failure.get_or_insert(MergeError::Format {
+                    path: self.file.directory.clone(),
+                    source,
+                });
+            }
+        }
+    }
+}
+
+/// Makes runs.
+pub(crate) struct Runs<'a> {
+    pub(crate) pool: &'a ThreadPool,
+    pub(crate) references: &'a ElementReferences,
+    pub(crate) budget: Budget,
+    pub(crate) directory: &'a Path,
+}
+
+/// What is to be read, and what was read to make it.
+type Reduced<'a> = (Vec<Reader<'a>>, Vec<Reader<'a>>);
+
+impl Runs<'_> {
+    /// Makes so few readers of these that what they must have open at once fits into memory. `numbers`
+    /// leaves references as they are.
+    pub(crate) fn reduce<'a>(
+        &self,
+        readers: Vec<Reader<'a>>,
+        definitions: &Definitions,
+        numbers: &'a Numbers,
+    ) -> Result<Reduced<'a>> {
+        let sizes = sizes_of(definitions);
+        let most = most_at_once(readers.iter().flat_map(|reader| reader.spans(&sizes)));
+        if most <= self.budget.open || readers.len() < 2 {
+            return Ok((readers, Vec::new()));
+        }
+        let largest = sizes
+            .values()
+            .max()
+            .copied()
+            .unwrap_or(64)
+            .saturating_add(8);
+        let events = self.budget.open / (RUNS_AT_ONCE * largest);
+        let events = events.clamp(LEAST_EVENTS, MOST_EVENTS);
+        let at_once = (self.budget.open / (events * largest)).clamp(2, RUNS_AT_ONCE) as usize;
+
+        let mut groups: Vec<Vec<Reader<'a>>> = Vec::new();
+        let mut sum = 0_u64;
+        for reader in readers {
+            let bytes = most_at_once(reader.spans(&sizes).into_iter());
+            match groups.last_mut() {
+                Some(group) if sum.saturating_add(bytes) <= self.budget.open => {
+                    sum = sum.saturating_add(bytes);
+                    group.push(reader);
+                }
+                _ => {
+                    sum = bytes;
+                    groups.push(vec![reader]);
+                }
+            }
+        }
+        let mut file = Arc::new(RunFile::create(self.directory)?);
+        let mut offset = 0;
+        let mut done = Vec::new();
+        let mut runs: Vec<Reader<'a>> = Vec::new();
+        for group in groups {
+            let (run, readers) = self.write(group, events as usize, &file, &mut offset)?;
+            done.extend(readers);
+            let reader = RunReader::new(file.clone(), run, numbers);
+            runs.push(Reader::Run(Box::new(reader)));
+        }
+        while runs.len() > at_once {
+            file = Arc::new(RunFile::create(self.directory)?);
+            offset = 0;
+            let mut fewer = Vec::new();
+            let mut waiting = runs.into_iter().peekable();
+            while waiting.peek().is_some() {
+                let group = waiting.by_ref().take(at_once).collect();
+                let (run, _) = self.write(group, events as usize, &file, &mut offset)?;
+                let reader = RunReader::new(file.clone(), run, numbers);
+                fewer.push(Reader::Run(Box::new(reader)));
+            }
+            runs = fewer;
+        }
+        Ok((runs, done))
+    }
+
+    /// Merges some readers into a run; gives it, and the readers.
+    fn write<'a>(
+        &self,
+        readers: Vec<Reader<'a>>,
+        events: usize,
+        file: &RunFile,
+        offset: &mut u64,
+    ) -> Result<(Run, Vec<Reader<'a>>)> {
+        let io = |source| MergeError::Io {
+            action: "write a temporary file in",
+            path: file.directory.clone(),
+            source,
+        };
+        let mut sweep = Sweep::new(readers, 0, events, self.budget.windows);
+        let shape = Shape {
+            references: self.references,
+            most_events: sweep.window_events(),
+        };
+        let mut run = Run::default();
+        loop {
+            let mut windows = sweep.next_windows(self.pool);
+            if let Some(error) = sweep.failure() {
+                return Err(error);
+            }
+            if windows.is_empty() {
+                return Ok((run, sweep.into_readers()));
+            }
+            for window in &mut windows {
+                // What stands by its time stands among all streams, not among these.
+                for (place, loss) in &window.losses {
+                    if let WindowPlace::Time(time_ns) = place {
+                        run.losses.push((LossPlace::Time(*time_ns), *loss));
+                    }
+                }
+                window
+                    .losses
+                    .retain(|(place, _)| matches!(place, WindowPlace::Event(..)));
+            }
+            let encoded: Vec<std::io::Result<Vec<_>>> = self.pool.install(|| {
+                let each = windows.into_par_iter().map(|window| {
+                    let parts = window.assemble(&shape, &mut Scratch::default());
+                    let parts = parts.into_iter().filter(|part| !part.chunk.is_empty());
+                    let parts = parts.map(|part| {
+                        let (mut head, mut body, mut block) = (Vec::new(), Vec::new(), Vec::new());
+                        part.header.encode(&mut head);
+                        part.chunk.encode(&mut body);
+                        let mut writer = BlockWriter::new(CompressionLevel::Zstd(1))?;
+                        writer.write(BlockKind::TraceChunk, &head, &body, &mut block);
+                        Ok((part.header.first_ns, part.header.event_count, block))
+                    });
+                    parts.collect()
+                });
+                each.collect()
+            });
+            for chunks in encoded {
+                for (first_ns, count, block) in chunks.map_err(io)? {
+                    (&file.file).write_all(&block).map_err(io)?;
+                    run.chunks.push((*offset, first_ns, count));
+                    *offset += block.len() as u64;
+                }
+            }
+        }
+    }
+}
