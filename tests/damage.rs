@@ -8,6 +8,8 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use annals_format::{
     BLOCK_HEADER_LEN, BlockHeader, BlockKind, ChunkHeader, ClockKind, CompressionLevel,
@@ -16,6 +18,7 @@ use annals_format::{
 use annals_merger::{
     Opened, Outcome, Report, StreamReport, Window, WriteOptions, plan_merge, verify, write_trace,
 };
+use annals_recorder::{EventTypeSpec, Options, Recorder};
 use support::{MARK, REFERENCE, Row, TestClock, TestRecording, TestStream};
 
 const START_NS: i64 = 5_000_000_000;
@@ -1159,4 +1162,88 @@ fn a_damaged_trace_costs_only_the_chunks_that_are_hit() {
         "{} of {count} cases fail:\n{shown}",
         failures.len()
     );
+}
+
+#[test]
+fn a_recording_that_is_still_written_is_read_as_it_is_now() {
+    let set = whole_set();
+    let directory = written(&set);
+    let mut options = Options::new(directory.path());
+    options.rank = Some(3);
+    options.buffer_bytes = 400 << 10;
+    options.page_bytes = Some(4096);
+    let recorder = Recorder::start(&options).expect("a recorder");
+    let live = EventTypeSpec::new("live").element("number");
+    let live = recorder
+        .add_event_type::<(u64,)>(&live)
+        .expect("an event type");
+    recorder.raise(&live, (0,));
+    let is_over = AtomicBool::new(false);
+    let inputs = [directory.path().to_owned()];
+    let outputs = tempfile::tempdir().expect("a directory");
+    let trace = outputs.path().join("run.annals");
+    let rounds = if is_long() { 200 } else { 10 };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 1.. {
+                if is_over.load(Relaxed) {
+                    break;
+                }
+                recorder.raise(&live, (number,));
+                if number % 64 == 0 {
+                    // Every merge reads all there is.
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+            }
+        });
+        // A failure must not leave the other thread to go on for ever.
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let mut seen_before = 0;
+            for round in 0..rounds {
+                let report = merge_into(&inputs, &trace, 1 + round % 2).expect("a merge");
+                let running = report
+                    .inputs
+                    .iter()
+                    .filter(|input| input.ended == "running");
+                assert_eq!(running.count(), 1);
+                assert!(report.has_loss(), "there will be more");
+                let wrong = |stream: &&StreamReport| stream.miscounted != 0 || !stream.is_balanced;
+                assert_eq!(report.streams.iter().find(wrong), None);
+                let verified = verify(&trace, &[]).expect("a trace");
+                assert!(verified.holds(), "{:?}", verified.mismatches);
+                let opened = Opened::open(&trace).expect("a trace");
+                let (mut of_set, mut numbers) = (0, Vec::new());
+                opened
+                    .read(Window::ALL, |chunk| {
+                        for (index, at) in chunk.ordinals().into_iter().enumerate() {
+                            let columns = &chunk.types[usize::from(chunk.type_index[index])];
+                            match opened
+                                .definitions
+                                .event_type_name(columns.event_type)
+                                .as_str()
+                            {
+                                "live" => match columns.columns[0].get(at as usize) {
+                                    Value::U64(number) => numbers.push(number),
+                                    other => panic!("a number, found {other:?}"),
+                                },
+                                _ => of_set += 1,
+                            }
+                        }
+                        Ok(())
+                    })
+                    .expect("the trace is read");
+                assert_eq!(of_set, set.known.len(), "the others lose nothing");
+                assert!(numbers.is_sorted_by(|a, b| a < b), "in order, none twice");
+                assert!(numbers.len() >= seen_before, "what was there once stays");
+                seen_before = numbers.len();
+            }
+        }));
+        is_over.store(true, Relaxed);
+        if let Err(why) = outcome {
+            std::panic::resume_unwind(why);
+        }
+    });
+    recorder.finish();
+    let report = merge_into(&inputs, &trace, 2).expect("a merge");
+    assert!(report.inputs.iter().all(|input| input.ended == "finished"));
 }
