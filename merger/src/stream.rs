@@ -238,6 +238,7 @@ pub(crate) struct StreamReader<'a> {
 }
 
 impl<'a> StreamReader<'a> {
+    #[expect(clippy::too_many_arguments, reason = "each is something else")]
     pub(crate) fn new(
         stream: StreamId,
         input: &'a InputRecording,
