@@ -367,7 +367,7 @@ fn a_killed_program_loses_nothing_and_leaves_nothing_elsewhere() {
 fn recover(arguments: &[&Path]) -> Vec<Value> {
     let mut command = trace_cli();
     let printed = output(command.args(["recover", "--json"]).args(arguments));
-    let lines = printed.lines().map(|line| serde_json::from_str(line));
+    let lines = printed.lines().map(serde_json::from_str);
     lines.map(|line| line.expect("JSON")).collect()
 }
 
