@@ -39,11 +39,16 @@ fn is_alone(test: &str) -> bool {
     false
 }
 
-/// Resident memory of this process, bytes.
+/// Resident memory of this process, bytes, without that of mapped files: how much of the live file was
+/// touched so far depends on how far behind the writer has been.
 fn resident_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/statm").expect("the system tells");
-    let pages = status.split_whitespace().nth(1);
-    pages.and_then(|n| n.parse::<u64>().ok()).unwrap_or(0) * 4096
+    let status = std::fs::read_to_string("/proc/self/status").expect("the system tells");
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
+    let kib = line.and_then(|line| line.split_whitespace().next());
+    let kib = kib.and_then(|kib| kib.parse::<u64>().ok());
+    kib.expect("the system tells it") * 1024
 }
 
 #[test]
