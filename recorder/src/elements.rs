@@ -345,6 +345,12 @@ impl<'v> RawValue<'v> {
         self.code >= ElementType::String as u32
     }
 
+    /// Whether a string or bytes value is not where it should be.
+    #[inline(always)]
+    const fn lacks_bytes(self) -> bool {
+        self.bits == 0 && self.length != 0
+    }
+
     /// What stands in the row for an integer.
     #[inline(always)]
     const fn integer(self) -> u64 {
@@ -387,22 +393,57 @@ const _: () = assert!(ElementType::I32 as u32 == 1 && ElementType::U32 as u32 ==
 const _: () = assert!(ElementType::I64 as u32 == 3 && ElementType::U64 as u32 == 4);
 const _: () = assert!(ElementType::String as u32 == 6 && ElementType::Bytes as u32 == 7);
 
+/// Most elements that are written by code made for their number.
+pub(crate) const MOST_FEW: usize = 8;
+
 /// What rows of an event type look like, and what of that a raise needs.
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub(crate) schema: EventTypeSchema,
     /// By element, the code of its type; of event types whose elements are all numbers, and all there.
     numbers: Option<Box<[u32]>>,
+    /// The codes of 1 to [`MOST_FEW`] elements that are all there: a byte each, the first one lowest.
+    few: u64,
+    /// How many these are; 0 for other event types.
+    few_count: usize,
+    /// What these are.
+    pub(crate) few_are: Few,
+}
+
+/// What the few elements of an event type are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Few {
+    /// Integers without a sign.
+    Unsigned,
+    /// Integers.
+    Integers,
+    /// Anything.
+    Any,
 }
 
 impl Shape {
     pub(crate) fn new(schema: EventTypeSchema) -> Self {
         let elements = &schema.elements;
         let code = |(element_type, is_optional): &(ElementType, bool)| {
-            (!element_type.is_variable() && !is_optional).then_some(*element_type as u32)
+            (!is_optional).then_some(*element_type as u32)
         };
-        let numbers = elements.iter().map(code).collect();
-        Self { schema, numbers }
+        let codes: Option<Box<[u32]>> = elements.iter().map(code).collect();
+        let few = codes.as_deref().filter(|codes| codes.len() <= MOST_FEW);
+        let few = few.unwrap_or_default();
+        let pack = |packed, code: &u32| packed << 8 | u64::from(*code);
+        let is_integer = |code: &u32| *code <= ElementType::U64 as u32;
+        let few_are = match few {
+            codes if !codes.iter().all(is_integer) => Few::Any,
+            codes if codes.iter().any(|code| code & 1 == 1) => Few::Integers,
+            _ => Few::Unsigned,
+        };
+        Self {
+            few: few.iter().rev().fold(0, pack),
+            few_count: few.len(),
+            few_are,
+            numbers: codes.filter(|_| elements.iter().all(|(kind, _)| !kind.is_variable())),
+            schema,
+        }
     }
 
     /// Whether these values fit, and are numbers: the only question that such an event type asks. Its row's
@@ -415,6 +456,80 @@ impl Shape {
         // In this order: the values' number is then known to be good for each of them.
         let mut codes = numbers.iter().enumerate();
         values.len() == numbers.len() && codes.all(|(index, code)| values.get(index).code == *code)
+    }
+
+    /// Whether these values, of which there are `N`, are of the types that they should be, for few elements.
+    #[inline(always)]
+    pub(crate) fn fits_few<'v, const N: usize>(&self, values: impl Values<'v>) -> bool {
+        let (mut packed, mut all) = (0, 0);
+        for index in 0..N {
+            let code = values.get(index).code;
+            packed |= u64::from(code) << (8 * index);
+            all |= code;
+        }
+        // A code beyond a byte would stand in its neighbour's place.
+        packed == self.few && self.few_count == N && all <= u32::from(u8::MAX)
+    }
+}
+
+/// A row with `N` values that are integers, and fit; without `SIGNED`, they are unsigned.
+#[derive(Clone, Copy)]
+pub(crate) struct Integers<I, const N: usize, const SIGNED: bool>(pub(crate) I);
+
+impl<I, const N: usize, const SIGNED: bool> Integers<I, N, SIGNED> {
+    /// Most bytes that the values take.
+    pub(crate) const BOUND: usize = N * VARINT_ROOM;
+}
+
+impl<'v, I: Values<'v>, const N: usize, const SIGNED: bool> PutRow for Integers<I, N, SIGNED> {
+    #[inline(always)]
+    fn put(self, to: &mut RowCursor) {
+        // A cursor of its own stays in a register.
+        let mut row = *to;
+        for index in 0..N {
+            let value = self.0.get(index);
+            if SIGNED {
+                row.varint(value.integer());
+            } else if value.code == ElementType::U32 as u32 {
+                row.varint(u64::from(value.bits as u32));
+            } else {
+                row.varint(value.bits);
+            }
+        }
+        *to = row;
+    }
+}
+
+/// A row with `N` values that are all there, and fit.
+#[derive(Clone, Copy)]
+pub(crate) struct Present<I, const N: usize>(I);
+
+impl<'v, I: Values<'v>, const N: usize> Present<I, N> {
+    /// Values of the right types, and the most bytes that they take; none if one lacks its bytes.
+    #[inline(always)]
+    pub(crate) fn new(values: I) -> Option<(Self, usize)> {
+        let mut bound = N * VARINT_ROOM;
+        for index in 0..N {
+            let value = values.get(index);
+            if value.is_variable() {
+                if value.lacks_bytes() {
+                    return None;
+                }
+                bound = bound.saturating_add(value.length as usize);
+            }
+        }
+        Some((Self(values), bound))
+    }
+}
+
+impl<'v, I: Values<'v>, const N: usize> PutRow for Present<I, N> {
+    #[inline(always)]
+    fn put(self, to: &mut RowCursor) {
+        let mut row = *to;
+        for index in 0..N {
+            self.0.get(index).put(&mut row);
+        }
+        *to = row;
     }
 }
 
@@ -474,7 +589,7 @@ pub(crate) fn fit<'v>(schema: &EventTypeSchema, values: impl Values<'v>) -> Opti
             return None;
         }
         if value.is_variable() {
-            if value.bits == 0 && value.length != 0 {
+            if value.lacks_bytes() {
                 return None;
             }
             fit.bound = fit.bound.saturating_add(value.length as usize);
@@ -595,6 +710,53 @@ mod tests {
             let expected = write(&|row| <(i32, u32, i64, u64, f64)>::put(typed, row));
             assert_eq!(write(&|to| row.put(to)), expected, "{number}");
         }
+        // And those of few elements, by code for their number.
+        for number in [-1, 0, 1, 200, 20_000, i64::MIN, i64::MAX] {
+            let (a, b, c) = (number as i32, number as u32, number as u64);
+            let values = [Value::I32(a), Value::U32(b), Value::U64(c)];
+            let signed = Shape::new(<(i32, u32, u64)>::schema());
+            assert_eq!(signed.few_are, Few::Integers);
+            assert!(signed.fits_few::<3>(values.as_slice()));
+            let expected = write(&|row| <(i32, u32, u64)>::put((a, b, c), row));
+            let row = Integers::<_, 3, true>(values.as_slice());
+            assert_eq!(write(&|to| row.put(to)), expected, "{number}");
+            let (row, bound) = Present::<_, 3>::new(values.as_slice()).expect("all there");
+            assert!(bound >= expected.len());
+            assert_eq!(write(&|to| row.put(to)), expected, "{number}");
+
+            let unsigned = Shape::new(<(u32, u64)>::schema());
+            assert_eq!(unsigned.few_are, Few::Unsigned);
+            assert!(unsigned.fits_few::<2>(&values[1..]));
+            let expected = write(&|row| <(u32, u64)>::put((b, c), row));
+            let row = Integers::<_, 2, false>(&values[1..]);
+            assert_eq!(write(&|to| row.put(to)), expected, "{number}");
+
+            // One more or fewer, another type, an absent one.
+            assert!(!signed.fits_few::<2>(&values[..2]));
+            assert!(!unsigned.fits_few::<3>(values.as_slice()));
+            let absent = [values[1], values[2], Value::Absent];
+            assert!(!unsigned.fits_few::<3>(absent.as_slice()));
+            assert!(!signed.fits_few::<3>(absent.as_slice()));
+            let optional = Shape::new(<(Option<u32>,)>::schema());
+            assert!(!optional.fits_few::<1>([Value::Absent].as_slice()));
+            let code = 2 | 4 << 8;
+            let wide = [RawValue {
+                code,
+                ..RawValue::of(values[1])
+            }; 2];
+            assert!(!unsigned.fits_few::<2>(wide.as_slice()));
+        }
+        let texts = Shape::new(<(Text, f64)>::schema());
+        assert_eq!(texts.few_are, Few::Any);
+        let values = [Value::String(b"text"), Value::F64(0.5)];
+        assert!(texts.fits_few::<2>(values.as_slice()) && !texts.fits_numbers(values.as_slice()));
+        let (row, bound) = Present::<_, 2>::new(values.as_slice()).expect("all there");
+        let expected = write(&|row| <(Text, f64)>::put((b"text", 0.5), row));
+        assert!(bound >= expected.len());
+        assert_eq!(write(&|to| row.put(to)), expected);
+        let mut missing = values.map(RawValue::of);
+        missing[0].bits = 0;
+        assert!(Present::<_, 2>::new(missing.as_slice()).is_none());
         // Neither in number, nor in type, nor absent where that is not allowed, nor of no type at all.
         let schema = <(u32, Option<Text>)>::schema();
         let raw = |code| {

@@ -2,7 +2,9 @@
 
 use annals_format::{Cause, EventTypeId, RegionId, SourceId};
 
-use crate::elements::{self, ElementKind, Numbers, Raw, Shape, Typed, Values};
+use crate::elements::{
+    self, ElementKind, Few, Integers, MOST_FEW, Numbers, Present, Raw, Shape, Typed, Values,
+};
 use crate::recorder::{ENTER, LEAVE, THREADS};
 use crate::shared::Shared;
 use crate::thread;
@@ -96,6 +98,12 @@ impl<'a> Raiser<'a> {
         if source != THREADS && shared.source(source).is_none() {
             return self.misused(Refusal::Unknown);
         }
+        if source == THREADS
+            && tick.is_none()
+            && let Some(outcome) = self.raise_few(event_type, shape, values)
+        {
+            return outcome;
+        }
         if !shape.fits_numbers(values) {
             return self.raise_any(source, tick, event_type, shape, values);
         }
@@ -103,6 +111,73 @@ impl<'a> Raiser<'a> {
         let row = Numbers(values);
         thread::raise(shared, source, event_type, tick, row.bound(), row);
         Ok(())
+    }
+
+    /// The same for a few values that are all there, now, by code that is made for how many there are: half
+    /// as many instructions (benches/c_path). None, and nothing done, for other values.
+    #[inline(always)]
+    fn raise_few<'v>(
+        self,
+        event_type: EventTypeId,
+        shape: &Shape,
+        values: impl Values<'v>,
+    ) -> Option<Result<(), Refusal>> {
+        const _: () = assert!(MOST_FEW == 8);
+        match values.len() {
+            1 => self.raise_as_many::<1>(event_type, shape, values),
+            2 => self.raise_as_many::<2>(event_type, shape, values),
+            3 => self.raise_as_many::<3>(event_type, shape, values),
+            4 => self.raise_as_many::<4>(event_type, shape, values),
+            5 => self.raise_as_many::<5>(event_type, shape, values),
+            6 => self.raise_as_many::<6>(event_type, shape, values),
+            7 => self.raise_as_many::<7>(event_type, shape, values),
+            8 => self.raise_as_many::<8>(event_type, shape, values),
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn raise_as_many<'v, const N: usize>(
+        self,
+        event_type: EventTypeId,
+        shape: &Shape,
+        values: impl Values<'v>,
+    ) -> Option<Result<(), Refusal>> {
+        if !shape.fits_few::<N>(values) {
+            return None;
+        }
+        if let Err(refusal) = self.check_open() {
+            return Some(Err(refusal));
+        }
+        match shape.few_are {
+            Few::Unsigned => {
+                let row = Integers::<_, N, false>(values);
+                let bound = Integers::<(), N, false>::BOUND;
+                thread::raise(self.0, THREADS, event_type, None, bound, row);
+            }
+            Few::Integers => self.raise_integers::<N>(event_type, values),
+            Few::Any => return self.raise_present::<N>(event_type, values),
+        }
+        Some(Ok(()))
+    }
+
+    /// Out of line, so that the path of the others stays short.
+    #[inline(never)]
+    fn raise_integers<'v, const N: usize>(self, event_type: EventTypeId, values: impl Values<'v>) {
+        let row = Integers::<_, N, true>(values);
+        let bound = Integers::<(), N, true>::BOUND;
+        thread::raise(self.0, THREADS, event_type, None, bound, row);
+    }
+
+    #[inline(never)]
+    fn raise_present<'v, const N: usize>(
+        self,
+        event_type: EventTypeId,
+        values: impl Values<'v>,
+    ) -> Option<Result<(), Refusal>> {
+        let (row, bound) = Present::<_, N>::new(values)?;
+        thread::raise(self.0, THREADS, event_type, None, bound, row);
+        Some(Ok(()))
     }
 
     /// The same for any values: texts, absent ones, and those that do not fit.

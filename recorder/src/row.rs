@@ -37,12 +37,17 @@ impl RowCursor {
         self.0 as usize - start as usize
     }
 
-    /// Writes a varint. Values below 2⁷, the usual ones, take a branch that is always predicted; below
-    /// 2⁵⁶ none on their length. No call: what an event keeps in registers stays there.
+    /// Writes a varint. Values below 2⁷, the usual ones, take a branch that is always predicted, those below
+    /// 2¹⁴ another one; below 2⁵⁶ there is none on their length. No call: what an event keeps in registers
+    /// stays there.
     #[inline(always)]
     pub(crate) fn varint(&mut self, value: u64) {
         if value < 0x80 {
             self.byte(value as u8);
+            return;
+        }
+        if value < 0x4000 {
+            self.half_word((value << 1 & 0x7f00 | value & 0x7f | 0x80) as u16);
             return;
         }
         let low = value & (u64::MAX >> 8);

@@ -42,21 +42,29 @@ pub(crate) fn with_recorder(
     })
 }
 
-/// A call that raises events: no lock, no allocation.
+/// What a call that raises events does with its recorder: no lock, no allocation. A trait and not a
+/// closure, so that it can be said that it becomes part of the call: what the call knows, as that the
+/// event happens now, is then known on the whole path (benches/c_path).
+pub(crate) trait Raise: Copy {
+    /// Inlined always.
+    fn to(self, raiser: Raiser<'_>) -> Result<(), Refusal>;
+}
+
+/// Raises events with the recorder that has this number.
 #[inline(always)]
-pub(crate) fn raise(number: u32, work: impl Fn(Raiser<'_>) -> Result<(), Refusal>) -> Status {
-    let raise = || match Raiser::with_last(number, &work) {
+pub(crate) fn raise(number: u32, what: impl Raise) -> Status {
+    let raise = || match Raiser::with_last(number, |raiser| what.to(raiser)) {
         Some(outcome) => Status::of_raise(outcome),
-        None => raise_elsewhere(number, &work),
+        None => raise_elsewhere(number, what),
     };
     catch_unwind(AssertUnwindSafe(raise)).unwrap_or(Status::ErrorPanic)
 }
 
 #[cold]
 #[inline(never)]
-fn raise_elsewhere(number: u32, work: &impl Fn(Raiser<'_>) -> Result<(), Refusal>) -> Status {
+fn raise_elsewhere(number: u32, what: impl Raise) -> Status {
     // A handler that frees the recorder now would wait for what it interrupted.
     let _inside = Inside::begin();
-    let outcome = table::with(number, |recorder| work(recorder.raiser()));
+    let outcome = table::with(number, |recorder| what.to(recorder.raiser()));
     outcome.map_or(Status::ErrorHandle, Status::of_raise)
 }

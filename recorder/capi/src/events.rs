@@ -6,9 +6,9 @@
 
 use std::ffi::c_void;
 
-use annals_recorder::{Raiser, RawValue, Refusal, SourceId, THREADS};
+use annals_recorder::{EventTypeId, Raiser, RawValue, Refusal, SourceId, THREADS};
 
-use crate::call::raise;
+use crate::call::{Raise, raise};
 use crate::handle::{EventType, Region, Source};
 use crate::status::Status;
 
@@ -72,43 +72,127 @@ impl<'a> annals_recorder::Values<'a> for FromC<'a> {
     }
 }
 
+#[derive(Clone, Copy)]
+struct Enter(Region);
+
+impl Raise for Enter {
+    #[inline(always)]
+    fn to(self, raiser: Raiser<'_>) -> Result<(), Refusal> {
+        raiser.enter(self.0.id())
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Leave(Region);
+
+impl Raise for Leave {
+    #[inline(always)]
+    fn to(self, raiser: Raiser<'_>) -> Result<(), Refusal> {
+        raiser.leave(self.0.id())
+    }
+}
+
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn annals_enter(region: Region) -> Status {
-    raise(region.recorder(), move |raiser| raiser.enter(region.id()))
+    raise(region.recorder(), Enter(region))
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn annals_leave(region: Region) -> Status {
-    raise(region.recorder(), move |raiser| raiser.leave(region.id()))
+    raise(region.recorder(), Leave(region))
 }
 
-/// Raises an event with values from C.
+/// An event of the process's own source, now. Not the more general [`EventOn`] with these two said: what
+/// the type says is known on the whole path, also behind the call that catches panics.
+#[derive(Clone, Copy)]
+struct Event<'a> {
+    event_type: EventTypeId,
+    values: FromC<'a>,
+}
+
+impl Raise for Event<'_> {
+    #[inline(always)]
+    fn to(self, raiser: Raiser<'_>) -> Result<(), Refusal> {
+        raiser.raise(THREADS, None, self.event_type, self.values)
+    }
+}
+
+/// An event of any source, now or at a tick.
+#[derive(Clone, Copy)]
+struct EventOn<'a> {
+    source: SourceId,
+    tick: Option<u64>,
+    event: Event<'a>,
+}
+
+impl Raise for EventOn<'_> {
+    #[inline(always)]
+    fn to(self, raiser: Raiser<'_>) -> Result<(), Refusal> {
+        raiser.raise(
+            self.source,
+            self.tick,
+            self.event.event_type,
+            self.event.values,
+        )
+    }
+}
+
+/// An event with values from C; none when they are missing.
 ///
 /// # Safety
 /// - `values` is NULL, or points to `count` values whose pointers are good.
 #[inline(always)]
-unsafe fn raise_values(
+unsafe fn event<'a>(
     recorder: u32,
-    source: SourceId,
+    event_type: EventType,
+    values: *const Value,
+    count: usize,
+) -> Option<Event<'a>> {
+    let values = match (values.is_null(), count) {
+        (_, 0) => &[],
+        (true, _) => return None,
+        // SAFETY: the caller's promise.
+        (false, _) => unsafe { std::slice::from_raw_parts(values, count) },
+    };
+    Some(Event {
+        event_type: id_in(recorder, event_type),
+        values: FromC(values),
+    })
+}
+
+/// # Safety
+/// - As [`event`].
+unsafe fn raise_on(
+    source: Source,
     tick: Option<u64>,
     event_type: EventType,
     values: *const Value,
     count: usize,
 ) -> Status {
-    let values = match (values.is_null(), count) {
-        (_, 0) => &[],
-        (true, _) => return Status::ErrorNull,
-        // SAFETY: the caller's promise.
-        (false, _) => unsafe { std::slice::from_raw_parts(values, count) },
+    let recorder = source.recorder();
+    // SAFETY: the caller's promise.
+    let Some(event) = (unsafe { event(recorder, event_type, values, count) }) else {
+        return Status::ErrorNull;
     };
-    let id = if event_type.recorder() == recorder {
+    let source = source.id();
+    raise(
+        recorder,
+        EventOn {
+            source,
+            tick,
+            event,
+        },
+    )
+}
+
+/// The id of an event type for this recorder: of none when it is another's.
+#[inline(always)]
+fn id_in(recorder: u32, event_type: EventType) -> EventTypeId {
+    if event_type.recorder() == recorder {
         event_type.id()
     } else {
         EventType::NONE
-    };
-    raise(recorder, move |raiser: Raiser<'_>| -> Result<(), Refusal> {
-        raiser.raise(source, tick, id, FromC(values))
-    })
+    }
 }
 
 /// # Safety
@@ -121,7 +205,10 @@ pub(crate) unsafe extern "C" fn annals_raise(
 ) -> Status {
     let recorder = event_type.recorder();
     // SAFETY: the caller's promise.
-    unsafe { raise_values(recorder, THREADS, None, event_type, values, count) }
+    let Some(event) = (unsafe { event(recorder, event_type, values, count) }) else {
+        return Status::ErrorNull;
+    };
+    raise(recorder, event)
 }
 
 /// # Safety
@@ -133,9 +220,8 @@ pub(crate) unsafe extern "C" fn annals_raise_on(
     values: *const Value,
     count: usize,
 ) -> Status {
-    let (recorder, source) = (source.recorder(), source.id());
     // SAFETY: the caller's promise.
-    unsafe { raise_values(recorder, source, None, event_type, values, count) }
+    unsafe { raise_on(source, None, event_type, values, count) }
 }
 
 /// # Safety
@@ -148,9 +234,43 @@ pub(crate) unsafe extern "C" fn annals_raise_at(
     values: *const Value,
     count: usize,
 ) -> Status {
-    let (recorder, source) = (source.recorder(), source.id());
     // SAFETY: the caller's promise.
-    unsafe { raise_values(recorder, source, Some(tick), event_type, values, count) }
+    unsafe { raise_on(source, Some(tick), event_type, values, count) }
+}
+
+/// Events that are told of and were not seen.
+#[derive(Clone, Copy)]
+enum Missed {
+    /// That the source dropped.
+    Dropped(u64),
+    /// That no callback was there for.
+    NoCallback,
+}
+
+#[derive(Clone, Copy)]
+struct Miss {
+    source: SourceId,
+    event_type: EventTypeId,
+    missed: Missed,
+}
+
+impl Raise for Miss {
+    #[inline(always)]
+    fn to(self, raiser: Raiser<'_>) -> Result<(), Refusal> {
+        match self.missed {
+            Missed::Dropped(count) => raiser.report_dropped(self.source, self.event_type, count),
+            Missed::NoCallback => raiser.report_no_callback(self.source, self.event_type),
+        }
+    }
+}
+
+fn miss(source: Source, event_type: EventType, missed: Missed) -> Status {
+    let miss = Miss {
+        source: source.id(),
+        event_type: id_in(source.recorder(), event_type),
+        missed,
+    };
+    raise(source.recorder(), miss)
 }
 
 #[unsafe(no_mangle)]
@@ -159,14 +279,7 @@ pub(crate) extern "C" fn annals_report_dropped(
     event_type: EventType,
     count: u64,
 ) -> Status {
-    let id = if event_type.recorder() == source.recorder() {
-        event_type.id()
-    } else {
-        EventType::NONE
-    };
-    raise(source.recorder(), |raiser| {
-        raiser.report_dropped(source.id(), id, count)
-    })
+    miss(source, event_type, Missed::Dropped(count))
 }
 
 #[unsafe(no_mangle)]
@@ -174,14 +287,7 @@ pub(crate) extern "C" fn annals_report_no_callback(
     source: Source,
     event_type: EventType,
 ) -> Status {
-    let id = if event_type.recorder() == source.recorder() {
-        event_type.id()
-    } else {
-        EventType::NONE
-    };
-    raise(source.recorder(), |raiser| {
-        raiser.report_no_callback(source.id(), id)
-    })
+    miss(source, event_type, Missed::NoCallback)
 }
 
 #[unsafe(no_mangle)]
