@@ -8,10 +8,10 @@ use annals_format::{
     BLOCK_HEADER_LEN, BlockHeader, BlockKind, BlockWriter, Cause, Chunk, ChunkBuilder, ChunkHeader,
     ClockId, ClockMap, Column, CompressionLevel, Cumulative, Definition, Definitions,
     DroppedRecord, Element, ElementType, EventType, EventTypeId, FileHeader, FileKind, Filter,
-    Function, LiveHeader, MapCursor, Module, ModuleId, ProcessId, RecordingId, Reference, RegionId,
-    Role, Slice, StreamId, StreamTotals, StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss,
-    TypeColumns, Value, Verbosity, decode_tail, encode_tail, live, put_dropped_row, put_ints,
-    put_row_start, read_ints,
+    Function, LiveHeader, LocationId, LocationState, MapCursor, Module, ModuleId, ProcessId,
+    RecordingId, Reference, RegionId, Role, Slice, Snapshot, SnapshotHeader, Step, StreamId,
+    StreamTotals, StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns, Value,
+    Verbosity, decode_tail, encode_tail, live, put_dropped_row, put_ints, put_row_start, read_ints,
 };
 use serde_json::{Value as Json, json};
 
@@ -525,6 +525,57 @@ fn a_chunk_has_events_in_columns_and_its_dropped_records() {
             "dropped": dropped,
             "observations": read.observations,
         })
+    });
+}
+
+fn step_json(step: &Step) -> Json {
+    match step {
+        Step::Enter {
+            region,
+            entered_ns,
+            is_uncertain,
+        } => json!(["enter", region.get(), entered_ns, is_uncertain]),
+        Step::Leave(region) => json!(["leave", region.get()]),
+    }
+}
+
+#[test]
+fn a_snapshot_tells_what_is_open() {
+    let open = |region, entered_ns, is_uncertain| Step::Enter {
+        region: RegionId::new(region),
+        entered_ns,
+        is_uncertain,
+    };
+    let state = |location, last_ns, steps| LocationState {
+        location: LocationId::new(location),
+        last_ns: Some(last_ns),
+        has_gap: false,
+        steps,
+    };
+    let snapshot = Snapshot {
+        locations: vec![
+            state(0, 480, vec![open(3, 100, false), open(5, 480, true)]),
+            state(1, 350, Vec::new()),
+        ],
+    };
+    let (mut head, mut body) = (Vec::new(), Vec::new());
+    snapshot.header(9).encode(&mut head);
+    snapshot.encode(&mut body);
+    let block = write_block(BlockKind::Snapshot, &head, &body);
+    assert_example("snapshot", &block, |bytes| {
+        let (head, body) = open_block(bytes, BlockKind::Snapshot);
+        let header = SnapshotHeader::decode(&mut Wire::new(&head)).unwrap();
+        let read = Snapshot::decode(&header, &body).unwrap();
+        let locations = read.locations.iter().map(|state| {
+            let steps: Json = state.steps.iter().map(step_json).collect();
+            json!({
+                "location": state.location.get(),
+                "last_ns": state.last_ns,
+                "has_gap": state.has_gap,
+                "steps": steps,
+            })
+        });
+        json!({ "chunk": header.chunk, "locations": locations.collect::<Json>() })
     });
 }
 

@@ -158,6 +158,7 @@ pub enum BlockKind {
     TraceChunk,
     Totals,
     Footer,
+    Snapshot,
     Unknown(u8),
 }
 
@@ -170,6 +171,7 @@ impl BlockKind {
             3 => Self::TraceChunk,
             4 => Self::Totals,
             5 => Self::Footer,
+            6 => Self::Snapshot,
             other => Self::Unknown(other),
         }
     }
@@ -182,6 +184,7 @@ impl BlockKind {
             Self::TraceChunk => 3,
             Self::Totals => 4,
             Self::Footer => 5,
+            Self::Snapshot => 6,
             Self::Unknown(other) => other,
         }
     }

@@ -44,6 +44,15 @@ impl TraceIndexEntry {
     }
 }
 
+/// A snapshot in the index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SnapshotEntry {
+    /// Offset of its block in the file.
+    pub offset: u64,
+    /// It stands before the chunk with this sequence number; as many as there are chunks: behind the last.
+    pub chunk: u64,
+}
+
 /// The content of a footer block.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Footer {
@@ -57,6 +66,8 @@ pub struct Footer {
     pub totals: Vec<StreamTotals>,
     /// Every loss of a trace, once more.
     pub losses: Vec<TraceLoss>,
+    /// The snapshots of a trace, ascending by chunk.
+    pub snapshots: Vec<SnapshotEntry>,
 }
 
 /// The footer of a recording as it grows: index and totals in the bytes that they will have, because a
@@ -150,6 +161,19 @@ impl Footer {
             loss.encode(&mut section);
         }
         out.put_bytes(&section);
+
+        if self.snapshots.is_empty() {
+            return;
+        }
+        section.clear();
+        section.put_varint(self.snapshots.len() as u64);
+        for entry in &self.snapshots {
+            let mut fields = Vec::new();
+            fields.put_varint(entry.offset);
+            fields.put_varint(entry.chunk);
+            section.put_bytes(&fields);
+        }
+        out.put_bytes(&section);
     }
 
     /// Reads the body of a footer block.
@@ -209,8 +233,34 @@ impl Footer {
         for _ in 0..count {
             footer.losses.push(TraceLoss::decode(&mut section)?);
         }
+        if w.remaining() != 0 {
+            footer.snapshots = decode_snapshots(w.bytes("index of snapshots")?)?;
+        }
         Ok((footer, outcome))
     }
+}
+
+fn decode_snapshots(section: &[u8]) -> Result<Vec<SnapshotEntry>> {
+    let mut section = Wire::new(section);
+    let count = section.count(3, "number of snapshots")?;
+    let mut snapshots: Vec<SnapshotEntry> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let start = section.position();
+        let mut fields = Wire::new(section.bytes("entry of the index")?);
+        let entry = SnapshotEntry {
+            offset: fields.varint("offset of a snapshot")?,
+            chunk: fields.varint("number of the chunk behind a snapshot")?,
+        };
+        if snapshots
+            .last()
+            .is_some_and(|last| last.chunk >= entry.chunk)
+        {
+            let expected = "snapshots in the order of the chunks";
+            return Err(FormatError::invalid(start, expected, entry.chunk));
+        }
+        snapshots.push(entry);
+    }
+    Ok(snapshots)
 }
 
 #[cfg(test)]

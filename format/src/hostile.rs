@@ -39,7 +39,9 @@ fn trace(has_footer: bool) -> Vec<u8> {
     };
     lossy.losses.push((2, loss));
     maker.trace_chunk(0, &lossy);
+    maker.snapshot(1);
     maker.trace_chunk(2, &trace_chunk(40, 2));
+    maker.snapshot(3);
     if has_footer {
         maker.finish();
     }
@@ -80,6 +82,10 @@ fn try_trace(file: &[u8]) {
     };
     for entry in &trace.chunks {
         let _ = trace.load(&file, entry);
+    }
+    for at in &trace.snapshots {
+        assert!(at.before <= trace.chunks.len());
+        let _ = trace.load_snapshot(&file, at);
     }
 }
 

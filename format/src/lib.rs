@@ -42,6 +42,7 @@ mod read;
 mod recording;
 mod recover;
 mod scan;
+mod snapshot;
 #[cfg(test)]
 mod testing;
 pub mod ticks;
@@ -72,7 +73,7 @@ pub use definitions::{
     Stream, Symbol, TimeZero, UNBOUNDED, Verbosity,
 };
 pub use error::{FormatError, Result};
-pub use footer::{Footer, RecordingIndex, TraceIndexEntry};
+pub use footer::{Footer, RecordingIndex, SnapshotEntry, TraceIndexEntry};
 pub use ids::{
     ANY_EVENT_TYPE, ClockId, EventTypeId, LocationId, ModuleId, ObjectId, ProcessId, RecordingId,
     RegionId, SourceId, StreamId, StringId,
@@ -85,7 +86,12 @@ pub use read::ReadAt;
 pub use recording::{ChunkPlace, Recording, StoredChunk, StreamContents, StreamLoss};
 pub use recover::Recovery;
 pub use scan::Problem;
+pub use snapshot::{
+    LocationState, MAX_SNAPSHOT_LOCATIONS, MAX_SNAPSHOT_STEPS, Snapshot, SnapshotHeader, Step,
+};
 pub use totals::{StreamTotals, TypeTotals};
-pub use trace::{StoredTraceChunk, Trace, read_stored_trace_chunk, read_trace_chunk};
+pub use trace::{
+    StoredTraceChunk, Trace, TraceSnapshot, read_stored_trace_chunk, read_trace_chunk,
+};
 pub use trace_chunk::{TraceChunk, TraceChunkHeader, TraceLoss};
 pub use value::{ElementType, Value};

@@ -10,6 +10,7 @@ use crate::chunk::ChunkHeader;
 use crate::error::{FormatError, Result};
 use crate::footer::{Footer, TraceIndexEntry};
 use crate::read::ReadAt;
+use crate::snapshot::SnapshotHeader;
 use crate::trace_chunk::TraceChunkHeader;
 use crate::wire::Wire;
 
@@ -40,7 +41,7 @@ fn note(problems: &mut Vec<Problem>, problem: Problem) {
 pub(crate) struct FoundBlock {
     pub(crate) offset: u64,
     pub(crate) header: BlockHeader,
-    /// Of a chunk; of other kinds empty.
+    /// Of a chunk or a snapshot; of other kinds empty.
     pub(crate) head: Vec<u8>,
     /// The body is not complete: the file ends, or another block stands, within it.
     pub(crate) is_cut: bool,
@@ -115,6 +116,15 @@ pub(crate) fn find_footer(file: &dyn ReadAt, blocks: &[FoundBlock]) -> Option<Fo
                 if *named != found {
                     return None;
                 }
+            }
+            BlockKind::Snapshot => {
+                let head = decode_with(&block.head, block.offset, SnapshotHeader::decode);
+                let chunk = head.map(|head| head.chunk);
+                let mut snapshots = footer.snapshots.iter_mut();
+                let named = snapshots.find(|entry| chunk.as_ref().is_ok_and(|c| *c == entry.chunk));
+                named
+                    .into_iter()
+                    .for_each(|entry| entry.offset = block.offset);
             }
             _ => {}
         }
@@ -193,7 +203,11 @@ pub(crate) fn scan(
                 }
                 offset = end;
                 if kinds.contains(&block.header.kind) {
-                    if !matches!(block.header.kind, BlockKind::Chunk | BlockKind::TraceChunk) {
+                    let has_head = matches!(
+                        block.header.kind,
+                        BlockKind::Chunk | BlockKind::TraceChunk | BlockKind::Snapshot
+                    );
+                    if !has_head {
                         block.head = Vec::new();
                     }
                     found.push(block);

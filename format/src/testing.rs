@@ -6,9 +6,10 @@ use crate::live::layout as l;
 use crate::{
     BlockKind, BlockWriter, Chunk, ChunkBuilder, ChunkHeader, Clock, ClockId, ClockKind,
     CompressionLevel, Definition, Definitions, EventType, EventTypeId, FileHeader, FileKind,
-    Footer, LiveHeader, LiveImage, Location, LocationId, LocationKind, Ordering, ProcessId,
-    RecordingId, Role, Source, SourceId, Stream, StreamId, StreamTotals, StringId, TraceChunk,
-    TraceIndexEntry, TypeColumns, Verbosity, encode_tail, put_row_start,
+    Footer, LiveHeader, LiveImage, Location, LocationId, LocationKind, LocationState, Ordering,
+    ProcessId, RecordingId, RegionId, Role, Snapshot, SnapshotEntry, Source, SourceId, Step,
+    Stream, StreamId, StreamTotals, StringId, TraceChunk, TraceIndexEntry, TypeColumns, Verbosity,
+    encode_tail, put_row_start,
 };
 
 pub(crate) const STREAM: StreamId = StreamId::new(0);
@@ -116,6 +117,22 @@ pub(crate) fn trace_chunk(first_ns: i64, count: usize) -> TraceChunk {
     }
 }
 
+/// Region 7 is open at location 0.
+pub(crate) fn snapshot() -> Snapshot {
+    Snapshot {
+        locations: vec![LocationState {
+            location: LocationId::new(0),
+            last_ns: Some(10),
+            has_gap: false,
+            steps: vec![Step::Enter {
+                region: RegionId::new(7),
+                entered_ns: 10,
+                is_uncertain: false,
+            }],
+        }],
+    }
+}
+
 /// A file in the making.
 pub(crate) struct FileMaker {
     pub(crate) bytes: Vec<u8>,
@@ -159,6 +176,18 @@ impl FileMaker {
         let start = self.block(BlockKind::TraceChunk, &head, &body);
         let entry = TraceIndexEntry::new(start as u64, &header);
         self.footer.trace_chunks.push(entry);
+        start
+    }
+
+    /// Appends a snapshot: region 7 is open at location 0.
+    pub(crate) fn snapshot(&mut self, chunk: u64) -> usize {
+        let snapshot = snapshot();
+        let (mut head, mut body) = (Vec::new(), Vec::new());
+        snapshot.header(chunk).encode(&mut head);
+        snapshot.encode(&mut body);
+        let start = self.block(BlockKind::Snapshot, &head, &body);
+        let offset = start as u64;
+        self.footer.snapshots.push(SnapshotEntry { offset, chunk });
         start
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::block::{BlockKind, FileHeader, StoredBody};
 use crate::definitions::Definitions;
 use crate::error::{FormatError, Result};
-use crate::footer::TraceIndexEntry;
+use crate::footer::{SnapshotEntry, TraceIndexEntry};
 use crate::ids::{EventTypeId, StreamId};
 use crate::loss::Cause;
 use crate::read::ReadAt;
@@ -13,6 +13,7 @@ use crate::scan::{
     FoundBlock, FoundFooter, Problem, decode_with, find_footer, read_block, read_file_header,
     read_footer, read_stored_block, scan,
 };
+use crate::snapshot::{Snapshot, SnapshotHeader};
 use crate::totals::{StreamTotals, TypeTotals};
 use crate::trace_chunk::{TraceChunk, TraceChunkHeader, TraceLoss};
 
@@ -29,10 +30,21 @@ pub struct Trace {
     pub totals: Vec<StreamTotals>,
     /// Every loss that the merge knew of.
     pub losses: Vec<TraceLoss>,
+    /// Where reading can start other than at the beginning, in order.
+    pub snapshots: Vec<TraceSnapshot>,
     /// Whether the file has a whole footer.
     pub has_footer: bool,
     /// Parts of the file that could not be used.
     pub problems: Vec<Problem>,
+}
+
+/// Where reading can start: open regions as they are before a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TraceSnapshot {
+    /// As the file says.
+    pub entry: SnapshotEntry,
+    /// Index of that chunk in [`Trace::chunks`]; their number: behind the last.
+    pub before: usize,
 }
 
 /// Places in a scanned trace where chunks are missing that are told apart.
@@ -102,6 +114,7 @@ impl Trace {
             chunks: Vec::new(),
             totals: Vec::new(),
             losses: Vec::new(),
+            snapshots: Vec::new(),
             has_footer: false,
             problems: Vec::new(),
         };
@@ -126,11 +139,20 @@ impl Trace {
         self.chunks = footer.trace_chunks;
         self.totals = footer.totals;
         self.losses = footer.losses;
+        let count = self.chunks.len();
+        let snapshots = footer.snapshots.into_iter().filter_map(|entry| {
+            let before = usize::try_from(entry.chunk)
+                .ok()
+                .filter(|chunk| *chunk <= count)?;
+            Some(TraceSnapshot { entry, before })
+        });
+        self.snapshots = snapshots.collect();
     }
 
     fn scan_blocks(&mut self, file: &dyn ReadAt) -> Result<()> {
-        const KINDS: [BlockKind; 3] = [
+        const KINDS: [BlockKind; 4] = [
             BlockKind::TraceChunk,
+            BlockKind::Snapshot,
             BlockKind::Definitions,
             BlockKind::Footer,
         ];
@@ -147,6 +169,10 @@ impl Trace {
                 BlockKind::TraceChunk => {
                     decode_with(&block.head, block.offset, TraceChunkHeader::decode)
                         .map(|head| self.take_head(&mut found, &block, &head))
+                }
+                BlockKind::Snapshot if !block.is_cut => {
+                    decode_with(&block.head, block.offset, SnapshotHeader::decode)
+                        .map(|head| self.take_snapshot(&found, block.offset, head.chunk))
                 }
                 _ => Ok(()),
             };
@@ -178,6 +204,17 @@ impl Trace {
         found.count(head, block.is_cut);
         if !block.is_cut {
             self.chunks.push(TraceIndexEntry::new(block.offset, head));
+        }
+    }
+
+    /// A snapshot that the scan met: it stands where its number says, or is of another place.
+    fn take_snapshot(&mut self, found: &Found, offset: u64, chunk: u64) {
+        let last = self.snapshots.last().map(|last| last.entry.chunk);
+        if chunk >= found.expected_sequence && last.is_none_or(|last| last < chunk) {
+            self.snapshots.push(TraceSnapshot {
+                entry: SnapshotEntry { offset, chunk },
+                before: self.chunks.len(),
+            });
         }
     }
 
@@ -223,6 +260,30 @@ impl Trace {
     pub fn head(&self, file: &dyn ReadAt, entry: &TraceIndexEntry) -> Option<TraceChunkHeader> {
         let head = read_head_only(file, entry.offset)?;
         (TraceIndexEntry::new(entry.offset, &head) == *entry).then_some(head)
+    }
+
+    /// Reads a snapshot. `file` is the one the trace was read from.
+    ///
+    /// # Errors
+    /// If it cannot be read, is damaged, or is another than the index says.
+    pub fn load_snapshot(&self, file: &dyn ReadAt, at: &TraceSnapshot) -> Result<Snapshot> {
+        let offset = at.entry.offset;
+        let (block, head, body) = read_block(file, offset)?;
+        let is_snapshot = block.kind == BlockKind::Snapshot;
+        let header = is_snapshot.then(|| decode_with(&head, offset, SnapshotHeader::decode));
+        match header.transpose()? {
+            Some(header) if header.chunk == at.entry.chunk => {
+                Snapshot::decode(&header, &body).map_err(|error| error.shifted(offset))
+            }
+            other => Err(FormatError::Invalid {
+                offset,
+                expected: "the snapshot that the index names",
+                found: other.map_or_else(
+                    || format!("{:?}", block.kind),
+                    |header| format!("one before chunk {}", header.chunk),
+                ),
+            }),
+        }
     }
 
     /// Decodes the events of a chunk. `file` is the one the trace was read from.
@@ -416,5 +477,54 @@ mod tests {
         assert!(before.elapsed().as_secs() < 5, "{:?}", before.elapsed());
         assert_eq!(trace.totals.len(), 100_000);
         assert!(trace.totals.is_sorted_by_key(|totals| totals.stream));
+    }
+
+    #[test]
+    fn snapshots_are_found_by_footer_and_by_scan() {
+        let make = |has_footer: bool| {
+            let mut maker = FileMaker::new(FileKind::Trace);
+            maker.trace_chunk(0, &trace_chunk(10, 3));
+            maker.snapshot(1);
+            maker.trace_chunk(1, &trace_chunk(20, 3));
+            let end = maker.snapshot(2);
+            if has_footer {
+                maker.finish();
+            }
+            (maker.bytes, end)
+        };
+        for has_footer in [true, false] {
+            let (mut bytes, end) = make(has_footer);
+            let trace = Trace::read(&bytes).unwrap();
+            let found = trace.snapshots.iter().map(|at| at.before);
+            assert_eq!(found.collect::<Vec<_>>(), [1, 2], "footer: {has_footer}");
+            for at in &trace.snapshots {
+                let read = trace.load_snapshot(&bytes, at).unwrap();
+                assert_eq!(read, crate::testing::snapshot());
+            }
+            // Damage costs the snapshot it is in.
+            bytes[end + crate::BLOCK_HEADER_LEN + 5] ^= 1;
+            let trace = Trace::read(&bytes).unwrap();
+            assert!(trace.load_snapshot(&bytes, &trace.snapshots[0]).is_ok());
+            assert!(trace.load_snapshot(&bytes, &trace.snapshots[1]).is_err());
+            assert!(
+                trace
+                    .chunks
+                    .iter()
+                    .all(|entry| trace.load(&bytes, entry).is_ok())
+            );
+        }
+    }
+
+    #[test]
+    fn a_snapshot_behind_a_missing_chunk_stands_before_the_next_one() {
+        let mut maker = FileMaker::new(FileKind::Trace);
+        maker.trace_chunk(0, &trace_chunk(10, 3));
+        maker.snapshot(2);
+        maker.trace_chunk(2, &trace_chunk(50, 3));
+        // One that is of a place that was passed is not used.
+        maker.snapshot(1);
+        let trace = Trace::read(&maker.bytes).unwrap();
+        let found = trace.snapshots.iter().map(|at| (at.entry.chunk, at.before));
+        assert_eq!(found.collect::<Vec<_>>(), [(2, 1)]);
     }
 }

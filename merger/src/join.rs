@@ -13,6 +13,8 @@ use crate::error::{MergeError, Result};
 use crate::output::{TraceFile, finish_trace, start_trace};
 use crate::proof::SortedStreams;
 use crate::report::{Sums, is_complete};
+use crate::snapshots::SnapshotWriter;
+use crate::stacks::RegionTypes;
 
 /// What a join did.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -164,14 +166,25 @@ pub fn join(paths: &[PathBuf], output: &Path, level: CompressionLevel) -> Result
     let mut file: TraceFile =
         start_trace(output, first.trace.header.recording_id, &definitions, level)?;
     let mut index: Vec<TraceIndexEntry> = Vec::new();
+    let types = RegionTypes::of(&definitions);
+    let mut snapshots = SnapshotWriter::new(&types, &definitions, level, output)?;
     let mut losses = Vec::new();
     let (mut head, mut block) = (Vec::new(), Vec::new());
     for (_, input) in &slices {
-        for entry in &input.trace.chunks {
-            let format = |source: FormatError| MergeError::Format {
-                path: input.path.clone(),
-                source,
-            };
+        let format = |source: FormatError| MergeError::Format {
+            path: input.path.clone(),
+            source,
+        };
+        let mut of_slice = input.trace.snapshots.iter().peekable();
+        let mut load = |before: usize| {
+            let at = of_slice.next_if(|at| at.before == before);
+            at.map(|at| input.trace.load_snapshot(&input.file, at))
+                .transpose()
+        };
+        for (number, entry) in input.trace.chunks.iter().enumerate() {
+            if let Some(snapshot) = load(number).map_err(format)? {
+                snapshots.within(index.len() as u64, &snapshot, &mut file)?;
+            }
             let mut chunk = read_stored_trace_chunk(&input.file, entry.offset).map_err(format)?;
             chunk.header.sequence = index.len() as u64;
             head.clear();
@@ -183,11 +196,25 @@ pub fn join(paths: &[PathBuf], output: &Path, level: CompressionLevel) -> Result
             index.push(TraceIndexEntry::new(file.offset(), &chunk.header));
             file.write(&block)?;
         }
+        match load(input.trace.chunks.len()).map_err(format)? {
+            Some(snapshot) => {
+                snapshots.follow(&snapshot);
+                snapshots.before_chunk(index.len() as u64, &mut file)?;
+            }
+            None => snapshots.lose(),
+        }
         losses.extend_from_slice(&input.trace.losses);
     }
     let totals = sum(&slices, &definitions);
     let complete = is_complete(&definitions, &losses);
-    let bytes = finish_trace(file, definitions, index, (&totals, &losses), level)?;
+    let snapshots = snapshots.finish(index.len() as u64, &mut file)?;
+    let bytes = finish_trace(
+        file,
+        definitions,
+        (index, snapshots),
+        (&totals, &losses),
+        level,
+    )?;
     Ok(Joined {
         sums: Sums::of(&totals),
         slices: slices.len(),

@@ -41,6 +41,8 @@ mod recover;
 mod repair;
 mod report;
 mod runs;
+mod snapshots;
+mod stacks;
 mod stream;
 mod sweep;
 mod symbols;

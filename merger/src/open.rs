@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use annals_format::{
-    Cause, Definitions, EventTypeId, FileKind, FormatError, Problem, ReadAt, StreamId,
-    StreamTotals, Trace, TraceChunk, TraceLoss,
+    Cause, Definitions, EventTypeId, FileKind, FormatError, Problem, ReadAt, Snapshot, StreamId,
+    StreamTotals, Trace, TraceChunk, TraceLoss, TraceSnapshot,
 };
 
 use crate::causality::Causality;
@@ -324,6 +324,31 @@ impl Opened {
                 trace,
             })),
         })
+    }
+
+    /// Where reading can start other than at the beginning, in order; recordings have no such places.
+    pub fn snapshots(&self) -> &[TraceSnapshot] {
+        match &self.content {
+            Content::Trace(opened) => &opened.trace.snapshots,
+            Content::Recordings(_) => &[],
+        }
+    }
+
+    /// Reads one of the [snapshots](Opened::snapshots).
+    ///
+    /// # Errors
+    /// If it cannot be read or is damaged.
+    pub fn load_snapshot(&self, at: &TraceSnapshot) -> Result<Snapshot> {
+        match &self.content {
+            Content::Trace(opened) => {
+                let loaded = opened.trace.load_snapshot(&opened.file, at);
+                loaded.map_err(|source| MergeError::Format {
+                    path: opened.path.clone(),
+                    source,
+                })
+            }
+            Content::Recordings(_) => Ok(Snapshot::default()),
+        }
     }
 
     /// What it is, as a file.

@@ -7,12 +7,14 @@ use std::sync::{Mutex, PoisonError};
 
 use annals_format::{
     BlockKind, BlockWriter, CompressionLevel, Definitions, FileHeader, FileKind, Footer,
-    RecordingId, StoredBody, StreamTotals, TraceChunkHeader, TraceIndexEntry, TraceLoss,
-    encode_tail,
+    RecordingId, Snapshot, SnapshotEntry, StoredBody, StreamTotals, TraceChunkHeader,
+    TraceIndexEntry, TraceLoss, encode_tail,
 };
 
 use crate::error::{MergeError, Result};
 use crate::merge::{Merge, Merged};
+use crate::snapshots::{Changes, SnapshotWriter};
+use crate::stacks::RegionTypes;
 use crate::window::Part;
 
 /// How a trace is written.
@@ -119,15 +121,18 @@ fn trace_id(merge: &Merge) -> RecordingId {
 struct Encoded {
     header: TraceChunkHeader,
     body: StoredBody,
+    /// What it does to the regions that are open.
+    changes: Snapshot,
 }
 
 /// Encodes chunks in several threads: what one needs again and again is kept.
-struct Encoder {
+struct Encoder<'a> {
     level: CompressionLevel,
+    changes: Changes<'a>,
     spare: Mutex<Vec<(BlockWriter, Vec<u8>)>>,
 }
 
-impl Encoder {
+impl Encoder<'_> {
     fn encode(&self, part: Part) -> std::io::Result<Encoded> {
         let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         let found = spare().pop();
@@ -138,6 +143,7 @@ impl Encoder {
         body.clear();
         part.chunk.encode(&mut body);
         let encoded = Encoded {
+            changes: self.changes.of(&part.chunk),
             header: part.header,
             body: writer.store(&body),
         };
@@ -169,14 +175,23 @@ pub fn write_trace(
     let mut index: Vec<TraceIndexEntry> = Vec::new();
     let mut events = 0;
     let mut head = Vec::new();
+    let types = RegionTypes::of(&merge.definitions);
+    let mut snapshots = SnapshotWriter::new(&types, &merge.definitions, level, path)?;
     let encoder = Encoder {
         level: options.compression,
+        changes: Changes::new(&types),
         spare: Mutex::default(),
     };
     let encode = |part: Part| encoder.encode(part);
     let merged = merge.run_with(options.jobs, true, encode, |encoded| {
-        let Encoded { mut header, body } = encoded.map_err(io)?;
+        let Encoded {
+            mut header,
+            body,
+            changes,
+        } = encoded.map_err(io)?;
         header.sequence = index.len() as u64;
+        snapshots.before_chunk(header.sequence, &mut file)?;
+        snapshots.follow(&changes);
         head.clear();
         header.encode(&mut head);
         block.clear();
@@ -194,10 +209,11 @@ pub fn write_trace(
         });
     }
     let definitions = merge.definitions.clone();
+    let snapshots = snapshots.finish(index.len() as u64, &mut file)?;
     let bytes = finish_trace(
         file,
         definitions,
-        index,
+        (index, snapshots),
         (&merged.totals, &merged.losses),
         level,
     )?;
@@ -231,7 +247,7 @@ pub(crate) fn start_trace(
 pub(crate) fn finish_trace(
     mut file: TraceFile,
     definitions: Definitions,
-    trace_chunks: Vec<TraceIndexEntry>,
+    (trace_chunks, snapshots): (Vec<TraceIndexEntry>, Vec<SnapshotEntry>),
     (totals, losses): (&[StreamTotals], &[TraceLoss]),
     level: CompressionLevel,
 ) -> Result<u64> {
@@ -247,6 +263,7 @@ pub(crate) fn finish_trace(
         trace_chunks,
         totals: totals.to_vec(),
         losses: losses.to_vec(),
+        snapshots,
         ..Footer::default()
     };
     let mut body = Vec::new();

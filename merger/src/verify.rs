@@ -14,6 +14,7 @@ use crate::filter::EventFilter;
 use crate::open::{Opened, Outcome, Window, plan_merge};
 use crate::proof::{self, SortedStreams, StreamHashes};
 use crate::report::{DamageReport, Sums};
+use crate::stacks::{RegionTypes, Stacks};
 
 /// Something that is not as it should be.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -135,11 +136,36 @@ pub fn verify(path: &Path, inputs: &[PathBuf]) -> Result<Verification> {
     let definitions = &opened.definitions;
     let sorted = SortedStreams::of(definitions);
     let mut tally = Tally::default();
+    let types = RegionTypes::of(definitions);
+    let mut stacks = Stacks::new(&types, definitions.slice.is_some());
+    let (mut chunks, mut wrong_snapshot) = (0, None);
+    let mut compare_snapshot = |chunks: usize, stacks: &Stacks| {
+        let at = opened.snapshots().iter().find(|at| at.before == chunks);
+        if let Some(at) = at.filter(|_| wrong_snapshot.is_none()) {
+            let is_right = opened
+                .load_snapshot(at)
+                .map(|found| found == stacks.snapshot(&types));
+            if !is_right.unwrap_or(false) {
+                wrong_snapshot = Some(at.entry);
+            }
+        }
+    };
     let outcome = opened.read(Window::ALL, |chunk| {
+        compare_snapshot(chunks, &stacks);
+        chunks += 1;
         tally.take(&chunk, &sorted);
+        stacks.take(&types, &chunk);
         Ok(())
     })?;
+    compare_snapshot(chunks, &stacks);
     let mut mismatches = Vec::new();
+    // Behind a chunk that is missing, a snapshot knows more.
+    if let Some(entry) = wrong_snapshot.filter(|_| !outcome.has_skipped_now) {
+        let expected = "the regions that are open there";
+        let found = format!("others, in the snapshot at byte {}", entry.offset);
+        let what = format!("open regions before chunk {}", entry.chunk);
+        mismatches.push(mismatch(definitions, None, what, expected, found));
+    }
     if let Some(time_ns) = tally.first_disorder {
         let expected = "events in the order of the trace";
         let found = format!("one that is not, at {time_ns} ns");

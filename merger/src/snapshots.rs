@@ -1,0 +1,186 @@
+//! Snapshots of a trace in the making: written as often as their share of its bytes allows.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use annals_format::{
+    BlockKind, BlockWriter, CompressionLevel, Definitions, Snapshot, SnapshotEntry, TraceChunk,
+};
+
+use crate::error::{MergeError, Result};
+use crate::output::TraceFile;
+use crate::stacks::{RegionTypes, Stacks};
+
+/// Of this many bytes of a trace, at most one is of a snapshot.
+const BYTES_PER_SNAPSHOT_BYTE: u64 = 20;
+
+/// What chunks do to the stacks, found by several threads.
+#[derive(Debug)]
+pub(crate) struct Changes<'a> {
+    types: &'a RegionTypes,
+    spare: Mutex<Vec<Stacks>>,
+}
+
+impl<'a> Changes<'a> {
+    pub(crate) fn new(types: &'a RegionTypes) -> Self {
+        Self {
+            types,
+            spare: Mutex::default(),
+        }
+    }
+
+    /// What a chunk does, whatever was open before.
+    pub(crate) fn of(&self, chunk: &TraceChunk) -> Snapshot {
+        if self.types.is_empty() {
+            return Snapshot::default();
+        }
+        let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = spare().pop();
+        let mut stacks = found.unwrap_or_else(|| Stacks::new(self.types, true));
+        stacks.take(self.types, chunk);
+        let snapshot = stacks.drain(self.types);
+        spare().push(stacks);
+        snapshot
+    }
+}
+
+/// Writes snapshots between the chunks of a trace.
+pub(crate) struct SnapshotWriter<'a> {
+    types: &'a RegionTypes,
+    stacks: Stacks,
+    writer: BlockWriter,
+    block: Vec<u8>,
+    entries: Vec<SnapshotEntry>,
+    /// Bytes of all snapshots so far.
+    written: u64,
+    /// Bytes of one, for each step and location in it, in 256ths.
+    rate: u64,
+    /// A slice must end with one, whatever it costs: without it the slices behind cannot have any.
+    is_slice: bool,
+    /// The stacks are not known, or too large: no snapshot any more.
+    is_lost: bool,
+}
+
+impl<'a> SnapshotWriter<'a> {
+    pub(crate) fn new(
+        types: &'a RegionTypes,
+        definitions: &Definitions,
+        level: CompressionLevel,
+        path: &Path,
+    ) -> Result<Self> {
+        let is_slice = definitions.slice.is_some();
+        let writer = BlockWriter::new(level).map_err(|source| MergeError::Io {
+            action: "write",
+            path: path.to_owned(),
+            source,
+        })?;
+        Ok(Self {
+            types,
+            stacks: Stacks::new(types, is_slice),
+            writer,
+            block: Vec::new(),
+            entries: Vec::new(),
+            written: 0,
+            rate: 0,
+            is_slice,
+            is_lost: types.is_empty(),
+        })
+    }
+
+    /// Goes on behind what a chunk, or a slice, has done.
+    pub(crate) fn follow(&mut self, later: &Snapshot) {
+        if self.is_lost {
+            return;
+        }
+        self.stacks.follow(self.types, later);
+        self.is_lost = self.stacks.is_too_much();
+    }
+
+    /// What is open is not known from here on.
+    pub(crate) fn lose(&mut self) {
+        self.is_lost = true;
+    }
+
+    fn may_cost(&self, bytes: u64, file: &TraceFile) -> bool {
+        let all = self.written.saturating_add(bytes);
+        all.saturating_mul(BYTES_PER_SNAPSHOT_BYTE) <= file.offset()
+    }
+
+    fn is_due(&self, chunk: u64, size: usize, file: &TraceFile) -> bool {
+        let is_new = self.entries.last().is_none_or(|last| last.chunk < chunk);
+        let expected = (size as u64).saturating_mul(self.rate) >> 8;
+        !self.is_lost && is_new && self.may_cost(expected, file)
+    }
+
+    /// Writes the snapshot before a chunk, if it may cost as much.
+    pub(crate) fn before_chunk(&mut self, chunk: u64, file: &mut TraceFile) -> Result<()> {
+        if chunk == 0 || !self.is_due(chunk, self.stacks.size(), file) {
+            return Ok(());
+        }
+        let snapshot = self.stacks.snapshot(self.types);
+        self.write(chunk, &snapshot, false, file)
+    }
+
+    /// The same for what a slice of the trace has open between its chunks.
+    pub(crate) fn within(
+        &mut self,
+        chunk: u64,
+        later: &Snapshot,
+        file: &mut TraceFile,
+    ) -> Result<()> {
+        let size = later.locations.iter().map(|state| state.steps.len() + 1);
+        if !self.is_due(chunk, self.stacks.size() + size.sum::<usize>(), file) {
+            return Ok(());
+        }
+        let mut stacks = Stacks::new(self.types, self.is_slice);
+        stacks.follow(self.types, &self.stacks.snapshot(self.types));
+        stacks.follow(self.types, later);
+        if stacks.is_too_much() {
+            return Ok(());
+        }
+        self.write(chunk, &stacks.snapshot(self.types), false, file)
+    }
+
+    fn write(
+        &mut self,
+        chunk: u64,
+        snapshot: &Snapshot,
+        must_be: bool,
+        file: &mut TraceFile,
+    ) -> Result<()> {
+        let header = snapshot.header(chunk);
+        let (mut head, mut body) = (Vec::new(), Vec::new());
+        header.encode(&mut head);
+        snapshot.encode(&mut body);
+        self.block.clear();
+        self.writer
+            .write(BlockKind::Snapshot, &head, &body, &mut self.block);
+        let bytes = self.block.len() as u64;
+        let size = header.steps + header.locations;
+        self.rate = (bytes << 8) / size.max(1);
+        if !must_be && !self.may_cost(bytes, file) {
+            return Ok(());
+        }
+        self.entries.push(SnapshotEntry {
+            offset: file.offset(),
+            chunk,
+        });
+        self.written += bytes;
+        file.write(&self.block)
+    }
+
+    /// Writes the snapshot behind the last of so many chunks; gives the index of all of them.
+    pub(crate) fn finish(
+        mut self,
+        chunks: u64,
+        file: &mut TraceFile,
+    ) -> Result<Vec<SnapshotEntry>> {
+        if self.is_slice && !self.is_lost {
+            let snapshot = self.stacks.snapshot(self.types);
+            self.write(chunks, &snapshot, true, file)?;
+        } else {
+            self.before_chunk(chunks, file)?;
+        }
+        Ok(self.entries)
+    }
+}

@@ -1,0 +1,355 @@
+//! Which regions are open at every location: by the rules that readers of a trace go by, but without their
+//! statistics.
+//!
+//! A leave closes the innermost open call of its region, and every call inside that; a leave of a region that is
+//! not open closes nothing. A loss that may have had enters or leaves makes every open call of its location
+//! uncertain.
+
+use annals_format::{
+    Definitions, LocationId, LocationState, MAX_SNAPSHOT_LOCATIONS, MAX_SNAPSHOT_STEPS, RegionId,
+    Role, Snapshot, Step, StreamId, TraceChunk, TraceLoss,
+};
+use rustc_hash::FxHashMap;
+
+/// Stream numbers beyond this come from a damaged file, which must not decide about a table.
+const LARGEST_STREAM: usize = 1 << 20;
+
+/// Instead of the number of a location.
+const NOWHERE: u32 = u32::MAX;
+
+/// An event type that enters or leaves regions.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    is_enter: bool,
+    /// Which element is the region.
+    at: usize,
+}
+
+/// What the stacks need to know of a trace's definitions.
+#[derive(Debug)]
+pub(crate) struct RegionTypes {
+    /// By event type.
+    kinds: FxHashMap<u32, Kind>,
+    /// By stream.
+    locations: Vec<u32>,
+    /// The same of streams whose numbers are too large for a table.
+    far_locations: FxHashMap<StreamId, u32>,
+    /// By number, ascending.
+    ids: Vec<LocationId>,
+}
+
+impl RegionTypes {
+    pub(crate) fn of(definitions: &Definitions) -> Self {
+        let types = definitions.event_types.values();
+        let kinds = types.filter_map(|event_type| {
+            let is_enter = match event_type.role {
+                Role::Enter => true,
+                Role::Leave => false,
+                _ => return None,
+            };
+            let mut elements = event_type.elements.iter();
+            let at = elements.position(|e| definitions.string(e.name) == "region")?;
+            Some((event_type.id.get(), Kind { is_enter, at }))
+        });
+        let ids: Vec<LocationId> = definitions.locations.keys().copied().collect();
+        let streams = definitions.streams.values();
+        let places = streams.filter_map(|stream| {
+            let number = ids.binary_search(&stream.location?).ok()?;
+            Some((stream.id, number as u32))
+        });
+        let (mut locations, mut far_locations) = (Vec::new(), FxHashMap::default());
+        for (stream, number) in places {
+            if stream.index() >= LARGEST_STREAM {
+                far_locations.insert(stream, number);
+                continue;
+            }
+            let length = locations.len().max(stream.index() + 1);
+            locations.resize(length, NOWHERE);
+            locations[stream.index()] = number;
+        }
+        Self {
+            kinds: kinds.collect(),
+            locations,
+            far_locations,
+            ids,
+        }
+    }
+
+    /// Number of a stream's location.
+    #[inline]
+    fn location_of(&self, stream: StreamId) -> Option<u32> {
+        match self.locations.get(stream.index()) {
+            Some(number) => (*number != NOWHERE).then_some(*number),
+            None => self.far_locations.get(&stream).copied(),
+        }
+    }
+
+    /// Whether no event enters or leaves a region.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.kinds.is_empty()
+    }
+
+    /// Whether a loss may have been one of enters or leaves.
+    fn is_gap(&self, loss: &TraceLoss) -> bool {
+        !loss.cause.is_suppressed()
+            && loss
+                .event_type
+                .is_none_or(|event_type| self.kinds.contains_key(&event_type.get()))
+    }
+}
+
+/// From this depth on, open calls are counted by region, so that leaves of regions that are not open do not
+/// search a deep stack again and again.
+const DEEP: usize = 64;
+
+#[derive(Debug, Default)]
+struct Stack {
+    steps: Vec<Step>,
+    /// Of a deep stack, open calls by region.
+    open: FxHashMap<RegionId, u32>,
+    last_ns: Option<i64>,
+    has_gap: bool,
+}
+
+impl Stack {
+    #[inline]
+    fn push(&mut self, step: Step) {
+        self.steps.push(step);
+        if self.steps.len() >= DEEP {
+            self.count(step);
+        }
+    }
+
+    fn count(&mut self, step: Step) {
+        if self.open.is_empty() {
+            self.steps.iter().for_each(|step| {
+                if let Step::Enter { region, .. } = step {
+                    *self.open.entry(*region).or_default() += 1;
+                }
+            });
+        } else if let Step::Enter { region, .. } = step {
+            *self.open.entry(region).or_default() += 1;
+        }
+    }
+
+    fn truncate(&mut self, length: usize) {
+        if length < DEEP {
+            self.open.clear();
+        }
+        if !self.open.is_empty() {
+            for step in &self.steps[length..] {
+                if let Step::Enter { region, .. } = step
+                    && let Some(count) = self.open.get_mut(region)
+                {
+                    *count = count.saturating_sub(1);
+                }
+            }
+        }
+        self.steps.truncate(length);
+    }
+
+    /// `keeps_leaves`: a leave of a region that is not open stays, for what was open before.
+    #[inline]
+    fn leave(&mut self, left: RegionId, keeps_leaves: bool) {
+        if let Some(Step::Enter { region, .. }) = self.steps.last()
+            && *region == left
+        {
+            let length = self.steps.len() - 1;
+            if length < DEEP {
+                self.open.clear();
+                self.steps.pop();
+            } else {
+                self.truncate(length);
+            }
+            return;
+        }
+        self.leave_inner(left, keeps_leaves);
+    }
+
+    #[cold]
+    fn leave_inner(&mut self, left: RegionId, keeps_leaves: bool) {
+        let is_absent = !self.open.is_empty() && self.open.get(&left).is_none_or(|open| *open == 0);
+        let found = self
+            .steps
+            .iter()
+            .enumerate()
+            .rev()
+            .find_map(|(index, step)| {
+                match step {
+                    _ if is_absent => Some(None),
+                    Step::Enter { region, .. } => (*region == left).then_some(Some(index)),
+                    // What it left is not known, so neither is what is left now.
+                    Step::Leave(_) => Some(None),
+                }
+            });
+        match found.flatten() {
+            Some(index) => self.truncate(index),
+            None if keeps_leaves => self.push(Step::Leave(left)),
+            None => {}
+        }
+    }
+
+    fn note_gap(&mut self, keeps_leaves: bool) {
+        self.has_gap |= keeps_leaves;
+        for step in &mut self.steps {
+            if let Step::Enter { is_uncertain, .. } = step {
+                *is_uncertain = true;
+            }
+        }
+    }
+}
+
+/// The stacks of all locations.
+#[derive(Debug)]
+pub(crate) struct Stacks {
+    /// By number of the location.
+    stacks: Vec<Stack>,
+    /// Steps of all stacks together.
+    steps: usize,
+    /// Locations that have had an enter, a leave or a gap.
+    touched: Vec<u32>,
+    keeps_leaves: bool,
+}
+
+impl Stacks {
+    /// No region is open. `keeps_leaves`: leaves of regions that are not open stay, because these may have been
+    /// entered before.
+    pub(crate) fn new(types: &RegionTypes, keeps_leaves: bool) -> Self {
+        let mut stacks = Vec::new();
+        stacks.resize_with(types.ids.len(), Stack::default);
+        Self {
+            stacks,
+            steps: 0,
+            touched: Vec::new(),
+            keeps_leaves,
+        }
+    }
+
+    /// Whether there is more than a snapshot can hold.
+    pub(crate) fn is_too_much(&self) -> bool {
+        self.steps > MAX_SNAPSHOT_STEPS || self.touched.len() > MAX_SNAPSHOT_LOCATIONS
+    }
+
+    /// Steps and locations.
+    pub(crate) fn size(&self) -> usize {
+        self.steps + self.touched.len()
+    }
+
+    fn change(&mut self, number: u32, change: impl FnOnce(&mut Stack, bool)) {
+        let stack = &mut self.stacks[number as usize];
+        let before = stack.steps.len();
+        let is_new = stack.last_ns.is_none() && !stack.has_gap;
+        change(stack, self.keeps_leaves);
+        self.steps = self.steps + stack.steps.len() - before;
+        if is_new && (stack.last_ns.is_some() || stack.has_gap) {
+            self.touched.push(number);
+        }
+    }
+
+    /// Takes the enters, leaves and losses of a chunk in.
+    pub(crate) fn take(&mut self, types: &RegionTypes, chunk: &TraceChunk) {
+        let of_types = chunk.types.iter().map(|columns| {
+            let kind = types.kinds.get(&columns.event_type.get())?;
+            Some((*kind, columns.columns.get(kind.at)?))
+        });
+        let of_types: Vec<_> = of_types.collect();
+        let mut losses = chunk.losses.iter().peekable();
+        let mut next = vec![0_usize; of_types.len()];
+        for (index, type_index) in chunk.type_index.iter().enumerate() {
+            if let Some((at, _)) = losses.peek()
+                && *at as usize <= index
+            {
+                while let Some((_, loss)) = losses.next_if(|(at, _)| *at as usize <= index) {
+                    self.note_gap(types, loss);
+                }
+            }
+            let type_index = usize::from(*type_index);
+            let Some((kind, column)) = of_types[type_index] else {
+                continue;
+            };
+            let ordinal = next[type_index];
+            next[type_index] += 1;
+            let region = column.get(ordinal).as_integer();
+            let Some(region) = region.and_then(|region| u32::try_from(region).ok()) else {
+                continue;
+            };
+            let Some(number) = types.location_of(chunk.streams[index]) else {
+                continue;
+            };
+            let (region, entered_ns) = (RegionId::new(region), chunk.times_ns[index]);
+            self.change(number, |stack, keeps_leaves| {
+                stack.last_ns = Some(entered_ns);
+                if kind.is_enter {
+                    stack.push(Step::Enter {
+                        region,
+                        entered_ns,
+                        is_uncertain: false,
+                    });
+                } else {
+                    stack.leave(region, keeps_leaves);
+                }
+            });
+        }
+        losses.for_each(|(_, loss)| self.note_gap(types, loss));
+    }
+
+    fn note_gap(&mut self, types: &RegionTypes, loss: &TraceLoss) {
+        if types.is_gap(loss)
+            && let Some(number) = types.location_of(loss.stream)
+        {
+            self.change(number, Stack::note_gap);
+        }
+    }
+
+    /// Goes on with what happened behind these, given as a snapshot of that alone.
+    pub(crate) fn follow(&mut self, types: &RegionTypes, later: &Snapshot) {
+        for state in &later.locations {
+            let Ok(number) = types.ids.binary_search(&state.location) else {
+                continue;
+            };
+            self.change(number as u32, |stack, keeps_leaves| {
+                if state.has_gap {
+                    stack.note_gap(keeps_leaves);
+                }
+                for step in &state.steps {
+                    match step {
+                        Step::Enter { .. } => stack.push(*step),
+                        Step::Leave(region) => stack.leave(*region, keeps_leaves),
+                    }
+                }
+                stack.last_ns = state.last_ns.or(stack.last_ns);
+            });
+        }
+    }
+
+    /// The stacks as they are.
+    pub(crate) fn snapshot(&self, types: &RegionTypes) -> Snapshot {
+        let mut numbers = self.touched.clone();
+        numbers.sort_unstable();
+        let locations = numbers.into_iter().map(|number| {
+            let stack = &self.stacks[number as usize];
+            LocationState {
+                location: types.ids[number as usize],
+                last_ns: stack.last_ns,
+                has_gap: stack.has_gap,
+                steps: stack.steps.clone(),
+            }
+        });
+        Snapshot {
+            locations: locations.collect(),
+        }
+    }
+
+    /// The stacks as they are; then no region is open.
+    pub(crate) fn drain(&mut self, types: &RegionTypes) -> Snapshot {
+        let snapshot = self.snapshot(types);
+        for number in self.touched.drain(..) {
+            let stack = &mut self.stacks[number as usize];
+            stack.steps.clear();
+            stack.open.clear();
+            (stack.last_ns, stack.has_gap) = (None, false);
+        }
+        self.steps = 0;
+        snapshot
+    }
+}

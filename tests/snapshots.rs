@@ -1,0 +1,303 @@
+//! Snapshots of open regions: what they say is what the events before them say, by a simpler rule; they cost
+//! little; slices that are joined have them as well.
+
+#[path = "support/mod.rs"]
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use annals_format::{CompressionLevel, Definitions, Ordering, RegionId, Role, Step, Value};
+use annals_merger::{Opened, Plan, Window, WriteOptions, join, plan_merge, verify, write_trace};
+use proptest::prelude::*;
+
+use crate::support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream};
+
+const START_NS: i64 = 5_000_000_000;
+
+/// What a thread does, drawn at random.
+#[derive(Clone, Copy, Debug)]
+enum Deed {
+    Enter(u64),
+    Leave(u64),
+    Mark,
+    /// Events of a type (none: any) are lost.
+    Lose(Option<annals_format::EventTypeId>),
+}
+
+fn deed() -> impl Strategy<Value = Deed> {
+    prop_oneof![
+        8 => (0..4_u64).prop_map(Deed::Enter),
+        9 => (0..4_u64).prop_map(Deed::Leave),
+        4 => Just(Deed::Mark),
+        1 => prop_oneof![Just(None), Just(Some(ENTER)), Just(Some(LEAVE)), Just(Some(MARK))]
+            .prop_map(Deed::Lose),
+    ]
+}
+
+/// Deeds of the threads of some ranks, repeated until there is enough to write about.
+fn ranks() -> impl Strategy<Value = Vec<Vec<Vec<Deed>>>> {
+    let thread = prop::collection::vec(deed(), 1..60);
+    let ranks = prop::collection::vec(prop::collection::vec(thread, 1..3), 1..4);
+    ranks.prop_map(|mut ranks| {
+        for deeds in ranks.iter_mut().flatten() {
+            let once = deeds.clone();
+            while deeds.len() < 1500 {
+                deeds.extend_from_slice(&once);
+            }
+        }
+        ranks
+    })
+}
+
+fn write(ranks: &[Vec<Vec<Deed>>], directory: &Path) {
+    for (rank, threads) in ranks.iter().enumerate() {
+        let streams = threads.iter().enumerate().map(|(number, deeds)| {
+            let mut time_ns = START_NS + number as i64;
+            let mut rows = Vec::new();
+            for (index, deed) in deeds.iter().enumerate() {
+                time_ns += 1 + (index as i64 * 37 + rank as i64 * 11) % 50;
+                let tick = REFERENCE.tick(time_ns);
+                rows.push(match deed {
+                    Deed::Enter(region) => Row::Event(ENTER, tick, *region),
+                    Deed::Leave(region) => Row::Event(LEAVE, tick, *region),
+                    Deed::Mark => Row::Event(MARK, tick, index as u64),
+                    Deed::Lose(event_type) => Row::Dropped(*event_type, 1, tick - 1, tick),
+                });
+            }
+            TestStream {
+                clock: 0,
+                ordering: Ordering::Ordered,
+                chunks: vec![(START_NS, rows)],
+            }
+        });
+        let recording = TestRecording {
+            rank: Some(rank as u32),
+            rank_count: None,
+            id: rank as u8,
+            start_ns: START_NS,
+            end_ns: START_NS + 200_000,
+            clocks: vec![REFERENCE],
+            streams: streams.collect(),
+            has_footer: true,
+        };
+        recording.write(directory, CompressionLevel::None);
+    }
+}
+
+/// By location: open calls as (region, entered, whether a loss came since), and the time of the last enter or
+/// leave.
+type Open = BTreeMap<u32, (Vec<(u32, i64, bool)>, i64)>;
+
+fn region_of(definitions: &Definitions, event_type: annals_format::EventTypeId) -> Option<bool> {
+    match definitions.event_types[&event_type].role {
+        Role::Enter => Some(true),
+        Role::Leave => Some(false),
+        _ => None,
+    }
+}
+
+/// What is open before each chunk, and at the end.
+fn open_before_chunks(opened: &Opened) -> Vec<Open> {
+    let definitions = &opened.definitions;
+    let location = |stream| {
+        definitions.streams[&stream]
+            .location
+            .expect("a location")
+            .get()
+    };
+    let mut open = Open::new();
+    let mut all = Vec::new();
+    let read = opened.read(Window::ALL, |chunk| {
+        all.push(open.clone());
+        let ordinals = chunk.ordinals();
+        for index in 0..=chunk.len() {
+            for (_, loss) in chunk.losses.iter().filter(|(at, _)| *at as usize == index) {
+                let is_region = loss
+                    .event_type
+                    .is_none_or(|t| region_of(definitions, t).is_some());
+                if let (true, Some((calls, _))) = (is_region, open.get_mut(&location(loss.stream)))
+                {
+                    calls.iter_mut().for_each(|call| call.2 = true);
+                }
+            }
+            if index == chunk.len() {
+                break;
+            }
+            let columns = &chunk.types[usize::from(chunk.type_index[index])];
+            let Some(is_enter) = region_of(definitions, columns.event_type) else {
+                continue;
+            };
+            let Value::U64(region) = columns.columns[0].get(ordinals[index] as usize) else {
+                panic!("a region");
+            };
+            let (region, time_ns) = (region as u32, chunk.times_ns[index]);
+            let (calls, last_ns) = open.entry(location(chunk.streams[index])).or_default();
+            *last_ns = time_ns;
+            if is_enter {
+                calls.push((region, time_ns, false));
+            } else if let Some(at) = calls.iter().rposition(|call| call.0 == region) {
+                calls.truncate(at);
+            }
+        }
+        Ok(())
+    });
+    read.expect("the trace is read");
+    all.push(open);
+    all
+}
+
+/// Compares every snapshot of a trace with the oracle; gives how many there are.
+fn check(path: &Path) -> usize {
+    let opened = Opened::open(path).expect("a trace");
+    let expected = open_before_chunks(&opened);
+    for at in opened.snapshots() {
+        let found = opened.load_snapshot(at).expect("a snapshot");
+        let found = found.locations.iter().map(|state| {
+            let calls = state.steps.iter().map(|step| match step {
+                Step::Enter {
+                    region,
+                    entered_ns,
+                    is_uncertain,
+                } => (RegionId::get(*region), *entered_ns, *is_uncertain),
+                Step::Leave(_) => panic!("a whole trace has no leave without an enter before it"),
+            });
+            let last_ns = state.last_ns.expect("an enter or a leave");
+            (state.location.get(), (calls.collect::<Vec<_>>(), last_ns))
+        });
+        assert_eq!(
+            found.collect::<Open>(),
+            expected[at.before],
+            "before chunk {}",
+            at.before
+        );
+    }
+    opened.snapshots().len()
+}
+
+/// Bytes of the snapshot blocks of a trace, and all of them.
+fn snapshot_bytes(path: &Path) -> (u64, u64) {
+    use annals_format::{BLOCK_HEADER_LEN, BlockHeader};
+    let bytes = std::fs::read(path).expect("a trace");
+    let opened = Opened::open(path).expect("a trace");
+    let each = opened.snapshots().iter().map(|at| {
+        let header = &bytes[at.entry.offset as usize..][..BLOCK_HEADER_LEN];
+        BlockHeader::decode(header).expect("a block").block_len()
+    });
+    (each.sum(), bytes.len() as u64)
+}
+
+fn options() -> WriteOptions {
+    WriteOptions {
+        compression: CompressionLevel::None,
+        jobs: 2,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn a_snapshot_is_what_the_events_before_it_leave_open(
+        ranks in ranks(),
+        chunk_events in 20..400_usize,
+        of in 1..5_u32,
+    ) {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let inputs = scratch.path().join("in");
+        std::fs::create_dir(&inputs).expect("a directory");
+        write(&ranks, &inputs);
+        let planned = || {
+            let (mut merge, rejected) = plan_merge(std::slice::from_ref(&inputs), None).expect("recordings");
+            assert!(rejected.is_empty());
+            merge.chunk_events = chunk_events;
+            merge
+        };
+        let whole = scratch.path().join("whole.annals");
+        write_trace(&planned(), &whole, options(), |_| {}).expect("a trace");
+        let snapshots = check(&whole);
+        // What only ever enters regions has as much open as it has events.
+        let enters = |deeds: &Vec<Deed>| {
+            let count = |wanted: fn(&Deed) -> bool| deeds.iter().filter(|deed| wanted(deed)).count();
+            count(|deed| matches!(deed, Deed::Enter(_))) <= count(|deed| matches!(deed, Deed::Leave(_))) / 2
+        };
+        let is_shallow = ranks.iter().flatten().all(enters);
+        prop_assert!(snapshots > 0 || !is_shallow, "no snapshot at all");
+        let (of_snapshots, all) = snapshot_bytes(&whole);
+        prop_assert!(of_snapshots * 20 <= all, "{of_snapshots} of {all} bytes");
+        prop_assert!(verify(&whole, &[]).expect("a trace").holds());
+
+        let paths: Vec<PathBuf> = (1..=of).map(|k| scratch.path().join(format!("{k}.annals"))).collect();
+        for (number, path) in (1..).zip(&paths) {
+            let mut merge = planned();
+            let plan = Plan::of(&merge);
+            merge.slice(number, of, plan.quantiles_ns()).expect("a slice");
+            write_trace(&merge, path, options(), |_| {}).expect("a slice");
+            prop_assert!(verify(path, &[]).expect("a slice").holds());
+        }
+        let joined = scratch.path().join("joined.annals");
+        join(&paths, &joined, CompressionLevel::None).expect("slices");
+        prop_assert!(check(&joined) > 0 || !is_shallow, "no snapshot at all");
+        let (of_snapshots, all) = snapshot_bytes(&joined);
+        prop_assert!(of_snapshots * 20 <= all, "{of_snapshots} of {all} bytes");
+        prop_assert!(verify(&joined, &[]).expect("a trace").holds());
+    }
+}
+
+/// A snapshot that contradicts the events is found out.
+#[test]
+fn verification_compares_snapshots_with_the_events() {
+    use annals_format::{
+        BlockKind, BlockWriter, FileHeader, Footer, FormatError, SnapshotEntry, Trace, encode_tail,
+    };
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut deeds = vec![Deed::Enter(0)];
+    deeds.extend([Deed::Enter(1), Deed::Leave(1), Deed::Mark].repeat(500));
+    write(&[vec![deeds]], scratch.path());
+    let path = scratch.path().join("trace.annals");
+    let (mut merge, _) = plan_merge(&[scratch.path().to_owned()], None).expect("recordings");
+    merge.chunk_events = 100;
+    write_trace(&merge, &path, options(), |_| {}).expect("a trace");
+    let bytes = std::fs::read(&path).expect("a trace");
+    let trace = Trace::read(&bytes).expect("a trace");
+    let at = trace.snapshots.last().expect("a snapshot");
+    let mut wrong = trace.load_snapshot(&bytes, at).expect("a snapshot");
+    wrong.locations[0].steps.pop();
+
+    // The same file, with the wrong snapshot behind everything else.
+    let mut file = bytes.clone();
+    let offset = file.len() as u64;
+    let (mut head, mut body) = (Vec::new(), Vec::new());
+    wrong.header(at.entry.chunk).encode(&mut head);
+    wrong.encode(&mut body);
+    let mut writer = BlockWriter::new(CompressionLevel::None).expect("a writer");
+    writer.write(BlockKind::Snapshot, &head, &body, &mut file);
+    let footer = Footer {
+        definitions: trace.definitions.clone(),
+        trace_chunks: trace.chunks.clone(),
+        totals: trace.totals.clone(),
+        losses: trace.losses.clone(),
+        snapshots: vec![SnapshotEntry {
+            offset,
+            chunk: at.entry.chunk,
+        }],
+        ..Footer::default()
+    };
+    body.clear();
+    footer.encode(&mut body);
+    let footer_offset = file.len() as u64;
+    writer.write(BlockKind::Footer, &[], &body, &mut file);
+    file.extend(encode_tail(footer_offset));
+    assert!(FileHeader::decode(&file).is_ok_and(|header| header == trace.header));
+    std::fs::write(&path, &file).expect("a file");
+    let found = verify(&path, &[]).expect("a trace");
+    assert_eq!(found.mismatches.len(), 1, "{:?}", found.mismatches);
+    assert!(found.mismatches[0].what.contains("open regions"));
+
+    // Another block where the snapshot should be is no snapshot.
+    let trace = Trace::read(&file).expect("a trace");
+    let mut elsewhere = trace.snapshots[0];
+    elsewhere.entry.offset = trace.chunks[0].offset;
+    let error = trace.load_snapshot(&file, &elsewhere).expect_err("a chunk");
+    assert!(matches!(error, FormatError::Invalid { .. }), "{error}");
+}
