@@ -5,9 +5,11 @@
 //! not open closes nothing. A loss that may have had enters or leaves makes every open call of its location
 //! uncertain.
 
+use std::ops::Range;
+
 use annals_format::{
-    Definitions, LocationId, LocationState, MAX_SNAPSHOT_LOCATIONS, MAX_SNAPSHOT_STEPS, RegionId,
-    Role, Snapshot, Step, StreamId, TraceChunk, TraceLoss,
+    Column, Definitions, ElementType, LocationId, LocationState, MAX_SNAPSHOT_LOCATIONS,
+    MAX_SNAPSHOT_STEPS, RegionId, Role, Snapshot, Step, StreamId, TraceChunk, TraceLoss,
 };
 use rustc_hash::FxHashMap;
 
@@ -98,6 +100,35 @@ impl RegionTypes {
     }
 }
 
+/// Stands for a region that is not given.
+const NO_REGION: u64 = u64::MAX;
+
+/// The regions that the events of one type in a chunk enter or leave, in order.
+struct Moves {
+    is_enter: bool,
+    regions: std::vec::IntoIter<u64>,
+}
+
+impl Moves {
+    fn of(is_enter: bool, column: &Column) -> Self {
+        let mut regions = Vec::with_capacity(column.len());
+        let is_unsigned = matches!(column.element_type(), ElementType::U32 | ElementType::U64);
+        match column.bits().filter(|_| is_unsigned) {
+            Some(bits) => bits.extend_into(0..column.len(), &mut regions),
+            None => {
+                let values = (0..column.len()).map(|ordinal| column.get(ordinal).as_integer());
+                let region =
+                    |value: Option<i128>| value.and_then(|value| u64::try_from(value).ok());
+                regions.extend(values.map(|value| region(value).unwrap_or(NO_REGION)));
+            }
+        }
+        Self {
+            is_enter,
+            regions: regions.into_iter(),
+        }
+    }
+}
+
 /// From this depth on, open calls are counted by region, so that leaves of regions that are not open do not
 /// search a deep stack again and again.
 const DEEP: usize = 64;
@@ -148,26 +179,22 @@ impl Stack {
         self.steps.truncate(length);
     }
 
-    /// `keeps_leaves`: a leave of a region that is not open stays, for what was open before.
+    /// Leaves the innermost open region of a stack that is not deep, if this is it; else nothing is done.
     #[inline]
-    fn leave(&mut self, left: RegionId, keeps_leaves: bool) {
-        if let Some(Step::Enter { region, .. }) = self.steps.last()
-            && *region == left
-        {
-            let length = self.steps.len() - 1;
-            if length < DEEP {
-                self.open.clear();
-                self.steps.pop();
-            } else {
-                self.truncate(length);
-            }
-            return;
+    fn pop(&mut self, left: RegionId) -> bool {
+        let is_innermost = matches!(
+            self.steps.last(),
+            Some(Step::Enter { region, .. }) if *region == left
+        );
+        let is_left = is_innermost && self.open.is_empty();
+        if is_left {
+            self.steps.pop();
         }
-        self.leave_inner(left, keeps_leaves);
+        is_left
     }
 
-    #[cold]
-    fn leave_inner(&mut self, left: RegionId, keeps_leaves: bool) {
+    /// `keeps_leaves`: a leave of a region that is not open stays, for what was open before.
+    fn leave(&mut self, left: RegionId, keeps_leaves: bool) {
         let is_absent = !self.open.is_empty() && self.open.get(&left).is_none_or(|open| *open == 0);
         let found = self
             .steps
@@ -250,47 +277,63 @@ impl Stacks {
     pub(crate) fn take(&mut self, types: &RegionTypes, chunk: &TraceChunk) {
         let of_types = chunk.types.iter().map(|columns| {
             let kind = types.kinds.get(&columns.event_type.get())?;
-            Some((*kind, columns.columns.get(kind.at)?))
+            let column = columns.columns.get(kind.at)?;
+            Some(Moves::of(kind.is_enter, column))
         });
-        let of_types: Vec<_> = of_types.collect();
-        let mut losses = chunk.losses.iter().peekable();
-        let mut next = vec![0_usize; of_types.len()];
-        for (index, type_index) in chunk.type_index.iter().enumerate() {
-            if let Some((at, _)) = losses.peek()
-                && *at as usize <= index
-            {
-                while let Some((_, loss)) = losses.next_if(|(at, _)| *at as usize <= index) {
-                    self.note_gap(types, loss);
-                }
-            }
-            let type_index = usize::from(*type_index);
-            let Some((kind, column)) = of_types[type_index] else {
-                continue;
-            };
-            let ordinal = next[type_index];
-            next[type_index] += 1;
-            let region = column.get(ordinal).as_integer();
-            let Some(region) = region.and_then(|region| u32::try_from(region).ok()) else {
-                continue;
-            };
-            let Some(number) = types.location_of(chunk.streams[index]) else {
-                continue;
-            };
-            let (region, entered_ns) = (RegionId::new(region), chunk.times_ns[index]);
-            self.change(number, |stack, keeps_leaves| {
-                stack.last_ns = Some(entered_ns);
-                if kind.is_enter {
-                    stack.push(Step::Enter {
-                        region,
-                        entered_ns,
-                        is_uncertain: false,
-                    });
-                } else {
-                    stack.leave(region, keeps_leaves);
-                }
-            });
+        let mut of_types: Vec<Option<Moves>> = of_types.collect();
+        let mut done = 0;
+        for (at, loss) in &chunk.losses {
+            let end = chunk.len().min(*at as usize).max(done);
+            self.take_events(types, chunk, done..end, &mut of_types);
+            self.note_gap(types, loss);
+            done = end;
         }
-        losses.for_each(|(_, loss)| self.note_gap(types, loss));
+        self.take_events(types, chunk, done..chunk.len(), &mut of_types);
+    }
+
+    /// The events of a chunk between two losses. Every event of every merge comes through here: so the usual
+    /// ones, an enter and the leave of the innermost open region, take few steps.
+    fn take_events(
+        &mut self,
+        types: &RegionTypes,
+        chunk: &TraceChunk,
+        range: Range<usize>,
+        of_types: &mut [Option<Moves>],
+    ) {
+        let type_indexes = chunk.type_index[range.clone()].iter();
+        let places = chunk.streams[range.clone()]
+            .iter()
+            .zip(&chunk.times_ns[range]);
+        for (type_index, (stream, time_ns)) in type_indexes.zip(places) {
+            let Some(moves) = &mut of_types[usize::from(*type_index)] else {
+                continue;
+            };
+            let region = moves.regions.next().unwrap_or(NO_REGION);
+            let (Ok(region), Some(number)) = (u32::try_from(region), types.location_of(*stream))
+            else {
+                continue;
+            };
+            let region = RegionId::new(region);
+            let stack = &mut self.stacks[number as usize];
+            if stack.last_ns.is_none() && !stack.has_gap {
+                self.touched.push(number);
+            }
+            stack.last_ns = Some(*time_ns);
+            if moves.is_enter {
+                self.steps += 1;
+                stack.push(Step::Enter {
+                    region,
+                    entered_ns: *time_ns,
+                    is_uncertain: false,
+                });
+            } else if stack.pop(region) {
+                self.steps -= 1;
+            } else {
+                self.change(number, |stack, keeps_leaves| {
+                    stack.leave(region, keeps_leaves)
+                });
+            }
+        }
     }
 
     fn note_gap(&mut self, types: &RegionTypes, loss: &TraceLoss) {
