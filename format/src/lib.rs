@@ -37,6 +37,7 @@ mod ids;
 mod ints;
 pub mod live;
 mod loss;
+pub mod otf2;
 mod proof;
 mod read;
 mod recording;
