@@ -33,6 +33,7 @@ mod merge;
 mod messages;
 mod offsets;
 mod open;
+mod otf2;
 mod output;
 mod plan;
 mod proof;

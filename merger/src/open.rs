@@ -166,18 +166,28 @@ pub fn plan_merge_with_offsets(
     let Found {
         recordings,
         traces,
+        archives,
         mut rejected,
     } = find(paths, output)?;
     // In a directory, a trace beside recordings is an earlier merge of them; named itself, it is an input.
     let traces = traces.into_iter().filter(|trace| paths.contains(trace));
     let traces: Vec<PathBuf> = traces.collect();
-    if recordings.is_empty() && traces.is_empty() && rejected.is_empty() {
+    if recordings.is_empty() && traces.is_empty() && archives.is_empty() && rejected.is_empty() {
         return Err(MergeError::NoRecordings {
             path: paths.first().cloned().unwrap_or_default(),
         });
     }
     let (mut inputs, more) = open_recordings(&recordings)?;
     rejected.extend(more);
+    for path in archives {
+        match crate::otf2::open(&path) {
+            Ok(processes) => inputs.extend(processes),
+            Err(error) => rejected.push(RejectedInput {
+                why: crate::input::without_path(&error),
+                path,
+            }),
+        }
+    }
     let mut opened = Vec::new();
     for path in traces {
         match InputTrace::open(&path) {

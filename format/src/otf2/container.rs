@@ -66,7 +66,9 @@ pub enum Datum {
     Bits(u64),
     /// Text.
     Text(Vec<u8>),
-    /// A list of fields.
+    /// A list of one field each.
+    Numbers(Vec<u64>),
+    /// A list of several fields each.
     List(Vec<Vec<Datum>>),
     /// Pairs of local and global ids, and whether the local ones are 0, 1, ….
     Pairs(Vec<(u64, u64)>, bool),
@@ -89,13 +91,12 @@ impl Datum {
         }
     }
 
-    /// The first fields of a list's items.
-    pub fn items(&self) -> impl Iterator<Item = u64> {
-        let items = match self {
-            Self::List(items) => items.as_slice(),
+    /// The items of a list of one field each.
+    pub fn numbers(&self) -> &[u64] {
+        match self {
+            Self::Numbers(numbers) => numbers,
             _ => &[],
-        };
-        items.iter().filter_map(|item| item.first()?.bits())
+        }
     }
 }
 
@@ -131,7 +132,15 @@ fn read_list(input: &mut Input<'_>, fields: &[Field], count: usize) -> Result<Da
         let expected = "a number of items that the record has room for";
         return Err(FormatError::invalid(at, expected, count));
     }
-    let mut items = Vec::with_capacity(count);
+    if let [field] = fields {
+        let mut numbers = Vec::with_capacity(count);
+        for _ in 0..count {
+            let item = read_field(input, field, &mut 0)?;
+            numbers.push(item.bits().unwrap_or(0));
+        }
+        return Ok(Datum::Numbers(numbers));
+    }
+    let mut items = Vec::new();
     for _ in 0..count {
         items.push(read_all(input, fields)?);
     }
@@ -227,12 +236,16 @@ fn put_fields(fields: &[Field], data: &[Datum], out: &mut Vec<u8>) -> usize {
                     Datum::List(items) => items.as_slice(),
                     _ => &[],
                 };
+                let count = items.len() + datum.numbers().len();
                 match field.what {
-                    What::List8(_) => out.push(items.len() as u8),
-                    _ => out.put_c32(items.len() as u32),
+                    What::List8(_) => out.push(count as u8),
+                    _ => out.put_c32(count as u32),
                 }
                 for item in items {
                     slack += put_fields(inner, item, out);
+                }
+                for number in datum.numbers() {
+                    put_fields(inner, &[Datum::Bits(*number)], out);
                 }
             }
         }

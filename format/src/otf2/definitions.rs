@@ -151,7 +151,7 @@ impl GlobalDefinitions {
     pub fn metric_members(&self, metric: u64) -> Vec<u64> {
         let class = self.metric_class(metric);
         let members = class.and_then(|class| class.get("number_of_metrics"));
-        members.map_or_else(Vec::new, |members| members.items().collect())
+        members.map_or_else(Vec::new, |members| members.numbers().to_vec())
     }
 
     fn metric_name(&self, definition: &GlobalDefinition) -> String {

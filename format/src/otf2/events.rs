@@ -57,6 +57,8 @@ pub struct EventReader<'a> {
     pub attributes: Vec<AttributeValue>,
     /// The bytes of an unknown record.
     pub payload: &'a [u8],
+    /// Lists of attributes, up to here, that contradict the format: their events come without.
+    pub unreadable_lists: u64,
     is_whole_chunk: bool,
 }
 
@@ -82,6 +84,7 @@ impl<'a> EventReader<'a> {
             values: Vec::new(),
             attributes: Vec::new(),
             payload: &[],
+            unreadable_lists: 0,
             is_whole_chunk: false,
         }
     }
@@ -174,9 +177,13 @@ impl<'a> EventReader<'a> {
         self.input.take(length, "a list of attributes")?;
         let end = self.input;
         self.input.seek(start);
-        let outcome = self.read_attribute_list(start + length);
+        let known = self.attributes.len();
+        if self.read_attribute_list(start + length).is_err() {
+            self.attributes.truncate(known);
+            self.unreadable_lists += 1;
+        }
         self.input = end;
-        outcome
+        Ok(())
     }
 
     fn read_attribute_list(&mut self, end: usize) -> Result<()> {

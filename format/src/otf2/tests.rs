@@ -193,7 +193,12 @@ fn data_of(fields: &[Field], next: &mut impl Iterator<Item = u64>) -> Vec<Datum>
             What::Text => Datum::Text(format!("text {value}").into_bytes()),
             What::IdMap => Datum::Pairs(vec![(0, value), (1, value / 3)], value % 2 == 0),
             What::List8(inner) | What::List32(inner) => {
-                Datum::List((0..value % 30).map(|_| data_of(inner, next)).collect())
+                let items = (0..value % 30).map(|_| data_of(inner, next));
+                if inner.len() == 1 {
+                    Datum::Numbers(items.filter_map(|item| item[0].bits()).collect())
+                } else {
+                    Datum::List(items.collect())
+                }
             }
         });
     }
