@@ -1,7 +1,7 @@
 //! An archive as an input: each of its processes becomes a recording whose chunks are decoded from the archive's
 //! files when they are asked for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,11 +11,12 @@ use annals_format::otf2::{
 };
 use annals_format::{
     ANY_EVENT_TYPE, CalibrationPoint, Chunk, ChunkHeader, ChunkPlace, Clock, ClockId, ClockKind,
-    Cumulative, Definition, Definitions, Ended, EventTypeId, FileHeader, FileKind, Location,
+    Cumulative, Definition, Definitions, Ended, EventTypeId, FileHeader, FileKind, Foreign, Location,
     LocationId, LocationKind, Object, ObjectId, Ordering, Problem, Process, ProcessId, Property,
-    Rank, ReadAt, Recording, RecordingId, Region, RegionId, Source, SourceId, StoredChunk, Stream,
+    Rank, ReadAt, Recording, RecordingId, Reference, Region, RegionId, Source, SourceId, StoredChunk, Stream,
     StreamContents, StreamId, StreamLoss, StreamTotals, StringId,
 };
+use annals_format::wire::Put;
 use rayon::prelude::*;
 
 use super::catalogue::Catalogue;
@@ -85,6 +86,9 @@ fn digest(digest: u128, bytes: &[u8]) -> u128 {
         (sum ^ u128::from(*byte)).wrapping_mul(PRIME)
     })
 }
+
+/// The format's name in foreign records.
+pub(crate) const FORMAT: &str = "OTF2";
 
 const DIGEST_START: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
 
@@ -170,19 +174,10 @@ struct TimeBase {
 }
 
 impl TimeBase {
-    fn of(
-        definitions: &GlobalDefinitions,
-        scanned: &[LocationFile],
-        problems: &mut Vec<Problem>,
-        path: &Path,
-    ) -> Self {
+    fn of(definitions: &GlobalDefinitions, scanned: &[LocationFile]) -> Self {
         let clock = definitions.of_record("ClockProperties").next();
         let bits = |name| clock.and_then(|clock: &GlobalDefinition| clock.bits(name));
         let resolution = bits("timer_resolution").filter(|resolution| *resolution != 0);
-        if resolution.is_none() {
-            let what = "no clock properties: ticks are taken for nanoseconds";
-            problems.push(problem_of(path, 0, 0, what));
-        }
         let parts = scanned.iter().flat_map(|location| &location.scanned.parts);
         let least = parts.map(|part| part.least).min();
         let unix = bits("realtime_timestamp").filter(|unix| *unix != u64::MAX);
@@ -246,7 +241,7 @@ pub(crate) fn open(path: &Path) -> Result<Vec<InputRecording>> {
         .map(|(id, expected)| open_location(&stem, &anchor, id, expected))
         .collect();
     let groups = groups_of(&definitions, &world, &mut locations);
-    let time = TimeBase::of(&definitions, &locations, &mut problems, &definitions_path);
+    let time = TimeBase::of(&definitions, &locations);
     let scanned: Vec<Scanned> = locations
         .iter_mut()
         .map(|location| std::mem::replace(&mut location.scanned, Scanned::nothing()))
@@ -275,6 +270,8 @@ pub(crate) fn open(path: &Path) -> Result<Vec<InputRecording>> {
         time,
         is_first: true,
         problems,
+        alike: alike(&archive.definitions),
+        taken_objects: BTreeSet::new(),
     };
     let mut inputs = Vec::new();
     for (group, of_group) in groups {
@@ -428,6 +425,23 @@ struct Maker<'a> {
     is_first: bool,
     /// Of the whole archive: the first process has them.
     problems: Vec<Problem>,
+    /// Regions that others cannot be told from by name, file, line and paradigm.
+    alike: BTreeSet<u64>,
+    /// Objects of the process that is being made.
+    taken_objects: BTreeSet<u32>,
+}
+
+/// Regions of an archive that have name, file, line and paradigm in common with another.
+fn alike(definitions: &GlobalDefinitions) -> BTreeSet<u64> {
+    let mut by_key: BTreeMap<_, Vec<u64>> = BTreeMap::new();
+    for (id, region) in definitions.of_kind(Kind::Region) {
+        let text = |name| definitions.string(region.bits(name).unwrap_or(u64::MAX));
+        let line = region.bits("begin_line_number");
+        let key = (text("name"), text("source_file"), line, region.bits("paradigm"));
+        by_key.entry(key).or_default().push(id);
+    }
+    let several = by_key.into_values().filter(|ids| ids.len() > 1);
+    several.flatten().collect()
 }
 
 /// The definitions of a process in the making: strings are added when something refers to them.
@@ -566,6 +580,7 @@ impl Maker<'_> {
                 .iter()
                 .any(|lost| lost.cause == annals_format::Cause::Truncated);
         }
+        self.foreign(&mut own, of_group);
         self.is_first = false;
         let header = FileHeader::new(FileKind::Recording, recording_id);
         let mut recording = Recording::of_foreign(header, own.definitions, streams);
@@ -586,6 +601,61 @@ impl Maker<'_> {
             name
         };
         self.string(own, &name)
+    }
+
+    /// What a writer of archives needs beyond what we have words for.
+    fn foreign(&mut self, own: &mut Own, of_group: &Group) {
+        let archive = self.archive;
+        let format = self.string(own, FORMAT);
+        let mut add = |of: Reference, id: u32, body: Vec<u8>| {
+            own.definitions.foreign.insert(
+                (ProcessId::new(0), of, id),
+                Foreign {
+                    process: ProcessId::new(0),
+                    format,
+                    of,
+                    id,
+                    body,
+                },
+            );
+        };
+        if self.is_first {
+            let mut anchor = Vec::new();
+            archive.anchor.encode(&mut anchor);
+            add(Reference::None, 0, anchor);
+            for (number, definition) in (1..).zip(&archive.definitions.all) {
+                add(Reference::None, number, definition.encode());
+            }
+        }
+        let regions: Vec<RegionId> = own.definitions.regions.keys().copied().collect();
+        let numbering = archive.numberings.of_kind(Kind::Region);
+        for id in regions {
+            let Some(number) = numbering.id(id.get()) else {
+                continue;
+            };
+            let mut body = vec![u8::from(self.alike.contains(&number))];
+            body.put_varint(number);
+            add(Reference::Region, id.get(), body);
+        }
+        for number in &of_group.locations {
+            let mut body = Vec::new();
+            body.put_varint(archive.locations[*number].id);
+            add(Reference::Location, *number as u32, body);
+        }
+        for kind in OBJECTS.into_iter().chain([IO_PARADIGM]) {
+            let numbering = archive.numberings.of_kind(kind);
+            for (number, id) in (numbering.base..).zip(&numbering.ids) {
+                if !self.taken_objects.contains(&number) {
+                    continue;
+                }
+                let mut body = vec![kind as u8];
+                body.put_varint(*id);
+                add(Reference::Object, number, body);
+            }
+        }
+        for plan in &archive.catalogue.plans {
+            add(Reference::EventType, plan.id.get(), plan.body());
+        }
     }
 
     /// What the archive says about itself and the process.
@@ -674,11 +744,11 @@ impl Maker<'_> {
             let region = self.region(own, number, id);
             own.definitions.add(Definition::Region(region));
         }
-        let mut kinds: Vec<Kind> = OBJECTS.to_vec();
-        kinds.push(IO_PARADIGM);
-        for kind in kinds {
+        self.taken_objects.clear();
+        for kind in OBJECTS.into_iter().chain([IO_PARADIGM]) {
             for id in used(kind) {
                 let number = archive.numberings.of_kind(kind).get(id);
+                self.taken_objects.insert(number);
                 let (kind_name, name) = self.object_names(kind, id, group);
                 let object = Object {
                     id: ObjectId::new(number),

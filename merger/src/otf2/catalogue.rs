@@ -7,6 +7,7 @@ use annals_format::otf2::{Field, GlobalDefinitions, Kind, Record, What, event_re
 use annals_format::{
     Definition, Element, ElementType, EventType, EventTypeId, Reference, Role, Verbosity,
 };
+use annals_format::wire::Put;
 use rustc_hash::FxHashMap;
 
 use super::naming::Strings;
@@ -60,12 +61,32 @@ pub(crate) enum OfCollective {
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) id: EventTypeId,
+    /// Id of the record.
+    record: u8,
+    /// Of a composition of metrics, the types of the values.
+    types: Vec<u8>,
     pub(crate) definition: EventType,
     pub(crate) sources: Vec<From>,
     /// Columns of additional values.
     pub(crate) attributes: FxHashMap<(u32, u8), usize>,
     /// The first column of an additional value.
     pub(crate) first_attribute: usize,
+}
+
+impl Plan {
+    /// What a writer of archives has to know of the event type, as the format's description says.
+    pub(crate) fn body(&self) -> Vec<u8> {
+        let mut body = vec![self.record];
+        body.put_varint(self.types.len() as u64);
+        body.extend_from_slice(&self.types);
+        for from in &self.sources[self.first_attribute..] {
+            if let From::Attribute(attribute, type_code) = from {
+                body.put_varint((*attribute).into());
+                body.push(*type_code);
+            }
+        }
+        body
+    }
 }
 
 /// The event types of an archive.
@@ -320,13 +341,9 @@ impl Catalogue {
                     role_of(record),
                 )
             };
-            catalogue.add(
-                strings,
-                definitions,
-                &mut names,
-                (attributes, has_more),
-                plan,
-            );
+            let of_record = (key, &[][..]);
+            let of_attributes = (attributes, has_more);
+            catalogue.add(strings, definitions, &mut names, of_record, of_attributes, plan);
         }
         // An archive must not cost more event types than a chunk can name.
         const MOST_TYPES: usize = 20_000;
@@ -339,13 +356,9 @@ impl Catalogue {
                 .insert((class, types.to_vec()), place);
             let plan =
                 |elements: &mut Elements<'_>| add_metric(definitions, class, types, elements);
-            catalogue.add(
-                strings,
-                definitions,
-                &mut names,
-                (of_metrics, has_more),
-                plan,
-            );
+            let of_record = (METRIC, types);
+            let of_attributes = (of_metrics, has_more);
+            catalogue.add(strings, definitions, &mut names, of_record, of_attributes, plan);
         }
         catalogue
     }
@@ -355,6 +368,7 @@ impl Catalogue {
         strings: &mut Strings,
         definitions: &GlobalDefinitions,
         names: &mut BTreeSet<String>,
+        (record, types): (u8, &[u8]),
         (attributes, has_more): (&BTreeSet<(u32, u8)>, bool),
         plan: impl FnOnce(&mut Elements<'_>) -> (String, String, Role),
     ) {
@@ -403,6 +417,8 @@ impl Catalogue {
         };
         self.plans.push(Plan {
             id,
+            record,
+            types: types.to_vec(),
             definition,
             sources,
             attributes: of_attribute,
