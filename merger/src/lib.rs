@@ -69,6 +69,7 @@ pub use open::{
     Opened, Origin, Outcome, Window, open_recordings, plan_merge, plan_merge_with_offsets,
     plan_merge_with_symbols,
 };
+pub use otf2::{ArchiveOptions, anchor_of, write_archive};
 pub use output::{WriteOptions, write_trace};
 pub use plan::Plan;
 pub use recover::{Recovered, recover};

@@ -61,7 +61,7 @@ pub struct Outcome {
 /// What a trace or a set of recordings is, as a file.
 #[derive(Clone, Debug)]
 pub struct Origin {
-    /// `trace` or `recordings`.
+    /// `trace`, `recordings` or `archive`.
     pub kind: &'static str,
     /// Bytes of the files.
     pub bytes: u64,
@@ -346,7 +346,10 @@ impl Opened {
                 has_footer: opened.trace.has_footer,
             },
             Content::Recordings(merge) => Origin {
-                kind: "recordings",
+                kind: match merge.inputs().all(InputRecording::is_of_archive) {
+                    true => "archive",
+                    false => "recordings",
+                },
                 bytes: merge.input_bytes(),
                 files: merge.inputs().count(),
                 has_footer: merge.inputs().all(|input| input.recording.has_footer),

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use annals_format::{
-    Clock, ClockId, Definition, Definitions, Element, EventType, EventTypeId, Foreign, Function, Location,
-    LocationId, Module, ModuleId, Object, ObjectId, Process, ProcessId, Property, Rank, Reference,
-    Region, RegionId, RegionSet, Registration, Source, SourceId, Stream, StreamId, StringId,
+    Clock, ClockId, Definition, Definitions, Element, EventType, EventTypeId, Foreign, Function,
+    Location, LocationId, Module, ModuleId, Object, ObjectId, Process, ProcessId, Property, Rank,
+    Reference, Region, RegionId, RegionSet, Registration, Source, SourceId, Stream, StreamId,
+    StringId,
 };
 
 /// Numbers of one recording's definitions in the trace.

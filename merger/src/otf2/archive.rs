@@ -9,14 +9,14 @@ use annals_format::otf2::{
     Anchor, ChunkEnd, ClockCorrection, GlobalDefinition, GlobalDefinitions, Kind, LocalDefinitions,
     RawRecords,
 };
+use annals_format::wire::Put;
 use annals_format::{
     ANY_EVENT_TYPE, CalibrationPoint, Chunk, ChunkHeader, ChunkPlace, Clock, ClockId, ClockKind,
-    Cumulative, Definition, Definitions, Ended, EventTypeId, FileHeader, FileKind, Foreign, Location,
-    LocationId, LocationKind, Object, ObjectId, Ordering, Problem, Process, ProcessId, Property,
-    Rank, ReadAt, Recording, RecordingId, Reference, Region, RegionId, Source, SourceId, StoredChunk, Stream,
-    StreamContents, StreamId, StreamLoss, StreamTotals, StringId,
+    Cumulative, Definition, Definitions, Ended, EventTypeId, FileHeader, FileKind, Foreign,
+    Location, LocationId, LocationKind, Object, ObjectId, Ordering, Problem, Process, ProcessId,
+    Property, Rank, ReadAt, Recording, RecordingId, Reference, Region, RegionId, Source, SourceId,
+    StoredChunk, Stream, StreamContents, StreamId, StreamLoss, StreamTotals, StringId,
 };
-use annals_format::wire::Put;
 use rayon::prelude::*;
 
 use super::catalogue::Catalogue;
@@ -437,7 +437,12 @@ fn alike(definitions: &GlobalDefinitions) -> BTreeSet<u64> {
     for (id, region) in definitions.of_kind(Kind::Region) {
         let text = |name| definitions.string(region.bits(name).unwrap_or(u64::MAX));
         let line = region.bits("begin_line_number");
-        let key = (text("name"), text("source_file"), line, region.bits("paradigm"));
+        let key = (
+            text("name"),
+            text("source_file"),
+            line,
+            region.bits("paradigm"),
+        );
         by_key.entry(key).or_default().push(id);
     }
     let several = by_key.into_values().filter(|ids| ids.len() > 1);

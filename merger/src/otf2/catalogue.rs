@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use annals_format::otf2::{Field, GlobalDefinitions, Kind, Record, What, event_record, types};
+use annals_format::wire::Put;
 use annals_format::{
     Definition, Element, ElementType, EventType, EventTypeId, Reference, Role, Verbosity,
 };
-use annals_format::wire::Put;
 use rustc_hash::FxHashMap;
 
 use super::naming::Strings;
@@ -343,7 +343,14 @@ impl Catalogue {
             };
             let of_record = (key, &[][..]);
             let of_attributes = (attributes, has_more);
-            catalogue.add(strings, definitions, &mut names, of_record, of_attributes, plan);
+            catalogue.add(
+                strings,
+                definitions,
+                &mut names,
+                of_record,
+                of_attributes,
+                plan,
+            );
         }
         // An archive must not cost more event types than a chunk can name.
         const MOST_TYPES: usize = 20_000;
@@ -358,7 +365,14 @@ impl Catalogue {
                 |elements: &mut Elements<'_>| add_metric(definitions, class, types, elements);
             let of_record = (METRIC, types);
             let of_attributes = (of_metrics, has_more);
-            catalogue.add(strings, definitions, &mut names, of_record, of_attributes, plan);
+            catalogue.add(
+                strings,
+                definitions,
+                &mut names,
+                of_record,
+                of_attributes,
+                plan,
+            );
         }
         catalogue
     }
