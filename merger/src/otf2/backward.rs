@@ -17,7 +17,7 @@ const UNDEFINED: u64 = u32::MAX as u64;
 
 /// How a value of ours becomes one of OTF2.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum How {
+pub(crate) enum How {
     /// As it is.
     Same,
     /// A double becomes a float.
@@ -36,7 +36,7 @@ enum How {
 
 /// A value of a record.
 #[derive(Clone, Copy, Debug)]
-enum Part {
+pub(crate) enum Part {
     Column(usize, How),
     Constant(u64),
     /// The columns of a list of strings, up to the first that is absent.

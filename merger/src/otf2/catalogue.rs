@@ -272,10 +272,10 @@ fn add_fields(record: &Record, arguments: usize, elements: &mut Elements<'_>) {
                 let named = arguments.min(MOST_ARGUMENTS);
                 for number in 0..named {
                     let name = format!("argument_{}", number + 1);
-                    elements.add(&name, ElementType::U32, From::TextItem(index + 1 + number));
+                    elements.add(&name, ElementType::U32, From::TextItem(index + number));
                 }
                 if arguments > named {
-                    let rest = From::Rest(index + 1 + named);
+                    let rest = From::Rest(index + named);
                     elements.add("more_arguments", ElementType::Bytes, rest);
                 }
             }

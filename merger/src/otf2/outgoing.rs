@@ -83,7 +83,6 @@ pub(crate) struct Outgoing<'a> {
     groups: BTreeMap<ProcessId, u64>,
     own: BTreeMap<(u8, u64), Vec<Datum>>,
     regions: FxHashMap<RegionId, u64>,
-    special_regions: HashMap<String, u64>,
     attributes: HashMap<(String, u8), u64>,
     parameters: HashMap<String, u64>,
     communicators: HashMap<String, u64>,
@@ -200,7 +199,6 @@ impl<'a> Outgoing<'a> {
             groups: BTreeMap::new(),
             own: BTreeMap::new(),
             regions: FxHashMap::default(),
-            special_regions: HashMap::new(),
             attributes: HashMap::new(),
             parameters: HashMap::new(),
             communicators: HashMap::new(),
@@ -216,6 +214,14 @@ impl<'a> Outgoing<'a> {
     /// Whether everything is from one archive: times and numbers can stay as they are then.
     pub(crate) fn is_one_archive(&self) -> bool {
         self.incoming.len() == 1 && self.archive_of.len() == self.ours.processes.len()
+    }
+
+    /// What the only archive says of its clock: resolution, start, length, wall clock at the start.
+    pub(crate) fn clock(&self) -> Option<[u64; 4]> {
+        let archive = self.incoming.first()?;
+        let clock = archive.definitions.of_record("ClockProperties").next()?;
+        let bits = |at: usize| clock.data.get(at).and_then(Datum::bits);
+        Some([bits(0)?, bits(1)?, bits(2)?, bits(3).unwrap_or(u64::MAX)])
     }
 
     fn take_archives(&mut self) {
@@ -521,13 +527,13 @@ impl<'a> Outgoing<'a> {
         id
     }
 
-    fn new_region(&mut self, name: &str, file: &str, line: u32, role: u64, paradigm: u64) -> u64 {
+    fn new_region(&mut self, name: &str, file: &str, line: u32, paradigm: u64) -> u64 {
         let id = self.new_id(Kind::Region);
         let (name, file, empty) = (self.string(name), self.string(file), self.string(""));
         let file = if file == empty { UNDEFINED } else { file };
         let line = u64::from(line);
         let data = [
-            id, name, empty, 0, file, line, line, name, role, paradigm, 0,
+            id, name, empty, 0, file, line, line, name, 1, paradigm, 0,
         ];
         self.add("Region", id, data.map(bits).to_vec());
         id
@@ -552,19 +558,8 @@ impl<'a> Outgoing<'a> {
             .map_or(1, |(code, _)| *code);
         let name = self.ours.region_name(number);
         let file = self.ours.string(d.file).to_owned();
-        let id = self.new_region(&name, &file, d.line, 1, paradigm);
+        let id = self.new_region(&name, &file, d.line, paradigm);
         self.regions.insert(number, id);
-        id
-    }
-
-    /// A region that stands for something of ours.
-    pub(crate) fn special_region(&mut self, name: &str) -> u64 {
-        if let Some(id) = self.special_regions.get(name) {
-            return *id;
-        }
-        // An artificial one, of the measurement system.
-        let id = self.new_region(name, "", 0, 31, 6);
-        self.special_regions.insert(name.to_owned(), id);
         id
     }
 

@@ -298,7 +298,7 @@ impl Scan<'_> {
             match id {
                 METRIC => key = self.composition(&reader.values),
                 PROGRAM_BEGIN => {
-                    let arguments = &reader.values[2.min(reader.values.len())..];
+                    let arguments = &reader.values[1..];
                     self.found.arguments = self.found.arguments.max(arguments.len());
                     for argument in arguments {
                         self.found.seen[Kind::String as usize].add(*argument);

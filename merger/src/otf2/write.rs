@@ -531,19 +531,15 @@ impl<'a> Converter<'a> {
                 unix.unwrap_or(u64::MAX),
             ];
         };
-        let clock = ours.clocks.values().next();
-        let resolution = clock.map_or(1_000_000_000, |clock| clock.ticks_per_second);
-        let point = ours.calibration.first();
-        let offset = point.map_or(first, |point| point.tick);
-        let unix = point.map_or(0, |point| point.unix_offset_ns);
-        let unix = u64::try_from(unix).ok().filter(|unix| *unix != 0);
-        let offset = offset.min(first);
-        let of_end = zero
-            .and_then(|zero| u64::try_from(zero.end_ns).ok())
-            .unwrap_or(0);
-        let of_end = u128::from(of_end) * u128::from(resolution) / 1_000_000_000;
-        let length = (self.last - offset).max(u64::try_from(of_end).unwrap_or(0));
-        [resolution, offset, length, unix.unwrap_or(u64::MAX)]
+        if let Some([resolution, offset, length, unix]) = self.outgoing.clock() {
+            let end = offset.saturating_add(length).max(self.last);
+            // A wall clock is that at the start.
+            let offset = offset.min(first);
+            return [resolution, offset, end - offset, unix];
+        }
+        let resolution = ours.clocks.values().next();
+        let resolution = resolution.map_or(1_000_000_000, |clock| clock.ticks_per_second);
+        [resolution, first, self.last - first, u64::MAX]
     }
 
     fn anchor(&self, options: ArchiveOptions, definition_count: u64) -> Anchor {
