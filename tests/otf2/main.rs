@@ -1,5 +1,6 @@
 //! OTF2 against its reference library: what it writes we read, what we write it reads, event for event.
 
+mod native;
 mod reference;
 
 use std::collections::BTreeMap;
@@ -8,6 +9,7 @@ use std::process::Command;
 
 use annals_format::otf2::{Kind, Record, What, records};
 use annals_merger::{ArchiveOptions, WriteOptions, plan_merge, write_archive, write_trace};
+use proptest::prelude::*;
 use reference::Programs;
 use serde_json::Value as Json;
 
@@ -249,7 +251,7 @@ fn compare_print(anchor: &Path, expected: &[String], resolution: u64) {
     order.sort_by_key(|index| (&names[&lines[*index].location], *index));
     let mut ours: Vec<usize> = (0..found.len()).collect();
     ours.sort_by_key(|index| (by_location(&found[*index]), *index));
-    let zero = 1_000_000_000_000_u64;
+    let zero = 1_000_000_000_000_u64 - 100_000;
     let least = lines.iter().map(|line| line.time).min().unwrap().min(zero);
     for (theirs, ours) in order.iter().zip(&ours) {
         let (line, text, found) = (&lines[*theirs], &expected[*theirs], &found[*ours]);
@@ -349,5 +351,364 @@ fn every_event_record_of_the_reference_library_is_read_and_written_back() {
             theirs.len()
         );
         assert_eq!(ours.len(), theirs.len());
+    }
+}
+
+/// What the Python reader counts, by kind of event; it must not complain.
+fn python_counts(anchor: &Path) -> Option<BTreeMap<String, u64>> {
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/otf2-python/bin/python");
+    if !python.exists() {
+        eprintln!("NOT TESTED: the Python reader (tests/run.sh installs it)");
+        return None;
+    }
+    let program = "import collections, otf2, sys
+with otf2.reader.open(sys.argv[1]) as trace:
+    counts = collections.Counter(type(event).__name__ for _, event in trace.events)
+    assert sum(location.number_of_events for location in trace.definitions.locations) == sum(counts.values())
+    for name, count in counts.items(): print(name, count)";
+    let output = Command::new(python)
+        .args(["-W", "error", "-c", program])
+        .arg(anchor)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && errors.is_empty(), "{errors}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let pairs = text.lines().map(|line| line.split_once(' ').unwrap());
+    Some(
+        pairs
+            .map(|(name, count)| (name.to_owned(), count.parse().unwrap()))
+            .collect(),
+    )
+}
+
+/// The record that an event of ours becomes.
+fn record_of(event: &Json) -> &'static str {
+    match event["event"].as_str().unwrap() {
+        "enter" => "ENTER",
+        "leave" => "LEAVE",
+        "counter" | "gauge" => "METRIC",
+        "maybe" if event["elements"].get("value").is_some() => "METRIC",
+        "send" => "MPI_SEND",
+        "isend" => "MPI_ISEND",
+        "receive" => "MPI_RECV",
+        "irecv" => "MPI_IRECV",
+        "start" => "MPI_IRECV_REQUEST",
+        "sent" => "MPI_ISEND_COMPLETE",
+        "cancel" => "MPI_REQUEST_CANCELLED",
+        "collective-begin" => "MPI_COLLECTIVE_BEGIN",
+        "collective-end" => "MPI_COLLECTIVE_END",
+        _ => "PARAMETER_STRING",
+    }
+}
+
+fn check_native(programs: &Programs, inputs: &Path, anchor: &Path) {
+    to_archive(&[inputs.to_owned()], anchor);
+    let ours = json_lines(&["print", "--json", inputs.to_str().unwrap()]);
+    let read = programs.read(anchor);
+    let theirs: Vec<Line<'_>> = read.iter().map(|line| parse(line)).collect();
+    let mut theirs: Vec<(i64, &str)> = theirs
+        .iter()
+        .map(|line| (line.time as i64, line.name))
+        .collect();
+    let mut expected: Vec<(i64, &str)> = ours
+        .iter()
+        .map(|event| (event["time_ns"].as_i64().unwrap(), record_of(event)))
+        .collect();
+    theirs.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(theirs, expected);
+    for view in [
+        &[][..],
+        &["-G"],
+        &["-I"],
+        &["-A"],
+        &["--show-all"],
+        &["--system-tree"],
+    ] {
+        programs.print(anchor, view);
+    }
+    if let Some(counts) = python_counts(anchor) {
+        assert_eq!(counts.values().sum::<u64>(), ours.len() as u64);
+    }
+    // Our own reader: names of regions, values and additional values.
+    let back = json_lines(&["print", "--json", anchor.to_str().unwrap()]);
+    assert_eq!(back.len(), ours.len());
+    let key = |event: &Json, name: String| {
+        let values: BTreeMap<String, String> = event["elements"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(name, value)| (name.clone(), value.to_string()))
+            .collect();
+        (event["time_ns"].as_i64().unwrap(), name, values)
+    };
+    let mut there: Vec<_> = back
+        .iter()
+        .map(|event| key(event, plain_name(event)))
+        .collect();
+    let mut here: Vec<_> = ours
+        .iter()
+        .map(|event| key(event, record_of(event).to_owned()))
+        .collect();
+    there.sort();
+    here.sort();
+    for ((_, name, values), (_, _, expected)) in there.iter().zip(&here) {
+        for (element, value) in expected {
+            let found = values.get(element);
+            // Bytes are written by their digits, and so is what they look like in JSON.
+            assert!(
+                found == Some(value) || name == "METRIC" && element == "value",
+                "{name} {element}={value}: {values:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_written_is_accepted_by_every_reader() {
+    let programs = Programs::compile();
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(12));
+    let event = (0_u8..3, 0..native::TYPE_COUNT, any::<u64>(), any::<u64>());
+    let ranks = prop::collection::vec(prop::collection::vec(event, 0..120), 1..4);
+    let outcome = runner.run(&ranks, |ranks| {
+        let scratch = tempfile::tempdir().unwrap();
+        let inputs = scratch.path().join("inputs");
+        std::fs::create_dir(&inputs).unwrap();
+        for (rank, events) in ranks.iter().enumerate() {
+            native::write(&inputs, rank as u32, ranks.len() as u32, events);
+        }
+        check_native(&programs, &inputs, &scratch.path().join("native.otf2"));
+        Ok(())
+    });
+    outcome.unwrap();
+}
+
+/// The archives of real programs, where they are.
+#[test]
+fn archives_of_real_programs_are_read_and_written_back() {
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/reference/otf2-samples");
+    let samples = std::env::var_os("ANNALS_OTF2_SAMPLES").map_or(samples, PathBuf::from);
+    let Ok(directories) = std::fs::read_dir(&samples) else {
+        eprintln!(
+            "NOT TESTED: {} is not there (ANNALS_OTF2_SAMPLES names another place)",
+            samples.display()
+        );
+        return;
+    };
+    let programs = Programs::compile();
+    let scratch = tempfile::tempdir().unwrap();
+    for directory in directories {
+        let files = std::fs::read_dir(directory.unwrap().path()).unwrap();
+        let mut files = files.map(|file| file.unwrap().path());
+        let Some(anchor) = files.find(|path| path.extension().is_some_and(|e| e == "otf2")) else {
+            continue;
+        };
+        let lines = programs.read(&anchor);
+        // The reference's own print, event for event.
+        let printed = programs.print(&anchor, &[]);
+        let printed = printed.lines().filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let name = words.next()?;
+            let location = words.next()?.parse::<u64>().ok()?;
+            Some((
+                name.to_owned(),
+                location,
+                words.next()?.parse::<u64>().ok()?,
+            ))
+        });
+        let printed: Vec<_> = printed.collect();
+        let parsed = lines.iter().map(|line| parse(line));
+        let parsed: Vec<_> = parsed
+            .map(|line| (line.name.to_owned(), line.location, line.time))
+            .collect();
+        assert_eq!(printed, parsed);
+        // Ours, in trace time.
+        let clock = programs.print(&anchor, &["-G"]);
+        let clock = clock
+            .lines()
+            .find(|line| line.starts_with("CLOCK_PROPERTIES"));
+        let number = |name: &str| {
+            let rest = clock
+                .and_then(|line| line.split_once(name))
+                .map(|(_, rest)| rest);
+            rest.and_then(|rest| rest.split(',').next()?.trim().parse::<i128>().ok())
+        };
+        let resolution = number("Ticks per Seconds:")
+            .filter(|r| *r != 0)
+            .unwrap_or(1_000_000_000);
+        let least = parsed
+            .iter()
+            .map(|(.., time)| i128::from(*time))
+            .min()
+            .unwrap();
+        let zero = number("Global Offset:").unwrap_or(least).min(least);
+        let found = json_lines(&["print", "--json", anchor.to_str().unwrap()]);
+        let mut ours: Vec<(i128, String)> = found
+            .iter()
+            .map(|event| (event["time_ns"].as_i64().unwrap().into(), plain_name(event)))
+            .collect();
+        let mut theirs: Vec<(i128, String)> = parsed
+            .iter()
+            .map(|(name, _, time)| {
+                (
+                    (i128::from(*time) - zero) * 1_000_000_000 / resolution,
+                    name.clone(),
+                )
+            })
+            .collect();
+        ours.sort();
+        theirs.sort();
+        assert_eq!(ours, theirs, "{}", anchor.display());
+        let back = scratch.path().join("back.otf2");
+        to_archive(std::slice::from_ref(&anchor), &back);
+        assert_eq!(by_location(&programs.read(&back)), by_location(&lines));
+        let trace = scratch.path().join("trace.annals");
+        convert(std::slice::from_ref(&anchor), &trace);
+        to_archive(&[trace], &back);
+        assert_eq!(by_location(&programs.read(&back)), by_location(&lines));
+    }
+}
+
+#[test]
+fn a_damaged_file_costs_its_own_location_only() {
+    let programs = Programs::compile();
+    let scratch = tempfile::tempdir().unwrap();
+    let (locations, events) = (4_u64, 60_000_u64);
+    let (anchor, lines) = archive(
+        &programs,
+        &scratch.path().join("whole"),
+        5,
+        4,
+        events,
+        1_000_000_000,
+    );
+    let files = anchor.with_extension("");
+    let victim = files.join("1.evt");
+    let bytes = std::fs::read(&victim).unwrap();
+    assert!(bytes.len() > 3 << 18, "several chunks");
+    let read = |text: &str| -> (i32, Json) {
+        let (code, out, _) = cli(&["verify", "--json", text]);
+        (code, serde_json::from_str(&out).unwrap())
+    };
+    let text = anchor.to_str().unwrap();
+    let (code, whole) = read(text);
+    assert_eq!(
+        (code, whole["events"].as_u64()),
+        (0, Some(locations * events))
+    );
+    let others = |lines: &[String]| -> BTreeMap<u64, Vec<String>> {
+        let mut each = by_location(lines);
+        each.remove(&1);
+        each
+    };
+    let cut = |length: usize| bytes[..length].to_vec();
+    let mut in_the_middle = bytes.clone();
+    // No such size of an integer, over and over: nothing in this chunk can be read from here on.
+    in_the_middle[(1 << 18) + 5_000..(1 << 18) + 9_000].fill(0x0b);
+    let mut no_header = bytes.clone();
+    no_header[1 << 18] = 9;
+    let cases = [
+        ("cut within a record", Some(cut(bytes.len() / 2 + 1_001))),
+        ("cut at a chunk", Some(cut(1 << 18))),
+        ("empty", Some(Vec::new())),
+        ("missing", None),
+        ("damaged in the middle", Some(in_the_middle)),
+        ("a chunk without a header", Some(no_header)),
+    ];
+    for (what, damaged) in cases {
+        match damaged {
+            Some(damaged) => std::fs::write(&victim, damaged).unwrap(),
+            None => std::fs::remove_file(&victim).unwrap(),
+        }
+        let (code, found) = read(text);
+        assert_eq!(code, 3, "{what}: {found}");
+        let totals = &found["totals"];
+        let number = |name: &str| totals[name].as_u64().unwrap();
+        let lost = number("skipped") + number("truncated");
+        let read_events = found["events"].as_u64().unwrap();
+        assert!(
+            lost > 0 && read_events >= (locations - 1) * events,
+            "{what}: {found}"
+        );
+        // What chunks and definitions tell makes counts exact.
+        assert_eq!(read_events + lost, locations * events, "{what}: {found}");
+        assert!(
+            found["damage"]
+                .as_array()
+                .is_some_and(|damage| !damage.is_empty()),
+            "{what}"
+        );
+        // The others are whole, event for event, and what is written of them can be read by all.
+        let back = scratch.path().join("back.otf2");
+        let (merge, rejected) = plan_merge(std::slice::from_ref(&anchor), Some(&back)).unwrap();
+        assert_eq!(rejected, [], "{what}");
+        write_archive(&merge, &back, ArchiveOptions::default(), |_| {}).unwrap();
+        let written = programs.read(&back);
+        assert_eq!(others(&written), others(&lines), "{what}");
+        let of_victim = by_location(&written).remove(&1).unwrap_or_default();
+        let shown = of_victim
+            .iter()
+            .filter(|line| line.starts_with("MEASUREMENT_ON_OFF") && line.contains("[2]"));
+        assert!(shown.count() > 0, "{what}: the loss is not shown");
+        let marked = Command::new("otf2-marker").arg(&back).output().unwrap();
+        assert!(
+            String::from_utf8_lossy(&marked.stdout).contains("lost"),
+            "{what}"
+        );
+        std::fs::write(&victim, &bytes).unwrap();
+    }
+    // The reference reads none of them then.
+    std::fs::remove_file(&victim).unwrap();
+    let print = Command::new("otf2-print").arg(&anchor).output().unwrap();
+    assert!(!print.status.success());
+}
+
+#[test]
+fn several_archives_and_recordings_are_merged_at_once() {
+    let programs = Programs::compile();
+    let scratch = tempfile::tempdir().unwrap();
+    let mut inputs = Vec::new();
+    let mut expected = 0;
+    for (seed, resolution) in [(11, 1_000_000_000), (12, 2_000_000_000)] {
+        let directory = scratch.path().join(seed.to_string());
+        let (anchor, lines) = archive(&programs, &directory, seed, 3, 400, resolution);
+        expected += lines.len();
+        inputs.push(anchor);
+    }
+    let native = scratch.path().join("native");
+    std::fs::create_dir(&native).unwrap();
+    let events: Vec<_> = (0..200_u64)
+        .map(|n| ((n % 3) as u8, n as usize, n * 7, n * 31))
+        .collect();
+    native::write(&native, 0, 1, &events);
+    expected += events.len();
+    inputs.push(native);
+    let (merge, rejected) = plan_merge(&inputs, None).unwrap();
+    assert_eq!(rejected, []);
+    let anchor = scratch.path().join("all.otf2");
+    let (merged, _) = write_archive(&merge, &anchor, ArchiveOptions::default(), |_| {}).unwrap();
+    assert_eq!(merged.report.totals.present(), expected as u64);
+    assert_eq!(programs.read(&anchor).len(), expected);
+    programs.print(&anchor, &["-G"]);
+    python_counts(&anchor);
+    // The same inputs give the same bytes, whatever their order.
+    let again = scratch.path().join("again.otf2");
+    inputs.reverse();
+    to_archive(&inputs, &again);
+    let (merge, _) = plan_merge(&inputs, None).unwrap();
+    write_archive(
+        &merge,
+        &again,
+        ArchiveOptions {
+            jobs: 2,
+            ..ArchiveOptions::default()
+        },
+        |_| {},
+    )
+    .unwrap();
+    for name in ["def", "otf2"] {
+        let bytes = |anchor: &Path| std::fs::read(anchor.with_extension(name)).unwrap();
+        assert!(bytes(&anchor) == bytes(&again), "{name}");
     }
 }

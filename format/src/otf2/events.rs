@@ -336,19 +336,22 @@ impl EventWriter {
     pub fn write(&mut self, event: EventToWrite<'_>) -> Result<()> {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
-        let at_most = put_attributes(event.attributes, &mut scratch)
-            + put_event(&event, &mut scratch)
-            + if event.attributes.is_empty() { 0 } else { 10 };
-        // A timestamp before, two bytes for the file's end behind.
-        let need = 9 + at_most.max(scratch.len()) + 2;
-        if need + CHUNK_HEADER_LEN > self.chunk_size {
+        let at_most =
+            put_attributes(event.attributes, &mut scratch) + put_event(&event, &mut scratch);
+        let at_most = at_most.max(scratch.len());
+        if 9 + at_most + 2 + CHUNK_HEADER_LEN > self.chunk_size {
+            let found = scratch.len();
             self.scratch = scratch;
             let expected = "an event that fits a chunk";
-            return Err(FormatError::invalid(0, expected, need));
+            return Err(FormatError::invalid(0, expected, found));
         }
+        // As the reference decides, so that files are the same, but for this: two bytes must be left for
+        // the file's end, behind which it writes when one is left.
+        let free = self.chunk_size - self.used.min(self.chunk_size);
+        let has_room = 9 + at_most < free && 9 + scratch.len() + 2 <= free;
         if self.used == 0 {
             self.start_chunk();
-        } else if self.used + need > self.chunk_size {
+        } else if !has_room {
             self.out
                 .resize(self.out.len() + self.chunk_size - self.used, 0);
             self.close_chunk();
@@ -395,7 +398,7 @@ fn put_attributes(attributes: &[AttributeValue], out: &mut Vec<u8>) -> usize {
     out.push(ATTRIBUTE_LIST);
     out.put_record_length(list.len(), at_most);
     out.extend_from_slice(&list);
-    at_most
+    at_most + if at_most < 255 { 2 } else { 10 }
 }
 
 /// Most bytes that the fields of an event take.

@@ -1,7 +1,7 @@
 //! The definitions of an archive that is written: those of archives among the inputs, numbered anew where they
 //! must be, and those made of our own.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use annals_format::otf2::{
     Anchor, Datum, Endian, Field, GlobalDefinition, GlobalDefinitions, Kind, RawRecord, Record,
@@ -34,6 +34,17 @@ pub(crate) struct Incoming {
     maps: Option<Vec<FxHashMap<u64, u64>>>,
     /// Numbers of regions by ours.
     regions: FxHashMap<RegionId, u64>,
+    /// By paradigm, how many locations stand before its own in the group of all.
+    shifts: BTreeMap<u64, u64>,
+    /// Groups that have become part of another archive's.
+    joined: BTreeSet<u64>,
+}
+
+/// The group of all locations of a paradigm: there must be one of each.
+#[derive(Debug)]
+struct World {
+    id: u64,
+    members: Vec<u64>,
 }
 
 impl Incoming {
@@ -88,6 +99,8 @@ pub(crate) struct Outgoing<'a> {
     communicators: HashMap<String, u64>,
     metrics: HashMap<String, u64>,
     world: Option<u64>,
+    /// By paradigm.
+    worlds: BTreeMap<u64, World>,
 }
 
 const fn bits(value: u64) -> Datum {
@@ -204,6 +217,7 @@ impl<'a> Outgoing<'a> {
             communicators: HashMap::new(),
             metrics: HashMap::new(),
             world: None,
+            worlds: BTreeMap::new(),
         };
         outgoing.take_archives();
         outgoing.string("");
@@ -240,6 +254,8 @@ impl<'a> Outgoing<'a> {
                     anchor: None,
                     maps: None,
                     regions: FxHashMap::default(),
+                    shifts: BTreeMap::new(),
+                    joined: BTreeSet::new(),
                 });
                 if d.id == 0 {
                     found.anchor = Anchor::decode(&d.body).ok();
@@ -319,20 +335,50 @@ impl<'a> Outgoing<'a> {
                 let text = archive.definitions.string(id).into_owned();
                 self.strings.entry(text).or_insert(id);
             }
+            for (id, paradigm, members) in worlds_of(&archive.definitions) {
+                self.worlds.entry(paradigm).or_insert(World { id, members });
+            }
             return;
         }
-        let mut maps = vec![FxHashMap::default(); Kind::COUNT];
+        let mut maps: Vec<FxHashMap<u64, u64>> = vec![FxHashMap::default(); Kind::COUNT];
+        for (id, _) in archive.definitions.of_kind(Kind::Location) {
+            let to = self.new_id(Kind::Location);
+            maps[Kind::Location as usize].insert(id, to);
+        }
+        for (id, paradigm, members) in worlds_of(&archive.definitions) {
+            let to = |member: &u64| maps[Kind::Location as usize].get(member).copied();
+            let members: Vec<u64> = members.iter().map(|m| to(m).unwrap_or(*m)).collect();
+            match self.worlds.get_mut(&paradigm) {
+                // A second one of the same archive stays what it is.
+                Some(_) if archive.shifts.contains_key(&paradigm) => {}
+                Some(world) => {
+                    archive.shifts.insert(paradigm, world.members.len() as u64);
+                    archive.joined.insert(id);
+                    world.members.extend(members);
+                    maps[Kind::Group as usize].insert(id, world.id);
+                }
+                None => {
+                    let to = self.new_id(Kind::Group);
+                    maps[Kind::Group as usize].insert(id, to);
+                    archive.shifts.insert(paradigm, 0);
+                    self.worlds.insert(paradigm, World { id: to, members });
+                }
+            }
+        }
         for definition in &archive.definitions.all {
             let Some((kind, id)) = definition.own_id() else {
                 continue;
             };
+            if maps[kind as usize].contains_key(&id) {
+                continue;
+            }
             let to = if kind == Kind::String {
                 let text = archive.definitions.string(id).into_owned();
                 self.string(&text)
             } else {
                 self.new_id(kind)
             };
-            maps[kind as usize].entry(id).or_insert(to);
+            maps[kind as usize].insert(id, to);
         }
         archive.maps = Some(maps);
     }
@@ -532,9 +578,7 @@ impl<'a> Outgoing<'a> {
         let (name, file, empty) = (self.string(name), self.string(file), self.string(""));
         let file = if file == empty { UNDEFINED } else { file };
         let line = u64::from(line);
-        let data = [
-            id, name, empty, 0, file, line, line, name, 1, paradigm, 0,
-        ];
+        let data = [id, name, empty, 0, file, line, line, name, 1, paradigm, 0];
         self.add("Region", id, data.map(bits).to_vec());
         id
     }
@@ -675,13 +719,22 @@ impl<'a> Outgoing<'a> {
             id
         };
         let count = ranks.len() as u64;
-        group(
-            self,
-            "MPI locations",
-            COMM_LOCATIONS,
-            ranks.into_values().collect(),
-        );
-        let id = group(self, "all ranks", COMM_GROUP, (0..count).collect());
+        let locations: Vec<u64> = ranks.into_values().collect();
+        let first = match self.worlds.get_mut(&MPI) {
+            Some(world) => {
+                let first = world.members.len() as u64;
+                world.members.extend(locations);
+                first
+            }
+            None => {
+                let id = group(self, "MPI locations", COMM_LOCATIONS, Vec::new());
+                let members = locations;
+                self.worlds.insert(MPI, World { id, members });
+                0
+            }
+        };
+        let members = (first..first + count).collect();
+        let id = group(self, "all ranks", COMM_GROUP, members);
         self.world = Some(id);
         id
     }
@@ -733,9 +786,19 @@ impl<'a> Outgoing<'a> {
         let string = record("String");
         let mut strings: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
         let mut others = vec![(record("ClockProperties"), clock.map(bits).to_vec())];
+        let mut paradigms: BTreeSet<(u64, Option<u64>)> = BTreeSet::new();
         for archive in &self.incoming {
             for definition in &archive.definitions.all {
+                let own_id = definition.own_id();
                 match definition.record.name {
+                    "Group" if own_id.is_some_and(|(_, id)| archive.joined.contains(&id)) => {}
+                    "Paradigm" | "ParadigmProperty" => {
+                        let paradigm = definition.bits("paradigm").unwrap_or(0);
+                        if paradigms.insert((paradigm, definition.bits("property"))) {
+                            let data = renumbered(archive, definition, &count_of);
+                            others.push((definition.record, data));
+                        }
+                    }
                     "String" => {
                         let id = definition.data[0].bits().unwrap_or(0);
                         let id = archive.map(Kind::String, id);
@@ -753,6 +816,20 @@ impl<'a> Outgoing<'a> {
         }
         for (id, text) in &self.new_strings {
             strings.insert(*id, text.clone().into_bytes());
+        }
+        for world in self.worlds.values() {
+            let group = record("Group");
+            let at = group.place("number_of_members").unwrap_or(0);
+            let of_archives = others.iter_mut().filter(|(kind, _)| kind.name == "Group");
+            let of_archives = of_archives.map(|(_, data)| data);
+            let ours = self
+                .own
+                .iter_mut()
+                .filter(|((order, _), _)| *order == order_of("Group"));
+            let all = of_archives.chain(ours.map(|(_, data)| data));
+            for data in all.filter(|data| data[0] == bits(world.id)) {
+                data[at] = Datum::Numbers(world.members.clone());
+            }
         }
         let strings = strings.into_iter().map(|(id, text)| {
             let text = Datum::Text(text);
@@ -779,6 +856,19 @@ impl<'a> Outgoing<'a> {
     }
 }
 
+/// The groups of all locations of a paradigm: number, paradigm, members.
+fn worlds_of(definitions: &GlobalDefinitions) -> Vec<(u64, u64, Vec<u64>)> {
+    let groups = definitions.of_kind(Kind::Group).filter_map(|(id, group)| {
+        let mut data = group.data.clone();
+        complete(group.record, &mut data);
+        let value = |name: &str| data.get(group.record.place(name)?);
+        let is_world = value("group_type")? == &bits(COMM_LOCATIONS);
+        let members = value("number_of_members")?.numbers().to_vec();
+        is_world.then_some((id, value("paradigm")?.bits()?, members))
+    });
+    groups.collect()
+}
+
 /// A definition of an archive with the numbers that it and what it refers to have now.
 fn renumbered(
     archive: &Incoming,
@@ -790,9 +880,17 @@ fn renumbered(
     complete(record, &mut data);
     let known = |name: &str, data: &[Datum]| record.place(name).and_then(|at| data[at].bits());
     let group_type = known("group_type", &data);
+    let paradigm = known("paradigm", &data);
     let scope = known("metric_scope", &data);
     map_fields(archive, record.fields, &mut data);
     if let ("Group", Some(at)) = (record.name, record.place("number_of_members")) {
+        let shift = paradigm.and_then(|paradigm| archive.shifts.get(&paradigm));
+        if let (Datum::Numbers(members), Some(COMM_GROUP), Some(shift)) =
+            (&mut data[at], group_type, shift)
+        {
+            let members = members.iter_mut();
+            members.for_each(|member| *member = member.saturating_add(*shift));
+        }
         let kind = match group_type {
             Some(LOCATIONS | COMM_LOCATIONS) => Some(Kind::Location),
             Some(REGIONS) => Some(Kind::Region),

@@ -385,6 +385,12 @@ impl Scan<'_> {
     fn chunk(&mut self, bytes: &[u8], offset: u64) -> Result<bool, (FormatError, u64)> {
         let (mut reader, header) = EventReader::of_chunk(bytes).map_err(|error| (error, 0))?;
         let endian = header.endian;
+        // How many events the chunk should have, where its numbers go on from those before.
+        let told = header.last.checked_sub(self.numbered);
+        let told = told.filter(|told| {
+            header.first == self.numbered + 1 && (1..=bytes.len() as u64).contains(told)
+        });
+        let due = told.map(|told| self.numbered + told);
         let start = reader.position() as u64;
         let mut open = Open::new(offset + start, reader.time, self.correction.place());
         let mut before = start;
@@ -438,6 +444,17 @@ impl Scan<'_> {
                             length: bytes.len() as u64,
                             what: format!("{lists} lists of attributes contradict the format: their events come without"),
                         });
+                    }
+                    if let Some(missing) = due.and_then(|due| due.checked_sub(self.numbered))
+                        && missing != 0
+                    {
+                        self.found.problems.push(Problem {
+                            offset,
+                            length: bytes.len() as u64,
+                            what: format!("{missing} events fewer than the chunk's header tells"),
+                        });
+                        self.found.lose(None, Cause::Skipped, missing, false);
+                        self.numbered += missing;
                     }
                     return Ok(end == Item::EndOfFile);
                 }
