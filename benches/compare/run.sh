@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
 # Installs what the rivals need (Debian, Ubuntu), builds, and measures. Arguments go to the bench; with
-# --merging as the first, to the one of merging (OTF2's global reader and babeltrace2 beside).
+# --merging as the first, to the one of merging (OTF2's global reader and babeltrace2 beside); with --archives, to
+# the one of OTF2 archives (the reference library beside).
 set -euo pipefail
 cd "$(dirname "$0")"
 bench=compare
 if [ "${1:-}" = --merging ]; then
     bench=merging
+    shift
+elif [ "${1:-}" = --archives ]; then
+    bench=archives
     shift
 fi
 

@@ -583,6 +583,22 @@ impl ClockError {
     }
 }
 
+/// What another format, which a recording was made of, says of something: so that it can be made of the recording
+/// again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Foreign {
+    /// Whose it is.
+    pub process: ProcessId,
+    /// The other format's name.
+    pub format: StringId,
+    /// What kind of definition it is said of; none: of the whole.
+    pub of: Reference,
+    /// Which definition; of the whole, the number of the record.
+    pub id: u32,
+    /// What it says, as its converter knows it.
+    pub body: Vec<u8>,
+}
+
 /// One record of the definitions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -612,6 +628,7 @@ pub enum Definition {
     Slice(Slice),
     HostOffset(HostOffset),
     ClockError(ClockError),
+    Foreign(Foreign),
 }
 
 fn put_option(out: &mut Vec<u8>, value: Option<u32>) {
@@ -872,6 +889,14 @@ impl Definition {
                 }
                 24
             }
+            Self::Foreign(d) => {
+                b.put_varint(d.process.get().into());
+                b.put_varint(d.format.get().into());
+                b.push(d.of.code());
+                b.put_varint(d.id.into());
+                b.put_bytes(&d.body);
+                25
+            }
         }
     }
 
@@ -1079,6 +1104,13 @@ impl Definition {
                 from_ns: read_bound(w)?,
                 to_ns: read_bound(w)?,
             }),
+            25 => Self::Foreign(Foreign {
+                process: process(w)?,
+                format: string(w)?,
+                of: read_code(w, "what a foreign record is of", Reference::from_code)?,
+                id: w.varint_u32("number of a definition")?,
+                body: w.bytes("body of a foreign record")?.to_vec(),
+            }),
             _ => return Ok(None),
         }))
     }
@@ -1247,6 +1279,8 @@ pub struct Definitions {
     seen_filters: Seen<Filter>,
     pub host_offsets: Vec<HostOffset>,
     pub clock_errors: BTreeMap<ClockId, ClockError>,
+    /// By process, and what they are of.
+    pub foreign: BTreeMap<(ProcessId, Reference, u32), Foreign>,
     seen_host_offsets: Seen<HostOffset>,
     seen_properties: Seen<Property>,
     seen_registrations: Seen<Registration>,
@@ -1320,6 +1354,10 @@ impl Definitions {
             }
             Definition::ClockError(d) => {
                 self.clock_errors.insert(d.clock, d);
+            }
+            Definition::Foreign(d) => {
+                let key = (d.process, d.of, d.id);
+                self.foreign.entry(key).or_insert(d);
             }
         }
     }
@@ -1418,6 +1456,8 @@ impl Definitions {
         offsets.for_each(|d| each(Definition::HostOffset(*d)));
         let errors = self.clock_errors.values().cloned();
         errors.for_each(|d| each(Definition::ClockError(d)));
+        let foreign = self.foreign.values().cloned();
+        foreign.for_each(|d| each(Definition::Foreign(d)));
     }
 
     /// The string with this text, which is added unless there is one.

@@ -37,6 +37,7 @@ mod ids;
 mod ints;
 pub mod live;
 mod loss;
+pub mod otf2;
 mod proof;
 mod read;
 mod recording;
@@ -67,10 +68,10 @@ pub use clock_map::MapCursor;
 pub use column::Column;
 pub use definitions::{
     CalibrationPoint, Clock, ClockError, ClockKind, ClockMap, Definition, Definitions, Element,
-    Ended, ErrorKnot, EventType, EventTypeSchema, Filter, Function, HostOffset, LIVE_FILE_PROPERTY,
-    Location, LocationKind, MAX_ELEMENTS, Module, Object, Ordering, Process, ProcessEnd, Property,
-    Rank, Reference, Region, RegionSet, Registration, Relation, Role, Schema, Slice, Source,
-    Stream, Symbol, TimeZero, UNBOUNDED, Verbosity,
+    Ended, ErrorKnot, EventType, EventTypeSchema, Filter, Foreign, Function, HostOffset,
+    LIVE_FILE_PROPERTY, Location, LocationKind, MAX_ELEMENTS, Module, Object, Ordering, Process,
+    ProcessEnd, Property, Rank, Reference, Region, RegionSet, Registration, Relation, Role, Schema,
+    Slice, Source, Stream, Symbol, TimeZero, UNBOUNDED, Verbosity,
 };
 pub use error::{FormatError, Result};
 pub use footer::{Footer, RecordingIndex, SnapshotEntry, TraceIndexEntry};

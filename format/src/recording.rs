@@ -25,6 +25,8 @@ pub enum ChunkPlace {
     Cut,
     /// In the live file: index of the page.
     Live(usize),
+    /// In a file of another format, which whoever made this of it has to read: number of the part.
+    Foreign(usize),
 }
 
 /// A chunk of a stream.
@@ -135,6 +137,25 @@ impl Recording {
         recording.schema = recording.definitions.schema();
         recording.assemble(chunks, totals, open);
         Ok(recording)
+    }
+
+    /// A recording made of another format's files: its chunks are [`ChunkPlace::Foreign`].
+    pub fn of_foreign(
+        header: FileHeader,
+        definitions: Definitions,
+        streams: BTreeMap<StreamId, StreamContents>,
+    ) -> Self {
+        Self {
+            header,
+            definitions,
+            streams,
+            ended: Ended::Finished,
+            has_footer: true,
+            last_reference_ns: None,
+            problems: Vec::new(),
+            pages: Vec::new(),
+            schema: Schema::default(),
+        }
     }
 
     fn problem(&mut self, offset: u64, length: u64, error: &FormatError) {
@@ -391,6 +412,11 @@ impl Recording {
                 let (_, chunk, _) = self.build_page(&self.pages[index]);
                 Ok(chunk)
             }
+            ChunkPlace::Foreign(_) => Err(FormatError::Invalid {
+                offset: 0,
+                expected: "a chunk of a recording",
+                found: "one of another format".to_owned(),
+            }),
         }
     }
 }

@@ -114,7 +114,7 @@ impl Recording {
                     index.insert(offset, header.clone());
                 }
                 // Behind what is kept; the totals have its events.
-                ChunkPlace::Cut => continue,
+                ChunkPlace::Cut | ChunkPlace::Foreign(_) => continue,
                 ChunkPlace::Live(_) => {
                     let chunk = self.load(file, stored)?;
                     // Pages that were overwritten are no gap: chunks are numbered as they stand here, as a

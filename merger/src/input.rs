@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use annals_format::{
-    FileHeader, FileKind, FormatError, LIVE_FILE_PROPERTY, LiveHeader, LiveImage, ReadAt,
-    Recording, RecordingId,
+    Chunk, ChunkPlace, FileHeader, FileKind, FormatError, LIVE_FILE_PROPERTY, LiveHeader,
+    LiveImage, ReadAt, Recording, RecordingId, StoredChunk,
 };
 
 use rustc_hash::FxHashMap;
@@ -155,7 +155,16 @@ pub struct InputRecording {
     pub file_bytes: u64,
     /// What is in it.
     pub recording: Recording,
-    pub(crate) file: FileAt,
+    pub(crate) origin: ChunkOrigin,
+}
+
+/// Where the chunks of a recording are.
+#[derive(Debug)]
+pub(crate) enum ChunkOrigin {
+    /// In its file.
+    File(FileAt),
+    /// In the files of an OTF2 archive that it is a process of.
+    Archive(crate::otf2::ArchivePart),
 }
 
 /// An input that could not be used, and why.
@@ -174,6 +183,8 @@ pub struct Found {
     pub recordings: Vec<PathBuf>,
     /// Traces.
     pub traces: Vec<PathBuf>,
+    /// Anchors of OTF2 archives.
+    pub archives: Vec<PathBuf>,
     /// Files that are neither, or cannot be read.
     pub rejected: Vec<RejectedInput>,
 }
@@ -183,8 +194,24 @@ fn is_live(path: &Path) -> bool {
         .is_some_and(|extension| extension == "annals-live")
 }
 
+/// The anchors of OTF2 archives that a directory has.
+fn anchors_in(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let file = entry?.path();
+        if file
+            .extension()
+            .is_some_and(|extension| extension == "otf2")
+            && file.is_file()
+        {
+            files.push(file);
+        }
+    }
+    Ok(files)
+}
+
 /// Looks at files and directories. In a directory, files named `*.annals` count (and what a killed
-/// process left: `*.annals-live`) but `skip`: it is the output.
+/// process left: `*.annals-live`) but `skip`: it is the output; in one without them, archives (`*.otf2`).
 ///
 /// # Errors
 /// If a path does not exist or a directory cannot be listed.
@@ -207,6 +234,9 @@ pub fn find(paths: &[PathBuf], skip: Option<&Path>) -> Result<Found> {
                     files.push(file);
                 }
             }
+            if files.is_empty() {
+                files = anchors_in(path).map_err(io)?;
+            }
             files.sort();
             if files.is_empty() {
                 return Err(MergeError::NoRecordings { path: path.clone() });
@@ -225,6 +255,10 @@ pub fn find(paths: &[PathBuf], skip: Option<&Path>) -> Result<Found> {
             // Named itself, what the output will replace is read first.
             let is_output = metadata.is_dir() && skip.as_ref() == Some(&identity);
             if is_output || !seen.insert(identity) {
+                continue;
+            }
+            if crate::otf2::is_anchor(&file) {
+                found.archives.push(file);
                 continue;
             }
             match kind_of(&file) {
@@ -314,8 +348,47 @@ impl InputRecording {
             live_path: is_live_used.then_some(live_path),
             file_bytes,
             recording,
-            file,
+            origin: ChunkOrigin::File(file),
         })
+    }
+
+    /// One of the processes of an archive.
+    pub(crate) fn of_archive(
+        path: &Path,
+        recording: Recording,
+        file_bytes: u64,
+        part: crate::otf2::ArchivePart,
+    ) -> Self {
+        Self {
+            path: path.to_owned(),
+            live_path: None,
+            file_bytes,
+            recording,
+            origin: ChunkOrigin::Archive(part),
+        }
+    }
+
+    /// Whether it is a process of an OTF2 archive.
+    pub const fn is_of_archive(&self) -> bool {
+        matches!(self.origin, ChunkOrigin::Archive(_))
+    }
+
+    /// Decodes the events of a chunk.
+    ///
+    /// # Errors
+    /// If it cannot be read or is damaged.
+    pub(crate) fn load(&self, chunk: &StoredChunk) -> annals_format::Result<Chunk> {
+        match (&self.origin, chunk.place) {
+            (ChunkOrigin::File(file), _) => self.recording.load(file, chunk),
+            (ChunkOrigin::Archive(part), ChunkPlace::Foreign(number)) => {
+                part.load(chunk.header.stream, number)
+            }
+            (ChunkOrigin::Archive(_), _) => Err(FormatError::Invalid {
+                offset: 0,
+                expected: "a part of an archive",
+                found: "a chunk of a recording".to_owned(),
+            }),
+        }
     }
 }
 

@@ -33,6 +33,7 @@ mod merge;
 mod messages;
 mod offsets;
 mod open;
+mod otf2;
 mod output;
 mod plan;
 mod proof;
@@ -70,6 +71,7 @@ pub use open::{
     Opened, Origin, Outcome, Window, open_recordings, plan_merge, plan_merge_with_offsets,
     plan_merge_with_symbols,
 };
+pub use otf2::{ArchiveOptions, anchor_of, write_archive};
 pub use output::{WriteOptions, write_trace};
 pub use plan::Plan;
 pub use recover::{Recovered, recover};

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use annals_format::CompressionLevel;
 use annals_merger::{
-    Causality, CausalityReport, ClockOffsets, EventFilter, FilterError, MESSAGES_IN_FLIGHT, Plan,
-    Report, Symbols, WindowArguments, WriteOptions, join, parse_size, plan_merge_with_offsets,
-    write_trace,
+    ArchiveOptions, Causality, CausalityReport, ClockOffsets, EventFilter, FilterError,
+    MESSAGES_IN_FLIGHT, Plan, Report, Symbols, WindowArguments, WriteOptions, join, parse_size,
+    plan_merge_with_offsets, write_archive, write_trace,
 };
 use anyhow::{Context, bail};
 use clap::Parser;
@@ -18,8 +18,8 @@ const MOST_SLICES: u32 = 4096;
 
 /// Combines Annals recordings of all ranks into one globally ordered trace.
 ///
-/// Inputs are recordings (*.annals), directories of them, and traces of earlier merges, in any mix and
-/// order; what killed processes left in their live files (*.annals-live) is taken in. A trace is an input
+/// Inputs are recordings (*.annals), directories of them, OTF2 archives (their *.otf2), and traces of earlier
+/// merges, in any mix and order; what killed processes left in their live files (*.annals-live) is taken in. A trace is an input
 /// when it is named itself; in a directory, it is taken for an earlier merge of the recordings there. The
 /// same inputs give the same bytes, whatever the order and the number of jobs.
 #[derive(Debug, Parser)]
@@ -36,9 +36,16 @@ struct Arguments {
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
 
-    /// Where the trace goes
+    /// Where the trace goes; a name that ends in .otf2 makes it an OTF2 archive
     #[arg(short, long, value_name = "OUT.annals")]
     output: PathBuf,
+
+    /// What the output is: annals, otf2 [default: by the output's name]
+    ///
+    /// An OTF2 archive is several files: the output names its anchor (*.otf2), or a directory, in which it is
+    /// traces.otf2. Losses are in it as times at which the measurement was off, and as markers.
+    #[arg(long, value_name = "FORMAT", value_parser = ["annals", "otf2"], conflicts_with_all = ["join", "slice"])]
+    format: Option<String>,
 
     /// Write the report as JSON to a file (`-`: standard output)
     #[arg(long, value_name = "FILE")]
@@ -237,9 +244,24 @@ fn run(arguments: &Arguments) -> anyhow::Result<Report> {
     } else {
         indicatif::ProgressBar::hidden()
     };
-    let outcome = write_trace(&merge, &arguments.output, options, |events| {
-        bar.set_position(events);
-    });
+    let by_name = arguments
+        .output
+        .extension()
+        .is_some_and(|extension| extension == "otf2");
+    let is_archive = match arguments.format.as_deref() {
+        Some(format) => format == "otf2",
+        None => by_name && arguments.slice.is_none(),
+    };
+    let show = |events| bar.set_position(events);
+    let outcome = if is_archive {
+        let options = ArchiveOptions {
+            jobs,
+            ..ArchiveOptions::default()
+        };
+        write_archive(&merge, &arguments.output, options, show)
+    } else {
+        write_trace(&merge, &arguments.output, options, show)
+    };
     bar.finish_and_clear();
     let (merged, bytes) = outcome?;
     let mut report = merged.report;

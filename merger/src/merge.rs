@@ -1413,7 +1413,7 @@ fn point_from_events(
             continue;
         }
         for stored in &contents.chunks {
-            let Ok(chunk) = recording.load(&member.input.file, stored) else {
+            let Ok(chunk) = member.input.load(stored) else {
                 continue;
             };
             for (index, reference_ns) in &chunk.observations {

@@ -61,7 +61,7 @@ pub struct Outcome {
 /// What a trace or a set of recordings is, as a file.
 #[derive(Clone, Debug)]
 pub struct Origin {
-    /// `trace` or `recordings`.
+    /// `trace`, `recordings` or `archive`.
     pub kind: &'static str,
     /// Bytes of the files.
     pub bytes: u64,
@@ -166,18 +166,28 @@ pub fn plan_merge_with_offsets(
     let Found {
         recordings,
         traces,
+        archives,
         mut rejected,
     } = find(paths, output)?;
     // In a directory, a trace beside recordings is an earlier merge of them; named itself, it is an input.
     let traces = traces.into_iter().filter(|trace| paths.contains(trace));
     let traces: Vec<PathBuf> = traces.collect();
-    if recordings.is_empty() && traces.is_empty() && rejected.is_empty() {
+    if recordings.is_empty() && traces.is_empty() && archives.is_empty() && rejected.is_empty() {
         return Err(MergeError::NoRecordings {
             path: paths.first().cloned().unwrap_or_default(),
         });
     }
     let (mut inputs, more) = open_recordings(&recordings)?;
     rejected.extend(more);
+    for path in archives {
+        match crate::otf2::open(&path) {
+            Ok(processes) => inputs.extend(processes),
+            Err(error) => rejected.push(RejectedInput {
+                why: crate::input::without_path(&error),
+                path,
+            }),
+        }
+    }
     let mut opened = Vec::new();
     for path in traces {
         match InputTrace::open(&path) {
@@ -361,7 +371,10 @@ impl Opened {
                 has_footer: opened.trace.has_footer,
             },
             Content::Recordings(merge) => Origin {
-                kind: "recordings",
+                kind: match merge.inputs().all(InputRecording::is_of_archive) {
+                    true => "archive",
+                    false => "recordings",
+                },
                 bytes: merge.input_bytes(),
                 files: merge.inputs().count(),
                 has_footer: merge.inputs().all(|input| input.recording.has_footer),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use annals_format::{CompressionLevel, Ended, ReadAt};
 
 use crate::error::{MergeError, Result};
-use crate::input::InputRecording;
+use crate::input::{ChunkOrigin, FileAt, InputRecording};
 
 /// A recording that was made whole.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,9 +33,10 @@ pub fn recover(input: &InputRecording, directory: Option<&Path>) -> Result<Optio
     if input.recording.ended == Ended::Running {
         return Ok(None);
     }
-    let recovery = input
-        .recording
-        .recover(&input.file, CompressionLevel::default());
+    let ChunkOrigin::File(from) = &input.origin else {
+        return Ok(None);
+    };
+    let recovery = input.recording.recover(from, CompressionLevel::default());
     let recovery = recovery.map_err(|source| MergeError::Format {
         path: input.path.clone(),
         source,
@@ -68,7 +69,7 @@ pub fn recover(input: &InputRecording, directory: Option<&Path>) -> Result<Optio
             .mode(0o600)
             .open(&part);
         let mut file = file.map_err(io)?;
-        copy(input, recovery.kept, &mut file, &io)?;
+        copy(input, from, recovery.kept, &mut file, &io)?;
         file.write_all(&recovery.bytes).map_err(io)?;
         // What is removed below must be on the disk by then.
         file.sync_all().map_err(io)?;
@@ -96,6 +97,7 @@ pub fn recover(input: &InputRecording, directory: Option<&Path>) -> Result<Optio
 
 fn copy(
     input: &InputRecording,
+    from: &FileAt,
     length: u64,
     to: &mut File,
     io: &impl Fn(io::Error) -> MergeError,
@@ -104,7 +106,7 @@ fn copy(
     let mut bytes = Vec::new();
     for offset in (0..length).step_by(STEP as usize) {
         bytes.resize((length - offset).min(STEP) as usize, 0);
-        let read = input.file.read_exact_at(offset, &mut bytes);
+        let read = from.read_exact_at(offset, &mut bytes);
         read.map_err(|source| MergeError::Format {
             path: input.path.clone(),
             source,

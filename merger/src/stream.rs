@@ -127,7 +127,7 @@ impl StreamClock<'_> {
                 cursor.time_ns(first + i128::from(header.max_offset)),
             );
         }
-        let ticks = input.recording.load(&input.file, stored).map(|chunk| {
+        let ticks = input.load(stored).map(|chunk| {
             let (ticks, _) = self.unwrap(header.open_reference_ns, &chunk);
             ticks
         });
@@ -427,7 +427,7 @@ impl<'a> StreamReader<'a> {
     /// Reads and decodes a chunk.
     pub(crate) fn decode(&self, number: usize) -> Decoded {
         let stored = &self.contents.chunks[self.order[number].0];
-        match self.input.recording.load(&self.input.file, stored) {
+        match self.input.load(stored) {
             Ok(chunk) => self.on_axis(stored, chunk),
             Err(error) => Decoded {
                 batch: Err(error.to_string()),

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use annals_format::{
-    Clock, ClockId, Definition, Definitions, Element, EventType, EventTypeId, Function, Location,
-    LocationId, Module, ModuleId, Object, ObjectId, Process, ProcessId, Property, Rank, Reference,
-    Region, RegionId, RegionSet, Registration, Source, SourceId, Stream, StreamId, StringId,
+    Clock, ClockId, Definition, Definitions, Element, EventType, EventTypeId, Foreign, Function,
+    Location, LocationId, Module, ModuleId, Object, ObjectId, Process, ProcessId, Property, Rank,
+    Reference, Region, RegionId, RegionSet, Registration, Source, SourceId, Stream, StreamId,
+    StringId,
 };
 
 /// Numbers of one recording's definitions in the trace.
@@ -182,7 +183,32 @@ impl Unifier {
         self.add_places(own, of, process, numbers);
         self.add_regions(own, of, process, numbers);
         self.add_objects(own, of, process, numbers);
+        self.add_foreign(own, of, process, numbers);
         process
+    }
+
+    fn add_foreign(
+        &mut self,
+        own: &Definitions,
+        of: &Definitions,
+        process: ProcessId,
+        numbers: &Numbers,
+    ) {
+        for d in own.foreign.values() {
+            let id = numbers
+                .references(d.of)
+                .map_or(d.id.into(), |table| table.get(d.id.into()));
+            if id == LOST_REFERENCE {
+                continue;
+            }
+            let d = Foreign {
+                process,
+                format: self.string(of.string(d.format)),
+                id: id as u32,
+                ..d.clone()
+            };
+            self.definitions.add(Definition::Foreign(d));
+        }
     }
 
     fn add_places(
@@ -292,6 +318,7 @@ impl Unifier {
                         [] => of.string(module.path).as_bytes().to_vec(),
                         id => id.to_vec(),
                     });
+            let build = build.or_else(|| own_identity(own, *id));
             let (name, file) = (self.string(of.string(name)), self.string(of.string(file)));
             let group = self.string(of.string(d.group));
             let next = RegionId::new(self.definitions.regions.len() as u32);
@@ -382,6 +409,16 @@ impl Unifier {
     }
 }
 
+/// What tells a region from others of its name, file, line and group: that another format knows them apart.
+fn own_identity(own: &Definitions, id: RegionId) -> Option<Vec<u8>> {
+    let process = own.processes.values().next()?;
+    let foreign = own
+        .foreign
+        .get(&(process.id, Reference::Region, id.get()))?;
+    let is_alike = foreign.body.first() == Some(&1);
+    is_alike.then(|| [&process.boot_id[..], &foreign.body].concat())
+}
+
 /// Whether a function of a trace has the name that a symbol gave it. (Without one it is called by its
 /// address.)
 fn has_name_of_symbol(of: &Definitions, function: Option<&Function>, region: &Region) -> bool {
@@ -437,6 +474,9 @@ pub(crate) fn by_process(of: &Definitions) -> BTreeMap<ProcessId, Definitions> {
     }
     for d in of.registrations.iter().filter(|d| is_known(&d.process)) {
         give(d.process, Definition::Registration(*d));
+    }
+    for d in of.foreign.values().filter(|d| is_known(&d.process)) {
+        give(d.process, Definition::Foreign(d.clone()));
     }
     let mut unclaimed: BTreeMap<RegionId, &Region> =
         of.regions.iter().map(|(i, d)| (*i, d)).collect();

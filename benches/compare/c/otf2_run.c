@@ -147,3 +147,74 @@ int64_t compare_run_read(const char *anchor, uint32_t locations) {
     OTF2_Reader_Close(reader);
     return bad ? -1 : (int64_t)seen.events;
 }
+
+/* Reads all events location by location, with a callback for each; gives how many came, -1: it failed. */
+struct local {
+    uint64_t events;
+    uint64_t sum;
+};
+
+static OTF2_CallbackCode local_enter(OTF2_LocationRef location, OTF2_TimeStamp time, uint64_t position,
+                                     void *user, OTF2_AttributeList *list, OTF2_RegionRef region) {
+    struct local *seen = user;
+    (void)location, (void)position, (void)list;
+    seen->events++;
+    seen->sum += time + region;
+    return OTF2_CALLBACK_SUCCESS;
+}
+
+static OTF2_CallbackCode local_message(OTF2_LocationRef location, OTF2_TimeStamp time, uint64_t position,
+                                       void *user, OTF2_AttributeList *list, uint32_t peer,
+                                       OTF2_CommRef comm, uint32_t tag, uint64_t bytes) {
+    struct local *seen = user;
+    (void)location, (void)position, (void)list;
+    seen->events++;
+    seen->sum += time + peer + comm + tag + bytes;
+    return OTF2_CALLBACK_SUCCESS;
+}
+
+static OTF2_CallbackCode local_point(OTF2_LocationRef location, OTF2_TimeStamp time, uint64_t position,
+                                     void *user, OTF2_AttributeList *list, OTF2_ParameterRef parameter,
+                                     uint64_t value) {
+    struct local *seen = user;
+    (void)location, (void)position, (void)list;
+    seen->events++;
+    seen->sum += time + parameter + value;
+    return OTF2_CALLBACK_SUCCESS;
+}
+
+int64_t compare_run_read_local(const char *anchor, uint32_t locations, uint64_t *sum) {
+    OTF2_Reader *reader = OTF2_Reader_Open(anchor);
+    if (reader == NULL) {
+        return -1;
+    }
+    bool bad = OTF2_Reader_SetSerialCollectiveCallbacks(reader);
+    for (uint32_t location = 0; location < locations && !bad; location++) {
+        bad = OTF2_Reader_SelectLocation(reader, location);
+    }
+    bad = bad || OTF2_Reader_OpenDefFiles(reader) || OTF2_Reader_OpenEvtFiles(reader);
+    uint64_t count = 0;
+    OTF2_GlobalDefReader *definitions = OTF2_Reader_GetGlobalDefReader(reader);
+    bad = bad || OTF2_Reader_ReadAllGlobalDefinitions(reader, definitions, &count);
+    struct local seen = {0};
+    OTF2_EvtReaderCallbacks *callbacks = OTF2_EvtReaderCallbacks_New();
+    OTF2_EvtReaderCallbacks_SetEnterCallback(callbacks, local_enter);
+    OTF2_EvtReaderCallbacks_SetLeaveCallback(callbacks, local_enter);
+    OTF2_EvtReaderCallbacks_SetMpiSendCallback(callbacks, local_message);
+    OTF2_EvtReaderCallbacks_SetMpiRecvCallback(callbacks, local_message);
+    OTF2_EvtReaderCallbacks_SetParameterUnsignedIntCallback(callbacks, local_point);
+    for (uint32_t location = 0; location < locations && !bad; location++) {
+        OTF2_DefReader *own = OTF2_Reader_GetDefReader(reader, location);
+        bad = own == NULL || OTF2_Reader_ReadAllLocalDefinitions(reader, own, &count) ||
+              OTF2_Reader_CloseDefReader(reader, own);
+        OTF2_EvtReader *events = bad ? NULL : OTF2_Reader_GetEvtReader(reader, location);
+        bad = bad || events == NULL ||
+              OTF2_Reader_RegisterEvtCallbacks(reader, events, callbacks, &seen) ||
+              OTF2_Reader_ReadAllLocalEvents(reader, events, &count) ||
+              OTF2_Reader_CloseEvtReader(reader, events);
+    }
+    OTF2_EvtReaderCallbacks_Delete(callbacks);
+    OTF2_Reader_Close(reader);
+    *sum = seen.sum;
+    return bad ? -1 : (int64_t)seen.events;
+}

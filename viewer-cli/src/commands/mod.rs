@@ -23,7 +23,7 @@ use crate::time;
 /// What every command that reads takes.
 #[derive(Clone, Debug, Args)]
 pub struct InputArguments {
-    /// A trace, a recording, or a directory of recordings
+    /// A trace, a recording, a directory of recordings, or an OTF2 archive
     #[arg(value_name = "INPUT")]
     pub input: PathBuf,
 

@@ -19,6 +19,7 @@ unsafe extern "C" {
         last_tick: u64,
     ) -> c_int;
     fn compare_run_read(anchor: *const c_char, locations: u32) -> i64;
+    fn compare_run_read_local(anchor: *const c_char, locations: u32, sum: *mut u64) -> i64;
 
     fn OTF2_Archive_GetEvtWriter(archive: *mut c_void, location: u64) -> *mut c_void;
     fn OTF2_Archive_CloseEvtWriter(archive: *mut c_void, writer: *mut c_void) -> c_int;
@@ -124,9 +125,25 @@ pub(crate) fn write(directory: &Path, ranks: u32, events: u64) -> Result<(), Str
 ///
 /// # Errors
 /// If OTF2 cannot.
+#[allow(dead_code, reason = "only one of the benches reads so")]
 pub(crate) fn read(directory: &Path, ranks: u32) -> Result<u64, String> {
     let anchor = c_path(&directory.join("trace.otf2"))?;
     // SAFETY: the path is a C string.
     let count = unsafe { compare_run_read(anchor.as_ptr(), ranks) };
     u64::try_from(count).map_err(|_| "OTF2 cannot read its archive in order".to_owned())
+}
+
+/// Reads it location by location, with a callback for each event; gives how many there were, and the sum of their
+/// times and fields.
+///
+/// # Errors
+/// If OTF2 cannot.
+#[allow(dead_code, reason = "only one of the benches reads so")]
+pub(crate) fn read_local(directory: &Path, ranks: u32) -> Result<(u64, u64), String> {
+    let anchor = c_path(&directory.join("trace.otf2"))?;
+    let mut sum = 0;
+    // SAFETY: the path is a C string, the sum is ours.
+    let count = unsafe { compare_run_read_local(anchor.as_ptr(), ranks, &mut sum) };
+    let count = u64::try_from(count).map_err(|_| "OTF2 cannot read its archive".to_owned())?;
+    Ok((count, sum))
 }

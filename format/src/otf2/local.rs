@@ -1,0 +1,265 @@
+//! What a location's own definitions say: its ids in those of the archive, and its clock.
+
+use rustc_hash::FxHashMap;
+
+use super::container::{Datum, RawRecord, read_fields};
+use super::describe::{Kind, Record, What};
+use super::events::AttributeValue;
+use super::records::LOCAL_DEFINITIONS;
+use super::wire::Endian;
+use crate::error::{FormatError, Result};
+
+/// Tables up to this size are dense.
+const DENSE: u64 = 1 << 16;
+
+/// Ids of one kind: a location's to the archive's. One that is not in the map stays as it is.
+#[derive(Clone, Default, Debug)]
+pub struct IdMap {
+    dense: Vec<u64>,
+    sparse: FxHashMap<u64, u64>,
+}
+
+impl IdMap {
+    /// Of pairs.
+    pub fn new(pairs: &[(u64, u64)]) -> Self {
+        let mut map = Self::default();
+        let least = pairs
+            .iter()
+            .map(|(local, _)| *local)
+            .filter(|local| *local < DENSE);
+        let length = least.max().map_or(0, |largest| largest as usize + 1);
+        map.dense = (0..length as u64).collect();
+        for (local, global) in pairs {
+            match map.dense.get_mut(*local as usize) {
+                Some(entry) if *local < DENSE => *entry = *global,
+                _ => {
+                    map.sparse.insert(*local, *global);
+                }
+            }
+        }
+        map
+    }
+
+    /// The archive's id.
+    #[inline]
+    pub fn get(&self, local: u64) -> u64 {
+        if let Some(global) = usize::try_from(local)
+            .ok()
+            .and_then(|at| self.dense.get(at))
+        {
+            return *global;
+        }
+        if self.sparse.is_empty() {
+            return local;
+        }
+        self.sparse.get(&local).copied().unwrap_or(local)
+    }
+}
+
+/// A moment at which a location's clock was compared with the archive's.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ClockOffset {
+    /// The location's clock.
+    pub time: u64,
+    /// What has to be added to it.
+    pub offset: i64,
+    /// Its standard deviation; not used.
+    pub standard_deviation: f64,
+}
+
+/// The correction of a location's clock, from point to point. Times must come in order: the search for the
+/// interval goes forward only.
+#[derive(Clone, Default, Debug)]
+pub struct ClockCorrection {
+    /// Of each interval: begin, end, offset, slope.
+    intervals: Vec<(u64, u64, i64, f64)>,
+    current: usize,
+}
+
+impl ClockCorrection {
+    /// Through points; fewer than two correct nothing.
+    ///
+    /// # Errors
+    /// If their times do not ascend; the correction then goes as far as they do.
+    pub fn new(points: &[ClockOffset]) -> (Self, bool) {
+        let mut correction = Self::default();
+        for pair in points.windows(2) {
+            let (from, to) = (pair[0], pair[1]);
+            if to.time <= from.time {
+                return (correction, false);
+            }
+            let rise = to.offset.wrapping_sub(from.offset) as f64;
+            let run = (to.time - from.time) as f64;
+            correction
+                .intervals
+                .push((from.time, to.time, from.offset, rise / run));
+        }
+        (correction, true)
+    }
+
+    /// Whether times stay as they are.
+    pub const fn is_identity(&self) -> bool {
+        self.intervals.is_empty()
+    }
+
+    /// The interval that the last time was in.
+    pub const fn place(&self) -> usize {
+        self.current
+    }
+
+    /// Goes on from an interval.
+    pub const fn set_place(&mut self, place: usize) {
+        self.current = place;
+    }
+
+    /// The archive's time for one of the location.
+    #[inline]
+    pub fn correct(&mut self, time: u64) -> u64 {
+        if self.intervals.is_empty() {
+            return time;
+        }
+        while self.current + 1 < self.intervals.len() && time > self.intervals[self.current].1 {
+            self.current += 1;
+        }
+        let (begin, _, offset, slope) = self.intervals[self.current];
+        let distance = if time >= begin {
+            (time - begin) as f64
+        } else {
+            -((begin - time) as f64)
+        };
+        let moved = (slope * distance).round_ties_even() as i64;
+        time.wrapping_add(offset as u64).wrapping_add(moved as u64)
+    }
+}
+
+/// The definitions of a location.
+#[derive(Clone, Default, Debug)]
+pub struct LocalDefinitions {
+    /// Mapping tables, by [`Kind::MAPPED`].
+    maps: [Option<IdMap>; Kind::MAPPED.len()],
+    /// Points of the clock, in the order of the file.
+    pub clock_offsets: Vec<ClockOffset>,
+    /// Pairs of the tables, as they stood.
+    pub tables: Vec<(Kind, Vec<(u64, u64)>)>,
+}
+
+impl LocalDefinitions {
+    /// Takes a record in. Those of other kinds are stepped over, as every tool does.
+    ///
+    /// # Errors
+    /// If its fields contradict the format, or a table is there for the second time; the first stays.
+    pub fn take(&mut self, raw: RawRecord<'_>, endian: Endian) -> Result<()> {
+        let Some(record) = Record::find(LOCAL_DEFINITIONS, raw.id) else {
+            return Ok(());
+        };
+        let data = read_fields(record, raw.payload, endian);
+        let data = data.map_err(|error| error.shifted(raw.offset as u64))?;
+        match &data[..] {
+            [Datum::Bits(kind), Datum::Pairs(pairs, _)] => {
+                let Some(kind) = Kind::MAPPED.get(*kind as usize) else {
+                    return Ok(());
+                };
+                let place = &mut self.maps[*kind as usize];
+                if place.is_some() {
+                    return Err(FormatError::Invalid {
+                        offset: raw.offset as u64,
+                        expected: "one mapping table of each kind",
+                        found: format!("another for the kind {}", kind.name()),
+                    });
+                }
+                *place = Some(IdMap::new(pairs));
+                self.tables.push((*kind, pairs.clone()));
+            }
+            [
+                Datum::Bits(time),
+                Datum::Bits(offset),
+                Datum::Bits(deviation),
+            ] => {
+                self.clock_offsets.push(ClockOffset {
+                    time: *time,
+                    offset: *offset as i64,
+                    standard_deviation: f64::from_bits(*deviation),
+                });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The map of a kind, if the location has one.
+    #[inline]
+    pub const fn map(&self, kind: Kind) -> Option<&IdMap> {
+        if (kind as usize) < Kind::MAPPED.len() {
+            self.maps[kind as usize].as_ref()
+        } else {
+            None
+        }
+    }
+
+    /// Makes the references of an event those of the archive.
+    #[inline]
+    pub fn globalize(
+        &self,
+        record: &Record,
+        values: &mut [u64],
+        attributes: &mut [AttributeValue],
+    ) {
+        if self.tables.is_empty() {
+            return;
+        }
+        for (index, field) in record.fields.iter().enumerate() {
+            match field.what {
+                What::Ref32(kind) => {
+                    if let (Some(map), Some(value)) = (self.map(kind), values.get_mut(index)) {
+                        *value = map.get(*value) & 0xffff_ffff;
+                    }
+                }
+                // The list of a program's arguments.
+                What::List32(_) | What::List8(_) => {
+                    let (What::List32(inner) | What::List8(inner)) = field.what else {
+                        continue;
+                    };
+                    for (at, value) in values.iter_mut().skip(index).enumerate() {
+                        if let What::Ref32(kind) = inner[at % inner.len()].what
+                            && let Some(map) = self.map(kind)
+                        {
+                            *value = map.get(*value) & 0xffff_ffff;
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.globalize_attributes(attributes);
+    }
+
+    /// The same for additional values.
+    pub fn globalize_attributes(&self, attributes: &mut [AttributeValue]) {
+        for attribute in attributes {
+            if let Some(map) = self.map(Kind::Attribute) {
+                attribute.attribute = map.get(attribute.attribute.into()) as u32;
+            }
+            if let Some(kind) = Kind::of_type(attribute.type_code)
+                && let Some(map) = self.map(kind)
+            {
+                let mask = if kind == Kind::Location {
+                    u64::MAX
+                } else {
+                    0xffff_ffff
+                };
+                attribute.bits = map.get(attribute.bits) & mask;
+            }
+        }
+    }
+}
+
+impl ClockOffset {
+    /// As fields of its record.
+    pub fn data(&self) -> Vec<Datum> {
+        vec![
+            Datum::Bits(self.time),
+            Datum::Bits(self.offset as u64),
+            Datum::Bits(self.standard_deviation.to_bits()),
+        ]
+    }
+}

@@ -1,0 +1,605 @@
+//! Our events as records of OTF2: those that were made of such records by the way they came, all others by their
+//! roles.
+
+use annals_format::otf2::{AttributeValue, Kind, What, event_record, types};
+use annals_format::wire::Wire;
+use annals_format::{
+    Column, Element, ElementType, EventType, EventTypeId, ObjectId, ProcessId, Reference, Role,
+    Value,
+};
+
+use super::catalogue::element_name;
+use super::decode::read_attributes;
+use super::outgoing::Outgoing;
+use super::scan::{METRIC, MOST_ARGUMENTS, MOST_VALUES};
+
+const UNDEFINED: u64 = u32::MAX as u64;
+
+/// How a value of ours becomes one of OTF2.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum How {
+    /// As it is.
+    Same,
+    /// A double becomes a float.
+    Float,
+    Region,
+    String,
+    /// An object of an archive, by its number there.
+    Object(Kind),
+    /// Text or bytes become a string; bytes by their digits.
+    Text,
+    /// What a reference of ours is called.
+    Name(Reference),
+    /// A time of the archive.
+    Ticks,
+}
+
+/// A value of a record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
+    Column(usize, How),
+    Constant(u64),
+    /// The columns of a list of strings, up to the first that is absent.
+    Strings(usize, usize),
+    /// More values of a list, as bytes.
+    Rest(usize, bool),
+}
+
+/// How the events of one type of one archive, or of ours, are written.
+#[derive(Clone, Debug)]
+pub(crate) enum Plan {
+    /// As the record that they came from.
+    Record {
+        id: u8,
+        parts: Vec<Part>,
+        /// Column, attribute, type.
+        attributes: Vec<(usize, u32, u8, How)>,
+        more_attributes: Option<usize>,
+        payload: Option<usize>,
+    },
+    /// By role.
+    Role(RolePlan),
+}
+
+/// How events of our own are written.
+#[derive(Clone, Debug)]
+pub(crate) struct RolePlan {
+    role: Role,
+    /// Of a point, the parameter; of a metric, the metric and the type of its value.
+    definition: (u64, u8),
+    text: u64,
+    region: Option<usize>,
+    communicator: Option<(usize, Reference)>,
+    peer: Option<usize>,
+    tag: Option<usize>,
+    bytes: Option<usize>,
+    request: Option<usize>,
+    root: Option<usize>,
+    operation: Option<usize>,
+    value: Option<usize>,
+    /// Of events that the role's record cannot hold.
+    parameter: u64,
+    /// Column, attribute, type, and whether the role's record has it: all elements.
+    attributes: Vec<(usize, u32, u8, How, bool)>,
+}
+
+/// Type and way of an element of ours as an additional value.
+fn attribute_type(element: &Element) -> (u8, How) {
+    let how = match element.reference {
+        Reference::Region => return (14, How::Region),
+        Reference::String => return (types::STRING, How::String),
+        Reference::Location | Reference::Source | Reference::EventType | Reference::Object => {
+            return (types::STRING, How::Name(element.reference));
+        }
+        Reference::None | Reference::Rank => How::Same,
+    };
+    let code = match (element.element_type, element.original_bits) {
+        (ElementType::U32, 8) => types::UINT8,
+        (ElementType::U32, 16) => types::UINT16,
+        (ElementType::U32, _) => types::UINT32,
+        (ElementType::I32, 8) => types::INT8,
+        (ElementType::I32, 16) => types::INT16,
+        (ElementType::I32, _) => types::INT32,
+        (ElementType::I64, _) => types::INT64,
+        (ElementType::U64, _) => types::UINT64,
+        (ElementType::F64, 32) => return (types::FLOAT, How::Float),
+        (ElementType::F64, _) => types::DOUBLE,
+        (ElementType::String | ElementType::Bytes, _) => return (types::STRING, How::Text),
+    };
+    (code, how)
+}
+
+fn way_of_type(type_code: u8) -> How {
+    match Kind::of_type(type_code) {
+        Some(Kind::String) => How::String,
+        Some(Kind::Region) => How::Region,
+        Some(Kind::Location) => How::Object(Kind::Location),
+        Some(kind) => How::Object(kind),
+        None if type_code == types::FLOAT => How::Float,
+        None => How::Same,
+    }
+}
+
+impl Plan {
+    /// For the events of a type in a process.
+    pub(crate) fn new(
+        outgoing: &mut Outgoing<'_>,
+        process: ProcessId,
+        event_type: EventTypeId,
+    ) -> Option<Self> {
+        let d = outgoing.ours.event_types.get(&event_type)?;
+        let key = (process, Reference::EventType, event_type.get());
+        let archive = outgoing.archive_of(process);
+        if let (Some(archive), Some(foreign)) = (archive, outgoing.ours.foreign.get(&key))
+            && let Some(plan) = Self::of_record(outgoing, archive, d, &foreign.body)
+        {
+            return Some(plan);
+        }
+        Some(Self::Role(RolePlan::new(outgoing, d)))
+    }
+
+    fn of_record(
+        outgoing: &Outgoing<'_>,
+        archive: usize,
+        d: &EventType,
+        body: &[u8],
+    ) -> Option<Self> {
+        let mut wire = Wire::new(body);
+        let id = wire.u8("record").ok()?;
+        let type_count = wire.count(1, "types").ok()?;
+        let type_codes = wire.take(type_count, "types").ok()?;
+        let mut attributes = Vec::new();
+        while wire.remaining() != 0 {
+            let attribute = wire.varint_u32("attribute").ok()?;
+            let type_code = wire.u8("type").ok()?;
+            let attribute =
+                outgoing.incoming[archive].map(Kind::Attribute, attribute.into()) as u32;
+            attributes.push((0, attribute, type_code, way_of_type(type_code)));
+        }
+        let name = |element: &Element| outgoing.ours.string(element.name);
+        let names = d.elements.iter().map(name);
+        let place = |wanted: &str| names.clone().position(|name| name == wanted);
+        let last = d.elements.len().checked_sub(1);
+        let is_more = |at: &usize| {
+            let element = &d.elements[*at];
+            name(element).starts_with("more_attributes")
+                && element.element_type == ElementType::Bytes
+        };
+        let more_attributes = last.filter(is_more);
+        let end = more_attributes.unwrap_or(d.elements.len());
+        let first = end.checked_sub(attributes.len())?;
+        for (index, attribute) in attributes.iter_mut().enumerate() {
+            attribute.0 = first + index;
+        }
+        let mut parts = Vec::new();
+        let mut payload = None;
+        match event_record(id) {
+            None => payload = Some(place("payload")?),
+            Some(_) if id == METRIC => {
+                parts.push(Part::Column(place("metric")?, How::Object(Kind::Metric)));
+                if type_codes.is_empty() {
+                    parts.push(Part::Rest(place("values")?, false));
+                }
+                for (index, type_code) in type_codes.iter().enumerate().take(MOST_VALUES) {
+                    parts.push(Part::Constant((*type_code).into()));
+                    parts.push(Part::Column(1 + index, How::Same));
+                }
+                if type_codes.len() > MOST_VALUES {
+                    parts.push(Part::Rest(1 + MOST_VALUES, false));
+                }
+            }
+            Some(record) => {
+                for field in record.fields {
+                    let how = match field.what {
+                        What::Ref8(Kind::String) | What::Ref32(Kind::String) => How::String,
+                        What::Ref8(Kind::Region) | What::Ref32(Kind::Region) => How::Region,
+                        What::Ref8(kind) | What::Ref32(kind) | What::Ref64(kind) => {
+                            How::Object(kind)
+                        }
+                        What::U64 => How::Ticks,
+                        What::List8(_) | What::List32(_) => {
+                            let count = (1..=MOST_ARGUMENTS)
+                                .take_while(|number| place(&format!("argument_{number}")).is_some())
+                                .count();
+                            if let Some(start) = place("argument_1") {
+                                parts.push(Part::Strings(start, start + count));
+                            }
+                            if let Some(rest) = place("more_arguments") {
+                                parts.push(Part::Rest(rest, true));
+                            }
+                            continue;
+                        }
+                        _ => How::Same,
+                    };
+                    parts.push(Part::Column(place(element_name(field))?, how));
+                }
+            }
+        }
+        Some(Self::Record {
+            id,
+            parts,
+            attributes,
+            more_attributes,
+            payload,
+        })
+    }
+}
+
+impl RolePlan {
+    fn new(outgoing: &mut Outgoing<'_>, d: &EventType) -> Self {
+        let ours = outgoing.ours;
+        let place = |name: &str| {
+            let mut elements = d.elements.iter();
+            elements.position(|element| ours.string(element.name) == name)
+        };
+        let region = place("region");
+        let region = region.filter(|at| d.elements[*at].reference == Reference::Region);
+        let communicator = place("communicator");
+        let communicator = communicator.map(|at| (at, d.elements[at].reference));
+        let value = place("value").filter(|at| !d.elements[*at].element_type.is_variable());
+        let is_message = communicator.is_some() && place("peer").is_some();
+        let role = match d.role {
+            Role::Enter | Role::Leave if region.is_none() => Role::Point,
+            Role::Send | Role::Receive if !is_message => Role::Point,
+            Role::SendEnd | Role::ReceiveStart | Role::Cancel if place("request").is_none() => {
+                Role::Point
+            }
+            Role::CollectiveEnd if communicator.is_none() => Role::Point,
+            Role::Metric if value.is_none() => Role::Point,
+            role => role,
+        };
+        let name = ours.string(d.name);
+        let definition = match (role, value) {
+            (Role::Metric, Some(value)) => {
+                let element = &d.elements[value];
+                let type_code = match element.element_type {
+                    ElementType::F64 => types::DOUBLE,
+                    ElementType::I32 | ElementType::I64 => types::INT64,
+                    _ => types::UINT64,
+                };
+                let unit = ours.string(element.unit);
+                (outgoing.metric(name, unit, type_code), type_code)
+            }
+            _ => (u64::MAX, 0),
+        };
+        let attributes = d.elements.iter().enumerate().map(|(index, element)| {
+            let (type_code, how) = attribute_type(element);
+            let id = outgoing.attribute(ours.string(element.name), type_code);
+            (index, id as u32, type_code, how)
+        });
+        let attributes: Vec<_> = attributes.collect();
+        let is_told = |index: usize| {
+            let used = match role {
+                Role::Enter | Role::Leave => [region, None, None, None, None],
+                Role::Send | Role::Receive => [
+                    communicator.map(|c| c.0),
+                    place("peer"),
+                    place("tag"),
+                    place("bytes"),
+                    place("request"),
+                ],
+                Role::SendEnd | Role::ReceiveStart | Role::Cancel => {
+                    [place("request"), None, None, None, None]
+                }
+                Role::Metric => [value, None, None, None, None],
+                _ => [None; 5],
+            };
+            used.contains(&Some(index))
+        };
+        let attributes = attributes
+            .into_iter()
+            .map(|(index, id, type_code, how)| (index, id, type_code, how, is_told(index)));
+        let text = outgoing.string(d.role.name());
+        let is_always = value.is_some_and(|value| !d.elements[value].is_optional);
+        let parameter = match role {
+            Role::Enter | Role::Leave | Role::CollectiveBegin => UNDEFINED,
+            Role::Metric if is_always => UNDEFINED,
+            _ => outgoing.parameter(name),
+        };
+        Self {
+            role,
+            definition,
+            text,
+            region,
+            communicator,
+            peer: place("peer"),
+            tag: place("tag"),
+            bytes: place("bytes"),
+            request: place("request"),
+            root: place("root"),
+            operation: place("operation"),
+            value,
+            parameter,
+            attributes: attributes.collect(),
+        }
+    }
+}
+
+/// An event as it is to be written.
+#[derive(Debug, Default)]
+pub(crate) struct Translated {
+    pub(crate) id: u8,
+    pub(crate) values: Vec<u64>,
+    pub(crate) attributes: Vec<AttributeValue>,
+    pub(crate) payload: Vec<u8>,
+}
+
+/// Where an event is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'a> {
+    pub(crate) columns: &'a [Column],
+    pub(crate) ordinal: usize,
+    /// The archive that its process is of.
+    pub(crate) archive: Option<usize>,
+}
+
+impl Place<'_> {
+    fn integer(&self, column: Option<usize>) -> Option<i128> {
+        self.columns.get(column?)?.get(self.ordinal).as_integer()
+    }
+}
+
+fn convert(
+    outgoing: &mut Outgoing<'_>,
+    place: Place<'_>,
+    column: usize,
+    how: How,
+    ticks: &impl Fn(u64) -> u64,
+) -> Option<u64> {
+    let value = place.columns.get(column)?.get(place.ordinal);
+    if let Some(text) = value.as_bytes() {
+        let text = match value {
+            Value::Bytes(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+            _ => String::from_utf8_lossy(text).into_owned(),
+        };
+        return Some(outgoing.string(&text));
+    }
+    let bits = value.to_bits()?;
+    Some(match (how, place.archive) {
+        (How::Same | How::Text, _) => bits,
+        (How::Ticks, _) => ticks(bits),
+        (How::Float, _) => u64::from((f64::from_bits(bits) as f32).to_bits()),
+        (How::String, _) => outgoing.string_of(bits),
+        (How::Region, Some(archive)) => outgoing.incoming[archive].region(bits),
+        (How::Region, None) => outgoing.region(bits),
+        (How::Object(Kind::Location), Some(archive)) => {
+            outgoing.incoming[archive].map(Kind::Location, bits)
+        }
+        (How::Object(expected), archive) => {
+            let object = usize::try_from(bits).ok();
+            let object = object.and_then(|at| outgoing.objects.get(at).copied().flatten());
+            let known = object.filter(|(kind, _)| *kind == expected).zip(archive);
+            let undefined = expected.undefined();
+            known.map_or(undefined, |((kind, id), archive)| {
+                outgoing.incoming[archive].map(kind, id)
+            })
+        }
+        (How::Name(reference), _) => {
+            let name = name_of(outgoing, reference, bits);
+            outgoing.string(&name)
+        }
+    })
+}
+
+fn name_of(outgoing: &Outgoing<'_>, reference: Reference, bits: u64) -> String {
+    let ours = outgoing.ours;
+    let number = u32::try_from(bits).unwrap_or(u32::MAX);
+    let string = match reference {
+        Reference::Object => ours.objects.get(&ObjectId::new(number)).map(|d| d.name),
+        Reference::Location => {
+            let id = annals_format::LocationId::new(number);
+            ours.locations.get(&id).map(|d| d.name)
+        }
+        Reference::Source => {
+            let id = annals_format::SourceId::new(number);
+            ours.sources.get(&id).map(|d| d.name)
+        }
+        _ => None,
+    };
+    match string {
+        Some(string) => ours.string(string).to_owned(),
+        None if reference == Reference::EventType => ours.event_type_name(EventTypeId::new(number)),
+        None => format!("{} {bits}", reference.name()),
+    }
+}
+
+/// Makes a record of an event.
+pub(crate) fn translate(
+    outgoing: &mut Outgoing<'_>,
+    plan: &Plan,
+    place: Place<'_>,
+    ticks: &impl Fn(u64) -> u64,
+    out: &mut Translated,
+) {
+    out.values.clear();
+    out.attributes.clear();
+    out.payload.clear();
+    match plan {
+        Plan::Record {
+            id,
+            parts,
+            attributes,
+            more_attributes,
+            payload,
+        } => {
+            out.id = *id;
+            for part in parts {
+                put_part(outgoing, *part, place, ticks, &mut out.values);
+            }
+            for (column, attribute, type_code, how) in attributes {
+                if let Some(bits) = convert(outgoing, place, *column, *how, ticks) {
+                    out.attributes.push(AttributeValue {
+                        attribute: *attribute,
+                        type_code: *type_code,
+                        bits,
+                    });
+                }
+            }
+            let bytes = |column: Option<usize>| {
+                let column = place.columns.get(column?)?;
+                column.get(place.ordinal).as_bytes()
+            };
+            if let (Some(more), Some(archive)) = (bytes(*more_attributes), place.archive) {
+                let archive = &outgoing.incoming[archive];
+                out.attributes
+                    .extend(read_attributes(more).into_iter().map(|value| {
+                        let kind = Kind::of_type(value.type_code);
+                        AttributeValue {
+                            attribute: archive.map(Kind::Attribute, value.attribute.into()) as u32,
+                            bits: kind.map_or(value.bits, |kind| archive.map(kind, value.bits)),
+                            ..value
+                        }
+                    }));
+            }
+            out.payload
+                .extend_from_slice(bytes(*payload).unwrap_or(&[]));
+        }
+        Plan::Role(plan) => by_role(outgoing, plan, place, ticks, out),
+    }
+}
+
+fn put_part(
+    outgoing: &mut Outgoing<'_>,
+    part: Part,
+    place: Place<'_>,
+    ticks: &impl Fn(u64) -> u64,
+    values: &mut Vec<u64>,
+) {
+    match part {
+        Part::Constant(value) => values.push(value),
+        Part::Column(column, how) => {
+            let value = convert(outgoing, place, column, how, ticks);
+            values.push(value.unwrap_or(UNDEFINED));
+        }
+        Part::Strings(start, end) => {
+            for column in start..end {
+                match convert(outgoing, place, column, How::String, ticks) {
+                    Some(value) => values.push(value),
+                    None => break,
+                }
+            }
+        }
+        Part::Rest(column, is_of_strings) => {
+            let value = place.columns.get(column).map(|c| c.get(place.ordinal));
+            let bytes = value.and_then(Value::as_bytes).unwrap_or(&[]);
+            for eight in bytes.as_chunks::<8>().0 {
+                let value = u64::from_le_bytes(*eight);
+                let archive = place.archive.filter(|_| is_of_strings);
+                let archive = archive.map(|archive| &outgoing.incoming[archive]);
+                values.push(archive.map_or(value, |archive| archive.map(Kind::String, value)));
+            }
+        }
+    }
+}
+
+fn by_role(
+    outgoing: &mut Outgoing<'_>,
+    plan: &RolePlan,
+    place: Place<'_>,
+    ticks: &impl Fn(u64) -> u64,
+    out: &mut Translated,
+) {
+    let number = |column| place.integer(column).map(|value| value as u64);
+    let bytes = number(plan.bytes).unwrap_or(0);
+    let request = number(plan.request);
+    let communicator = plan.communicator.and_then(|(column, reference)| {
+        let value = number(Some(column))?;
+        Some(communicator(outgoing, reference, value))
+    });
+    let peer = place
+        .integer(plan.peer)
+        .and_then(|peer| u32::try_from(peer).ok());
+    let tag = number(plan.tag).unwrap_or(0) & 0xffff_ffff;
+    let region = |outgoing: &mut Outgoing<'_>| {
+        let region = number(plan.region);
+        region.map_or(UNDEFINED, |region| outgoing.region(region))
+    };
+    let mut is_whole = true;
+    match (plan.role, communicator, peer) {
+        (Role::Enter, ..) => {
+            out.id = 12;
+            out.values.push(region(outgoing));
+        }
+        (Role::Leave, ..) => {
+            out.id = 13;
+            out.values.push(region(outgoing));
+        }
+        (Role::Send | Role::Receive, Some(communicator), Some(peer)) => {
+            let is_send = plan.role == Role::Send;
+            out.id = match (is_send, request) {
+                (true, None) => 14,
+                (true, Some(_)) => 15,
+                (false, None) => 18,
+                (false, Some(_)) => 19,
+            };
+            out.values.extend([peer.into(), communicator, tag, bytes]);
+            out.values.extend(request);
+        }
+        (Role::SendEnd, ..) if request.is_some() => out.id = 16,
+        (Role::ReceiveStart, ..) if request.is_some() => out.id = 17,
+        (Role::Cancel, ..) if request.is_some() => out.id = 21,
+        (Role::CollectiveBegin, ..) => out.id = 22,
+        (Role::CollectiveEnd, Some(communicator), _) => {
+            out.id = 23;
+            let operation = number(plan.operation).unwrap_or(0) & 0xff;
+            let root = place
+                .integer(plan.root)
+                .and_then(|root| u32::try_from(root).ok());
+            let root = root.map_or(UNDEFINED, u64::from);
+            out.values.extend([operation, communicator, root, bytes, 0]);
+        }
+        (Role::Metric, ..) => {
+            out.id = METRIC;
+            let column = plan.value.and_then(|column| place.columns.get(column));
+            let bits = column.and_then(|column| column.get(place.ordinal).to_bits());
+            match bits {
+                Some(bits) => {
+                    let (metric, type_code) = plan.definition;
+                    out.values.extend([metric, type_code.into(), bits]);
+                }
+                None => is_whole = false,
+            }
+        }
+        _ => is_whole = false,
+    }
+    if matches!(out.id, 16 | 17 | 21) && out.values.is_empty() && is_whole {
+        out.values.extend(request);
+    }
+    if !is_whole {
+        out.id = 32;
+        out.values.clear();
+        out.values.extend([plan.parameter, plan.text]);
+    }
+    for (column, attribute, type_code, how, is_told) in &plan.attributes {
+        if *is_told && is_whole {
+            continue;
+        }
+        if let Some(bits) = convert(outgoing, place, *column, *how, ticks) {
+            out.attributes.push(AttributeValue {
+                attribute: *attribute,
+                type_code: *type_code,
+                bits,
+            });
+        }
+    }
+}
+
+fn communicator(outgoing: &mut Outgoing<'_>, reference: Reference, value: u64) -> u64 {
+    let name = match reference {
+        Reference::Object | Reference::String => {
+            let ours = outgoing.ours;
+            let number = u32::try_from(value).unwrap_or(u32::MAX);
+            let object = ours.objects.get(&ObjectId::new(number));
+            let string = match reference {
+                Reference::String => Some(annals_format::StringId::new(number)),
+                _ => object.map(|object| object.name),
+            };
+            string.map(|string| ours.string(string).to_owned())
+        }
+        _ => None,
+    };
+    match name {
+        Some(name) => outgoing.communicator(&format!("named {name}"), &name),
+        None => outgoing.communicator(&format!("{value}"), &format!("communicator {value}")),
+    }
+}

@@ -1,0 +1,552 @@
+//! The event types of an archive: one for each record that occurs (of metrics one for each composition), with
+//! an element for each field and each additional value that some event of it has.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use annals_format::otf2::{Field, GlobalDefinitions, Kind, Record, What, event_record, types};
+use annals_format::wire::Put;
+use annals_format::{
+    Definition, Element, ElementType, EventType, EventTypeId, Reference, Role, Verbosity,
+};
+use rustc_hash::FxHashMap;
+
+use super::naming::Strings;
+use super::scan::{FIRST_COMPOSITION, Key, METRIC, MOST_ARGUMENTS, MOST_VALUES, Scanned};
+
+/// Where an element has its value from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum From {
+    /// A field.
+    Value(usize),
+    /// A field that refers to something.
+    Reference(usize, Kind),
+    /// A field that is a time.
+    Time(usize),
+    /// The rank in the run of the rank in this field, of the communicator in that.
+    Rank(usize, usize),
+    /// How many processes the communicator in this field has.
+    Size(usize),
+    /// The own rank in the communicator in this field.
+    Place(usize),
+    /// The sum of two fields.
+    Sum(usize, usize),
+    /// What the end of the collective operation tells.
+    Collective(OfCollective),
+    /// Of a list from this value on, the one that is so many values further; absent if there are fewer.
+    Item(usize),
+    /// The same, a string.
+    TextItem(usize),
+    /// The rest of the list, as bytes: eight for each value.
+    Rest(usize),
+    /// An unknown record's bytes.
+    Payload,
+    /// An additional value: attribute and type.
+    Attribute(u32, u8),
+    /// Additional values that have no place of their own, as bytes.
+    Attributes,
+}
+
+/// What a collective operation's begin has from its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OfCollective {
+    Communicator,
+    Operation,
+    Root,
+    Bytes,
+    Place,
+    Size,
+}
+
+/// An event type and how its columns are filled.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) id: EventTypeId,
+    /// Id of the record.
+    record: u8,
+    /// Of a composition of metrics, the types of the values.
+    types: Vec<u8>,
+    pub(crate) definition: EventType,
+    pub(crate) sources: Vec<From>,
+    /// Columns of additional values.
+    pub(crate) attributes: FxHashMap<(u32, u8), usize>,
+    /// The first column of an additional value.
+    pub(crate) first_attribute: usize,
+}
+
+impl Plan {
+    /// What a writer of archives has to know of the event type, as the format's description says.
+    pub(crate) fn body(&self) -> Vec<u8> {
+        let mut body = vec![self.record];
+        body.put_varint(self.types.len() as u64);
+        body.extend_from_slice(&self.types);
+        for from in &self.sources[self.first_attribute..] {
+            if let From::Attribute(attribute, type_code) = from {
+                body.put_varint((*attribute).into());
+                body.push(*type_code);
+            }
+        }
+        body
+    }
+}
+
+/// The event types of an archive.
+#[derive(Debug, Default)]
+pub(crate) struct Catalogue {
+    pub(crate) plans: Vec<Plan>,
+    /// Plans by the id of the record.
+    by_record: BTreeMap<u8, usize>,
+    /// Plans by composition of metrics: the class, and the types of the values.
+    by_composition: FxHashMap<(u64, Vec<u8>), usize>,
+}
+
+/// Elements in the making.
+struct Elements<'a> {
+    strings: &'a mut Strings,
+    elements: Vec<Element>,
+    sources: Vec<From>,
+    names: BTreeSet<String>,
+}
+
+impl Elements<'_> {
+    fn add(&mut self, name: &str, element_type: ElementType, from: From) -> &mut Element {
+        let mut unique = name.to_owned();
+        let mut number = 2;
+        while unique.is_empty() || !self.names.insert(unique.clone()) {
+            unique = format!("{name} ({number})");
+            number += 1;
+        }
+        let reference = match from {
+            From::Reference(_, kind) => reference_of(kind),
+            From::Rank(..) | From::Collective(OfCollective::Root) => Reference::Rank,
+            From::TextItem(_) => Reference::String,
+            From::Collective(OfCollective::Communicator) => Reference::Object,
+            From::Attribute(_, type_code) => {
+                Kind::of_type(type_code).map_or(Reference::None, reference_of)
+            }
+            _ => Reference::None,
+        };
+        let is_optional = !matches!(
+            from,
+            From::Value(_) | From::Reference(..) | From::Time(_) | From::Sum(..) | From::Payload
+        );
+        self.elements.push(Element {
+            name: self.strings.id(&unique),
+            element_type,
+            is_optional,
+            reference,
+            unit: self.strings.id(""),
+            original_bits: 0,
+        });
+        self.sources.push(from);
+        self.elements.last_mut().expect("one was added")
+    }
+}
+
+fn reference_of(kind: Kind) -> Reference {
+    match kind {
+        Kind::String => Reference::String,
+        Kind::Region => Reference::Region,
+        // Ours are of one process, an archive's of all.
+        Kind::Location => Reference::None,
+        _ => Reference::Object,
+    }
+}
+
+/// Type and original width of a typed value.
+fn type_of(type_code: u8) -> (ElementType, u8) {
+    match type_code {
+        types::UINT8 => (ElementType::U32, 8),
+        types::UINT16 => (ElementType::U32, 16),
+        types::INT8 => (ElementType::I32, 8),
+        types::INT16 => (ElementType::I32, 16),
+        types::INT32 => (ElementType::I32, 0),
+        types::INT64 => (ElementType::I64, 0),
+        types::FLOAT => (ElementType::F64, 32),
+        types::DOUBLE => (ElementType::F64, 0),
+        types::UINT32 | 11 | 12 | 14..=25 => (ElementType::U32, 0),
+        _ => (ElementType::U64, 0),
+    }
+}
+
+fn role_of(record: &Record) -> Role {
+    match record.name {
+        "Enter" => Role::Enter,
+        "Leave" => Role::Leave,
+        "MpiSend" | "MpiIsend" => Role::Send,
+        "MpiRecv" | "MpiIrecv" => Role::Receive,
+        "MpiIsendComplete" => Role::SendEnd,
+        "MpiIrecvRequest" => Role::ReceiveStart,
+        "MpiRequestCancelled" => Role::Cancel,
+        "MpiCollectiveBegin" => Role::CollectiveBegin,
+        "MpiCollectiveEnd" => Role::CollectiveEnd,
+        "NonBlockingCollectiveComplete" => Role::Collective,
+        "Metric" => Role::Metric,
+        _ => Role::Point,
+    }
+}
+
+/// What an element is called: where a role has a word for the field, by that one.
+pub(crate) fn element_name(field: &Field) -> &'static str {
+    match field.name {
+        "receiver" | "sender" => "rank_in_communicator",
+        "msg_tag" => "tag",
+        "msg_length" => "bytes",
+        "request_id" => "request",
+        "collective_op" => "operation",
+        "root" => "root_in_communicator",
+        "size_sent" => "bytes_sent",
+        "size_received" => "bytes_received",
+        other => other,
+    }
+}
+
+/// What an event type tells: names of the values of its enumerations.
+fn description_of(record: &Record) -> String {
+    let mut text = format!("{} of OTF2 {}", record.name, record.since);
+    for field in record.fields {
+        if let What::Enum8(enumeration) | What::Enum32(enumeration) = field.what {
+            let values = enumeration.values.iter();
+            let values: Vec<String> = values
+                .map(|(code, name)| format!("{code} {name}"))
+                .collect();
+            text += &format!("; {}: {}", element_name(field), values.join(", "));
+        }
+    }
+    text
+}
+
+fn add_fields(record: &Record, arguments: usize, elements: &mut Elements<'_>) {
+    let communicator = record.place("communicator");
+    if let Some(communicator) = communicator {
+        let rank = ["receiver", "sender", "root"];
+        if let Some(rank) = rank.iter().find_map(|name| record.place(name)) {
+            let name = if record.fields[rank].name == "root" {
+                "root"
+            } else {
+                "peer"
+            };
+            elements.add(name, ElementType::U32, From::Rank(rank, communicator));
+        }
+    }
+    let sizes = (record.place("size_sent"), record.place("size_received"));
+    if let (Some(sent), Some(received), Some(communicator)) = (sizes.0, sizes.1, communicator) {
+        elements.add("bytes", ElementType::U64, From::Sum(sent, received));
+        elements.add("place", ElementType::U32, From::Place(communicator));
+        elements.add("size", ElementType::U32, From::Size(communicator));
+    }
+    if record.name == "MpiCollectiveBegin" {
+        use OfCollective as Of;
+        let of = |of| From::Collective(of);
+        elements.add("communicator", ElementType::U32, of(Of::Communicator));
+        elements.add("operation", ElementType::U32, of(Of::Operation));
+        elements.add("root", ElementType::U32, of(Of::Root));
+        elements.add("bytes", ElementType::U64, of(Of::Bytes));
+        elements.add("place", ElementType::U32, of(Of::Place));
+        elements.add("size", ElementType::U32, of(Of::Size));
+    }
+    for (index, field) in record.fields.iter().enumerate() {
+        let name = element_name(field);
+        match field.what {
+            What::U8 | What::Enum8(_) | What::Type => {
+                let element = elements.add(name, ElementType::U32, From::Value(index));
+                element.original_bits = 8;
+            }
+            What::C32 | What::Enum32(_) => {
+                elements.add(name, ElementType::U32, From::Value(index));
+            }
+            What::C64 => {
+                elements.add(name, ElementType::U64, From::Value(index));
+            }
+            What::Ci64 => {
+                elements.add(name, ElementType::I64, From::Value(index));
+            }
+            What::U64 | What::F64 => {
+                let unit = elements.strings.id("ticks");
+                elements.add(name, ElementType::U64, From::Time(index)).unit = unit;
+            }
+            What::Ref8(kind) | What::Ref32(kind) | What::Ref64(kind) => {
+                elements.add(name, ElementType::U32, From::Reference(index, kind));
+            }
+            // A program's arguments: the only list outside of metrics.
+            What::List8(_) | What::List32(_) => {
+                let named = arguments.min(MOST_ARGUMENTS);
+                for number in 0..named {
+                    let name = format!("argument_{}", number + 1);
+                    elements.add(&name, ElementType::U32, From::TextItem(index + number));
+                }
+                if arguments > named {
+                    let rest = From::Rest(index + named);
+                    elements.add("more_arguments", ElementType::Bytes, rest);
+                }
+            }
+            What::Text | What::Value | What::IdMap => {}
+        }
+    }
+}
+
+impl Catalogue {
+    /// Of what the passes over the locations found.
+    pub(crate) fn of(
+        scanned: &[Scanned],
+        definitions: &GlobalDefinitions,
+        strings: &mut Strings,
+    ) -> Self {
+        let mut keys: BTreeSet<u8> = BTreeSet::new();
+        let mut compositions: BTreeSet<(u64, &[u8])> = BTreeSet::new();
+        let mut attributes: BTreeMap<u8, BTreeSet<(u32, u8)>> = BTreeMap::new();
+        let mut overflowing: BTreeSet<u8> = BTreeSet::new();
+        for scanned in scanned {
+            let counted = scanned.counts.keys().copied();
+            let lost = scanned.lost.iter().filter_map(|lost| lost.key);
+            let records = counted.chain(lost).filter(|key| *key < FIRST_COMPOSITION);
+            keys.extend(records.map(|key| key as u8));
+            for (metric, types) in &scanned.compositions {
+                compositions.insert((class_of(definitions, *metric), types));
+            }
+            for (record, attribute, type_code) in &scanned.attributes {
+                let of_record = attributes.entry(*record).or_default();
+                of_record.insert((*attribute, *type_code));
+            }
+            overflowing.extend(&scanned.overflowing);
+        }
+        let arguments = scanned.iter().map(|scanned| scanned.arguments).max();
+        let mut catalogue = Self::default();
+        let mut names = BTreeSet::new();
+        let nothing = BTreeSet::new();
+        for key in keys {
+            let place = catalogue.plans.len();
+            catalogue.by_record.insert(key, place);
+            let attributes = attributes.get(&key).unwrap_or(&nothing);
+            let has_more = overflowing.contains(&key);
+            let plan = |elements: &mut Elements<'_>| {
+                let Some(record) = event_record(key) else {
+                    elements.add("payload", ElementType::Bytes, From::Payload);
+                    let name = format!("UNKNOWN_{key}");
+                    return (
+                        name,
+                        "a record that this version does not know".to_owned(),
+                        Role::Point,
+                    );
+                };
+                if key == METRIC {
+                    // Of compositions beyond the limit.
+                    elements.add("metric", ElementType::U32, From::Reference(0, Kind::Metric));
+                    elements.add("values", ElementType::Bytes, From::Rest(1));
+                    return ("METRIC".to_owned(), description_of(record), Role::Point);
+                }
+                add_fields(record, arguments.unwrap_or(0), elements);
+                (
+                    record.capitals.to_owned(),
+                    description_of(record),
+                    role_of(record),
+                )
+            };
+            let of_record = (key, &[][..]);
+            let of_attributes = (attributes, has_more);
+            catalogue.add(
+                strings,
+                definitions,
+                &mut names,
+                of_record,
+                of_attributes,
+                plan,
+            );
+        }
+        // An archive must not cost more event types than a chunk can name.
+        const MOST_TYPES: usize = 20_000;
+        let of_metrics = attributes.get(&METRIC).unwrap_or(&nothing);
+        let has_more = overflowing.contains(&METRIC);
+        for (class, types) in compositions.into_iter().take(MOST_TYPES) {
+            let place = catalogue.plans.len();
+            catalogue
+                .by_composition
+                .insert((class, types.to_vec()), place);
+            let plan =
+                |elements: &mut Elements<'_>| add_metric(definitions, class, types, elements);
+            let of_record = (METRIC, types);
+            let of_attributes = (of_metrics, has_more);
+            catalogue.add(
+                strings,
+                definitions,
+                &mut names,
+                of_record,
+                of_attributes,
+                plan,
+            );
+        }
+        catalogue
+    }
+
+    fn add(
+        &mut self,
+        strings: &mut Strings,
+        definitions: &GlobalDefinitions,
+        names: &mut BTreeSet<String>,
+        (record, types): (u8, &[u8]),
+        (attributes, has_more): (&BTreeSet<(u32, u8)>, bool),
+        plan: impl FnOnce(&mut Elements<'_>) -> (String, String, Role),
+    ) {
+        let mut elements = Elements {
+            strings,
+            elements: Vec::new(),
+            sources: Vec::new(),
+            names: BTreeSet::new(),
+        };
+        let (name, description, role) = plan(&mut elements);
+        let first_attribute = elements.elements.len();
+        let room = (annals_format::MAX_ELEMENTS - 1).saturating_sub(first_attribute);
+        let mut of_attribute = FxHashMap::default();
+        for (attribute, type_code) in attributes.iter().take(room) {
+            of_attribute.insert((*attribute, *type_code), elements.elements.len());
+            let name = definitions.name(Kind::Attribute, u64::from(*attribute));
+            let name = if name.is_empty() {
+                format!("attribute {attribute}")
+            } else {
+                name
+            };
+            let (element_type, bits) = type_of(*type_code);
+            let from = From::Attribute(*attribute, *type_code);
+            elements.add(&name, element_type, from).original_bits = bits;
+        }
+        if has_more || attributes.len() > room {
+            elements.add("more_attributes", ElementType::Bytes, From::Attributes);
+        }
+        let Elements {
+            elements, sources, ..
+        } = elements;
+        let id = EventTypeId::new(self.plans.len() as u32);
+        let mut unique = name.clone();
+        if !names.insert(unique.clone()) {
+            unique = format!("{name} ({})", id.get());
+            names.insert(unique.clone());
+        }
+        let definition = EventType {
+            id,
+            name: strings.id(&unique),
+            description: strings.id(&description),
+            verbosity: Verbosity::UserBasic,
+            role,
+            key_element: None,
+            elements,
+        };
+        self.plans.push(Plan {
+            id,
+            record,
+            types: types.to_vec(),
+            definition,
+            sources,
+            attributes: of_attribute,
+            first_attribute,
+        });
+    }
+
+    /// The plan for a key of a location.
+    pub(crate) fn plan(
+        &self,
+        definitions: &GlobalDefinitions,
+        scanned: &Scanned,
+        key: Key,
+    ) -> Option<&Plan> {
+        let place = match key.checked_sub(FIRST_COMPOSITION) {
+            None => self.by_record.get(&(key as u8)),
+            Some(composition) => {
+                let (metric, types) = scanned.compositions.get(composition as usize)?;
+                let class = class_of(definitions, *metric);
+                let known = self.by_composition.get(&(class, types.clone()));
+                known.or_else(|| self.by_record.get(&METRIC))
+            }
+        };
+        place.map(|place| &self.plans[*place])
+    }
+
+    /// Definitions of all event types.
+    pub(crate) fn definitions(&self) -> impl Iterator<Item = Definition> {
+        let plans = self.plans.iter();
+        plans.map(|plan| Definition::EventType(plan.definition.clone()))
+    }
+}
+
+/// The class of a metric; of one that is not defined, itself.
+fn class_of(definitions: &GlobalDefinitions, metric: u64) -> u64 {
+    let class = definitions.metric_class(metric);
+    class
+        .and_then(|class| class.own_id())
+        .map_or(metric, |(_, id)| id)
+}
+
+fn add_metric(
+    definitions: &GlobalDefinitions,
+    class: u64,
+    type_codes: &[u8],
+    elements: &mut Elements<'_>,
+) -> (String, String, Role) {
+    let members = definitions.metric_members(class);
+    elements.add("metric", ElementType::U32, From::Reference(0, Kind::Metric));
+    for (index, type_code) in type_codes.iter().enumerate().take(MOST_VALUES) {
+        let member = members.get(index);
+        let member = member.and_then(|member| definitions.find(Kind::MetricMember, *member));
+        let named = member.and_then(|member| member.bits("name"));
+        let name = match named {
+            // A role's word.
+            _ if type_codes.len() == 1 => "value".to_owned(),
+            Some(name) => definitions.string(name).into_owned(),
+            None => format!("value {index}"),
+        };
+        let unit = member.map(|member| unit_of(definitions, member));
+        let unit = elements.strings.id(&unit.unwrap_or_default());
+        let (element_type, _) = type_of(match *type_code {
+            types::INT64 => types::INT64,
+            types::DOUBLE => types::DOUBLE,
+            _ => types::UINT64,
+        });
+        // Types and values take turns behind the metric.
+        let from = From::Item(2 + 2 * index);
+        let element = elements.add(&name, element_type, from);
+        element.unit = unit;
+        element.is_optional = false;
+    }
+    if type_codes.len() > MOST_VALUES {
+        let rest = From::Rest(1 + 2 * MOST_VALUES);
+        elements.add("more_values", ElementType::Bytes, rest);
+    }
+    let mut names = definitions.name(Kind::Metric, class);
+    if let Some((end, _)) = names.char_indices().nth(150) {
+        names.truncate(end);
+        names.push('…');
+    }
+    let descriptions = members.iter().filter_map(|member| {
+        let member = definitions.find(Kind::MetricMember, *member)?;
+        let description = definitions.string(member.bits("description")?).into_owned();
+        (!description.is_empty()).then_some(description)
+    });
+    let descriptions: Vec<String> = descriptions.take(10).collect();
+    let kinds = type_codes.iter().map(u8::to_string);
+    let kinds = kinds.collect::<Vec<_>>().join(",");
+    let mut description = format!("Metric of OTF2 1.0, class {class}, value types {kinds}");
+    if !descriptions.is_empty() {
+        description = format!("{}; {description}", descriptions.join("; "));
+    }
+    let name = if names.is_empty() {
+        format!("METRIC:{class}")
+    } else {
+        format!("METRIC:{names}")
+    };
+    (name, description, Role::Metric)
+}
+
+/// A metric's unit, with the power that its values have to be multiplied by.
+fn unit_of(
+    definitions: &GlobalDefinitions,
+    member: &annals_format::otf2::GlobalDefinition,
+) -> String {
+    let unit = definitions.string(member.bits("unit").unwrap_or(u64::MAX));
+    let exponent = member.bits("exponent").unwrap_or(0) as i64;
+    let base = match member.bits("base") {
+        Some(0) => 2,
+        _ => 10,
+    };
+    match exponent {
+        0 => unit.into_owned(),
+        exponent => format!("{base}^{exponent} {unit}").trim_end().to_owned(),
+    }
+}

@@ -1,0 +1,343 @@
+//! A part of a location's file becomes a chunk.
+
+use annals_format::otf2::{
+    AttributeValue, ClockCorrection, EventReader, GlobalDefinitions, Input, Item, Kind, Output,
+    types,
+};
+use annals_format::{Chunk, Column, ElementType, FormatError, ReadAt, Result, TypeColumns};
+use rustc_hash::FxHashMap;
+
+use super::archive::{Archive, LocationFile};
+use super::catalogue::{From, OfCollective, Plan};
+use super::scan::{
+    BUFFER_FLUSH, COLLECTIVE_BEGIN, COLLECTIVE_END, Collective, FIRST_COMPOSITION, METRIC, Part,
+};
+
+const ABSENT: u16 = u16::MAX;
+
+/// A decoder of one part.
+struct Decoder<'a> {
+    archive: &'a Archive,
+    rank: Option<u64>,
+    plans: Vec<&'a Plan>,
+    /// Places in `plans` by record.
+    by_record: [u16; 256],
+    by_composition: FxHashMap<Vec<u8>, u16>,
+    chunk: Chunk,
+    correction: ClockCorrection,
+    /// Begins of collective operations whose end is to come: how many.
+    begins: usize,
+    /// What the begins have from their ends, by begin.
+    collectives: Vec<Option<Collective>>,
+    places: FxHashMap<u64, Option<u64>>,
+    scratch: Vec<u8>,
+    used: Vec<bool>,
+}
+
+fn disagreement(offset: u64) -> FormatError {
+    FormatError::Invalid {
+        offset,
+        expected: "the events that were there when the archive was opened",
+        found: "others".to_owned(),
+    }
+}
+
+/// Reads a part's events.
+pub(crate) fn decode(archive: &Archive, location: &LocationFile, part: &Part) -> Result<Chunk> {
+    let Some(file) = &location.file else {
+        return Err(disagreement(part.offset));
+    };
+    let mut bytes = vec![0; part.length as usize];
+    file.read_exact_at(part.offset, &mut bytes)?;
+    let mut decoder = Decoder {
+        archive,
+        rank: location.rank,
+        plans: Vec::new(),
+        by_record: [ABSENT; 256],
+        by_composition: FxHashMap::default(),
+        chunk: Chunk::default(),
+        correction: location.correction.clone(),
+        begins: 0,
+        collectives: Vec::new(),
+        places: FxHashMap::default(),
+        scratch: Vec::new(),
+        used: Vec::new(),
+    };
+    decoder.correction.set_place(part.interval);
+    decoder.prepare(location, part);
+    decoder.run(location, part, &bytes)?;
+    Ok(decoder.finish(part))
+}
+
+impl<'a> Decoder<'a> {
+    fn prepare(&mut self, location: &LocationFile, part: &Part) {
+        let archive = self.archive;
+        let definitions: &GlobalDefinitions = &archive.definitions;
+        let mut keyed: Vec<(&Plan, u32)> = Vec::new();
+        for (key, _) in &part.counts {
+            if let Some(plan) = archive.catalogue.plan(definitions, &location.scanned, *key) {
+                keyed.push((plan, *key));
+            }
+        }
+        keyed.sort_by_key(|(plan, _)| plan.id);
+        for (plan, key) in keyed {
+            if self.plans.last().is_none_or(|last| last.id != plan.id) {
+                self.plans.push(plan);
+                let elements = plan.definition.elements.iter();
+                let columns = TypeColumns::new(plan.id, elements.map(|e| e.element_type));
+                self.chunk.types.push(columns);
+            }
+            let place = self.plans.len() as u16 - 1;
+            match key.checked_sub(FIRST_COMPOSITION) {
+                None => self.by_record[key as usize] = place,
+                Some(composition) => {
+                    let (metric, types) = &location.scanned.compositions[composition as usize];
+                    let mut bytes = metric.to_le_bytes().to_vec();
+                    bytes.extend_from_slice(types);
+                    self.by_composition.insert(bytes, place);
+                }
+            }
+        }
+    }
+
+    fn run(&mut self, location: &LocationFile, part: &Part, bytes: &[u8]) -> Result<()> {
+        let count = part.events as usize;
+        self.chunk.ticks.reserve(count);
+        self.chunk.type_index.reserve(count);
+        let mut reader = EventReader::of_part(bytes, part.endian, part.time);
+        let mut corrected = (part.time, None);
+        for _ in 0..count {
+            match reader.next_item() {
+                Ok(Item::Event) => {}
+                Ok(_) => return Err(disagreement(part.offset)),
+                Err(error) => return Err(error),
+            }
+            let tick = match corrected {
+                (time, Some(tick)) if time == reader.time => tick,
+                _ => self.correction.correct(reader.time),
+            };
+            corrected = (reader.time, Some(tick));
+            let id = reader.id;
+            let place = match reader.record() {
+                Some(record) => {
+                    let (values, attributes) = (&mut reader.values, &mut reader.attributes);
+                    location.local.globalize(record, values, attributes);
+                    if id == METRIC {
+                        self.place_of_metric(&reader.values)
+                    } else {
+                        self.by_record[usize::from(id)]
+                    }
+                }
+                None => {
+                    location.local.globalize_attributes(&mut reader.attributes);
+                    self.by_record[usize::from(id)]
+                }
+            };
+            if place == ABSENT {
+                return Err(disagreement(part.offset));
+            }
+            match id {
+                BUFFER_FLUSH => reader.values[0] = self.correction.correct(reader.values[0]),
+                COLLECTIVE_BEGIN => self.begins += 1,
+                COLLECTIVE_END => {
+                    let collective = reader.values.first_chunk().copied();
+                    self.end_collectives(collective);
+                }
+                _ => {}
+            }
+            self.chunk.ticks.push(tick);
+            self.chunk.type_index.push(place);
+            self.push(usize::from(place), &reader);
+        }
+        Ok(())
+    }
+
+    fn place_of_metric(&mut self, values: &[u64]) -> u16 {
+        self.scratch.clear();
+        self.scratch.extend_from_slice(&values[0].to_le_bytes());
+        let type_codes = values[1..].iter().step_by(2);
+        self.scratch.extend(type_codes.map(|code| *code as u8));
+        let known = self.by_composition.get(&self.scratch).copied();
+        known.unwrap_or(self.by_record[usize::from(METRIC)])
+    }
+
+    fn end_collectives(&mut self, collective: Option<Collective>) {
+        for _ in 0..std::mem::take(&mut self.begins) {
+            self.collectives.push(collective);
+        }
+    }
+
+    fn own_place(&mut self, communicator: u64) -> Option<u64> {
+        let (world, rank) = (&self.archive.world, self.rank);
+        let place = self.places.entry(communicator);
+        *place.or_insert_with(|| world.place(communicator, rank))
+    }
+
+    #[inline]
+    fn push(&mut self, place: usize, reader: &EventReader<'_>) {
+        let plan = self.plans[place];
+        self.chunk.types[place].count += 1;
+        let values = &reader.values;
+        let numberings = &self.archive.numberings;
+        for (index, from) in plan.sources[..plan.first_attribute].iter().enumerate() {
+            let optional = match *from {
+                From::Value(at) | From::Time(at) => Some(values[at]),
+                From::Reference(at, kind) => Some(numberings.of_kind(kind).get(values[at]).into()),
+                From::Sum(a, b) => Some(values[a].saturating_add(values[b])),
+                From::Rank(rank, communicator) => {
+                    let world = &self.archive.world;
+                    let rank = world.rank(values[communicator], values[rank], self.rank);
+                    rank.filter(|rank| *rank < u64::from(u32::MAX))
+                }
+                From::Size(communicator) => self.archive.world.size(values[communicator]),
+                From::Place(communicator) => self.own_place(values[communicator]),
+                From::Item(at) => values.get(at).copied(),
+                From::TextItem(at) => {
+                    let numbering = numberings.of_kind(Kind::String);
+                    values.get(at).map(|id| numbering.get(*id).into())
+                }
+                From::Rest(at) => {
+                    let column = &mut self.chunk.types[place].columns[index];
+                    match values.get(at..).filter(|rest| !rest.is_empty()) {
+                        None => column.push_absent(),
+                        Some(rest) => {
+                            let bytes = rest.iter().flat_map(|value| value.to_le_bytes());
+                            column.push_text(&bytes.collect::<Vec<u8>>());
+                        }
+                    }
+                    continue;
+                }
+                From::Payload => {
+                    self.chunk.types[place].columns[index].push_text(reader.payload);
+                    continue;
+                }
+                // At the end, when all of them are known.
+                From::Collective(_) => continue,
+                From::Attribute(..) | From::Attributes => None,
+            };
+            let column = &mut self.chunk.types[place].columns[index];
+            match optional {
+                Some(bits) => column.push_bits(bits),
+                None => column.push_absent(),
+            }
+        }
+        if plan.first_attribute < plan.sources.len() {
+            self.push_attributes(place, &reader.attributes);
+        }
+    }
+
+    fn push_attributes(&mut self, place: usize, attributes: &[AttributeValue]) {
+        let plan = self.plans[place];
+        let columns = &mut self.chunk.types[place].columns;
+        let first = plan.first_attribute;
+        self.used.clear();
+        self.used.resize(columns.len() - first, false);
+        let mut more: Vec<u8> = Vec::new();
+        for value in attributes {
+            let key = (value.attribute, value.type_code);
+            let column = plan.attributes.get(&key).copied();
+            let Some(column) = column.filter(|column| !self.used[column - first]) else {
+                put_attribute(value, &mut more);
+                continue;
+            };
+            self.used[column - first] = true;
+            let bits = bits_of(self.archive, value);
+            columns[column].push_bits(bits);
+        }
+        for (index, column) in columns[first..].iter_mut().enumerate() {
+            if self.used[index] {
+                continue;
+            }
+            if plan.sources[first + index] == From::Attributes && !more.is_empty() {
+                column.push_text(&more);
+            } else {
+                column.push_absent();
+            }
+        }
+    }
+
+    fn finish(mut self, part: &Part) -> Chunk {
+        self.end_collectives(part.collective_behind);
+        let collectives = std::mem::take(&mut self.collectives);
+        let place = usize::from(self.by_record[usize::from(COLLECTIVE_BEGIN)]);
+        if let Some(plan) = self.plans.get(place).copied() {
+            for (index, from) in plan.sources.iter().enumerate() {
+                let From::Collective(of) = *from else {
+                    continue;
+                };
+                let mut column = Column::new(ElementType::U32);
+                if of == OfCollective::Bytes {
+                    column = Column::new(ElementType::U64);
+                }
+                for collective in &collectives {
+                    let bits = collective.as_ref().and_then(|c| self.of_collective(of, c));
+                    match bits {
+                        Some(bits) => column.push_bits(bits),
+                        None => column.push_absent(),
+                    }
+                }
+                self.chunk.types[place].columns[index] = column;
+            }
+        }
+        self.chunk
+    }
+
+    fn of_collective(&mut self, of: OfCollective, collective: &Collective) -> Option<u64> {
+        let [operation, communicator, root, sent, received] = *collective;
+        let world = &self.archive.world;
+        match of {
+            OfCollective::Communicator => {
+                let numbering = self.archive.numberings.of_kind(Kind::Comm);
+                Some(numbering.get(communicator).into())
+            }
+            OfCollective::Operation => Some(operation),
+            OfCollective::Root => {
+                let rank = world.rank(communicator, root, self.rank);
+                rank.filter(|rank| *rank < u64::from(u32::MAX))
+            }
+            OfCollective::Bytes => Some(sent.saturating_add(received)),
+            OfCollective::Size => world.size(communicator),
+            OfCollective::Place => self.own_place(communicator),
+        }
+    }
+}
+
+/// An additional value as the bits of its element.
+fn bits_of(archive: &Archive, value: &AttributeValue) -> u64 {
+    match Kind::of_type(value.type_code) {
+        Some(Kind::Location) => value.bits,
+        Some(kind) => archive.numberings.of_kind(kind).get(value.bits).into(),
+        None if value.type_code == types::FLOAT => {
+            f64::from(f32::from_bits(value.bits as u32)).to_bits()
+        }
+        None => value.bits,
+    }
+}
+
+/// Appends a value as it stands in a list of attributes.
+fn put_attribute(value: &AttributeValue, out: &mut Vec<u8>) {
+    out.put_c32(value.attribute);
+    out.push(value.type_code);
+    out.put_value(value.type_code, value.bits);
+}
+
+/// The values that [`put_attribute`] has put.
+pub(crate) fn read_attributes(bytes: &[u8]) -> Vec<AttributeValue> {
+    let mut input = Input::new(bytes, annals_format::otf2::Endian::Little);
+    let mut values = Vec::new();
+    while input.remaining() != 0 {
+        let mut read = || -> Result<AttributeValue> {
+            let attribute = input.c32("an attribute")?;
+            let type_code = input.u8("a type")?;
+            let bits = input.value(type_code)?;
+            Ok(AttributeValue {
+                attribute,
+                type_code,
+                bits,
+            })
+        };
+        let Ok(value) = read() else { break };
+        values.push(value);
+    }
+    values
+}

@@ -1,0 +1,148 @@
+//! Numbers that definitions of an archive have in the recordings made of it: dense, whatever they are there.
+
+use std::collections::HashMap;
+
+use annals_format::StringId;
+use annals_format::otf2::{GlobalDefinitions, Kind};
+use rustc_hash::FxHashMap;
+
+use super::scan::Scanned;
+
+/// Strings beside those of the archive.
+#[derive(Debug)]
+pub(crate) struct Strings {
+    first: u32,
+    ids: HashMap<String, StringId>,
+    texts: Vec<String>,
+}
+
+impl Strings {
+    /// Numbered from here on.
+    pub(crate) fn new(first: u32) -> Self {
+        Self {
+            first,
+            ids: HashMap::new(),
+            texts: Vec::new(),
+        }
+    }
+
+    pub(crate) fn id(&mut self, text: &str) -> StringId {
+        if let Some(id) = self.ids.get(text) {
+            return *id;
+        }
+        let id = StringId::new(self.first + self.texts.len() as u32);
+        self.texts.push(text.to_owned());
+        self.ids.insert(text.to_owned(), id);
+        id
+    }
+
+    pub(crate) fn text(&self, id: StringId) -> Option<&str> {
+        let index = id.get().checked_sub(self.first)?;
+        self.texts.get(index as usize).map(String::as_str)
+    }
+}
+
+/// Dense numbers of one kind of definition.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Numbering {
+    /// Ids of the archive, ascending.
+    pub(crate) ids: Vec<u64>,
+    table: Vec<u32>,
+    far: FxHashMap<u64, u32>,
+    /// Added to each number.
+    pub(crate) base: u32,
+}
+
+impl Numbering {
+    const DENSE: u64 = 1 << 22;
+
+    fn new(mut ids: Vec<u64>, base: u32) -> Self {
+        ids.sort_unstable();
+        ids.dedup();
+        let mut numbering = Self {
+            base,
+            ..Self::default()
+        };
+        for (index, id) in ids.iter().enumerate() {
+            let number = base + index as u32;
+            if *id < Self::DENSE {
+                numbering.table.resize(*id as usize + 1, u32::MAX);
+                numbering.table[*id as usize] = number;
+            } else {
+                numbering.far.insert(*id, number);
+            }
+        }
+        numbering.ids = ids;
+        numbering
+    }
+
+    /// The number for an id; all bits set: undefined.
+    #[inline]
+    pub(crate) fn get(&self, id: u64) -> u32 {
+        match self.table.get(id as usize) {
+            Some(number) if id < Self::DENSE => *number,
+            _ => self.far.get(&id).copied().unwrap_or(u32::MAX),
+        }
+    }
+
+    /// The id with a number.
+    pub(crate) fn id(&self, number: u32) -> Option<u64> {
+        let index = number.checked_sub(self.base)?;
+        self.ids.get(index as usize).copied()
+    }
+}
+
+/// Numbers of all kinds.
+#[derive(Debug)]
+pub(crate) struct Numberings {
+    kinds: Vec<Numbering>,
+}
+
+/// Kinds that are objects to us.
+pub(crate) const OBJECTS: [Kind; 12] = [
+    Kind::Attribute,
+    Kind::Group,
+    Kind::Metric,
+    Kind::Comm,
+    Kind::Parameter,
+    Kind::RmaWin,
+    Kind::SourceCodeLocation,
+    Kind::CallingContext,
+    Kind::InterruptGenerator,
+    Kind::IoFile,
+    Kind::IoHandle,
+    Kind::LocationGroup,
+];
+
+/// The last of the kinds that are objects.
+pub(crate) const IO_PARADIGM: Kind = Kind::IoParadigm;
+
+impl Numberings {
+    /// Of what is defined, and of what is only referred to.
+    pub(crate) fn of(definitions: &GlobalDefinitions, scanned: &[Scanned]) -> Self {
+        let mut kinds = vec![Numbering::default(); Kind::COUNT];
+        let number = |kind: Kind, base: u32| {
+            let mut ids: Vec<u64> = definitions.of_kind(kind).map(|(id, _)| id).collect();
+            for scanned in scanned {
+                let seen = scanned.seen[kind as usize].iter();
+                ids.extend(seen.filter(|id| *id != kind.undefined()));
+            }
+            Numbering::new(ids, base)
+        };
+        for kind in [Kind::String, Kind::Region, Kind::Location] {
+            kinds[kind as usize] = number(kind, 0);
+        }
+        let mut base = 0;
+        for kind in OBJECTS.into_iter().chain([IO_PARADIGM]) {
+            let numbering = number(kind, base);
+            base += numbering.ids.len() as u32;
+            kinds[kind as usize] = numbering;
+        }
+        Self { kinds }
+    }
+
+    #[inline]
+    pub(crate) fn of_kind(&self, kind: Kind) -> &Numbering {
+        &self.kinds[kind as usize]
+    }
+}

@@ -1,0 +1,959 @@
+//! The definitions of an archive that is written: those of archives among the inputs, numbered anew where they
+//! must be, and those made of our own.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use annals_format::otf2::{
+    Anchor, Datum, Endian, Field, GlobalDefinition, GlobalDefinitions, Kind, RawRecord, Record,
+    What, enums, records, types,
+};
+use annals_format::wire::Wire;
+use annals_format::{
+    Definitions, LocationKind, ObjectId, Ordering, ProcessId, Reference, RegionId, StreamId,
+    StringId,
+};
+use rustc_hash::FxHashMap;
+
+use super::archive::FORMAT;
+
+const LOCATIONS: u64 = 1;
+const REGIONS: u64 = 2;
+const METRICS: u64 = 3;
+const COMM_LOCATIONS: u64 = 4;
+const COMM_GROUP: u64 = 5;
+const COMM_LOCATION_GROUPS: u64 = 7;
+const MPI: u64 = 4;
+const UNDEFINED: u64 = u32::MAX as u64;
+
+/// An archive among the inputs.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    definitions: GlobalDefinitions,
+    pub(crate) anchor: Option<Anchor>,
+    /// New numbers by kind; none: all stay as they are.
+    maps: Option<Vec<FxHashMap<u64, u64>>>,
+    /// Numbers of regions by ours.
+    regions: FxHashMap<RegionId, u64>,
+    /// By paradigm, how many locations stand before its own in the group of all.
+    shifts: BTreeMap<u64, u64>,
+    /// Groups that have become part of another archive's.
+    joined: BTreeSet<u64>,
+}
+
+/// The group of all locations of a paradigm: there must be one of each.
+#[derive(Debug)]
+struct World {
+    id: u64,
+    members: Vec<u64>,
+}
+
+impl Incoming {
+    /// The number in the archive that is written.
+    pub(crate) fn map(&self, kind: Kind, id: u64) -> u64 {
+        match &self.maps {
+            Some(maps) if id != kind.undefined() => {
+                maps[kind as usize].get(&id).copied().unwrap_or(id)
+            }
+            _ => id,
+        }
+    }
+
+    pub(crate) fn region(&self, region: u64) -> u64 {
+        let region = u32::try_from(region).ok().map(RegionId::new);
+        let id = region.and_then(|region| self.regions.get(&region));
+        id.map_or(UNDEFINED, |id| self.map(Kind::Region, *id))
+    }
+}
+
+/// A place for events in the archive.
+#[derive(Clone, Debug)]
+pub(crate) struct OutgoingLocation {
+    pub(crate) id: u64,
+    name: String,
+    group: u64,
+    location_type: u64,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct Outgoing<'a> {
+    pub(crate) ours: &'a Definitions,
+    pub(crate) incoming: Vec<Incoming>,
+    /// Which of them a process is of.
+    archive_of: BTreeMap<ProcessId, usize>,
+    /// Kind and number in their archive, by object.
+    pub(crate) objects: Vec<Option<(Kind, u64)>>,
+    strings: HashMap<String, u64>,
+    new_strings: Vec<(u64, String)>,
+    next: [u64; Kind::COUNT],
+    /// By our string.
+    string_of: Vec<u64>,
+    pub(crate) locations: Vec<OutgoingLocation>,
+    /// Place in `locations` by stream.
+    pub(crate) place_of: Vec<usize>,
+    groups: BTreeMap<ProcessId, u64>,
+    own: BTreeMap<(u8, u64), Vec<Datum>>,
+    regions: FxHashMap<RegionId, u64>,
+    attributes: HashMap<(String, u8), u64>,
+    parameters: HashMap<String, u64>,
+    communicators: HashMap<String, u64>,
+    metrics: HashMap<String, u64>,
+    world: Option<u64>,
+    /// By paradigm.
+    worlds: BTreeMap<u64, World>,
+}
+
+const fn bits(value: u64) -> Datum {
+    Datum::Bits(value)
+}
+
+fn record(name: &str) -> &'static Record {
+    let mut all = records::DEFINITIONS.iter();
+    all.find(|record| record.name == name)
+        .expect("the table has every definition that is made here")
+}
+
+/// Place of a kind in the order in which definitions are written: what is referred to stands before.
+fn order_of(name: &str) -> u8 {
+    const ORDER: [&str; 12] = [
+        "SystemTreeNode",
+        "LocationGroup",
+        "Location",
+        "Region",
+        "Attribute",
+        "Parameter",
+        "MetricMember",
+        "MetricClass",
+        "Group",
+        "Comm",
+        "RmaWin",
+        "",
+    ];
+    ORDER.iter().position(|known| *known == name).unwrap_or(11) as u8
+}
+
+/// Fields that an older version did not have, as readers take them.
+fn complete(record: &Record, data: &mut [Datum]) {
+    let value = |data: &[Datum], name: &str| record.place(name).and_then(|at| data[at].bits());
+    for (index, field) in record.fields.iter().enumerate() {
+        if data[index] != Datum::Absent {
+            continue;
+        }
+        let default = match (record.name, field.name) {
+            ("Region", "canonical_name") => value(data, "name").unwrap_or(UNDEFINED),
+            ("Region", "region_role") => match value(data, "region_type").unwrap_or(0) {
+                1 | 31 => 1,
+                2 | 30 | 6 => 3,
+                3 => 4,
+                5 => 5,
+                7 => 6,
+                8 => 7,
+                9 => 8,
+                10 => 9,
+                11 => 11,
+                12 => 12,
+                13 => 14,
+                14 | 22 => 15,
+                15 => 16,
+                16 => 17,
+                17 => 13,
+                18 => 10,
+                19 => 2,
+                20 => 20,
+                21 => 22,
+                23 => 24,
+                24 => 23,
+                25 => 25,
+                26 => 26,
+                33 => 21,
+                34 => 18,
+                35 => 19,
+                _ => 0,
+            },
+            ("Region", "paradigm") => match value(data, "region_type").unwrap_or(0) {
+                5..=21 | 33..=35 => 3,
+                22..=26 => MPI,
+                _ => 0,
+            },
+            ("Group", "group_type") => match value(data, "group_type_pre12").unwrap_or(0) {
+                4 => COMM_GROUP,
+                5 => 6,
+                6 => COMM_LOCATIONS,
+                other => other,
+            },
+            ("Group", "paradigm") => match value(data, "group_type_pre12").unwrap_or(0) {
+                4..=6 => MPI,
+                _ => 0,
+            },
+            ("RmaWin", "flags") => 1,
+            ("ClockProperties", _) => u64::MAX,
+            (_, "description" | "creating_location_group") => UNDEFINED,
+            (_, "type") => types::STRING.into(),
+            (_, "value") => value(data, "string_value").unwrap_or(UNDEFINED),
+            _ => 0,
+        };
+        data[index] = bits(default);
+    }
+}
+
+impl<'a> Outgoing<'a> {
+    pub(crate) fn new(ours: &'a Definitions) -> Self {
+        let mut outgoing = Self {
+            ours,
+            incoming: Vec::new(),
+            archive_of: BTreeMap::new(),
+            objects: vec![None; ours.objects.keys().last().map_or(0, |id| id.index() + 1)],
+            strings: HashMap::new(),
+            new_strings: Vec::new(),
+            next: [0; Kind::COUNT],
+            string_of: vec![u64::MAX; ours.strings.keys().last().map_or(0, |id| id.index() + 1)],
+            locations: Vec::new(),
+            place_of: vec![usize::MAX; ours.streams.keys().last().map_or(0, |id| id.index() + 1)],
+            groups: BTreeMap::new(),
+            own: BTreeMap::new(),
+            regions: FxHashMap::default(),
+            attributes: HashMap::new(),
+            parameters: HashMap::new(),
+            communicators: HashMap::new(),
+            metrics: HashMap::new(),
+            world: None,
+            worlds: BTreeMap::new(),
+        };
+        outgoing.take_archives();
+        outgoing.string("");
+        outgoing.place_streams();
+        outgoing
+    }
+
+    /// Whether everything is from one archive: times and numbers can stay as they are then.
+    pub(crate) fn is_one_archive(&self) -> bool {
+        self.incoming.len() == 1 && self.archive_of.len() == self.ours.processes.len()
+    }
+
+    /// What the only archive says of its clock: resolution, start, length, wall clock at the start.
+    pub(crate) fn clock(&self) -> Option<[u64; 4]> {
+        let archive = self.incoming.first()?;
+        let clock = archive.definitions.of_record("ClockProperties").next()?;
+        let bits = |at: usize| clock.data.get(at).and_then(Datum::bits);
+        Some([bits(0)?, bits(1)?, bits(2)?, bits(3).unwrap_or(u64::MAX)])
+    }
+
+    fn take_archives(&mut self) {
+        let format = |id: StringId| self.ours.string(id) == FORMAT;
+        let mut by_boot: BTreeMap<[u8; 16], usize> = BTreeMap::new();
+        let mut incoming: Vec<Incoming> = Vec::new();
+        for process in self.ours.processes.values() {
+            let range = (process.id, Reference::None, 0)..=(process.id, Reference::None, u32::MAX);
+            let mut found: Option<Incoming> = None;
+            for d in self.ours.foreign.range(range).map(|(_, d)| d) {
+                if !format(d.format) {
+                    continue;
+                }
+                let found = found.get_or_insert_with(|| Incoming {
+                    definitions: GlobalDefinitions::default(),
+                    anchor: None,
+                    maps: None,
+                    regions: FxHashMap::default(),
+                    shifts: BTreeMap::new(),
+                    joined: BTreeSet::new(),
+                });
+                if d.id == 0 {
+                    found.anchor = Anchor::decode(&d.body).ok();
+                    continue;
+                }
+                let mut input = annals_format::otf2::Input::new(&d.body, Endian::Little);
+                let mut start = || -> annals_format::Result<(u8, usize)> {
+                    let id = input.u8("id")?;
+                    input.record_length()?;
+                    Ok((id, input.position()))
+                };
+                if let Ok((id, at)) = start() {
+                    let payload = &d.body[at..];
+                    let raw = RawRecord {
+                        offset: 0,
+                        id,
+                        payload,
+                    };
+                    // What was written from such a record is one.
+                    let _ = found.definitions.take(raw, Endian::Little);
+                }
+            }
+            if let Some(found) = found {
+                by_boot.insert(process.boot_id, incoming.len());
+                incoming.push(found);
+            }
+        }
+        for process in self.ours.processes.values() {
+            if let Some(archive) = by_boot.get(&process.boot_id) {
+                self.archive_of.insert(process.id, *archive);
+            }
+        }
+        for (number, archive) in incoming.iter_mut().enumerate() {
+            self.number(archive, number == 0);
+        }
+        self.incoming = incoming;
+        for d in self.ours.foreign.values() {
+            let Some(archive) = self.archive_of.get(&d.process) else {
+                continue;
+            };
+            let mut wire = Wire::new(&d.body);
+            match d.of {
+                Reference::Region => {
+                    if let (Ok(_), Ok(number)) = (wire.u8("flag"), wire.varint("number")) {
+                        let regions = &mut self.incoming[*archive].regions;
+                        regions.entry(RegionId::new(d.id)).or_insert(number);
+                    }
+                }
+                Reference::Object => {
+                    let kind = wire.u8("kind").ok();
+                    let kind = kind.and_then(|code| {
+                        let kinds = super::naming::OBJECTS.into_iter();
+                        let mut kinds = kinds.chain([super::naming::IO_PARADIGM]);
+                        kinds.find(|kind| *kind as u8 == code)
+                    });
+                    let number = wire.varint("number").ok();
+                    let id = ObjectId::new(d.id).index();
+                    if let Some(place) = self.objects.get_mut(id) {
+                        *place = kind.zip(number);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Gives an archive's definitions their numbers: the first keeps its own.
+    fn number(&mut self, archive: &mut Incoming, is_first: bool) {
+        if is_first {
+            for definition in &archive.definitions.all {
+                if let Some((kind, id)) = definition.own_id().filter(|(k, id)| *id < k.undefined())
+                {
+                    self.next[kind as usize] = self.next[kind as usize].max(id + 1);
+                }
+            }
+            for (id, _) in archive.definitions.of_kind(Kind::String) {
+                let text = archive.definitions.string(id).into_owned();
+                self.strings.entry(text).or_insert(id);
+            }
+            for (id, paradigm, members) in worlds_of(&archive.definitions) {
+                self.worlds.entry(paradigm).or_insert(World { id, members });
+            }
+            return;
+        }
+        let mut maps: Vec<FxHashMap<u64, u64>> = vec![FxHashMap::default(); Kind::COUNT];
+        for (id, _) in archive.definitions.of_kind(Kind::Location) {
+            let to = self.new_id(Kind::Location);
+            maps[Kind::Location as usize].insert(id, to);
+        }
+        for (id, paradigm, members) in worlds_of(&archive.definitions) {
+            let to = |member: &u64| maps[Kind::Location as usize].get(member).copied();
+            let members: Vec<u64> = members.iter().map(|m| to(m).unwrap_or(*m)).collect();
+            match self.worlds.get_mut(&paradigm) {
+                // A second one of the same archive stays what it is.
+                Some(_) if archive.shifts.contains_key(&paradigm) => {}
+                Some(world) => {
+                    archive.shifts.insert(paradigm, world.members.len() as u64);
+                    archive.joined.insert(id);
+                    world.members.extend(members);
+                    maps[Kind::Group as usize].insert(id, world.id);
+                }
+                None => {
+                    let to = self.new_id(Kind::Group);
+                    maps[Kind::Group as usize].insert(id, to);
+                    archive.shifts.insert(paradigm, 0);
+                    self.worlds.insert(paradigm, World { id: to, members });
+                }
+            }
+        }
+        for definition in &archive.definitions.all {
+            let Some((kind, id)) = definition.own_id() else {
+                continue;
+            };
+            if maps[kind as usize].contains_key(&id) {
+                continue;
+            }
+            let to = if kind == Kind::String {
+                let text = archive.definitions.string(id).into_owned();
+                self.string(&text)
+            } else {
+                self.new_id(kind)
+            };
+            maps[kind as usize].insert(id, to);
+        }
+        archive.maps = Some(maps);
+    }
+
+    fn new_id(&mut self, kind: Kind) -> u64 {
+        let id = self.next[kind as usize];
+        self.next[kind as usize] += 1;
+        id
+    }
+
+    /// The number of a text.
+    pub(crate) fn string(&mut self, text: &str) -> u64 {
+        if let Some(id) = self.strings.get(text) {
+            return *id;
+        }
+        let id = self.new_id(Kind::String);
+        self.strings.insert(text.to_owned(), id);
+        self.new_strings.push((id, text.to_owned()));
+        id
+    }
+
+    /// The number of one of our strings; undefined when it is lost.
+    pub(crate) fn string_of(&mut self, id: u64) -> u64 {
+        let Some(known) = usize::try_from(id)
+            .ok()
+            .and_then(|at| self.string_of.get(at))
+        else {
+            return UNDEFINED;
+        };
+        if *known != u64::MAX {
+            return *known;
+        }
+        let text = self.ours.string(StringId::new(id as u32)).to_owned();
+        let to = self.string(&text);
+        self.string_of[id as usize] = to;
+        to
+    }
+
+    fn add(&mut self, name: &str, id: u64, data: Vec<Datum>) {
+        self.own.insert((order_of(name), id), data);
+    }
+
+    /// Finds the location of every stream. Streams of an archive have theirs; those of ordered sources at one thread
+    /// share it; all others get locations of their own.
+    fn place_streams(&mut self) {
+        let ours = self.ours;
+        let mut known: HashMap<(ProcessId, Option<u32>, Option<u32>), usize> = HashMap::new();
+        for archive in 0..self.incoming.len() {
+            let locations: Vec<u64> = {
+                let incoming = &self.incoming[archive];
+                let ids = incoming.definitions.of_kind(Kind::Location);
+                ids.map(|(id, _)| incoming.map(Kind::Location, id))
+                    .collect()
+            };
+            for id in locations {
+                self.locations.push(OutgoingLocation {
+                    id,
+                    name: String::new(),
+                    group: u64::MAX,
+                    location_type: 0,
+                });
+            }
+        }
+        let defined: HashMap<u64, usize> = self
+            .locations
+            .iter()
+            .enumerate()
+            .map(|(place, location)| (location.id, place))
+            .collect();
+        for (id, stream) in &ours.streams {
+            let Some(source) = ours.sources.get(&stream.source) else {
+                continue;
+            };
+            let process = source.process;
+            if let Some(place) = self.place_in_archive(*id, process, &defined) {
+                self.place_of[id.index()] = place;
+                continue;
+            }
+            let location = stream.location.and_then(|id| ours.locations.get(&id));
+            let is_thread = location.is_some_and(|location| location.kind == LocationKind::Thread)
+                && source.ordering == Ordering::Ordered;
+            let key = (
+                process,
+                stream.location.map(|id| id.get()),
+                (!is_thread).then_some(stream.source.get()),
+            );
+            let name = location.map_or("unattributed", |location| ours.string(location.name));
+            let name = if is_thread {
+                name.to_owned()
+            } else {
+                format!("{} at {name}", ours.string(source.name))
+            };
+            let place = match known.get(&key) {
+                Some(place) => *place,
+                None => {
+                    let group = self.group(process);
+                    let is_device = location.is_some_and(|l| l.kind == LocationKind::Device);
+                    let id = self.new_id(Kind::Location);
+                    self.locations.push(OutgoingLocation {
+                        id,
+                        name,
+                        group,
+                        location_type: if is_device { 2 } else { 1 },
+                    });
+                    known.insert(key, self.locations.len() - 1);
+                    self.locations.len() - 1
+                }
+            };
+            self.place_of[id.index()] = place;
+        }
+    }
+
+    fn place_in_archive(
+        &mut self,
+        stream: StreamId,
+        process: ProcessId,
+        defined: &HashMap<u64, usize>,
+    ) -> Option<usize> {
+        let location = self.ours.streams.get(&stream)?.location?;
+        let archive = *self.archive_of.get(&process)?;
+        let key = (process, Reference::Location, location.get());
+        let mut wire = Wire::new(&self.ours.foreign.get(&key)?.body);
+        let id = wire.varint("number").ok()?;
+        let id = self.incoming[archive].map(Kind::Location, id);
+        if let Some(place) = defined.get(&id) {
+            return Some(*place);
+        }
+        // Its definition was lost; its number is not.
+        let group = self.group(process);
+        let name = self.ours.locations.get(&location);
+        let name = name
+            .map_or("", |location| self.ours.string(location.name))
+            .to_owned();
+        let taken = self.locations.iter().any(|location| location.id == id);
+        let id = if taken {
+            self.new_id(Kind::Location)
+        } else {
+            id
+        };
+        let next = &mut self.next[Kind::Location as usize];
+        *next = (*next).max(id.saturating_add(1));
+        self.locations.push(OutgoingLocation {
+            id,
+            name,
+            group,
+            location_type: 1,
+        });
+        Some(self.locations.len() - 1)
+    }
+
+    /// The archive that a process is of.
+    pub(crate) fn archive_of(&self, process: ProcessId) -> Option<usize> {
+        self.archive_of.get(&process).copied()
+    }
+
+    /// The location group of a process of ours.
+    fn group(&mut self, process: ProcessId) -> u64 {
+        if let Some(id) = self.groups.get(&process) {
+            return *id;
+        }
+        let ours = self.ours;
+        let host = ours.processes.get(&process);
+        let host = host.map_or("", |process| ours.string(process.host));
+        let host = if host.is_empty() { "unknown" } else { host }.to_owned();
+        let node = self.node(&host, "node", None);
+        let id = self.new_id(Kind::LocationGroup);
+        let rank = ours.ranks.get(&process).map_or(0, |rank| rank.rank);
+        let name = self.string(&format!("rank {rank}"));
+        let data = [id, name, 1, node, UNDEFINED].map(bits).to_vec();
+        self.add("LocationGroup", id, data);
+        self.groups.insert(process, id);
+        id
+    }
+
+    fn node(&mut self, name: &str, class: &str, parent: Option<u64>) -> u64 {
+        let parent = match (class, parent) {
+            ("node", None) => self.node("machine", "machine", None),
+            (_, parent) => parent.unwrap_or(UNDEFINED),
+        };
+        let (name, class) = (self.string(name), self.string(class));
+        let own = self.own.range((0, 0)..(1, 0));
+        let same = |data: &&Vec<Datum>| data[1..] == [bits(name), bits(class), bits(parent)];
+        if let Some(data) = own.map(|(_, data)| data).find(same) {
+            return data[0].bits().unwrap_or(UNDEFINED);
+        }
+        let id = self.new_id(Kind::SystemTreeNode);
+        self.add(
+            "SystemTreeNode",
+            id,
+            [id, name, class, parent].map(bits).to_vec(),
+        );
+        id
+    }
+
+    fn new_region(&mut self, name: &str, file: &str, line: u32, paradigm: u64) -> u64 {
+        let id = self.new_id(Kind::Region);
+        let (name, file, empty) = (self.string(name), self.string(file), self.string(""));
+        let file = if file == empty { UNDEFINED } else { file };
+        let line = u64::from(line);
+        let data = [id, name, empty, 0, file, line, line, name, 1, paradigm, 0];
+        self.add("Region", id, data.map(bits).to_vec());
+        id
+    }
+
+    /// The region for one of ours.
+    pub(crate) fn region(&mut self, region: u64) -> u64 {
+        let Ok(number) = u32::try_from(region) else {
+            return UNDEFINED;
+        };
+        let number = RegionId::new(number);
+        if let Some(id) = self.regions.get(&number) {
+            return *id;
+        }
+        let Some(d) = self.ours.regions.get(&number) else {
+            return UNDEFINED;
+        };
+        let group = self.ours.string(d.group).to_uppercase();
+        let mut paradigms = enums::PARADIGM.values.iter();
+        let paradigm = paradigms
+            .find(|(_, name)| *name == group)
+            .map_or(1, |(code, _)| *code);
+        let name = self.ours.region_name(number);
+        let file = self.ours.string(d.file).to_owned();
+        let id = self.new_region(&name, &file, d.line, paradigm);
+        self.regions.insert(number, id);
+        id
+    }
+
+    pub(crate) fn attribute(&mut self, name: &str, type_code: u8) -> u64 {
+        let key = (name.to_owned(), type_code);
+        if let Some(id) = self.attributes.get(&key) {
+            return *id;
+        }
+        let id = self.new_id(Kind::Attribute);
+        let (name, empty) = (self.string(name), self.string(""));
+        let data = [id, name, type_code.into(), empty].map(bits).to_vec();
+        self.add("Attribute", id, data);
+        self.attributes.insert(key, id);
+        id
+    }
+
+    /// A parameter that takes strings.
+    pub(crate) fn parameter(&mut self, name: &str) -> u64 {
+        if let Some(id) = self.parameters.get(name) {
+            return *id;
+        }
+        let id = self.new_id(Kind::Parameter);
+        let text = self.string(name);
+        self.add("Parameter", id, [id, text, 0].map(bits).to_vec());
+        self.parameters.insert(name.to_owned(), id);
+        id
+    }
+
+    /// A metric with one member.
+    pub(crate) fn metric(&mut self, name: &str, unit: &str, type_code: u8) -> u64 {
+        let key = format!("{name}\0{unit}\0{type_code}");
+        if let Some(id) = self.metrics.get(&key) {
+            return *id;
+        }
+        let member = self.new_id(Kind::MetricMember);
+        let (text, unit, empty) = (self.string(name), self.string(unit), self.string(""));
+        // Of the user, an absolute value at a point, in powers of ten.
+        let data = [member, text, empty, 3, 17, type_code.into(), 1, 0, unit];
+        self.add("MetricMember", member, data.map(bits).to_vec());
+        let id = self.new_id(Kind::Metric);
+        let data = vec![bits(id), Datum::Numbers(vec![member]), bits(2), bits(0)];
+        self.add("MetricClass", id, data);
+        self.metrics.insert(key, id);
+        id
+    }
+
+    /// A communicator: all ranks of the run are in it, because which are not said.
+    pub(crate) fn communicator(&mut self, key: &str, name: &str) -> u64 {
+        if let Some(id) = self.communicators.get(key) {
+            return *id;
+        }
+        let group = self.world();
+        let id = self.new_id(Kind::Comm);
+        let name = self.string(name);
+        self.add(
+            "Comm",
+            id,
+            [id, name, group, UNDEFINED, 0].map(bits).to_vec(),
+        );
+        self.communicators.insert(key.to_owned(), id);
+        id
+    }
+
+    /// The group of all ranks; made when a message needs it.
+    fn world(&mut self) -> u64 {
+        if let Some(id) = self.world {
+            return id;
+        }
+        // Rank and first location of each process that no archive has.
+        let mut ranks: BTreeMap<u32, u64> = BTreeMap::new();
+        let ours = self.ours;
+        for (id, stream) in &ours.streams {
+            let process = ours
+                .sources
+                .get(&stream.source)
+                .map(|source| source.process);
+            let process = process.filter(|process| !self.archive_of.contains_key(process));
+            let rank = process.and_then(|process| ours.ranks.get(&process));
+            let place = self.place_of.get(id.index()).copied();
+            let location = place.and_then(|place| self.locations.get(place));
+            if let (Some(rank), Some(location)) = (rank, location) {
+                ranks.entry(rank.rank).or_insert(location.id);
+            }
+        }
+        // Ranks of which nothing is there have locations without events.
+        const MOST_MISSING: u32 = 1 << 16;
+        let last = ranks.keys().last().copied().unwrap_or(0);
+        let missing = (last as usize + 1).saturating_sub(ranks.len());
+        if missing <= MOST_MISSING as usize {
+            for rank in 0..=last {
+                if !ranks.contains_key(&rank) {
+                    ranks.insert(rank, self.missing_rank(rank));
+                }
+            }
+        }
+        let group = |this: &mut Self, name: &str, group_type: u64, members: Vec<u64>| {
+            let id = this.new_id(Kind::Group);
+            let name = this.string(name);
+            let before = match group_type {
+                COMM_LOCATIONS => 6,
+                _ => 4,
+            };
+            let data = vec![
+                bits(id),
+                bits(name),
+                bits(before),
+                Datum::Numbers(members),
+                bits(group_type),
+                bits(MPI),
+                bits(0),
+            ];
+            this.add("Group", id, data);
+            id
+        };
+        let count = ranks.len() as u64;
+        let locations: Vec<u64> = ranks.into_values().collect();
+        let first = match self.worlds.get_mut(&MPI) {
+            Some(world) => {
+                let first = world.members.len() as u64;
+                world.members.extend(locations);
+                first
+            }
+            None => {
+                let id = group(self, "MPI locations", COMM_LOCATIONS, Vec::new());
+                let members = locations;
+                self.worlds.insert(MPI, World { id, members });
+                0
+            }
+        };
+        let members = (first..first + count).collect();
+        let id = group(self, "all ranks", COMM_GROUP, members);
+        self.world = Some(id);
+        id
+    }
+
+    fn missing_rank(&mut self, rank: u32) -> u64 {
+        let node = self.node("unknown", "node", None);
+        let group = self.new_id(Kind::LocationGroup);
+        let name = self.string(&format!("rank {rank}, which is missing"));
+        let data = [group, name, 1, node, UNDEFINED].map(bits).to_vec();
+        self.add("LocationGroup", group, data);
+        let id = self.new_id(Kind::Location);
+        self.locations.push(OutgoingLocation {
+            id,
+            name: "missing".to_owned(),
+            group,
+            location_type: 1,
+        });
+        id
+    }
+
+    /// All definitions, in the order in which they are to be written. `counts`: events by place of the location.
+    pub(crate) fn finish(
+        &mut self,
+        clock: [u64; 4],
+        counts: &[u64],
+    ) -> Vec<(&'static Record, Vec<Datum>)> {
+        for place in 0..self.locations.len() {
+            let location = self.locations[place].clone();
+            if location.group == u64::MAX {
+                continue;
+            }
+            let name = self.string(&location.name);
+            let count = counts.get(place).copied().unwrap_or(0);
+            let data = [
+                location.id,
+                name,
+                location.location_type,
+                count,
+                location.group,
+            ];
+            self.add("Location", location.id, data.map(bits).to_vec());
+        }
+        let count_of: HashMap<u64, u64> = self
+            .locations
+            .iter()
+            .zip(counts)
+            .map(|(location, count)| (location.id, *count))
+            .collect();
+        let string = record("String");
+        let mut strings: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+        let mut others = vec![(record("ClockProperties"), clock.map(bits).to_vec())];
+        let mut paradigms: BTreeSet<(u64, Option<u64>)> = BTreeSet::new();
+        for archive in &self.incoming {
+            for definition in &archive.definitions.all {
+                let own_id = definition.own_id();
+                match definition.record.name {
+                    "Group" if own_id.is_some_and(|(_, id)| archive.joined.contains(&id)) => {}
+                    "Paradigm" | "ParadigmProperty" => {
+                        let paradigm = definition.bits("paradigm").unwrap_or(0);
+                        if paradigms.insert((paradigm, definition.bits("property"))) {
+                            let data = renumbered(archive, definition, &count_of);
+                            others.push((definition.record, data));
+                        }
+                    }
+                    "String" => {
+                        let id = definition.data[0].bits().unwrap_or(0);
+                        let id = archive.map(Kind::String, id);
+                        let text = definition.data[1].text();
+                        strings.entry(id).or_insert_with(|| text.to_vec());
+                    }
+                    // One for all.
+                    "ClockProperties" => {}
+                    _ => {
+                        let data = renumbered(archive, definition, &count_of);
+                        others.push((definition.record, data));
+                    }
+                }
+            }
+        }
+        for (id, text) in &self.new_strings {
+            strings.insert(*id, text.clone().into_bytes());
+        }
+        for world in self.worlds.values() {
+            let group = record("Group");
+            let at = group.place("number_of_members").unwrap_or(0);
+            let of_archives = others.iter_mut().filter(|(kind, _)| kind.name == "Group");
+            let of_archives = of_archives.map(|(_, data)| data);
+            let ours = self
+                .own
+                .iter_mut()
+                .filter(|((order, _), _)| *order == order_of("Group"));
+            let all = of_archives.chain(ours.map(|(_, data)| data));
+            for data in all.filter(|data| data[0] == bits(world.id)) {
+                data[at] = Datum::Numbers(world.members.clone());
+            }
+        }
+        let strings = strings.into_iter().map(|(id, text)| {
+            let text = Datum::Text(text);
+            (string, vec![bits(id), text])
+        });
+        let mut all: Vec<_> = strings.collect();
+        all.extend(others);
+        let names = [
+            "SystemTreeNode",
+            "LocationGroup",
+            "Location",
+            "Region",
+            "Attribute",
+            "Parameter",
+            "MetricMember",
+            "MetricClass",
+            "Group",
+            "Comm",
+        ];
+        for ((order, _), data) in &self.own {
+            all.push((record(names[usize::from(*order)]), data.clone()));
+        }
+        all
+    }
+}
+
+/// The groups of all locations of a paradigm: number, paradigm, members.
+fn worlds_of(definitions: &GlobalDefinitions) -> Vec<(u64, u64, Vec<u64>)> {
+    let groups = definitions.of_kind(Kind::Group).filter_map(|(id, group)| {
+        let mut data = group.data.clone();
+        complete(group.record, &mut data);
+        let value = |name: &str| data.get(group.record.place(name)?);
+        let is_world = value("group_type")? == &bits(COMM_LOCATIONS);
+        let members = value("number_of_members")?.numbers().to_vec();
+        is_world.then_some((id, value("paradigm")?.bits()?, members))
+    });
+    groups.collect()
+}
+
+/// A definition of an archive with the numbers that it and what it refers to have now.
+fn renumbered(
+    archive: &Incoming,
+    definition: &GlobalDefinition,
+    counts: &HashMap<u64, u64>,
+) -> Vec<Datum> {
+    let record = definition.record;
+    let mut data = definition.data.clone();
+    complete(record, &mut data);
+    let known = |name: &str, data: &[Datum]| record.place(name).and_then(|at| data[at].bits());
+    let group_type = known("group_type", &data);
+    let paradigm = known("paradigm", &data);
+    let scope = known("metric_scope", &data);
+    map_fields(archive, record.fields, &mut data);
+    if let ("Group", Some(at)) = (record.name, record.place("number_of_members")) {
+        let shift = paradigm.and_then(|paradigm| archive.shifts.get(&paradigm));
+        if let (Datum::Numbers(members), Some(COMM_GROUP), Some(shift)) =
+            (&mut data[at], group_type, shift)
+        {
+            let members = members.iter_mut();
+            members.for_each(|member| *member = member.saturating_add(*shift));
+        }
+        let kind = match group_type {
+            Some(LOCATIONS | COMM_LOCATIONS) => Some(Kind::Location),
+            Some(REGIONS) => Some(Kind::Region),
+            Some(METRICS) => Some(Kind::Metric),
+            Some(COMM_LOCATION_GROUPS) => Some(Kind::LocationGroup),
+            _ => None,
+        };
+        if let (Datum::Numbers(members), Some(kind)) = (&mut data[at], kind) {
+            for member in members {
+                *member = archive.map(kind, *member);
+            }
+        }
+    }
+    if let ("MetricInstance", Some(at), Some(id)) =
+        (record.name, record.place("scope"), known("scope", &data))
+    {
+        let kind = match scope {
+            Some(0) => Kind::Location,
+            Some(1) => Kind::LocationGroup,
+            Some(2) => Kind::SystemTreeNode,
+            _ => Kind::Group,
+        };
+        data[at] = bits(archive.map(kind, id));
+    }
+    if let ("Location", Some(at)) = (record.name, record.place("number_of_events")) {
+        let count = data[0].bits().and_then(|id| counts.get(&id));
+        data[at] = bits(count.copied().unwrap_or(0));
+    }
+    data
+}
+
+fn map_fields(archive: &Incoming, fields: &[Field], data: &mut [Datum]) {
+    let mut type_code = 0;
+    for (field, datum) in fields.iter().zip(data) {
+        match (field.what, datum) {
+            (What::Ref8(kind) | What::Ref32(kind) | What::Ref64(kind), Datum::Bits(id)) => {
+                *id = archive.map(kind, *id);
+            }
+            (What::Type, Datum::Bits(code)) => type_code = *code as u8,
+            (What::Value, Datum::Bits(value)) => {
+                if let Some(kind) = Kind::of_type(type_code) {
+                    *value = archive.map(kind, *value);
+                }
+            }
+            (What::List8(inner) | What::List32(inner), Datum::Numbers(numbers)) => {
+                if let [
+                    Field {
+                        what: What::Ref8(kind) | What::Ref32(kind) | What::Ref64(kind),
+                        ..
+                    },
+                ] = inner
+                {
+                    for number in numbers {
+                        *number = archive.map(*kind, *number);
+                    }
+                }
+            }
+            (What::List8(inner) | What::List32(inner), Datum::List(items)) => {
+                for item in items {
+                    map_fields(archive, inner, item);
+                }
+            }
+            _ => {}
+        }
+    }
+}

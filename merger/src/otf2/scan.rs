@@ -1,0 +1,600 @@
+//! One pass over a location's events, before any is used: which parts its file has, what types of events are in
+//! them, and what they refer to. Parts can be decoded alone then, and damage is known and counted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use annals_format::otf2::{
+    AttributeValue, ChunkHeader, ClockCorrection, Endian, EventReader, Item, Kind,
+    LocalDefinitions, What, event_record, records,
+};
+use annals_format::{Cause, FormatError, Problem, ReadAt};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::input::FileAt;
+
+/// Events of a part: what is decoded at once.
+const PART_EVENTS: u32 = 1 << 14;
+/// Times of one part are less apart than this, so that they fit where distances are kept.
+const PART_TICKS: u64 = 1 << 62;
+/// Kinds of additional values that an event type has places for.
+pub(crate) const MOST_ATTRIBUTES: usize = 150;
+/// Compositions of metric events of one location that get event types of their own.
+const MOST_METRICS: usize = 4096;
+/// Arguments of a program that have places of their own.
+pub(crate) const MOST_ARGUMENTS: usize = 50;
+/// Values of a metric event that have places of their own.
+pub(crate) const MOST_VALUES: usize = 100;
+
+pub(crate) const METRIC: u8 = 31;
+pub(crate) const PROGRAM_BEGIN: u8 = 83;
+pub(crate) const BUFFER_FLUSH: u8 = 10;
+pub(crate) const COLLECTIVE_BEGIN: u8 = 22;
+pub(crate) const COLLECTIVE_END: u8 = 23;
+
+/// What events of one location are counted by: the id of their record, or behind that a composition of metrics.
+pub(crate) type Key = u32;
+/// The first key of a composition.
+pub(crate) const FIRST_COMPOSITION: Key = 256;
+
+/// What a collective operation's end tells of its begin: operation, communicator, root, sent, received.
+pub(crate) type Collective = [u64; 5];
+
+/// A part of a location's file.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    pub(crate) endian: Endian,
+    /// The time before its first record, not corrected.
+    pub(crate) time: u64,
+    /// Where the correction of the clock is then.
+    pub(crate) interval: usize,
+    pub(crate) events: u64,
+    /// Corrected times.
+    pub(crate) first: u64,
+    pub(crate) least: u64,
+    pub(crate) most: u64,
+    pub(crate) last: u64,
+    pub(crate) inversions: u64,
+    pub(crate) largest_lateness: u64,
+    /// Events by key.
+    pub(crate) counts: Vec<(Key, u64)>,
+    /// The end of the operation that begins last in it, if that is behind it.
+    pub(crate) collective_behind: Option<Collective>,
+}
+
+/// Events that cannot be read.
+#[derive(Clone, Debug)]
+pub(crate) struct Lost {
+    pub(crate) before_part: usize,
+    pub(crate) key: Option<Key>,
+    pub(crate) cause: Cause,
+    pub(crate) count: u64,
+    pub(crate) is_lower_bound: bool,
+}
+
+/// Numbers that were met.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Numbers {
+    dense: Vec<u64>,
+    sparse: FxHashSet<u64>,
+}
+
+impl Numbers {
+    const DENSE: u64 = 1 << 20;
+
+    #[inline]
+    pub(crate) fn add(&mut self, number: u64) {
+        if number >= Self::DENSE {
+            self.sparse.insert(number);
+            return;
+        }
+        let (word, bit) = (number as usize / 64, number % 64);
+        if self.dense.len() <= word {
+            self.dense.resize(word + 1, 0);
+        }
+        self.dense[word] |= 1 << bit;
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
+        let words = self.dense.iter().enumerate();
+        let dense = words.flat_map(|(word, bits)| {
+            let set = (0..64).filter(move |bit| bits >> bit & 1 != 0);
+            set.map(move |bit| word as u64 * 64 + bit)
+        });
+        dense.chain(self.sparse.iter().copied())
+    }
+}
+
+/// What a location's events refer to.
+pub(crate) type Seen = [Numbers; Kind::COUNT];
+
+/// What the pass over a location found.
+#[derive(Debug)]
+pub(crate) struct Scanned {
+    pub(crate) parts: Vec<Part>,
+    pub(crate) lost: Vec<Lost>,
+    pub(crate) problems: Vec<Problem>,
+    pub(crate) seen: Seen,
+    /// Additional values by record, attribute and type.
+    pub(crate) attributes: BTreeSet<(u8, u32, u8)>,
+    /// Records with more kinds of them than have places.
+    pub(crate) overflowing: BTreeSet<u8>,
+    /// Compositions of metrics: which, and the types of the values; by key from [`FIRST_COMPOSITION`] on.
+    pub(crate) compositions: Vec<(u64, Vec<u8>)>,
+    /// Most arguments of a program.
+    pub(crate) arguments: usize,
+    /// Events by key.
+    pub(crate) counts: BTreeMap<Key, u64>,
+    pub(crate) bytes: u64,
+}
+
+impl Scanned {
+    pub(crate) fn nothing() -> Self {
+        Self {
+            parts: Vec::new(),
+            lost: Vec::new(),
+            problems: Vec::new(),
+            seen: Seen::default(),
+            attributes: BTreeSet::new(),
+            overflowing: BTreeSet::new(),
+            compositions: Vec::new(),
+            arguments: 0,
+            counts: BTreeMap::new(),
+            bytes: 0,
+        }
+    }
+
+    fn lose(&mut self, key: Option<Key>, cause: Cause, count: u64, is_lower_bound: bool) {
+        self.lost.push(Lost {
+            before_part: self.parts.len(),
+            key,
+            cause,
+            count,
+            is_lower_bound,
+        });
+    }
+
+    pub(crate) fn problem(
+        &mut self,
+        path: &Path,
+        offset: u64,
+        length: u64,
+        what: impl std::fmt::Display,
+    ) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        self.problems.push(Problem {
+            offset,
+            length,
+            what: format!("{name}: {what}"),
+        });
+    }
+}
+
+/// By record: which values are references.
+type References = [Vec<(usize, Kind)>; 256];
+
+fn references() -> References {
+    let mut table: References = std::array::from_fn(|_| Vec::new());
+    for record in records::EVENTS {
+        let fields = record.fields.iter().enumerate();
+        table[usize::from(record.id)] = fields
+            .filter_map(|(index, field)| match field.what {
+                What::Ref8(kind) | What::Ref32(kind) | What::Ref64(kind) => Some((index, kind)),
+                _ => None,
+            })
+            .collect();
+    }
+    table
+}
+
+/// A part in the making.
+struct Open {
+    offset: u64,
+    time: u64,
+    interval: usize,
+    first: Option<u64>,
+    least: u64,
+    most: u64,
+    last: u64,
+    inversions: u64,
+    largest_lateness: u64,
+    events: u32,
+    has_open_begin: bool,
+}
+
+impl Open {
+    const fn new(offset: u64, time: u64, interval: usize) -> Self {
+        Self {
+            offset,
+            time,
+            interval,
+            first: None,
+            least: u64::MAX,
+            most: 0,
+            last: 0,
+            inversions: 0,
+            largest_lateness: 0,
+            events: 0,
+            has_open_begin: false,
+        }
+    }
+}
+
+/// The pass over a location.
+struct Scan<'a> {
+    found: Scanned,
+    local: &'a LocalDefinitions,
+    correction: ClockCorrection,
+    /// The last time and what it was corrected to.
+    corrected: (u64, u64),
+    references: References,
+    counts: [u64; 256],
+    composition_counts: Vec<u64>,
+    known_compositions: FxHashMap<Vec<u8>, u32>,
+    known_attributes: FxHashSet<(u8, u32, u8)>,
+    attributes_of: [u16; 256],
+    scratch: Vec<u8>,
+    /// Parts whose last collective operation has not ended yet.
+    waiting: Vec<usize>,
+    /// Events by number, lost ones included.
+    numbered: u64,
+}
+
+impl Scan<'_> {
+    fn close(&mut self, open: &Open, endian: Endian, end: u64) {
+        let mut counts: Vec<(Key, u64)> = Vec::new();
+        let each = self.counts.iter_mut().chain(&mut self.composition_counts);
+        for (key, count) in each.enumerate() {
+            if *count != 0 {
+                counts.push((key as Key, *count));
+                *self.found.counts.entry(key as Key).or_default() += *count;
+                *count = 0;
+            }
+        }
+        if open.events == 0 {
+            return;
+        }
+        if open.has_open_begin {
+            self.waiting.push(self.found.parts.len());
+        }
+        self.found.parts.push(Part {
+            offset: open.offset,
+            length: end - open.offset,
+            endian,
+            time: open.time,
+            interval: open.interval,
+            events: open.events.into(),
+            first: open.first.unwrap_or(0),
+            least: open.least,
+            most: open.most,
+            last: open.last,
+            inversions: open.inversions,
+            largest_lateness: open.largest_lateness,
+            counts,
+            collective_behind: None,
+        });
+    }
+
+    #[inline]
+    fn time(&mut self, time: u64) -> u64 {
+        if self.corrected.0 != time {
+            self.corrected = (time, self.correction.correct(time));
+        }
+        self.corrected.1
+    }
+
+    #[inline]
+    fn event(&mut self, reader: &mut EventReader<'_>, open: &mut Open) {
+        let id = reader.id;
+        let mut key = Key::from(id);
+        if let Some(record) = event_record(id) {
+            self.local
+                .globalize(record, &mut reader.values, &mut reader.attributes);
+            for (index, kind) in &self.references[usize::from(id)] {
+                self.found.seen[*kind as usize].add(reader.values[*index]);
+            }
+            match id {
+                METRIC => key = self.composition(&reader.values),
+                PROGRAM_BEGIN => {
+                    let arguments = &reader.values[1..];
+                    self.found.arguments = self.found.arguments.max(arguments.len());
+                    for argument in arguments {
+                        self.found.seen[Kind::String as usize].add(*argument);
+                    }
+                }
+                COLLECTIVE_BEGIN => open.has_open_begin = true,
+                COLLECTIVE_END => {
+                    open.has_open_begin = false;
+                    for part in self.waiting.drain(..) {
+                        let values = reader.values.first_chunk().copied();
+                        self.found.parts[part].collective_behind = values;
+                    }
+                }
+                _ => {}
+            }
+        } else {
+            self.local.globalize_attributes(&mut reader.attributes);
+        }
+        for (index, attribute) in reader.attributes.iter().enumerate() {
+            let key = |value: &AttributeValue| (value.attribute, value.type_code);
+            let before = &reader.attributes[index.saturating_sub(64)..index];
+            if before.iter().any(|value| key(value) == key(attribute)) {
+                // The second of one attribute has no place of its own.
+                self.found.overflowing.insert(id);
+            }
+            let of_event = (id, attribute.attribute, attribute.type_code);
+            if self.known_attributes.insert(of_event) {
+                self.found.seen[Kind::Attribute as usize].add(attribute.attribute.into());
+                let count = &mut self.attributes_of[usize::from(id)];
+                if usize::from(*count) < MOST_ATTRIBUTES {
+                    *count += 1;
+                    self.found.attributes.insert(of_event);
+                } else {
+                    self.known_attributes.remove(&of_event);
+                    self.found.overflowing.insert(id);
+                }
+            }
+            if let Some(kind) = Kind::of_type(attribute.type_code) {
+                self.found.seen[kind as usize].add(attribute.bits);
+            }
+        }
+        let time = self.time(reader.time);
+        if id == BUFFER_FLUSH {
+            // It goes through the same correction, behind the event's own time.
+            let _ = self.correction.correct(reader.values[0]);
+        }
+        open.first.get_or_insert(time);
+        if time < open.most {
+            open.inversions += 1;
+            open.largest_lateness = open.largest_lateness.max(open.most - time);
+        }
+        open.least = open.least.min(time);
+        open.most = open.most.max(time);
+        open.last = time;
+        open.events += 1;
+        if key < FIRST_COMPOSITION {
+            self.counts[key as usize] += 1;
+        } else {
+            self.composition_counts[(key - FIRST_COMPOSITION) as usize] += 1;
+        }
+    }
+
+    fn composition(&mut self, values: &[u64]) -> Key {
+        self.scratch.clear();
+        self.scratch.extend_from_slice(&values[0].to_le_bytes());
+        let types = values[1..].iter().step_by(2);
+        self.scratch.extend(types.map(|type_code| *type_code as u8));
+        if let Some(known) = self.known_compositions.get(&self.scratch) {
+            return FIRST_COMPOSITION + known;
+        }
+        let number = self.found.compositions.len();
+        if number >= MOST_METRICS {
+            return METRIC.into();
+        }
+        let composition = (values[0], self.scratch[8..].to_vec());
+        self.found.compositions.push(composition);
+        self.composition_counts.push(0);
+        self.known_compositions
+            .insert(self.scratch.clone(), number as u32);
+        FIRST_COMPOSITION + number as u32
+    }
+
+    /// Goes through a chunk; gives whether the file ends in it, or what stopped the reading and where.
+    fn chunk(&mut self, bytes: &[u8], offset: u64) -> Result<bool, (FormatError, u64)> {
+        let (mut reader, header) = EventReader::of_chunk(bytes).map_err(|error| (error, 0))?;
+        let endian = header.endian;
+        // How many events the chunk should have, where its numbers go on from those before.
+        let told = header.last.checked_sub(self.numbered);
+        let told = told.filter(|told| {
+            header.first == self.numbered + 1 && (1..=bytes.len() as u64).contains(told)
+        });
+        let due = told.map(|told| self.numbered + told);
+        let start = reader.position() as u64;
+        let mut open = Open::new(offset + start, reader.time, self.correction.place());
+        let mut before = start;
+        loop {
+            let item = reader.next_item();
+            let is_far = |open: &Open, time: u64| {
+                open.events != 0
+                    && open.least.abs_diff(time).max(open.most.abs_diff(time)) > PART_TICKS
+            };
+            match item {
+                Ok(Item::Event) => {
+                    let place = self.correction.place();
+                    let time = self.time(reader.time);
+                    if is_far(&open, time) {
+                        self.close(&open, endian, offset + before);
+                        // The part's first record is a timestamp.
+                        open = Open::new(offset + before, 0, place);
+                    }
+                    self.event(&mut reader, &mut open);
+                    self.numbered += 1;
+                    before = reader.position() as u64;
+                    if open.events == PART_EVENTS {
+                        self.close(&open, endian, offset + before);
+                        open = Open::new(offset + before, reader.time, self.correction.place());
+                    }
+                }
+                Ok(Item::Unreadable) => {
+                    self.numbered += 1;
+                    self.close(&open, endian, offset + before);
+                    let what = format!(
+                        "the fields of a {} contradict the format",
+                        name_of(reader.id)
+                    );
+                    let length = reader.position() as u64 - before;
+                    self.found.problems.push(Problem {
+                        offset: offset + before,
+                        length,
+                        what,
+                    });
+                    self.found
+                        .lose(Some(reader.id.into()), Cause::Skipped, 1, false);
+                    before = reader.position() as u64;
+                    open = Open::new(offset + before, reader.time, self.correction.place());
+                }
+                Ok(end) => {
+                    self.close(&open, endian, offset + before);
+                    if reader.unreadable_lists != 0 {
+                        let lists = reader.unreadable_lists;
+                        self.found.problems.push(Problem {
+                            offset,
+                            length: bytes.len() as u64,
+                            what: format!("{lists} lists of attributes contradict the format: their events come without"),
+                        });
+                    }
+                    if let Some(missing) = due.and_then(|due| due.checked_sub(self.numbered))
+                        && missing != 0
+                    {
+                        self.found.problems.push(Problem {
+                            offset,
+                            length: bytes.len() as u64,
+                            what: format!("{missing} events fewer than the chunk's header tells"),
+                        });
+                        self.found.lose(None, Cause::Skipped, missing, false);
+                        self.numbered += missing;
+                    }
+                    return Ok(end == Item::EndOfFile);
+                }
+                Err(error) => {
+                    self.close(&open, endian, offset + before);
+                    return Err((error, before));
+                }
+            }
+        }
+    }
+}
+
+fn name_of(id: u8) -> String {
+    match event_record(id) {
+        Some(record) => record.capitals.to_owned(),
+        None => format!("UNKNOWN_{id}"),
+    }
+}
+
+/// Goes through the events of a location. `expected`: how many it should have.
+pub(crate) fn scan(
+    path: &Path,
+    file: &FileAt,
+    chunk_size: u64,
+    local: &LocalDefinitions,
+    correction: ClockCorrection,
+    expected: Option<u64>,
+) -> Scanned {
+    let mut scan = Scan {
+        found: Scanned::nothing(),
+        local,
+        correction,
+        corrected: (0, 0),
+        references: references(),
+        counts: [0; 256],
+        composition_counts: Vec::new(),
+        known_compositions: FxHashMap::default(),
+        known_attributes: FxHashSet::default(),
+        attributes_of: [0; 256],
+        scratch: Vec::new(),
+        waiting: Vec::new(),
+        numbered: 0,
+    };
+    scan.corrected.1 = scan.correction.correct(0);
+    let length = match file.len() {
+        Ok(length) => length,
+        Err(error) => {
+            scan.found.problem(path, 0, 0, error);
+            0
+        }
+    };
+    scan.found.bytes = length;
+    let mut buffer = Vec::new();
+    let mut offset = 0;
+    let mut has_ended = false;
+    // Why the part of the file before this is not known, if it is not.
+    let mut damage: Option<Cause> = None;
+    while offset < length && !has_ended {
+        buffer.resize((length - offset).min(chunk_size) as usize, 0);
+        if let Err(error) = file.read_exact_at(offset, &mut buffer) {
+            scan.found.problem(path, offset, buffer.len() as u64, error);
+            damage = Some(Cause::Skipped);
+            break;
+        }
+        if let Some(cause) = damage
+            && let Ok(header) = ChunkHeader::decode(&buffer)
+        {
+            // The number of this chunk's first event tells how many are missing.
+            let missing = header.first.wrapping_sub(1).wrapping_sub(scan.numbered);
+            if missing <= length {
+                if missing != 0 {
+                    scan.found.lose(None, cause, missing, false);
+                }
+                scan.numbered += missing;
+            } else {
+                scan.found.lose(None, cause, 1, true);
+                scan.numbered += 1;
+            }
+            damage = None;
+        }
+        match scan.chunk(&buffer, offset) {
+            Ok(is_end) => has_ended = is_end,
+            Err((error, at)) => {
+                let is_cut = matches!(error, FormatError::UnexpectedEnd { .. })
+                    && (buffer.len() as u64) < chunk_size;
+                let rest = buffer.len() as u64 - at;
+                let error = shifted(&error, offset);
+                scan.found.problem(path, offset + at, rest, error);
+                damage.get_or_insert(if is_cut {
+                    Cause::Truncated
+                } else {
+                    Cause::Skipped
+                });
+            }
+        }
+        offset += chunk_size;
+    }
+    if !has_ended && damage.is_none() {
+        scan.found.problem(
+            path,
+            length,
+            0,
+            "the end of the file expected, but the data ends there",
+        );
+        damage = Some(Cause::Truncated);
+        let is_all = expected.is_some_and(|expected| expected == scan.numbered);
+        if is_all {
+            damage = None;
+        }
+    }
+    if let Some(cause) = damage {
+        match expected.and_then(|expected| expected.checked_sub(scan.numbered)) {
+            Some(0) => {}
+            Some(missing) => scan.found.lose(None, cause, missing, false),
+            None => scan.found.lose(None, cause, 1, true),
+        }
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    for problem in &mut scan.found.problems {
+        if !problem.what.starts_with(&*name) {
+            problem.what = format!("{name}: {}", problem.what);
+        }
+    }
+    scan.found
+}
+
+fn shifted(error: &FormatError, offset: u64) -> String {
+    // What is wrong, without the place, which stands beside.
+    match error {
+        FormatError::UnexpectedEnd { expected, .. } => {
+            format!("{expected} expected, but the data ends there")
+        }
+        FormatError::Invalid {
+            expected,
+            found,
+            offset: at,
+        } => format!(
+            "at byte {}: {expected} expected, found {found}",
+            at + offset
+        ),
+        other => other.to_string(),
+    }
+}
