@@ -85,6 +85,17 @@ pub struct Selection {
     event_types: Option<BTreeSet<EventTypeId>>,
 }
 
+/// The known name that is nearest to a misspelt one, if any is near.
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let alike = known.map(|known| {
+        let (a, b) = (name.to_lowercase(), known.to_lowercase());
+        (strsim::jaro_winkler(&a, &b), known)
+    });
+    let alike = alike.filter(|(alike, _)| *alike > 0.8);
+    let best = alike.max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(a.1)));
+    best.map(|(_, known)| known)
+}
+
 /// Reads a list of globs, separated by commas.
 ///
 /// # Errors

@@ -15,6 +15,7 @@
 //! # Ok::<(), annals_merger::MergeError>(())
 //! ```
 
+mod ahead;
 mod batch;
 mod bounds;
 mod causality;
@@ -34,6 +35,7 @@ mod messages;
 mod offsets;
 mod open;
 mod output;
+mod pairs;
 mod plan;
 mod proof;
 mod reader;
@@ -60,7 +62,8 @@ pub use earlier::InputTrace;
 pub use error::{MergeError, Result};
 pub use explain::{EventName, Explanation, FoundEvent, Hop, Rule, explain};
 pub use filter::{
-    EventFilter, FilterError, Selection, WindowArguments, globs, parse_size, parse_time, some_match,
+    EventFilter, FilterError, Selection, WindowArguments, globs, nearest, parse_size, parse_time,
+    some_match,
 };
 pub use input::{Found, InputRecording, RejectedInput, find};
 pub use join::{Joined, join};
@@ -71,6 +74,7 @@ pub use open::{
     plan_merge_with_symbols,
 };
 pub use output::{WriteOptions, write_trace};
+pub use pairs::{MessageCounts, MessagePairs, MessageSide};
 pub use plan::Plan;
 pub use recover::{Recovered, recover};
 pub use report::{
