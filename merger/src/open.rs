@@ -375,6 +375,18 @@ impl Opened {
         }
     }
 
+    /// Events of the chunks that begin before a time; of recordings all, for all are read anyway.
+    pub fn events_before(&self, time_ns: i64) -> u64 {
+        match &self.content {
+            Content::Trace(opened) => {
+                let chunks = opened.trace.chunks.iter();
+                let before = chunks.filter(|entry| entry.first_ns < time_ns);
+                before.fold(0, |sum: u64, entry| sum.saturating_add(entry.event_count))
+            }
+            Content::Recordings(merge) => merge.expected_events(),
+        }
+    }
+
     /// When the last process ends, or the last event is if that is later: trace time, nanoseconds.
     pub fn end_ns(&self) -> i64 {
         let end_ns = self.definitions.time_zero.map_or(0, |zero| zero.end_ns);

@@ -211,15 +211,15 @@ impl Calls {
         &self.locations
     }
 
-    /// The calls in a window of an input.
+    /// The calls in a window of an input. `look` gets every chunk that is read, behind the calls in it.
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn read(
+    pub fn read<S: Sink>(
         &mut self,
         opened: &Opened,
-        sink: &mut impl Sink,
-        mut look: impl FnMut(&TraceChunk),
+        sink: &mut S,
+        mut look: impl FnMut(&TraceChunk, &mut S),
     ) -> anyhow::Result<Outcome> {
         let calls = std::cell::RefCell::new((self, sink));
         let (window, from_start) = {
@@ -231,9 +231,9 @@ impl Calls {
             calls.begin(open, *sink);
         };
         let (outcome, end) = opened.read_regions(window, from_start, begin, |chunk| {
-            look(&chunk);
             let (calls, sink) = &mut *calls.borrow_mut();
             calls.take(&chunk, *sink);
+            look(&chunk, *sink);
             Ok(())
         })?;
         let (calls, sink) = calls.into_inner();

@@ -3,6 +3,7 @@
 pub mod calls;
 pub mod commands;
 pub mod csv;
+pub mod file;
 pub mod filter;
 pub mod gather;
 pub mod launch;
@@ -11,9 +12,12 @@ pub mod output;
 pub mod rule;
 pub mod spread;
 pub mod stacks;
+pub mod svg;
 pub mod table;
 pub mod time;
+pub mod timeline;
 pub mod tree;
+pub mod walk;
 
 /// The README's code, compiled and run.
 #[cfg(doctest)]

@@ -4,8 +4,8 @@ use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
 use annals_cli::commands::{
-    InputArguments, demo, dropped, events, explain, info, print, record, recover, regions, sources,
-    suggest_filter, verify,
+    InputArguments, collectives, demo, dropped, events, explain, flat, histogram, info, intervals,
+    messages, metrics, print, record, recover, regions, sources, suggest_filter, timeline, verify,
 };
 use annals_cli::output::{Finding, UsageError};
 use annals_merger::FilterError;
@@ -48,6 +48,20 @@ enum Command {
     Print(print::PrintArguments),
     /// Calls and times of every region
     Regions(regions::RegionsArguments),
+    /// Who was where when: a lane for each location (terminal, SVG, PNG)
+    Timeline(timeline::TimelineArguments),
+    /// Load balance: time in each region by rank or location, and who is slow
+    Flat(flat::FlatArguments),
+    /// How durations of a region, or values of an element, are distributed
+    Histogram(histogram::HistogramArguments),
+    /// From a begin to its end, tied by a key: queues, requests, operations
+    Intervals(intervals::IntervalsArguments),
+    /// Who sends how much to whom, how long it takes, and who waits
+    Messages(messages::MessagesArguments),
+    /// Who waits in collective operations
+    Collectives(collectives::CollectivesArguments),
+    /// Values of metrics over time
+    Metrics(metrics::MetricsArguments),
     // Its own words come from its arguments: here they would hide the long help.
     SuggestFilter(suggest_filter::SuggestFilterArguments),
     // As above.
@@ -72,6 +86,13 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<Finding> {
         Command::Events(arguments) => events::run(arguments, out),
         Command::Print(arguments) => print::run(arguments, out),
         Command::Regions(arguments) => regions::run(arguments, out),
+        Command::Timeline(arguments) => timeline::run(arguments, out),
+        Command::Flat(arguments) => flat::run(arguments, out),
+        Command::Histogram(arguments) => histogram::run(arguments, out),
+        Command::Intervals(arguments) => intervals::run(arguments, out),
+        Command::Messages(arguments) => messages::run(arguments, out),
+        Command::Collectives(arguments) => collectives::run(arguments, out),
+        Command::Metrics(arguments) => metrics::run(arguments, out),
         Command::SuggestFilter(arguments) => suggest_filter::run(arguments, out),
         Command::Explain(arguments) => explain::run(arguments, out),
         Command::Dropped(arguments) => dropped::run(arguments, out),

@@ -170,7 +170,7 @@ pub fn statistics(
     filter: &Filter,
     window: Window,
     grouping: Grouping,
-    look: impl FnMut(&annals_format::TraceChunk),
+    mut look: impl FnMut(&annals_format::TraceChunk),
 ) -> anyhow::Result<(Statistics, Outcome)> {
     let definitions = &opened.definitions;
     let mut calls = Calls::new(definitions, filter, window);
@@ -185,7 +185,7 @@ pub fn statistics(
         slots: FxHashMap::default(),
         stats: Vec::new(),
     };
-    let outcome = calls.read(opened, &mut counter, look)?;
+    let outcome = calls.read(opened, &mut counter, |chunk, _| look(chunk))?;
     let mut stats = std::mem::take(&mut counter.stats);
     let slots = counter.slots.into_iter();
     let mut statistics: Statistics = slots

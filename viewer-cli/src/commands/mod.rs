@@ -1,16 +1,23 @@
 //! The commands, a module each.
 
+pub mod collectives;
 pub mod demo;
 pub mod dropped;
 pub mod events;
 pub mod explain;
+pub mod flat;
+pub mod histogram;
 pub mod info;
+pub mod intervals;
+pub mod messages;
+pub mod metrics;
 pub mod print;
 pub mod record;
 pub mod recover;
 pub mod regions;
 pub mod sources;
 pub mod suggest_filter;
+pub mod timeline;
 pub mod verify;
 
 use std::path::PathBuf;

@@ -394,7 +394,7 @@ fn run_tree(
     let filter = arguments.filter.prepare(&opened.definitions)?;
     let mut counter = TreeCounter::new(window);
     let mut calls = Calls::new(&opened.definitions, &filter, window);
-    let outcome = calls.read(opened, &mut counter, |_| {})?;
+    let outcome = calls.read(opened, &mut counter, |_, _| {})?;
     let has_loss = outcome.losses.iter().any(|loss| {
         let (enters, leaves) = calls.role_of_loss(loss);
         let overlaps = loss.to_ns >= window.from_ns && loss.from_ns < window.to_ns;
