@@ -2,6 +2,7 @@
 
 pub mod collectives;
 pub mod demo;
+pub mod diff;
 pub mod dropped;
 pub mod events;
 pub mod explain;
