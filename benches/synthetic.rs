@@ -1,5 +1,6 @@
 //! Recordings of a run that never was: as many ranks and events as wanted, all at the same time, with what
 //! makes real ones hard to merge: jitter, bursts, nine event types, 64 regions, messages with four elements.
+#![allow(dead_code, reason = "every bench uses its part of it")]
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -20,7 +21,7 @@ pub(crate) const TICKS_PER_SECOND: u64 = 2_596_000_000;
 /// Rows of a chunk, as the recorder's default pages have them.
 const PAGE_BYTES: usize = 64 << 10;
 /// Mean ticks between two events of one rank: 200 ns.
-const MEAN_STEP: u64 = 519;
+pub(crate) const MEAN_STEP: u64 = 519;
 
 /// Xorshift (Marsaglia 2003).
 pub(crate) struct Random(u64);
@@ -252,12 +253,26 @@ pub(crate) fn write_recording(
     ranks: u32,
     events: u64,
 ) -> std::io::Result<()> {
+    write_stretched(directory, rank, ranks, events, 1)
+}
+
+/// The same, with so many times as long between any two events.
+///
+/// # Errors
+/// If it cannot be written.
+pub(crate) fn write_stretched(
+    directory: &Path,
+    rank: u32,
+    ranks: u32,
+    events: u64,
+    stretch: u64,
+) -> std::io::Result<()> {
     let mut id = [0x5a; 16];
     id[..4].copy_from_slice(&rank.to_le_bytes());
     let id = RecordingId(id);
     let mut program = Program::new(rank.into(), ranks.into());
     let first = first_tick(rank);
-    let last = first + events * MEAN_STEP * 2;
+    let last = first + events * MEAN_STEP * 2 * stretch;
     let definitions = definitions(rank, ranks, id, (first, last));
     let schema = definitions.schema();
     let path = directory.join(format!("synthetic-host-{rank}.annals"));
@@ -280,6 +295,7 @@ pub(crate) fn write_recording(
         let base = tick;
         while left > 0 && rows.len() + 64 < PAGE_BYTES {
             let (step, what) = program.next();
+            let step = step * stretch;
             put_row(tick, tick + step, what, &mut rows);
             tick += step;
             left -= 1;

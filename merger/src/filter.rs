@@ -15,12 +15,14 @@ pub enum FilterError {
     #[error("{0}")]
     Syntax(String),
     /// Nothing of that name is there: nothing would be kept, and a misspelt name is the usual reason.
-    #[error("no {what} matches `{pattern}`; {advice}")]
+    #[error("no {what} matches `{pattern}`{near}; {advice}")]
     NoMatch {
         /// What was looked for: rank, source, location, event type, region.
         what: &'static str,
         /// What it should match.
         pattern: String,
+        /// `; did you mean …?`, or empty.
+        near: String,
         /// Where the names can be seen.
         advice: &'static str,
     },
@@ -85,6 +87,17 @@ pub struct Selection {
     event_types: Option<BTreeSet<EventTypeId>>,
 }
 
+/// The known name that is nearest to a misspelt one, if any is near.
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let alike = known.map(|known| {
+        let (a, b) = (name.to_lowercase(), known.to_lowercase());
+        (strsim::jaro_winkler(&a, &b), known)
+    });
+    let alike = alike.filter(|(alike, _)| *alike > 0.8);
+    let best = alike.max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(a.1)));
+    best.map(|(_, known)| known)
+}
+
 /// Reads a list of globs, separated by commas.
 ///
 /// # Errors
@@ -121,18 +134,21 @@ fn rank_ranges(text: &str) -> Result<Vec<(u32, u32)>, FilterError> {
 ///
 /// # Errors
 /// If there are no matches.
-pub fn some_match<T: Ord>(
+pub fn some_match<'a, T: Ord>(
     what: &'static str,
     pattern: &str,
     advice: &'static str,
+    known: impl Iterator<Item = &'a str>,
     matches: impl Iterator<Item = T>,
 ) -> Result<BTreeSet<T>, FilterError> {
     let matches: BTreeSet<T> = matches.collect();
     if matches.is_empty() {
-        let pattern = pattern.to_owned();
+        let near = nearest(pattern, known);
+        let near = near.map(|near| format!("; did you mean `{}`?", near.escape_debug()));
         return Err(FilterError::NoMatch {
             what,
-            pattern,
+            pattern: pattern.to_owned(),
+            near: near.unwrap_or_default(),
             advice,
         });
     }
@@ -150,7 +166,15 @@ impl EventFilter {
         let mut keep = |what, pattern: &str, keeps: &dyn Fn(StreamId) -> bool| {
             let matching = definitions.streams.keys().copied();
             let matching = matching.filter(|stream| keeps(*stream));
-            let matching = some_match(what, pattern, ADVICE, matching)?;
+            let sources = definitions.sources.values().map(|source| source.name);
+            let locations = definitions.locations.values().map(|location| location.name);
+            let names: Vec<_> = match what {
+                "source" => sources.collect(),
+                "location" => locations.collect(),
+                _ => Vec::new(),
+            };
+            let known = names.into_iter().map(|name| definitions.string(name));
+            let matching = some_match(what, pattern, ADVICE, known, matching)?;
             streams = Some(match streams.take() {
                 None => matching,
                 Some(before) => before.intersection(&matching).copied().collect(),
@@ -190,7 +214,9 @@ impl EventFilter {
             let types = types.filter(|d| set.is_match(definitions.string(d.name)));
             let advice = "see `trace-cli events`";
             let types = types.map(|d| d.id);
-            event_types = Some(some_match("event type", pattern, advice, types)?);
+            let known = definitions.event_types.values();
+            let known = known.map(|d| definitions.string(d.name));
+            event_types = Some(some_match("event type", pattern, advice, known, types)?);
         }
         Ok(Selection {
             streams,

@@ -15,6 +15,7 @@
 //! # Ok::<(), annals_merger::MergeError>(())
 //! ```
 
+mod ahead;
 mod batch;
 mod bounds;
 mod causality;
@@ -35,6 +36,7 @@ mod offsets;
 mod open;
 mod otf2;
 mod output;
+mod pairs;
 mod plan;
 mod proof;
 mod reader;
@@ -61,7 +63,8 @@ pub use earlier::InputTrace;
 pub use error::{MergeError, Result};
 pub use explain::{EventName, Explanation, FoundEvent, Hop, Rule, explain};
 pub use filter::{
-    EventFilter, FilterError, Selection, WindowArguments, globs, parse_size, parse_time, some_match,
+    EventFilter, FilterError, Selection, WindowArguments, globs, nearest, parse_size, parse_time,
+    some_match,
 };
 pub use input::{Found, InputRecording, RejectedInput, find};
 pub use join::{Joined, join};
@@ -73,6 +76,7 @@ pub use open::{
 };
 pub use otf2::{ArchiveOptions, anchor_of, write_archive};
 pub use output::{WriteOptions, write_trace};
+pub use pairs::{MessageCounts, MessagePairs, MessageSide};
 pub use plan::Plan;
 pub use recover::{Recovered, recover};
 pub use report::{

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use annals_format::{
     Cause, Definitions, EventTypeId, FileKind, FormatError, Problem, ReadAt, Snapshot, StreamId,
-    StreamTotals, Trace, TraceChunk, TraceLoss, TraceSnapshot,
+    StreamTotals, Trace, TraceChunk, TraceIndexEntry, TraceLoss, TraceSnapshot,
 };
 
+use crate::ahead;
 use crate::causality::Causality;
 use crate::earlier::InputTrace;
 use crate::error::{MergeError, Result};
@@ -336,6 +337,29 @@ impl Opened {
         })
     }
 
+    /// Gives what is open before a window, and then the chunks from there on, to whoever follows region calls:
+    /// of a trace with snapshots those that may hold events of the window, else all from the start to the
+    /// end. Also gives the last snapshot when not all chunks to the end were read: its times tell which locations
+    /// go on behind the window. `from_start`: without snapshots, for who looks at a part of each location.
+    ///
+    /// # Errors
+    /// Those of `consume`; if the storage fails.
+    pub fn read_regions(
+        &self,
+        window: Window,
+        from_start: bool,
+        begin: impl FnOnce(&Snapshot),
+        consume: impl FnMut(TraceChunk) -> Result<()>,
+    ) -> Result<(Outcome, Option<Snapshot>)> {
+        match &self.content {
+            Content::Trace(opened) => opened.read_regions(window, from_start, begin, consume),
+            Content::Recordings(_) => {
+                begin(&Snapshot::default());
+                Ok((self.read(Window::ALL, consume)?, None))
+            }
+        }
+    }
+
     /// Where reading can start other than at the beginning, in order; recordings have no such places.
     pub fn snapshots(&self) -> &[TraceSnapshot] {
         match &self.content {
@@ -358,6 +382,30 @@ impl Opened {
                 })
             }
             Content::Recordings(_) => Ok(Snapshot::default()),
+        }
+    }
+
+    /// Events of the chunks that begin before a time; of recordings all, for all are read anyway.
+    pub fn events_before(&self, time_ns: i64) -> u64 {
+        match &self.content {
+            Content::Trace(opened) => {
+                let chunks = opened.trace.chunks.iter();
+                let before = chunks.filter(|entry| entry.first_ns < time_ns);
+                before.fold(0, |sum: u64, entry| sum.saturating_add(entry.event_count))
+            }
+            Content::Recordings(merge) => merge.expected_events(),
+        }
+    }
+
+    /// When the last process ends, or the last event is if that is later: trace time, nanoseconds.
+    pub fn end_ns(&self) -> i64 {
+        let end_ns = self.definitions.time_zero.map_or(0, |zero| zero.end_ns);
+        match &self.content {
+            Content::Trace(opened) => {
+                let last = opened.trace.chunks.last();
+                last.map_or(end_ns, |last| last.last_ns.max(end_ns))
+            }
+            Content::Recordings(_) => end_ns,
         }
     }
 
@@ -404,7 +452,11 @@ impl Opened {
         mut consume: impl FnMut(TraceChunk) -> Result<()>,
     ) -> Result<Outcome> {
         match &self.content {
-            Content::Trace(opened) => opened.read(window, consume),
+            Content::Trace(opened) => {
+                let chunks = opened.trace.chunks.iter();
+                let wanted = chunks.filter(|entry| window.overlaps(entry.first_ns, entry.last_ns));
+                opened.read(wanted.collect(), consume)
+            }
             Content::Recordings(merge) => {
                 let jobs = std::thread::available_parallelism().map_or(1, usize::from);
                 let merged = merge.run(jobs, |chunk| {
@@ -489,30 +541,32 @@ impl OpenedTrace {
         }
     }
 
+    fn damaged(&self, outcome: &mut Outcome, offset: u64, error: &FormatError) {
+        outcome.complete = false;
+        outcome.has_skipped_now = true;
+        let problem = Problem {
+            offset,
+            length: 0,
+            what: error.to_string(),
+        };
+        outcome.damage.push((self.path.clone(), problem));
+    }
+
+    /// Decodes these chunks, by several threads when there are several, and gives them to `consume` in order.
     fn read(
         &self,
-        window: Window,
+        entries: Vec<&TraceIndexEntry>,
         mut consume: impl FnMut(TraceChunk) -> Result<()>,
     ) -> Result<Outcome> {
         let mut outcome = self.outcome();
         let mut has_headless = false;
-        for entry in &self.trace.chunks {
-            if !window.overlaps(entry.first_ns, entry.last_ns) {
-                continue;
-            }
-            match self.trace.load(&self.file, entry) {
+        let load = |number: usize| self.trace.load(&self.file, entries[number]);
+        ahead::for_each(entries.len(), load, |number, loaded| {
+            let entry = entries[number];
+            match loaded {
                 Ok(chunk) => consume(chunk)?,
                 Err((error, head)) => {
-                    outcome.complete = false;
-                    outcome.has_skipped_now = true;
-                    outcome.damage.push((
-                        self.path.clone(),
-                        Problem {
-                            offset: entry.offset,
-                            length: 0,
-                            what: error.to_string(),
-                        },
-                    ));
+                    self.damaged(&mut outcome, entry.offset, &error);
                     match head {
                         Some(head) => skip_chunk(&mut outcome, entry, &head),
                         None if !has_headless => {
@@ -523,8 +577,59 @@ impl OpenedTrace {
                     }
                 }
             }
-        }
+            Ok::<(), MergeError>(())
+        })?;
         Ok(outcome)
+    }
+
+    /// The last snapshot before a chunk that can be read; what cannot is noted.
+    fn snapshot_before(
+        &self,
+        chunk: usize,
+        damage: &mut Vec<(u64, FormatError)>,
+    ) -> Option<(usize, Snapshot)> {
+        let before = self.trace.snapshots.iter().rev();
+        before.filter(|at| at.before <= chunk).find_map(|at| {
+            match self.trace.load_snapshot(&self.file, at) {
+                Ok(snapshot) => Some((at.before, snapshot)),
+                Err(error) => {
+                    damage.push((at.entry.offset, error));
+                    None
+                }
+            }
+        })
+    }
+
+    fn read_regions(
+        &self,
+        window: Window,
+        from_start: bool,
+        begin: impl FnOnce(&Snapshot),
+        consume: impl FnMut(TraceChunk) -> Result<()>,
+    ) -> Result<(Outcome, Option<Snapshot>)> {
+        let chunks = &self.trace.chunks;
+        let mut damage = Vec::new();
+        let is_behind = |entry: &TraceIndexEntry| entry.last_ns >= window.from_ns;
+        let first = chunks.iter().position(is_behind).unwrap_or(chunks.len());
+        let usable = if from_start { 0 } else { first };
+        let (first, open) = self
+            .snapshot_before(usable, &mut damage)
+            .unwrap_or_default();
+        begin(&open);
+        // What is open at the window's end is so until the location's next event, if there is one.
+        let last = chunks.partition_point(|entry| window.overlaps(entry.first_ns, i64::MAX));
+        let mut end = None;
+        if last < chunks.len() && !from_start {
+            let found = self.snapshot_before(chunks.len(), &mut damage);
+            end = found.filter(|(before, _)| *before == chunks.len());
+        }
+        let last = if end.is_some() { last } else { chunks.len() };
+        let wanted = chunks.get(first..last).unwrap_or_default();
+        let mut outcome = self.read(wanted.iter().collect(), consume)?;
+        for (offset, error) in damage {
+            self.damaged(&mut outcome, offset, &error);
+        }
+        Ok((outcome, end.map(|(_, snapshot)| snapshot)))
     }
 }
 

@@ -175,14 +175,18 @@ fn events_saved_are_the_enters_and_leaves_that_are_there() {
 #[test]
 fn a_window_and_filters_choose_what_is_counted() {
     let (_scratch, path) = nested();
-    let window = ["--at-least", "1", "--from", "20us", "--to", "55us"];
+    let window = ["--at-least", "1", "--from", "20us", "--to", "71us"];
     let found = suggest(&path, &[&window[..], &["--shorter-than", "1s"]].concat());
-    // In it: solve is left and entered, exchange is entered.
+    // In it: solve is left, entered and left, exchange is entered and left.
     assert_eq!(found.names(), ["solve", "exchange"]);
     let solve = &found.regions[0];
-    assert_eq!((solve.calls, solve.events_saved), (1, 2));
+    assert_eq!((solve.calls, solve.events_saved), (1, 3));
     assert_eq!(solve.uncertain_calls, 0, "the loss lies outside");
-    assert_eq!(found.events, 3);
+    assert_eq!(found.events, 5);
+    // A call that the window's end cuts has no duration.
+    let window = ["--at-least", "1", "--from", "20us", "--to", "55us"];
+    let found = suggest(&path, &[&window[..], &["--shorter-than", "1s"]].concat());
+    assert_eq!(found.names(), Vec::<String>::new());
     let found = suggest(
         &path,
         &["--region", "ex*", "--at-least", "1", "--shorter-than", "1s"],

@@ -40,8 +40,10 @@ impl FilterArguments {
             let matching = definitions.regions.values();
             let matching = matching.filter(|d| set.is_match(definitions.string(d.name)));
             let advice = "see `trace-cli regions`";
+            let known = definitions.regions.values();
+            let known = known.map(|d| definitions.string(d.name));
             let matching = matching.map(|d| d.id);
-            regions = Some(some_match("region", pattern, advice, matching)?);
+            regions = Some(some_match("region", pattern, advice, known, matching)?);
         }
         Ok(Filter {
             events: self.events.select(definitions)?,

@@ -1,15 +1,23 @@
 //! Answers questions about Annals recordings and traces: the library behind `trace-cli`.
 
+pub mod calls;
 pub mod commands;
+pub mod csv;
+pub mod file;
 pub mod filter;
 pub mod gather;
 pub mod launch;
 pub mod names;
 pub mod output;
 pub mod rule;
+pub mod spread;
 pub mod stacks;
+pub mod svg;
 pub mod table;
 pub mod time;
+pub mod timeline;
+pub mod tree;
+pub mod walk;
 
 /// The README's code, compiled and run.
 #[cfg(doctest)]

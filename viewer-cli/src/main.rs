@@ -4,12 +4,14 @@ use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
 use annals_cli::commands::{
-    InputArguments, demo, dropped, events, explain, info, print, record, recover, regions, sources,
-    suggest_filter, verify,
+    InputArguments, collectives, demo, diff, dropped, events, explain, flat, histogram, info,
+    intervals, messages, metrics, print, record, recover, regions, sources, suggest_filter,
+    timeline, verify,
 };
 use annals_cli::output::{Finding, UsageError};
 use annals_merger::FilterError;
-use clap::{Parser, Subcommand};
+use anyhow::Context;
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Answers questions about Annals traces and recordings.
 ///
@@ -48,6 +50,22 @@ enum Command {
     Print(print::PrintArguments),
     /// Calls and times of every region
     Regions(regions::RegionsArguments),
+    /// Who was where when: a lane for each location (terminal, SVG, PNG)
+    Timeline(timeline::TimelineArguments),
+    /// Regions that got slower or faster from one trace to another
+    Diff(diff::DiffArguments),
+    /// Load balance: time in each region by rank or location, and who is slow
+    Flat(flat::FlatArguments),
+    /// How durations of a region, or values of an element, are distributed
+    Histogram(histogram::HistogramArguments),
+    /// From a begin to its end, tied by a key: queues, requests, operations
+    Intervals(intervals::IntervalsArguments),
+    /// Who sends how much to whom, how long it takes, and who waits
+    Messages(messages::MessagesArguments),
+    /// Who waits in collective operations
+    Collectives(collectives::CollectivesArguments),
+    /// Values of metrics over time
+    Metrics(metrics::MetricsArguments),
     // Its own words come from its arguments: here they would hide the long help.
     SuggestFilter(suggest_filter::SuggestFilterArguments),
     // As above.
@@ -58,6 +76,21 @@ enum Command {
     Verify(verify::VerifyArguments),
     /// Records a real parallel program, merges and looks at the result
     Demo(demo::DemoArguments),
+    /// Shell completions, on standard output
+    #[command(
+        after_help = "Examples:\n  trace-cli completions bash > /etc/bash_completion.d/trace-cli\n  \
+                  trace-cli completions zsh > ~/.zfunc/_trace-cli"
+    )]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Manual pages: one for trace-cli and one for each command, into a directory
+    Man {
+        /// Where they go
+        #[arg(value_name = "DIR")]
+        directory: std::path::PathBuf,
+    },
     /// One process of the demo
     #[command(hide = true)]
     DemoRank(demo::RankArguments),
@@ -72,12 +105,30 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<Finding> {
         Command::Events(arguments) => events::run(arguments, out),
         Command::Print(arguments) => print::run(arguments, out),
         Command::Regions(arguments) => regions::run(arguments, out),
+        Command::Diff(arguments) => diff::run(arguments, out),
+        Command::Timeline(arguments) => timeline::run(arguments, out),
+        Command::Flat(arguments) => flat::run(arguments, out),
+        Command::Histogram(arguments) => histogram::run(arguments, out),
+        Command::Intervals(arguments) => intervals::run(arguments, out),
+        Command::Messages(arguments) => messages::run(arguments, out),
+        Command::Collectives(arguments) => collectives::run(arguments, out),
+        Command::Metrics(arguments) => metrics::run(arguments, out),
         Command::SuggestFilter(arguments) => suggest_filter::run(arguments, out),
         Command::Explain(arguments) => explain::run(arguments, out),
         Command::Dropped(arguments) => dropped::run(arguments, out),
         Command::Verify(arguments) => verify::run(arguments, out),
         Command::Demo(arguments) => demo::run(arguments, out),
         Command::DemoRank(arguments) => demo::run_rank(arguments, out),
+        Command::Completions { shell } => {
+            clap_complete::generate(*shell, &mut Arguments::command(), "trace-cli", out);
+            Ok(Finding::FINE)
+        }
+        Command::Man { directory } => {
+            std::fs::create_dir_all(directory)
+                .and_then(|()| clap_mangen::generate_to(Arguments::command(), directory))
+                .with_context(|| directory.display().to_string())?;
+            Ok(Finding::FINE)
+        }
     }
 }
 

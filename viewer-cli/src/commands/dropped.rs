@@ -239,8 +239,7 @@ fn in_view(loss: &TraceLoss, filter: &Filter, window: Window) -> bool {
 /// # Errors
 /// If the input cannot be read, a filter matches nothing, or the output cannot be written.
 pub fn run(arguments: &DroppedArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
-    let window = arguments.window.window()?;
-    let opened = arguments.input.open()?;
+    let (opened, window) = arguments.input.open_window(&arguments.window)?;
     let filter = arguments.filter.prepare(&opened.definitions)?;
     let (check, outcome) = if arguments.check {
         let (check, outcome) = check(&opened)?;

@@ -1,23 +1,32 @@
 //! The commands, a module each.
 
+pub mod collectives;
 pub mod demo;
+pub mod diff;
 pub mod dropped;
 pub mod events;
 pub mod explain;
+pub mod flat;
+pub mod histogram;
 pub mod info;
+pub mod intervals;
+pub mod messages;
+pub mod metrics;
 pub mod print;
 pub mod record;
 pub mod recover;
 pub mod regions;
 pub mod sources;
 pub mod suggest_filter;
+pub mod timeline;
 pub mod verify;
 
 use std::path::PathBuf;
 
-use annals_merger::{Opened, Outcome, Symbols};
+use annals_merger::{Opened, Outcome, Symbols, Window};
 use clap::Args;
 
+use crate::filter::WindowArguments;
 use crate::time;
 
 /// What every command that reads takes.
@@ -44,6 +53,24 @@ impl InputArguments {
     pub fn open(&self) -> anyhow::Result<Opened> {
         let symbols = Symbols::in_directories(&self.symbols)?;
         Ok(Opened::open_with_symbols(&self.input, &symbols)?)
+    }
+
+    /// Opens the input to look at a window of it.
+    ///
+    /// # Errors
+    /// If it cannot be read, or ends before the window starts.
+    pub fn open_window(&self, window: &WindowArguments) -> anyhow::Result<(Opened, Window)> {
+        let window = window.window()?;
+        let opened = self.open()?;
+        let end_ns = opened.end_ns();
+        if window.from_ns != i64::MIN && window.from_ns > end_ns {
+            let (from, end) = (time::duration(window.from_ns), time::duration(end_ns));
+            let input = self.input.display();
+            anyhow::bail!(
+                "{input}: the window starts at {from}, but the trace ends at {end}; give a smaller --from"
+            );
+        }
+        Ok((opened, window))
     }
 }
 

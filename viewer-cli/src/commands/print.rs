@@ -12,7 +12,7 @@ use clap::Args;
 use super::{InputArguments, warn_of_damage};
 use crate::filter::{Filter, FilterArguments, WindowArguments};
 use crate::names::Places;
-use crate::output::Finding;
+use crate::output::{Finding, UsageError};
 use crate::table::safe;
 use crate::time::moment;
 
@@ -33,9 +33,101 @@ pub struct PrintArguments {
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
 
+    /// How a line looks: names in braces are replaced, elements by theirs
+    ///
+    /// {time} (seconds), {time_ns}, {rank}, {location}, {source}, {event}, {elements}, and {NAME} of any element:
+    /// empty where an event has none. \\t is a tab, \\n a line end, {{ a brace. Losses are not printed.
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["json", "losses"])]
+    template: Option<String>,
+
     /// With --json: losses too, as objects with `lost` instead of `event`
     #[arg(long)]
     losses: bool,
+}
+
+/// A part of a line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Piece {
+    Text(String),
+    Time,
+    TimeNs,
+    Rank,
+    Location,
+    Source,
+    Event,
+    Elements,
+    Element(String),
+}
+
+/// How a line looks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Template(Vec<Piece>);
+
+impl Template {
+    fn parse(text: &str, definitions: &Definitions) -> anyhow::Result<Self> {
+        let mut pieces = Vec::new();
+        let mut plain = String::new();
+        let mut rest = text.chars();
+        while let Some(c) = rest.next() {
+            match c {
+                '\\' => match rest.next() {
+                    Some('t') => plain.push('\t'),
+                    Some('n') => plain.push('\n'),
+                    Some(other) => plain.push(other),
+                    None => plain.push('\\'),
+                },
+                '{' if rest.as_str().starts_with('{') => {
+                    rest.next();
+                    plain.push('{');
+                }
+                '{' => {
+                    let Some(end) = rest.as_str().find('}') else {
+                        let why = format!("--template: a brace is not closed: {{{}", rest.as_str());
+                        return Err(UsageError(why).into());
+                    };
+                    let name = rest.as_str()[..end].to_owned();
+                    rest = rest.as_str()[end + 1..].chars();
+                    pieces.push(Piece::Text(std::mem::take(&mut plain)));
+                    pieces.push(Self::piece(name, definitions)?);
+                }
+                '}' if rest.as_str().starts_with('}') => {
+                    rest.next();
+                    plain.push('}');
+                }
+                c => plain.push(c),
+            }
+        }
+        pieces.push(Piece::Text(plain));
+        Ok(Self(pieces))
+    }
+
+    fn piece(name: String, definitions: &Definitions) -> anyhow::Result<Piece> {
+        const OWN: [(&str, Piece); 7] = [
+            ("time", Piece::Time),
+            ("time_ns", Piece::TimeNs),
+            ("rank", Piece::Rank),
+            ("location", Piece::Location),
+            ("source", Piece::Source),
+            ("event", Piece::Event),
+            ("elements", Piece::Elements),
+        ];
+        if let Some((_, piece)) = OWN.iter().find(|(own, _)| *own == name) {
+            return Ok(piece.clone());
+        }
+        let elements = || {
+            let types = definitions.event_types.values();
+            let elements = types.flat_map(|event_type| &event_type.elements);
+            elements.map(|element| definitions.string(element.name))
+        };
+        if elements().any(|known| known == name) {
+            return Ok(Piece::Element(name));
+        }
+        let known = OWN.iter().map(|(own, _)| *own).chain(elements());
+        let near = crate::names::did_you_mean(&name, known);
+        let why =
+            format!("--template: no event has an element `{name}`{near}; see `trace-cli events`");
+        Err(UsageError(why).into())
+    }
 }
 
 struct Printer<'a> {
@@ -46,6 +138,7 @@ struct Printer<'a> {
     left: u64,
     is_json: bool,
     with_losses: bool,
+    template: Option<Template>,
     line: Vec<u8>,
     out: &'a mut dyn Write,
     failure: Option<std::io::Error>,
@@ -56,8 +149,7 @@ struct Printer<'a> {
 /// # Errors
 /// If the input cannot be read or the output not be written.
 pub fn run(arguments: &PrintArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
-    let window = arguments.window.window()?;
-    let opened = arguments.input.open()?;
+    let (opened, window) = arguments.input.open_window(&arguments.window)?;
     let mut printer = Printer {
         definitions: &opened.definitions,
         places: Places::of(&opened.definitions),
@@ -65,7 +157,12 @@ pub fn run(arguments: &PrintArguments, out: &mut dyn Write) -> anyhow::Result<Fi
         window,
         left: arguments.limit.unwrap_or(u64::MAX),
         is_json: arguments.input.json,
-        with_losses: arguments.losses || !arguments.input.json,
+        with_losses: arguments.losses || !(arguments.input.json || arguments.template.is_some()),
+        template: arguments
+            .template
+            .as_deref()
+            .map(|text| Template::parse(text, &opened.definitions))
+            .transpose()?,
         line: Vec::new(),
         out,
         failure: None,
@@ -138,6 +235,47 @@ impl Printer<'_> {
         let place = self.places.get(chunk.streams[index]);
         let line = &mut self.line;
         line.clear();
+        if let Some(template) = &self.template {
+            let values = |element: &Element, at: usize, line: &mut Vec<u8>| {
+                if let Some(column) = columns.columns.get(at) {
+                    put_value_text(line, definitions, element, column.get(ordinal));
+                }
+            };
+            for piece in &template.0 {
+                let time_ns = chunk.times_ns[index];
+                let _ = match piece {
+                    Piece::Text(text) => line.write_all(text.as_bytes()),
+                    Piece::Time => write!(line, "{}", moment(time_ns)),
+                    Piece::TimeNs => write!(line, "{time_ns}"),
+                    Piece::Rank => write!(line, "{}", place.rank),
+                    Piece::Location => {
+                        let location = place.location.as_deref().unwrap_or("-");
+                        write!(line, "{}", safe(location))
+                    }
+                    Piece::Source => write!(line, "{}", safe(&place.source)),
+                    Piece::Event => write!(line, "{}", safe(&name)),
+                    Piece::Elements => {
+                        for (at, element) in elements.iter().enumerate() {
+                            let space = if at == 0 { "" } else { " " };
+                            let name = definitions.string(element.name);
+                            let _ = write!(line, "{space}{}=", safe(name));
+                            values(element, at, line);
+                        }
+                        Ok(())
+                    }
+                    Piece::Element(wanted) => {
+                        let mut each = elements.iter().enumerate();
+                        let found = each.find(|(_, e)| definitions.string(e.name) == wanted);
+                        if let Some((at, element)) = found {
+                            values(element, at, line);
+                        }
+                        Ok(())
+                    }
+                };
+            }
+            line.push(b'\n');
+            return self.write_line();
+        }
         if self.is_json {
             let _ = write!(
                 line,

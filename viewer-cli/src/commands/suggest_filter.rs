@@ -18,7 +18,7 @@ use crate::filter::{FilterArguments, WindowArguments};
 use crate::names::Places;
 use crate::output::{self, Finding};
 use crate::rule::{RegionRule, comment};
-use crate::stacks::{Grouping, RegionCounter, RegionStats};
+use crate::stacks::{Grouping, RegionStats, statistics};
 use crate::table::{Align, Table, safe};
 use crate::time;
 
@@ -131,7 +131,7 @@ impl Criteria {
 }
 
 fn mean_ns(stats: &RegionStats) -> Option<i64> {
-    (stats.completed != 0).then(|| stats.completed_ns / stats.completed as i64)
+    stats.completed.mean()
 }
 
 /// Statistics of all regions of a name.
@@ -146,14 +146,7 @@ fn by_name(
             continue;
         };
         let sum = named.entry(definitions.string(region.name)).or_default();
-        sum.calls += stats.calls;
-        sum.ruled_events += stats.ruled_events;
-        sum.completed += stats.completed;
-        sum.completed_ns += stats.completed_ns;
-        // A loss may concern each of them, but only once: the sum is a bound that still holds.
-        sum.uncertain_calls = sum.uncertain_calls.saturating_add(stats.uncertain_calls);
-        sum.uncertain_is_lower_bound |= stats.uncertain_is_lower_bound;
-        sum.is_time_uncertain |= stats.is_time_uncertain;
+        sum.add(&stats);
     }
     named
 }
@@ -173,23 +166,16 @@ fn suggest(
     let definitions = &opened.definitions;
     let filter = arguments.filter.prepare(definitions)?;
     let places = Places::of(definitions);
-    let mut counter = RegionCounter::new(definitions, &places, &filter, window, Grouping::None);
     let mut events = 0;
-    // What was entered before the window tells which regions are open in it.
-    let until = Window {
-        from_ns: i64::MIN,
-        ..window
-    };
-    let outcome = opened.read(until, |chunk| {
+    let look = |chunk: &annals_format::TraceChunk| {
         let places = chunk.times_ns.iter().zip(&chunk.streams);
         let looked_at = places
             .filter(|(time_ns, stream)| window.contains(**time_ns) && filter.takes_stream(**stream))
             .count();
         events += looked_at as u64;
-        counter.take(&chunk);
-        Ok(())
-    })?;
-    let stats = counter.finish(&outcome.losses).into_iter();
+    };
+    let (stats, outcome) = statistics(opened, &places, &filter, window, Grouping::None, look)?;
+    let stats = stats.into_iter();
     let stats = stats
         .map(|((_, region), stats)| (region, stats))
         .filter(|(region, _)| filter.takes_region(*region));
@@ -203,7 +189,7 @@ fn suggest(
     let most_frequent = named.iter().max_by_key(|(_, stats)| stats.ruled_events);
     let most_frequent = most_frequent
         .filter(|(_, stats)| stats.ruled_events != 0)
-        .map(|(name, stats)| ((*name).to_owned(), *stats));
+        .map(|(name, stats)| ((*name).to_owned(), (*stats).clone()));
     for (name, stats) in named {
         let Some(mean_ns) = mean_ns(&stats).filter(|mean_ns| *mean_ns < arguments.shorter_than)
         else {

@@ -1,0 +1,165 @@
+//! Work done ahead by several threads, its results taken in order.
+
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Most threads that work ahead: each has a decoded chunk or two in its hands.
+const MOST_THREADS: usize = 8;
+
+struct State<R> {
+    next: usize,
+    /// Results that were not taken yet.
+    done: BTreeMap<usize, R>,
+    taken: usize,
+    is_over: bool,
+}
+
+struct Shared<R> {
+    state: Mutex<State<R>>,
+    changed: Condvar,
+}
+
+impl<R> Shared<R> {
+    fn lock(&self) -> MutexGuard<'_, State<R>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State<R>>) -> MutexGuard<'a, State<R>> {
+        let waited = self.changed.wait(state);
+        waited.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends the work when it goes out of scope, whatever the reason: nobody waits for ever.
+struct Over<'a, R>(&'a Shared<R>);
+
+impl<R> Drop for Over<'_, R> {
+    fn drop(&mut self) {
+        self.0.lock().is_over = true;
+        self.0.changed.notify_all();
+    }
+}
+
+/// Calls `work` with every number below `count`, and `take` with its results, in order. A few results wait at
+/// most.
+///
+/// # Errors
+/// The first of `take`; what comes behind it is not done.
+pub(crate) fn for_each<R: Send, E>(
+    count: usize,
+    work: impl Fn(usize) -> R + Sync,
+    mut take: impl FnMut(usize, R) -> Result<(), E>,
+) -> Result<(), E> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = threads.min(MOST_THREADS).min(count);
+    if threads < 2 {
+        return (0..count).try_for_each(|number| take(number, work(number)));
+    }
+    let shared = Shared {
+        state: Mutex::new(State {
+            next: 0,
+            done: BTreeMap::new(),
+            taken: 0,
+            is_over: false,
+        }),
+        changed: Condvar::new(),
+    };
+    let run = || {
+        let _over = Over(&shared);
+        loop {
+            let mut state = shared.lock();
+            while !state.is_over && state.next < count && state.next >= state.taken + 2 * threads {
+                state = shared.wait(state);
+            }
+            if state.is_over || state.next == count {
+                // Others may still be at work.
+                std::mem::forget(_over);
+                return;
+            }
+            let number = state.next;
+            state.next += 1;
+            drop(state);
+            let result = work(number);
+            shared.lock().done.insert(number, result);
+            shared.changed.notify_all();
+        }
+    };
+    std::thread::scope(|scope| {
+        let _over = Over(&shared);
+        for number in 0..threads {
+            let thread = std::thread::Builder::new().name(format!("reader {number}"));
+            if thread.spawn_scoped(scope, run).is_err() && number == 0 {
+                // No threads are to be had.
+                return (0..count).try_for_each(|number| take(number, work(number)));
+            }
+        }
+        for number in 0..count {
+            let mut state = shared.lock();
+            let result = loop {
+                if let Some(result) = state.done.remove(&number) {
+                    break Some(result);
+                }
+                if state.is_over {
+                    break None;
+                }
+                state = shared.wait(state);
+            };
+            state.taken = number + 1;
+            drop(state);
+            shared.changed.notify_all();
+            // A thread that panicked ends the work; the scope passes its panic on.
+            let Some(result) = result else { return Ok(()) };
+            take(number, result)?;
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::for_each;
+
+    #[test]
+    fn results_come_in_order_and_an_error_ends_the_work() {
+        let mut taken = Vec::new();
+        let outcome: Result<(), ()> = for_each(
+            500,
+            |number| {
+                // The first ones take longest.
+                let rounds = (500 - number) * 50;
+                (0..rounds).fold(number, |sum, round| {
+                    std::hint::black_box(sum ^ round ^ round)
+                })
+            },
+            |number, result| {
+                taken.push((number, result));
+                Ok(())
+            },
+        );
+        outcome.unwrap();
+        assert_eq!(taken, (0..500).map(|n| (n, n)).collect::<Vec<_>>());
+
+        let outcome = for_each(
+            1000,
+            |number| number,
+            |number, _| match number {
+                7 => Err(number),
+                8.. => panic!("behind the error"),
+                _ => Ok(()),
+            },
+        );
+        assert_eq!(outcome, Err(7));
+        assert_eq!(for_each(0, |_| (), |_, ()| Err(())), Ok(()));
+    }
+
+    #[test]
+    #[should_panic(expected = "a scoped thread panicked")]
+    fn a_panic_is_passed_on() {
+        let outcome: Result<(), ()> = for_each(
+            100,
+            |number| assert!(number != 50, "the work panics"),
+            |_, ()| Ok(()),
+        );
+        let _ = outcome;
+    }
+}

@@ -1,0 +1,255 @@
+//! `trace-cli timeline` and the other pictures: what they show is what happened, and what they leave out they say.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use annals_format::{CompressionLevel, Ordering};
+use serde_json::Value;
+use support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream};
+
+fn run(arguments: &[&str], input: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_trace-cli"))
+        .args(&arguments[..1])
+        .arg(input)
+        .args(&arguments[1..])
+        .env("NO_COLOR", "1")
+        .output()
+        .expect("trace-cli runs")
+}
+
+fn text(arguments: &[&str], input: &Path) -> String {
+    let output = run(arguments, input);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// Two threads for 160 us: the first is in main, and in solve from 40 to 80; between 100 and 120 something is lost.
+/// The second is in exchange from 80 to 160.
+fn two_threads() -> (tempfile::TempDir, PathBuf) {
+    let at = |us: u64| 1_000_000 + us * 1000;
+    let stream = |rows| TestStream {
+        clock: 0,
+        ordering: Ordering::Ordered,
+        chunks: vec![(1_000_000, rows)],
+    };
+    let first = vec![
+        Row::Event(ENTER, at(0), 0),
+        Row::Event(ENTER, at(40), 1),
+        Row::Event(LEAVE, at(80), 1),
+        Row::Event(MARK, at(100), 7),
+        Row::Dropped(Some(ENTER), 5, at(100), at(120)),
+        Row::Event(MARK, at(120), 7),
+        Row::Event(LEAVE, at(160), 0),
+    ];
+    let second = vec![Row::Event(ENTER, at(80), 2), Row::Event(LEAVE, at(160), 2)];
+    let recording = TestRecording {
+        rank: Some(0),
+        rank_count: Some(1),
+        id: 0,
+        start_ns: 1_000_000,
+        end_ns: 1_160_000,
+        clocks: vec![REFERENCE],
+        streams: vec![stream(first), stream(second)],
+        has_footer: true,
+    };
+    let scratch = tempfile::tempdir().expect("a directory");
+    let path = recording.write(scratch.path(), CompressionLevel::None);
+    (scratch, path)
+}
+
+#[test]
+fn a_lane_shows_what_its_thread_was_in_and_what_was_lost() {
+    let (_scratch, path) = two_threads();
+    let shown = text(&["timeline", "--width", "36", "--to", "160us"], &path);
+    let expected = "\
+0 thread 0         │AAAACCCCAA▒▒▒AAA
+0 thread 1         │········BBBBBBBB
+                   └┴───────────────
+                    0 ns
+  A main  120.0 us (50.0 %)
+  B exchange  80.00 us (33.3 %)
+  C solve  40.00 us (16.7 %)
+  ▒ events were lost: 5 in 1 places
+";
+    assert_eq!(shown, expected);
+    let part = text(&["timeline", "--width", "30", "--from", "40us", "--to", "60us"], &path);
+    assert!(part.starts_with("0 thread 0         │AAAAAAAAAA\n0 thread 1         │··········\n"), "{part}");
+    assert!(part.contains("  A solve  20.00 us (100.0 %)"), "{part}");
+}
+
+#[test]
+fn lanes_that_are_left_out_are_said() {
+    let (_scratch, path) = two_threads();
+    let shown = text(&["timeline", "--width", "36", "--lanes", "1"], &path);
+    assert!(shown.contains("note: 1 of 2 locations are shown"), "{shown}");
+    assert_eq!(shown.lines().filter(|line| line.contains('│')).count(), 1);
+}
+
+#[test]
+fn colours_come_when_they_are_asked_for() {
+    let (_scratch, path) = two_threads();
+    assert!(!text(&["timeline", "--width", "36"], &path).contains('\u{1b}'));
+    let painted = text(&["timeline", "--width", "36", "--color", "always"], &path);
+    assert!(painted.contains("\u{1b}[38;2;68;119;170m████"), "{painted}");
+}
+
+#[test]
+fn json_has_every_level_with_its_times() {
+    let (_scratch, path) = two_threads();
+    let found = text(&["timeline", "--json", "--width", "16", "--to", "160us"], &path);
+    let found: Value = serde_json::from_str(&found).expect("JSON");
+    let lane = &found["lanes"][0];
+    assert_eq!(lane["location"], "thread 0");
+    let runs = |level: usize| -> Vec<(String, i64, i64)> {
+        let runs = lane["levels"][level].as_array().expect("runs").iter();
+        let run = |run: &Value| {
+            let time = |name: &str| run[name].as_i64().expect("a time");
+            (run["region"].as_str().expect("a name").to_owned(), time("from_ns"), time("to_ns"))
+        };
+        runs.map(run).collect()
+    };
+    assert_eq!(runs(0), [("main".to_owned(), 0, 160_000)]);
+    assert_eq!(runs(1), [("solve".to_owned(), 40_000, 80_000)]);
+    assert_eq!(lane["gaps"][0]["count"], 5);
+    assert_eq!(lane["gaps"][0]["from_ns"], 100_000);
+}
+
+#[test]
+fn pictures_are_whole_files_or_none() {
+    let (scratch, path) = two_threads();
+    let (svg, png) = (scratch.path().join("t.svg"), scratch.path().join("t.png"));
+    let names = [svg.to_str().expect("a name"), png.to_str().expect("a name")];
+    text(&["timeline", "--svg", names[0], "--png", names[1], "--width", "160", "--to", "160us"], &path);
+    let drawn = std::fs::read_to_string(&svg).expect("a picture");
+    assert!(drawn.starts_with("<svg ") && drawn.trim_end().ends_with("</svg>"));
+    // One pixel is a microsecond: main, solve in it, the gap.
+    assert!(drawn.contains("width=\"160.00\" height=\"13.00\" fill=\"#4477aa\"><title>main: 0 ns .. 160.0 us"));
+    assert!(drawn.contains("x=\"190.00\" y=\"38.00\" width=\"40.00\" height=\"13.00\""));
+    assert!(drawn.contains("fill=\"url(#lost)\"><title>lost: 5 events (buffer-full)</title>"));
+    let bytes = std::fs::read(&png).expect("a picture");
+    assert_eq!(&bytes[..8], b"\x89PNG\r\n\x1a\n");
+    let size = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+    assert_eq!(size(16), 150 + 160 + 20, "as wide as its columns and margins");
+
+    let nowhere = scratch.path().join("nowhere/t.svg");
+    let failed = run(&["timeline", "--svg", nowhere.to_str().expect("a name")], &path);
+    assert_eq!(failed.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&failed.stderr);
+    assert!(said.contains("nowhere/t.svg") && said.contains("nothing was changed"), "{said}");
+    let left: Vec<_> = std::fs::read_dir(scratch.path()).expect("a directory").collect();
+    assert_eq!(left.len(), 3, "no temporary file stays: {left:?}");
+}
+
+#[test]
+fn a_full_disk_under_the_output_is_told() {
+    let (_scratch, path) = two_threads();
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("/dev/full");
+    let output = Command::new(env!("CARGO_BIN_EXE_trace-cli"))
+        .args(["regions".as_ref(), path.as_os_str()])
+        .stdout(Stdio::from(full))
+        .output()
+        .expect("trace-cli runs");
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("No space left on device"), "{said}");
+}
+
+#[test]
+fn wrong_windows_and_names_say_what_to_do() {
+    let (_scratch, path) = two_threads();
+    let fails = |arguments: &[&str], code: i32, what: &[&str]| {
+        let output = run(arguments, &path);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        for what in what {
+            assert!(said.contains(what), "{arguments:?}: {said}");
+        }
+    };
+    fails(&["regions", "--from", "1s"], 1, &["starts at 1.000 s", "ends at 160.0 us", "--from"]);
+    fails(&["regions", "--region", "slove"], 1, &["`slove`", "did you mean `solve`?"]);
+    fails(&["print", "--event", "entr"], 1, &["did you mean `enter`?"]);
+    fails(&["timeline", "--location", "tread 1"], 1, &["did you mean `thread 1`?"]);
+    fails(&["print", "--template", "{regoin}"], 2, &["did you mean `region`?"]);
+    fails(&["print", "--template", "{time"], 2, &["not closed"]);
+    fails(&["histogram"], 2, &["--region"]);
+    fails(&["messages"], 1, &["no event type is a message"]);
+}
+
+#[test]
+fn a_template_shapes_the_lines() {
+    let (_scratch, path) = two_threads();
+    let shown = text(
+        &["print", "--template", "{rank}|{event}\\t{region}{{}}", "--to", "50us"],
+        &path,
+    );
+    assert_eq!(shown, "0|enter\tmain{}\n0|enter\tsolve{}\n");
+}
+
+#[test]
+fn a_difference_is_told_and_checked() {
+    let (scratch, path) = two_threads();
+    let same = run(&["diff", path.to_str().expect("a name"), "--check"], &path);
+    assert_eq!(same.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&same.stdout).contains("0 slower, 0 faster, 0 new, 0 gone"));
+    // One thread alone: solve takes twice as long, and nothing is lost.
+    let other = scratch.path().join("other");
+    std::fs::create_dir(&other).expect("a directory");
+    let at = |us: u64| 1_000_000 + us * 1000;
+    let rows = vec![
+        Row::Event(ENTER, at(0), 0),
+        Row::Event(ENTER, at(40), 1),
+        Row::Event(LEAVE, at(120), 1),
+        Row::Event(LEAVE, at(160), 0),
+    ];
+    let second = TestRecording {
+        rank: Some(0),
+        rank_count: Some(1),
+        id: 1,
+        start_ns: 1_000_000,
+        end_ns: 1_160_000,
+        clocks: vec![REFERENCE],
+        streams: vec![TestStream {
+            clock: 0,
+            ordering: Ordering::Ordered,
+            chunks: vec![(1_000_000, rows)],
+        }],
+        has_footer: true,
+    };
+    let second = second.write(&other, CompressionLevel::None);
+    let second = second.to_str().expect("a name");
+    let found = text(&["diff", second, "--json", "--of", "inclusive"], &path);
+    let found: Value = serde_json::from_str(&found).expect("JSON");
+    let change = |name: &str| {
+        let rows = found["regions"].as_array().expect("rows").iter();
+        let mut rows = rows.filter(|row| row["name"] == name);
+        rows.next().map(|row| (row["change"].clone(), row["difference"].clone(), row["is_uncertain"].clone()))
+    };
+    assert_eq!(change("solve"), Some(("slower".into(), 40_000.into(), true.into())));
+    assert_eq!(change("exchange"), Some(("gone".into(), (-80_000).into(), true.into())));
+    assert_eq!(change("main"), None);
+    // What a loss may explain fails no check.
+    let checked = run(&["diff", second, "--check", "--of", "inclusive"], &path);
+    assert_eq!(checked.status.code(), Some(0));
+}
+
+#[test]
+fn completions_and_manual_pages_name_the_commands() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let output = Command::new(env!("CARGO_BIN_EXE_trace-cli"))
+        .args(["completions", "bash"])
+        .output()
+        .expect("trace-cli runs");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("timeline"));
+    let status = Command::new(env!("CARGO_BIN_EXE_trace-cli"))
+        .arg("man")
+        .arg(scratch.path())
+        .status()
+        .expect("trace-cli runs");
+    assert!(status.success());
+    let page = std::fs::read_to_string(scratch.path().join("trace-cli-regions.1")).expect("a page");
+    assert!(page.contains("percentiles"), "{page}");
+}

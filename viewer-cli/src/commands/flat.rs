@@ -1,0 +1,279 @@
+//! `trace-cli flat`: how evenly the work is spread over ranks or locations, and who is slow.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use annals_format::RegionId;
+use annals_merger::{Opened, Outcome, Window};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use super::{InputArguments, warn_of_damage};
+use crate::csv::Csv;
+use crate::filter::{Filter, FilterArguments, WindowArguments};
+use crate::names::Places;
+use crate::output::{self, Finding};
+use crate::stacks::{Group, Grouping, RegionStats, Statistics, rank_of, statistics};
+use crate::table::{Align, Table, safe};
+use crate::time;
+
+/// Load balance: time in each region by rank or location.
+///
+/// For each region the mean over all ranks (or locations) that the filter takes and that have region events, the
+/// largest, their ratio, and who has it. `~` marks what a loss may have changed.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:\n  trace-cli flat run.annals\n  \
+                  trace-cli flat run.annals --by location --region solve\n  \
+                  trace-cli flat run.annals --csv > flat.csv    # a row for each region and rank")]
+pub struct FlatArguments {
+    #[command(flatten)]
+    input: InputArguments,
+    #[command(flatten)]
+    window: WindowArguments,
+    #[command(flatten)]
+    filter: FilterArguments,
+
+    /// What the work is spread over
+    #[arg(long, value_name = "WHAT", default_value = "rank")]
+    by: By,
+
+    /// Time with the regions that were called
+    #[arg(long)]
+    inclusive: bool,
+
+    /// Most regions to show
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+
+    /// A row for each region and rank or location, as comma-separated values
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum By {
+    Rank,
+    Location,
+}
+
+/// What one rank or location has of a region.
+#[derive(Clone, Debug, Serialize)]
+struct Share {
+    rank: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    location: Option<String>,
+    calls: u64,
+    uncertain_calls: u64,
+    inclusive_ns: i64,
+    exclusive_ns: i64,
+    time_is_uncertain: bool,
+}
+
+/// A region over all of them.
+#[derive(Clone, Debug, Serialize)]
+struct FlatRow {
+    name: String,
+    calls: u64,
+    min_ns: i64,
+    mean_ns: i64,
+    max_ns: i64,
+    sum_ns: i64,
+    /// The largest share of time over the mean; null when the mean is 0.
+    imbalance: Option<f64>,
+    slowest_rank: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slowest_location: Option<String>,
+    time_is_uncertain: bool,
+    shares: Vec<Share>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Flat {
+    by: &'static str,
+    time: &'static str,
+    /// How many ranks or locations there are.
+    groups: usize,
+    regions: Vec<FlatRow>,
+}
+
+fn share(opened: &Opened, group: Group, stats: &RegionStats) -> Share {
+    let definitions = &opened.definitions;
+    let (rank, location) = match group {
+        Group::All => (0, None),
+        Group::Rank(rank) => (rank, None),
+        Group::Location(id) => {
+            let location = definitions.locations.get(&id);
+            let name = location.map(|location| definitions.string(location.name).to_owned());
+            (rank_of(definitions, id), Some(name.unwrap_or_default()))
+        }
+    };
+    Share {
+        rank,
+        location,
+        calls: stats.calls,
+        uncertain_calls: stats.uncertain_calls,
+        inclusive_ns: stats.inclusive_ns,
+        exclusive_ns: stats.exclusive_ns,
+        time_is_uncertain: stats.is_time_uncertain,
+    }
+}
+
+fn is_seen(stats: &RegionStats) -> bool {
+    stats.calls != 0 || stats.inclusive_ns != 0 || stats.unmatched_leaves != 0
+}
+
+fn table(
+    opened: &Opened,
+    statistics: &Statistics,
+    filter: &Filter,
+    is_inclusive: bool,
+) -> (usize, Vec<FlatRow>) {
+    let mut groups: Vec<Group> = statistics
+        .iter()
+        .filter(|(_, stats)| is_seen(stats) || stats.uncertain_calls != 0)
+        .map(|((group, _), _)| *group)
+        .collect();
+    groups.sort_unstable();
+    groups.dedup();
+    let mut regions: BTreeMap<RegionId, Vec<Share>> = BTreeMap::new();
+    for ((group, region), stats) in statistics {
+        if filter.takes_region(*region) && (is_seen(stats) || stats.uncertain_calls != 0) {
+            let shares = regions.entry(*region).or_default();
+            shares.push(share(opened, *group, stats));
+        }
+    }
+    let time = |share: &Share| {
+        if is_inclusive {
+            share.inclusive_ns
+        } else {
+            share.exclusive_ns
+        }
+    };
+    let rows = regions.into_iter().filter_map(|(region, shares)| {
+        let sum: i128 = shares.iter().map(|share| i128::from(time(share))).sum();
+        // The first of several is named.
+        let slowest = shares.iter().rev().max_by_key(|share| time(share))?.clone();
+        let max = time(&slowest);
+        let mean = sum as f64 / groups.len() as f64;
+        let smallest = shares.iter().map(time).min().unwrap_or(0);
+        Some(FlatRow {
+            name: opened.definitions.region_name(region),
+            calls: shares.iter().map(|share| share.calls).sum(),
+            // Who has none of it has 0.
+            min_ns: if shares.len() < groups.len() {
+                0
+            } else {
+                smallest
+            },
+            mean_ns: mean as i64,
+            max_ns: max,
+            sum_ns: sum as i64,
+            imbalance: (sum != 0).then(|| max as f64 / mean),
+            slowest_rank: slowest.rank,
+            slowest_location: slowest.location,
+            time_is_uncertain: shares.iter().any(|share| share.time_is_uncertain),
+            shares,
+        })
+    });
+    let mut rows: Vec<FlatRow> = rows.collect();
+    rows.sort_by(|a, b| (b.max_ns, &a.name).cmp(&(a.max_ns, &b.name)));
+    (groups.len(), rows)
+}
+
+fn read(
+    arguments: &FlatArguments,
+    opened: &Opened,
+    window: Window,
+) -> anyhow::Result<(usize, Vec<FlatRow>, Outcome)> {
+    let filter = arguments.filter.prepare(&opened.definitions)?;
+    let places = Places::of(&opened.definitions);
+    let grouping = match arguments.by {
+        By::Rank => Grouping::Rank,
+        By::Location => Grouping::Location,
+    };
+    let (found, outcome) = statistics(opened, &places, &filter, window, grouping, |_| {})?;
+    let (groups, mut rows) = table(opened, &found, &filter, arguments.inclusive);
+    rows.truncate(arguments.top.unwrap_or(usize::MAX));
+    Ok((groups, rows, outcome))
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the input cannot be read, a filter matches nothing, or the output cannot be written.
+pub fn run(arguments: &FlatArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    let (opened, window) = arguments.input.open_window(&arguments.window)?;
+    let (groups, regions, outcome) = read(arguments, &opened, window)?;
+    warn_of_damage(&opened, &outcome);
+    let by = match arguments.by {
+        By::Rank => "rank",
+        By::Location => "location",
+    };
+    if arguments.input.json {
+        let time = if arguments.inclusive {
+            "inclusive"
+        } else {
+            "exclusive"
+        };
+        let flat = Flat {
+            by,
+            time,
+            groups,
+            regions,
+        };
+        output::json(out, &flat)?;
+    } else if arguments.csv {
+        let columns = [
+            "region",
+            "rank",
+            "location",
+            "calls",
+            "uncertain_calls",
+            "inclusive_ns",
+            "exclusive_ns",
+            "time_is_uncertain",
+        ];
+        let mut csv = Csv::new(out, &columns)?;
+        for row in &regions {
+            for share in &row.shares {
+                csv.row(&[
+                    &row.name,
+                    &share.rank,
+                    &share.location.as_deref().unwrap_or(""),
+                    &share.calls,
+                    &share.uncertain_calls,
+                    &share.inclusive_ns,
+                    &share.exclusive_ns,
+                    &share.time_is_uncertain,
+                ])?;
+            }
+        }
+    } else {
+        let mut table = Table::new(&[
+            ("region", Align::Left),
+            ("calls", Align::Right),
+            ("min", Align::Right),
+            ("mean", Align::Right),
+            ("max", Align::Right),
+            ("max/mean", Align::Right),
+            ("slowest", Align::Left),
+        ]);
+        for row in &regions {
+            let mark = if row.time_is_uncertain { "~" } else { "" };
+            let location = row.slowest_location.as_deref().map(safe);
+            let location = location.map_or_else(String::new, |name| format!(" {name}"));
+            table.row(vec![
+                safe(&row.name),
+                row.calls.to_string(),
+                format!("{mark}{}", time::duration(row.min_ns)),
+                format!("{mark}{}", time::duration(row.mean_ns)),
+                format!("{mark}{}", time::duration(row.max_ns)),
+                row.imbalance
+                    .map_or_else(|| "-".to_owned(), |i| format!("{i:.2}")),
+                format!("rank {}{location}", row.slowest_rank),
+            ]);
+        }
+        out.write_all(table.render().as_bytes())?;
+    }
+    Ok(Finding::loss(outcome.has_skipped_now))
+}

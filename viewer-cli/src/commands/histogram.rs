@@ -1,0 +1,423 @@
+//! `trace-cli histogram`: how durations of a region, or values of an element, are distributed.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use annals_format::{EventTypeId, RegionId, TraceLoss, Value};
+use annals_merger::{Opened, Outcome, Window};
+use anyhow::bail;
+use clap::Args;
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use super::{InputArguments, warn_of_damage};
+use crate::calls::{Calls, Close, Frame, Sink};
+use crate::file;
+use crate::filter::{Filter, FilterArguments, WindowArguments};
+use crate::output::{self, Finding, UsageError};
+use crate::svg::{Anchor, Svg};
+use crate::table::safe;
+use crate::time;
+use crate::walk::{concerns, element_of, walk};
+
+/// How durations of a region's calls (--region), or values of an event type's element (--event and --element), are
+/// distributed.
+///
+/// Calls are those that were entered and left in the window. Bins are equally wide between the smallest and the
+/// largest value, or between --min and --max; with --log their ends grow by a factor. What lies outside is counted.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Examples:\n  trace-cli histogram run.annals --region solve\n  \
+                  trace-cli histogram run.annals --event send --element bytes --log\n  \
+                  trace-cli histogram run.annals --region 'MPI_*' --svg durations.svg"
+)]
+pub struct HistogramArguments {
+    #[command(flatten)]
+    input: InputArguments,
+    #[command(flatten)]
+    window: WindowArguments,
+    #[command(flatten)]
+    filter: FilterArguments,
+
+    /// Element whose values are looked at, of the event types that --event chooses
+    #[arg(long, value_name = "NAME")]
+    element: Option<String>,
+
+    /// Number of bins
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    bins: u16,
+
+    /// Start of the first bin (durations: ns)
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    min: Option<f64>,
+
+    /// End of the last bin
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    max: Option<f64>,
+
+    /// Bins that grow
+    #[arg(long)]
+    log: bool,
+
+    /// Write a picture to this file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// One bin: from ≤ value < to, the last one its end included.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Bin {
+    from: f64,
+    to: f64,
+    count: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Histogram {
+    /// `duration` or the element's name.
+    of: String,
+    unit: String,
+    count: u64,
+    below: u64,
+    above: u64,
+    min: Option<f64>,
+    max: Option<f64>,
+    mean: Option<f64>,
+    is_uncertain: bool,
+    bins: Vec<Bin>,
+}
+
+struct Durations<F> {
+    window: Window,
+    filter: Filter,
+    each: F,
+}
+
+impl<F: FnMut(f64)> Sink for Durations<F> {
+    fn enter(&mut self, _: usize, _: &[Frame], _: RegionId, _: i64) -> u32 {
+        0
+    }
+
+    fn close(&mut self, _: usize, _: &[Frame], frame: &Frame, time_ns: i64, how: Close) {
+        let is_whole = how == Close::Left && self.window.contains(frame.entered_ns);
+        if is_whole && self.filter.takes_region(frame.region) {
+            (self.each)((time_ns - frame.entered_ns) as f64);
+        }
+    }
+}
+
+/// What values are of.
+enum Subject {
+    Durations,
+    /// Event types, and the place of the element in each.
+    Element(FxHashMap<EventTypeId, usize>),
+}
+
+impl Subject {
+    fn of(
+        arguments: &HistogramArguments,
+        opened: &Opened,
+        filter: &Filter,
+    ) -> anyhow::Result<Self> {
+        let Some(name) = &arguments.element else {
+            if arguments.filter.region.is_none() {
+                bail!(UsageError(
+                    "what to look at is missing: --region NAME, or --event TYPE with --element NAME"
+                        .to_owned()
+                ));
+            }
+            return Ok(Self::Durations);
+        };
+        let definitions = &opened.definitions;
+        let types = definitions.event_types.keys();
+        let types = types.filter(|id| filter.takes_event_type(**id));
+        let found = types.filter_map(|id| Some((*id, element_of(definitions, *id, name)?)));
+        let found: FxHashMap<EventTypeId, usize> = found.collect();
+        if found.is_empty() {
+            let elements = definitions.event_types.values();
+            let elements = elements.flat_map(|event_type| &event_type.elements);
+            let names = elements.map(|element| definitions.string(element.name));
+            let near = crate::names::did_you_mean(name, names);
+            bail!("no element `{name}` in these event types{near}; see `trace-cli events`");
+        }
+        Ok(Self::Element(found))
+    }
+
+    /// Visits every value.
+    fn each(
+        &self,
+        opened: &Opened,
+        filter: &Filter,
+        window: Window,
+        mut visit: impl FnMut(f64),
+    ) -> anyhow::Result<Outcome> {
+        match self {
+            Self::Durations => {
+                let mut sink = Durations {
+                    window,
+                    filter: filter.clone(),
+                    each: visit,
+                };
+                Calls::new(&opened.definitions, filter, window).read(opened, &mut sink, |_, _| {})
+            }
+            Self::Element(types) => walk(opened, filter, window, types, |event| {
+                let value = match event.value(event.tag) {
+                    Value::F64(value) => Some(value),
+                    other => other.as_integer().map(|value| value as f64),
+                };
+                // Neither infinities nor NaN have a place.
+                if let Some(value) = value.filter(|value| value.is_finite()) {
+                    visit(value);
+                }
+            }),
+        }
+    }
+
+    fn is_lost(&self, loss: &TraceLoss, calls: &Calls, filter: &Filter, window: Window) -> bool {
+        match self {
+            Self::Durations => {
+                let (enters, leaves) = calls.role_of_loss(loss);
+                (enters || leaves) && concerns(loss, filter, window, |_| true)
+            }
+            Self::Element(types) => {
+                !loss.cause.is_suppressed()
+                    && concerns(loss, filter, window, |id| types.contains_key(&id))
+            }
+        }
+    }
+}
+
+/// Where bins end: one more than there are bins.
+fn edges((min, max): (f64, f64), bins: usize, is_log: bool) -> Vec<f64> {
+    let max = if max > min { max } else { min + 1.0 };
+    let each = 0..=bins;
+    if is_log {
+        let low = if min > 0.0 { min } else { 1.0 };
+        let high = max.max(low * 2.0);
+        let factor = (high / low).ln();
+        let edges = each.map(|n| low * (factor * n as f64 / bins as f64).exp());
+        return edges.collect();
+    }
+    each.map(|n| min + (max - min) * (n as f64 / bins as f64))
+        .collect()
+}
+
+fn measure(
+    arguments: &HistogramArguments,
+    opened: &Opened,
+    window: Window,
+) -> anyhow::Result<(Histogram, Outcome)> {
+    let filter = arguments.filter.prepare(&opened.definitions)?;
+    let subject = Subject::of(arguments, opened, &filter)?;
+    let bounds = (arguments.min, arguments.max);
+    let (mut count, mut sum) = (0_u64, 0.0);
+    let (mut min, mut max) = (f64::INFINITY, f64::NEG_INFINITY);
+    let mut smallest_positive = f64::INFINITY;
+    subject.each(opened, &filter, window, |value| {
+        count += 1;
+        sum += value;
+        (min, max) = (min.min(value), max.max(value));
+        if value > 0.0 {
+            smallest_positive = smallest_positive.min(value);
+        }
+    })?;
+    let start = if arguments.log {
+        smallest_positive
+    } else {
+        min
+    };
+    let is_any = count != 0;
+    let range = (
+        bounds
+            .0
+            .unwrap_or(if start.is_finite() { start } else { 0.0 }),
+        bounds.1.unwrap_or(if is_any { max } else { 1.0 }),
+    );
+    if range.0 > range.1 || (arguments.log && bounds.0.is_some_and(|min| min <= 0.0)) {
+        let why = "--min must be below --max, and above 0 with --log";
+        bail!(UsageError(why.to_owned()));
+    }
+    let edges = edges(range, arguments.bins.into(), arguments.log);
+    let (mut counts, mut below, mut above) = (vec![0_u64; edges.len() - 1], 0, 0);
+    let last = edges[edges.len() - 1];
+    let outcome = subject.each(opened, &filter, window, |value| {
+        if value < edges[0] {
+            below += 1;
+        } else if value > last.max(range.1) {
+            above += 1;
+        } else {
+            let bin = edges.partition_point(|edge| *edge <= value) - 1;
+            let bin = bin.min(counts.len() - 1);
+            counts[bin] += 1;
+        }
+    })?;
+    let calls = Calls::new(&opened.definitions, &filter, window);
+    let unit = match &subject {
+        Subject::Durations => "ns".to_owned(),
+        Subject::Element(types) => {
+            let first = types.iter().min_by_key(|(id, _)| **id);
+            let element = first.and_then(|(id, at)| {
+                let event_type = opened.definitions.event_types.get(id)?;
+                event_type.elements.get(*at)
+            });
+            element.map_or_else(String::new, |e| {
+                opened.definitions.string(e.unit).to_owned()
+            })
+        }
+    };
+    let is_lost = |loss: &TraceLoss| subject.is_lost(loss, &calls, &filter, window);
+    let is_uncertain = outcome.losses.iter().any(is_lost);
+    let bins = counts.iter().enumerate().map(|(bin, count)| Bin {
+        from: edges[bin],
+        to: edges[bin + 1],
+        count: *count,
+    });
+    let histogram = Histogram {
+        of: arguments
+            .element
+            .clone()
+            .unwrap_or_else(|| "duration".to_owned()),
+        unit,
+        count,
+        below,
+        above,
+        min: is_any.then_some(min),
+        max: is_any.then_some(max),
+        mean: is_any.then(|| sum / count as f64),
+        is_uncertain,
+        bins: bins.collect(),
+    };
+    Ok((histogram, outcome))
+}
+
+impl Histogram {
+    fn value(&self, value: f64) -> String {
+        if self.unit == "ns" {
+            return time::duration(value.round() as i64);
+        }
+        let unit = safe(&self.unit);
+        let digits = if value.fract() == 0.0 || value.abs() >= 1e6 {
+            0
+        } else {
+            3
+        };
+        format!("{value:.digits$} {unit}").trim_end().to_owned()
+    }
+
+    fn render(&self) -> String {
+        use std::fmt::Write as _;
+        const WIDTH: usize = 50;
+        const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+        let mut text = String::new();
+        let mark = if self.is_uncertain { "~" } else { "" };
+        let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| self.value(v));
+        let _ = writeln!(
+            text,
+            "{mark}{} values of {}: min {}, mean {}, max {}",
+            self.count,
+            safe(&self.of),
+            number(self.min),
+            number(self.mean),
+            number(self.max)
+        );
+        let most = self
+            .bins
+            .iter()
+            .map(|bin| bin.count)
+            .max()
+            .unwrap_or(0)
+            .max(1);
+        let names: Vec<String> = self.bins.iter().map(|bin| self.value(bin.from)).collect();
+        let width = names
+            .iter()
+            .map(|name| name.chars().count())
+            .max()
+            .unwrap_or(0);
+        for (bin, name) in self.bins.iter().zip(&names) {
+            let eighths = (u128::from(bin.count) * (WIDTH * 8) as u128 / u128::from(most)) as usize;
+            // One that has any is seen.
+            let eighths = if bin.count == 0 { 0 } else { eighths.max(1) };
+            let mut bar = "█".repeat(eighths / 8);
+            if eighths % 8 != 0 {
+                bar.push(EIGHTHS[eighths % 8]);
+            }
+            let _ = writeln!(text, "{name:>width$} │{bar} {}", bin.count);
+        }
+        if self.below + self.above != 0 {
+            let _ = writeln!(text, "{} below, {} above", self.below, self.above);
+        }
+        if self.is_uncertain {
+            text.push_str("~ events were lost that may have changed this\n");
+        }
+        text
+    }
+
+    fn svg(&self) -> String {
+        let (width, height, left, bottom, top) = (800.0, 400.0, 60.0, 50.0, 30.0);
+        let mut svg = Svg::new(width, height);
+        let most = self
+            .bins
+            .iter()
+            .map(|bin| bin.count)
+            .max()
+            .unwrap_or(0)
+            .max(1);
+        let each = (width - left - 20.0) / self.bins.len() as f64;
+        let floor = height - bottom;
+        let mark = if self.is_uncertain { "~" } else { "" };
+        svg.text(
+            (left, 18.0),
+            13.0,
+            Anchor::Start,
+            &format!("{}: {mark}{} values", self.of, self.count),
+        );
+        for (number, bin) in self.bins.iter().enumerate() {
+            let tall = (floor - top) * bin.count as f64 / most as f64;
+            let x = left + each * number as f64;
+            let title = format!(
+                "{} .. {}: {}",
+                self.value(bin.from),
+                self.value(bin.to),
+                bin.count
+            );
+            svg.rect([x, floor - tall, each * 0.95, tall], "#4477aa", &title);
+        }
+        svg.line([left, floor, width - 20.0, floor], "#333333", 1.0);
+        for number in 0..=4_usize {
+            let at = number * self.bins.len() / 4;
+            let edge = match self.bins.get(at) {
+                Some(bin) => bin.from,
+                None => self.bins.last().map_or(0.0, |bin| bin.to),
+            };
+            let x = left + each * at as f64;
+            svg.text((x, floor + 18.0), 11.0, Anchor::Middle, &self.value(edge));
+        }
+        svg.text(
+            (left - 6.0, top + 8.0),
+            11.0,
+            Anchor::End,
+            &most.to_string(),
+        );
+        svg.text((left - 6.0, floor), 11.0, Anchor::End, "0");
+        svg.finish()
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the input cannot be read, what is asked for is not there, or the output cannot be written.
+pub fn run(arguments: &HistogramArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    let (opened, window) = arguments.input.open_window(&arguments.window)?;
+    let (histogram, outcome) = measure(arguments, &opened, window)?;
+    warn_of_damage(&opened, &outcome);
+    if let Some(path) = &arguments.svg {
+        file::write(path, histogram.svg().as_bytes())?;
+    }
+    if arguments.input.json {
+        output::json(out, &histogram)?;
+    } else if arguments.svg.is_none() {
+        out.write_all(histogram.render().as_bytes())?;
+    }
+    Ok(Finding::loss(outcome.has_skipped_now))
+}

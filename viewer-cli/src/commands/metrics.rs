@@ -1,0 +1,380 @@
+//! `trace-cli metrics`: values over time.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+
+use annals_format::{EventTypeId, Role, Value};
+use annals_merger::{Opened, Outcome, Window};
+use anyhow::bail;
+use clap::Args;
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use super::{InputArguments, warn_of_damage};
+use crate::csv::{Csv, Maybe};
+use crate::file;
+use crate::filter::{Filter, FilterArguments, WindowArguments};
+use crate::names::Places;
+use crate::output::{self, Finding};
+use crate::svg::{Anchor, Svg};
+use crate::table::{Align, Table, safe};
+use crate::time::moment;
+use crate::walk::{bin_of, bin_start, bounded, concerns, element_of, walk};
+
+/// Values of metrics over time: a row for each metric and location, with its rate of change.
+///
+/// Metrics are event types of the role metric; --event with --element makes one of any number. In JSON and CSV
+/// every row has the values in --points equal parts of the window. `~` marks rows that a loss may have changed.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:\n  trace-cli metrics run.annals\n  \
+                  trace-cli metrics run.annals --event memory --csv --points 100 > memory.csv\n  \
+                  trace-cli metrics run.annals --event send --element bytes --svg bytes.svg")]
+pub struct MetricsArguments {
+    #[command(flatten)]
+    input: InputArguments,
+    #[command(flatten)]
+    window: WindowArguments,
+    #[command(flatten)]
+    filter: FilterArguments,
+
+    /// Element that holds the value
+    #[arg(long, value_name = "NAME")]
+    element: Option<String>,
+
+    /// Parts of the window
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..))]
+    points: u16,
+
+    /// Values by part of the window, as comma-separated values
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+
+    /// Write a picture to this file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// The values in a part of the window.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Point {
+    from_ns: i64,
+    count: u64,
+    min: f64,
+    mean: f64,
+    max: f64,
+    last: f64,
+}
+
+/// One metric at one location.
+#[derive(Clone, Debug, Serialize)]
+struct MetricRow {
+    name: String,
+    element: String,
+    unit: String,
+    rank: u32,
+    location: Option<String>,
+    count: u64,
+    min: f64,
+    mean: f64,
+    max: f64,
+    first: f64,
+    last: f64,
+    /// Change from the first value to the last, a second; null: there is one moment only.
+    rate_per_s: Option<f64>,
+    is_uncertain: bool,
+    /// Parts without values are left out.
+    points: Vec<Point>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Metrics {
+    metrics: Vec<MetricRow>,
+}
+
+#[derive(Clone, Copy)]
+struct Sum {
+    count: u64,
+    min: f64,
+    max: f64,
+    sum: f64,
+    last: f64,
+}
+
+impl Sum {
+    const NONE: Self = Self {
+        count: 0,
+        min: f64::INFINITY,
+        max: f64::NEG_INFINITY,
+        sum: 0.0,
+        last: 0.0,
+    };
+
+    fn add(&mut self, value: f64) {
+        self.count += 1;
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+        self.sum += value;
+        self.last = value;
+    }
+
+    fn mean(&self) -> f64 {
+        self.sum / self.count.max(1) as f64
+    }
+}
+
+struct Series {
+    all: Sum,
+    first: (i64, f64),
+    last_ns: i64,
+    parts: BTreeMap<usize, Sum>,
+}
+
+fn wanted(
+    opened: &Opened,
+    filter: &Filter,
+    element: Option<&str>,
+) -> anyhow::Result<FxHashMap<EventTypeId, (EventTypeId, usize)>> {
+    let definitions = &opened.definitions;
+    let types = definitions.event_types.values();
+    let types = types.filter(|t| filter.takes_event_type(t.id));
+    let types = types.filter(|t| element.is_some() || t.role == Role::Metric);
+    let found = types.filter_map(|t| {
+        let at = element_of(definitions, t.id, element.unwrap_or("value"))?;
+        Some((t.id, (t.id, at)))
+    });
+    let found: FxHashMap<_, _> = found.collect();
+    if found.is_empty() {
+        match element {
+            Some(name) => bail!("no element `{name}` in these event types; see `trace-cli events`"),
+            None => bail!(
+                "no event type is a metric: name one with --event and its number with --element (see \
+                 `trace-cli events`)"
+            ),
+        }
+    }
+    Ok(found)
+}
+
+fn measure(
+    arguments: &MetricsArguments,
+    opened: &Opened,
+    window: Window,
+) -> anyhow::Result<(Vec<MetricRow>, Outcome)> {
+    let definitions = &opened.definitions;
+    let filter = arguments.filter.prepare(definitions)?;
+    let types = wanted(opened, &filter, arguments.element.as_deref())?;
+    let places = Places::of(definitions);
+    let (whole, parts) = (bounded(opened, window), usize::from(arguments.points));
+    let mut all: BTreeMap<(EventTypeId, annals_format::StreamId), Series> = BTreeMap::new();
+    let outcome = walk(opened, &filter, window, &types, |event| {
+        let (event_type, at) = event.tag;
+        let value = match event.value(at) {
+            Value::F64(value) => Some(value),
+            other => other.as_integer().map(|value| value as f64),
+        };
+        let Some(value) = value.filter(|value| value.is_finite()) else {
+            return;
+        };
+        let series = all.entry((event_type, event.stream)).or_insert(Series {
+            all: Sum::NONE,
+            first: (event.time_ns, value),
+            last_ns: event.time_ns,
+            parts: BTreeMap::new(),
+        });
+        series.all.add(value);
+        series.last_ns = event.time_ns;
+        let part = series.parts.entry(bin_of(whole, parts, event.time_ns));
+        part.or_insert(Sum::NONE).add(value);
+    })?;
+    let rows = all.into_iter().map(|((event_type, stream), series)| {
+        let place = places.get(stream);
+        let element = &definitions.event_types[&event_type].elements[types[&event_type].1];
+        let passed = series.last_ns - series.first.0;
+        let change = series.all.last - series.first.1;
+        let is_lost = |loss: &annals_format::TraceLoss| {
+            loss.stream == stream && concerns(loss, &filter, window, |id| id == event_type)
+        };
+        MetricRow {
+            name: definitions.event_type_name(event_type),
+            element: definitions.string(element.name).to_owned(),
+            unit: definitions.string(element.unit).to_owned(),
+            rank: place.rank,
+            location: place.location.clone(),
+            count: series.all.count,
+            min: series.all.min,
+            mean: series.all.mean(),
+            max: series.all.max,
+            first: series.first.1,
+            last: series.all.last,
+            rate_per_s: (passed > 0).then(|| change / (passed as f64 / 1e9)),
+            is_uncertain: outcome.losses.iter().any(is_lost),
+            points: series
+                .parts
+                .iter()
+                .map(|(part, sum)| Point {
+                    from_ns: bin_start(whole, parts, *part),
+                    count: sum.count,
+                    min: sum.min,
+                    mean: sum.mean(),
+                    max: sum.max,
+                    last: sum.last,
+                })
+                .collect(),
+        }
+    });
+    Ok((rows.collect(), outcome))
+}
+
+fn number(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 1e15 {
+        format!("{value:.0}")
+    } else if value != 0.0 && (value.abs() < 1e-3 || value.abs() >= 1e15) {
+        format!("{value:.3e}")
+    } else {
+        format!("{value:.3}")
+    }
+}
+
+/// A line of a character for each part of the window.
+fn sparkline(row: &MetricRow, whole: Window, parts: usize) -> String {
+    const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let mut line = vec![' '; parts];
+    let span = row.max - row.min;
+    for point in &row.points {
+        let level = if span > 0.0 {
+            (point.mean - row.min) / span * 7.0
+        } else {
+            3.0
+        };
+        let part = bin_of(whole, parts, point.from_ns);
+        line[part] = LEVELS[level.round().clamp(0.0, 7.0) as usize];
+    }
+    line.into_iter().collect()
+}
+
+fn svg(rows: &[MetricRow], whole: Window) -> String {
+    const MOST: usize = 40;
+    let (width, left, each) = (900.0, 200.0, 70.0);
+    let shown = &rows[..rows.len().min(MOST)];
+    let mut svg = Svg::new(width, each * shown.len() as f64 + 50.0);
+    let span = (whole.to_ns as f64 - whole.from_ns as f64).max(1.0);
+    let x = |time_ns: i64| {
+        left + (width - left - 20.0) * ((time_ns as f64 - whole.from_ns as f64) / span)
+    };
+    for (number_of, row) in shown.iter().enumerate() {
+        let floor = each * (number_of + 1) as f64;
+        let (low, high) = (row.min.min(0.0), row.max.max(0.0));
+        let tall = if high > low { high - low } else { 1.0 };
+        let y = |value: f64| floor - (each - 16.0) * ((value - low) / tall);
+        let mark = if row.is_uncertain { "~" } else { "" };
+        let location = row.location.as_deref().unwrap_or("-");
+        let name = format!("{mark}{} {}", row.name, row.element);
+        svg.text((left - 8.0, floor - 30.0), 12.0, Anchor::End, &name);
+        let place = format!("rank {} {location}", row.rank);
+        svg.text((left - 8.0, floor - 16.0), 10.0, Anchor::End, &place);
+        let range = format!("{} .. {} {}", number(row.min), number(row.max), row.unit);
+        svg.text((left - 8.0, floor - 4.0), 10.0, Anchor::End, &range);
+        let mut shape = Vec::new();
+        for point in &row.points {
+            shape.push((x(point.from_ns), y(point.mean)));
+        }
+        if let (Some(first), Some(last)) = (shape.first().copied(), shape.last().copied()) {
+            shape.push((last.0, y(0.0)));
+            shape.push((first.0, y(0.0)));
+            svg.area(&shape, "#88aacc");
+        }
+        svg.line([left, y(0.0), width - 20.0, y(0.0)], "#999999", 0.5);
+    }
+    let floor = each * shown.len() as f64 + 18.0;
+    for part in 0..=4 {
+        let time_ns = bin_start(whole, 4, part);
+        svg.text(
+            (x(time_ns), floor),
+            10.0,
+            Anchor::Middle,
+            &format!("{} s", moment(time_ns)),
+        );
+    }
+    if rows.len() > MOST {
+        let text = format!("{} more rows are not shown", rows.len() - MOST);
+        svg.text((left, floor + 20.0), 11.0, Anchor::Start, &text);
+    }
+    svg.finish()
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the input cannot be read, there is no such metric, or the output cannot be written.
+pub fn run(arguments: &MetricsArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    let (opened, window) = arguments.input.open_window(&arguments.window)?;
+    let (metrics, outcome) = measure(arguments, &opened, window)?;
+    let whole = bounded(&opened, window);
+    warn_of_damage(&opened, &outcome);
+    if let Some(path) = &arguments.svg {
+        file::write(path, svg(&metrics, whole).as_bytes())?;
+    }
+    if arguments.input.json {
+        output::json(out, &Metrics { metrics })?;
+    } else if arguments.csv {
+        let columns = [
+            "metric", "element", "unit", "rank", "location", "from_ns", "count", "min", "mean",
+            "max", "last",
+        ];
+        let mut csv = Csv::new(out, &columns)?;
+        for row in &metrics {
+            for point in &row.points {
+                csv.row(&[
+                    &row.name,
+                    &row.element,
+                    &row.unit,
+                    &row.rank,
+                    &Maybe(row.location.as_deref()),
+                    &point.from_ns,
+                    &point.count,
+                    &point.min,
+                    &point.mean,
+                    &point.max,
+                    &point.last,
+                ])?;
+            }
+        }
+    } else if arguments.svg.is_none() {
+        const LINE: usize = 30;
+        let mut table = Table::new(&[
+            ("metric", Align::Left),
+            ("rank", Align::Right),
+            ("location", Align::Left),
+            ("values", Align::Right),
+            ("min", Align::Right),
+            ("mean", Align::Right),
+            ("max", Align::Right),
+            ("last", Align::Right),
+            ("a second", Align::Right),
+            ("over time", Align::Left),
+        ]);
+        for row in &metrics {
+            let mark = if row.is_uncertain { "~" } else { "" };
+            let unit = if row.unit.is_empty() {
+                String::new()
+            } else {
+                format!(" [{}]", safe(&row.unit))
+            };
+            table.row(vec![
+                format!("{}.{}{unit}", safe(&row.name), safe(&row.element)),
+                row.rank.to_string(),
+                safe(row.location.as_deref().unwrap_or("-")),
+                format!("{mark}{}", row.count),
+                format!("{mark}{}", number(row.min)),
+                format!("{mark}{}", number(row.mean)),
+                format!("{mark}{}", number(row.max)),
+                format!("{mark}{}", number(row.last)),
+                row.rate_per_s.map_or_else(|| "-".to_owned(), number),
+                sparkline(row, whole, LINE),
+            ]);
+        }
+        out.write_all(table.render().as_bytes())?;
+    }
+    Ok(Finding::loss(outcome.has_skipped_now))
+}

@@ -1,0 +1,126 @@
+//! Pictures as SVG: shapes are appended, names escaped.
+
+use std::fmt::Write as _;
+
+/// A picture in the making. Lengths in pixels.
+#[derive(Clone, Debug)]
+pub struct Svg {
+    width: f64,
+    height: f64,
+    body: String,
+}
+
+/// Text as it may stand in XML: what XML cannot hold is replaced.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in crate::table::safe(text).chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '"' => out.push_str("&quot;"),
+            '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Where a text is held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Anchor {
+    /// At its start.
+    Start,
+    /// In its middle.
+    Middle,
+    /// At its end.
+    End,
+}
+
+impl Svg {
+    /// An empty picture on white.
+    pub fn new(width: f64, height: f64) -> Self {
+        Self {
+            width,
+            height,
+            body: String::new(),
+        }
+    }
+
+    /// Appends SVG as it is, such as definitions of patterns.
+    pub fn raw(&mut self, text: &str) {
+        self.body.push_str(text);
+    }
+
+    /// A filled rectangle; with a title, it shows that when it is pointed at.
+    pub fn rect(&mut self, [x, y, w, h]: [f64; 4], fill: &str, title: &str) {
+        let _ = write!(
+            self.body,
+            "<rect x=\"{x:.2}\" y=\"{y:.2}\" width=\"{w:.2}\" height=\"{h:.2}\" fill=\"{fill}\""
+        );
+        if title.is_empty() {
+            self.body.push_str("/>\n");
+        } else {
+            let _ = writeln!(self.body, "><title>{}</title></rect>", escaped(title));
+        }
+    }
+
+    /// A line.
+    pub fn line(&mut self, [x1, y1, x2, y2]: [f64; 4], stroke: &str, width: f64) {
+        let _ = writeln!(
+            self.body,
+            "<line x1=\"{x1:.2}\" y1=\"{y1:.2}\" x2=\"{x2:.2}\" y2=\"{y2:.2}\" stroke=\"{stroke}\" \
+             stroke-width=\"{width}\"/>"
+        );
+    }
+
+    /// A filled shape through these points.
+    pub fn area(&mut self, points: &[(f64, f64)], fill: &str) {
+        self.body.push_str("<polygon points=\"");
+        for (x, y) in points {
+            let _ = write!(self.body, "{x:.2},{y:.2} ");
+        }
+        let _ = writeln!(self.body, "\" fill=\"{fill}\"/>");
+    }
+
+    /// A text, its baseline at y.
+    pub fn text(&mut self, (x, y): (f64, f64), size: f64, anchor: Anchor, text: &str) {
+        let anchor = match anchor {
+            Anchor::Start => "start",
+            Anchor::Middle => "middle",
+            Anchor::End => "end",
+        };
+        let _ = writeln!(
+            self.body,
+            "<text x=\"{x:.2}\" y=\"{y:.2}\" font-size=\"{size}\" text-anchor=\"{anchor}\">{}</text>",
+            escaped(text)
+        );
+    }
+
+    /// The whole file.
+    pub fn finish(self) -> String {
+        let (width, height) = (self.width, self.height);
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
+             viewBox=\"0 0 {width:.0} {height:.0}\" font-family=\"sans-serif\">\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{}</svg>\n",
+            self.body
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_leave_their_place() {
+        let mut svg = Svg::new(10.0, 10.0);
+        svg.text((0.0, 0.0), 8.0, Anchor::Start, "</text><script>\u{1b}\u{0}");
+        let text = svg.finish();
+        assert!(
+            text.contains("&lt;/text&gt;&lt;script&gt;\\u{1b}\\u{0}"),
+            "{text}"
+        );
+    }
+}

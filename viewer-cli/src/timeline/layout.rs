@@ -1,0 +1,593 @@
+//! What a timeline shows.
+
+use std::collections::BTreeMap;
+
+use annals_format::{
+    Definitions, EventTypeId, LocationId, RegionId, Role, StreamId, TraceChunk, TraceLoss, Value,
+};
+use annals_merger::{MessagePairs, Opened, Outcome, Window};
+use rustc_hash::FxHashMap;
+
+use crate::calls::{ByStream, Calls, Close, Frame, Sink};
+use crate::filter::Filter;
+use crate::stacks::rank_of;
+use crate::walk::{bin_of, bounded, concerns, element_of};
+
+/// Messages that are drawn, at most: more are a surface, not lines.
+const MOST_TRIPS: usize = 2000;
+
+/// A trace of so many events is read from its start to match its messages, without being asked to.
+const FEW_EVENTS: u64 = 2_000_000;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// When.
+    pub window: Window,
+    /// Columns of time.
+    pub columns: usize,
+    /// Most lanes.
+    pub lanes: usize,
+    /// Most rows of a lane, one for each level of nesting. 1: what it was in innermost.
+    pub levels: usize,
+    /// Whether messages are matched: none: if that is cheap.
+    pub messages: Option<bool>,
+}
+
+/// Columns in which a region took more time than any other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// First column.
+    pub from: usize,
+    /// Behind the last.
+    pub to: usize,
+    /// Place of the region in the legend.
+    pub region: usize,
+}
+
+/// A level of nesting.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct LaneRow {
+    /// Ascending.
+    pub runs: Vec<Run>,
+}
+
+/// Events that are missing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Gap {
+    /// First column.
+    pub from: usize,
+    /// Behind the last.
+    pub to: usize,
+    /// How many.
+    pub count: u64,
+    /// Whether more may be.
+    pub is_lower_bound: bool,
+    /// Why.
+    pub cause: &'static str,
+}
+
+/// Values of a metric, by column.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MetricRow {
+    /// Its name.
+    pub name: String,
+    /// Means; none: no value yet.
+    pub values: Vec<Option<f64>>,
+}
+
+/// A location.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Lane {
+    /// Rank of its process.
+    pub rank: u32,
+    /// Its name.
+    pub name: String,
+    /// From the outermost level on.
+    pub rows: Vec<LaneRow>,
+    /// What is missing.
+    pub gaps: Vec<Gap>,
+    /// Its first metric, if it has one.
+    pub metric: Option<MetricRow>,
+}
+
+/// A message from lane to lane, by time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Trip {
+    /// Lane and time of the send.
+    pub from: (usize, i64),
+    /// Lane and time of the receive.
+    pub to: (usize, i64),
+}
+
+/// A region of the picture.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Legend {
+    /// Its name.
+    pub name: String,
+    /// Time in itself, over all lanes shown, nanoseconds.
+    pub exclusive_ns: i64,
+}
+
+/// What is drawn.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Layout {
+    /// When: with both ends.
+    pub window: Window,
+    /// Columns of time.
+    pub columns: usize,
+    /// From top to bottom.
+    pub lanes: Vec<Lane>,
+    /// Messages.
+    pub trips: Vec<Trip>,
+    /// Regions, most time first.
+    pub legend: Vec<Legend>,
+    /// What is not shown, and what to do to see it.
+    pub notes: Vec<String>,
+}
+
+/// Time by region in one column of one row.
+type Cell = Vec<(RegionId, i64)>;
+
+fn add(cell: &mut Cell, region: RegionId, ns: i64) {
+    match cell.iter_mut().find(|(known, _)| *known == region) {
+        Some((_, sum)) => *sum += ns,
+        None => cell.push((region, ns)),
+    }
+}
+
+struct Gatherer<'a> {
+    window: Window,
+    columns: usize,
+    levels: usize,
+    /// By location: its lane.
+    lanes: Vec<Option<usize>>,
+    /// By lane, level and column.
+    cells: Vec<Vec<Vec<Cell>>>,
+    exclusive: BTreeMap<RegionId, i64>,
+    hidden_calls: u64,
+    filter: &'a Filter,
+}
+
+impl Gatherer<'_> {
+    fn spread(&mut self, lane: usize, level: usize, region: RegionId, from_ns: i64, to_ns: i64) {
+        let (from_ns, to_ns) = (
+            from_ns.max(self.window.from_ns),
+            to_ns.min(self.window.to_ns),
+        );
+        if from_ns >= to_ns || !self.filter.takes_region(region) {
+            return;
+        }
+        let rows = &mut self.cells[lane];
+        while rows.len() <= level {
+            rows.push(vec![Cell::new(); self.columns]);
+        }
+        let first = bin_of(self.window, self.columns, from_ns);
+        let last = bin_of(self.window, self.columns, to_ns - 1);
+        for (column, cell) in rows[level][first..=last].iter_mut().enumerate() {
+            let column = first + column;
+            let start = crate::walk::bin_start(self.window, self.columns, column);
+            let end = crate::walk::bin_start(self.window, self.columns, column + 1);
+            // A column may be shorter than a nanosecond.
+            let inside = (to_ns.min(end) - from_ns.max(start)).max(1);
+            add(cell, region, inside);
+        }
+    }
+}
+
+impl Sink for Gatherer<'_> {
+    fn enter(&mut self, _: usize, _: &[Frame], _: RegionId, _: i64) -> u32 {
+        0
+    }
+
+    fn spend(&mut self, location: usize, frames: &[Frame], from_ns: i64, to_ns: i64) {
+        let (Some(lane), Some(top)) = (self.lanes[location], frames.last()) else {
+            return;
+        };
+        let inside = crate::stacks::clip(self.window, from_ns, to_ns);
+        if inside > 0 {
+            *self.exclusive.entry(top.region).or_default() += inside;
+        }
+        if self.levels == 1 {
+            self.spread(lane, 0, top.region, from_ns, to_ns);
+        }
+    }
+
+    fn close(&mut self, location: usize, frames: &[Frame], frame: &Frame, time_ns: i64, _: Close) {
+        let Some(lane) = self.lanes[location].filter(|_| self.levels > 1) else {
+            return;
+        };
+        if frames.len() < self.levels {
+            self.spread(lane, frames.len(), frame.region, frame.entered_ns, time_ns);
+        } else if time_ns > self.window.from_ns {
+            self.hidden_calls += 1;
+        }
+    }
+}
+
+/// Which locations are lanes, in the order of ranks; and how many there are.
+fn choose(
+    opened: &Opened,
+    locations: &[LocationId],
+    filter: &Filter,
+    most: usize,
+) -> anyhow::Result<(Vec<usize>, usize)> {
+    let definitions = &opened.definitions;
+    let mut taken = vec![false; locations.len()];
+    for stream in definitions.streams.values() {
+        if let Some(id) = stream.location
+            && let Ok(number) = locations.binary_search(&id)
+        {
+            taken[number] |= filter.takes_stream(stream.id);
+        }
+    }
+    let mut all: Vec<usize> = (0..locations.len())
+        .filter(|number| taken[*number])
+        .collect();
+    all.sort_by_key(|number| (rank_of(definitions, locations[*number]), *number));
+    let count = all.len();
+    let most = most.max(1);
+    if count > most {
+        // Evenly spread, the first and the last among them.
+        let step = |n: usize| n * (count - 1) / (most - 1).max(1);
+        all = (0..most).map(|n| all[step(n)]).collect();
+        all.dedup();
+    }
+    Ok((all, count))
+}
+
+/// Messages of a window.
+struct Trips {
+    pairs: MessagePairs,
+    base: u64,
+    /// Streams of messages that wait, by number.
+    waiting: FxHashMap<u64, StreamId>,
+    found: Vec<(StreamId, i64, StreamId, i64)>,
+    count: u64,
+}
+
+impl Trips {
+    fn take(
+        &mut self,
+        chunk: &TraceChunk,
+        window: Window,
+        roles: &FxHashMap<EventTypeId, Role>,
+        lanes: &ByStream<usize>,
+    ) {
+        let types = chunk.types.iter();
+        let is_message: Vec<bool> = types.map(|t| self.pairs.is_message(t.event_type)).collect();
+        for (index, of_type) in chunk.type_index.iter().enumerate() {
+            let of_type = usize::from(*of_type);
+            if is_message[of_type] {
+                if roles.contains_key(&chunk.types[of_type].event_type) {
+                    self.waiting.insert(self.base, chunk.streams[index]);
+                }
+                self.base += 1;
+            }
+        }
+        let (waiting, found, count) = (&mut self.waiting, &mut self.found, &mut self.count);
+        self.pairs.take(chunk, |from, to| {
+            let (Some(a), Some(b)) = (waiting.remove(&from.number), waiting.remove(&to.number))
+            else {
+                return;
+            };
+            let (first, last) = (from.time_ns.min(to.time_ns), from.time_ns.max(to.time_ns));
+            let is_shown = lanes.get(a).is_some() && lanes.get(b).is_some();
+            if is_shown && window.overlaps(first, last) {
+                *count += 1;
+                if found.len() < MOST_TRIPS * 8 {
+                    found.push((a, from.time_ns, b, to.time_ns));
+                }
+            }
+        });
+        if self.waiting.len() > 1 << 19 {
+            let oldest = self.base.saturating_sub(1 << 18);
+            self.waiting.retain(|number, _| *number >= oldest);
+        }
+    }
+}
+
+/// Sum and number of a metric's values by column.
+type Sums = Vec<(f64, u64)>;
+
+struct MetricSums {
+    types: FxHashMap<EventTypeId, usize>,
+    /// By lane: the event type that was seen first, and its values.
+    of_lane: BTreeMap<usize, (EventTypeId, Sums)>,
+    left_out: bool,
+}
+
+impl MetricSums {
+    fn of(definitions: &Definitions, filter: &Filter) -> Self {
+        let types = definitions.event_types.values();
+        let types = types.filter(|t| t.role == Role::Metric && filter.takes_event_type(t.id));
+        let types = types.filter_map(|t| Some((t.id, element_of(definitions, t.id, "value")?)));
+        Self {
+            types: types.collect(),
+            of_lane: BTreeMap::new(),
+            left_out: false,
+        }
+    }
+
+    fn take(
+        &mut self,
+        chunk: &TraceChunk,
+        window: Window,
+        columns: usize,
+        lanes: &ByStream<usize>,
+    ) {
+        if !chunk
+            .types
+            .iter()
+            .any(|t| self.types.contains_key(&t.event_type))
+        {
+            return;
+        }
+        let mut next = vec![0_usize; chunk.types.len()];
+        for (index, of_type) in chunk.type_index.iter().enumerate() {
+            let of_type = usize::from(*of_type);
+            let ordinal = next[of_type];
+            next[of_type] += 1;
+            let time_ns = chunk.times_ns[index];
+            let event_type = chunk.types[of_type].event_type;
+            let (Some(at), Some(lane)) =
+                (self.types.get(&event_type), lanes.get(chunk.streams[index]))
+            else {
+                continue;
+            };
+            if !window.contains(time_ns) {
+                continue;
+            }
+            let value = chunk.types[of_type]
+                .columns
+                .get(*at)
+                .map(|c| c.get(ordinal));
+            let value = match value {
+                Some(Value::F64(value)) => Some(value),
+                Some(other) => other.as_integer().map(|value| value as f64),
+                None => None,
+            };
+            let Some(value) = value.filter(|value| value.is_finite()) else {
+                continue;
+            };
+            let sums = self.of_lane.entry(lane);
+            let (first, sums) = sums.or_insert_with(|| (event_type, vec![(0.0, 0); columns]));
+            if *first != event_type {
+                self.left_out = true;
+                continue;
+            }
+            let sum = &mut sums[bin_of(window, columns, time_ns)];
+            *sum = (sum.0 + value, sum.1 + 1);
+        }
+    }
+
+    fn row(&self, lane: usize, definitions: &Definitions) -> Option<MetricRow> {
+        let (event_type, sums) = self.of_lane.get(&lane)?;
+        let mut last = None;
+        let values = sums.iter().map(|(sum, count)| {
+            if *count != 0 {
+                last = Some(sum / *count as f64);
+            }
+            last
+        });
+        Some(MetricRow {
+            name: definitions.event_type_name(*event_type),
+            values: values.collect(),
+        })
+    }
+}
+
+fn runs(cells: &[Cell], places: &BTreeMap<RegionId, usize>) -> LaneRow {
+    let mut runs: Vec<Run> = Vec::new();
+    for (column, cell) in cells.iter().enumerate() {
+        // Of equal shares, the one that is first in the legend.
+        let most = cell
+            .iter()
+            .filter_map(|(region, ns)| Some((*ns, *places.get(region)?)));
+        let most = most.max_by_key(|(ns, place)| (*ns, std::cmp::Reverse(*place)));
+        let Some((_, region)) = most else { continue };
+        match runs.last_mut() {
+            Some(last) if last.to == column && last.region == region => last.to += 1,
+            _ => runs.push(Run {
+                from: column,
+                to: column + 1,
+                region,
+            }),
+        }
+    }
+    LaneRow { runs }
+}
+
+impl Layout {
+    /// Gathers what a timeline shows.
+    ///
+    /// # Errors
+    /// If the input cannot be read.
+    pub fn of(
+        opened: &Opened,
+        filter: &Filter,
+        request: Request,
+    ) -> anyhow::Result<(Self, Outcome)> {
+        let definitions = &opened.definitions;
+        let window = bounded(opened, request.window);
+        let columns = request.columns.max(1);
+        let mut calls = Calls::new(definitions, filter, window);
+        let locations = calls.locations().to_vec();
+        let (chosen, count) = choose(opened, &locations, filter, request.lanes)?;
+        let mut notes = Vec::new();
+        if chosen.len() < count {
+            notes.push(format!(
+                "{} of {count} locations are shown, evenly spread; choose with --rank or --location, or give \
+                 more --lanes",
+                chosen.len()
+            ));
+        }
+        let mut lanes = vec![None; locations.len()];
+        for (lane, number) in chosen.iter().enumerate() {
+            lanes[*number] = Some(lane);
+        }
+        let lane_of = |id: LocationId| lanes[locations.binary_search(&id).ok()?];
+        let streams = definitions.streams.values();
+        let lanes_of_streams: ByStream<usize> = streams
+            .filter_map(|stream| Some((stream.id, lane_of(stream.location?)?)))
+            .collect();
+        let roles = definitions.event_types.values();
+        let roles = roles.filter(|t| matches!(t.role, Role::Send | Role::Receive));
+        let roles: FxHashMap<EventTypeId, Role> = roles.map(|t| (t.id, t.role)).collect();
+        let mut trips = trips(opened, request, &roles, &mut notes)?;
+        calls.from_start = trips.is_some();
+        let mut metrics = MetricSums::of(definitions, filter);
+        let mut gatherer = Gatherer {
+            window,
+            columns,
+            levels: request.levels.max(1),
+            lanes: lanes.clone(),
+            cells: vec![Vec::new(); chosen.len()],
+            exclusive: BTreeMap::new(),
+            hidden_calls: 0,
+            filter,
+        };
+        let outcome = calls.read(opened, &mut gatherer, |chunk, _| {
+            metrics.take(chunk, window, columns, &lanes_of_streams);
+            if let Some(trips) = &mut trips {
+                trips.take(chunk, window, &roles, &lanes_of_streams);
+            }
+        })?;
+        if gatherer.hidden_calls != 0 {
+            notes.push(format!(
+                "{} calls deeper than {} levels are not drawn",
+                gatherer.hidden_calls, request.levels
+            ));
+        }
+        if metrics.left_out {
+            notes.push(
+                "only the first metric of a location is drawn; choose with --event".to_owned(),
+            );
+        }
+        let exclusive = std::mem::take(&mut gatherer.exclusive);
+        let mut regions: Vec<(RegionId, i64)> = exclusive.into_iter().collect();
+        for (region, _) in gatherer.cells.iter().flatten().flatten().flatten() {
+            if !regions.iter().any(|(known, _)| known == region) {
+                regions.push((*region, 0));
+            }
+        }
+        regions.retain(|(region, _)| filter.takes_region(*region));
+        regions.sort_by_key(|(region, ns)| (std::cmp::Reverse(*ns), *region));
+        let places = regions.iter().enumerate();
+        let places = places
+            .map(|(place, (region, _))| (*region, place))
+            .collect();
+        let legend = regions.iter().map(|(region, exclusive_ns)| Legend {
+            name: definitions.region_name(*region),
+            exclusive_ns: *exclusive_ns,
+        });
+        let drawn = chosen.iter().enumerate().map(|(lane, number)| {
+            let location = definitions.locations.get(&locations[*number]);
+            Lane {
+                rank: rank_of(definitions, locations[*number]),
+                name: location.map_or_else(String::new, |l| definitions.string(l.name).to_owned()),
+                rows: gatherer.cells[lane]
+                    .iter()
+                    .map(|row| runs(row, &places))
+                    .collect(),
+                gaps: Vec::new(),
+                metric: metrics.row(lane, definitions),
+            }
+        });
+        let mut layout = Self {
+            window,
+            columns,
+            lanes: drawn.collect(),
+            trips: Vec::new(),
+            legend: legend.collect(),
+            notes,
+        };
+        layout.take_gaps(&outcome.losses, filter, &lanes_of_streams);
+        layout.take_trips(trips, &lanes_of_streams);
+        Ok((layout, outcome))
+    }
+
+    fn take_gaps(&mut self, losses: &[TraceLoss], filter: &Filter, lanes: &ByStream<usize>) {
+        let mut elsewhere = 0_u64;
+        for loss in losses {
+            let is_here = concerns(loss, filter, self.window, |id| filter.takes_event_type(id));
+            if !is_here || loss.cause.is_suppressed() {
+                continue;
+            }
+            let Some(lane) = lanes.get(loss.stream) else {
+                elsewhere = elsewhere.saturating_add(loss.count);
+                continue;
+            };
+            let from = bin_of(self.window, self.columns, loss.from_ns);
+            let to = bin_of(self.window, self.columns, loss.to_ns.max(loss.from_ns)) + 1;
+            let gaps = &mut self.lanes[lane].gaps;
+            match gaps.last_mut() {
+                // Gaps that share a column are one to the eye.
+                Some(last) if from < last.to && last.from <= from => {
+                    last.to = last.to.max(to);
+                    last.count = last.count.saturating_add(loss.count);
+                    last.is_lower_bound |= loss.is_lower_bound;
+                }
+                _ => gaps.push(Gap {
+                    from,
+                    to,
+                    count: loss.count,
+                    is_lower_bound: loss.is_lower_bound,
+                    cause: loss.cause.name(),
+                }),
+            }
+        }
+        if elsewhere != 0 {
+            self.notes.push(format!(
+                "{elsewhere} events were lost at locations that are not shown, or at none (see `trace-cli \
+                 dropped`)"
+            ));
+        }
+    }
+
+    fn take_trips(&mut self, trips: Option<Trips>, lanes: &ByStream<usize>) {
+        let Some(trips) = trips else { return };
+        let step = trips.found.len().div_ceil(MOST_TRIPS).max(1);
+        for (from, from_ns, to, to_ns) in trips.found.iter().step_by(step) {
+            if let (Some(from), Some(to)) = (lanes.get(*from), lanes.get(*to)) {
+                self.trips.push(Trip {
+                    from: (from, *from_ns),
+                    to: (to, *to_ns),
+                });
+            }
+        }
+        if (self.trips.len() as u64) < trips.count {
+            let shown = self.trips.len();
+            self.notes
+                .push(format!("{shown} of {} messages are drawn", trips.count));
+        }
+    }
+}
+
+fn trips(
+    opened: &Opened,
+    request: Request,
+    roles: &FxHashMap<EventTypeId, Role>,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<Option<Trips>> {
+    if roles.is_empty() || request.messages == Some(false) {
+        return Ok(None);
+    }
+    let before = opened.events_before(request.window.to_ns);
+    if request.messages.is_none() && before > FEW_EVENTS {
+        notes.push(
+            "messages are not drawn: to match them, the trace must be read from its start (--messages does that)"
+                .to_owned(),
+        );
+        return Ok(None);
+    }
+    let totals = opened.summary()?.totals;
+    let pairs = MessagePairs::of(&opened.definitions, &totals);
+    Ok(pairs.map(|pairs| Trips {
+        pairs,
+        base: 0,
+        waiting: FxHashMap::default(),
+        found: Vec::new(),
+        count: 0,
+    }))
+}
