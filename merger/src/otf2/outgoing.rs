@@ -21,6 +21,7 @@ const REGIONS: u64 = 2;
 const METRICS: u64 = 3;
 const COMM_LOCATIONS: u64 = 4;
 const COMM_GROUP: u64 = 5;
+const COMM_SELF: u64 = 6;
 const COMM_LOCATION_GROUPS: u64 = 7;
 const MPI: u64 = 4;
 const UNDEFINED: u64 = u32::MAX as u64;
@@ -101,6 +102,8 @@ pub(crate) struct Outgoing<'a> {
     world: Option<u64>,
     /// By paradigm.
     worlds: BTreeMap<u64, World>,
+    /// By paradigm, the group that stands for each by itself.
+    selves: BTreeMap<u64, u64>,
 }
 
 const fn bits(value: u64) -> Datum {
@@ -177,7 +180,7 @@ fn complete(record: &Record, data: &mut [Datum]) {
             },
             ("Group", "group_type") => match value(data, "group_type_pre12").unwrap_or(0) {
                 4 => COMM_GROUP,
-                5 => 6,
+                5 => COMM_SELF,
                 6 => COMM_LOCATIONS,
                 other => other,
             },
@@ -218,6 +221,7 @@ impl<'a> Outgoing<'a> {
             metrics: HashMap::new(),
             world: None,
             worlds: BTreeMap::new(),
+            selves: BTreeMap::new(),
         };
         outgoing.take_archives();
         outgoing.string("");
@@ -335,8 +339,11 @@ impl<'a> Outgoing<'a> {
                 let text = archive.definitions.string(id).into_owned();
                 self.strings.entry(text).or_insert(id);
             }
-            for (id, paradigm, members) in worlds_of(&archive.definitions) {
+            for (id, paradigm, members) in groups_of(&archive.definitions, COMM_LOCATIONS) {
                 self.worlds.entry(paradigm).or_insert(World { id, members });
+            }
+            for (id, paradigm, _) in groups_of(&archive.definitions, COMM_SELF) {
+                self.selves.entry(paradigm).or_insert(id);
             }
             return;
         }
@@ -345,7 +352,7 @@ impl<'a> Outgoing<'a> {
             let to = self.new_id(Kind::Location);
             maps[Kind::Location as usize].insert(id, to);
         }
-        for (id, paradigm, members) in worlds_of(&archive.definitions) {
+        for (id, paradigm, members) in groups_of(&archive.definitions, COMM_LOCATIONS) {
             let to = |member: &u64| maps[Kind::Location as usize].get(member).copied();
             let members: Vec<u64> = members.iter().map(|m| to(m).unwrap_or(*m)).collect();
             match self.worlds.get_mut(&paradigm) {
@@ -363,6 +370,16 @@ impl<'a> Outgoing<'a> {
                     archive.shifts.insert(paradigm, 0);
                     self.worlds.insert(paradigm, World { id: to, members });
                 }
+            }
+        }
+        for (id, paradigm, _) in groups_of(&archive.definitions, COMM_SELF) {
+            if let Some(to) = self.selves.get(&paradigm) {
+                archive.joined.insert(id);
+                maps[Kind::Group as usize].insert(id, *to);
+            } else {
+                let to = self.new_id(Kind::Group);
+                self.selves.insert(paradigm, to);
+                maps[Kind::Group as usize].insert(id, to);
             }
         }
         for definition in &archive.definitions.all {
@@ -856,15 +873,15 @@ impl<'a> Outgoing<'a> {
     }
 }
 
-/// The groups of all locations of a paradigm: number, paradigm, members.
-fn worlds_of(definitions: &GlobalDefinitions) -> Vec<(u64, u64, Vec<u64>)> {
+/// The groups of a type: number, paradigm, members.
+fn groups_of(definitions: &GlobalDefinitions, wanted: u64) -> Vec<(u64, u64, Vec<u64>)> {
     let groups = definitions.of_kind(Kind::Group).filter_map(|(id, group)| {
         let mut data = group.data.clone();
         complete(group.record, &mut data);
         let value = |name: &str| data.get(group.record.place(name)?);
-        let is_world = value("group_type")? == &bits(COMM_LOCATIONS);
+        let is_wanted = value("group_type")? == &bits(wanted);
         let members = value("number_of_members")?.numbers().to_vec();
-        is_world.then_some((id, value("paradigm")?.bits()?, members))
+        is_wanted.then_some((id, value("paradigm")?.bits()?, members))
     });
     groups.collect()
 }
