@@ -82,6 +82,8 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) incoming: Vec<Incoming>,
     /// Which of them a process is of.
     archive_of: BTreeMap<ProcessId, usize>,
+    /// The same, by index: every event asks.
+    archive_by_process: Vec<Option<usize>>,
     /// Kind and number in their archive, by object.
     pub(crate) objects: Vec<Option<(Kind, u64)>>,
     strings: HashMap<String, u64>,
@@ -205,6 +207,7 @@ impl<'a> Outgoing<'a> {
             ours,
             incoming: Vec::new(),
             archive_of: BTreeMap::new(),
+            archive_by_process: Vec::new(),
             objects: vec![None; ours.objects.keys().last().map_or(0, |id| id.index() + 1)],
             strings: HashMap::new(),
             new_strings: Vec::new(),
@@ -224,6 +227,11 @@ impl<'a> Outgoing<'a> {
             selves: BTreeMap::new(),
         };
         outgoing.take_archives();
+        for (process, archive) in &outgoing.archive_of {
+            let by_process = &mut outgoing.archive_by_process;
+            by_process.resize(by_process.len().max(process.index() + 1), None);
+            by_process[process.index()] = Some(*archive);
+        }
         outgoing.string("");
         outgoing.place_streams();
         outgoing
@@ -548,7 +556,10 @@ impl<'a> Outgoing<'a> {
 
     /// The archive that a process is of.
     pub(crate) fn archive_of(&self, process: ProcessId) -> Option<usize> {
-        self.archive_of.get(&process).copied()
+        self.archive_by_process
+            .get(process.index())
+            .copied()
+            .flatten()
     }
 
     /// The location group of a process of ours.
