@@ -137,6 +137,62 @@ fn order_of(name: &str) -> u8 {
     ORDER.iter().position(|known| *known == name).unwrap_or(11) as u8
 }
 
+/// Where a definition stands among those of several sources: what it may refer to stands before.
+fn place_of(record: &Record, data: &[Datum]) -> usize {
+    const ORDER: [&str; 40] = [
+        "String",
+        "ClockProperties",
+        "Paradigm",
+        "ParadigmProperty",
+        "IoParadigm",
+        "Attribute",
+        "SystemTreeNode",
+        "SystemTreeNodeProperty",
+        "SystemTreeNodeDomain",
+        "LocationGroup",
+        "LocationGroupProperty",
+        "Location",
+        "LocationProperty",
+        "Region",
+        "Callsite",
+        "Callpath",
+        "MetricMember",
+        "MetricClass",
+        "Group of all",
+        "Group",
+        "MetricInstance",
+        "MetricClassRecorder",
+        "Comm",
+        "InterComm",
+        "Parameter",
+        "CallpathParameter",
+        "RmaWin",
+        "CartDimension",
+        "CartTopology",
+        "CartCoordinate",
+        "SourceCodeLocation",
+        "CallingContext",
+        "CallingContextProperty",
+        "InterruptGenerator",
+        "IoRegularFile",
+        "IoDirectory",
+        "IoFileProperty",
+        "IoHandle",
+        "IoPreCreatedHandleState",
+        "",
+    ];
+    let group_type = record.place("group_type").and_then(|at| data.get(at));
+    let name = match record.name {
+        "Group" if group_type == Some(&bits(COMM_LOCATIONS)) => "Group of all",
+        // Those that have their numbers in common stay as they come.
+        "InterComm" => "Comm",
+        "IoDirectory" => "IoRegularFile",
+        name => name,
+    };
+    let place = ORDER.iter().position(|known| *known == name);
+    place.unwrap_or(ORDER.len())
+}
+
 /// Fields that an older version did not have, as readers take them.
 fn complete(record: &Record, data: &mut [Datum]) {
     let value = |data: &[Datum], name: &str| record.place(name).and_then(|at| data[at].bits());
@@ -879,6 +935,10 @@ impl<'a> Outgoing<'a> {
         ];
         for ((order, _), data) in &self.own {
             all.push((record(names[usize::from(*order)]), data.clone()));
+        }
+        if !self.is_one_archive() {
+            // Of several sources, what is referred to must stand before, whoever defines it.
+            all.sort_by_key(|(record, data)| place_of(record, data));
         }
         all
     }
