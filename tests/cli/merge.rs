@@ -406,3 +406,44 @@ fn an_output_that_is_an_input_or_no_file_is_refused_and_left_alone() {
             > 100
     );
 }
+
+#[test]
+fn an_output_named_as_an_archive_or_a_format_makes_one() {
+    let scratch = Scratch::new();
+    let inputs = scratch.path().join("inputs");
+    std::fs::create_dir(&inputs).expect("a directory");
+    recording(0, 1, 250).write(&inputs, CompressionLevel::None);
+    let path = |name: &str| scratch.path().join(name);
+    let by_name = merge(&[&inputs, Path::new("-o"), &path("run.otf2")]);
+    assert_eq!(by_name.status.code(), Some(0), "{}", said(&by_name));
+    let format = [Path::new("--format"), Path::new("otf2"), Path::new("-o")];
+    let by_format = merge(&[&inputs, format[0], format[1], format[2], &path("archive")]);
+    assert_eq!(by_format.status.code(), Some(0), "{}", said(&by_format));
+    let files = ["traces.otf2", "traces.def", "traces"].map(|name| path("archive").join(name));
+    assert!(files.iter().all(|file| file.exists()));
+    assert_eq!(
+        std::fs::read_dir(path("archive"))
+            .expect("the archive")
+            .count(),
+        3,
+        "nothing is left"
+    );
+
+    // Read again: the same events.
+    let back = merge(&[
+        &path("run.otf2"),
+        &path("archive"),
+        Path::new("-o"),
+        &scratch.output,
+    ]);
+    assert_eq!(back.status.code(), Some(0), "{}", said(&back));
+
+    // An archive is replaced; what is none is not touched.
+    let again = merge(&[&inputs, Path::new("-o"), &path("run.otf2")]);
+    assert_eq!(again.status.code(), Some(0), "{}", said(&again));
+    std::fs::create_dir(path("mine")).expect("a directory");
+    let refused = merge(&[&inputs, Path::new("-o"), &path("mine.otf2")]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(said(&refused).contains("mine"), "{}", said(&refused));
+    assert!(path("mine").is_dir() && !path("mine.otf2").exists());
+}

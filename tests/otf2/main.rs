@@ -455,10 +455,13 @@ fn check_native(programs: &Programs, inputs: &Path, anchor: &Path) {
     here.sort();
     for ((_, name, values), (_, _, expected)) in there.iter().zip(&here) {
         for (element, value) in expected {
-            let found = values.get(element);
-            // Bytes are written by their digits, and so is what they look like in JSON.
+            // An attribute with the name of something that the reader makes of the record has another.
+            let is_it = |(name, found): (&String, &String)| {
+                name.split(" (").next() == Some(element) && found == value
+            };
+            let is_value = name == "METRIC" && element == "value";
             assert!(
-                found == Some(value) || name == "METRIC" && element == "value",
+                is_value || values.iter().any(is_it),
                 "{name} {element}={value}: {values:?}"
             );
         }
@@ -468,7 +471,12 @@ fn check_native(programs: &Programs, inputs: &Path, anchor: &Path) {
 #[test]
 fn what_is_written_is_accepted_by_every_reader() {
     let programs = Programs::compile();
-    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(12));
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        cases: 12,
+        max_shrink_iters: 20,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
     let event = (0_u8..3, 0..native::TYPE_COUNT, any::<u64>(), any::<u64>());
     let ranks = prop::collection::vec(prop::collection::vec(event, 0..120), 1..4);
     let outcome = runner.run(&ranks, |ranks| {

@@ -208,7 +208,7 @@ struct Group {
 /// process.
 ///
 /// # Errors
-/// If the anchor or the global definitions cannot be read.
+/// If the anchor cannot be read.
 pub(crate) fn open(path: &Path) -> Result<Vec<InputRecording>> {
     let format = |source| MergeError::Format {
         path: path.to_owned(),
@@ -225,7 +225,7 @@ pub(crate) fn open(path: &Path) -> Result<Vec<InputRecording>> {
     let mut identity = digest(DIGEST_START, &bytes);
     let definitions_path = stem.with_added_extension("def");
     let chunk_size = anchor.definition_chunk_size;
-    each_record(
+    let read = each_record(
         &definitions_path,
         chunk_size,
         &mut problems,
@@ -233,7 +233,11 @@ pub(crate) fn open(path: &Path) -> Result<Vec<InputRecording>> {
             identity = digest(identity, raw.payload);
             definitions.take(raw, endian)
         },
-    )?;
+    );
+    if let Err(error) = read {
+        // Events can be read without; what they refer to has numbers for names then.
+        problems.push(problem_of(&definitions_path, 0, 0, with_cause(&error)));
+    }
     let world = World::of(&definitions);
     let files = locations_of(&definitions, &stem, &mut problems);
     let mut locations: Vec<LocationFile> = files

@@ -21,6 +21,7 @@ const REGIONS: u64 = 2;
 const METRICS: u64 = 3;
 const COMM_LOCATIONS: u64 = 4;
 const COMM_GROUP: u64 = 5;
+const COMM_SELF: u64 = 6;
 const COMM_LOCATION_GROUPS: u64 = 7;
 const MPI: u64 = 4;
 const UNDEFINED: u64 = u32::MAX as u64;
@@ -81,6 +82,8 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) incoming: Vec<Incoming>,
     /// Which of them a process is of.
     archive_of: BTreeMap<ProcessId, usize>,
+    /// The same, by index: every event asks.
+    archive_by_process: Vec<Option<usize>>,
     /// Kind and number in their archive, by object.
     pub(crate) objects: Vec<Option<(Kind, u64)>>,
     strings: HashMap<String, u64>,
@@ -101,6 +104,8 @@ pub(crate) struct Outgoing<'a> {
     world: Option<u64>,
     /// By paradigm.
     worlds: BTreeMap<u64, World>,
+    /// By paradigm, the group that stands for each by itself.
+    selves: BTreeMap<u64, u64>,
 }
 
 const fn bits(value: u64) -> Datum {
@@ -130,6 +135,62 @@ fn order_of(name: &str) -> u8 {
         "",
     ];
     ORDER.iter().position(|known| *known == name).unwrap_or(11) as u8
+}
+
+/// Where a definition stands among those of several sources: what it may refer to stands before.
+fn place_of(record: &Record, data: &[Datum]) -> usize {
+    const ORDER: [&str; 40] = [
+        "String",
+        "ClockProperties",
+        "Paradigm",
+        "ParadigmProperty",
+        "IoParadigm",
+        "Attribute",
+        "SystemTreeNode",
+        "SystemTreeNodeProperty",
+        "SystemTreeNodeDomain",
+        "LocationGroup",
+        "LocationGroupProperty",
+        "Location",
+        "LocationProperty",
+        "Region",
+        "Callsite",
+        "Callpath",
+        "MetricMember",
+        "MetricClass",
+        "Group of all",
+        "Group",
+        "MetricInstance",
+        "MetricClassRecorder",
+        "Comm",
+        "InterComm",
+        "Parameter",
+        "CallpathParameter",
+        "RmaWin",
+        "CartDimension",
+        "CartTopology",
+        "CartCoordinate",
+        "SourceCodeLocation",
+        "CallingContext",
+        "CallingContextProperty",
+        "InterruptGenerator",
+        "IoRegularFile",
+        "IoDirectory",
+        "IoFileProperty",
+        "IoHandle",
+        "IoPreCreatedHandleState",
+        "",
+    ];
+    let group_type = record.place("group_type").and_then(|at| data.get(at));
+    let name = match record.name {
+        "Group" if group_type == Some(&bits(COMM_LOCATIONS)) => "Group of all",
+        // Those that have their numbers in common stay as they come.
+        "InterComm" => "Comm",
+        "IoDirectory" => "IoRegularFile",
+        name => name,
+    };
+    let place = ORDER.iter().position(|known| *known == name);
+    place.unwrap_or(ORDER.len())
 }
 
 /// Fields that an older version did not have, as readers take them.
@@ -177,7 +238,7 @@ fn complete(record: &Record, data: &mut [Datum]) {
             },
             ("Group", "group_type") => match value(data, "group_type_pre12").unwrap_or(0) {
                 4 => COMM_GROUP,
-                5 => 6,
+                5 => COMM_SELF,
                 6 => COMM_LOCATIONS,
                 other => other,
             },
@@ -202,6 +263,7 @@ impl<'a> Outgoing<'a> {
             ours,
             incoming: Vec::new(),
             archive_of: BTreeMap::new(),
+            archive_by_process: Vec::new(),
             objects: vec![None; ours.objects.keys().last().map_or(0, |id| id.index() + 1)],
             strings: HashMap::new(),
             new_strings: Vec::new(),
@@ -218,8 +280,14 @@ impl<'a> Outgoing<'a> {
             metrics: HashMap::new(),
             world: None,
             worlds: BTreeMap::new(),
+            selves: BTreeMap::new(),
         };
         outgoing.take_archives();
+        for (process, archive) in &outgoing.archive_of {
+            let by_process = &mut outgoing.archive_by_process;
+            by_process.resize(by_process.len().max(process.index() + 1), None);
+            by_process[process.index()] = Some(*archive);
+        }
         outgoing.string("");
         outgoing.place_streams();
         outgoing
@@ -335,8 +403,11 @@ impl<'a> Outgoing<'a> {
                 let text = archive.definitions.string(id).into_owned();
                 self.strings.entry(text).or_insert(id);
             }
-            for (id, paradigm, members) in worlds_of(&archive.definitions) {
+            for (id, paradigm, members) in groups_of(&archive.definitions, COMM_LOCATIONS) {
                 self.worlds.entry(paradigm).or_insert(World { id, members });
+            }
+            for (id, paradigm, _) in groups_of(&archive.definitions, COMM_SELF) {
+                self.selves.entry(paradigm).or_insert(id);
             }
             return;
         }
@@ -345,7 +416,7 @@ impl<'a> Outgoing<'a> {
             let to = self.new_id(Kind::Location);
             maps[Kind::Location as usize].insert(id, to);
         }
-        for (id, paradigm, members) in worlds_of(&archive.definitions) {
+        for (id, paradigm, members) in groups_of(&archive.definitions, COMM_LOCATIONS) {
             let to = |member: &u64| maps[Kind::Location as usize].get(member).copied();
             let members: Vec<u64> = members.iter().map(|m| to(m).unwrap_or(*m)).collect();
             match self.worlds.get_mut(&paradigm) {
@@ -363,6 +434,16 @@ impl<'a> Outgoing<'a> {
                     archive.shifts.insert(paradigm, 0);
                     self.worlds.insert(paradigm, World { id: to, members });
                 }
+            }
+        }
+        for (id, paradigm, _) in groups_of(&archive.definitions, COMM_SELF) {
+            if let Some(to) = self.selves.get(&paradigm) {
+                archive.joined.insert(id);
+                maps[Kind::Group as usize].insert(id, *to);
+            } else {
+                let to = self.new_id(Kind::Group);
+                self.selves.insert(paradigm, to);
+                maps[Kind::Group as usize].insert(id, to);
             }
         }
         for definition in &archive.definitions.all {
@@ -531,7 +612,10 @@ impl<'a> Outgoing<'a> {
 
     /// The archive that a process is of.
     pub(crate) fn archive_of(&self, process: ProcessId) -> Option<usize> {
-        self.archive_of.get(&process).copied()
+        self.archive_by_process
+            .get(process.index())
+            .copied()
+            .flatten()
     }
 
     /// The location group of a process of ours.
@@ -852,19 +936,23 @@ impl<'a> Outgoing<'a> {
         for ((order, _), data) in &self.own {
             all.push((record(names[usize::from(*order)]), data.clone()));
         }
+        if !self.is_one_archive() {
+            // Of several sources, what is referred to must stand before, whoever defines it.
+            all.sort_by_key(|(record, data)| place_of(record, data));
+        }
         all
     }
 }
 
-/// The groups of all locations of a paradigm: number, paradigm, members.
-fn worlds_of(definitions: &GlobalDefinitions) -> Vec<(u64, u64, Vec<u64>)> {
+/// The groups of a type: number, paradigm, members.
+fn groups_of(definitions: &GlobalDefinitions, wanted: u64) -> Vec<(u64, u64, Vec<u64>)> {
     let groups = definitions.of_kind(Kind::Group).filter_map(|(id, group)| {
         let mut data = group.data.clone();
         complete(group.record, &mut data);
         let value = |name: &str| data.get(group.record.place(name)?);
-        let is_world = value("group_type")? == &bits(COMM_LOCATIONS);
+        let is_wanted = value("group_type")? == &bits(wanted);
         let members = value("number_of_members")?.numbers().to_vec();
-        is_world.then_some((id, value("paradigm")?.bits()?, members))
+        is_wanted.then_some((id, value("paradigm")?.bits()?, members))
     });
     groups.collect()
 }

@@ -10,7 +10,7 @@ use annals_format::otf2::{
     Anchor, AttributeValue, Datum, EventToWrite, EventWriter, Record, RecordWriter, put_record,
     records, types,
 };
-use annals_format::{EventTypeId, MapCursor, StreamId, TraceChunk, TraceLoss};
+use annals_format::{ClockMap, MapCursor, ProcessId, StreamId, TraceChunk, TraceLoss};
 
 use super::archive::is_anchor;
 use super::backward::{Place, Plan, Translated, translate};
@@ -216,12 +216,46 @@ pub fn anchor_of(output: &Path) -> PathBuf {
     }
 }
 
-/// Ticks of what is written.
-enum Ticks<'a> {
-    /// Those that an archive had.
-    Own(HashMap<StreamId, MapCursor<'a>>),
-    /// Nanoseconds of the trace.
-    Nanoseconds,
+/// The ticks of a stream's clock.
+struct StreamTicks<'a> {
+    cursor: MapCursor<'a>,
+    map: &'a ClockMap,
+    /// Of a map of one piece, where that starts and its run and rise, small enough for 64 bits.
+    line: Option<(i64, i128, u64, u64)>,
+}
+
+impl<'a> StreamTicks<'a> {
+    fn of(map: &'a ClockMap) -> Self {
+        let line = match map.knots[..] {
+            [(tick_a, time_a), (tick_b, time_b)] => {
+                let run = u64::try_from(tick_b - tick_a).ok();
+                let rise = u64::try_from(i128::from(time_b) - i128::from(time_a)).ok();
+                let pair = run
+                    .zip(rise)
+                    .filter(|(run, rise)| run.checked_mul(*rise).is_some());
+                pair.map(|(run, rise)| (time_a, tick_a, run, rise))
+            }
+            _ => None,
+        };
+        Self {
+            cursor: MapCursor::new(map),
+            map,
+            line,
+        }
+    }
+
+    /// As the cursor does, only faster.
+    fn tick(&mut self, time_ns: i64) -> i128 {
+        if let Some((time_a, tick_a, run, rise)) = self.line
+            && let Some(passed) = time_ns.checked_sub(time_a)
+            && let Ok(passed) = u64::try_from(passed)
+        {
+            // Whole rises and the rest: rounded down as the whole would be.
+            let whole = i128::from(passed / rise) * i128::from(run);
+            return tick_a + whole + i128::from(passed % rise * run / rise);
+        }
+        self.cursor.tick(time_ns)
+    }
 }
 
 struct Losses {
@@ -236,10 +270,14 @@ struct Converter<'a> {
     merge: &'a Merge,
     outgoing: Outgoing<'a>,
     files: Files,
-    plans: HashMap<(usize, EventTypeId), Option<Plan>>,
-    ticks: Ticks<'a>,
-    /// By stream: archive, and which of those with own plans it belongs to.
-    process_of: Vec<Option<annals_format::ProcessId>>,
+    /// By archive (behind them: ours) and event type.
+    plans: Vec<Vec<Option<Plan>>>,
+    /// By stream.
+    ticks: Vec<Option<StreamTicks<'a>>>,
+    /// Whether ticks are those that the only archive had; else they are nanoseconds of the trace.
+    has_own_ticks: bool,
+    /// By stream.
+    process_of: Vec<Option<ProcessId>>,
     translated: Translated,
     first: u64,
     last: u64,
@@ -255,16 +293,20 @@ impl<'a> Converter<'a> {
         let mut files = files;
         let ids = outgoing.locations.iter().map(|location| location.id);
         files.add_locations(ids, options.event_chunk_size);
-        let ticks = if outgoing.is_one_archive() {
-            let each = ours.streams.iter().filter_map(|(id, stream)| {
-                let source = ours.sources.get(&stream.source)?;
-                let map = ours.clock_maps.get(&source.clock)?;
-                Some((*id, MapCursor::new(map)))
-            });
-            Ticks::Own(each.collect())
-        } else {
-            Ticks::Nanoseconds
-        };
+        let mut ticks = Vec::new();
+        ticks.resize_with(outgoing.place_of.len(), || None);
+        for (id, stream) in &ours.streams {
+            let source = ours.sources.get(&stream.source);
+            let map = source.and_then(|source| ours.clock_maps.get(&source.clock));
+            ticks[id.index()] = map.map(StreamTicks::of);
+        }
+        let types = ours
+            .event_types
+            .keys()
+            .last()
+            .map_or(0, |id| id.index() + 1);
+        let plans = vec![vec![None; types]; outgoing.incoming.len() + 1];
+        let has_own_ticks = outgoing.is_one_archive();
         let mut process_of = vec![None; outgoing.place_of.len()];
         for id in ours.streams.keys() {
             process_of[id.index()] = ours.process_of(*id);
@@ -273,8 +315,9 @@ impl<'a> Converter<'a> {
             merge,
             outgoing,
             files,
-            plans: HashMap::new(),
+            plans,
             ticks,
+            has_own_ticks,
             process_of,
             translated: Translated::default(),
             first: u64::MAX,
@@ -286,12 +329,14 @@ impl<'a> Converter<'a> {
     }
 
     fn tick(&mut self, stream: StreamId, time_ns: i64, residual: i64) -> u64 {
-        let tick = match &mut self.ticks {
-            Ticks::Own(cursors) => cursors.get_mut(&stream).map_or(0, |cursor| {
-                let tick = cursor.tick(time_ns).saturating_add(residual.into());
+        let tick = if self.has_own_ticks {
+            let ticks = self.ticks[stream.index()].as_mut();
+            ticks.map_or(0, |ticks| {
+                let tick = ticks.tick(time_ns).saturating_add(residual.into());
                 tick.clamp(0, u64::MAX.into()) as u64
-            }),
-            Ticks::Nanoseconds => u64::try_from(time_ns).unwrap_or(0),
+            })
+        } else {
+            u64::try_from(time_ns).unwrap_or(0)
         };
         self.first = self.first.min(tick);
         self.last = self.last.max(tick);
@@ -322,20 +367,23 @@ impl<'a> Converter<'a> {
         let columns = &chunk.types[usize::from(chunk.type_index[index])];
         let archive = self.outgoing.archive_of(process);
         // Processes of one archive have their event types in common.
-        let group = archive.unwrap_or(usize::MAX);
-        let key = (group, columns.event_type);
-        if !self.plans.contains_key(&key) {
+        let group = archive.unwrap_or(self.outgoing.incoming.len());
+        let event_type = columns.event_type.index();
+        if self.plans[group]
+            .get(event_type)
+            .is_some_and(Option::is_none)
+        {
             let plan = Plan::new(&mut self.outgoing, process, columns.event_type);
-            self.plans.insert(key, plan);
+            self.plans[group][event_type] = plan;
         }
         let residual = chunk.tick_residuals.get(index).copied().unwrap_or(0);
         let shift = chunk.shifts_ns.get(index).copied().unwrap_or(0);
-        let time_ns = match self.ticks {
-            Ticks::Own(_) => chunk.times_ns[index].saturating_sub(shift),
-            Ticks::Nanoseconds => chunk.times_ns[index],
+        let time_ns = match self.has_own_ticks {
+            true => chunk.times_ns[index].saturating_sub(shift),
+            false => chunk.times_ns[index],
         };
         let time = self.tick(stream, time_ns, residual);
-        let Some(plan) = &self.plans[&key] else {
+        let Some(Some(plan)) = self.plans[group].get(event_type) else {
             return Ok(());
         };
         let at = Place {
@@ -343,12 +391,10 @@ impl<'a> Converter<'a> {
             ordinal,
             archive,
         };
-        let is_own = matches!(self.ticks, Ticks::Own(_));
-        let map = self.merge.definitions.streams.get(&stream);
-        let map = map.and_then(|stream| self.merge.definitions.sources.get(&stream.source));
-        let map = map.and_then(|source| self.merge.definitions.clock_maps.get(&source.clock));
+        let map = self.ticks[stream.index()].as_ref().map(|ticks| ticks.map);
+        let has_own_ticks = self.has_own_ticks;
         let ticks = |tick: u64| match map {
-            Some(map) if !is_own => {
+            Some(map) if !has_own_ticks => {
                 u64::try_from(MapCursor::new(map).time_ns(tick.into())).unwrap_or(0)
             }
             _ => tick,
@@ -521,7 +567,7 @@ impl<'a> Converter<'a> {
         let first = self.first.min(self.last);
         let zero = ours.time_zero;
         let unix_ns = zero.map_or(0, |zero| zero.unix_ns);
-        let Ticks::Own(_) = &self.ticks else {
+        if !self.has_own_ticks {
             let end = zero.map_or(0, |zero| u64::try_from(zero.end_ns).unwrap_or(0));
             let unix = u64::try_from(unix_ns).ok().filter(|unix| *unix != 0);
             return [
@@ -530,7 +576,7 @@ impl<'a> Converter<'a> {
                 end.max(self.last),
                 unix.unwrap_or(u64::MAX),
             ];
-        };
+        }
         if let Some([resolution, offset, length, unix]) = self.outgoing.clock() {
             let end = offset.saturating_add(length).max(self.last);
             // A wall clock is that at the start.
