@@ -614,11 +614,14 @@ fn check_messages(
     // The innermost call around a moment.
     let around = |line: &Value| -> Option<(i64, i64)> {
         let time_ns = number(&line["time_ns"]);
-        let calls = &locations[&key_of(line)].calls;
-        let around = calls
-            .iter()
-            .filter(|call| call.from_ns <= time_ns && time_ns <= call.to_ns);
-        around.map(|call| (call.from_ns, call.to_ns)).next_back()
+        // One that is open at the end goes on, as far as anybody knows.
+        let left = |call: &Call| match call.how {
+            "open" => i64::MAX,
+            _ => call.to_ns,
+        };
+        let calls = locations[&key_of(line)].calls.iter();
+        let around = calls.filter(|call| call.from_ns <= time_ns && time_ns <= left(call));
+        around.map(|call| (call.from_ns, left(call))).next_back()
     };
     let mut sides: BTreeMap<(i64, i64, i64, i64), [Vec<&Value>; 2]> = BTreeMap::new();
     for line in lines

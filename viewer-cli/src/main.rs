@@ -46,31 +46,31 @@ enum Command {
     Sources(InputArguments),
     /// Event types with their counts
     Events(InputArguments),
-    /// Events in global order
+    // As above.
     Print(print::PrintArguments),
-    /// Calls and times of every region
+    // As above.
     Regions(regions::RegionsArguments),
-    /// Who was where when: a lane for each location (terminal, SVG, PNG)
+    // As above.
     Timeline(timeline::TimelineArguments),
-    /// Regions that got slower or faster from one trace to another
+    // As above.
     Diff(diff::DiffArguments),
-    /// Load balance: time in each region by rank or location, and who is slow
+    // As above.
     Flat(flat::FlatArguments),
-    /// How durations of a region, or values of an element, are distributed
+    // As above.
     Histogram(histogram::HistogramArguments),
-    /// From a begin to its end, tied by a key: queues, requests, operations
+    // As above.
     Intervals(intervals::IntervalsArguments),
-    /// Who sends how much to whom, how long it takes, and who waits
+    // As above.
     Messages(messages::MessagesArguments),
-    /// Who waits in collective operations
+    // As above.
     Collectives(collectives::CollectivesArguments),
-    /// Values of metrics over time
+    // As above.
     Metrics(metrics::MetricsArguments),
     // Its own words come from its arguments: here they would hide the long help.
     SuggestFilter(suggest_filter::SuggestFilterArguments),
     // As above.
     Explain(explain::ExplainArguments),
-    /// What was lost, when and why
+    // As above.
     Dropped(dropped::DroppedArguments),
     // Its own words, as of suggest-filter above.
     Verify(verify::VerifyArguments),
