@@ -248,6 +248,11 @@ impl Stacks {
 
     /// Takes the enters, leaves and losses of a chunk in.
     pub(crate) fn take(&mut self, types: &RegionTypes, chunk: &TraceChunk) {
+        self.take_until(types, chunk, i64::MAX);
+    }
+
+    /// The same, of what happened before a time.
+    pub(crate) fn take_until(&mut self, types: &RegionTypes, chunk: &TraceChunk, until_ns: i64) {
         let of_types = chunk.types.iter().map(|columns| {
             let kind = types.kinds.get(&columns.event_type.get())?;
             Some((*kind, columns.columns.get(kind.at)?))
@@ -256,6 +261,9 @@ impl Stacks {
         let mut losses = chunk.losses.iter().peekable();
         let mut next = vec![0_usize; of_types.len()];
         for (index, type_index) in chunk.type_index.iter().enumerate() {
+            if chunk.times_ns[index] >= until_ns && until_ns != i64::MAX {
+                return;
+            }
             if let Some((at, _)) = losses.peek()
                 && *at as usize <= index
             {

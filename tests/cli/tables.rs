@@ -372,6 +372,47 @@ proptest! {
         check_regions(&trace, &lines, (-1, 1_000_000), by);
     }
 
+    /// A part shows what the whole shows there, whatever was open where it begins.
+    #[test]
+    fn a_slice_shows_what_the_whole_trace_shows(
+        ranks in ranks(),
+        chunk_events in 20..400_usize,
+        bounds in (0..40_000_i64, 0..40_000_i64),
+    ) {
+        let scratch = tempfile::tempdir().expect("a directory");
+        write(&ranks, scratch.path());
+        let trace = merged(scratch.path(), chunk_events);
+        let (from, to) = (bounds.0.min(bounds.1), bounds.0.max(bounds.1) + 1);
+        let bounds = [format!("{from}ns"), format!("{to}ns")];
+        let window = ["--from", &bounds[0], "--to", &bounds[1]];
+        let part = scratch.path().join("part.annals");
+        let output = part.to_str().expect("a name");
+        cli(&[&["slice"][..], &window, &["-o", output]].concat(), &trace);
+        let verified = annals_merger::verify(&part, &[]).expect("a trace");
+        prop_assert!(verified.holds(), "{:?}", verified.mismatches);
+        let of = |path: &Path| {
+            let mut regions = json(&[&["regions", "--by", "location"][..], &window].concat(), path);
+            // Where nothing comes behind the window any more, a part cannot know whether a thread goes on.
+            for row in regions["regions"].as_array_mut().expect("rows") {
+                for name in ["inclusive_ns", "exclusive_ns", "share"] {
+                    row.as_object_mut().expect("a row").remove(name);
+                }
+            }
+            regions["regions"].as_array_mut().expect("rows").sort_by_key(ToString::to_string);
+            regions["regions"].as_array().expect("rows").iter().filter(|row| row["calls"] != 0).cloned().collect::<Vec<_>>()
+        };
+        prop_assert_eq!(of(&part), of(&trace));
+        prop_assert_eq!(printed(&part).iter().filter(|line| line.get("event").is_some()).count(), {
+            let lines = printed(&trace);
+            let inside = |line: &&Value| (from..to).contains(&number(&line["time_ns"]));
+            lines.iter().filter(|line| line.get("event").is_some()).filter(inside).count()
+        });
+        // Its events are no longer there to tell what is open, but the snapshot is.
+        if let Some(first) = json(&["regions", "--tree"], &part)["tree"].as_array().expect("rows").first() {
+            prop_assert!(first["depth"] == 0);
+        }
+    }
+
     /// Of events that were really there, some are lost and told: the true number of calls is within the bounds.
     #[test]
     fn uncertain_calls_bound_the_truth(

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use annals_cli::commands::{
     InputArguments, collectives, demo, diff, dropped, events, explain, flat, histogram, info,
-    intervals, messages, metrics, print, record, recover, regions, sources, suggest_filter,
+    intervals, messages, metrics, print, record, recover, regions, slice, sources, suggest_filter,
     timeline, verify,
 };
 use annals_cli::output::{Finding, UsageError};
@@ -52,6 +52,10 @@ enum Command {
     Regions(regions::RegionsArguments),
     // As above.
     Timeline(timeline::TimelineArguments),
+    // As above.
+    Slice(slice::SliceArguments),
+    // As above.
+    Split(slice::SplitArguments),
     // As above.
     Diff(diff::DiffArguments),
     // As above.
@@ -105,6 +109,8 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<Finding> {
         Command::Events(arguments) => events::run(arguments, out),
         Command::Print(arguments) => print::run(arguments, out),
         Command::Regions(arguments) => regions::run(arguments, out),
+        Command::Slice(arguments) => slice::run(arguments, out),
+        Command::Split(arguments) => slice::run_split(arguments, out),
         Command::Diff(arguments) => diff::run(arguments, out),
         Command::Timeline(arguments) => timeline::run(arguments, out),
         Command::Flat(arguments) => flat::run(arguments, out),
