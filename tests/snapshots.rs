@@ -51,14 +51,14 @@ fn open_before_chunks(opened: &Opened) -> Vec<Open> {
                     calls.iter_mut().for_each(|call| call.2 = true);
                 }
             }
-            if index == chunk.len() {
+            let Some(ordinal) = ordinals.get(index) else {
                 break;
-            }
+            };
             let columns = &chunk.types[usize::from(chunk.type_index[index])];
             let Some(is_enter) = region_of(definitions, columns.event_type) else {
                 continue;
             };
-            let Value::U64(region) = columns.columns[0].get(ordinals[index] as usize) else {
+            let Value::U64(region) = columns.columns[0].get(*ordinal as usize) else {
                 panic!("a region");
             };
             let (region, time_ns) = (region as u32, chunk.times_ns[index]);

@@ -641,6 +641,9 @@ fn check_intervals(trace: &Path, inside: &[Value], bounds: &[String; 2]) {
     }
 }
 
+/// Count, bytes, latencies, and the four numbers about waiting.
+type Exchanged = (i64, i64, Vec<i64>, [i64; 4]);
+
 fn check_messages(
     trace: &Path,
     lines: &[Value],
@@ -680,7 +683,7 @@ fn check_messages(
         );
         sides.entry(key).or_default()[usize::from(!is_send)].push(line);
     }
-    let mut pairs: BTreeMap<(i64, i64), (i64, i64, Vec<i64>, [i64; 4])> = BTreeMap::new();
+    let mut pairs: BTreeMap<(i64, i64), Exchanged> = BTreeMap::new();
     for ((_, from, to, _), [sends, receives]) in &sides {
         for (send, receive) in sends.iter().zip(receives) {
             let (sent, received) = (number(&send["time_ns"]), number(&receive["time_ns"]));
@@ -770,8 +773,9 @@ fn check_collectives(
                 .cloned()
                 .unwrap_or_default()
         });
-        for number in 0..of_ranks.iter().map(Vec::len).min().unwrap_or(0) {
-            let begun = [0, 1, 2].map(|rank| of_ranks[rank][number]);
+        let whole = of_ranks.iter().map(Vec::len).min().unwrap_or(0);
+        let of_number = |number: usize| of_ranks.each_ref().map(|of_rank| of_rank[number]);
+        for begun in (0..whole).map(of_number) {
             let (first, last) = (
                 *begun.iter().min().expect("three"),
                 *begun.iter().max().expect("three"),
@@ -891,12 +895,12 @@ fn check_histograms(
         let edge = |bin: usize, name: &str| bins[bin][name].as_f64().expect("a number");
         let last = bins.len() - 1;
         let mut placed = 0;
-        for bin in 0..bins.len() {
+        for (bin, row) in bins.iter().enumerate() {
             let (from, to) = (edge(bin, "from"), edge(bin, "to"));
             let is_in =
                 |value: &&f64| **value >= from && (**value < to || (bin == last && **value <= to));
             let expected = values.iter().filter(is_in).count() as i64;
-            let found = number(&bins[bin]["count"]);
+            let found = number(&row["count"]);
             // The largest value lies at the last edge, which is computed: half an ulp may be missing.
             let is_last = bin == last && more.contains(&"--log");
             assert!(
