@@ -71,11 +71,11 @@ pub use join::{Joined, join};
 pub use merge::{MEMORY_LIMIT_BYTES, Merge, Merged, missing_ranks};
 pub use offsets::ClockOffsets;
 pub use open::{
-    Opened, Origin, Outcome, Window, open_recordings, plan_merge, plan_merge_with_offsets,
+    Opened, Origin, Outcome, Reach, Window, open_recordings, plan_merge, plan_merge_with_offsets,
     plan_merge_with_symbols,
 };
 pub use otf2::{ArchiveOptions, anchor_of, write_archive};
-pub use output::{WriteOptions, write_trace};
+pub use output::{WriteOptions, write_trace, write_trace_from};
 pub use pairs::{MessageCounts, MessagePairs, MessageSide};
 pub use plan::Plan;
 pub use recover::{Recovered, recover};

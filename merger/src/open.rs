@@ -16,6 +16,7 @@ use crate::input::{FileAt, Found, InputRecording, RejectedInput, find, header_of
 use crate::merge::Merge;
 use crate::offsets::ClockOffsets;
 use crate::report::{Report, is_complete};
+use crate::stacks::{RegionTypes, Stacks};
 use crate::symbols::Symbols;
 
 /// Something with events, in global order.
@@ -39,6 +40,9 @@ struct OpenedTrace {
     path: PathBuf,
     file: FileAt,
     bytes: u64,
+    /// What the definitions and losses say.
+    is_complete: bool,
+    /// All of it but the definitions.
     trace: Trace,
 }
 
@@ -97,6 +101,15 @@ impl Window {
     pub const fn overlaps(&self, first_ns: i64, last_ns: i64) -> bool {
         self.from_ns <= last_ns && (first_ns < self.to_ns || self.to_ns == i64::MAX)
     }
+}
+
+/// What must be read beside a window, though snapshots would do without it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Reach {
+    /// All before it: for who counts from the beginning.
+    pub from_start: bool,
+    /// All behind it: for who looks at some streams of a location only, of which snapshots do not tell.
+    pub to_end: bool,
 }
 
 /// Opens recordings; those that cannot be used come back as rejected.
@@ -323,15 +336,19 @@ impl Opened {
             source,
         };
         let file = FileAt::open(path)?;
-        let trace = Trace::read(&file).map_err(format)?;
+        let mut trace = Trace::read(&file).map_err(format)?;
         let bytes = file.len().map_err(format)?;
+        let is_complete = trace.has_footer && is_complete(&trace.definitions, &trace.losses);
+        // They are needed in one place only, and many: a long run has a hundred thousand calibration points.
+        let definitions = std::mem::take(&mut trace.definitions);
         Ok(Self {
-            definitions: trace.definitions.clone(),
+            definitions,
             rejected: Vec::new(),
             content: Content::Trace(Box::new(OpenedTrace {
                 path: path.to_owned(),
                 file,
                 bytes,
+                is_complete,
                 trace,
             })),
         })
@@ -340,24 +357,45 @@ impl Opened {
     /// Gives what is open before a window, and then the chunks from there on, to whoever follows region calls:
     /// of a trace with snapshots those that may hold events of the window, else all from the start to the
     /// end. Also gives the last snapshot when not all chunks to the end were read: its times tell which locations
-    /// go on behind the window. `from_start`: without snapshots, for who looks at a part of each location.
+    /// go on behind the window.
     ///
     /// # Errors
     /// Those of `consume`; if the storage fails.
     pub fn read_regions(
         &self,
         window: Window,
-        from_start: bool,
+        reach: Reach,
         begin: impl FnOnce(&Snapshot),
         consume: impl FnMut(TraceChunk) -> Result<()>,
     ) -> Result<(Outcome, Option<Snapshot>)> {
         match &self.content {
-            Content::Trace(opened) => opened.read_regions(window, from_start, begin, consume),
+            Content::Trace(opened) => opened.read_regions(window, reach, begin, consume),
             Content::Recordings(_) => {
                 begin(&Snapshot::default());
                 Ok((self.read(Window::ALL, consume)?, None))
             }
         }
+    }
+
+    /// The regions that are open at a time.
+    ///
+    /// # Errors
+    /// If the storage fails.
+    pub fn open_at(&self, time_ns: i64) -> Result<Snapshot> {
+        let types = RegionTypes::of(&self.definitions);
+        let stacks = std::cell::RefCell::new(Stacks::new(&types, false));
+        let at = Window {
+            from_ns: time_ns,
+            to_ns: time_ns,
+        };
+        let begin = |open: &Snapshot| stacks.borrow_mut().follow(&types, open);
+        if time_ns != i64::MIN {
+            self.read_regions(at, Reach::default(), begin, |chunk| {
+                stacks.borrow_mut().take_until(&types, &chunk, time_ns);
+                Ok(())
+            })?;
+        }
+        Ok(stacks.into_inner().snapshot(&types))
     }
 
     /// Where reading can start other than at the beginning, in order; recordings have no such places.
@@ -502,7 +540,7 @@ impl OpenedTrace {
         Outcome {
             totals: trace.totals.clone(),
             losses: trace.losses.clone(),
-            complete: trace.has_footer && is_complete(&trace.definitions, &trace.losses),
+            complete: self.is_complete,
             has_skipped_now: !trace.has_footer || !trace.problems.is_empty(),
             damage: problems
                 .map(|problem| (self.path.clone(), problem.clone()))
@@ -603,7 +641,7 @@ impl OpenedTrace {
     fn read_regions(
         &self,
         window: Window,
-        from_start: bool,
+        reach: Reach,
         begin: impl FnOnce(&Snapshot),
         consume: impl FnMut(TraceChunk) -> Result<()>,
     ) -> Result<(Outcome, Option<Snapshot>)> {
@@ -611,7 +649,7 @@ impl OpenedTrace {
         let mut damage = Vec::new();
         let is_behind = |entry: &TraceIndexEntry| entry.last_ns >= window.from_ns;
         let first = chunks.iter().position(is_behind).unwrap_or(chunks.len());
-        let usable = if from_start { 0 } else { first };
+        let usable = if reach.from_start { 0 } else { first };
         let (first, open) = self
             .snapshot_before(usable, &mut damage)
             .unwrap_or_default();
@@ -619,7 +657,7 @@ impl OpenedTrace {
         // What is open at the window's end is so until the location's next event, if there is one.
         let last = chunks.partition_point(|entry| window.overlaps(entry.first_ns, i64::MAX));
         let mut end = None;
-        if last < chunks.len() && !from_start {
+        if last < chunks.len() && !reach.to_end {
             let found = self.snapshot_before(chunks.len(), &mut damage);
             end = found.filter(|(before, _)| *before == chunks.len());
         }

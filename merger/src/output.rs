@@ -164,6 +164,20 @@ pub fn write_trace(
     options: WriteOptions,
     progress: impl Fn(u64),
 ) -> Result<(Merged, u64)> {
+    write_trace_from(merge, path, options, &Snapshot::default(), progress)
+}
+
+/// The same of a trace that is cut out of a longer one, with regions that are open where it begins.
+///
+/// # Errors
+/// As [`write_trace`].
+pub fn write_trace_from(
+    merge: &Merge,
+    path: &Path,
+    options: WriteOptions,
+    open: &Snapshot,
+    progress: impl Fn(u64),
+) -> Result<(Merged, u64)> {
     let io = |source| MergeError::Io {
         action: "write",
         path: path.to_owned(),
@@ -177,6 +191,7 @@ pub fn write_trace(
     let mut head = Vec::new();
     let types = RegionTypes::of(&merge.definitions);
     let mut snapshots = SnapshotWriter::new(&types, &merge.definitions, level, path)?;
+    snapshots.begin(open, &mut file)?;
     let encoder = Encoder {
         level: options.compression,
         changes: Changes::new(&types),

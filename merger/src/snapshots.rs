@@ -87,6 +87,15 @@ impl<'a> SnapshotWriter<'a> {
         })
     }
 
+    /// Begins with regions open, and writes them down before the first chunk.
+    pub(crate) fn begin(&mut self, open: &Snapshot, file: &mut TraceFile) -> Result<()> {
+        self.follow(open);
+        if self.is_lost || open.locations.is_empty() {
+            return Ok(());
+        }
+        self.write(0, open, true, file)
+    }
+
     /// Goes on behind what a chunk, or a slice, has done.
     pub(crate) fn follow(&mut self, later: &Snapshot) {
         if self.is_lost {

@@ -275,20 +275,36 @@ impl Stacks {
 
     /// Takes the enters, leaves and losses of a chunk in.
     pub(crate) fn take(&mut self, types: &RegionTypes, chunk: &TraceChunk) {
+        self.take_until(types, chunk, i64::MAX);
+    }
+
+    /// The same, of what happened before a time.
+    pub(crate) fn take_until(&mut self, types: &RegionTypes, chunk: &TraceChunk, until_ns: i64) {
         let of_types = chunk.types.iter().map(|columns| {
             let kind = types.kinds.get(&columns.event_type.get())?;
             let column = columns.columns.get(kind.at)?;
             Some(Moves::of(kind.is_enter, column))
         });
         let mut of_types: Vec<Option<Moves>> = of_types.collect();
+        let last = match until_ns {
+            i64::MAX => chunk.len(),
+            _ => chunk
+                .times_ns
+                .partition_point(|time_ns| *time_ns < until_ns),
+        };
+        let is_whole = last == chunk.len();
         let mut done = 0;
         for (at, loss) in &chunk.losses {
-            let end = chunk.len().min(*at as usize).max(done);
+            let at = *at as usize;
+            if at >= last && !is_whole {
+                break;
+            }
+            let end = last.min(at).max(done);
             self.take_events(types, chunk, done..end, &mut of_types);
             self.note_gap(types, loss);
             done = end;
         }
-        self.take_events(types, chunk, done..chunk.len(), &mut of_types);
+        self.take_events(types, chunk, done..last, &mut of_types);
     }
 
     /// The events of a chunk between two losses. Every event of every merge comes through here: so the usual

@@ -139,6 +139,12 @@ pub fn verify(path: &Path, inputs: &[PathBuf]) -> Result<Verification> {
     let types = RegionTypes::of(definitions);
     let mut stacks = Stacks::new(&types, definitions.slice.is_some());
     let (mut chunks, mut wrong_snapshot) = (0, None);
+    // What a trace that was cut out of a longer one begins with, nothing in it can contradict.
+    if let Some(at) = opened.snapshots().first().filter(|at| at.before == 0)
+        && let Ok(open) = opened.load_snapshot(at)
+    {
+        stacks.follow(&types, &open);
+    }
     let mut compare_snapshot = |chunks: usize, stacks: &Stacks| {
         let at = opened.snapshots().iter().find(|at| at.before == chunks);
         if let Some(at) = at.filter(|_| wrong_snapshot.is_none()) {

@@ -372,6 +372,48 @@ proptest! {
         check_regions(&trace, &lines, (-1, 1_000_000), by);
     }
 
+    /// A part shows what the whole shows there, whatever was open where it begins.
+    #[test]
+    fn a_slice_shows_what_the_whole_trace_shows(
+        ranks in ranks(),
+        chunk_events in 20..400_usize,
+        bounds in (0..40_000_i64, 0..40_000_i64),
+    ) {
+        let scratch = tempfile::tempdir().expect("a directory");
+        write(&ranks, scratch.path());
+        let trace = merged(scratch.path(), chunk_events);
+        let (from, to) = (bounds.0.min(bounds.1), bounds.0.max(bounds.1) + 1);
+        let bounds = [format!("{from}ns"), format!("{to}ns")];
+        let window = ["--from", &bounds[0], "--to", &bounds[1]];
+        let part = scratch.path().join("part.annals");
+        let output = part.to_str().expect("a name");
+        cli(&[&["slice"][..], &window, &["-o", output]].concat(), &trace);
+        let verified = annals_merger::verify(&part, &[]).expect("a trace");
+        prop_assert!(verified.holds(), "{:?}", verified.mismatches);
+        let of = |path: &Path| {
+            let mut regions = json(&[&["regions", "--by", "location"][..], &window].concat(), path);
+            // Where nothing comes behind the window any more, a part cannot know whether a thread goes on, nor that
+            // what was lost behind it came later.
+            for row in regions["regions"].as_array_mut().expect("rows") {
+                for name in ["inclusive_ns", "exclusive_ns", "share", "time_is_uncertain"] {
+                    row.as_object_mut().expect("a row").remove(name);
+                }
+            }
+            regions["regions"].as_array_mut().expect("rows").sort_by_key(ToString::to_string);
+            regions["regions"].as_array().expect("rows").iter().filter(|row| row["calls"] != 0).cloned().collect::<Vec<_>>()
+        };
+        prop_assert_eq!(of(&part), of(&trace));
+        prop_assert_eq!(printed(&part).iter().filter(|line| line.get("event").is_some()).count(), {
+            let lines = printed(&trace);
+            let inside = |line: &&Value| (from..to).contains(&number(&line["time_ns"]));
+            lines.iter().filter(|line| line.get("event").is_some()).filter(inside).count()
+        });
+        // Its events are no longer there to tell what is open, but the snapshot is.
+        if let Some(first) = json(&["regions", "--tree"], &part)["tree"].as_array().expect("rows").first() {
+            prop_assert!(first["depth"] == 0);
+        }
+    }
+
     /// Of events that were really there, some are lost and told: the true number of calls is within the bounds.
     #[test]
     fn uncertain_calls_bound_the_truth(
@@ -600,6 +642,9 @@ fn check_intervals(trace: &Path, inside: &[Value], bounds: &[String; 2]) {
     }
 }
 
+/// Count, bytes, latencies, and the four numbers about waiting.
+type Exchanged = (i64, i64, Vec<i64>, [i64; 4]);
+
 fn check_messages(
     trace: &Path,
     lines: &[Value],
@@ -614,11 +659,14 @@ fn check_messages(
     // The innermost call around a moment.
     let around = |line: &Value| -> Option<(i64, i64)> {
         let time_ns = number(&line["time_ns"]);
-        let calls = &locations[&key_of(line)].calls;
-        let around = calls
-            .iter()
-            .filter(|call| call.from_ns <= time_ns && time_ns <= call.to_ns);
-        around.map(|call| (call.from_ns, call.to_ns)).next_back()
+        // One that is open at the end goes on, as far as anybody knows.
+        let left = |call: &Call| match call.how {
+            "open" => i64::MAX,
+            _ => call.to_ns,
+        };
+        let calls = locations[&key_of(line)].calls.iter();
+        let around = calls.filter(|call| call.from_ns <= time_ns && time_ns <= left(call));
+        around.map(|call| (call.from_ns, left(call))).next_back()
     };
     let mut sides: BTreeMap<(i64, i64, i64, i64), [Vec<&Value>; 2]> = BTreeMap::new();
     for line in lines
@@ -636,7 +684,7 @@ fn check_messages(
         );
         sides.entry(key).or_default()[usize::from(!is_send)].push(line);
     }
-    let mut pairs: BTreeMap<(i64, i64), (i64, i64, Vec<i64>, [i64; 4])> = BTreeMap::new();
+    let mut pairs: BTreeMap<(i64, i64), Exchanged> = BTreeMap::new();
     for ((_, from, to, _), [sends, receives]) in &sides {
         for (send, receive) in sends.iter().zip(receives) {
             let (sent, received) = (number(&send["time_ns"]), number(&receive["time_ns"]));
@@ -726,8 +774,9 @@ fn check_collectives(
                 .cloned()
                 .unwrap_or_default()
         });
-        for number in 0..of_ranks.iter().map(Vec::len).min().unwrap_or(0) {
-            let begun = [0, 1, 2].map(|rank| of_ranks[rank][number]);
+        let whole = of_ranks.iter().map(Vec::len).min().unwrap_or(0);
+        let of_number = |number: usize| of_ranks.each_ref().map(|of_rank| of_rank[number]);
+        for begun in (0..whole).map(of_number) {
             let (first, last) = (
                 *begun.iter().min().expect("three"),
                 *begun.iter().max().expect("three"),
@@ -847,12 +896,12 @@ fn check_histograms(
         let edge = |bin: usize, name: &str| bins[bin][name].as_f64().expect("a number");
         let last = bins.len() - 1;
         let mut placed = 0;
-        for bin in 0..bins.len() {
+        for (bin, row) in bins.iter().enumerate() {
             let (from, to) = (edge(bin, "from"), edge(bin, "to"));
             let is_in =
                 |value: &&f64| **value >= from && (**value < to || (bin == last && **value <= to));
             let expected = values.iter().filter(is_in).count() as i64;
-            let found = number(&bins[bin]["count"]);
+            let found = number(&row["count"]);
             // The largest value lies at the last edge, which is computed: half an ulp may be missing.
             let is_last = bin == last && more.contains(&"--log");
             assert!(

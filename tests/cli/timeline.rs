@@ -76,8 +76,16 @@ fn a_lane_shows_what_its_thread_was_in_and_what_was_lost() {
   ▒ events were lost: 5 in 1 places
 ";
     assert_eq!(shown, expected);
-    let part = text(&["timeline", "--width", "30", "--from", "40us", "--to", "60us"], &path);
-    assert!(part.starts_with("0 thread 0         │AAAAAAAAAA\n0 thread 1         │··········\n"), "{part}");
+    let part = text(
+        &[
+            "timeline", "--width", "30", "--from", "40us", "--to", "60us",
+        ],
+        &path,
+    );
+    assert!(
+        part.starts_with("0 thread 0         │AAAAAAAAAA\n0 thread 1         │··········\n"),
+        "{part}"
+    );
     assert!(part.contains("  A solve  20.00 us (100.0 %)"), "{part}");
 }
 
@@ -85,7 +93,10 @@ fn a_lane_shows_what_its_thread_was_in_and_what_was_lost() {
 fn lanes_that_are_left_out_are_said() {
     let (_scratch, path) = two_threads();
     let shown = text(&["timeline", "--width", "36", "--lanes", "1"], &path);
-    assert!(shown.contains("note: 1 of 2 locations are shown"), "{shown}");
+    assert!(
+        shown.contains("note: 1 of 2 locations are shown"),
+        "{shown}"
+    );
     assert_eq!(shown.lines().filter(|line| line.contains('│')).count(), 1);
 }
 
@@ -100,7 +111,10 @@ fn colours_come_when_they_are_asked_for() {
 #[test]
 fn json_has_every_level_with_its_times() {
     let (_scratch, path) = two_threads();
-    let found = text(&["timeline", "--json", "--width", "16", "--to", "160us"], &path);
+    let found = text(
+        &["timeline", "--json", "--width", "16", "--to", "160us"],
+        &path,
+    );
     let found: Value = serde_json::from_str(&found).expect("JSON");
     let lane = &found["lanes"][0];
     assert_eq!(lane["location"], "thread 0");
@@ -108,7 +122,11 @@ fn json_has_every_level_with_its_times() {
         let runs = lane["levels"][level].as_array().expect("runs").iter();
         let run = |run: &Value| {
             let time = |name: &str| run[name].as_i64().expect("a time");
-            (run["region"].as_str().expect("a name").to_owned(), time("from_ns"), time("to_ns"))
+            (
+                run["region"].as_str().expect("a name").to_owned(),
+                time("from_ns"),
+                time("to_ns"),
+            )
         };
         runs.map(run).collect()
     };
@@ -123,31 +141,53 @@ fn pictures_are_whole_files_or_none() {
     let (scratch, path) = two_threads();
     let (svg, png) = (scratch.path().join("t.svg"), scratch.path().join("t.png"));
     let names = [svg.to_str().expect("a name"), png.to_str().expect("a name")];
-    text(&["timeline", "--svg", names[0], "--png", names[1], "--width", "160", "--to", "160us"], &path);
+    text(
+        &[
+            "timeline", "--svg", names[0], "--png", names[1], "--width", "160", "--to", "160us",
+        ],
+        &path,
+    );
     let drawn = std::fs::read_to_string(&svg).expect("a picture");
     assert!(drawn.starts_with("<svg ") && drawn.trim_end().ends_with("</svg>"));
     // One pixel is a microsecond: main, solve in it, the gap.
-    assert!(drawn.contains("width=\"160.00\" height=\"13.00\" fill=\"#4477aa\"><title>main: 0 ns .. 160.0 us"));
+    assert!(drawn.contains(
+        "width=\"160.00\" height=\"13.00\" fill=\"#4477aa\"><title>main: 0 ns .. 160.0 us"
+    ));
     assert!(drawn.contains("x=\"190.00\" y=\"38.00\" width=\"40.00\" height=\"13.00\""));
     assert!(drawn.contains("fill=\"url(#lost)\"><title>lost: 5 events (buffer-full)</title>"));
     let bytes = std::fs::read(&png).expect("a picture");
     assert_eq!(&bytes[..8], b"\x89PNG\r\n\x1a\n");
     let size = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-    assert_eq!(size(16), 150 + 160 + 20, "as wide as its columns and margins");
+    assert_eq!(
+        size(16),
+        150 + 160 + 20,
+        "as wide as its columns and margins"
+    );
 
     let nowhere = scratch.path().join("nowhere/t.svg");
-    let failed = run(&["timeline", "--svg", nowhere.to_str().expect("a name")], &path);
+    let failed = run(
+        &["timeline", "--svg", nowhere.to_str().expect("a name")],
+        &path,
+    );
     assert_eq!(failed.status.code(), Some(1));
     let said = String::from_utf8_lossy(&failed.stderr);
-    assert!(said.contains("nowhere/t.svg") && said.contains("nothing was changed"), "{said}");
-    let left: Vec<_> = std::fs::read_dir(scratch.path()).expect("a directory").collect();
+    assert!(
+        said.contains("nowhere/t.svg") && said.contains("nothing was changed"),
+        "{said}"
+    );
+    let left: Vec<_> = std::fs::read_dir(scratch.path())
+        .expect("a directory")
+        .collect();
     assert_eq!(left.len(), 3, "no temporary file stays: {left:?}");
 }
 
 #[test]
 fn a_full_disk_under_the_output_is_told() {
     let (_scratch, path) = two_threads();
-    let full = std::fs::File::options().write(true).open("/dev/full").expect("/dev/full");
+    let full = std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .expect("/dev/full");
     let output = Command::new(env!("CARGO_BIN_EXE_trace-cli"))
         .args(["regions".as_ref(), path.as_os_str()])
         .stdout(Stdio::from(full))
@@ -169,11 +209,27 @@ fn wrong_windows_and_names_say_what_to_do() {
             assert!(said.contains(what), "{arguments:?}: {said}");
         }
     };
-    fails(&["regions", "--from", "1s"], 1, &["starts at 1.000 s", "ends at 160.0 us", "--from"]);
-    fails(&["regions", "--region", "slove"], 1, &["`slove`", "did you mean `solve`?"]);
+    fails(
+        &["regions", "--from", "1s"],
+        1,
+        &["starts at 1.000 s", "ends at 160.0 us", "--from"],
+    );
+    fails(
+        &["regions", "--region", "slove"],
+        1,
+        &["`slove`", "did you mean `solve`?"],
+    );
     fails(&["print", "--event", "entr"], 1, &["did you mean `enter`?"]);
-    fails(&["timeline", "--location", "tread 1"], 1, &["did you mean `thread 1`?"]);
-    fails(&["print", "--template", "{regoin}"], 2, &["did you mean `region`?"]);
+    fails(
+        &["timeline", "--location", "tread 1"],
+        1,
+        &["did you mean `thread 1`?"],
+    );
+    fails(
+        &["print", "--template", "{regoin}"],
+        2,
+        &["did you mean `region`?"],
+    );
     fails(&["print", "--template", "{time"], 2, &["not closed"]);
     fails(&["histogram"], 2, &["--region"]);
     fails(&["messages"], 1, &["no event type is a message"]);
@@ -183,7 +239,13 @@ fn wrong_windows_and_names_say_what_to_do() {
 fn a_template_shapes_the_lines() {
     let (_scratch, path) = two_threads();
     let shown = text(
-        &["print", "--template", "{rank}|{event}\\t{region}{{}}", "--to", "50us"],
+        &[
+            "print",
+            "--template",
+            "{rank}|{event}\\t{region}{{}}",
+            "--to",
+            "50us",
+        ],
         &path,
     );
     assert_eq!(shown, "0|enter\tmain{}\n0|enter\tsolve{}\n");
@@ -226,10 +288,22 @@ fn a_difference_is_told_and_checked() {
     let change = |name: &str| {
         let rows = found["regions"].as_array().expect("rows").iter();
         let mut rows = rows.filter(|row| row["name"] == name);
-        rows.next().map(|row| (row["change"].clone(), row["difference"].clone(), row["is_uncertain"].clone()))
+        rows.next().map(|row| {
+            (
+                row["change"].clone(),
+                row["difference"].clone(),
+                row["is_uncertain"].clone(),
+            )
+        })
     };
-    assert_eq!(change("solve"), Some(("slower".into(), 40_000.into(), true.into())));
-    assert_eq!(change("exchange"), Some(("gone".into(), (-80_000).into(), true.into())));
+    assert_eq!(
+        change("solve"),
+        Some(("slower".into(), 40_000.into(), true.into()))
+    );
+    assert_eq!(
+        change("exchange"),
+        Some(("gone".into(), (-80_000).into(), true.into()))
+    );
     assert_eq!(change("main"), None);
     // What a loss may explain fails no check.
     let checked = run(&["diff", second, "--check", "--of", "inclusive"], &path);

@@ -10,7 +10,7 @@ use annals_format::{
     Definitions, EventTypeId, LocationId, RegionId, Role, Snapshot, Step, StreamId, TraceChunk,
     TraceLoss,
 };
-use annals_merger::{Opened, Outcome, Window};
+use annals_merger::{Opened, Outcome, Reach, Window};
 use rustc_hash::FxHashMap;
 
 use crate::filter::Filter;
@@ -222,15 +222,21 @@ impl Calls {
         mut look: impl FnMut(&TraceChunk, &mut S),
     ) -> anyhow::Result<Outcome> {
         let calls = std::cell::RefCell::new((self, sink));
-        let (window, from_start) = {
+        let (window, reach) = {
             let calls = calls.borrow();
-            (calls.0.window, calls.0.is_partial || calls.0.from_start)
+            {
+                let reach = Reach {
+                    from_start: calls.0.is_partial || calls.0.from_start,
+                    to_end: calls.0.is_partial,
+                };
+                (calls.0.window, reach)
+            }
         };
         let begin = |open: &Snapshot| {
             let (calls, sink) = &mut *calls.borrow_mut();
             calls.begin(open, *sink);
         };
-        let (outcome, end) = opened.read_regions(window, from_start, begin, |chunk| {
+        let (outcome, end) = opened.read_regions(window, reach, begin, |chunk| {
             let (calls, sink) = &mut *calls.borrow_mut();
             calls.take(&chunk, *sink);
             look(&chunk, *sink);

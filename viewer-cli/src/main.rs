@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use annals_cli::commands::{
     InputArguments, collectives, demo, diff, dropped, events, explain, flat, histogram, info,
-    intervals, messages, metrics, print, record, recover, regions, sources, suggest_filter,
+    intervals, messages, metrics, print, record, recover, regions, slice, sources, suggest_filter,
     timeline, verify,
 };
 use annals_cli::output::{Finding, UsageError};
@@ -46,31 +46,35 @@ enum Command {
     Sources(InputArguments),
     /// Event types with their counts
     Events(InputArguments),
-    /// Events in global order
+    // As above.
     Print(print::PrintArguments),
-    /// Calls and times of every region
+    // As above.
     Regions(regions::RegionsArguments),
-    /// Who was where when: a lane for each location (terminal, SVG, PNG)
+    // As above.
     Timeline(timeline::TimelineArguments),
-    /// Regions that got slower or faster from one trace to another
+    // As above.
+    Slice(slice::SliceArguments),
+    // As above.
+    Split(slice::SplitArguments),
+    // As above.
     Diff(diff::DiffArguments),
-    /// Load balance: time in each region by rank or location, and who is slow
+    // As above.
     Flat(flat::FlatArguments),
-    /// How durations of a region, or values of an element, are distributed
+    // As above.
     Histogram(histogram::HistogramArguments),
-    /// From a begin to its end, tied by a key: queues, requests, operations
+    // As above.
     Intervals(intervals::IntervalsArguments),
-    /// Who sends how much to whom, how long it takes, and who waits
+    // As above.
     Messages(messages::MessagesArguments),
-    /// Who waits in collective operations
+    // As above.
     Collectives(collectives::CollectivesArguments),
-    /// Values of metrics over time
+    // As above.
     Metrics(metrics::MetricsArguments),
     // Its own words come from its arguments: here they would hide the long help.
     SuggestFilter(suggest_filter::SuggestFilterArguments),
     // As above.
     Explain(explain::ExplainArguments),
-    /// What was lost, when and why
+    // As above.
     Dropped(dropped::DroppedArguments),
     // Its own words, as of suggest-filter above.
     Verify(verify::VerifyArguments),
@@ -105,6 +109,8 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<Finding> {
         Command::Events(arguments) => events::run(arguments, out),
         Command::Print(arguments) => print::run(arguments, out),
         Command::Regions(arguments) => regions::run(arguments, out),
+        Command::Slice(arguments) => slice::run(arguments, out),
+        Command::Split(arguments) => slice::run_split(arguments, out),
         Command::Diff(arguments) => diff::run(arguments, out),
         Command::Timeline(arguments) => timeline::run(arguments, out),
         Command::Flat(arguments) => flat::run(arguments, out),

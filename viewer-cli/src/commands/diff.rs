@@ -204,7 +204,7 @@ fn compare(
 /// # Errors
 /// If an input cannot be read, a filter matches nothing, or the output cannot be written.
 pub fn run(arguments: &DiffArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
-    if !(arguments.threshold >= 0.0) {
+    if arguments.threshold.is_nan() || arguments.threshold < 0.0 {
         return Err(UsageError("--threshold must not be below 0".to_owned()).into());
     }
     let (first, _) = arguments.input.open_window(&arguments.window)?;

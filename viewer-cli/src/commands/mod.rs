@@ -16,6 +16,7 @@ pub mod print;
 pub mod record;
 pub mod recover;
 pub mod regions;
+pub mod slice;
 pub mod sources;
 pub mod suggest_filter;
 pub mod timeline;

@@ -38,11 +38,11 @@ pub struct TimelineArguments {
     #[arg(long, value_name = "FILE")]
     png: Option<PathBuf>,
 
-    /// Columns of time (default: as the terminal is wide; 1200 in pictures)
+    /// Columns: of the terminal; in pictures and JSON, of time (default: as the terminal is wide; 1200)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(10..=10_000))]
     width: Option<u16>,
 
-    /// Most locations (default: 40, 64 in pictures)
+    /// Most locations (default: 40; in pictures and JSON 64)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     lanes: Option<u16>,
 
@@ -185,19 +185,19 @@ pub fn run(arguments: &TimelineArguments, out: &mut dyn Write) -> anyhow::Result
         let wide = wide.or_else(from_shell).unwrap_or(100);
         wide.saturating_sub(terminal::LABEL + 1).clamp(10, 1000)
     };
-    let columns = match (arguments.width, is_picture) {
+    let has_levels = is_picture || arguments.input.json;
+    let columns = match (arguments.width, has_levels) {
         (Some(width), true) => width.into(),
         (Some(width), false) => usize::from(width).saturating_sub(terminal::LABEL).max(1),
         (None, true) => 1200,
         (None, false) => in_terminal(),
     };
-    let has_levels = is_picture || arguments.input.json;
     let request = Request {
         window,
         columns,
         lanes: arguments
             .lanes
-            .map_or(if is_picture { 64 } else { 40 }, usize::from),
+            .map_or(if has_levels { 64 } else { 40 }, usize::from),
         levels: if has_levels {
             arguments.levels.into()
         } else {
