@@ -288,7 +288,7 @@ pub struct EventWriter {
 
 /// Bytes that a short event is made of: enough for the longest of those that have no list.
 struct Short {
-    bytes: [u8; 128],
+    bytes: [u8; 64],
     at: usize,
 }
 
@@ -398,11 +398,27 @@ impl EventWriter {
     /// If it is larger than a chunk.
     #[inline]
     pub fn write(&mut self, event: EventToWrite<'_>) -> Result<()> {
+        if let (ENTER | LEAVE, [], [region, ..]) = (event.id, event.attributes, event.values) {
+            let mut short = [0; 10];
+            short[0] = event.id;
+            short[1..9].copy_from_slice(&u64::from(*region as u32).to_le_bytes());
+            // The size comes between; as many bytes as the region takes.
+            let length = 4 - (*region as u32).leading_zeros() as usize / 8;
+            short.copy_within(1..5, 2);
+            short[1] = length as u8;
+            let is_undefined = *region as u32 == u32::MAX;
+            let end = if is_undefined { 2 } else { 2 + length };
+            if is_undefined {
+                short[1] = 0xff;
+            }
+            self.append(event.time, 6, &short[..end]);
+            return Ok(());
+        }
         let at_most = self.bounds[usize::from(event.id)];
         match event_record(event.id) {
             Some(record) if at_most != 0 && event.attributes.is_empty() => {
                 let mut short = Short {
-                    bytes: [0; 128],
+                    bytes: [0; 64],
                     at: 0,
                 };
                 short.push(event.id);
