@@ -191,7 +191,7 @@ fn data_of(fields: &[Field], next: &mut impl Iterator<Item = u64>) -> Vec<Datum>
                 Datum::Bits(Input::new(&out, Endian::Little).value(type_code).unwrap())
             }
             What::Text => Datum::Text(format!("text {value}").into_bytes()),
-            What::IdMap => Datum::Pairs(vec![(0, value), (1, value / 3)], value % 2 == 0),
+            What::IdMap => Datum::Pairs(vec![(0, value), (1, value / 3)], value.is_multiple_of(2)),
             What::List8(inner) | What::List32(inner) => {
                 let items = (0..value % 30).map(|_| data_of(inner, next));
                 if inner.len() == 1 {
