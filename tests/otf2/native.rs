@@ -241,7 +241,9 @@ fn chunk(d: &Definitions, events: &[(usize, u64, u64)], ranks: u32) -> Chunk {
                 (_, Reference::String, _) => column.push_bits(0),
                 (_, _, "peer" | "root") => column.push_bits(seed % u64::from(ranks)),
                 (_, _, "operation") => column.push_bits(seed % 17),
-                (_, _, "value") if element.is_optional && seed % 3 == 0 => column.push_absent(),
+                (_, _, "value") if element.is_optional && seed.is_multiple_of(3) => {
+                    column.push_absent()
+                }
                 (ElementType::I32, ..) => column.push_bits(*seed as i32 as i64 as u64),
                 (ElementType::U32, ..) if element.original_bits == 8 => {
                     column.push_bits(seed % 256)

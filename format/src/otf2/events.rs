@@ -282,11 +282,73 @@ pub struct EventWriter {
     /// Where in the file eight bytes have to be replaced by this number.
     pub patches: Vec<(u64, u64)>,
     scratch: Vec<u8>,
+    /// Most bytes of an event by its id; 0: it has a list, or is not known.
+    bounds: [u8; 256],
+}
+
+/// Bytes that a short event is made of: enough for the longest of those that have no list.
+struct Short {
+    bytes: [u8; 64],
+    at: usize,
+}
+
+impl Short {
+    #[inline]
+    fn push(&mut self, byte: u8) {
+        self.bytes[self.at] = byte;
+        self.at += 1;
+    }
+
+    #[inline]
+    fn put_compressed(&mut self, value: u64) {
+        let length = 8 - value.leading_zeros() as usize / 8;
+        let place = &mut self.bytes[self.at..self.at + 9];
+        place[0] = length as u8;
+        place[1..].copy_from_slice(&value.to_le_bytes());
+        self.at += 1 + length;
+    }
+
+    #[inline]
+    fn put_values(&mut self, fields: &[Field], values: &[u64]) {
+        for (index, field) in fields.iter().enumerate() {
+            let value = values.get(index).copied().unwrap_or(0);
+            match field.what {
+                What::C32 | What::Ref32(_) | What::Enum32(_) => match value as u32 {
+                    u32::MAX => self.push(0xff),
+                    value => self.put_compressed(value.into()),
+                },
+                What::C64 | What::Ref64(_) => match value {
+                    u64::MAX => self.push(0xff),
+                    value => self.put_compressed(value),
+                },
+                What::Ci64 => self.put_compressed(value),
+                What::U64 | What::F64 => {
+                    self.bytes[self.at..self.at + 8].copy_from_slice(&value.to_le_bytes());
+                    self.at += 8;
+                }
+                _ => self.push(value as u8),
+            }
+        }
+    }
+}
+
+/// Most bytes of each event that has no list.
+fn bounds() -> [u8; 256] {
+    let mut bounds = [0; 256];
+    for record in EVENTS.iter().filter(|record| list_of(record).is_none()) {
+        let frame = match record.frame {
+            Frame::Single => 1,
+            Frame::Length => 2,
+        };
+        let most = frame + most_bytes(record.fields, record.fields.len());
+        bounds[usize::from(record.id)] = most as u8;
+    }
+    bounds
 }
 
 impl EventWriter {
     /// For chunks of this size.
-    pub const fn new(chunk_size: u64) -> Self {
+    pub fn new(chunk_size: u64) -> Self {
         Self {
             chunk_size: chunk_size as usize,
             chunk_start: 0,
@@ -298,6 +360,7 @@ impl EventWriter {
             out: Vec::new(),
             patches: Vec::new(),
             scratch: Vec::new(),
+            bounds: bounds(),
         }
     }
 
@@ -333,43 +396,91 @@ impl EventWriter {
     ///
     /// # Errors
     /// If it is larger than a chunk.
+    #[inline]
     pub fn write(&mut self, event: EventToWrite<'_>) -> Result<()> {
+        if let (ENTER | LEAVE, [], [region, ..]) = (event.id, event.attributes, event.values) {
+            let mut short = [0; 10];
+            short[0] = event.id;
+            short[1..9].copy_from_slice(&u64::from(*region as u32).to_le_bytes());
+            // The size comes between; as many bytes as the region takes.
+            let length = 4 - (*region as u32).leading_zeros() as usize / 8;
+            short.copy_within(1..5, 2);
+            short[1] = length as u8;
+            let is_undefined = *region as u32 == u32::MAX;
+            let end = if is_undefined { 2 } else { 2 + length };
+            if is_undefined {
+                short[1] = 0xff;
+            }
+            self.append(event.time, 6, &short[..end]);
+            return Ok(());
+        }
+        let at_most = self.bounds[usize::from(event.id)];
+        match event_record(event.id) {
+            Some(record) if at_most != 0 && event.attributes.is_empty() => {
+                let mut short = Short {
+                    bytes: [0; 64],
+                    at: 0,
+                };
+                short.push(event.id);
+                if record.frame == Frame::Length {
+                    short.push(0);
+                    short.put_values(record.fields, event.values);
+                    short.bytes[1] = short.at as u8 - 2;
+                } else {
+                    short.put_values(record.fields, event.values);
+                }
+                self.append(event.time, at_most.into(), &short.bytes[..short.at]);
+                Ok(())
+            }
+            _ => self.write_long(event),
+        }
+    }
+
+    fn write_long(&mut self, event: EventToWrite<'_>) -> Result<()> {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         let at_most =
             put_attributes(event.attributes, &mut scratch) + put_event(&event, &mut scratch);
         let at_most = at_most.max(scratch.len());
-        if 9 + at_most + 2 + CHUNK_HEADER_LEN > self.chunk_size {
-            let found = scratch.len();
-            self.scratch = scratch;
-            let expected = "an event that fits a chunk";
-            return Err(FormatError::invalid(0, expected, found));
+        let fits = 9 + at_most + 2 + CHUNK_HEADER_LEN <= self.chunk_size;
+        let length = scratch.len();
+        if fits {
+            self.append(event.time, at_most, &scratch);
         }
+        self.scratch = scratch;
+        if fits {
+            return Ok(());
+        }
+        let expected = "an event that fits a chunk";
+        Err(FormatError::invalid(0, expected, length))
+    }
+
+    /// Appends an event that takes so many bytes at most.
+    #[inline]
+    fn append(&mut self, time: u64, at_most: usize, bytes: &[u8]) {
         // As the reference decides, so that files are the same, but for this: two bytes must be left for
         // the file's end, behind which it writes when one is left.
-        let free = self.chunk_size - self.used.min(self.chunk_size);
-        let has_room = 9 + at_most < free && 9 + scratch.len() + 2 <= free;
+        let free = self.chunk_size - self.used;
+        let has_room = 9 + at_most < free && 9 + bytes.len() + 2 <= free;
         if self.used == 0 {
             self.start_chunk();
         } else if !has_room {
-            self.out
-                .resize(self.out.len() + self.chunk_size - self.used, 0);
+            self.out.resize(self.out.len() + free, 0);
             self.close_chunk();
             self.chunk_start += self.chunk_size as u64;
             self.start_chunk();
         }
-        let before = self.out.len();
-        if self.time != Some(event.time) || event.time == 0 {
-            self.out.push(TIMESTAMP);
-            self.out.put_u64(event.time);
-            self.time = Some(event.time);
+        if self.time != Some(time) || time == 0 {
+            let mut stamp = [TIMESTAMP; 9];
+            stamp[1..].copy_from_slice(&time.to_le_bytes());
+            self.out.extend_from_slice(&stamp);
+            self.time = Some(time);
+            self.used += 9;
         }
-        self.out.extend_from_slice(&scratch);
-        self.used += self.out.len() - before;
+        self.out.extend_from_slice(bytes);
+        self.used += bytes.len();
         self.count += 1;
-        self.last_time = event.time;
-        self.scratch = scratch;
-        Ok(())
+        self.last_time = time;
     }
 
     /// Appends the file's end.

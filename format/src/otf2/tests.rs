@@ -191,7 +191,7 @@ fn data_of(fields: &[Field], next: &mut impl Iterator<Item = u64>) -> Vec<Datum>
                 Datum::Bits(Input::new(&out, Endian::Little).value(type_code).unwrap())
             }
             What::Text => Datum::Text(format!("text {value}").into_bytes()),
-            What::IdMap => Datum::Pairs(vec![(0, value), (1, value / 3)], value % 2 == 0),
+            What::IdMap => Datum::Pairs(vec![(0, value), (1, value / 3)], value.is_multiple_of(2)),
             What::List8(inner) | What::List32(inner) => {
                 let items = (0..value % 30).map(|_| data_of(inner, next));
                 if inner.len() == 1 {
@@ -203,4 +203,55 @@ fn data_of(fields: &[Field], next: &mut impl Iterator<Item = u64>) -> Vec<Datum>
         });
     }
     data
+}
+
+#[test]
+fn a_chunk_says_its_byte_order() {
+    let mut chunk = vec![3, 0x23];
+    chunk.extend_from_slice(&1_u64.to_be_bytes());
+    chunk.extend_from_slice(&3_u64.to_be_bytes());
+    chunk.push(5);
+    chunk.extend_from_slice(&0x0102_0304_0506_0708_u64.to_be_bytes());
+    // An attribute of type UINT16 and one of type FLOAT; Enter of region 0x0a0b.
+    chunk.extend_from_slice(&[6, 14, 1, 2, 1, 1, 2, 0x11, 0x12, 1, 2, 9, 0x3f, 0x80, 0, 0]);
+    chunk.extend_from_slice(&[12, 2, 0x0a, 0x0b]);
+    // MpiSend to 0x010203, with a length of 0x0102030405060708; an unknown record; ProgramEnd with -1.
+    chunk.extend_from_slice(&[14, 16, 3, 1, 2, 3, 0, 1, 9, 8, 1, 2, 3, 4, 5, 6, 7, 8]);
+    chunk.extend_from_slice(&[200, 3, 7, 8, 9]);
+    chunk.extend_from_slice(&[84, 1, 0xff, 2, 1]);
+    let (mut reader, header) = EventReader::of_chunk(&chunk).unwrap();
+    assert_eq!(
+        (header.endian, header.first, header.last),
+        (Endian::Big, 1, 3)
+    );
+    assert_eq!(reader.next_item().unwrap(), Item::Event);
+    assert_eq!((reader.id, reader.time), (12, 0x0102_0304_0506_0708));
+    assert_eq!(reader.values, [0x0a0b]);
+    let values: Vec<u64> = reader.attributes.iter().map(|value| value.bits).collect();
+    assert_eq!(values, [0x1112, u64::from(1_f32.to_bits())]);
+    assert_eq!(reader.next_item().unwrap(), Item::Event);
+    assert_eq!(reader.values, [0x01_0203, 0, 9, 0x0102_0304_0506_0708]);
+    assert!(reader.attributes.is_empty());
+    assert_eq!(reader.next_item().unwrap(), Item::Event);
+    assert_eq!((reader.id, reader.payload), (200, &[7, 8, 9][..]));
+    assert!(reader.record().is_none());
+    assert_eq!(reader.next_item().unwrap(), Item::Event);
+    assert_eq!(reader.values, [u64::MAX]);
+    assert_eq!(reader.next_item().unwrap(), Item::EndOfFile);
+}
+
+#[test]
+fn one_unreadable_event_costs_itself_only() {
+    let mut chunk = vec![3, 0x42];
+    chunk.extend_from_slice(&[0; 16]);
+    // MpiSend with an integer of nine bytes; one whose fields are longer than itself; Enter.
+    chunk.extend_from_slice(&[14, 4, 9, 1, 2, 3]);
+    chunk.extend_from_slice(&[14, 3, 1, 2, 0]);
+    chunk.extend_from_slice(&[12, 1, 5, 0]);
+    let (mut reader, _) = EventReader::of_chunk(&chunk).unwrap();
+    assert_eq!(reader.next_item().unwrap(), Item::Unreadable);
+    assert_eq!(reader.next_item().unwrap(), Item::Unreadable);
+    assert_eq!(reader.next_item().unwrap(), Item::Event);
+    assert_eq!(reader.values, [5]);
+    assert_eq!(reader.next_item().unwrap(), Item::EndOfChunk);
 }

@@ -152,7 +152,7 @@ fn each_record(
             }
         };
         let endian = records.endian();
-        while let Some(record) = records.next() {
+        for record in records.by_ref() {
             let outcome = match record {
                 Ok(record) => take(record, endian).map_err(|error| (record.offset, error)),
                 Err(error) => Err((0, error)),

@@ -138,8 +138,8 @@ fn order_of(name: &str) -> u8 {
 }
 
 /// Where a definition stands among those of several sources: what it may refer to stands before.
-fn place_of(record: &Record, data: &[Datum]) -> usize {
-    const ORDER: [&str; 40] = [
+fn place_of(record: &Record) -> usize {
+    const ORDER: [&str; 38] = [
         "String",
         "ClockProperties",
         "Paradigm",
@@ -157,8 +157,6 @@ fn place_of(record: &Record, data: &[Datum]) -> usize {
         "Callsite",
         "Callpath",
         "MetricMember",
-        "MetricClass",
-        "Group of all",
         "Group",
         "MetricInstance",
         "MetricClassRecorder",
@@ -181,10 +179,9 @@ fn place_of(record: &Record, data: &[Datum]) -> usize {
         "IoPreCreatedHandleState",
         "",
     ];
-    let group_type = record.place("group_type").and_then(|at| data.get(at));
     let name = match record.name {
-        "Group" if group_type == Some(&bits(COMM_LOCATIONS)) => "Group of all",
         // Those that have their numbers in common stay as they come.
+        "MetricClass" => "MetricInstance",
         "InterComm" => "Comm",
         "IoDirectory" => "IoRegularFile",
         name => name,
@@ -778,9 +775,7 @@ impl<'a> Outgoing<'a> {
         let missing = (last as usize + 1).saturating_sub(ranks.len());
         if missing <= MOST_MISSING as usize {
             for rank in 0..=last {
-                if !ranks.contains_key(&rank) {
-                    ranks.insert(rank, self.missing_rank(rank));
-                }
+                ranks.entry(rank).or_insert_with(|| self.missing_rank(rank));
             }
         }
         let group = |this: &mut Self, name: &str, group_type: u64, members: Vec<u64>| {
@@ -938,7 +933,7 @@ impl<'a> Outgoing<'a> {
         }
         if !self.is_one_archive() {
             // Of several sources, what is referred to must stand before, whoever defines it.
-            all.sort_by_key(|(record, data)| place_of(record, data));
+            all.sort_by_key(|(record, _)| place_of(record));
         }
         all
     }

@@ -346,12 +346,12 @@ impl<'a> Converter<'a> {
     fn chunk(&mut self, chunk: &TraceChunk) -> Result<()> {
         let ordinals = chunk.ordinals();
         let mut losses = chunk.losses.iter().peekable();
-        for index in 0..chunk.len() {
+        for (index, ordinal) in ordinals.iter().enumerate() {
             let time_ns = chunk.times_ns[index];
             while let Some((_, loss)) = losses.next_if(|loss| loss.0 as usize <= index) {
                 self.loss(loss, time_ns)?;
             }
-            self.event(chunk, index, ordinals[index] as usize)?;
+            self.event(chunk, index, *ordinal as usize)?;
         }
         losses.try_for_each(|(_, loss)| self.loss(loss, i64::MAX))
     }
