@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::filter::EventFilter;
+use crate::input::without_path;
 use crate::open::{Opened, Outcome, Window, plan_merge};
 use crate::proof::{self, SortedStreams, StreamHashes};
 use crate::report::{DamageReport, Sums};
@@ -139,6 +140,7 @@ pub fn verify(path: &Path, inputs: &[PathBuf]) -> Result<Verification> {
     let types = RegionTypes::of(definitions);
     let mut stacks = Stacks::new(&types, definitions.slice.is_some());
     let (mut chunks, mut wrong_snapshot) = (0, None);
+    let mut unreadable_snapshots = Vec::new();
     // What a trace that was cut out of a longer one begins with, nothing in it can contradict.
     if let Some(at) = opened.snapshots().first().filter(|at| at.before == 0)
         && let Ok(open) = opened.load_snapshot(at)
@@ -147,13 +149,17 @@ pub fn verify(path: &Path, inputs: &[PathBuf]) -> Result<Verification> {
     }
     let mut compare_snapshot = |chunks: usize, stacks: &Stacks| {
         let at = opened.snapshots().iter().find(|at| at.before == chunks);
-        if let Some(at) = at.filter(|_| wrong_snapshot.is_none()) {
-            let is_right = opened
-                .load_snapshot(at)
-                .map(|found| found == stacks.snapshot(&types));
-            if !is_right.unwrap_or(false) {
-                wrong_snapshot = Some(at.entry);
+        match at.map(|at| (at.entry, opened.load_snapshot(at))) {
+            Some((entry, Ok(found))) if found != stacks.snapshot(&types) => {
+                wrong_snapshot.get_or_insert(entry);
             }
+            // It costs no event: readers start further ahead.
+            Some((entry, Err(error))) => unreadable_snapshots.push(DamageReport {
+                offset: entry.offset,
+                length: 0,
+                what: format!("open regions: {}", without_path(&error)),
+            }),
+            _ => {}
         }
     };
     let outcome = opened.read(Window::ALL, |chunk| {
@@ -200,7 +206,7 @@ pub fn verify(path: &Path, inputs: &[PathBuf]) -> Result<Verification> {
         proved_streams,
         compared_inputs,
         mismatches,
-        damage: damage.collect(),
+        damage: damage.chain(unreadable_snapshots).collect(),
         totals: Sums::of(&outcome.totals),
         complete: outcome.complete && opened.rejected.is_empty(),
     })
