@@ -265,13 +265,23 @@ pub fn find(paths: &[PathBuf], skip: Option<&Path>) -> Result<Found> {
                 Ok(FileKind::Recording) => found.recordings.push(file),
                 Ok(FileKind::Trace) => found.traces.push(file),
                 Err(error) => found.rejected.push(RejectedInput {
-                    why: without_path(&error),
+                    why: match &error {
+                        MergeError::Format { .. } if is_named_archive(&file) => {
+                            "at byte 0: the anchor of an OTF2 archive expected".to_owned()
+                        }
+                        _ => without_path(&error),
+                    },
                     path: file,
                 }),
             }
         }
     }
     Ok(found)
+}
+
+fn is_named_archive(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension == "otf2")
 }
 
 /// The error's own words and those of its causes, without the path that stands beside it anyway.

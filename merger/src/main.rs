@@ -298,9 +298,11 @@ fn summary(report: &Report, bytes: u64, arguments: &Arguments) -> String {
     );
     for input in &report.inputs {
         if input.ended != "finished" {
+            let is_archive = input.path.extension().is_some_and(|name| name == "otf2");
             let how = match input.ended {
                 "killed" => "was killed; its live file was read",
                 "running" => "is still recording; read as it is now",
+                "truncated" if is_archive => "ends early",
                 "truncated" => "ends early, and no live file was found",
                 _ => "finished after its storage had failed; its live file was read",
             };
