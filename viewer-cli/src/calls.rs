@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use annals_format::{
-    Definitions, EventTypeId, LocationId, RegionId, Role, Snapshot, Step, StreamId, TraceChunk,
-    TraceLoss,
+    Column, Definitions, ElementType, EventTypeId, LocationId, RegionId, Role, Snapshot, Step,
+    StreamId, TraceChunk, TraceLoss,
 };
 use annals_merger::{Opened, Outcome, Reach, Window};
 use rustc_hash::FxHashMap;
@@ -81,22 +81,84 @@ pub trait Sink {
     }
 }
 
+/// From this depth on, open calls are counted by region, so that a deep stack is not searched at every event.
+const DEEP: usize = 64;
+
 #[derive(Debug, Default)]
 struct Stack {
     frames: Vec<Frame>,
-    depth: FxHashMap<RegionId, u32>,
+    /// Of a deep stack, open calls by region; empty: the stack is not deep.
+    open: FxHashMap<RegionId, u32>,
     last_ns: Option<i64>,
     /// It has events behind the window.
     goes_on: bool,
 }
 
 impl Stack {
+    #[inline]
+    fn is_open(&self, region: RegionId) -> bool {
+        if self.open.is_empty() {
+            let mut frames = self.frames.iter().rev();
+            return frames.any(|frame| frame.region == region);
+        }
+        self.open.get(&region).is_some_and(|open| *open != 0)
+    }
+
+    #[inline]
+    fn push(&mut self, frame: Frame) {
+        self.frames.push(frame);
+        if self.frames.len() < DEEP {
+            return;
+        }
+        let uncounted = match self.open.is_empty() {
+            true => self.frames.as_slice(),
+            false => std::slice::from_ref(&frame),
+        };
+        for frame in uncounted {
+            *self.open.entry(frame.region).or_default() += 1;
+        }
+    }
+
+    #[inline]
     fn pop(&mut self) -> Option<Frame> {
         let frame = self.frames.pop()?;
-        if let Some(depth) = self.depth.get_mut(&frame.region) {
-            *depth -= 1;
+        if let Some(open) = self.open.get_mut(&frame.region) {
+            *open -= 1;
+            // Not at once, lest a stack that goes up and down there is counted again and again.
+            if self.frames.len() < DEEP / 2 {
+                self.open.clear();
+            }
         }
         Some(frame)
+    }
+}
+
+/// Enters or leaves of one type in a chunk.
+struct Moves {
+    kind: Kind,
+    /// Their regions, in order; [`NO_REGION`] where none is given.
+    regions: std::vec::IntoIter<u64>,
+}
+
+/// Stands for a region that is not given.
+const NO_REGION: u64 = u64::MAX;
+
+impl Moves {
+    fn of(kind: Kind, column: &Column) -> Self {
+        let mut regions = Vec::with_capacity(column.len());
+        let is_unsigned = matches!(column.element_type(), ElementType::U32 | ElementType::U64);
+        match column.bits().filter(|_| is_unsigned) {
+            Some(bits) => bits.extend_into(0..column.len(), &mut regions),
+            None => regions.extend((0..column.len()).map(|ordinal| {
+                let region = column.get(ordinal).as_integer();
+                let region = region.and_then(|region| u64::try_from(region).ok());
+                region.unwrap_or(NO_REGION)
+            })),
+        }
+        Self {
+            kind,
+            regions: regions.into_iter(),
+        }
     }
 }
 
@@ -281,13 +343,11 @@ impl Calls {
     ) {
         let stack = &mut self.stacks[number];
         let tag = sink.enter(number, &stack.frames, region, entered_ns);
-        let depth = stack.depth.entry(region).or_default();
-        *depth += 1;
-        stack.frames.push(Frame {
+        stack.push(Frame {
             region,
             entered_ns,
             is_uncertain,
-            is_outermost: *depth == 1,
+            is_outermost: !stack.is_open(region),
             tag,
         });
     }
@@ -321,10 +381,9 @@ impl Calls {
     fn take(&mut self, chunk: &TraceChunk, sink: &mut impl Sink) {
         let of_types = chunk.types.iter().map(|columns| {
             let kind = self.kinds.get(&columns.event_type)?;
-            Some((*kind, columns.columns.get(kind.at)?))
+            Some(Moves::of(*kind, columns.columns.get(kind.at)?))
         });
-        let of_types: Vec<_> = of_types.collect();
-        let mut next = vec![0_usize; of_types.len()];
+        let mut of_types: Vec<Option<Moves>> = of_types.collect();
         let mut losses = chunk.losses.iter().peekable();
         for (index, type_index) in chunk.type_index.iter().enumerate() {
             let time_ns = chunk.times_ns[index];
@@ -334,8 +393,7 @@ impl Calls {
             {
                 self.note_gap(loss);
             }
-            let type_index = usize::from(*type_index);
-            let Some((kind, column)) = of_types[type_index] else {
+            let Some(moves) = &mut of_types[usize::from(*type_index)] else {
                 if let Some(number) = self.streams.get(chunk.streams[index])
                     && !is_behind
                 {
@@ -343,8 +401,7 @@ impl Calls {
                 }
                 continue;
             };
-            let ordinal = next[type_index];
-            next[type_index] += 1;
+            let (kind, region) = (moves.kind, moves.regions.next().unwrap_or(NO_REGION));
             let Some(number) = self.streams.get(chunk.streams[index]) else {
                 continue;
             };
@@ -352,9 +409,7 @@ impl Calls {
                 self.stacks[number].goes_on = true;
                 continue;
             }
-            let region = column.get(ordinal).as_integer();
-            let region = region.and_then(|region| u32::try_from(region).ok());
-            if let Some(region) = region {
+            if let Ok(region) = u32::try_from(region) {
                 self.event(number, RegionId::new(region), kind, time_ns, sink);
             }
         }
@@ -385,7 +440,7 @@ impl Calls {
             return self.push(number, region, time_ns, false, sink);
         }
         let stack = &mut self.stacks[number];
-        if stack.depth.get(&region).is_none_or(|depth| *depth == 0) {
+        if !stack.is_open(region) {
             return sink.unmatched(number, region, time_ns);
         }
         // Calls above it were left without our seeing it.

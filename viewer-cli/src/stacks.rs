@@ -85,23 +85,75 @@ impl RegionStats {
 /// Statistics by group and region.
 pub type Statistics = BTreeMap<(Group, RegionId), RegionStats>;
 
+/// Statistics as they are counted. Every enter and leave comes through here, so what is found by group and
+/// region is found in a table.
 struct Counter {
     window: Window,
-    /// By location.
+    /// By location, the number of its group.
+    group_of: Vec<usize>,
     groups: Vec<Group>,
-    slots: FxHashMap<(Group, RegionId), u32>,
+    /// By group and region, slot + 1.
+    slots: Vec<Vec<u32>>,
+    /// Room left for these.
+    table_room: usize,
+    /// Of regions beyond the tables.
+    far_slots: FxHashMap<(usize, RegionId), u32>,
+    keys: Vec<(Group, RegionId)>,
+    /// By slot.
     stats: Vec<RegionStats>,
 }
 
 impl Counter {
+    /// Most entries of all tables together: numbers of regions come from the file.
+    const TABLE_ENTRIES: usize = 1 << 22;
+
+    fn new(window: Window, of_locations: impl Iterator<Item = Group>) -> Self {
+        let mut numbers = BTreeMap::new();
+        let mut groups = Vec::new();
+        let number_of = |group| {
+            *numbers.entry(group).or_insert_with(|| {
+                groups.push(group);
+                groups.len() - 1
+            })
+        };
+        let group_of = of_locations.map(number_of).collect();
+        Self {
+            window,
+            group_of,
+            slots: vec![Vec::new(); groups.len()],
+            groups,
+            table_room: Self::TABLE_ENTRIES,
+            far_slots: FxHashMap::default(),
+            keys: Vec::new(),
+            stats: Vec::new(),
+        }
+    }
+
+    #[inline]
     fn slot(&mut self, location: usize, region: RegionId) -> u32 {
-        let next = self.stats.len() as u32;
-        let slot = *self
-            .slots
-            .entry((self.groups[location], region))
-            .or_insert(next);
-        if slot == next {
-            self.stats.push(RegionStats::default());
+        let group = self.group_of[location];
+        match self.slots[group].get(region.index()) {
+            Some(slot) if *slot != 0 => slot - 1,
+            _ => self.new_slot(group, region),
+        }
+    }
+
+    #[cold]
+    fn new_slot(&mut self, group: usize, region: RegionId) -> u32 {
+        if let Some(slot) = self.far_slots.get(&(group, region)) {
+            return *slot;
+        }
+        let slot = self.stats.len() as u32;
+        self.stats.push(RegionStats::default());
+        self.keys.push((self.groups[group], region));
+        let table = &mut self.slots[group];
+        let more = (region.index() + 1).saturating_sub(table.len());
+        if more <= self.table_room {
+            self.table_room -= more;
+            table.resize(table.len() + more, 0);
+            table[region.index()] = slot + 1;
+        } else {
+            self.far_slots.insert((group, region), slot);
         }
         slot
     }
@@ -109,6 +161,10 @@ impl Counter {
     fn of(&mut self, location: usize, region: RegionId) -> &mut RegionStats {
         let slot = self.slot(location, region);
         &mut self.stats[slot as usize]
+    }
+
+    fn finish(self) -> Statistics {
+        self.keys.into_iter().zip(self.stats).collect()
     }
 }
 
@@ -179,18 +235,9 @@ pub fn statistics(
         Grouping::Rank => Group::Rank(rank_of(definitions, *id)),
         Grouping::Location => Group::Location(*id),
     });
-    let mut counter = Counter {
-        window,
-        groups: groups.collect(),
-        slots: FxHashMap::default(),
-        stats: Vec::new(),
-    };
+    let mut counter = Counter::new(window, groups);
     let outcome = calls.read(opened, &mut counter, |chunk, _| look(chunk))?;
-    let mut stats = std::mem::take(&mut counter.stats);
-    let slots = counter.slots.into_iter();
-    let mut statistics: Statistics = slots
-        .map(|(key, slot)| (key, std::mem::take(&mut stats[slot as usize])))
-        .collect();
+    let mut statistics = counter.finish();
     let uncertainty = Uncertainty {
         definitions,
         places,
