@@ -50,7 +50,7 @@ demo=target/readme-demo
 rm -rf "$demo"
 cargo run --release -p annals-cli -- demo --output "$demo"
 
-cargo test --workspace
+cargo test --workspace --no-fail-fast
 
 # The macros, removed.
 cargo test -p annals-recorder --lib --features off global
