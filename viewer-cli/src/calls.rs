@@ -107,10 +107,8 @@ impl Stack {
     #[inline]
     fn push(&mut self, frame: Frame) {
         self.frames.push(frame);
-        if self.frames.len() < DEEP {
-            return;
-        }
         let uncounted = match self.open.is_empty() {
+            true if self.frames.len() < DEEP => return,
             true => self.frames.as_slice(),
             false => std::slice::from_ref(&frame),
         };
