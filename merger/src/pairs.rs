@@ -22,7 +22,7 @@ pub struct MessageSide {
 /// What became of messages that found no partner.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct MessageCounts {
-    /// Sends and receives.
+    /// Sends.
     pub sends: u64,
     /// Receives.
     pub receives: u64,

@@ -118,23 +118,25 @@ fn record(name: &str) -> &'static Record {
         .expect("the table has every definition that is made here")
 }
 
-/// Place of a kind in the order in which definitions are written: what is referred to stands before.
+/// The order in which definitions are written: what is referred to stands before.
+const ORDER: [&str; 11] = [
+    "SystemTreeNode",
+    "LocationGroup",
+    "Location",
+    "Region",
+    "Attribute",
+    "Parameter",
+    "MetricMember",
+    "MetricClass",
+    "Group",
+    "Comm",
+    "RmaWin",
+];
+
+/// Place of a kind in that order; kinds that are not in it come last.
 fn order_of(name: &str) -> u8 {
-    const ORDER: [&str; 12] = [
-        "SystemTreeNode",
-        "LocationGroup",
-        "Location",
-        "Region",
-        "Attribute",
-        "Parameter",
-        "MetricMember",
-        "MetricClass",
-        "Group",
-        "Comm",
-        "RmaWin",
-        "",
-    ];
-    ORDER.iter().position(|known| *known == name).unwrap_or(11) as u8
+    let place = ORDER.iter().position(|known| *known == name);
+    place.unwrap_or(ORDER.len()) as u8
 }
 
 /// Where a definition stands among those of several sources: what it may refer to stands before.
@@ -916,20 +918,8 @@ impl<'a> Outgoing<'a> {
         });
         let mut all: Vec<_> = strings.collect();
         all.extend(others);
-        let names = [
-            "SystemTreeNode",
-            "LocationGroup",
-            "Location",
-            "Region",
-            "Attribute",
-            "Parameter",
-            "MetricMember",
-            "MetricClass",
-            "Group",
-            "Comm",
-        ];
         for ((order, _), data) in &self.own {
-            all.push((record(names[usize::from(*order)]), data.clone()));
+            all.push((record(ORDER[usize::from(*order)]), data.clone()));
         }
         if !self.is_one_archive() {
             // Of several sources, what is referred to must stand before, whoever defines it.
