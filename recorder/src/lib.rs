@@ -110,7 +110,7 @@ pub use error::{RecorderError, Result};
 pub use global::{NoRegion, RegionSite, SiteGuard};
 pub use module::ModuleSpec;
 pub use options::{ClockChoice, ENVIRONMENT, Options, Overflow, parse_size};
-pub use raiser::{Raiser, Refusal};
+pub use raiser::{Raise, Raiser, Refusal};
 pub use recorder::{
     ClockSpec, DynamicEventType, ENTER, EventType, LEAVE, Metric, RECORDED_BY,
     RECORDED_BY_PROPERTY, Recorder, RegionGuard, SourceSpec, Status, THREADS,

@@ -6,8 +6,9 @@ use crate::elements::{
     self, ElementKind, Few, Integers, MOST_FEW, Numbers, Present, Raw, Shape, Typed, Values,
 };
 use crate::recorder::{ENTER, LEAVE, THREADS};
+use crate::row::PutRow;
 use crate::shared::Shared;
-use crate::thread;
+use crate::thread::{self, Last, WithLast};
 
 /// Why an event was not taken. It is counted, as [`crate::Status::misused`] or
 /// [`crate::Status::raised_after_finish`].
@@ -21,29 +22,83 @@ pub enum Refusal {
     Finished,
     /// This is a forked child, and the recording its parent's.
     Forked,
+    /// The event does not go the short way, and nothing was done nor counted: only within [`Raiser::short`].
+    NotShort,
 }
 
 /// What raises the events of a recorder by their numbers, and checks all of them. For signal handlers
 /// as well, like [`crate::Recorder::raise`].
 #[derive(Clone, Copy, Debug)]
-pub struct Raiser<'a>(&'a Shared);
+pub struct Raiser<'a> {
+    shared: &'a Shared,
+    /// There when events are to go the short way or none.
+    short: Option<Last<'a>>,
+}
+
+/// What raises events. A trait and not a closure, so that it can be said that it becomes part of the call:
+/// what the call knows, as that the event happens now, is then known on the whole path (benches/c_path).
+pub trait Raise: Copy {
+    /// Raises. Inlined always.
+    ///
+    /// # Errors
+    /// An event was not taken.
+    fn to(self, raiser: Raiser<'_>) -> Result<(), Refusal>;
+}
+
+struct Shortly<R>(R);
+
+impl<R: Raise> WithLast for Shortly<R> {
+    type Outcome = Option<Result<(), Refusal>>;
+
+    #[inline(always)]
+    fn work(self, shared: &Shared, last: Last<'_>) -> Self::Outcome {
+        let short = Some(last);
+        match self.0.to(Raiser { shared, short }) {
+            Err(Refusal::NotShort) => None,
+            outcome => Some(outcome),
+        }
+    }
+}
+
+struct Wholly<R>(R);
+
+impl<R: Raise> WithLast for Wholly<R> {
+    type Outcome = Result<(), Refusal>;
+
+    #[inline(always)]
+    fn work(self, shared: &Shared, _: Last<'_>) -> Self::Outcome {
+        self.0.to(Raiser::new(shared))
+    }
+}
 
 impl<'a> Raiser<'a> {
     #[inline]
     pub(crate) const fn new(shared: &'a Shared) -> Self {
-        Self(shared)
+        Self {
+            shared,
+            short: None,
+        }
     }
 
     pub(crate) fn shared(self) -> &'a Shared {
-        self.0
+        self.shared
     }
 
-    /// Works with the recorder that has this [number](crate::Recorder::number) if the calling thread
+    /// Raises one event, now, with the recorder that has this [number](crate::Recorder::number), if the calling
+    /// thread raised its last event there and this one goes the short way: room in the buffer, no rule that
+    /// asks for it, few elements. None if not, and nothing was done: [`Self::with_last`] is next. Does not
+    /// panic, so that no callers from other languages need to be kept from that.
+    #[inline(always)]
+    pub fn short(number: u32, what: impl Raise) -> Option<Result<(), Refusal>> {
+        thread::with_last(number, Shortly(what))?
+    }
+
+    /// Raises with the recorder that has this [number](crate::Recorder::number) if the calling thread
     /// raised its last event there: found without looking the recorder up. None if it did not, and
     /// nothing was done.
     #[inline(always)]
-    pub fn with_last<T>(number: u32, work: impl FnOnce(Raiser<'_>) -> T) -> Option<T> {
-        thread::with_last(number, |shared| work(Raiser(shared)))
+    pub fn with_last(number: u32, what: impl Raise) -> Option<Result<(), Refusal>> {
+        thread::with_last(number, Wholly(what))
     }
 
     /// Enters a region.
@@ -66,7 +121,7 @@ impl<'a> Raiser<'a> {
 
     #[inline(always)]
     fn enter_or_leave(self, event_type: EventTypeId, region: RegionId) -> Result<(), Refusal> {
-        let shared = self.0;
+        let shared = self.shared;
         if !shared.has_region(region) {
             return self.misused(Refusal::Unknown);
         }
@@ -74,7 +129,7 @@ impl<'a> Raiser<'a> {
         if !shared.control.is_region_off(region) {
             let bound = RegionId::bound(region);
             let row = Typed::<(RegionId,)>((region,));
-            thread::raise(shared, THREADS, event_type, None, bound, row);
+            self.put(event_type, bound, row)?;
         }
         Ok(())
     }
@@ -91,7 +146,7 @@ impl<'a> Raiser<'a> {
         event_type: EventTypeId,
         values: impl Values<'v>,
     ) -> Result<(), Refusal> {
-        let shared = self.0;
+        let shared = self.shared;
         let Some(shape) = shared.form(event_type) else {
             return self.misused(Refusal::Unknown);
         };
@@ -103,6 +158,9 @@ impl<'a> Raiser<'a> {
             && let Some(outcome) = self.raise_few(event_type, shape, values)
         {
             return outcome;
+        }
+        if self.short.is_some() {
+            return Err(Refusal::NotShort);
         }
         if !shape.fits_numbers(values) {
             return self.raise_any(source, tick, event_type, shape, values);
@@ -149,35 +207,16 @@ impl<'a> Raiser<'a> {
         if let Err(refusal) = self.check_open() {
             return Some(Err(refusal));
         }
-        match shape.few_are {
+        Some(match shape.few_are {
             Few::Unsigned => {
                 let row = Integers::<_, N, false>(values);
                 let bound = Integers::<(), N, false>::BOUND;
-                thread::raise(self.0, THREADS, event_type, None, bound, row);
+                self.put(event_type, bound, row)
             }
-            Few::Integers => self.raise_integers::<N>(event_type, values),
-            Few::Any => return self.raise_present::<N>(event_type, values),
-        }
-        Some(Ok(()))
-    }
-
-    /// Out of line, so that the path of the others stays short.
-    #[inline(never)]
-    fn raise_integers<'v, const N: usize>(self, event_type: EventTypeId, values: impl Values<'v>) {
-        let row = Integers::<_, N, true>(values);
-        let bound = Integers::<(), N, true>::BOUND;
-        thread::raise(self.0, THREADS, event_type, None, bound, row);
-    }
-
-    #[inline(never)]
-    fn raise_present<'v, const N: usize>(
-        self,
-        event_type: EventTypeId,
-        values: impl Values<'v>,
-    ) -> Option<Result<(), Refusal>> {
-        let (row, bound) = Present::<_, N>::new(values)?;
-        thread::raise(self.0, THREADS, event_type, None, bound, row);
-        Some(Ok(()))
+            // In parts: as a whole, it would go through memory.
+            Few::Integers => raise_integers::<N>(self.shared, self.short, event_type, values),
+            Few::Any => return raise_present::<N>(self.shared, self.short, event_type, values),
+        })
     }
 
     /// The same for any values: texts, absent ones, and those that do not fit.
@@ -195,7 +234,7 @@ impl<'a> Raiser<'a> {
         };
         self.check_open()?;
         let row = Raw { fit, values };
-        thread::raise(self.0, source, event_type, tick, fit.bound, row);
+        thread::raise(self.shared, source, event_type, tick, fit.bound, row);
         Ok(())
     }
 
@@ -244,7 +283,10 @@ impl<'a> Raiser<'a> {
         count: u64,
         cause: Cause,
     ) -> Result<(), Refusal> {
-        let shared = self.0;
+        if self.short.is_some() {
+            return Err(Refusal::NotShort);
+        }
+        let shared = self.shared;
         if shared.shape(event_type).is_none() || shared.source(source).is_none() {
             return self.misused(Refusal::Unknown);
         }
@@ -258,28 +300,66 @@ impl<'a> Raiser<'a> {
     /// # Errors
     /// Why not.
     pub fn state(self) -> Result<(), Refusal> {
-        if self.0.guard.is_on() {
+        if self.shared.guard.is_on() {
             Ok(())
-        } else if self.0.is_finishing() {
+        } else if self.shared.is_finishing() {
             Err(Refusal::Finished)
         } else {
             Err(Refusal::Forked)
         }
     }
 
+    /// Raises an event of the process's own source, now.
+    #[inline(always)]
+    fn put(self, event_type: EventTypeId, bound: usize, row: impl PutRow) -> Result<(), Refusal> {
+        let Some(last) = self.short else {
+            thread::raise(self.shared, THREADS, event_type, None, bound, row);
+            return Ok(());
+        };
+        if last.raise_if_plain(THREADS, event_type, bound, row) {
+            Ok(())
+        } else {
+            Err(Refusal::NotShort)
+        }
+    }
+
     /// Refuses, and counts, what comes after the recording's end or a fork.
     #[inline(always)]
     fn check_open(self) -> Result<(), Refusal> {
-        if self.0.guard.is_on() {
+        if self.shared.guard.is_on() {
             return Ok(());
         }
-        self.0.count_unrecorded();
+        self.shared.count_unrecorded();
         self.state()
     }
 
     #[cold]
     fn misused(self, refusal: Refusal) -> Result<(), Refusal> {
-        self.0.count_unknown_type();
+        self.shared.count_unknown_type();
         Err(refusal)
     }
+}
+
+/// Out of line, so that the path of the others stays short.
+#[inline(never)]
+fn raise_integers<'v, const N: usize>(
+    shared: &Shared,
+    short: Option<Last<'_>>,
+    event_type: EventTypeId,
+    values: impl Values<'v>,
+) -> Result<(), Refusal> {
+    let row = Integers::<_, N, true>(values);
+    let bound = Integers::<(), N, true>::BOUND;
+    Raiser { shared, short }.put(event_type, bound, row)
+}
+
+#[inline(never)]
+fn raise_present<'v, const N: usize>(
+    shared: &Shared,
+    short: Option<Last<'_>>,
+    event_type: EventTypeId,
+    values: impl Values<'v>,
+) -> Option<Result<(), Refusal>> {
+    let (row, bound) = Present::<_, N>::new(values)?;
+    Some(Raiser { shared, short }.put(event_type, bound, row))
 }

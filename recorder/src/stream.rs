@@ -353,27 +353,35 @@ impl Stream {
         bound: usize,
         put: impl PutRow,
     ) {
+        if tick.is_some() || !self.raise_if_plain(event_type, bound, put) {
+            self.raise_any(event_type, tick, bound, put);
+        }
+    }
+
+    /// The short way alone: whether the event went it. If not, nothing was done. Does not panic.
+    #[inline(always)]
+    pub(crate) fn raise_if_plain(
+        &self,
+        event_type: EventTypeId,
+        bound: usize,
+        put: impl PutRow,
+    ) -> bool {
         let relaxed = Ordering::Relaxed;
         let index = event_type.index();
-        if tick.is_some() {
-            return self.raise_any(event_type, tick, bound, put);
-        }
         if index >= l::ROWS_PER_SEGMENT {
             return self.raise_far(event_type, bound, put);
         }
         // SAFETY: always the 32 rows of a segment, or of `SHUT_ROWS`.
         let own = unsafe { &*self.first_own.load(relaxed).add(index) };
         let row = self.first_rows.load(relaxed).wrapping_add(index);
-        self.raise_plain(event_type, row, own, bound, put);
+        self.raise_plain(event_type, row, own, bound, put)
     }
 
     /// The short way for event types beyond the first 32.
     #[inline(never)]
-    fn raise_far(&self, event_type: EventTypeId, bound: usize, put: impl PutRow) {
-        match self.rows(event_type) {
-            Some((row, own)) => self.raise_plain(event_type, row, own, bound, put),
-            None => self.raise_any(event_type, None, bound, put),
-        }
+    fn raise_far(&self, event_type: EventTypeId, bound: usize, put: impl PutRow) -> bool {
+        self.rows(event_type)
+            .is_some_and(|(row, own)| self.raise_plain(event_type, row, own, bound, put))
     }
 
     #[inline(always)]
@@ -384,7 +392,7 @@ impl Stream {
         own: &OwnRow,
         bound: usize,
         put: impl PutRow,
-    ) {
+    ) -> bool {
         let relaxed = Ordering::Relaxed;
         let busy = self.busy();
         busy.store(u64::from(event_type.get()) + 1, relaxed);
@@ -400,7 +408,7 @@ impl Stream {
             || offset + bound + ROW_OVERHEAD > self.room.load(relaxed)
         {
             busy.store(0, relaxed);
-            return self.raise_any(event_type, None, bound, put);
+            return false;
         }
         let tick = tsc();
         // SAFETY: a plain gate stands beside counters that are there.
@@ -415,6 +423,7 @@ impl Stream {
         self.last_tick.store(tick, relaxed);
         compiler_fence(Ordering::SeqCst);
         busy.store(0, Ordering::Release);
+        true
     }
 
     /// Raises any event, the long way.

@@ -193,10 +193,43 @@ fn release(which: impl Fn(&Shared) -> bool) {
     }
 }
 
+/// The stream that the calling thread used last, and whose it is: recorder and source, as [`key_of`] has them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Last<'a> {
+    stream: &'a Stream,
+    key: u64,
+}
+
+impl Last<'_> {
+    /// Raises an event of this recorder, now, if the stream is the source's and it goes the short way
+    /// ([`Stream::raise_if_plain`]). If not, nothing was done.
+    #[inline(always)]
+    pub(crate) fn raise_if_plain(
+        self,
+        source: SourceId,
+        event_type: EventTypeId,
+        bound: usize,
+        put: impl PutRow,
+    ) -> bool {
+        let Self { stream, key } = self;
+        key as u32 == source.get()
+            && !stream.is_busy()
+            && stream.raise_if_plain(event_type, bound, put)
+    }
+}
+
+/// What is done with the last stream's recorder: only raising. A trait and not a closure, so that it can be said
+/// that it is inlined always.
+pub(crate) trait WithLast {
+    type Outcome;
+
+    fn work(self, shared: &Shared, last: Last<'_>) -> Self::Outcome;
+}
+
 /// Works with the recorder of the stream that the calling thread used last; none when that is not the
 /// one with this number.
 #[inline(always)]
-pub(crate) fn with_last<T>(number: u32, work: impl FnOnce(&Shared) -> T) -> Option<T> {
+pub(crate) fn with_last<W: WithLast>(number: u32, work: W) -> Option<W::Outcome> {
     let last = THREAD.with(|thread| thread.last.get());
     // SAFETY: streams of the thread stay alive until it ends.
     let stream = unsafe { last.as_ref() }?;
@@ -206,7 +239,8 @@ pub(crate) fn with_last<T>(number: u32, work: impl FnOnce(&Shared) -> T) -> Opti
     }
     // SAFETY: an open stream holds its recorder; only this thread lets go of it, and not in `work`,
     // which only raises.
-    Some(work(unsafe { &*stream.shared_pointer() }))
+    let shared = unsafe { &*stream.shared_pointer() };
+    Some(work.work(shared, Last { stream, key }))
 }
 
 /// Raises an event on the calling thread's stream of a source.
@@ -222,13 +256,12 @@ pub(crate) fn raise(
 ) {
     // A forked child finds no stream that is open: cells read 0 there.
     let last = THREAD.with(|thread| thread.last.get());
-    if !last.is_null() {
-        // SAFETY: streams of the thread stay alive until it ends.
-        let stream = unsafe { &*last };
-        if stream.key.load(Ordering::Relaxed) == key_of(shared, source) && !stream.is_busy() {
-            stream.raise(event_type, tick, bound, put);
-            return;
-        }
+    // SAFETY: streams of the thread stay alive until it ends.
+    if let Some(stream) = unsafe { last.as_ref() }
+        && stream.key.load(Ordering::Relaxed) == key_of(shared, source)
+        && !stream.is_busy()
+    {
+        return stream.raise(event_type, tick, bound, put);
     }
     raise_elsewhere(shared, source, event_type, tick, bound, put);
 }

@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use annals_recorder::{Inside, Raiser, Recorder, Refusal};
+use annals_recorder::{Inside, Raise, Raiser, Recorder};
 
 use crate::handle;
 use crate::status::{Failure, Status, remember};
@@ -42,18 +42,19 @@ pub(crate) fn with_recorder(
     })
 }
 
-/// What a call that raises events does with its recorder: no lock, no allocation. A trait and not a
-/// closure, so that it can be said that it becomes part of the call: what the call knows, as that the
-/// event happens now, is then known on the whole path (benches/c_path).
-pub(crate) trait Raise: Copy {
-    /// Inlined always.
-    fn to(self, raiser: Raiser<'_>) -> Result<(), Refusal>;
-}
-
-/// Raises events with the recorder that has this number.
+/// Raises an event with the recorder that has this number: no lock, no allocation. What may panic is out of
+/// line: a guard around all of it would have the call's arguments go through memory (benches/c_path).
 #[inline(always)]
 pub(crate) fn raise(number: u32, what: impl Raise) -> Status {
-    let raise = || match Raiser::with_last(number, |raiser| what.to(raiser)) {
+    match Raiser::short(number, what) {
+        Some(outcome) => Status::of_raise(outcome),
+        None => raise_guarded(number, what),
+    }
+}
+
+#[inline(never)]
+fn raise_guarded(number: u32, what: impl Raise) -> Status {
+    let raise = || match Raiser::with_last(number, what) {
         Some(outcome) => Status::of_raise(outcome),
         None => raise_elsewhere(number, what),
     };

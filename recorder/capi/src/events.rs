@@ -6,9 +6,9 @@
 
 use std::ffi::c_void;
 
-use annals_recorder::{EventTypeId, Raiser, RawValue, Refusal, SourceId, THREADS};
+use annals_recorder::{EventTypeId, Raise, Raiser, RawValue, Refusal, SourceId, THREADS};
 
-use crate::call::{Raise, raise};
+use crate::call::raise;
 use crate::handle::{EventType, Region, Source};
 use crate::status::Status;
 

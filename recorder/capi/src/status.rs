@@ -80,6 +80,8 @@ impl Status {
             Err(Refusal::Values) => Self::ErrorValues,
             Err(Refusal::Finished) => Self::ErrorFinished,
             Err(Refusal::Forked) => Self::ErrorForked,
+            // Told by `Raiser::short` alone, which makes it none.
+            Err(Refusal::NotShort) => Self::ErrorPanic,
         }
     }
 }

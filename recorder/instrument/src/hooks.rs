@@ -9,7 +9,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use annals_recorder::{Raiser, Recorder};
+use annals_recorder::{Raise, Raiser, Recorder, Refusal, RegionId};
 
 use crate::{functions, service};
 
@@ -29,20 +29,27 @@ pub(crate) extern "C" fn __cyg_profile_func_exit(function: *mut c_void, _: *mut 
     raise::<false>(function.addr());
 }
 
+#[derive(Clone, Copy)]
+struct Hook<const IS_ENTER: bool>(RegionId);
+
+impl<const IS_ENTER: bool> Raise for Hook<IS_ENTER> {
+    #[inline(always)]
+    fn to(self, raiser: Raiser<'_>) -> Result<(), Refusal> {
+        if IS_ENTER {
+            raiser.enter(self.0)
+        } else {
+            raiser.leave(self.0)
+        }
+    }
+}
+
 #[inline(always)]
 fn raise<const IS_ENTER: bool>(function: usize) {
     let number = NUMBER.load(Ordering::Acquire);
-    if let Some(region) = functions::find(function) {
-        let event = |raiser: Raiser<'_>| {
-            if IS_ENTER {
-                raiser.enter(region)
-            } else {
-                raiser.leave(region)
-            }
-        };
-        if Raiser::with_last(number, event).is_some() {
-            return;
-        }
+    if let Some(region) = functions::find(function)
+        && Raiser::with_last(number, Hook::<IS_ENTER>(region)).is_some()
+    {
+        return;
     }
     raise_first(function, IS_ENTER);
 }
