@@ -29,7 +29,7 @@ install() {
     "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
         "${missing[@]}"
 }
-install strace g++ pkg-config binutils uftrace python3-venv otf2-tools libopen-trace-format2-dev
+install strace g++ pkg-config binutils uftrace tmux python3-venv otf2-tools libopen-trace-format2-dev
 
 # Open MPI and MPICH, each in a directory of its own.
 for mpi in openmpi mpich; do

@@ -17,6 +17,7 @@ pub mod table;
 pub mod time;
 pub mod timeline;
 pub mod tree;
+pub mod tui;
 pub mod walk;
 
 /// The README's code, compiled and run.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use annals_cli::commands::{
     InputArguments, collectives, demo, diff, dropped, events, explain, flat, histogram, info,
     intervals, messages, metrics, print, record, recover, regions, slice, sources, suggest_filter,
-    timeline, verify,
+    timeline, tui, verify,
 };
 use annals_cli::output::{Finding, UsageError};
 use annals_merger::FilterError;
@@ -52,6 +52,8 @@ enum Command {
     Regions(regions::RegionsArguments),
     // As above.
     Timeline(timeline::TimelineArguments),
+    // As above.
+    Tui(tui::TuiArguments),
     // As above.
     Slice(slice::SliceArguments),
     // As above.
@@ -113,6 +115,7 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<Finding> {
         Command::Split(arguments) => slice::run_split(arguments, out),
         Command::Diff(arguments) => diff::run(arguments, out),
         Command::Timeline(arguments) => timeline::run(arguments, out),
+        Command::Tui(arguments) => tui::run(arguments),
         Command::Flat(arguments) => flat::run(arguments, out),
         Command::Histogram(arguments) => histogram::run(arguments, out),
         Command::Intervals(arguments) => intervals::run(arguments, out),

@@ -20,6 +20,7 @@ pub mod slice;
 pub mod sources;
 pub mod suggest_filter;
 pub mod timeline;
+pub mod tui;
 pub mod verify;
 
 use std::path::PathBuf;

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use annals_format::{
     Definitions, Element, LocationId, ObjectId, Reference, RegionId, SourceId, StringId,
-    TraceChunk, TraceLoss, Value,
+    TraceChunk, TraceLoss, TypeColumns, Value,
 };
 use annals_merger::{MergeError, Window};
 use clap::Args;
@@ -303,25 +303,10 @@ impl Printer<'_> {
                 safe(&name)
             );
         }
-        let mut is_first = true;
-        for (element, column) in elements.iter().zip(&columns.columns) {
-            let value = column.get(ordinal);
-            if value == Value::Absent {
-                continue;
-            }
-            let name = definitions.string(element.name);
-            if self.is_json {
-                if !is_first {
-                    line.push(b',');
-                }
-                put_json(line, name);
-                line.push(b':');
-                put_value_json(line, definitions, element, value);
-            } else {
-                let _ = write!(line, " {}=", safe(name));
-                put_value_text(line, definitions, element, value);
-            }
-            is_first = false;
+        if self.is_json {
+            put_elements_json(line, definitions, columns, ordinal);
+        } else {
+            put_elements(line, definitions, columns, ordinal);
         }
         line.extend_from_slice(if self.is_json { b"}}\n" } else { b"\n" });
         self.write_line()
@@ -378,6 +363,54 @@ impl Printer<'_> {
             self.failure = Some(error);
             MergeError::Stopped
         })
+    }
+}
+
+/// The elements of an event that are there, with their names.
+fn elements_of<'a>(
+    definitions: &'a Definitions,
+    columns: &'a TypeColumns,
+    ordinal: usize,
+) -> impl Iterator<Item = (&'a Element, Value<'a>)> {
+    let event_type = definitions.event_types.get(&columns.event_type);
+    let elements = event_type.map_or(&[][..], |event_type| &event_type.elements);
+    let values = columns
+        .columns
+        .iter()
+        .map(move |column| column.get(ordinal));
+    elements
+        .iter()
+        .zip(values)
+        .filter(|(_, value)| *value != Value::Absent)
+}
+
+/// Adds an event's elements to a line, as ` name=value`.
+pub(crate) fn put_elements(
+    line: &mut Vec<u8>,
+    definitions: &Definitions,
+    columns: &TypeColumns,
+    ordinal: usize,
+) {
+    for (element, value) in elements_of(definitions, columns, ordinal) {
+        // Writing into memory does not fail.
+        let _ = write!(line, " {}=", safe(definitions.string(element.name)));
+        put_value_text(line, definitions, element, value);
+    }
+}
+
+fn put_elements_json(
+    line: &mut Vec<u8>,
+    definitions: &Definitions,
+    columns: &TypeColumns,
+    ordinal: usize,
+) {
+    for (index, (element, value)) in elements_of(definitions, columns, ordinal).enumerate() {
+        if index != 0 {
+            line.push(b',');
+        }
+        put_json(line, definitions.string(element.name));
+        line.push(b':');
+        put_value_json(line, definitions, element, value);
     }
 }
 

@@ -198,6 +198,7 @@ pub fn run(arguments: &TimelineArguments, out: &mut dyn Write) -> anyhow::Result
         lanes: arguments
             .lanes
             .map_or(if has_levels { 64 } else { 40 }, usize::from),
+        first_lane: None,
         levels: if has_levels {
             arguments.levels.into()
         } else {

@@ -1,6 +1,6 @@
 //! What a timeline shows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use annals_format::{
     Definitions, EventTypeId, LocationId, RegionId, Role, StreamId, TraceChunk, TraceLoss, Value,
@@ -28,6 +28,8 @@ pub struct Request {
     pub columns: usize,
     /// Most lanes.
     pub lanes: usize,
+    /// The first of them, and no lane is left out behind it; none: they are spread evenly over all locations.
+    pub first_lane: Option<usize>,
     /// Most rows of a lane, one for each level of nesting. 1: what it was in innermost.
     pub levels: usize,
     /// Whether messages are matched: none: if that is cheap.
@@ -205,35 +207,36 @@ impl Sink for Gatherer<'_> {
     }
 }
 
-/// Which locations are lanes, in the order of ranks; and how many there are.
+/// The locations that have streams which a filter takes, in the order of ranks: the lanes of a timeline.
+pub fn lanes_of(definitions: &Definitions, filter: &Filter) -> Vec<LocationId> {
+    let streams = definitions.streams.values();
+    let streams = streams.filter(|stream| filter.takes_stream(stream.id));
+    let taken: BTreeSet<LocationId> = streams.filter_map(|stream| stream.location).collect();
+    let known = |id: &LocationId| definitions.locations.contains_key(id);
+    let mut all: Vec<LocationId> = taken.into_iter().filter(known).collect();
+    all.sort_by_key(|id| (rank_of(definitions, *id), *id));
+    all
+}
+
+/// Which locations are drawn, and how many there are.
 fn choose(
-    opened: &Opened,
-    locations: &[LocationId],
+    definitions: &Definitions,
     filter: &Filter,
+    first: Option<usize>,
     most: usize,
-) -> anyhow::Result<(Vec<usize>, usize)> {
-    let definitions = &opened.definitions;
-    let mut taken = vec![false; locations.len()];
-    for stream in definitions.streams.values() {
-        if let Some(id) = stream.location
-            && let Ok(number) = locations.binary_search(&id)
-        {
-            taken[number] |= filter.takes_stream(stream.id);
-        }
-    }
-    let mut all: Vec<usize> = (0..locations.len())
-        .filter(|number| taken[*number])
-        .collect();
-    all.sort_by_key(|number| (rank_of(definitions, locations[*number]), *number));
+) -> (Vec<LocationId>, usize) {
+    let mut all = lanes_of(definitions, filter);
     let count = all.len();
     let most = most.max(1);
-    if count > most {
+    if let Some(first) = first {
+        all = all.into_iter().skip(first).take(most).collect();
+    } else if count > most {
         // Evenly spread, the first and the last among them.
         let step = |n: usize| n * (count - 1) / (most - 1).max(1);
         all = (0..most).map(|n| all[step(n)]).collect();
         all.dedup();
     }
-    Ok((all, count))
+    (all, count)
 }
 
 /// Messages of a window.
@@ -413,9 +416,9 @@ impl Layout {
         let columns = request.columns.max(1);
         let mut calls = Calls::new(definitions, filter, window);
         let locations = calls.locations().to_vec();
-        let (chosen, count) = choose(opened, &locations, filter, request.lanes)?;
+        let (chosen, count) = choose(definitions, filter, request.first_lane, request.lanes);
         let mut notes = Vec::new();
-        if chosen.len() < count {
+        if chosen.len() < count && request.first_lane.is_none() {
             notes.push(format!(
                 "{} of {count} locations are shown, evenly spread; choose with --rank or --location, or give \
                  more --lanes",
@@ -423,8 +426,10 @@ impl Layout {
             ));
         }
         let mut lanes = vec![None; locations.len()];
-        for (lane, number) in chosen.iter().enumerate() {
-            lanes[*number] = Some(lane);
+        for (lane, location) in chosen.iter().enumerate() {
+            if let Ok(number) = locations.binary_search(location) {
+                lanes[number] = Some(lane);
+            }
         }
         let lane_of = |id: LocationId| lanes[locations.binary_search(&id).ok()?];
         let streams = definitions.streams.values();
@@ -481,10 +486,10 @@ impl Layout {
             name: definitions.region_name(*region),
             exclusive_ns: *exclusive_ns,
         });
-        let drawn = chosen.iter().enumerate().map(|(lane, number)| {
-            let location = definitions.locations.get(&locations[*number]);
+        let drawn = chosen.iter().enumerate().map(|(lane, id)| {
+            let location = definitions.locations.get(id);
             Lane {
-                rank: rank_of(definitions, locations[*number]),
+                rank: rank_of(definitions, *id),
                 name: location.map_or_else(String::new, |l| definitions.string(l.name).to_owned()),
                 rows: gatherer.cells[lane]
                     .iter()

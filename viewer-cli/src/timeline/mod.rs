@@ -9,7 +9,7 @@ mod png;
 pub mod terminal;
 
 pub use self::png::encode as png;
-pub use layout::{Gap, Lane, LaneRow, Layout, Legend, MetricRow, Request, Run, Trip};
+pub use layout::{Gap, Lane, LaneRow, Layout, Legend, MetricRow, Request, Run, Trip, lanes_of};
 
 /// A colour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,0 +1,67 @@
+//! `trace-cli tui`: the interactive viewer.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use annals_merger::{Opened, Symbols};
+use clap::Args;
+
+use crate::filter::{FilterArguments, WindowArguments};
+use crate::output::{Finding, UsageError};
+use crate::tui::{self, Shown};
+
+/// Walk through a trace: a timeline with zoom, pan, search and gaps, by keys.
+///
+/// A lane for each location; below, the calls and events under the cursor, and the statistics of what is
+/// shown. Of a view with too many events, places are looked at, more and more of them: zoom in to see every event.
+/// Recordings that were not merged are read whole for each view: merge big ones first. The key ? tells all keys.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:\n  trace-cli tui run.annals\n  \
+                  trace-cli tui run.annals --from 1s --to 1.1s --rank 0-3")]
+pub struct TuiArguments {
+    /// A trace, a recording, a directory of recordings, or an OTF2 archive
+    #[arg(value_name = "INPUT")]
+    input: PathBuf,
+
+    #[command(flatten)]
+    window: WindowArguments,
+    #[command(flatten)]
+    filter: FilterArguments,
+
+    /// A view of more events is looked at in places, until it is zoomed in
+    #[arg(long, value_name = "N", default_value_t = 2_000_000)]
+    most_events: u64,
+
+    /// Look for names of functions in the files of this directory too (of the same build id)
+    #[arg(long, value_name = "DIR")]
+    symbols: Vec<PathBuf>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If there is no terminal, or the input cannot be read.
+pub fn run(arguments: &TuiArguments) -> anyhow::Result<Finding> {
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        let why = "tui needs a terminal; `trace-cli timeline` writes to pipes and files";
+        return Err(UsageError(why.to_owned()).into());
+    }
+    let window = arguments.window.window()?;
+    let symbols = Symbols::in_directories(&arguments.symbols)?;
+    let opened = Opened::open_with_symbols(&arguments.input, &symbols)?;
+    let name = arguments.input.file_name();
+    let title = name.map_or_else(
+        || arguments.input.display().to_string(),
+        |name| name.to_string_lossy().into_owned(),
+    );
+    let filter = arguments.filter.prepare(&opened.definitions)?;
+    tui::run(Shown {
+        opened,
+        title: crate::table::safe(&title),
+        filter,
+        arguments: arguments.filter.clone(),
+        window,
+        most_events: arguments.most_events,
+    })?;
+    Ok(Finding::FINE)
+}

@@ -1,0 +1,83 @@
+//! The interactive viewer: a timeline to walk in.
+//!
+//! [`App`] is what the keys change and the screen shows; it asks for what it lacks. [`Reader`] reads that in
+//! a thread of its own, so that keys are answered at once however big a trace is. [`screen`] draws.
+
+mod app;
+mod details;
+mod reader;
+mod screen;
+mod search;
+
+use std::time::Duration;
+
+use annals_merger::Opened;
+use anyhow::Context;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+
+use crate::filter::{Filter, FilterArguments};
+use app::App;
+use reader::Reader;
+
+/// How long a look for keys takes, at most: what was read meanwhile is drawn then.
+const TICK: Duration = Duration::from_millis(50);
+
+/// What the viewer shows.
+#[derive(Debug)]
+pub struct Shown {
+    /// The trace.
+    pub opened: Opened,
+    /// Its name.
+    pub title: String,
+    /// Whose events.
+    pub filter: Filter,
+    /// The same, as it was given.
+    pub arguments: FilterArguments,
+    /// When, at first.
+    pub window: annals_merger::Window,
+    /// A view of more events is not read whole at once: places spread over it are looked at.
+    pub most_events: u64,
+}
+
+/// Shows a trace until the user has seen enough.
+///
+/// # Errors
+/// If the terminal cannot be used or the trace's losses not be read.
+pub fn run(shown: Shown) -> anyhow::Result<()> {
+    let mut app = App::new(&shown)?;
+    let reader = Reader::start(shown)?;
+    let mut terminal = ratatui::try_init().context("the terminal cannot be used")?;
+    let outcome = run_in(&mut terminal, &mut app, &reader);
+    ratatui::restore();
+    outcome
+}
+
+fn run_in(terminal: &mut DefaultTerminal, app: &mut App, reader: &Reader) -> anyhow::Result<()> {
+    loop {
+        let size = terminal.size()?;
+        app.resize(size.width.into(), size.height.into());
+        while let Some(reply) = reader.reply()? {
+            app.take(reply);
+        }
+        if let Some(request) = app.next_request() {
+            reader.ask(request)?;
+        }
+        terminal.draw(|frame| screen::draw(app, frame))?;
+        if !event::poll(TICK)? {
+            continue;
+        }
+        // All that is there: a key that repeats must not lag behind.
+        loop {
+            if let Event::Key(key) = event::read()?
+                && key.kind != KeyEventKind::Release
+                && app.press(key)
+            {
+                return Ok(());
+            }
+            if !event::poll(Duration::ZERO)? {
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Drawing.
+
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+
+use super::app::{App, LABEL};
+use super::reader::Picture;
+use crate::time::duration;
+use crate::timeline::{Colour, colour};
+use crate::walk::{bin_of, bin_start};
+
+const HELP: [&str; 15] = [
+    "←  →        move the cursor in time (with Shift: by ten columns)",
+    "↑  ↓  k  j  choose a lane (Page Up, Page Down: by a page)",
+    "h  l        half a screen earlier, later",
+    "Home  End   to the start and the end of the trace",
+    "+  -        zoom in and out at the cursor",
+    "Enter       the region under the cursor fills the screen",
+    "0           the whole trace",
+    "/           look for a region or event type by a part of its name",
+    "n  N        the next one, the one before",
+    "g  G        to the next gap, to the one before: where events were lost",
+    "q           leave",
+    "",
+    "Below: the calls and events under the cursor, and the statistics of what is shown.",
+    "▒ events were lost here. A view of too many events is looked at in places;",
+    "zoom in to see every event.",
+];
+
+const KEYS: &str = "←→ cursor  ↑↓ lane  +- zoom  h l pan  Enter into  / n N search  g G gaps  0 all  ? help  q quit";
+
+/// What a cell of a lane shows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown<'a> {
+    Nothing,
+    Gap,
+    Region(&'a str),
+}
+
+pub(super) fn draw(app: &App, frame: &mut Frame<'_>) {
+    let area = frame.area();
+    let has_colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let buffer = frame.buffer_mut();
+    let plain = Style::default();
+    put(
+        buffer,
+        area,
+        0,
+        0,
+        &app.heading(),
+        plain.add_modifier(Modifier::BOLD),
+    );
+    draw_axis(app, buffer, area);
+    for row in 0..app.view.lanes {
+        draw_lane(app, buffer, area, row, has_colour);
+    }
+    let below = 2 + app.view.lanes;
+    if app.panel != 0 {
+        draw_panel(app, buffer, area, below);
+    }
+    let last = usize::from(area.height).saturating_sub(1);
+    let (text, style) = match (&app.prompt, app.message.is_empty()) {
+        (Some(typed), _) => (format!("/{typed}_"), plain.add_modifier(Modifier::BOLD)),
+        (None, false) => (app.message.clone(), plain.add_modifier(Modifier::BOLD)),
+        (None, true) => (KEYS.to_owned(), plain.add_modifier(Modifier::DIM)),
+    };
+    put(buffer, area, 0, last, &text, style);
+    if app.shows_help {
+        draw_help(buffer, area);
+    }
+}
+
+/// Writes a line of text, as far as there is room.
+fn put(buffer: &mut Buffer, area: Rect, x: usize, y: usize, text: &str, style: Style) {
+    let (Ok(x), Ok(y)) = (u16::try_from(x), u16::try_from(y)) else {
+        return;
+    };
+    if x < area.width && y < area.height {
+        let room = usize::from(area.width - x);
+        buffer.set_stringn(area.x + x, area.y + y, text, room, style);
+    }
+}
+
+fn draw_axis(app: &App, buffer: &mut Buffer, area: Rect) {
+    let each = 16;
+    let dim = Style::default().add_modifier(Modifier::DIM);
+    for column in (0..app.view.columns).step_by(each) {
+        let start = bin_start(app.view.window, app.view.columns, column);
+        let mark = format!("│{}", duration(start));
+        put(buffer, area, LABEL + column, 1, &mark, dim);
+    }
+    put(buffer, area, LABEL + app.column, 1, "▼", Style::default());
+}
+
+fn draw_lane(app: &App, buffer: &mut Buffer, area: Rect, row: usize, has_colour: bool) {
+    let lane = app.view.first_lane + row;
+    let Some((rank, name)) = app.lanes.get(lane) else {
+        return;
+    };
+    let is_chosen = lane == app.lane;
+    let mark = if is_chosen { '>' } else { ' ' };
+    let label: String = format!("{mark}{rank} {name}")
+        .chars()
+        .take(LABEL - 1)
+        .collect();
+    let style = if is_chosen {
+        Style::default().add_modifier(Modifier::REVERSED)
+    } else {
+        Style::default()
+    };
+    let y = 2 + row;
+    put(
+        buffer,
+        area,
+        0,
+        y,
+        &format!("{label:<width$}", width = LABEL - 1),
+        style,
+    );
+    put(buffer, area, LABEL - 1, y, "│", Style::default());
+    let mut cells = vec![Shown::Nothing; app.view.columns];
+    if let Some(picture) = &app.picture {
+        fill(app, picture, lane, &mut cells);
+    }
+    let mut from = 0;
+    for run in cells.chunk_by(|a, b| a == b) {
+        draw_run(
+            app,
+            buffer,
+            area,
+            (LABEL + from, y),
+            run[0],
+            run.len(),
+            has_colour,
+        );
+        from += run.len();
+    }
+    if is_chosen {
+        let (x, y) = (LABEL + app.column, y);
+        if x < usize::from(area.width) && y < usize::from(area.height) {
+            let cell = &mut buffer[(area.x + x as u16, area.y + y as u16)];
+            let style = cell.style().add_modifier(Modifier::REVERSED);
+            cell.set_style(style).set_symbol("◆");
+        }
+    }
+}
+
+/// What a lane shows, out of a picture that may be of another view: the old one stands until the new one is read.
+fn fill<'a>(app: &App, picture: &'a Picture, lane: usize, cells: &mut [Shown<'a>]) {
+    let lane = lane.checked_sub(picture.view.first_lane);
+    let Some(lane) = lane.and_then(|lane| picture.layout.lanes.get(lane)) else {
+        return;
+    };
+    let mut drawn = vec![Shown::Nothing; picture.view.columns];
+    for run in lane.rows.iter().flat_map(|row| &row.runs) {
+        let name = picture.layout.legend[run.region].name.as_str();
+        drawn[run.from..run.to].fill(Shown::Region(name));
+    }
+    for gap in &lane.gaps {
+        let end = gap.to.min(drawn.len());
+        drawn[gap.from.min(end)..end].fill(Shown::Gap);
+    }
+    let (view, old) = (app.view, picture.view);
+    for (column, cell) in cells.iter_mut().enumerate() {
+        if (view.window, view.columns) == (old.window, old.columns) {
+            *cell = drawn[column];
+            continue;
+        }
+        let middle = bin_start(view.window, 2 * view.columns, 2 * column + 1);
+        if old.window.contains(middle) {
+            *cell = drawn[bin_of(old.window, old.columns, middle)];
+        }
+    }
+}
+
+fn draw_run(
+    app: &App,
+    buffer: &mut Buffer,
+    area: Rect,
+    (x, y): (usize, usize),
+    shown: Shown<'_>,
+    length: usize,
+    has_colour: bool,
+) {
+    let (text, style) = match shown {
+        Shown::Nothing => return,
+        Shown::Gap => {
+            let style = if has_colour {
+                Style::default().fg(Color::Red)
+            } else {
+                Style::default()
+            };
+            ("▒".repeat(length), style)
+        }
+        Shown::Region(name) => {
+            let name = crate::table::safe(name);
+            let label: String = name.chars().take(length.saturating_sub(1)).collect();
+            // A name that does not fit says less than none.
+            let label = if label.chars().count() >= name.chars().count().min(3) {
+                label
+            } else {
+                String::new()
+            };
+            let fill = if has_colour { " " } else { "=" };
+            let text = format!("{label}{}", fill.repeat(length - label.chars().count()));
+            let style = if has_colour {
+                let Colour(r, g, b) = colour(app.colour(shown_name(shown)));
+                // Rec. 709 luma, to tell dark from bright.
+                let luma = 0.2126 * f32::from(r) + 0.7152 * f32::from(g) + 0.0722 * f32::from(b);
+                let ink = if luma > 140.0 {
+                    Color::Black
+                } else {
+                    Color::White
+                };
+                Style::default().bg(Color::Rgb(r, g, b)).fg(ink)
+            } else {
+                Style::default()
+            };
+            (text, style)
+        }
+    };
+    put(buffer, area, x, y, &text, style);
+}
+
+const fn shown_name(shown: Shown<'_>) -> &str {
+    match shown {
+        Shown::Region(name) => name,
+        _ => "",
+    }
+}
+
+fn draw_panel(app: &App, buffer: &mut Buffer, area: Rect, top: usize) {
+    let width = usize::from(area.width);
+    let half = (width / 2).max(1);
+    let dim = Style::default().add_modifier(Modifier::DIM);
+    put(buffer, area, 0, top, &"─".repeat(width), dim);
+    let (rank, name) = app.lanes.get(app.lane).cloned().unwrap_or_default();
+    let heading = format!(
+        " {} s, rank {rank} {name} ",
+        crate::time::moment(app.time_ns())
+    );
+    put(buffer, area, 1, top, &heading, Style::default());
+    put(
+        buffer,
+        area,
+        half + 1,
+        top,
+        " what is shown ",
+        Style::default(),
+    );
+    let nothing = [String::new()];
+    let details = app.details().unwrap_or(&nothing);
+    for (row, line) in details.iter().take(app.panel).enumerate() {
+        let line: String = line.chars().take(half - 1).collect();
+        put(buffer, area, 0, top + 1 + row, &line, Style::default());
+    }
+    let statistics = app
+        .picture
+        .as_ref()
+        .filter(|p| p.view.window == app.view.window);
+    let statistics = statistics.map_or(&[][..], |picture| &picture.statistics);
+    for (row, line) in statistics.iter().take(app.panel).enumerate() {
+        put(buffer, area, half, top + 1 + row, line, Style::default());
+    }
+}
+
+fn draw_help(buffer: &mut Buffer, area: Rect) {
+    let width = HELP
+        .iter()
+        .map(|line| line.chars().count())
+        .max()
+        .unwrap_or(0)
+        + 4;
+    let left = usize::from(area.width).saturating_sub(width) / 2;
+    let top = usize::from(area.height).saturating_sub(HELP.len() + 2) / 2;
+    let style = Style::default().add_modifier(Modifier::REVERSED);
+    for row in 0..HELP.len() + 2 {
+        let line = row.checked_sub(1).and_then(|row| HELP.get(row)).copied();
+        let line = format!("  {:<width$}", line.unwrap_or_default(), width = width - 2);
+        put(buffer, area, left, top + row, &line, style);
+    }
+}
