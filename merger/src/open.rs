@@ -435,6 +435,24 @@ impl Opened {
         }
     }
 
+    /// Times that cut a trace into parts of so many bytes each, in whole chunks; none for what is not one trace.
+    pub fn cuts(&self, part_bytes: u64) -> Option<Vec<i64>> {
+        let Content::Trace(opened) = &self.content else {
+            return None;
+        };
+        let chunks = &opened.trace.chunks;
+        let (mut start, mut cuts) = (chunks.first().map_or(0, |first| first.offset), Vec::new());
+        for (chunk, next) in chunks.iter().zip(chunks.iter().skip(1)) {
+            // Chunks that begin at the same moment stay together: a window cannot tell them apart.
+            let is_full = next.offset.saturating_sub(start) >= part_bytes;
+            if is_full && next.first_ns > chunk.first_ns {
+                cuts.push(next.first_ns);
+                start = next.offset;
+            }
+        }
+        Some(cuts)
+    }
+
     /// When the last process ends, or the last event is if that is later: trace time, nanoseconds.
     pub fn end_ns(&self) -> i64 {
         let end_ns = self.definitions.time_zero.map_or(0, |zero| zero.end_ns);

@@ -327,3 +327,104 @@ fn completions_and_manual_pages_name_the_commands() {
     let page = std::fs::read_to_string(scratch.path().join("trace-cli-regions.1")).expect("a page");
     assert!(page.contains("percentiles"), "{page}");
 }
+
+/// A trace of two seconds: main, and in it solve every 10 us for 5 us.
+fn many_calls() -> (tempfile::TempDir, PathBuf) {
+    let at = |us: u64| 1_000_000 + us * 1000;
+    let mut rows = vec![Row::Event(ENTER, at(0), 0)];
+    for call in 0..200_000 {
+        rows.push(Row::Event(ENTER, at(call * 10), 1));
+        rows.push(Row::Event(LEAVE, at(call * 10 + 5), 1));
+    }
+    rows.push(Row::Event(LEAVE, at(2_000_000), 0));
+    let recording = TestRecording {
+        rank: Some(0),
+        rank_count: Some(1),
+        id: 0,
+        start_ns: 1_000_000,
+        end_ns: 2_001_000_000,
+        clocks: vec![REFERENCE],
+        streams: vec![TestStream {
+            clock: 0,
+            ordering: Ordering::Ordered,
+            chunks: vec![(1_000_000, rows)],
+        }],
+        has_footer: true,
+    };
+    let scratch = tempfile::tempdir().expect("a directory");
+    let input = recording.write(scratch.path(), CompressionLevel::None);
+    let trace = scratch.path().join("run.annals");
+    let (merge, _) = annals_merger::plan_merge(&[input], Some(&trace)).expect("a plan");
+    let options = annals_merger::WriteOptions {
+        compression: CompressionLevel::default(),
+        jobs: 2,
+    };
+    annals_merger::write_trace(&merge, &trace, options, |_| {}).expect("a trace");
+    (scratch, trace)
+}
+
+#[test]
+fn a_trace_is_split_by_time_and_by_size_and_no_event_is_lost() {
+    let (scratch, trace) = many_calls();
+    let lines = |path: &Path| text(&["print", "--template", "{time_ns} {event} {region}"], path);
+    let whole = lines(&trace);
+    let bytes = std::fs::metadata(&trace).expect("a trace").len();
+    let third = (bytes / 3).to_string();
+    for (every, fewest) in [("500ms", 4), (third.as_str(), 2)] {
+        let parts = scratch.path().join(every);
+        let output = parts.to_str().expect("a name");
+        let told = text(&["split", "--every", every, "-o", output, "--json"], &trace);
+        let told: Value = serde_json::from_str(&told).expect("JSON");
+        let told = told["parts"].as_array().expect("parts");
+        assert!(told.len() >= fewest, "{every}: {told:?}");
+        let mut together = String::new();
+        for part in told {
+            let path = Path::new(part["path"].as_str().expect("a path"));
+            let own = lines(path);
+            assert_eq!(part["events"], own.lines().count(), "{every}: {part}");
+            together.push_str(&own);
+            let checked = run(&["verify"], path);
+            assert_eq!(checked.status.code(), Some(0), "{every}: {part}");
+        }
+        assert_eq!(together, whole, "{every}");
+        // main is open where all but the first begin.
+        let open = told
+            .iter()
+            .map(|part| part["open_regions"].as_u64().unwrap());
+        assert!(open.skip(1).all(|open| open >= 1), "{every}: {told:?}");
+    }
+    for wrong in ["0s", "1ns", "soon"] {
+        let output = scratch.path().join("wrong");
+        let output = output.to_str().expect("a name");
+        let told = run(&["split", "--every", wrong, "-o", output], &trace);
+        assert_eq!(told.status.code(), Some(2), "{wrong}");
+    }
+    let recordings = run(
+        &["split", "--every", "1G", "-o", "x"],
+        &scratch.path().join("test-host-0.annals"),
+    );
+    assert_eq!(recordings.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&recordings.stderr).contains("merge first"));
+}
+
+#[test]
+fn what_got_slower_fails_the_check() {
+    let (scratch, slow) = many_calls();
+    let part = scratch.path().join("fast.annals");
+    let fast = part.to_str().expect("a name");
+    text(&["slice", "--to", "1s", "-o", fast], &slow);
+    let slower = run(&["diff", slow.to_str().expect("a name"), "--check"], &part);
+    let said = String::from_utf8_lossy(&slower.stdout);
+    assert_eq!(slower.status.code(), Some(1), "{said}");
+    assert!(said.contains("2 slower, 0 faster"), "{said}");
+    let faster = run(&["diff", fast, "--check"], &slow);
+    assert_eq!(faster.status.code(), Some(0));
+    let tolerant = [
+        "diff",
+        slow.to_str().expect("a name"),
+        "--check",
+        "--threshold",
+        "150",
+    ];
+    assert_eq!(run(&tolerant, &part).status.code(), Some(0));
+}

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use annals_format::CompressionLevel;
 use annals_merger::{
-    EventFilter, Opened, Sums, Window, WriteOptions, plan_merge, write_trace_from,
+    EventFilter, Opened, Sums, Window, WriteOptions, parse_size, plan_merge, write_trace_from,
 };
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::Args;
 use serde::Serialize;
 
@@ -39,20 +39,24 @@ pub struct SliceArguments {
     output: PathBuf,
 }
 
-/// A trace in parts of equal time, each a trace of its own.
+/// A trace in parts of equal time or size, each a trace of its own.
 ///
-/// Parts are as of `slice`, and named after the output: part-001.annals, part-002.annals, …
+/// Parts are as of `slice`: part-001.annals, part-002.annals, … Those of a size have at least so many bytes of the whole
+/// trace's events, and up to a chunk more.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Examples:\n  trace-cli split run.annals --every 10s -o parts")]
+#[command(
+    after_help = "Examples:\n  trace-cli split run.annals --every 10s -o parts\n  \
+                  trace-cli split run.annals --every 1G --rank 0-3 -o parts"
+)]
 pub struct SplitArguments {
     #[command(flatten)]
     input: InputArguments,
     #[command(flatten)]
     filter: EventFilter,
 
-    /// Time of each part
-    #[arg(long, value_name = "TIME", value_parser = time::parse_time)]
-    every: i64,
+    /// Time of each part, or its size
+    #[arg(long, value_name = "TIME|SIZE", value_parser = parse_every)]
+    every: Every,
 
     /// Directory for the parts
     #[arg(short, long, value_name = "DIR")]
@@ -60,7 +64,26 @@ pub struct SplitArguments {
 }
 
 /// Parts of a split are not more than this.
-const MOST_PARTS: i64 = 100_000;
+const MOST_PARTS: usize = 100_000;
+
+/// How much of a trace is a part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Every {
+    /// Nanoseconds.
+    Time(i64),
+    Bytes(u64),
+}
+
+fn parse_every(text: &str) -> Result<Every, String> {
+    let as_time = || time::parse_time(text).map(Every::Time);
+    match parse_size(text) {
+        // `0` is both.
+        Ok(bytes) => Ok(Every::Bytes(bytes)),
+        Err(_) => as_time().map_err(|_| {
+            format!("`{text}` is neither a time, such as 10s, nor a size, such as 1G")
+        }),
+    }
+}
 
 #[derive(Clone, Debug, Serialize)]
 struct Part {
@@ -152,34 +175,45 @@ pub fn run(arguments: &SliceArguments, out: &mut dyn Write) -> anyhow::Result<Fi
     tell(vec![part], arguments.input.json, out)
 }
 
+/// When the parts of a split begin, but for the first.
+fn cuts(opened: &Opened, arguments: &SplitArguments) -> anyhow::Result<Vec<i64>> {
+    let cuts = match arguments.every {
+        Every::Time(every_ns) if every_ns <= 0 => None,
+        Every::Time(every_ns) => {
+            let count = opened.end_ns() / every_ns;
+            let is_few = usize::try_from(count).is_ok_and(|count| count < MOST_PARTS);
+            is_few.then(|| (1..=count).map(|number| number * every_ns).collect())
+        }
+        Every::Bytes(bytes) => {
+            let cuts = opened.cuts(bytes).with_context(|| {
+                format!(
+                    "{}: only one trace has bytes in the order of time: merge first (trace-merge), or give a time",
+                    arguments.input.input.display()
+                )
+            })?;
+            (cuts.len() < MOST_PARTS).then_some(cuts)
+        }
+    };
+    cuts.ok_or_else(|| {
+        let why = format!("--every: a time or size above 0 that gives at most {MOST_PARTS} parts");
+        UsageError(why).into()
+    })
+}
+
 /// Runs `split`.
 ///
 /// # Errors
 /// As [`run`].
 pub fn run_split(arguments: &SplitArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
     let opened = arguments.input.open()?;
-    let end_ns = opened.end_ns();
-    if arguments.every <= 0 || end_ns / arguments.every >= MOST_PARTS {
-        let why = format!("--every: a time that gives at most {MOST_PARTS} parts");
-        return Err(UsageError(why).into());
-    }
+    let cuts = cuts(&opened, arguments)?;
     std::fs::create_dir_all(&arguments.output)?;
-    let count = end_ns / arguments.every + 1;
+    // The first and the last part take what lies beyond the ends.
+    let starts = std::iter::once(i64::MIN).chain(cuts.iter().copied());
+    let ends = cuts.iter().copied().chain(std::iter::once(i64::MAX));
     let mut parts = Vec::new();
-    for number in 0..count {
-        // The first and the last part take what lies beyond the ends.
-        let window = Window {
-            from_ns: if number == 0 {
-                i64::MIN
-            } else {
-                number * arguments.every
-            },
-            to_ns: if number + 1 == count {
-                i64::MAX
-            } else {
-                (number + 1) * arguments.every
-            },
-        };
+    for (number, (from_ns, to_ns)) in starts.zip(ends).enumerate() {
+        let window = Window { from_ns, to_ns };
         let path = arguments
             .output
             .join(format!("part-{:03}.annals", number + 1));
