@@ -227,3 +227,71 @@ fn damage_costs_what_it_hits_and_is_counted() {
     let error = refused["error"].as_str().expect("a message");
     assert!(error.contains("2.9") && error.contains("1.x"), "{error}");
 }
+
+/// The pixels of a picture.
+fn pixels(bytes: &[u8]) -> (u32, u32, Vec<u8>) {
+    let mut reader = png::Decoder::new(std::io::Cursor::new(bytes))
+        .read_info()
+        .expect("a picture");
+    let mut pixels = vec![0; reader.output_buffer_size().expect("its size")];
+    let info = reader.next_frame(&mut pixels).expect("its pixels");
+    (info.width, info.height, pixels)
+}
+
+/// Pictures as someone has looked at them, and found them right.
+#[test]
+fn pictures_look_as_they_always_have() {
+    let input = directory().join("good.annals");
+    let draw = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trace-cli"));
+        let command = command.env("NO_COLOR", "1").arg(arguments[0]).arg(&input);
+        let output = command
+            .args(&arguments[1..])
+            .output()
+            .expect("trace-cli runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {said}");
+        output.stdout
+    };
+    let scratch = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| {
+        scratch
+            .path()
+            .join(name)
+            .to_str()
+            .expect("a name")
+            .to_owned()
+    };
+    let width = ["--width", "300"];
+    let timeline = |option| {
+        let file = path("timeline");
+        draw(&["timeline", option, &file, width[0], width[1]]);
+        std::fs::read(&file).expect("a picture")
+    };
+    let histogram = || {
+        let file = path("histogram");
+        draw(&["histogram", "--region", "*", "--svg", &file]);
+        std::fs::read(&file).expect("a picture")
+    };
+    let pictures = [
+        ("timeline.txt", draw(&["timeline", "--width", "80"])),
+        ("timeline.svg", timeline("--svg")),
+        ("timeline.png", timeline("--png")),
+        ("histogram.svg", histogram()),
+    ];
+    for (name, drawn) in pictures {
+        let kept = directory().join(name);
+        if std::env::var_os("ANNALS_BLESS").is_some() {
+            std::fs::write(&kept, &drawn).expect("it is written");
+        }
+        let expected = std::fs::read(&kept).expect("a picture in the tree");
+        let is_same = if name.ends_with(".png") {
+            // How well a library compresses is its own affair.
+            pixels(&drawn) == pixels(&expected)
+        } else {
+            drawn == expected
+        };
+        let advice = "look at the new one; if it is right, ANNALS_BLESS=1 keeps it";
+        assert!(is_same, "{name} looks otherwise: {advice}");
+    }
+}

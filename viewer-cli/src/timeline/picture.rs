@@ -104,12 +104,14 @@ pub fn draw(layout: &Layout, canvas: &mut dyn Canvas) {
         canvas.line([x(trip.from.1), from, x(trip.to.1), to], BLACK);
     }
     canvas.line([LEFT, y, width - RIGHT, y], GREY);
-    for part in 0..=8 {
-        let time_ns = bin_start(layout.window, 8, part);
+    // As many times as can be read beside each other.
+    let parts = (layout.columns / 80).clamp(1, 8);
+    for part in 0..=parts {
+        let time_ns = bin_start(layout.window, parts, part);
         canvas.line([x(time_ns), y, x(time_ns), y + 4.0], GREY);
         let anchor = match part {
             0 => Anchor::Start,
-            8 => Anchor::End,
+            part if part == parts => Anchor::End,
             _ => Anchor::Middle,
         };
         canvas.text((x(time_ns), y + 16.0), anchor, &time::duration(time_ns));
