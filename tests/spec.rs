@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use annals_format::wire::{Put, Wire};
 use annals_format::{
-    BLOCK_HEADER_LEN, BlockHeader, BlockKind, BlockWriter, Cause, Chunk, ChunkBuilder, ChunkHeader,
-    ClockId, ClockMap, Column, CompressionLevel, Cumulative, Definition, Definitions,
-    DroppedRecord, Element, ElementType, EventType, EventTypeId, FileHeader, FileKind, Filter,
-    Foreign, Function, LiveHeader, LocationId, LocationState, MapCursor, Module, ModuleId,
+    BLOCK_HEADER_LEN, BlockHeader, BlockKind, BlockWriter, CalibrationPoint, Cause, Chunk,
+    ChunkBuilder, ChunkHeader, ClockId, ClockMap, Column, CompressionLevel, Cumulative, Definition,
+    Definitions, DroppedRecord, Element, ElementType, EventType, EventTypeId, FileHeader, FileKind,
+    Filter, Foreign, Function, LiveHeader, LocationId, LocationState, MapCursor, Module, ModuleId,
     ProcessId, RecordingId, Reference, RegionId, Role, Slice, Snapshot, SnapshotHeader, Step,
     StreamId, StreamTotals, StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns,
     Value, Verbosity, decode_tail, encode_tail, live, put_dropped_row, put_ints, put_row_start,
@@ -483,6 +483,29 @@ fn a_slice_is_a_definition() {
         read.add_all(bytes).unwrap();
         let d = read.slice.expect("a slice");
         json!({"number": d.number, "of": d.of, "from_ns": d.from_ns, "to_ns": d.to_ns})
+    });
+}
+
+#[test]
+fn the_calibration_points_of_a_clock_are_one_record() {
+    let point = |tick, reference_ns, error_ns| CalibrationPoint {
+        clock: ClockId::new(1),
+        tick,
+        reference_ns,
+        error_ns,
+        unix_offset_ns: 50,
+    };
+    let points = vec![point(1000, 5, 25), point(4000, 100_010, 30)];
+    let mut record = Vec::new();
+    Definition::Calibrations(points).encode(&mut record);
+    assert_example("calibration", &record, |bytes| {
+        let mut read = Definitions::default();
+        read.add_all(bytes).unwrap();
+        let points = read.calibration.iter().map(|d| {
+            json!({"clock": d.clock.get(), "tick": d.tick, "reference_ns": d.reference_ns,
+                   "error_ns": d.error_ns, "unix_offset_ns": d.unix_offset_ns})
+        });
+        points.collect()
     });
 }
 

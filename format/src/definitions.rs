@@ -610,6 +610,8 @@ pub enum Definition {
     Property(Property),
     Clock(Clock),
     Calibration(CalibrationPoint),
+    /// Points of one clock, at least one.
+    Calibrations(Vec<CalibrationPoint>),
     Source(Source),
     EventType(EventType),
     Region(Region),
@@ -731,6 +733,10 @@ impl Definition {
                 b.put_varint(d.error_ns);
                 b.put_signed(d.unix_offset_ns);
                 6
+            }
+            Self::Calibrations(points) => {
+                put_calibrations(b, points);
+                26
             }
             Self::Source(d) => {
                 b.put_varint(d.id.get().into());
@@ -982,6 +988,7 @@ impl Definition {
                 error_ns: w.varint("calibration error")?,
                 unix_offset_ns: w.signed("wall clock offset")?,
             }),
+            26 => Self::Calibrations(read_calibrations(w)?),
             7 => Self::Source(Source {
                 id: SourceId::new(w.varint_u32("source id")?),
                 process: process(w)?,
@@ -1286,6 +1293,65 @@ pub struct Definitions {
     seen_registrations: Seen<Registration>,
 }
 
+/// A long run has hundreds of thousands of points, and reading starts with them: so they are small, each told by how
+/// its step from the one before differs from the step before that.
+fn put_calibrations(b: &mut Vec<u8>, points: &[CalibrationPoint]) {
+    let clock = points.first().map_or(0, |point| point.clock.get());
+    b.put_varint(clock.into());
+    b.put_varint(points.len() as u64);
+    let (mut tick, mut reference, mut unix_offset) = (Steps::default(), Steps::default(), 0);
+    for point in points {
+        b.put_signed(tick.step_to(point.tick as i64));
+        b.put_signed(reference.step_to(point.reference_ns));
+        b.put_varint(point.error_ns);
+        b.put_signed(point.unix_offset_ns.wrapping_sub(unix_offset));
+        unix_offset = point.unix_offset_ns;
+    }
+}
+
+fn read_calibrations(w: &mut Wire<'_>) -> Result<Vec<CalibrationPoint>> {
+    let clock = ClockId::new(w.varint_u32("clock id")?);
+    // Each takes at least four bytes.
+    let count = w.count(4, "number of calibration points")?;
+    let mut points = Vec::with_capacity(count);
+    let (mut tick, mut reference, mut unix_offset) = (Steps::default(), Steps::default(), 0_i64);
+    for _ in 0..count {
+        points.push(CalibrationPoint {
+            clock,
+            tick: tick.take(w.signed("calibration tick")?) as u64,
+            reference_ns: reference.take(w.signed("calibration reference")?),
+            error_ns: w.varint("calibration error")?,
+            unix_offset_ns: {
+                unix_offset = unix_offset.wrapping_add(w.signed("wall clock offset")?);
+                unix_offset
+            },
+        });
+    }
+    Ok(points)
+}
+
+/// Numbers told by how much each step differs from the one before, modulo 2⁶⁴.
+#[derive(Default)]
+struct Steps {
+    last: i64,
+    step: i64,
+}
+
+impl Steps {
+    fn step_to(&mut self, value: i64) -> i64 {
+        let step = value.wrapping_sub(self.last);
+        let told = step.wrapping_sub(self.step);
+        (self.last, self.step) = (value, step);
+        told
+    }
+
+    fn take(&mut self, told: i64) -> i64 {
+        self.step = self.step.wrapping_add(told);
+        self.last = self.last.wrapping_add(self.step);
+        self.last
+    }
+}
+
 impl Definitions {
     /// Takes a definition in. A definition that is already known by its id stays as it was:
     /// definitions never change, and readers meet them twice (block and footer, block and live area).
@@ -1305,6 +1371,7 @@ impl Definitions {
                 self.clocks.entry(d.id).or_insert(d);
             }
             Definition::Calibration(d) => self.calibration.push(d),
+            Definition::Calibrations(points) => self.calibration.extend(points),
             Definition::Source(d) => {
                 self.sources.entry(d.id).or_insert(d);
             }
@@ -1418,8 +1485,8 @@ impl Definitions {
         properties.for_each(|d| each(Definition::Property(*d)));
         let clocks = self.clocks.values().cloned();
         clocks.for_each(|d| each(Definition::Clock(d)));
-        let calibration = self.calibration.iter();
-        calibration.for_each(|d| each(Definition::Calibration(*d)));
+        let calibration = self.calibration.chunk_by(|a, b| a.clock == b.clock);
+        calibration.for_each(|points| each(Definition::Calibrations(points.to_vec())));
         let sources = self.sources.values().cloned();
         sources.for_each(|d| each(Definition::Source(d)));
         let event_types = self.event_types.values().cloned();
@@ -1608,6 +1675,21 @@ mod tests {
                 error_ns: 25,
                 unix_offset_ns: 1_700_000_000_000_000_000,
             }),
+            Definition::Calibrations(
+                [
+                    (7, 100, 25),
+                    (u64::MAX, i64::MAX, 0),
+                    (8, i64::MIN, u64::MAX),
+                ]
+                .map(|(tick, reference_ns, error_ns)| CalibrationPoint {
+                    clock: ClockId::new(1),
+                    tick,
+                    reference_ns,
+                    error_ns,
+                    unix_offset_ns: reference_ns.wrapping_neg(),
+                })
+                .to_vec(),
+            ),
             Definition::Source(Source {
                 id: SourceId::new(2),
                 process: ProcessId::new(0),
