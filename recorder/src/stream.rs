@@ -367,6 +367,74 @@ impl Stream {
         self.raise_plain(event_type, row, own, bound, put);
     }
 
+    /// Raises two events that happen at one moment: one look at what holds, one clock read. Each is counted and
+    /// committed by itself, so that a kill between them tears nothing.
+    #[inline(always)]
+    pub(crate) fn raise_two(
+        &self,
+        first: (EventTypeId, usize, impl PutRow),
+        second: (EventTypeId, usize, impl PutRow),
+    ) {
+        let relaxed = Ordering::Relaxed;
+        let (one, other) = (first.0.index(), second.0.index());
+        if one >= l::ROWS_PER_SEGMENT || other >= l::ROWS_PER_SEGMENT {
+            return self.raise_each(first, second);
+        }
+        let own = self.first_own.load(relaxed);
+        let rows = self.first_rows.load(relaxed);
+        // SAFETY: always the 32 rows of a segment, or of `SHUT_ROWS`.
+        let gate = unsafe { &*own.add(one) }.gate.load(relaxed);
+        // SAFETY: as above.
+        let other_gate = unsafe { &*own.add(other) }.gate.load(relaxed);
+        let busy = self.busy();
+        busy.store(u64::from(first.0.get()) + 1, relaxed);
+        compiler_fence(Ordering::SeqCst);
+        let start = self.start.load(relaxed);
+        let commit = Self::commit(start);
+        let before = commit.load(relaxed);
+        let offset = before as u32 as usize;
+        // As in `raise_plain`.
+        if self.guard() != GUARD_RECORDING
+            || gate != Gate::PLAIN.0
+            || other_gate != Gate::PLAIN.0
+            || offset + first.1 + second.1 + 2 * ROW_OVERHEAD > self.room.load(relaxed)
+        {
+            busy.store(0, relaxed);
+            return self.raise_each(first, second);
+        }
+        let tick = tsc();
+        // SAFETY: plain gates stand beside counters that are there.
+        bump(&unsafe { &*rows.wrapping_add(one) }.raised);
+        // SAFETY: the page is this stream's until it is handed on, and has the room.
+        let mut cursor = unsafe { Page::cursor(start, offset) };
+        cursor.event_start(first.0, self.last_tick.load(relaxed), tick);
+        first.2.put(&mut cursor);
+        let length = cursor.offset_from(start) - offset;
+        commit.store(before + (1 << 32 | length as u64), Ordering::Release);
+        busy.store(u64::from(second.0.get()) + 1, Ordering::Release);
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: as above.
+        bump(&unsafe { &*rows.wrapping_add(other) }.raised);
+        cursor.event_start(second.0, tick, tick);
+        second.2.put(&mut cursor);
+        let length = cursor.offset_from(start) - offset;
+        commit.store(before + (2 << 32 | length as u64), Ordering::Release);
+        self.last_tick.store(tick, relaxed);
+        compiler_fence(Ordering::SeqCst);
+        busy.store(0, Ordering::Release);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn raise_each(
+        &self,
+        first: (EventTypeId, usize, impl PutRow),
+        second: (EventTypeId, usize, impl PutRow),
+    ) {
+        self.raise(first.0, None, first.1, first.2);
+        self.raise(second.0, None, second.1, second.2);
+    }
+
     /// The short way for event types beyond the first 32.
     #[inline(never)]
     fn raise_far(&self, event_type: EventTypeId, bound: usize, put: impl PutRow) {

@@ -19,16 +19,16 @@ use crate::output::UsageError;
 use crate::table::safe;
 use crate::time;
 
-/// File name of the library that records functions.
-const LIBRARY: &str = "libannals_instrument.so";
+/// File name of the library that records functions and MPI.
+const LIBRARY: &str = "libannals_mpi.so";
 
 /// Says where that library is: its file, or the directory that holds it.
 const LIBRARY_VARIABLE: &str = "ANNALS_LIB";
 
 /// Runs a program so that it is recorded
 ///
-/// Everything that the program raises through Annals is recorded, and every function that was compiled
-/// with -finstrument-functions, in it and in the programs it starts. Signals are passed on, and the exit
+/// Everything that the program raises through Annals is recorded, every call of MPI, whatever the MPI library, and every
+/// function that was compiled with -finstrument-functions, in it and in the programs it starts. Signals are passed on, and the exit
 /// code is the program's: 128 and the number when a signal ended it. Afterwards the recordings are told on standard error. Functions are
 /// named from the symbols and debug information (-g) of their files.
 ///
@@ -49,7 +49,7 @@ pub struct RecordArguments {
     #[arg(long)]
     add: bool,
 
-    /// Record only what the program raises itself, not its functions
+    /// Record only what the program raises itself, and MPI, not its functions
     #[arg(long)]
     no_functions: bool,
 
@@ -131,11 +131,7 @@ settings! {
 pub fn run(arguments: &RecordArguments) -> anyhow::Result<u8> {
     let symbols = Symbols::of_host_and(&arguments.symbols)?;
     let options = options(&arguments.settings)?;
-    let library = if arguments.no_functions {
-        None
-    } else {
-        Some(library()?)
-    };
+    let library = library()?;
     let output = &arguments.output;
     std::fs::create_dir_all(output)
         .with_context(|| format!("cannot create {}", output.display()))?;
@@ -158,9 +154,10 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<u8> {
         // One name for all processes that it starts.
         command.env("ANNALS_RUN", format!("{:x}", since_1970.as_millis()));
     }
-    if let Some(library) = &library {
-        command.env("LD_PRELOAD", preload(library)?);
+    if arguments.no_functions {
+        command.env("ANNALS_FUNCTIONS", "off");
     }
+    command.env("LD_PRELOAD", preload(&library)?);
     let program = Path::new(&arguments.command[0]);
     let status =
         launch::run(&mut command).with_context(|| format!("cannot run {}", program.display()))?;
@@ -168,7 +165,7 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<u8> {
     let since = started - Duration::from_secs(10);
     match gather::gather(&directory, &token, since, &symbols) {
         Ok(gathered) if !arguments.quiet => {
-            gather::tell(&report(&gathered, status, output, library.is_some()));
+            gather::tell(&report(&gathered, status, output));
         }
         Ok(gathered) => {
             for problem in gathered.iter().flat_map(|one| &one.problems) {
@@ -284,8 +281,8 @@ fn library() -> anyhow::Result<PathBuf> {
     let found = found.map(std::fs::canonicalize).transpose()?;
     found.with_context(|| {
         format!(
-            "{LIBRARY} is neither beside trace-cli ({}) nor in ../lib: install it there, say where it \
-             is ({LIBRARY_VARIABLE}=DIR), or record without functions (--no-functions)",
+            "{LIBRARY} is neither beside trace-cli ({}) nor in ../lib: install it there, or say where it is \
+             ({LIBRARY_VARIABLE}=DIR)",
             beside.display()
         )
     })
@@ -313,7 +310,7 @@ fn preload(library: &Path) -> anyhow::Result<OsString> {
 }
 
 /// What is told when the program has ended.
-fn report(gathered: &[Gathered], status: ExitStatus, output: &Path, has_library: bool) -> String {
+fn report(gathered: &[Gathered], status: ExitStatus, output: &Path) -> String {
     let mut text = String::new();
     if let Some(signal) = status.signal() {
         let _ = writeln!(
@@ -323,15 +320,10 @@ fn report(gathered: &[Gathered], status: ExitStatus, output: &Path, has_library:
         );
     }
     if gathered.is_empty() {
-        let functions = if has_library {
-            "does not raise events through Annals, is not compiled with -finstrument-functions \
-             (and dynamically linked)"
-        } else {
-            "does not raise events through Annals"
-        };
         let _ = writeln!(
             text,
-            "trace-cli: nothing was recorded: the program {functions}, or never came to it"
+            "trace-cli: nothing was recorded: the program calls no MPI, does not raise events through Annals, \
+             is not compiled with -finstrument-functions (and dynamically linked), or never came to it"
         );
         return text;
     }
