@@ -126,7 +126,7 @@ impl Abi {
     }
 
     fn open_mpi() -> Self {
-        let address = |name: &CStr| library::symbol(name);
+        let address = |name: &CStr| library::object(name);
         Self {
             kind: Kind::OpenMpi,
             comm_world: address(c"ompi_mpi_comm_world"),

@@ -61,6 +61,16 @@ pub(crate) fn symbol(name: &CStr) -> usize {
     unsafe { libc::dlsym(handle, name.as_ptr()) }.addr()
 }
 
+/// The address of an object of the library's; 0: it has none of this name. A program that names the object may have
+/// it in itself, as a copy that the library uses, too.
+pub(crate) fn object(name: &CStr) -> usize {
+    // SAFETY: the name is a C string.
+    match unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.addr() {
+        0 => symbol(name),
+        object => object,
+    }
+}
+
 /// The MPI library: the object in memory that defines `PMPI_Init`.
 pub(crate) fn handle() -> *mut c_void {
     let known = HANDLE.load(Ordering::Acquire);

@@ -315,7 +315,7 @@ fn start() -> Result<(), String> {
             .add_property(key, value)
             .map_err(|error| error.to_string())?;
     }
-    let request_empty = library::symbol(c"ompi_request_empty");
+    let request_empty = library::object(c"ompi_request_empty");
     let mpi = Mpi {
         recorder,
         abi,
