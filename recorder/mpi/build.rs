@@ -62,6 +62,9 @@ const PLACES: &[(&str, &str)] = &[
     ("session", "session"),
 ];
 
+/// What the library does not show: see `adopt_callers`.
+const HIDDEN: &[&str] = &["MPI_Get_version"];
+
 const USAGE: &str = "name, group, what is recorded, what is returned, arguments";
 
 fn main() {
@@ -118,7 +121,12 @@ fn wrapper(index: usize, name: &str, what: &str, returned: &str, arguments: &[&s
     let numbers: Vec<String> = (0..count).map(|number| format!("a{number}")).collect();
     let parameters: Vec<String> = numbers.iter().map(|a| format!("{a}: usize")).collect();
     let (parameters, numbers) = (parameters.join(", "), numbers.join(", "));
-    let head = "#[unsafe(no_mangle)]\npub(crate) unsafe extern \"C\" fn";
+    let shown = if HIDDEN.contains(&name) {
+        ""
+    } else {
+        "#[unsafe(no_mangle)]\n"
+    };
+    let head = format!("{shown}pub(crate) unsafe extern \"C\" fn");
     if returned == "double" {
         return format!(
             "{head} {name}() -> f64 {{\n    // SAFETY: what the caller of this function owes.\n    \

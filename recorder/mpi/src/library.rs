@@ -192,9 +192,13 @@ unsafe extern "C" fn take(info: *mut libc::dl_phdr_info, _: usize, found: *mut c
     0
 }
 
-/// Has Fortran bindings call what stands before MPI's functions. Open MPI's call `PMPI_Send` and not `MPI_Send`:
-/// the addresses that the loader gave them are changed. MPICH's need nothing.
-pub(crate) fn adopt_fortran() {
+/// Changes the addresses that the loader gave to what calls MPI past this library.
+///
+/// Open MPI's Fortran bindings call `PMPI_Send` and not `MPI_Send`; MPICH's need nothing. `MPI_Get_version` is
+/// called past this library by all, because this library does not show it: mpi4py takes it for the sign that
+/// the MPI library is in memory, and would not load it. And what the MPI library lacks, callers that can do without
+/// must find lacking.
+pub(crate) fn adopt_callers() {
     // SAFETY: the function below gets nothing.
     unsafe { libc::dl_iterate_phdr(Some(adopt), null_mut()) };
 }
@@ -211,17 +215,25 @@ unsafe extern "C" fn adopt(info: *mut libc::dl_phdr_info, _: usize, _: *mut c_vo
         let path = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
         let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
         let is_binding = ["libmpi_mpifh", "libmpi_usempif08"];
-        if is_binding
+        let is_binding = is_binding
             .iter()
-            .any(|name| file.starts_with(name.as_bytes()))
-        {
-            crate::modules::any_import(info, |import, slot| {
-                if let Some(own) = own_function(import) {
-                    replace(slot, own);
-                }
-                false
-            });
+            .any(|name| file.starts_with(name.as_bytes()));
+        if file.starts_with(b"libmpi") && !is_binding || file.starts_with(b"libannals") {
+            return;
         }
+        crate::modules::any_import(info, |import, slot| {
+            let own = if is_binding {
+                own_function(import)
+            } else {
+                own_hidden(import)
+            };
+            if let Some(own) = own {
+                replace(slot, own);
+            } else if is_lacking(import, slot) {
+                replace(slot, 0);
+            }
+            false
+        });
     });
     0
 }
@@ -229,6 +241,38 @@ unsafe extern "C" fn adopt(info: *mut libc::dl_phdr_info, _: usize, _: *mut c_vo
 /// What stands before the function that an import `PMPI_…` names.
 fn own_function(import: &CStr) -> Option<usize> {
     let name = import.to_bytes().strip_prefix(b"P")?;
+    if name.ends_with(b"_f2c") || name.ends_with(b"_c2f") {
+        // The binding's own work, which the program knows nothing of.
+        return None;
+    }
+    wrapper(name)
+}
+
+/// Whether a caller has found a function here that the MPI library does not have.
+fn is_lacking(import: &CStr, slot: usize) -> bool {
+    let name = import.to_bytes();
+    if !name.starts_with(b"MPI_") || !slot.is_multiple_of(size_of::<usize>()) {
+        return false;
+    }
+    let Some(own) = wrapper(name) else {
+        return false;
+    };
+    let word = std::ptr::with_exposed_provenance_mut::<usize>(slot);
+    // SAFETY: an aligned word of a table of addresses, which others read whole.
+    let found = unsafe { AtomicUsize::from_ptr(word) }.load(Ordering::Relaxed);
+    found == own && !handle().is_null() && symbol(import) == 0
+}
+
+/// What stands before a function that this library does not show.
+fn own_hidden(import: &CStr) -> Option<usize> {
+    if import == c"MPI_Get_version" {
+        wrapper(import.to_bytes())
+    } else {
+        None
+    }
+}
+
+fn wrapper(name: &[u8]) -> Option<usize> {
     let place = FUNCTIONS.binary_search_by(|function| function.name.to_bytes().cmp(name));
     Some(crate::mpi_table::WRAPPERS[place.ok()?].addr())
 }

@@ -13,7 +13,7 @@ use crate::wrap::{Call, Frame, is_success};
 #[inline(never)]
 pub(crate) fn init<const N: usize>(call: Call<N>) -> usize {
     // What was loaded since this library was.
-    library::adopt_fortran();
+    library::adopt_callers();
     let frame = Frame::begin(call.index);
     frame.enter();
     let result = call.forward();
@@ -163,7 +163,7 @@ pub(crate) fn type_free<const N: usize>(call: Call<N>) -> usize {
 /// Before the program begins: bindings that are in memory already call this library.
 extern "C" fn prepare() {
     // A panic must not cross into the loader.
-    let _ = std::panic::catch_unwind(library::adopt_fortran);
+    let _ = std::panic::catch_unwind(library::adopt_callers);
 }
 
 #[used]

@@ -286,6 +286,7 @@ fn start() -> Result<(), String> {
     if library::handle().is_null() {
         return Err("no library in memory has PMPI_Init".to_owned());
     }
+    library::adopt_callers();
     let Some(abi) = Abi::detect() else {
         return Err(format!(
             "the library is none whose binary interface is known (MPICH's, Open MPI's, or the standard's): `{}`",
