@@ -249,6 +249,7 @@ fn make(mpi: &Mpi, handle: usize, origin: &Origin<'_>) -> Option<&'static Commun
     };
     let communicator: &'static Communicator = Box::leak(Box::new(communicator));
     KNOWN.insert(handle, communicator);
+    crate::tool_events::bind(handle, communicator.object, false);
     Some(communicator)
 }
 

@@ -16,6 +16,7 @@
 //! | `communicators` | who a communicator is, in all processes alike, and whose ranks it has |
 //! | `requests` | what was started and is not complete; takes no lock |
 //! | `p2p`, `completion`, `collective`, `rma`, `files`, `lifecycle` | what calls mean |
+//! | `tool_events` | the library's own events (MPI_T) |
 
 mod abi;
 #[path = "../../capi/src/call.rs"]
@@ -53,4 +54,5 @@ mod state;
 mod status;
 #[path = "../../capi/src/table.rs"]
 mod table;
+mod tool_events;
 mod wrap;

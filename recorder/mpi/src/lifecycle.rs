@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 
 use crate::library;
 use crate::mpi_table::NO;
-use crate::rma;
 use crate::state::Mpi;
 use crate::wrap::{Call, Frame, is_success};
+use crate::{rma, tool_events};
 
 /// MPI_Init and MPI_Init_thread.
 #[inline(never)]
@@ -20,6 +20,8 @@ pub(crate) fn init<const N: usize>(call: Call<N>) -> usize {
     if let Some(mpi) = frame.mpi.filter(|_| is_success(result)) {
         begun(mpi);
         mpi.learn_world();
+        // Some sources and event types appear with MPI_Init.
+        tool_events::poll();
     }
     frame.leave();
     result

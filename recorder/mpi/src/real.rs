@@ -58,19 +58,6 @@ functions! {
     raw_test_cancelled c"PMPI_Test_cancelled" (status: *const u8, flag: *mut c_int);
     raw_status_set_elements_x c"PMPI_Status_set_elements_x" (status: *mut u8, datatype: usize, count: i64);
     raw_query_thread c"PMPI_Query_thread" (level: *mut c_int);
-    raw_initialized c"PMPI_Initialized" (flag: *mut c_int);
-    raw_finalized c"PMPI_Finalized" (flag: *mut c_int);
-    raw_comm_dup c"PMPI_Comm_dup" (comm: usize, newcomm: *mut usize);
-    raw_comm_free c"PMPI_Comm_free" (comm: *mut usize);
-    raw_comm_set_errhandler c"PMPI_Comm_set_errhandler" (comm: usize, errhandler: usize);
-    raw_send c"PMPI_Send"
-        (buf: *const u8, count: c_int, datatype: usize, dest: c_int, tag: c_int, comm: usize);
-    raw_irecv c"PMPI_Irecv"
-        (buf: *mut u8, count: c_int, datatype: usize, source: c_int, tag: c_int, comm: usize, request: *mut usize);
-    raw_iallgather c"PMPI_Iallgather"
-        (sendbuf: *const u8, sendcount: c_int, sendtype: usize, recvbuf: *mut u8, recvcount: c_int, recvtype: usize,
-            comm: usize, request: *mut usize);
-    raw_test c"PMPI_Test" (request: *mut usize, flag: *mut c_int, status: *mut u8);
     raw_topo_degrees c"PMPI_Dist_graph_neighbors_count"
         (comm: usize, incoming: *mut c_int, outgoing: *mut c_int, weighted: *mut c_int);
     raw_cartdim c"PMPI_Cartdim_get" (comm: usize, dimensions: *mut c_int);
@@ -201,85 +188,6 @@ impl Real {
         let mut level = 0;
         // SAFETY: a valid place.
         unsafe { self.raw_query_thread(&raw mut level) }.then_some(level)
-    }
-
-    pub(crate) fn is_initialized(&self) -> bool {
-        let mut flag = 0;
-        // SAFETY: a valid place.
-        unsafe { self.raw_initialized(&raw mut flag) && flag != 0 }
-    }
-
-    pub(crate) fn is_finalized(&self) -> bool {
-        let mut flag = 0;
-        // SAFETY: a valid place.
-        unsafe { self.raw_finalized(&raw mut flag) && flag != 0 }
-    }
-
-    pub(crate) fn duplicate(&self, comm: usize) -> Option<usize> {
-        let mut duplicate = 0;
-        // SAFETY: a valid communicator, and a place that is large enough for any handle.
-        unsafe { self.raw_comm_dup(comm, &raw mut duplicate) }.then_some(duplicate)
-    }
-
-    pub(crate) fn free_comm(&self, mut comm: usize) {
-        // SAFETY: what `duplicate` gave.
-        unsafe { self.raw_comm_free(&raw mut comm) };
-    }
-
-    /// Has a communicator's errors returned.
-    pub(crate) fn return_errors(&self, comm: usize, errhandler: usize) -> bool {
-        // SAFETY: a valid communicator, and the library's own handler.
-        unsafe { self.raw_comm_set_errhandler(comm, errhandler) }
-    }
-
-    pub(crate) fn send(&self, bytes: &[u8], byte: usize, to: i32, tag: i32, comm: usize) -> bool {
-        let count = bytes.len() as c_int;
-        // SAFETY: so many bytes, to a rank of a valid communicator.
-        unsafe { self.raw_send(bytes.as_ptr(), count, byte, to, tag, comm) }
-    }
-
-    /// Starts receiving so many bytes to where `bytes` is, which stays there until the request is done.
-    ///
-    /// # Safety
-    /// - `bytes` is valid to write to until then.
-    pub(crate) unsafe fn start_receive(
-        &self,
-        (bytes, count): (*mut u8, i32),
-        byte: usize,
-        (from, tag): (i32, i32),
-        comm: usize,
-    ) -> Option<usize> {
-        let mut request = 0;
-        let place = &raw mut request;
-        // SAFETY: the caller's duty, and a place that is large enough for any handle.
-        unsafe { self.raw_irecv(bytes, count, byte, from, tag, comm, place) }.then_some(request)
-    }
-
-    /// Starts gathering so many bytes of every process.
-    ///
-    /// # Safety
-    /// - Both places are valid until the request is done, the second for as many as there are processes.
-    pub(crate) unsafe fn start_gather(
-        &self,
-        from: *const u8,
-        to: *mut u8,
-        count: i32,
-        byte: usize,
-        comm: usize,
-    ) -> Option<usize> {
-        let mut request = 0;
-        let place = &raw mut request;
-        // SAFETY: the caller's duty.
-        unsafe { self.raw_iallgather(from, count, byte, to, count, byte, comm, place) }
-            .then_some(request)
-    }
-
-    /// Whether a request is done; none: it failed.
-    pub(crate) fn is_done(&self, request: &mut usize, status_ignore: usize) -> Option<bool> {
-        let mut flag = 0;
-        let status = std::ptr::without_provenance_mut(status_ignore);
-        // SAFETY: a request that this library started.
-        unsafe { self.raw_test(request, &raw mut flag, status) }.then_some(flag != 0)
     }
 
     /// How many neighbours there are: those that send here, and those that this process sends to.

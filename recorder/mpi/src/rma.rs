@@ -37,6 +37,7 @@ fn make(mpi: &Mpi, handle: usize) -> Option<&'static Window> {
         ranks: OnceLock::new(),
     }));
     KNOWN.insert(handle, window);
+    crate::tool_events::bind(handle, object, true);
     Some(window)
 }
 

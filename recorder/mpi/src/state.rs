@@ -17,7 +17,7 @@ use crate::communicators::Communicator;
 use crate::library;
 use crate::mpi_table::{COUNT, FUNCTIONS};
 use crate::real::{self, Real};
-use crate::service;
+use crate::{service, tool_events};
 
 /// Which functions are recorded as regions: names, globs and groups.
 const REGIONS_VARIABLE: &str = "ANNALS_MPI_REGIONS";
@@ -316,6 +316,7 @@ fn start() -> Result<(), String> {
             .add_property(key, value)
             .map_err(|error| error.to_string())?;
     }
+    tool_events::begin(recorder, &abi, &version)?;
     let request_empty = library::object(c"ompi_request_empty");
     let mpi = Mpi {
         recorder,

@@ -13,8 +13,9 @@ use annals_recorder::{Depth, Elements, EventType, RegionId};
 
 use crate::abi::Abi;
 use crate::library;
-use crate::mpi_table::{At, NO};
+use crate::mpi_table::At;
 use crate::state::{self, Mpi};
+use crate::tool_events;
 
 /// A call: which function, and its arguments.
 #[derive(Clone, Copy, Debug)]
@@ -198,6 +199,7 @@ impl Frame {
         let depth = Depth::deeper();
         let mpi = state::get();
         if depth == 0
+            && !tool_events::is_due()
             && let Some(mpi) = mpi
             && let Some(region) = mpi.known_region(index)
         {
@@ -213,6 +215,9 @@ impl Frame {
     #[cold]
     #[inline(never)]
     fn begin_rare(index: usize, depth: u8) -> Self {
+        if depth == 0 && tool_events::is_due() {
+            tool_events::poll();
+        }
         let is_own = depth != 0 && is_called_by_library();
         let mpi = if is_own { None } else { state::get_or_start() };
         Self {
@@ -333,5 +338,3 @@ pub(crate) unsafe fn double(index: usize) -> f64 {
     frame.leave_here();
     result
 }
-
-const _: () = assert!(NO == u8::MAX);
