@@ -28,7 +28,39 @@ pub(crate) fn names_of_calls() -> Vec<String> {
     names.collect()
 }
 
-fn scratch() -> &'static Path {
+/// The program with a queue, and the library that stands in for MPI.
+pub(crate) fn queue_program() -> PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    let build = || {
+        let directory = scratch().join("mock");
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let include = Path::new(ROOT).join("target/mpi/mpich/include");
+        let library = directory.join("libmpi.so.12");
+        let mut compile = Command::new("cc");
+        compile
+            .args(["-w", "-shared", "-fPIC", "-Wl,-soname,libmpi.so.12", "-I"])
+            .arg(&include);
+        output(compile.arg(source("mock.c")).arg("-o").arg(&library));
+        let mut compile = Command::new("cc");
+        compile
+            .arg("-I")
+            .arg(&include)
+            .arg(source("queue.c"))
+            .arg(&library);
+        compile.arg(format!("-Wl,-rpath,{}", directory.display()));
+        output(compile.arg("-o").arg(directory.join("queue")));
+        directory.join("queue")
+    };
+    PROGRAM.get_or_init(build).clone()
+}
+
+/// What `trace-cli` answers about a recording, as JSON.
+pub(crate) fn ask(arguments: &[&str], about: &Path) -> String {
+    let mut command = Command::new(prefix().join("bin/trace-cli"));
+    output(command.args(arguments).arg(about).arg("--json"))
+}
+
+pub(crate) fn scratch() -> &'static Path {
     static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
     SCRATCH.get_or_init(|| {
         let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mpi");
@@ -214,7 +246,7 @@ impl Flavour {
     fn launch(&self, preload: &str) -> Command {
         let mut command = Command::new("timeout");
         command
-            .arg("120")
+            .args(["-k", "5", "120"])
             .arg(self.directory.join(self.launcher))
             .args(["-n", "4"]);
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ANNALS_")) {
@@ -336,8 +368,7 @@ impl Run {
     }
 
     fn ask(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new(prefix().join("bin/trace-cli"));
-        output(command.args(arguments).arg(self.trace()).arg("--json"))
+        ask(arguments, &self.trace())
     }
 
     /// Calls by function, as recorded.
