@@ -70,8 +70,16 @@ fn a_ring_is_recorded_with_every_message() {
     for flavour in flavours() {
         let run = same_and_whole(&flavour, "ring.c", &["50"]);
         assert_eq!(check_messages(&run, flavour.name), 4 * 51);
-        let run = same_and_whole(&flavour, "ring.c", &["5", "3"]);
-        assert_eq!(run.code, Some(3), "{}", flavour.name);
+        // A launcher may end the others when one has ended so.
+        let program = flavour.program("ring.c");
+        let plain = flavour.run(&program, &["5", "3"]);
+        let run = flavour.record(&program, &["5", "3"], false);
+        assert_eq!(
+            (run.code, plain.code),
+            (Some(3), Some(3)),
+            "{}",
+            flavour.name
+        );
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use annals_merger::Symbols;
+use annals_merger::{Symbols, WriteOptions, plan_merge, write_trace};
 use annals_recorder::{Options, RECORDED_BY};
 use anyhow::Context;
 use clap::Args;
@@ -56,6 +56,10 @@ pub struct RecordArguments {
     /// Look for names of functions in the files of this directory too (of the same build id)
     #[arg(long, value_name = "DIR")]
     symbols: Vec<PathBuf>,
+
+    /// Merge the recordings when the program has ended, into a trace beside the directory: DIR.annals
+    #[arg(long)]
+    merge: bool,
 
     /// Say nothing but errors
     #[arg(short, long)]
@@ -163,7 +167,12 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<u8> {
         launch::run(&mut command).with_context(|| format!("cannot run {}", program.display()))?;
     // Clocks of file systems may be coarse, or behind.
     let since = started - Duration::from_secs(10);
-    match gather::gather(&directory, &token, since, &symbols) {
+    let gathered = gather::gather(&directory, &token, since, &symbols);
+    let recordings = gathered.as_ref().map_or_else(
+        |_| Vec::new(),
+        |all| all.iter().map(|one| one.path.clone()).collect(),
+    );
+    match gathered {
         Ok(gathered) if !arguments.quiet => {
             gather::tell(&report(&gathered, status, output));
         }
@@ -175,7 +184,41 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<u8> {
         // What became of the program matters more.
         Err(error) => gather::tell(&format!("trace-cli: {}: {error:#}\n", output.display())),
     }
+    if arguments.merge && !recordings.is_empty() {
+        match merge(&recordings, output) {
+            Ok(_) if arguments.quiet => {}
+            Ok(told) => gather::tell(&told),
+            Err(error) => gather::tell(&format!("trace-cli: not merged: {error:#}\n")),
+        }
+    }
     Ok(launch::exit_code(status))
+}
+
+/// Merges the recordings of this run; gives what is to be told.
+fn merge(recordings: &[PathBuf], output: &Path) -> anyhow::Result<String> {
+    // Without what a shell's completion leaves at its end.
+    let directory: PathBuf = output.components().collect();
+    let mut trace = directory.into_os_string();
+    trace.push(".annals");
+    let trace = PathBuf::from(trace);
+    let (plan, _) = plan_merge(recordings, Some(&trace))?;
+    let options = WriteOptions {
+        compression: annals_format::CompressionLevel::default(),
+        jobs: std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let (merged, bytes) = write_trace(&plan, &trace, options, |_| {})?;
+    let totals = &merged.report.totals;
+    Ok(format!(
+        "trace-cli: merged {} events into {}, {}{}\n",
+        totals.present(),
+        trace.display(),
+        time::bytes(bytes),
+        if merged.report.complete {
+            ""
+        } else {
+            "; something was lost: see trace-cli dropped"
+        }
+    ))
 }
 
 /// The settings as the program's recorder will read them: what is wrong with them is said before it runs.
