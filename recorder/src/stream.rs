@@ -973,4 +973,41 @@ mod tests {
         }
         recorder.finish();
     }
+
+    #[test]
+    fn two_events_of_one_moment_are_two_events() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut options = Options::new(directory.path());
+        options.live_directory = Some(directory.path().to_owned());
+        options.page_bytes = Some(4096);
+        let recorder = Recorder::start(&options).unwrap();
+        let region = recorder.add_region("call").unwrap();
+        let spec = EventTypeSpec::new("message").element("peer");
+        let message = recorder.add_event_type::<(u32,)>(&spec).unwrap();
+        // Over many pages: where one is full, each goes the long way.
+        for peer in 0..1_000 {
+            recorder.enter_with(region, &message, (peer,));
+            recorder.leave_with(region, &message, (peer,));
+        }
+        let image = live_image(directory.path());
+        let stream = image.streams.iter().find(|stream| !stream.is_shared);
+        let mut raised: Vec<u64> = stream
+            .unwrap()
+            .counters
+            .iter()
+            .map(|row| row.raised)
+            .collect();
+        raised.retain(|count| *count != 0);
+        raised.sort_unstable();
+        assert_eq!(raised, [1_000, 1_000, 2_000]);
+        // Without its region, the event alone.
+        recorder.apply(&"off region call".parse().unwrap()).unwrap();
+        recorder.enter_with(region, &message, (0,));
+        recorder.leave_with(region, &message, (0,));
+        let status = recorder.finish();
+        assert_eq!(
+            (status.raised, status.dropped, status.misused),
+            (4_002, 0, 0)
+        );
+    }
 }

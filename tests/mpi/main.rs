@@ -70,6 +70,23 @@ fn a_ring_is_recorded_with_every_message() {
     for flavour in flavours() {
         let run = same_and_whole(&flavour, "ring.c", &["50"]);
         assert_eq!(check_messages(&run, flavour.name), 4 * 51);
+        // A send stands where its call was entered.
+        let of_first: Vec<Value> = run
+            .all_events()
+            .filter(|event| event["rank"] == 0)
+            .collect();
+        let mut sends = 0;
+        for pair in of_first
+            .windows(2)
+            .filter(|pair| pair[1]["event"] == "mpi.send")
+        {
+            assert_eq!(
+                (&pair[0]["event"], &pair[0]["time_ns"]),
+                (&Value::from("enter"), &pair[1]["time_ns"])
+            );
+            sends += 1;
+        }
+        assert_eq!(sends, 51, "{}", flavour.name);
         // A launcher may end the others when one has ended so.
         let program = flavour.program("ring.c");
         let plain = flavour.run(&program, &["5", "3"]);
@@ -412,15 +429,47 @@ fn sessions_have_ranks_and_pcontrol_switches_regions() {
         let program = flavour.program("sessions.c");
         let plain = flavour.run(&program, &[]);
         let run = flavour.record(&program, &[], false);
-        assert_eq!((run.code, run.lines()), (plain.code, plain.lines()), "{}", run.said);
+        assert_eq!(
+            (run.code, run.lines()),
+            (plain.code, plain.lines()),
+            "{}",
+            run.said
+        );
         assert_eq!(check_messages(&run, flavour.name), 4);
         // Of the two barriers one came while regions were off; as operations both are there.
         let calls = run.calls();
-        assert_eq!((calls["MPI_Barrier"], calls["MPI_Pcontrol"]), (4, 12), "{calls:?}");
+        assert_eq!(
+            (calls["MPI_Barrier"], calls["MPI_Pcontrol"]),
+            (4, 12),
+            "{calls:?}"
+        );
         let operations = &run.report()["causality"]["collectives"]["operations"];
         assert_eq!(*operations, 3, "{}", flavour.name);
-        let levels = run.events().filter(|event| event["event"] == "mpi.pcontrol");
-        let levels: Vec<Value> = levels.map(|event| event["elements"]["level"].clone()).collect();
+        let levels = run
+            .events()
+            .filter(|event| event["event"] == "mpi.pcontrol");
+        let levels: Vec<Value> = levels
+            .map(|event| event["elements"]["level"].clone())
+            .collect();
         assert_eq!(levels, [7, 7, 7, 7], "{}", flavour.name);
+    }
+}
+
+#[test]
+fn control_variables_are_written_down_where_they_are_asked_for() {
+    for flavour in flavours().filter(|flavour| ["mpich", "openmpi"].contains(&flavour.name)) {
+        let mut chosen = flavour.clone();
+        chosen.set(
+            "ANNALS_MPI_CVARS",
+            "MPIR_CVAR_BARRIER_POSIX*:mpi_abort_delay",
+        );
+        let run = chosen.record(&chosen.program("ring.c"), &["3"], false);
+        let info = run.info();
+        let name = match flavour.name {
+            "mpich" => "\"mpi.cvar.MPIR_CVAR_BARRIER_POSIX_INTRA_ALGORITHM\"",
+            _ => "\"mpi.cvar.mpi_abort_delay\": \"0\"",
+        };
+        assert!(info.contains(name), "{info}");
+        assert!(!info.contains("mpi.cvar.mpi_add_procs"), "{info}");
     }
 }

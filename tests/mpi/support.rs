@@ -398,9 +398,23 @@ impl Run {
         counts
     }
 
-    /// Every event of the trace.
+    /// What the trace says of its processes.
+    pub(crate) fn info(&self) -> String {
+        self.ask(&["info"])
+    }
+
+    /// Every event of the trace beside enters and leaves.
     pub(crate) fn events(&self) -> impl Iterator<Item = Value> {
-        let text = self.ask(&["print", "--event", "mpi.*"]);
+        self.printed_events(&["print", "--event", "mpi.*"])
+    }
+
+    /// Every event of the trace.
+    pub(crate) fn all_events(&self) -> impl Iterator<Item = Value> {
+        self.printed_events(&["print"])
+    }
+
+    fn printed_events(&self, arguments: &[&str]) -> impl Iterator<Item = Value> {
+        let text = self.ask(arguments);
         let lines: Vec<Value> = text
             .lines()
             .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))

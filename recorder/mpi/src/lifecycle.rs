@@ -22,6 +22,9 @@ pub(crate) fn init<const N: usize>(call: Call<N>) -> usize {
         mpi.learn_world();
         // Some sources and event types appear with MPI_Init.
         tool_events::poll();
+        if let Err(why) = tool_events::write_variables(mpi.recorder, &mpi.abi) {
+            eprintln!("annals: control variables are not written down: {why}");
+        }
     }
     frame.leave();
     result

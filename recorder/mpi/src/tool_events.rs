@@ -29,6 +29,9 @@ use crate::state::{glob_set, lock, words};
 /// Which event types are recorded: names and globs; `none` for none.
 const EVENTS_VARIABLE: &str = "ANNALS_MPI_EVENTS";
 
+/// Which control variables are written down as properties: names and globs; without it, none.
+const CVARS_VARIABLE: &str = "ANNALS_MPI_CVARS";
+
 /// Elements that an event's payload has at most, to be recorded.
 const MOST_ELEMENTS: usize = 16;
 /// Sources that are told apart.
@@ -92,6 +95,14 @@ functions! {
     event_read c"PMPI_T_event_read" (instance: *mut c_void, element: c_int, to: *mut u64);
     event_get_timestamp c"PMPI_T_event_get_timestamp" (instance: *mut c_void, tick: *mut i64);
     event_get_source c"PMPI_T_event_get_source" (instance: *mut c_void, source: *mut c_int);
+    cvar_get_num c"PMPI_T_cvar_get_num" (count: *mut c_int);
+    cvar_get_info c"PMPI_T_cvar_get_info"
+        (index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: *mut c_int, datatype: *mut usize,
+            names: *mut usize, desc: *mut c_char, desc_len: *mut c_int, bind: *mut c_int, scope: *mut c_int);
+    cvar_handle_alloc c"PMPI_T_cvar_handle_alloc"
+        (index: c_int, object: *const c_void, handle: *mut *mut c_void, count: *mut c_int);
+    cvar_handle_free c"PMPI_T_cvar_handle_free" (handle: *mut *mut c_void);
+    cvar_read c"PMPI_T_cvar_read" (handle: *mut c_void, to: *mut c_void);
     enum_get_item c"PMPI_T_enum_get_item"
         (names: usize, index: c_int, value: *mut c_int, name: *mut c_char, name_len: *mut c_int);
 }
@@ -225,9 +236,7 @@ pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi, version: &str) -> Re
     if interface.event_get_num == 0 || interface.source_get_num == 0 {
         return Ok(());
     }
-    let mut provided = 0;
-    // SAFETY: a valid place. Never given back: libraries do not survive that, or a second beginning.
-    if !unsafe { interface.init_thread(abi.thread_multiple, &raw mut provided) } {
+    if !has_begun(&interface, abi) {
         return Ok(());
     }
     let events = Events {
@@ -256,6 +265,114 @@ pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi, version: &str) -> Re
         }
     });
     Ok(())
+}
+
+/// Whether the interface is there, begun now if it was not.
+fn has_begun(interface: &Interface, abi: &Abi) -> bool {
+    static HAS_BEGUN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *HAS_BEGUN.get_or_init(|| {
+        let mut provided = 0;
+        // SAFETY: a valid place. Never given back: libraries do not survive that, or a second beginning.
+        unsafe { interface.init_thread(abi.thread_multiple, &raw mut provided) }
+    })
+}
+
+/// Writes the chosen control variables down, as they are now, as properties of the recording.
+pub(crate) fn write_variables(recorder: &Recorder, abi: &Abi) -> Result<(), String> {
+    let list = std::env::var(CVARS_VARIABLE).unwrap_or_default();
+    let names: Vec<&str> = words(&list).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let chosen = glob_set(&names).map_err(|why| format!("{CVARS_VARIABLE}: {why}"))?;
+    let interface = Interface::load();
+    let mut count = 0;
+    // SAFETY: a valid place.
+    if !has_begun(&interface, abi) || !unsafe { interface.cvar_get_num(&raw mut count) } {
+        return Ok(());
+    }
+    for index in 0..count {
+        let mut name = [0; TEXT_ROOM];
+        let mut desc = [0; TEXT_ROOM];
+        let (mut name_len, mut desc_len) = (TEXT_ROOM as c_int, TEXT_ROOM as c_int);
+        let (mut verbosity, mut datatype, mut enumeration, mut bind, mut scope) = (0, 0, 0, 0, 0);
+        // SAFETY: valid places, and how long they are.
+        let is_there = unsafe {
+            interface.cvar_get_info(
+                index,
+                name.as_mut_ptr(),
+                &raw mut name_len,
+                &raw mut verbosity,
+                &raw mut datatype,
+                &raw mut enumeration,
+                desc.as_mut_ptr(),
+                &raw mut desc_len,
+                &raw mut bind,
+                &raw mut scope,
+            )
+        };
+        let name = text(&name);
+        let is_bound = bind != Constants::of(abi.kind).no_object;
+        if !is_there || is_bound || !chosen.is_match(&name) {
+            continue;
+        }
+        if let Some(value) = variable(&interface, abi, index, datatype) {
+            let key = format!("mpi.cvar.{name}");
+            recorder
+                .add_property(&key, &value)
+                .map_err(|error| error.to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// The value of a control variable, in words.
+fn variable(interface: &Interface, abi: &Abi, index: i32, datatype: usize) -> Option<String> {
+    /// Most bytes of a variable that is read.
+    const ROOM: usize = 1 << 16;
+    let is_text = match abi.kind {
+        Kind::Mpich => abi.handle(datatype) == 0x4c00_0101,
+        Kind::OpenMpi => library::object(c"ompi_mpi_char") == datatype && datatype != 0,
+        Kind::Standard => datatype == 0x243,
+    };
+    let element = element_type(abi, datatype);
+    let width = match element {
+        _ if is_text => 1,
+        Some(ElementType::I32 | ElementType::U32) => 4,
+        Some(_) => 8,
+        None => return None,
+    };
+    let (mut handle, mut count) = (null_mut(), 0);
+    // SAFETY: bound to nothing, and valid places.
+    if !unsafe { interface.cvar_handle_alloc(index, null(), &raw mut handle, &raw mut count) } {
+        return None;
+    }
+    let count = usize::try_from(count).unwrap_or(0);
+    let mut bytes = vec![0_u8; ROOM];
+    // SAFETY: the handle just made; as many bytes as it said, and not more than there are.
+    let is_read =
+        count * width < ROOM && unsafe { interface.cvar_read(handle, bytes.as_mut_ptr().cast()) };
+    // SAFETY: as above.
+    unsafe { interface.cvar_handle_free(&raw mut handle) };
+    if !is_read {
+        return None;
+    }
+    if is_text {
+        let text = CStr::from_bytes_until_nul(&bytes).unwrap_or_default();
+        return Some(text.to_string_lossy().into_owned());
+    }
+    let values = bytes[..count * width].chunks_exact(width).map(|bytes| {
+        let mut word = [0; 8];
+        word[..width].copy_from_slice(bytes);
+        let word = u64::from_le_bytes(word);
+        match element {
+            Some(ElementType::I32) => (word as u32 as i32).to_string(),
+            Some(ElementType::I64) => (word as i64).to_string(),
+            Some(ElementType::F64) => f64::from_bits(word).to_string(),
+            _ => word.to_string(),
+        }
+    });
+    Some(values.collect::<Vec<String>>().join(" "))
 }
 
 /// Looks for new sources and event types, and gives the library an occasion to deliver; from a call of the
@@ -291,6 +408,41 @@ pub(crate) fn bind(handle: usize, object: u32, is_window: bool) {
     for bound in bound {
         events.register(bound.index, Some((handle, object)), &bound);
     }
+}
+
+/// What a datatype of MPI's is in a recording.
+fn element_type(abi: &Abi, datatype: usize) -> Option<ElementType> {
+    let datatype = abi.handle(datatype);
+    let table: &[(usize, &CStr, usize, ElementType)] = &[
+        (0x4c00_0405, c"ompi_mpi_int", 0x209, ElementType::I32),
+        (0x4c00_0406, c"ompi_mpi_unsigned", 0x20d, ElementType::U32),
+        (
+            0x4c00_0808,
+            c"ompi_mpi_unsigned_long",
+            0x20e,
+            ElementType::U64,
+        ),
+        (
+            0x4c00_0819,
+            c"ompi_mpi_unsigned_long_long",
+            0x20f,
+            ElementType::U64,
+        ),
+        (0x4c00_0845, c"ompi_mpi_count", 0x202, ElementType::I64),
+        (0x4c00_080b, c"ompi_mpi_double", 0x214, ElementType::F64),
+        (0x4c00_0439, c"ompi_mpi_int32_t", 0x250, ElementType::I32),
+        (0x4c00_043d, c"ompi_mpi_uint32_t", 0x251, ElementType::U32),
+        (0x4c00_083a, c"ompi_mpi_int64_t", 0x258, ElementType::I64),
+        (0x4c00_083e, c"ompi_mpi_uint64_t", 0x259, ElementType::U64),
+    ];
+    let found = table
+        .iter()
+        .find(|(mpich, open_mpi, standard, _)| match abi.kind {
+            Kind::Mpich => *mpich == datatype,
+            Kind::OpenMpi => library::object(open_mpi) == datatype && datatype != 0,
+            Kind::Standard => *standard == datatype,
+        });
+    found.map(|(.., element_type)| *element_type)
 }
 
 /// What a function wrote into a place for text.
@@ -369,41 +521,6 @@ impl Events {
         }
     }
 
-    /// What a datatype of MPI's is in a recording.
-    fn element_type(&self, datatype: usize) -> Option<ElementType> {
-        let datatype = self.abi.handle(datatype);
-        let table: &[(usize, &CStr, usize, ElementType)] = &[
-            (0x4c00_0405, c"ompi_mpi_int", 0x209, ElementType::I32),
-            (0x4c00_0406, c"ompi_mpi_unsigned", 0x20d, ElementType::U32),
-            (
-                0x4c00_0808,
-                c"ompi_mpi_unsigned_long",
-                0x20e,
-                ElementType::U64,
-            ),
-            (
-                0x4c00_0819,
-                c"ompi_mpi_unsigned_long_long",
-                0x20f,
-                ElementType::U64,
-            ),
-            (0x4c00_0845, c"ompi_mpi_count", 0x202, ElementType::I64),
-            (0x4c00_080b, c"ompi_mpi_double", 0x214, ElementType::F64),
-            (0x4c00_0439, c"ompi_mpi_int32_t", 0x250, ElementType::I32),
-            (0x4c00_043d, c"ompi_mpi_uint32_t", 0x251, ElementType::U32),
-            (0x4c00_083a, c"ompi_mpi_int64_t", 0x258, ElementType::I64),
-            (0x4c00_083e, c"ompi_mpi_uint64_t", 0x259, ElementType::U64),
-        ];
-        let found = table
-            .iter()
-            .find(|(mpich, open_mpi, standard, _)| match self.abi.kind {
-                Kind::Mpich => *mpich == datatype,
-                Kind::OpenMpi => library::object(open_mpi) == datatype && datatype != 0,
-                Kind::Standard => *standard == datatype,
-            });
-        found.map(|(.., element_type)| *element_type)
-    }
-
     /// The names of an event type's elements, as far as the library tells them.
     fn element_names(&self, names: usize, count: usize) -> Vec<String> {
         let mut found: Vec<String> = (0..count).map(|index| format!("element{index}")).collect();
@@ -472,7 +589,7 @@ impl Events {
             Kind::OpenMpi | Kind::Standard => types[at],
         };
         let elements: Option<Vec<ElementType>> = (0..count)
-            .map(|at| self.element_type(datatype(at)))
+            .map(|at| element_type(&self.abi, datatype(at)))
             .collect();
         let has_payload = elements.is_some() && !self.quirks.has_no_payload;
         let elements = elements.filter(|_| has_payload).unwrap_or_default();
