@@ -29,14 +29,15 @@ install() {
     "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
         "${missing[@]}"
 }
-install strace g++ pkg-config binutils uftrace tmux python3-venv otf2-tools libopen-trace-format2-dev
+install strace g++ pkg-config binutils uftrace tmux python3-venv otf2-tools libopen-trace-format2-dev \
+    gfortran openmpi-bin libopenmpi-dev mpich libmpich-dev
 
-# Open MPI and MPICH, each in a directory of its own.
+# Open MPI and MPICH with mpi4py, each in a directory of its own.
 for mpi in openmpi mpich; do
-    [ -x "target/mpi/$mpi/bin/mpirun" ] && continue
+    [ -x "target/mpi/$mpi/bin/mpirun" ] && "target/mpi/$mpi/bin/python" -c 'import mpi4py' && continue
     rm -rf "target/mpi/$mpi"
     python3 -m venv "target/mpi/$mpi"
-    "target/mpi/$mpi/bin/pip" install --quiet "$mpi"
+    "target/mpi/$mpi/bin/pip" install --quiet "$mpi" mpi4py
 done
 
 # The Python reader of OTF2 archives.

@@ -306,7 +306,12 @@ fn summary(report: &Report, bytes: u64, arguments: &Arguments) -> String {
                 "truncated" => "ends early, and no live file was found",
                 _ => "finished after its storage had failed; its live file was read",
             };
-            let _ = writeln!(text, "rank {}: {} {how}", input.rank, input.path.display());
+            let aborted = input.abort_code.as_ref();
+            let aborted = aborted.map_or_else(String::new, |code| {
+                format!("called MPI_Abort with {}, ", code.escape_debug())
+            });
+            let path = input.path.display();
+            let _ = writeln!(text, "rank {}: {path} {aborted}{how}", input.rank);
         }
         if input.unplaced != 0 {
             let _ = writeln!(

@@ -43,6 +43,9 @@ pub struct InputReport {
     pub rank_is_assigned: bool,
     /// How the process ended: `finished`, `killed`, `running`, `truncated`, `storage-failed`.
     pub ended: &'static str,
+    /// The error code that it gave MPI_Abort; none when it did not call that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub abort_code: Option<String>,
     /// Bytes of the file.
     pub file_bytes: u64,
     /// Whether the file has a whole footer.
@@ -70,6 +73,7 @@ impl InputReport {
             rank: rank.map_or(0, |rank| rank.rank),
             rank_is_assigned: rank.is_some_and(|rank| rank.is_assigned),
             ended: recording.ended.name(),
+            abort_code: abort_code(definitions, process),
             file_bytes: input.file_bytes,
             has_footer: recording.has_footer,
             unplaced,
@@ -103,6 +107,7 @@ impl InputReport {
             rank: rank.map_or(0, |rank| rank.rank),
             rank_is_assigned: rank.is_some_and(|rank| rank.is_assigned),
             ended: end.map_or(Ended::Truncated, |end| end.ended).name(),
+            abort_code: abort_code(definitions, process),
             file_bytes: input.file_bytes,
             has_footer: input.trace.has_footer,
             unplaced,
@@ -115,6 +120,15 @@ impl InputReport {
                 .collect(),
         }
     }
+}
+
+/// What a process said when it ended its run.
+fn abort_code(definitions: &Definitions, process: ProcessId) -> Option<String> {
+    let mut properties = definitions.properties.iter();
+    let said = properties.find(|property| {
+        property.process == process && definitions.string(property.key) == "mpi.abort"
+    })?;
+    Some(definitions.string(said.value).to_owned())
 }
 
 /// One stream: `in_ = out + filtered + skipped + truncated`.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds Annals and installs it below a prefix: bin/trace-merge and bin/trace-cli, lib/libannals.so and .a,
-# lib/libannals_instrument.so, include/annals.h and annals.hpp, lib/pkgconfig/annals.pc.
+# lib/libannals_instrument.so and libannals_mpi.so, include/annals.h and annals.hpp, lib/pkgconfig/annals.pc.
 set -euo pipefail
 
 usage() {
@@ -30,7 +30,7 @@ esac
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/../.."
 cargo=${CARGO:-cargo}
-"$cargo" build --profile "$profile" -p annals-capi -p annals-instrument -p annals-cli -p annals-merger >&2
+"$cargo" build --profile "$profile" -p annals-capi -p annals-instrument -p annals-mpi -p annals-cli -p annals-merger >&2
 target=$("$cargo" metadata --no-deps --format-version 1 |
     sed -E 's/.*"target_directory":"([^"]*)".*/\1/')
 built=$target/$profile
@@ -43,7 +43,7 @@ private="-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc"
 to=${DESTDIR:-}$prefix
 mkdir -p "$to/bin" "$to/lib/pkgconfig" "$to/include"
 install -m 755 "$built/trace-merge" "$built/trace-cli" "$to/bin"
-for library in libannals.so libannals_instrument.so; do
+for library in libannals.so libannals_instrument.so libannals_mpi.so; do
     soname=$library.${version%.*}
     install -m 755 "$built/$library" "$to/lib/$library.$version"
     ln -sf "$library.$version" "$to/lib/$soname"

@@ -117,7 +117,7 @@ pub use recorder::{
 };
 pub use row::RowCursor;
 pub use rules::Rules;
-pub use thread::{Inside, record_nothing_here};
+pub use thread::{Depth, Inside, record_nothing_here};
 pub use trigger::Trigger;
 
 pub use annals_format::{

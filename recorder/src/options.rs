@@ -229,7 +229,8 @@ impl Options {
             max_file_bytes: None,
             flush_interval: Duration::from_secs(5),
             flush_signals: Vec::new(),
-            run: first_of(&["PMIX_NAMESPACE", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"]),
+            run: first_of(&["PMIX_NAMESPACE", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"])
+                .or_else(hydra_run),
             rank: launcher_number(&[
                 "PMI_RANK",
                 "PMIX_RANK",
@@ -412,6 +413,27 @@ pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
         "min" => Some(Duration::from_secs(number.checked_mul(60)?)),
         _ => None,
     }
+}
+
+/// What MPICH's launcher has for a run where it gives no name: its proxy, of which there is one on each host.
+fn hydra_run() -> Option<String> {
+    /// What the kernel keeps of `hydra_pmi_proxy`: 15 characters.
+    const PROXY: &str = "hydra_pmi_proxy";
+    /// Shells and other wrappers may stand between.
+    const MOST_ANCESTORS: usize = 16;
+    env::var_os("PMI_RANK")?;
+    let mut pid = std::os::unix::process::parent_id();
+    for _ in 0..MOST_ANCESTORS {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // `pid (name) state parent …`, start as field 22 (proc(5)); the name may hold anything.
+        let (head, rest) = stat.rsplit_once(')')?;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        if head.ends_with(&format!("({PROXY}")) {
+            return Some(format!("hydra-{pid}-{}", fields.get(19)?));
+        }
+        pid = fields.get(1)?.parse().ok()?;
+    }
+    None
 }
 
 #[cfg(test)]

@@ -611,6 +611,52 @@ impl Recorder {
         thread::raise(self.shared(), THREADS, event_type, None, bound, row);
     }
 
+    /// Enters a region and raises an event of the process's own source at the same moment: one clock read for
+    /// both. Where rules leave the region out, the event alone.
+    #[inline(always)]
+    pub fn enter_with<E: Elements>(
+        &self,
+        region: RegionId,
+        event_type: &EventType<E>,
+        values: E::Values<'_>,
+    ) {
+        let shared = self.shared();
+        if event_type.recorder != shared.number {
+            shared.count_unknown_type();
+        } else if shared.control.is_region_off(region) {
+            self.raise_typed(THREADS, None, event_type, values);
+        } else {
+            let enter = Typed::<(RegionId,)>((region,));
+            let event = Typed::<E>(values);
+            let first = (ENTER, RegionId::bound(region), enter);
+            let second = (event_type.id, E::bound(values), event);
+            thread::raise_two(shared, THREADS, first, second);
+        }
+    }
+
+    /// Raises an event of the process's own source and leaves a region at the same moment, as
+    /// [`Recorder::enter_with`].
+    #[inline(always)]
+    pub fn leave_with<E: Elements>(
+        &self,
+        region: RegionId,
+        event_type: &EventType<E>,
+        values: E::Values<'_>,
+    ) {
+        let shared = self.shared();
+        if event_type.recorder != shared.number {
+            shared.count_unknown_type();
+        } else if shared.control.is_region_off(region) {
+            self.raise_typed(THREADS, None, event_type, values);
+        } else {
+            let event = Typed::<E>(values);
+            let leave = Typed::<(RegionId,)>((region,));
+            let first = (event_type.id, E::bound(values), event);
+            let second = (LEAVE, RegionId::bound(region), leave);
+            thread::raise_two(shared, THREADS, first, second);
+        }
+    }
+
     /// Enters a region until the guard goes.
     #[must_use = "the region is left when the guard goes"]
     pub fn region(&self, region: RegionId) -> RegionGuard<'_> {
@@ -799,6 +845,14 @@ impl Recorder {
     pub fn apply(&self, rules: &Rules) -> Result<()> {
         self.define(|_, _| Ok(()))?;
         self.shared().apply(rules)
+    }
+
+    /// Has the writer write what streams hold in partly filled pages, but those that [`Overflow::Overwrite`], and
+    /// calibrate the clocks. Waits for nothing.
+    pub fn flush(&self) {
+        let shared = self.shared();
+        shared.is_flush_asked.store(true, Ordering::Release);
+        shared.wake_writer();
     }
 
     /// Writes what streams that [`Overflow::Overwrite`] hold now, as a recording of its own:

@@ -124,6 +124,8 @@ pub(crate) struct Shared {
     /// The writer thread is gone.
     pub(crate) is_writer_gone: AtomicBool,
     pub(crate) snapshots_begun: AtomicU64,
+    /// Somebody wants everything written.
+    pub(crate) is_flush_asked: AtomicBool,
     pub(crate) storage_status: Arc<StorageStatus>,
     sources: Box<[OnceLock<SourceState>]>,
 }
@@ -180,6 +182,7 @@ impl Shared {
             in_flight: AtomicU64::new(0),
             is_writer_gone: AtomicBool::new(false),
             snapshots_begun: AtomicU64::new(0),
+            is_flush_asked: AtomicBool::new(false),
             storage_status,
             sources: (0..MAX_SOURCES).map(|_| OnceLock::new()).collect(),
         })

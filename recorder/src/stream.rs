@@ -377,6 +377,74 @@ impl Stream {
         self.raise_plain(event_type, row, own, bound, put)
     }
 
+    /// Raises two events that happen at one moment: one look at what holds, one clock read. Each is counted and
+    /// committed by itself, so that a kill between them tears nothing.
+    #[inline(always)]
+    pub(crate) fn raise_two(
+        &self,
+        first: (EventTypeId, usize, impl PutRow),
+        second: (EventTypeId, usize, impl PutRow),
+    ) {
+        let relaxed = Ordering::Relaxed;
+        let (one, other) = (first.0.index(), second.0.index());
+        if one >= l::ROWS_PER_SEGMENT || other >= l::ROWS_PER_SEGMENT {
+            return self.raise_each(first, second);
+        }
+        let own = self.first_own.load(relaxed);
+        let rows = self.first_rows.load(relaxed);
+        // SAFETY: always the 32 rows of a segment, or of `SHUT_ROWS`.
+        let gate = unsafe { &*own.add(one) }.gate.load(relaxed);
+        // SAFETY: as above.
+        let other_gate = unsafe { &*own.add(other) }.gate.load(relaxed);
+        let busy = self.busy();
+        busy.store(u64::from(first.0.get()) + 1, relaxed);
+        compiler_fence(Ordering::SeqCst);
+        let start = self.start.load(relaxed);
+        let commit = Self::commit(start);
+        let before = commit.load(relaxed);
+        let offset = before as u32 as usize;
+        // As in `raise_plain`.
+        if self.guard() != GUARD_RECORDING
+            || gate != Gate::PLAIN.0
+            || other_gate != Gate::PLAIN.0
+            || offset + first.1 + second.1 + 2 * ROW_OVERHEAD > self.room.load(relaxed)
+        {
+            busy.store(0, relaxed);
+            return self.raise_each(first, second);
+        }
+        let tick = tsc();
+        // SAFETY: plain gates stand beside counters that are there.
+        bump(&unsafe { &*rows.wrapping_add(one) }.raised);
+        // SAFETY: the page is this stream's until it is handed on, and has the room.
+        let mut cursor = unsafe { Page::cursor(start, offset) };
+        cursor.event_start(first.0, self.last_tick.load(relaxed), tick);
+        first.2.put(&mut cursor);
+        let length = cursor.offset_from(start) - offset;
+        commit.store(before + (1 << 32 | length as u64), Ordering::Release);
+        busy.store(u64::from(second.0.get()) + 1, Ordering::Release);
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: as above.
+        bump(&unsafe { &*rows.wrapping_add(other) }.raised);
+        cursor.event_start(second.0, tick, tick);
+        second.2.put(&mut cursor);
+        let length = cursor.offset_from(start) - offset;
+        commit.store(before + (2 << 32 | length as u64), Ordering::Release);
+        self.last_tick.store(tick, relaxed);
+        compiler_fence(Ordering::SeqCst);
+        busy.store(0, Ordering::Release);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn raise_each(
+        &self,
+        first: (EventTypeId, usize, impl PutRow),
+        second: (EventTypeId, usize, impl PutRow),
+    ) {
+        self.raise(first.0, None, first.1, first.2);
+        self.raise(second.0, None, second.1, second.2);
+    }
+
     /// The short way for event types beyond the first 32.
     #[inline(never)]
     fn raise_far(&self, event_type: EventTypeId, bound: usize, put: impl PutRow) -> bool {
@@ -913,5 +981,42 @@ mod tests {
             }
         }
         recorder.finish();
+    }
+
+    #[test]
+    fn two_events_of_one_moment_are_two_events() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut options = Options::new(directory.path());
+        options.live_directory = Some(directory.path().to_owned());
+        options.page_bytes = Some(4096);
+        let recorder = Recorder::start(&options).unwrap();
+        let region = recorder.add_region("call").unwrap();
+        let spec = EventTypeSpec::new("message").element("peer");
+        let message = recorder.add_event_type::<(u32,)>(&spec).unwrap();
+        // Over many pages: where one is full, each goes the long way.
+        for peer in 0..1_000 {
+            recorder.enter_with(region, &message, (peer,));
+            recorder.leave_with(region, &message, (peer,));
+        }
+        let image = live_image(directory.path());
+        let stream = image.streams.iter().find(|stream| !stream.is_shared);
+        let mut raised: Vec<u64> = stream
+            .unwrap()
+            .counters
+            .iter()
+            .map(|row| row.raised)
+            .collect();
+        raised.retain(|count| *count != 0);
+        raised.sort_unstable();
+        assert_eq!(raised, [1_000, 1_000, 2_000]);
+        // Without its region, the event alone.
+        recorder.apply(&"off region call".parse().unwrap()).unwrap();
+        recorder.enter_with(region, &message, (0,));
+        recorder.leave_with(region, &message, (0,));
+        let status = recorder.finish();
+        assert_eq!(
+            (status.raised, status.dropped, status.misused),
+            (4_002, 0, 0)
+        );
     }
 }

@@ -38,6 +38,8 @@ pub(crate) struct Thread {
     is_in_clock: Cell<bool>,
     /// Safety level of the innermost callback that runs, plus 1; 0: none does.
     pub(crate) callback: Cell<u8>,
+    /// See [`Depth`].
+    depth: Cell<u8>,
     /// The thread's frames for callbacks; null: none yet.
     pub(crate) lane: Cell<*const Lane>,
 }
@@ -57,6 +59,7 @@ impl Thread {
             is_inside: Cell::new(false),
             is_in_clock: Cell::new(false),
             callback: Cell::new(0),
+            depth: Cell::new(0),
             lane: Cell::new(std::ptr::null()),
         }
     }
@@ -264,6 +267,50 @@ pub(crate) fn raise(
         return stream.raise(event_type, tick, bound, put);
     }
     raise_elsewhere(shared, source, event_type, tick, bound, put);
+}
+
+/// The same for two events of one moment, both of the threads' own source.
+#[inline(always)]
+pub(crate) fn raise_two(
+    shared: &Shared,
+    source: SourceId,
+    first: (EventTypeId, usize, impl PutRow),
+    second: (EventTypeId, usize, impl PutRow),
+) {
+    let last = THREAD.with(|thread| thread.last.get());
+    if !last.is_null() {
+        // SAFETY: streams of the thread stay alive until it ends.
+        let stream = unsafe { &*last };
+        if stream.key.load(Ordering::Relaxed) == key_of(shared, source) && !stream.is_busy() {
+            stream.raise_two(first, second);
+            return;
+        }
+    }
+    raise_elsewhere(shared, source, first.0, None, first.1, first.2);
+    raise_elsewhere(shared, source, second.0, None, second.1, second.2);
+}
+
+/// How many calls of a library, that others stand before, the calling thread is in; for whoever stands there and
+/// must tell the program's calls from those that the library makes to itself.
+#[derive(Debug)]
+pub struct Depth(());
+
+impl Depth {
+    /// Goes one deeper; gives how deep the thread was. Neither locks nor allocates.
+    #[inline(always)]
+    pub fn deeper() -> u8 {
+        THREAD.with(|thread| {
+            let before = thread.depth.get();
+            thread.depth.set(before.saturating_add(1));
+            before
+        })
+    }
+
+    /// Says how deep the thread is: what [`Depth::deeper`] gave, when the call has returned.
+    #[inline(always)]
+    pub fn set(depth: u8) {
+        THREAD.with(|thread| thread.depth.set(depth));
+    }
 }
 
 /// Counts events of a source that were lost before they came here, on the calling thread's stream.

@@ -248,6 +248,9 @@ impl Writer {
     /// Writes what all streams have, if a signal asked for that; and ends the program, if the signal would
     /// have.
     fn serve_flush_signals(&mut self) {
+        if self.shared.is_flush_asked.swap(false, Ordering::AcqRel) {
+            self.flush_all();
+        }
         let mut asked = None;
         for (signal, served_ns) in &mut self.settings.flush_signals {
             let time_ns = signalled_ns(*signal);

@@ -58,6 +58,9 @@ fn raise<const IS_ENTER: bool>(function: usize) {
 #[cold]
 #[inline(never)]
 fn raise_first(function: usize, is_enter: bool) {
+    if !service::records_functions() {
+        return;
+    }
     // SAFETY: the place is the calling thread's own.
     let errno = unsafe { *libc::__errno_location() };
     match service::recorder() {

@@ -113,6 +113,15 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, found: *mut c
 
 fn calls_hooks(info: &libc::dl_phdr_info) -> bool {
     const HOOK: &CStr = c"__cyg_profile_func_enter";
+    any_import(info, |name, _| name == HOOK)
+}
+
+/// Whether this holds for a symbol that the module takes from others: its name, and the address of the word in memory
+/// that the loader fills in with the symbol's.
+pub(crate) fn any_import(
+    info: &libc::dl_phdr_info,
+    mut holds: impl FnMut(&CStr, usize) -> bool,
+) -> bool {
     const DT_PLTRELSZ: u64 = 2;
     const DT_STRTAB: u64 = 5;
     const DT_SYMTAB: u64 = 6;
@@ -159,7 +168,7 @@ fn calls_hooks(info: &libc::dl_phdr_info) -> bool {
         // SAFETY: the module's relocations are in memory, 24 bytes each on 64-bit processors that have
         // this kind, and only those tables are looked at.
         let relocations = unsafe { std::slice::from_raw_parts(table, count) };
-        relocations.iter().any(|[_, info, _]| {
+        relocations.iter().any(|[offset, info, _]| {
             let symbol = symbols + (info >> 32) as usize * size_of::<libc::Elf64_Sym>();
             let symbol = std::ptr::with_exposed_provenance::<libc::Elf64_Sym>(symbol);
             // SAFETY: the loader has resolved this relocation by this very symbol.
@@ -169,7 +178,8 @@ fn calls_hooks(info: &libc::dl_phdr_info) -> bool {
             }
             let name = std::ptr::with_exposed_provenance::<std::ffi::c_char>(strings + name);
             // SAFETY: as above: a string of the module's table.
-            (unsafe { CStr::from_ptr(name) }) == HOOK
+            let name = unsafe { CStr::from_ptr(name) };
+            holds(name, base.wrapping_add(*offset as usize))
         })
     })
 }

@@ -88,7 +88,7 @@ fn start() -> Option<&'static Recorder> {
             if let Some(cause) = std::error::Error::source(&error) {
                 why = format!("{why}: {cause}");
             }
-            eprintln!("annals: functions are not recorded: {why}");
+            eprintln!("annals: nothing is recorded: {why}");
             state::FAILED
         }
         Err(_) => state::FAILED,
@@ -120,8 +120,17 @@ fn try_start() -> Result<(), RecorderError> {
     // SAFETY: the function stays where it is: the library is never unloaded.
     unsafe { libc::atexit(at_exit) };
     RECORDER.store(std::ptr::from_ref(recorder).cast_mut(), Ordering::Release);
-    NUMBER.store(recorder.number(), Ordering::Release);
+    if records_functions() {
+        NUMBER.store(recorder.number(), Ordering::Release);
+    }
     Ok(())
+}
+
+/// Whether functions are recorded: not when the environment says `ANNALS_FUNCTIONS=off`.
+pub(crate) fn records_functions() -> bool {
+    static ARE_OFF: OnceLock<bool> = OnceLock::new();
+    !*ARE_OFF
+        .get_or_init(|| std::env::var_os("ANNALS_FUNCTIONS").is_some_and(|value| value == "off"))
 }
 
 /// The program's signals are for its own threads.
@@ -243,7 +252,7 @@ pub(crate) fn look_for_gone_modules() {
 /// a module calls the hooks. In any other program nothing happens.
 extern "C" fn prepare() {
     let prepare = || {
-        if is_instrumented() {
+        if records_functions() && is_instrumented() {
             recorder();
         }
     };

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use annals_merger::Symbols;
+use annals_merger::{Symbols, WriteOptions, plan_merge, write_trace};
 use annals_recorder::{Options, RECORDED_BY};
 use anyhow::Context;
 use clap::Args;
@@ -19,16 +19,16 @@ use crate::output::UsageError;
 use crate::table::safe;
 use crate::time;
 
-/// File name of the library that records functions.
-const LIBRARY: &str = "libannals_instrument.so";
+/// File name of the library that records functions and MPI.
+const LIBRARY: &str = "libannals_mpi.so";
 
 /// Says where that library is: its file, or the directory that holds it.
 const LIBRARY_VARIABLE: &str = "ANNALS_LIB";
 
 /// Runs a program so that it is recorded
 ///
-/// Everything that the program raises through Annals is recorded, and every function that was compiled
-/// with -finstrument-functions, in it and in the programs it starts. Signals are passed on, and the exit
+/// Everything that the program raises through Annals is recorded, every call of MPI, whatever the MPI library, and every
+/// function that was compiled with -finstrument-functions, in it and in the programs it starts. Signals are passed on, and the exit
 /// code is the program's: 128 and the number when a signal ended it. Afterwards the recordings are told on standard error. Functions are
 /// named from the symbols and debug information (-g) of their files.
 ///
@@ -49,13 +49,17 @@ pub struct RecordArguments {
     #[arg(long)]
     add: bool,
 
-    /// Record only what the program raises itself, not its functions
+    /// Record only what the program raises itself, and MPI, not its functions
     #[arg(long)]
     no_functions: bool,
 
     /// Look for names of functions in the files of this directory too (of the same build id)
     #[arg(long, value_name = "DIR")]
     symbols: Vec<PathBuf>,
+
+    /// Merge the recordings when the program has ended, into a trace beside the directory: DIR.annals
+    #[arg(long)]
+    merge: bool,
 
     /// Say nothing but errors
     #[arg(short, long)]
@@ -131,11 +135,7 @@ settings! {
 pub fn run(arguments: &RecordArguments) -> anyhow::Result<u8> {
     let symbols = Symbols::of_host_and(&arguments.symbols)?;
     let options = options(&arguments.settings)?;
-    let library = if arguments.no_functions {
-        None
-    } else {
-        Some(library()?)
-    };
+    let library = library()?;
     let output = &arguments.output;
     std::fs::create_dir_all(output)
         .with_context(|| format!("cannot create {}", output.display()))?;
@@ -158,17 +158,23 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<u8> {
         // One name for all processes that it starts.
         command.env("ANNALS_RUN", format!("{:x}", since_1970.as_millis()));
     }
-    if let Some(library) = &library {
-        command.env("LD_PRELOAD", preload(library)?);
+    if arguments.no_functions {
+        command.env("ANNALS_FUNCTIONS", "off");
     }
+    command.env("LD_PRELOAD", preload(&library)?);
     let program = Path::new(&arguments.command[0]);
     let status =
         launch::run(&mut command).with_context(|| format!("cannot run {}", program.display()))?;
     // Clocks of file systems may be coarse, or behind.
     let since = started - Duration::from_secs(10);
-    match gather::gather(&directory, &token, since, &symbols) {
+    let gathered = gather::gather(&directory, &token, since, &symbols);
+    let recordings = gathered.as_ref().map_or_else(
+        |_| Vec::new(),
+        |all| all.iter().map(|one| one.path.clone()).collect(),
+    );
+    match gathered {
         Ok(gathered) if !arguments.quiet => {
-            gather::tell(&report(&gathered, status, output, library.is_some()));
+            gather::tell(&report(&gathered, status, output));
         }
         Ok(gathered) => {
             for problem in gathered.iter().flat_map(|one| &one.problems) {
@@ -178,7 +184,41 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<u8> {
         // What became of the program matters more.
         Err(error) => gather::tell(&format!("trace-cli: {}: {error:#}\n", output.display())),
     }
+    if arguments.merge && !recordings.is_empty() {
+        match merge(&recordings, output) {
+            Ok(_) if arguments.quiet => {}
+            Ok(told) => gather::tell(&told),
+            Err(error) => gather::tell(&format!("trace-cli: not merged: {error:#}\n")),
+        }
+    }
     Ok(launch::exit_code(status))
+}
+
+/// Merges the recordings of this run; gives what is to be told.
+fn merge(recordings: &[PathBuf], output: &Path) -> anyhow::Result<String> {
+    // Without what a shell's completion leaves at its end.
+    let directory: PathBuf = output.components().collect();
+    let mut trace = directory.into_os_string();
+    trace.push(".annals");
+    let trace = PathBuf::from(trace);
+    let (plan, _) = plan_merge(recordings, Some(&trace))?;
+    let options = WriteOptions {
+        compression: annals_format::CompressionLevel::default(),
+        jobs: std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let (merged, bytes) = write_trace(&plan, &trace, options, |_| {})?;
+    let totals = &merged.report.totals;
+    Ok(format!(
+        "trace-cli: merged {} events into {}, {}{}\n",
+        totals.present(),
+        trace.display(),
+        time::bytes(bytes),
+        if merged.report.complete {
+            ""
+        } else {
+            "; something was lost: see trace-cli dropped"
+        }
+    ))
 }
 
 /// The settings as the program's recorder will read them: what is wrong with them is said before it runs.
@@ -284,8 +324,8 @@ fn library() -> anyhow::Result<PathBuf> {
     let found = found.map(std::fs::canonicalize).transpose()?;
     found.with_context(|| {
         format!(
-            "{LIBRARY} is neither beside trace-cli ({}) nor in ../lib: install it there, say where it \
-             is ({LIBRARY_VARIABLE}=DIR), or record without functions (--no-functions)",
+            "{LIBRARY} is neither beside trace-cli ({}) nor in ../lib: install it there, or say where it is \
+             ({LIBRARY_VARIABLE}=DIR)",
             beside.display()
         )
     })
@@ -313,7 +353,7 @@ fn preload(library: &Path) -> anyhow::Result<OsString> {
 }
 
 /// What is told when the program has ended.
-fn report(gathered: &[Gathered], status: ExitStatus, output: &Path, has_library: bool) -> String {
+fn report(gathered: &[Gathered], status: ExitStatus, output: &Path) -> String {
     let mut text = String::new();
     if let Some(signal) = status.signal() {
         let _ = writeln!(
@@ -323,15 +363,10 @@ fn report(gathered: &[Gathered], status: ExitStatus, output: &Path, has_library:
         );
     }
     if gathered.is_empty() {
-        let functions = if has_library {
-            "does not raise events through Annals, is not compiled with -finstrument-functions \
-             (and dynamically linked)"
-        } else {
-            "does not raise events through Annals"
-        };
         let _ = writeln!(
             text,
-            "trace-cli: nothing was recorded: the program {functions}, or never came to it"
+            "trace-cli: nothing was recorded: the program calls no MPI, does not raise events through Annals, \
+             is not compiled with -finstrument-functions (and dynamically linked), or never came to it"
         );
         return text;
     }

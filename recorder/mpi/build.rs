@@ -1,0 +1,160 @@
+//! Turns `functions.tsv`, the one place where MPI's functions are named, into what stands before each of them;
+//! and says how the library is linked.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// Where an argument of this name stands in `At`, for what is recorded of a function.
+const PLACES: &[(&str, &str)] = &[
+    ("count", "count"),
+    ("incount", "count"),
+    ("origin_count", "count"),
+    ("target_count", "target_count"),
+    ("target_datatype", "target_datatype"),
+    ("datatype", "datatype"),
+    ("origin_datatype", "datatype"),
+    ("dest", "dest"),
+    ("source", "source"),
+    ("target_rank", "dest"),
+    ("tag", "tag"),
+    ("sendtag", "tag"),
+    ("recvtag", "recvtag"),
+    ("comm", "comm"),
+    ("comm_old", "comm"),
+    ("request", "request"),
+    ("array_of_requests", "request"),
+    ("status", "status"),
+    ("array_of_statuses", "status"),
+    ("flag", "flag"),
+    ("indx", "index"),
+    ("outcount", "outcount"),
+    ("array_of_indices", "index"),
+    ("message", "message"),
+    ("buffer", "sendbuf"),
+    ("sendbuf", "sendbuf"),
+    ("recvbuf", "recvbuf"),
+    ("sendcount", "sendcount"),
+    ("sendcounts", "sendcounts"),
+    ("sendtype", "sendtype"),
+    ("sendtypes", "sendtypes"),
+    ("recvcount", "recvcount"),
+    ("recvcounts", "recvcounts"),
+    ("recvtype", "recvtype"),
+    ("recvtypes", "recvtypes"),
+    ("root", "root"),
+    ("newcomm", "newcomm"),
+    ("comm_cart", "newcomm"),
+    ("comm_graph", "newcomm"),
+    ("comm_dist_graph", "newcomm"),
+    ("newintracomm", "newcomm"),
+    ("newintercomm", "newcomm"),
+    ("parent", "newcomm"),
+    ("win", "win"),
+    ("fh", "file"),
+    ("filename", "name"),
+    ("comm_name", "name"),
+    ("win_name", "name"),
+    ("stringtag", "name"),
+    ("partitions", "partitions"),
+    ("level", "level"),
+    ("errorcode", "level"),
+    ("session", "session"),
+];
+
+/// What the library does not show: see `adopt_callers`.
+const HIDDEN: &[&str] = &["MPI_Get_version"];
+
+const USAGE: &str = "name, group, what is recorded, what is returned, arguments";
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=functions.tsv");
+    // Before 1.0, each minor version may change the interface.
+    let (major, minor) = (
+        env!("CARGO_PKG_VERSION_MAJOR"),
+        env!("CARGO_PKG_VERSION_MINOR"),
+    );
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libannals_mpi.so.{major}.{minor}");
+    // As libannals_instrument.so.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    let table = std::fs::read_to_string("functions.tsv").expect("functions.tsv can be read");
+    let directory = std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
+    let path = Path::new(&directory).join("functions.rs");
+    std::fs::write(path, generate(&table)).expect("OUT_DIR can be written to");
+}
+
+fn generate(table: &str) -> String {
+    let (mut functions, mut wrappers) = (String::new(), String::new());
+    let (mut names, mut order) = (BTreeSet::new(), Vec::new());
+    let mut addresses = String::new();
+    let lines = table.lines().filter(|line| !line.starts_with('#'));
+    let mut count = 0;
+    for (index, line) in lines.enumerate() {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [name, group, what, returned, arguments] = fields.as_slice() else {
+            panic!("functions.tsv: {USAGE} were expected, found `{line}`");
+        };
+        order.push(*name);
+        assert!(names.insert(*name), "functions.tsv has {name} twice");
+        let arguments: Vec<&str> = arguments.split(' ').filter(|a| *a != "-").collect();
+        let _ = writeln!(
+            functions,
+            "    Function {{ name: c\"{name}\", group: \"{group}\" }},"
+        );
+        wrappers.push_str(&wrapper(index, name, what, returned, &arguments));
+        let _ = writeln!(addresses, "    {name} as *const (),");
+        count += 1;
+    }
+    // Found by their names, too.
+    assert!(names.iter().eq(order.iter()), "functions.tsv is in order");
+    format!(
+        "/// How many functions there are.\npub(crate) const COUNT: usize = {count};\n\
+         /// By number.\npub(crate) static FUNCTIONS: [Function; COUNT] = [\n{functions}];\n\
+         /// By number, what stands before it.\n\
+         pub(crate) static WRAPPERS: Wrappers = Wrappers([\n{addresses}]);\n{wrappers}"
+    )
+}
+
+fn wrapper(index: usize, name: &str, what: &str, returned: &str, arguments: &[&str]) -> String {
+    let count = arguments.len();
+    let numbers: Vec<String> = (0..count).map(|number| format!("a{number}")).collect();
+    let parameters: Vec<String> = numbers.iter().map(|a| format!("{a}: usize")).collect();
+    let (parameters, numbers) = (parameters.join(", "), numbers.join(", "));
+    let shown = if HIDDEN.contains(&name) {
+        ""
+    } else {
+        "#[unsafe(no_mangle)]\n"
+    };
+    let head = format!("{shown}pub(crate) unsafe extern \"C\" fn");
+    if returned == "double" {
+        return format!(
+            "{head} {name}() -> f64 {{\n    // SAFETY: what the caller of this function owes.\n    \
+             unsafe {{ wrap::double({index}) }}\n}}\n"
+        );
+    }
+    assert_eq!(
+        returned, "word",
+        "functions.tsv: {name} returns a word or a double"
+    );
+    let mut at = String::new();
+    for (place, argument) in arguments.iter().enumerate() {
+        if let Some((_, field)) = PLACES.iter().find(|(known, _)| known == argument) {
+            assert!(
+                !at.contains(&format!(" {field}:")),
+                "functions.tsv: {name} has {field} twice"
+            );
+            let _ = write!(at, " {field}: {place},");
+        }
+    }
+    let is_wide = name.ends_with("_c");
+    let (what, operation) = what.split_once('=').unwrap_or((what, "255"));
+    let rest = if at.len() == 16 { "" } else { " ..At::NONE" };
+    let room = if what == "plain" { "wrap::plain" } else { what };
+    format!(
+        "{head} {name}({parameters}) -> usize {{\n    const AT: At = At {{ is_wide: {is_wide}, \
+         operation: {operation},{at}{rest} }};\n    \
+         // SAFETY: what the caller of this function owes.\n    \
+         unsafe {{ {room}(Call::new({index}, AT, [{numbers}])) }}\n}}\n"
+    )
+}

@@ -1,0 +1,199 @@
+//! The binary interfaces that an MPI library may have: what handles, constants and statuses look like.
+//!
+//! Values are those of the libraries' headers and of MPI 5.0, chapter 20 (the standard's interface).
+
+use std::ffi::CStr;
+
+use crate::library;
+
+/// Which binary interface it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// MPICH and all that is binary compatible with it: handles are integers.
+    Mpich,
+    /// Open MPI: handles are addresses of its objects.
+    OpenMpi,
+    /// MPI 5.0's own: handles are small numbers as wide as a pointer, or what the library likes.
+    Standard,
+}
+
+impl Kind {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Mpich => "MPICH",
+            Self::OpenMpi => "Open MPI",
+            Self::Standard => "MPI standard",
+        }
+    }
+}
+
+/// Constants and layouts.
+#[derive(Clone, Debug)]
+pub(crate) struct Abi {
+    pub(crate) kind: Kind,
+    pub(crate) comm_world: usize,
+    pub(crate) comm_self: usize,
+    pub(crate) comm_null: usize,
+    pub(crate) request_null: usize,
+    pub(crate) message_null: usize,
+    pub(crate) message_no_proc: usize,
+    pub(crate) datatype_null: usize,
+    pub(crate) win_null: usize,
+    pub(crate) info_null: usize,
+    pub(crate) byte: usize,
+    pub(crate) proc_null: i32,
+    pub(crate) any_source: i32,
+    pub(crate) any_tag: i32,
+    pub(crate) root: i32,
+    pub(crate) in_place: usize,
+    pub(crate) status_ignore: usize,
+    pub(crate) statuses_ignore: usize,
+    pub(crate) err_in_status: i32,
+    pub(crate) err_pending: i32,
+    pub(crate) thread_multiple: i32,
+    /// Bytes of a status, and where in it its parts stand.
+    pub(crate) status_len: usize,
+    pub(crate) source_at: usize,
+    pub(crate) tag_at: usize,
+    pub(crate) error_at: usize,
+}
+
+/// Most bytes that a status has.
+pub(crate) const STATUS_ROOM: usize = 32;
+
+impl Abi {
+    /// That of the library in memory; none if it cannot be told.
+    pub(crate) fn detect() -> Option<Self> {
+        if library::symbol(c"ompi_mpi_comm_world") != 0 {
+            return Some(Self::open_mpi());
+        }
+        let get_version = library::symbol(c"PMPI_Abi_get_version");
+        if get_version != 0 {
+            let version = crate::real::abi_version(get_version);
+            if version.0 >= 1 {
+                return Some(Self::standard());
+            }
+        }
+        // Nothing else tells MPICH's from any other: what a function says of the library does.
+        let version = crate::real::library_version();
+        let is_known = [
+            "MPICH",
+            "Intel(R) MPI",
+            "MVAPICH",
+            "CRAY MPICH",
+            "ParaStation",
+        ];
+        is_known
+            .iter()
+            .any(|name| version.contains(name))
+            .then(Self::mpich)
+    }
+
+    fn mpich() -> Self {
+        Self {
+            kind: Kind::Mpich,
+            comm_world: 0x4400_0000,
+            comm_self: 0x4400_0001,
+            comm_null: 0x0400_0000,
+            request_null: 0x2c00_0000,
+            message_null: 0x2c00_0000,
+            message_no_proc: 0x6c00_0000,
+            datatype_null: 0x0c00_0000,
+            win_null: 0x2000_0000,
+            info_null: 0x1c00_0000,
+            byte: 0x4c00_010d,
+            proc_null: -1,
+            any_source: -2,
+            any_tag: -1,
+            root: -3,
+            in_place: usize::MAX,
+            status_ignore: 1,
+            statuses_ignore: 1,
+            err_in_status: 17,
+            err_pending: 18,
+            thread_multiple: 3,
+            status_len: 20,
+            source_at: 8,
+            tag_at: 12,
+            error_at: 16,
+        }
+    }
+
+    fn open_mpi() -> Self {
+        let address = |name: &CStr| library::object(name);
+        Self {
+            kind: Kind::OpenMpi,
+            comm_world: address(c"ompi_mpi_comm_world"),
+            comm_self: address(c"ompi_mpi_comm_self"),
+            comm_null: address(c"ompi_mpi_comm_null"),
+            request_null: address(c"ompi_request_null"),
+            message_null: address(c"ompi_message_null"),
+            message_no_proc: address(c"ompi_message_no_proc"),
+            datatype_null: address(c"ompi_mpi_datatype_null"),
+            win_null: address(c"ompi_mpi_win_null"),
+            info_null: address(c"ompi_mpi_info_null"),
+            byte: address(c"ompi_mpi_byte"),
+            proc_null: -2,
+            any_source: -1,
+            any_tag: -1,
+            root: -4,
+            in_place: 1,
+            status_ignore: 0,
+            statuses_ignore: 0,
+            err_in_status: 18,
+            err_pending: 19,
+            thread_multiple: 3,
+            status_len: 24,
+            source_at: 0,
+            tag_at: 4,
+            error_at: 8,
+        }
+    }
+
+    fn standard() -> Self {
+        Self {
+            kind: Kind::Standard,
+            comm_world: 0x101,
+            comm_self: 0x102,
+            comm_null: 0x100,
+            request_null: 0x180,
+            message_null: 0x128,
+            message_no_proc: 0x129,
+            datatype_null: 0x200,
+            win_null: 0x110,
+            info_null: 0x130,
+            byte: 0x247,
+            proc_null: -3,
+            any_source: -1,
+            any_tag: -2,
+            root: -4,
+            in_place: 1,
+            status_ignore: 0,
+            statuses_ignore: 0,
+            err_in_status: 19,
+            err_pending: 18,
+            thread_multiple: 4096,
+            status_len: 32,
+            source_at: 0,
+            tag_at: 4,
+            error_at: 8,
+        }
+    }
+
+    /// A handle, out of the word that it was passed in.
+    #[inline(always)]
+    pub(crate) fn handle(&self, word: usize) -> usize {
+        match self.kind {
+            Kind::Mpich => word & 0xffff_ffff,
+            Kind::OpenMpi | Kind::Standard => word,
+        }
+    }
+
+    /// How many bytes a handle takes in memory. MPICH's files are addresses.
+    pub(crate) const fn handle_len(&self) -> usize {
+        match self.kind {
+            Kind::Mpich => 4,
+            Kind::OpenMpi | Kind::Standard => 8,
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Collective operations: what each gave and got.
+
+use crate::communicators::Communicator;
+use crate::mpi_table::NO;
+use crate::requests::{self, Kind, Record};
+use crate::state::{Collective, CollectiveRequested, Mpi};
+use crate::wrap::{Call, Frame, is_success};
+
+/// Numbers of OTF2's CollectiveOp.
+mod operation {
+    pub(super) const BARRIER: u8 = 0;
+    pub(super) const BROADCAST: u8 = 1;
+    pub(super) const GATHER: u8 = 2;
+    pub(super) const GATHERV: u8 = 3;
+    pub(super) const SCATTER: u8 = 4;
+    pub(super) const SCATTERV: u8 = 5;
+    pub(super) const ALLGATHER: u8 = 6;
+    pub(super) const ALLGATHERV: u8 = 7;
+    pub(super) const ALLTOALL: u8 = 8;
+    pub(super) const ALLTOALLV: u8 = 9;
+    pub(super) const ALLTOALLW: u8 = 10;
+    pub(super) const REDUCE: u8 = 12;
+    pub(super) const REDUCE_SCATTER: u8 = 13;
+    pub(super) const REDUCE_SCATTER_BLOCK: u8 = 16;
+    /// Orders nothing that is known.
+    pub(super) const NONE: u8 = u8::MAX;
+}
+
+/// The root's rank in the run, and whether this process is the root; -1: there is none.
+fn root<const N: usize>(mpi: &Mpi, comm: &Communicator, call: &Call<N>) -> (i32, bool) {
+    if call.at.root == NO {
+        return (-1, false);
+    }
+    let given = call.int(call.at.root);
+    if comm.is_inter {
+        // On the root's side, the root says so of itself.
+        if given == mpi.abi.root {
+            let own = mpi.world_rank.load(std::sync::atomic::Ordering::Relaxed);
+            return (own, true);
+        }
+        return (comm.peer(given).map_or(-1, |peer| peer as i32), false);
+    }
+    let peer = comm.peer(given).map_or(-1, |peer| peer as i32);
+    (peer, given == comm.place)
+}
+
+/// Sum of an array of counts.
+fn sum<const N: usize>(call: &Call<N>, at: u8, count: u32) -> i64 {
+    let place = call.place(at);
+    if place.is_null() {
+        return 0;
+    }
+    let counts = (0..count as usize).map(|index| place.count(call.at.is_wide, index).max(0));
+    counts.fold(0, i64::saturating_add)
+}
+
+/// Bytes by counts and datatypes, both arrays.
+fn sum_of_types<const N: usize>(mpi: &Mpi, call: &Call<N>, at: (u8, u8), count: u32) -> u64 {
+    let (counts, types) = (call.place(at.0), call.place(at.1));
+    if counts.is_null() || types.is_null() {
+        return 0;
+    }
+    let bytes = (0..count as usize).map(|index| {
+        let count = counts.count(call.at.is_wide, index);
+        if count <= 0 {
+            return 0;
+        }
+        mpi.bytes(count, types.handle(&mpi.abi, index))
+    });
+    bytes.fold(0, u64::saturating_add)
+}
+
+/// Bytes that this process gives and gets. Only those arguments are looked at that mean something here.
+fn moved<const N: usize>(
+    mpi: &Mpi,
+    comm: &Communicator,
+    call: &Call<N>,
+    (root, is_root): (i32, bool),
+) -> u64 {
+    let at = &call.at;
+    let peers = comm.peer_count();
+    if comm.is_inter && at.root != NO && root < 0 {
+        // On the root's side, and not the root.
+        return 0;
+    }
+    let is_in_place = |buffer: u8| buffer != NO && call.word(buffer) == mpi.abi.in_place;
+    let sent = |times: u32| {
+        let bytes = mpi.bytes(call.count(at.sendcount), call.handle(&mpi.abi, at.sendtype));
+        bytes.saturating_mul(times.into())
+    };
+    let got = |times: u32| {
+        let bytes = mpi.bytes(call.count(at.recvcount), call.handle(&mpi.abi, at.recvtype));
+        bytes.saturating_mul(times.into())
+    };
+    let sent_all = |count: u32| {
+        let total = sum(call, at.sendcounts, count);
+        mpi.bytes(total, call.handle(&mpi.abi, at.sendtype))
+    };
+    let got_all = |count: u32| {
+        let total = sum(call, at.recvcounts, count);
+        mpi.bytes(total, call.handle(&mpi.abi, at.recvtype))
+    };
+    let elements =
+        |at_count: u8| mpi.bytes(call.count(at_count), call.handle(&mpi.abi, at.datatype));
+    let is_sending = !is_in_place(at.sendbuf);
+    match at.operation {
+        operation::BARRIER => 0,
+        operation::BROADCAST => elements(at.count),
+        operation::GATHER | operation::GATHERV => {
+            let gives = !is_root || (is_sending && !comm.is_inter);
+            let given = if gives { sent(1) } else { 0 };
+            let taken = match (is_root, at.recvcounts) {
+                (false, _) => 0,
+                (true, NO) => got(peers),
+                (true, _) => got_all(peers),
+            };
+            given.saturating_add(taken)
+        }
+        operation::SCATTER | operation::SCATTERV => {
+            let takes = !is_root || (!is_in_place(at.recvbuf) && !comm.is_inter);
+            let taken = if takes { got(1) } else { 0 };
+            let given = match (is_root, at.sendcounts) {
+                (false, _) => 0,
+                (true, NO) => sent(peers),
+                (true, _) => sent_all(peers),
+            };
+            given.saturating_add(taken)
+        }
+        operation::ALLGATHER | operation::ALLGATHERV => {
+            let taken = if at.recvcounts == NO {
+                got(peers)
+            } else {
+                got_all(peers)
+            };
+            taken.saturating_add(if is_sending { sent(1) } else { 0 })
+        }
+        operation::ALLTOALL => got(peers).saturating_add(if is_sending { sent(peers) } else { 0 }),
+        operation::ALLTOALLV => {
+            got_all(peers).saturating_add(if is_sending { sent_all(peers) } else { 0 })
+        }
+        operation::ALLTOALLW => {
+            let taken = sum_of_types(mpi, call, (at.recvcounts, at.recvtypes), peers);
+            let given = (at.sendcounts, at.sendtypes);
+            let given = if is_sending {
+                sum_of_types(mpi, call, given, peers)
+            } else {
+                0
+            };
+            taken.saturating_add(given)
+        }
+        operation::REDUCE => {
+            let one = elements(at.count);
+            let gives = !is_root || (is_sending && !comm.is_inter);
+            one * (u64::from(gives) + u64::from(is_root))
+        }
+        operation::REDUCE_SCATTER => {
+            let total = sum(call, at.recvcounts, comm.size);
+            mpi.bytes(total, call.handle(&mpi.abi, at.datatype))
+        }
+        operation::REDUCE_SCATTER_BLOCK => {
+            elements(at.recvcount).saturating_mul(u64::from(comm.size) + 1)
+        }
+        operation::NONE => {
+            let handle = call.handle(&mpi.abi, at.comm);
+            let (incoming, outgoing) = comm.degrees(mpi, handle);
+            neighbors(mpi, call, incoming, outgoing)
+        }
+        // Allreduce, scan, exscan.
+        _ => elements(at.count).saturating_mul(2),
+    }
+}
+
+/// Bytes that a neighborhood operation moves.
+fn neighbors<const N: usize>(mpi: &Mpi, call: &Call<N>, incoming: u32, outgoing: u32) -> u64 {
+    let at = &call.at;
+    if at.sendtypes != NO {
+        let given = sum_of_types(mpi, call, (at.sendcounts, at.sendtypes), outgoing);
+        let taken = sum_of_types(mpi, call, (at.recvcounts, at.recvtypes), incoming);
+        return given.saturating_add(taken);
+    }
+    let sends = match (at.sendcounts, at.recvcounts) {
+        // Of allgather one block goes to all, of alltoall one to each.
+        (NO, _) => call.count(at.sendcount).max(0),
+        _ => sum(call, at.sendcounts, outgoing),
+    };
+    let takes = match at.recvcounts {
+        NO => call
+            .count(at.recvcount)
+            .max(0)
+            .saturating_mul(incoming.into()),
+        _ => sum(call, at.recvcounts, incoming),
+    };
+    let given = mpi.bytes(sends, call.handle(&mpi.abi, at.sendtype));
+    given.saturating_add(mpi.bytes(takes, call.handle(&mpi.abi, at.recvtype)))
+}
+
+/// What events say of an operation. Between two groups, nobody waits for all.
+fn describe<const N: usize>(mpi: &Mpi, comm: &Communicator, call: &Call<N>) -> Collective {
+    let root = root(mpi, comm, call);
+    let bytes = moved(mpi, comm, call, root);
+    let operation = if comm.is_inter {
+        operation::NONE
+    } else {
+        call.at.operation
+    };
+    (
+        comm.object,
+        operation.into(),
+        root.0,
+        bytes,
+        comm.place as u32,
+        comm.size,
+    )
+}
+
+/// Does it, and waits for its own part.
+#[inline(never)]
+pub(crate) fn collective<const N: usize>(call: Call<N>) -> usize {
+    let frame = Frame::begin(call.index);
+    let known = frame.mpi.and_then(|mpi| {
+        let comm = mpi.communicator(call.handle(&mpi.abi, call.at.comm))?;
+        Some((mpi, describe(mpi, comm, &call)))
+    });
+    let Some((mpi, values)) = known else {
+        // A communicator that was never seen: at most its first call is not told as one.
+        frame.enter();
+        let result = call.forward();
+        if let Some(mpi) = frame.mpi.filter(|_| is_success(result)) {
+            let comm = mpi.learn(call.handle(&mpi.abi, call.at.comm));
+            if let Some(comm) = comm {
+                let values = describe(mpi, comm, &call);
+                mpi.raise(&mpi.types.collective_begin, values);
+                frame.leave_with(&mpi.types.collective_end, values);
+                return result;
+            }
+        }
+        frame.leave();
+        return result;
+    };
+    frame.enter_with(&mpi.types.collective_begin, values);
+    let result = call.forward();
+    frame.leave_with(&mpi.types.collective_end, values);
+    result
+}
+
+/// What a request of a collective operation does.
+pub(crate) fn values(record: &Record) -> Option<CollectiveRequested> {
+    let comm = record.comm?;
+    Some((
+        comm.object,
+        record.tag as u32,
+        record.peer,
+        record.bytes,
+        comm.place as u32,
+        comm.size,
+        record.id,
+    ))
+}
+
+fn record(comm: &'static Communicator, values: Collective, id: u64) -> Record {
+    let (_, operation, root, bytes, _, _) = values;
+    Record {
+        id,
+        kind: Kind::Collective,
+        comm: Some(comm),
+        object: comm.object,
+        peer: root,
+        tag: operation as i32,
+        bytes,
+        ..Record::NONE
+    }
+}
+
+/// Begins one.
+#[inline(never)]
+pub(crate) fn icollective<const N: usize>(call: Call<N>) -> usize {
+    let frame = Frame::begin(call.index);
+    let id = requests::next_id();
+    let known = frame.mpi.and_then(|mpi| {
+        let comm = mpi.communicator(call.handle(&mpi.abi, call.at.comm))?;
+        Some((mpi, record(comm, describe(mpi, comm, &call), id)))
+    });
+    if let Some((mpi, record)) = &known
+        && let Some(values) = values(record)
+    {
+        frame.enter_with(&mpi.types.icollective_begin, values);
+    } else {
+        frame.enter();
+    }
+    let result = call.forward();
+    let Some(mpi) = frame.mpi.filter(|_| is_success(result)) else {
+        frame.leave();
+        return result;
+    };
+    let begun = match known {
+        Some((_, record)) => Some(record),
+        None => mpi.learn(call.handle(&mpi.abi, call.at.comm)).map(|comm| {
+            let record = record(comm, describe(mpi, comm, &call), id);
+            if let Some(values) = values(&record) {
+                mpi.raise(&mpi.types.icollective_begin, values);
+            }
+            record
+        }),
+    };
+    let Some(record) = begun else {
+        frame.leave();
+        return result;
+    };
+    let request = call.place(call.at.request).handle(&mpi.abi, 0);
+    if mpi.is_complete_at_once(request)
+        && let Some(values) = values(&record)
+    {
+        frame.leave_with(&mpi.types.icollective_end, values);
+        return result;
+    }
+    requests::put(request, record);
+    frame.leave();
+    result
+}
+
+/// Makes one that can be started.
+#[inline(never)]
+pub(crate) fn collective_init<const N: usize>(call: Call<N>) -> usize {
+    let frame = Frame::begin(call.index);
+    frame.enter();
+    let result = call.forward();
+    if let Some(mpi) = frame.mpi.filter(|_| is_success(result))
+        && let Some(comm) = mpi.learn(call.handle(&mpi.abi, call.at.comm))
+    {
+        let record = Record {
+            is_persistent: true,
+            is_active: false,
+            ..record(comm, describe(mpi, comm, &call), requests::next_id())
+        };
+        requests::put(call.place(call.at.request).handle(&mpi.abi, 0), record);
+    }
+    frame.leave();
+    result
+}

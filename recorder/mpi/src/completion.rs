@@ -1,0 +1,436 @@
+//! Completion: what waits and tests say of requests.
+
+use std::cell::Cell;
+
+use crate::abi::STATUS_ROOM;
+use crate::collective;
+use crate::communicators::duplicated;
+use crate::p2p::{OwnStatus, received, status_at};
+use crate::requests::{self, Kind, Record};
+use crate::state::Mpi;
+use crate::wrap::{Call, Frame, Place, is_success};
+
+/// An active request that a call may complete: where it stands in the call's array, its handle, its record.
+type Asked = (usize, usize, Record);
+
+thread_local! {
+    static ASKED: Cell<Vec<Asked>> = const { Cell::new(Vec::new()) };
+    static STATUSES: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
+}
+
+/// What became of a request.
+enum Outcome {
+    Nothing,
+    Received((u32, u32, u32, u64, u64)),
+    Sent(u64),
+    Cancelled(u64),
+    Collected(crate::state::CollectiveRequested),
+    Moved(u64),
+    Accessed((u32, u64, u64)),
+}
+
+/// What a request that is complete has done. The status is the one that the library filled for it.
+#[inline(always)]
+fn outcome(mpi: &Mpi, record: &Record, status: usize) -> Outcome {
+    match record.kind {
+        Kind::Send => Outcome::Sent(record.id),
+        Kind::Receive => {
+            if record.is_cancelling && mpi.real.is_cancelled(status_at(status)) {
+                return Outcome::Cancelled(record.id);
+            }
+            if record.place != 0 {
+                // In parts.
+                let (peer, tag) = (record.peer as u32, record.tag as u32);
+                return Outcome::Received((record.object, peer, tag, record.bytes, record.id));
+            }
+            let message = record.comm.and_then(|comm| received(mpi, comm, status));
+            match message {
+                Some((peer, tag, bytes)) => {
+                    Outcome::Received((record.object, peer, tag, bytes, record.id))
+                }
+                None => Outcome::Cancelled(record.id),
+            }
+        }
+        Kind::Collective => collective::values(record).map_or(Outcome::Nothing, Outcome::Collected),
+        Kind::Duplicate => {
+            duplicated(mpi, record);
+            Outcome::Nothing
+        }
+        Kind::Rma => Outcome::Moved(record.id),
+        Kind::File => {
+            let bytes = mpi.status_bytes(status_at(status));
+            Outcome::Accessed((record.object, bytes, record.id))
+        }
+    }
+}
+
+#[inline(never)]
+fn raise(mpi: &Mpi, outcome: &Outcome) {
+    let types = &mpi.types;
+    match outcome {
+        Outcome::Nothing => {}
+        Outcome::Received(values) => mpi.raise(&types.ireceive, *values),
+        Outcome::Sent(id) => mpi.raise(&types.send_end, (*id,)),
+        Outcome::Cancelled(id) => mpi.raise(&types.cancel, (*id,)),
+        Outcome::Collected(values) => mpi.raise(&types.icollective_end, *values),
+        Outcome::Moved(id) => mpi.raise(&types.rma_end, (*id,)),
+        Outcome::Accessed(values) => mpi.raise(&types.file_end, *values),
+    }
+}
+
+/// Leaves a call that completed one request; a persistent one stays.
+#[inline(always)]
+fn leave_with_one(frame: Frame, mpi: &Mpi, (handle, record): (usize, Record), status: usize) {
+    let outcome = outcome(mpi, &record, status);
+    keep_persistent(handle, record);
+    let types = &mpi.types;
+    match outcome {
+        Outcome::Received(values) => frame.leave_with_here(&types.ireceive, values),
+        Outcome::Sent(id) => frame.leave_with_here(&types.send_end, (id,)),
+        other => {
+            raise(mpi, &other);
+            frame.leave_here();
+        }
+    }
+}
+
+fn keep_persistent(handle: usize, record: Record) {
+    if record.is_persistent {
+        let inactive = Record {
+            is_active: false,
+            is_cancelling: false,
+            ..record
+        };
+        requests::put(handle, inactive);
+    }
+}
+
+/// Takes out the record of an active request.
+#[inline(always)]
+fn ask(mpi: &Mpi, handle: usize) -> Option<Record> {
+    if handle == mpi.abi.request_null {
+        return None;
+    }
+    let record = requests::take(handle)?;
+    if record.is_active {
+        return Some(record);
+    }
+    requests::put(handle, record);
+    None
+}
+
+/// Waits for a request.
+#[inline(always)]
+pub(crate) fn wait<const N: usize>(mut call: Call<N>) -> usize {
+    let frame = Frame::begin(call.index);
+    frame.enter_here();
+    let Some(mpi) = frame.mpi else {
+        let result = call.forward();
+        frame.leave_here();
+        return result;
+    };
+    let handle = call.place(call.at.request).handle(&mpi.abi, 0);
+    let asked = ask(mpi, handle);
+    let mut own = OwnStatus::new();
+    if asked.is_some() && call.word(call.at.status) == mpi.abi.status_ignore {
+        call.replace(call.at.status, own.address());
+    }
+    let result = call.forward();
+    match asked {
+        Some(record) if is_success(result) => {
+            leave_with_one(frame, mpi, (handle, record), call.word(call.at.status));
+        }
+        _ => frame.leave_here(),
+    }
+    result
+}
+
+/// Looks whether a request is complete.
+#[inline(never)]
+pub(crate) fn test<const N: usize>(mut call: Call<N>) -> usize {
+    let frame = Frame::begin(call.index);
+    frame.enter();
+    let Some(mpi) = frame.mpi else {
+        let result = call.forward();
+        frame.leave();
+        return result;
+    };
+    let handle = call.place(call.at.request).handle(&mpi.abi, 0);
+    let asked = ask(mpi, handle);
+    let mut own = OwnStatus::new();
+    if asked.is_some() && call.word(call.at.status) == mpi.abi.status_ignore {
+        call.replace(call.at.status, own.address());
+    }
+    let result = call.forward();
+    match asked {
+        Some(record) if is_success(result) => {
+            if call.place(call.at.flag).int(0) != 0 {
+                leave_with_one(frame, mpi, (handle, record), call.word(call.at.status));
+            } else {
+                requests::put(handle, record);
+                frame.leave();
+            }
+        }
+        _ => frame.leave(),
+    }
+    result
+}
+
+/// A call about many requests, and what it needs.
+struct Many {
+    asked: Vec<Asked>,
+    statuses: Vec<u64>,
+    count: usize,
+}
+
+impl Many {
+    /// Takes out the records of the active requests; where the program wants no statuses, the library gets a place of
+    /// this library's own for them.
+    fn begin<const N: usize>(mpi: &Mpi, call: &mut Call<N>, is_array: bool) -> Self {
+        let count = usize::try_from(call.int(call.at.count)).unwrap_or(0);
+        let mut asked = ASKED.try_with(Cell::take).unwrap_or_default();
+        let mut statuses = STATUSES.try_with(Cell::take).unwrap_or_default();
+        asked.clear();
+        let place = call.place(call.at.request);
+        for index in 0..count {
+            let handle = place.handle(&mpi.abi, index);
+            if let Some(record) = ask(mpi, handle) {
+                asked.push((index, handle, record));
+            }
+        }
+        let ignored = if is_array {
+            mpi.abi.statuses_ignore
+        } else {
+            mpi.abi.status_ignore
+        };
+        if !asked.is_empty() && call.word(call.at.status) == ignored {
+            let words = if is_array { count } else { 1 } * (STATUS_ROOM / 8);
+            if statuses.len() < words {
+                statuses.resize(words, 0);
+            }
+            call.replace(call.at.status, statuses.as_mut_ptr().expose_provenance());
+        }
+        Self {
+            asked,
+            statuses,
+            count,
+        }
+    }
+
+    /// Takes one that was asked for, by its place in the call's array.
+    fn take(&mut self, index: usize) -> Option<(usize, Record)> {
+        let place = self.asked.iter().position(|asked| asked.0 == index)?;
+        let (_, handle, record) = self.asked.swap_remove(place);
+        Some((handle, record))
+    }
+
+    /// The rest is not done.
+    fn end(mut self) {
+        for (_, handle, record) in self.asked.drain(..) {
+            requests::put(handle, record);
+        }
+        let _ = ASKED.try_with(|asked| asked.set(self.asked));
+        let _ = STATUSES.try_with(|statuses| statuses.set(self.statuses));
+    }
+}
+
+fn complete(mpi: &Mpi, (handle, record): (usize, Record), status: usize) {
+    let outcome = outcome(mpi, &record, status);
+    keep_persistent(handle, record);
+    raise(mpi, &outcome);
+}
+
+/// Where a status of an array stands.
+const fn status_of(mpi: &Mpi, start: usize, index: usize) -> usize {
+    start.wrapping_add(index * mpi.abi.status_len)
+}
+
+/// Completes what a call about an array of requests says is complete, all of them.
+fn complete_all(mpi: &Mpi, many: &mut Many, statuses: usize, result: usize) {
+    for (index, handle, record) in std::mem::take(&mut many.asked) {
+        let status = status_of(mpi, statuses, index);
+        if is_success(result) {
+            complete(mpi, (handle, record), status);
+            continue;
+        }
+        // Each status says what became of its request (MPI 5.0, section 3.7.5).
+        match mpi.status_int(status_at(status), mpi.abi.error_at) {
+            0 => complete(mpi, (handle, record), status),
+            error if mpi.is_pending(error) => requests::put(handle, record),
+            _ => {}
+        }
+    }
+}
+
+/// Waits for all.
+#[inline(never)]
+pub(crate) fn waitall<const N: usize>(mut call: Call<N>) -> usize {
+    let frame = Frame::begin(call.index);
+    frame.enter();
+    let Some(mpi) = frame.mpi else {
+        let result = call.forward();
+        frame.leave();
+        return result;
+    };
+    let mut many = Many::begin(mpi, &mut call, true);
+    let result = call.forward();
+    if is_success(result) || mpi.is_in_status(result) {
+        complete_all(mpi, &mut many, call.word(call.at.status), result);
+    }
+    many.end();
+    frame.leave();
+    result
+}
+
+/// Looks whether all are complete.
+#[inline(never)]
+pub(crate) fn testall<const N: usize>(mut call: Call<N>) -> usize {
+    let frame = Frame::begin(call.index);
+    frame.enter();
+    let Some(mpi) = frame.mpi else {
+        let result = call.forward();
+        frame.leave();
+        return result;
+    };
+    let mut many = Many::begin(mpi, &mut call, true);
+    let result = call.forward();
+    let is_done = is_success(result) && call.place(call.at.flag).int(0) != 0;
+    if is_done || mpi.is_in_status(result) {
+        complete_all(mpi, &mut many, call.word(call.at.status), result);
+    }
+    many.end();
+    frame.leave();
+    result
+}
+
+/// One of many may be complete.
+fn any<const N: usize>(frame: Frame, mpi: &Mpi, mut call: Call<N>, has_flag: bool) -> usize {
+    let mut many = Many::begin(mpi, &mut call, false);
+    let result = call.forward();
+    let is_done = !has_flag || (is_success(result) && call.place(call.at.flag).int(0) != 0);
+    let index = call.place(call.at.index);
+    if is_success(result)
+        && is_done
+        && let Ok(index) = usize::try_from(index.int(0))
+        && index < many.count
+        && let Some(asked) = many.take(index)
+    {
+        let status = call.word(call.at.status);
+        many.end();
+        leave_with_one(frame, mpi, asked, status);
+        return result;
+    }
+    many.end();
+    frame.leave();
+    result
+}
+
+/// Waits for one of many.
+#[inline(never)]
+pub(crate) fn waitany<const N: usize>(call: Call<N>) -> usize {
+    let frame = Frame::begin(call.index);
+    frame.enter();
+    if let Some(mpi) = frame.mpi {
+        return any(frame, mpi, call, false);
+    }
+    let result = call.forward();
+    frame.leave();
+    result
+}
+
+/// Looks whether one of many is complete.
+#[inline(never)]
+pub(crate) fn testany<const N: usize>(call: Call<N>) -> usize {
+    let frame = Frame::begin(call.index);
+    frame.enter();
+    if let Some(mpi) = frame.mpi {
+        return any(frame, mpi, call, true);
+    }
+    let result = call.forward();
+    frame.leave();
+    result
+}
+
+/// Some of many may be complete.
+fn some<const N: usize>(mut call: Call<N>) -> usize {
+    let frame = Frame::begin(call.index);
+    frame.enter();
+    let Some(mpi) = frame.mpi else {
+        let result = call.forward();
+        frame.leave();
+        return result;
+    };
+    let mut many = Many::begin(mpi, &mut call, true);
+    let result = call.forward();
+    let outcount = call.place(call.at.outcount).int(0);
+    if (is_success(result) || mpi.is_in_status(result))
+        && let Ok(outcount) = usize::try_from(outcount)
+    {
+        let indices: Place = call.place(call.at.index);
+        for number in 0..outcount.min(many.count) {
+            let index = usize::try_from(indices.int(number)).unwrap_or(usize::MAX);
+            let Some(asked) = many.take(index) else {
+                continue;
+            };
+            let status = status_of(mpi, call.word(call.at.status), number);
+            let error = mpi.status_int(status_at(status), mpi.abi.error_at);
+            if is_success(result) || error == 0 {
+                complete(mpi, asked, status);
+            }
+        }
+    }
+    many.end();
+    frame.leave();
+    result
+}
+
+/// Waits for some of many.
+#[inline(never)]
+pub(crate) fn waitsome<const N: usize>(call: Call<N>) -> usize {
+    some(call)
+}
+
+/// Looks whether some of many are complete.
+#[inline(never)]
+pub(crate) fn testsome<const N: usize>(call: Call<N>) -> usize {
+    some(call)
+}
+
+/// Gives a request up; what it began goes on, and nobody is told when it is done.
+#[inline(never)]
+pub(crate) fn request_free<const N: usize>(call: Call<N>) -> usize {
+    let frame = Frame::begin(call.index);
+    frame.enter();
+    let taken = frame.mpi.and_then(|mpi| {
+        let handle = call.place(call.at.request).handle(&mpi.abi, 0);
+        Some((handle, requests::take(handle)?))
+    });
+    let result = call.forward();
+    if let Some((handle, record)) = taken
+        && !is_success(result)
+    {
+        requests::put(handle, record);
+    }
+    frame.leave();
+    result
+}
+
+/// Asks for a request to be cancelled; whether it was, its completion says.
+#[inline(never)]
+pub(crate) fn cancel<const N: usize>(call: Call<N>) -> usize {
+    let frame = Frame::begin(call.index);
+    frame.enter();
+    if let Some(mpi) = frame.mpi {
+        let handle = call.place(call.at.request).handle(&mpi.abi, 0);
+        if let Some(record) = requests::take(handle) {
+            let record = Record {
+                is_cancelling: true,
+                ..record
+            };
+            requests::put(handle, record);
+        }
+    }
+    let result = call.forward();
+    frame.leave();
+    result
+}

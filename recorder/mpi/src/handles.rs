@@ -1,0 +1,117 @@
+//! What belongs to a handle of the library's: read without a lock, by any thread.
+#![expect(
+    unsafe_code,
+    reason = "values hang on raw pointers, which are never freed"
+)]
+
+use std::collections::HashMap;
+use std::ptr::null_mut;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use crate::state::lock;
+
+const BUCKETS: usize = 512;
+const BUCKET: usize = 8;
+
+/// Where a handle is looked for: MPICH's count up, Open MPI's are addresses.
+#[inline(always)]
+pub(crate) const fn hash(handle: usize) -> usize {
+    (handle ^ handle >> 6 ^ handle >> 15).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
+}
+
+/// A null value: the entry is free.
+#[derive(Debug)]
+struct Entry<T> {
+    handle: AtomicUsize,
+    value: AtomicPtr<T>,
+}
+
+/// A table of what is never freed, by handle. A handle is inserted and removed by whoever has it from the library;
+/// so no two threads do either with one handle at once.
+#[derive(Debug)]
+pub(crate) struct HandleMap<T: 'static> {
+    entries: [[Entry<T>; BUCKET]; BUCKETS],
+    /// Those whose bucket is full.
+    others: Mutex<Option<HashMap<usize, &'static T>>>,
+    other_count: AtomicUsize,
+}
+
+impl<T: Sync> HandleMap<T> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            entries: [const {
+                [const {
+                    Entry {
+                        handle: AtomicUsize::new(0),
+                        value: AtomicPtr::new(null_mut()),
+                    }
+                }; BUCKET]
+            }; BUCKETS],
+            others: Mutex::new(None),
+            other_count: AtomicUsize::new(0),
+        }
+    }
+
+    fn bucket(&self, handle: usize) -> &[Entry<T>; BUCKET] {
+        &self.entries[hash(handle) % BUCKETS]
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self, handle: usize) -> Option<&'static T> {
+        for entry in self.bucket(handle) {
+            let value = entry.value.load(Ordering::Acquire);
+            if !value.is_null() && entry.handle.load(Ordering::Relaxed) == handle {
+                // SAFETY: what `insert` was given, which is never freed.
+                return unsafe { value.as_ref() };
+            }
+        }
+        if self.other_count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        lock(&self.others).as_ref()?.get(&handle).copied()
+    }
+
+    /// Takes the place of what the handle had before.
+    pub(crate) fn insert(&self, handle: usize, value: &'static T) {
+        self.remove(handle);
+        /// An entry that is being filled.
+        const TAKEN: usize = usize::MAX;
+        let (order, seen) = (Ordering::AcqRel, Ordering::Relaxed);
+        let value = std::ptr::from_ref(value).cast_mut();
+        for entry in self.bucket(handle) {
+            if entry.value.load(Ordering::Acquire).is_null()
+                && entry.handle.compare_exchange(0, TAKEN, order, seen).is_ok()
+            {
+                entry.handle.store(handle, Ordering::Relaxed);
+                entry.value.store(value, Ordering::Release);
+                return;
+            }
+        }
+        let mut others = lock(&self.others);
+        let others = others.get_or_insert_default();
+        // SAFETY: the reference that was given.
+        others.insert(handle, unsafe { &*value });
+        self.other_count.store(others.len(), Ordering::Release);
+    }
+
+    pub(crate) fn remove(&self, handle: usize) -> Option<&'static T> {
+        for entry in self.bucket(handle) {
+            let value = entry.value.load(Ordering::Acquire);
+            if !value.is_null() && entry.handle.load(Ordering::Relaxed) == handle {
+                entry.value.store(null_mut(), Ordering::Release);
+                entry.handle.store(0, Ordering::Release);
+                // SAFETY: what `insert` was given, which is never freed.
+                return unsafe { value.as_ref() };
+            }
+        }
+        if self.other_count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut others = lock(&self.others);
+        let others = others.get_or_insert_default();
+        let removed = others.remove(&handle);
+        self.other_count.store(others.len(), Ordering::Release);
+        removed
+    }
+}

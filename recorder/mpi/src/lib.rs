@@ -1,0 +1,58 @@
+//! `libannals_mpi.so`: records MPI programs, whatever their MPI; preloaded.
+//!
+//! It stands before every function of the MPI library that the program brings. It is built without any MPI: the
+//! library is found at run time, and which of the three binary interfaces it has (MPICH's own, Open MPI's own, the
+//! standard's). A process has one recorder: this library has everything that `libannals_instrument.so` has,
+//! from the same sources, so that functions and the program's own events come into the same recording.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `mpi_table` | every function of MPI, from `functions.tsv`, the only place where they are named |
+//! | `wrap` | one call: forwarded as machine words, entered and left |
+//! | `library` | finds the MPI library, and what stands behind a function |
+//! | `abi` | constants and layouts of each binary interface |
+//! | `real` | the library's functions that this one calls itself |
+//! | `state` | what is known once recording has begun |
+//! | `communicators` | who a communicator is, in all processes alike, and whose ranks it has |
+//! | `requests` | what was started and is not complete; takes no lock |
+//! | `p2p`, `completion`, `collective`, `rma`, `files`, `lifecycle` | what calls mean |
+//! | `tool_events` | the library's own events (MPI_T) |
+
+mod abi;
+#[path = "../../capi/src/call.rs"]
+mod call;
+mod collective;
+mod communicators;
+mod completion;
+#[path = "../../capi/src/events.rs"]
+mod events;
+mod files;
+#[path = "../../instrument/src/functions.rs"]
+mod functions;
+#[path = "../../capi/src/handle.rs"]
+mod handle;
+mod handles;
+#[path = "../../instrument/src/hooks.rs"]
+mod hooks;
+mod library;
+mod lifecycle;
+#[path = "../../instrument/src/modules.rs"]
+mod modules;
+mod mpi_table;
+mod p2p;
+mod real;
+mod requests;
+mod rma;
+#[path = "../../instrument/src/service.rs"]
+mod service;
+#[path = "../../capi/src/setup.rs"]
+mod setup;
+#[path = "../../capi/src/spec.rs"]
+mod spec;
+mod state;
+#[path = "../../capi/src/status.rs"]
+mod status;
+#[path = "../../capi/src/table.rs"]
+mod table;
+mod tool_events;
+mod wrap;

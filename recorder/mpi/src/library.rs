@@ -1,0 +1,303 @@
+//! Finds the MPI library of the process, and what stands behind a function of it.
+#![expect(
+    unsafe_code,
+    reason = "the loader is asked, and tables of Fortran bindings are changed"
+)]
+
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use crate::mpi_table::{COUNT, FUNCTIONS};
+
+/// By number of the function: what stands behind it; 0: not looked for yet.
+static NEXT: [AtomicUsize; COUNT] = [const { AtomicUsize::new(0) }; COUNT];
+
+/// The loader's handle of the MPI library; null: not found yet.
+static HANDLE: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// What stands behind a function.
+#[inline(always)]
+pub(crate) fn next(index: usize) -> usize {
+    match NEXT[index].load(Ordering::Relaxed) {
+        0 => find_next(index),
+        next => next,
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn find_next(index: usize) -> usize {
+    let name = FUNCTIONS[index].name;
+    // Behind this library: other tools, then the library itself. Python loads that for itself alone.
+    // SAFETY: the name is a C string.
+    let mut next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }.addr();
+    if next == 0 {
+        next = symbol(name);
+    }
+    if next == 0 {
+        next = (missing as extern "C" fn() -> usize as *const ()).addr();
+        eprintln!(
+            "annals: the program calls {}, and its MPI library has no such function: it gets an error code",
+            name.to_string_lossy()
+        );
+    }
+    NEXT[index].store(next, Ordering::Relaxed);
+    next
+}
+
+/// In place of a function that the library has not: MPI_ERR_OTHER of the two native interfaces is one of these.
+extern "C" fn missing() -> usize {
+    16
+}
+
+/// A symbol of the MPI library; 0: it has none of this name, or is not there.
+pub(crate) fn symbol(name: &CStr) -> usize {
+    let handle = handle();
+    if handle.is_null() {
+        return 0;
+    }
+    // SAFETY: a handle that the loader gave and that is never closed; the name is a C string.
+    unsafe { libc::dlsym(handle, name.as_ptr()) }.addr()
+}
+
+/// The address of an object of the library's; 0: it has none of this name. A program that names the object may have
+/// it in itself, as a copy that the library uses, too.
+pub(crate) fn object(name: &CStr) -> usize {
+    // SAFETY: the name is a C string.
+    match unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.addr() {
+        0 => symbol(name),
+        object => object,
+    }
+}
+
+/// The MPI library: the object in memory that defines `PMPI_Init`.
+pub(crate) fn handle() -> *mut c_void {
+    let known = HANDLE.load(Ordering::Acquire);
+    if !known.is_null() {
+        return known;
+    }
+    let found = find();
+    if !found.is_null() {
+        HANDLE.store(found, Ordering::Release);
+    }
+    found
+}
+
+fn find() -> *mut c_void {
+    const NAME: &CStr = c"PMPI_Init";
+    // SAFETY: the name is a C string.
+    let global = unsafe { libc::dlsym(libc::RTLD_NEXT, NAME.as_ptr()) };
+    if !global.is_null()
+        && let Some(object) = object_of(global.addr())
+        && let Some(handle) = open(&object)
+    {
+        return handle;
+    }
+    for object in objects() {
+        let Some(handle) = open(&object) else {
+            continue;
+        };
+        // SAFETY: the loader's handle, and a C string.
+        let symbol = unsafe { libc::dlsym(handle, NAME.as_ptr()) };
+        // The handle's dependencies are searched, too.
+        if !symbol.is_null() && object_of(symbol.addr()).as_ref() == Some(&object) {
+            return handle;
+        }
+        // SAFETY: opened above; it stays loaded: others have it open.
+        unsafe { libc::dlclose(handle) };
+    }
+    null_mut()
+}
+
+/// The file that has this address.
+fn object_of(address: usize) -> Option<CString> {
+    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    let address = std::ptr::without_provenance(address);
+    // SAFETY: `info` is valid to write to; any address may be asked for.
+    if unsafe { libc::dladdr(address, info.as_mut_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: filled by the call, or zeros.
+    let info = unsafe { info.assume_init() };
+    if info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's string, which lives as long as the object.
+    Some(unsafe { CStr::from_ptr(info.dli_fname) }.to_owned())
+}
+
+/// From the first to the last byte of a file in memory; zeros: not known yet.
+struct Range([AtomicUsize; 2]);
+
+impl Range {
+    const fn unknown() -> Self {
+        Self([const { AtomicUsize::new(0) }; 2])
+    }
+
+    /// Whether it has an address; it is that of the file which has another.
+    fn contains(&self, address: usize, known: impl FnOnce() -> usize) -> bool {
+        let [start, end] = &self.0;
+        if end.load(Ordering::Acquire) == 0 {
+            let known = known();
+            let loaded = crate::modules::loaded();
+            let Some(loaded) = loaded.iter().find(|loaded| loaded.range.contains(&known)) else {
+                return false;
+            };
+            start.store(loaded.range.start, Ordering::Relaxed);
+            end.store(loaded.range.end, Ordering::Release);
+        }
+        (start.load(Ordering::Relaxed)..end.load(Ordering::Relaxed)).contains(&address)
+    }
+}
+
+/// Whether this address is in the MPI library's own file.
+pub(crate) fn is_in_library(address: usize) -> bool {
+    static RANGE: Range = Range::unknown();
+    RANGE.contains(address, || symbol(c"PMPI_Init"))
+}
+
+/// Whether this address is in this library.
+pub(crate) fn is_own(address: usize) -> bool {
+    static RANGE: Range = Range::unknown();
+    RANGE.contains(address, || {
+        (missing as extern "C" fn() -> usize as *const ()).addr()
+    })
+}
+
+fn open(object: &CStr) -> Option<*mut c_void> {
+    let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
+    // SAFETY: a C string; nothing new is loaded.
+    let handle = unsafe { libc::dlopen(object.as_ptr(), flags) };
+    (!handle.is_null()).then_some(handle)
+}
+
+/// The names of all objects in memory, as the loader knows them; the program itself has none.
+fn objects() -> Vec<CString> {
+    let mut found: Vec<CString> = Vec::new();
+    // SAFETY: the function below gets this pointer, while the call lasts.
+    unsafe { libc::dl_iterate_phdr(Some(take), (&raw mut found).cast()) };
+    found
+}
+
+unsafe extern "C" fn take(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
+    // SAFETY: the loader's, while the call lasts.
+    let name = unsafe { (*info).dlpi_name };
+    if !name.is_null() {
+        // SAFETY: the loader's string, while the call lasts.
+        let name = unsafe { CStr::from_ptr(name) };
+        if !name.is_empty() {
+            // SAFETY: what `objects` gave.
+            unsafe { &mut *found.cast::<Vec<CString>>() }.push(name.to_owned());
+        }
+    }
+    0
+}
+
+/// Changes the addresses that the loader gave to what calls MPI past this library.
+///
+/// Open MPI's Fortran bindings call `PMPI_Send` and not `MPI_Send`; MPICH's need nothing. `MPI_Get_version` is
+/// called past this library by all, because this library does not show it: mpi4py takes it for the sign that
+/// the MPI library is in memory, and would not load it. And what the MPI library lacks, callers that can do without
+/// must find lacking.
+pub(crate) fn adopt_callers() {
+    // SAFETY: the function below gets nothing.
+    unsafe { libc::dl_iterate_phdr(Some(adopt), null_mut()) };
+}
+
+unsafe extern "C" fn adopt(info: *mut libc::dl_phdr_info, _: usize, _: *mut c_void) -> c_int {
+    // A panic must not cross into the loader.
+    let _ = std::panic::catch_unwind(|| {
+        // SAFETY: the loader's, while the call lasts.
+        let info = unsafe { &*info };
+        if info.dlpi_name.is_null() {
+            return;
+        }
+        // SAFETY: the loader's string, while the call lasts.
+        let path = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
+        let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        let is_binding = ["libmpi_mpifh", "libmpi_usempif08"];
+        let is_binding = is_binding
+            .iter()
+            .any(|name| file.starts_with(name.as_bytes()));
+        if file.starts_with(b"libmpi") && !is_binding || file.starts_with(b"libannals") {
+            return;
+        }
+        crate::modules::any_import(info, |import, slot| {
+            let own = if is_binding {
+                own_function(import)
+            } else {
+                own_hidden(import)
+            };
+            if let Some(own) = own {
+                replace(slot, own);
+            } else if is_lacking(import, slot) {
+                replace(slot, 0);
+            }
+            false
+        });
+    });
+    0
+}
+
+/// What stands before the function that an import `PMPI_…` names.
+fn own_function(import: &CStr) -> Option<usize> {
+    let name = import.to_bytes().strip_prefix(b"P")?;
+    if name.ends_with(b"_f2c") || name.ends_with(b"_c2f") {
+        // The binding's own work, which the program knows nothing of.
+        return None;
+    }
+    wrapper(name)
+}
+
+/// Whether a caller has found a function here that the MPI library does not have.
+fn is_lacking(import: &CStr, slot: usize) -> bool {
+    let name = import.to_bytes();
+    if !name.starts_with(b"MPI_") || !slot.is_multiple_of(size_of::<usize>()) {
+        return false;
+    }
+    let Some(own) = wrapper(name) else {
+        return false;
+    };
+    let word = std::ptr::with_exposed_provenance_mut::<usize>(slot);
+    // SAFETY: an aligned word of a table of addresses, which others read whole.
+    let found = unsafe { AtomicUsize::from_ptr(word) }.load(Ordering::Relaxed);
+    found == own && !handle().is_null() && symbol(import) == 0
+}
+
+/// What stands before a function that this library does not show.
+fn own_hidden(import: &CStr) -> Option<usize> {
+    if import == c"MPI_Get_version" {
+        wrapper(import.to_bytes())
+    } else {
+        None
+    }
+}
+
+fn wrapper(name: &[u8]) -> Option<usize> {
+    let place = FUNCTIONS.binary_search_by(|function| function.name.to_bytes().cmp(name));
+    Some(crate::mpi_table::WRAPPERS[place.ok()?].addr())
+}
+
+/// Writes an address into a word of the loader's tables.
+fn replace(slot: usize, address: usize) {
+    if !slot.is_multiple_of(size_of::<usize>()) {
+        return;
+    }
+    let Ok(page_len) = usize::try_from(page_len_of_system()) else {
+        return;
+    };
+    let page = std::ptr::with_exposed_provenance_mut::<c_void>(slot & !(page_len - 1));
+    // SAFETY: the page that holds the word, which is mapped; writing to it is allowed from now on.
+    if unsafe { libc::mprotect(page, page_len, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
+        return;
+    }
+    let word = std::ptr::with_exposed_provenance_mut::<usize>(slot);
+    // SAFETY: an aligned word of a table of addresses, which others read whole.
+    unsafe { AtomicUsize::from_ptr(word) }.store(address, Ordering::Release);
+}
+
+fn page_len_of_system() -> libc::c_long {
+    // SAFETY: one number of the system's.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) }
+}

@@ -1,0 +1,176 @@
+//! How MPI begins and ends, and what else a program tells it.
+#![expect(unsafe_code, reason = "the loader calls a constructor")]
+
+use std::sync::atomic::Ordering;
+
+use crate::library;
+use crate::mpi_table::NO;
+use crate::state::Mpi;
+use crate::wrap::{Call, Frame, is_success};
+use crate::{rma, tool_events};
+
+/// MPI_Init and MPI_Init_thread.
+#[inline(never)]
+pub(crate) fn init<const N: usize>(call: Call<N>) -> usize {
+    // What was loaded since this library was.
+    library::adopt_callers();
+    let frame = Frame::begin(call.index);
+    frame.enter();
+    let result = call.forward();
+    if let Some(mpi) = frame.mpi.filter(|_| is_success(result)) {
+        begun(mpi);
+        mpi.learn_world();
+        // Some sources and event types appear with MPI_Init.
+        tool_events::poll();
+        if let Err(why) = tool_events::write_variables(mpi.recorder, &mpi.abi) {
+            eprintln!("annals: control variables are not written down: {why}");
+        }
+    }
+    frame.leave();
+    result
+}
+
+fn begun(mpi: &Mpi) {
+    let level = mpi.real.thread_level();
+    let is_multiple = level.is_none_or(|level| level >= mpi.abi.thread_multiple);
+    mpi.begin(is_multiple);
+}
+
+/// MPI_Finalize.
+#[inline(never)]
+pub(crate) fn finalize<const N: usize>(call: Call<N>) -> usize {
+    let frame = Frame::begin(call.index);
+    frame.enter();
+    if let Some(mpi) = frame.mpi {
+        forget_world(mpi);
+    }
+    let result = call.forward();
+    frame.leave();
+    result
+}
+
+fn forget_world(mpi: &Mpi) {
+    let group = mpi.world_group.swap(0, Ordering::AcqRel);
+    if group != 0 {
+        mpi.real.free_group(group);
+    }
+}
+
+/// MPI_Abort: what was raised is in the live file, whatever becomes of this process.
+#[inline(never)]
+pub(crate) fn abort<const N: usize>(call: Call<N>) -> usize {
+    let frame = Frame::begin(call.index);
+    frame.enter();
+    if let Some(mpi) = frame.mpi {
+        let code = call.int(call.at.level);
+        let _ = mpi.recorder.add_property("mpi.abort", &code.to_string());
+    }
+    let result = call.forward();
+    frame.leave();
+    result
+}
+
+/// MPI_Session_init.
+#[inline(never)]
+pub(crate) fn session_init<const N: usize>(call: Call<N>) -> usize {
+    let frame = Frame::begin(call.index);
+    frame.enter();
+    let result = call.forward();
+    if let Some(mpi) = frame.mpi.filter(|_| is_success(result))
+        && mpi.world_group.load(Ordering::Acquire) == 0
+    {
+        // Sessions may be used by several threads, unless they say otherwise.
+        mpi.begin(true);
+        let session = call.place(call.at.session).handle(&mpi.abi, 0);
+        if let Some(group) = mpi.real.session_group(session) {
+            mpi.world_group.store(group, Ordering::Release);
+            let (rank, size) = (mpi.real.group_rank(group), mpi.real.group_size(group));
+            if let (Some(rank), Some(size)) = (rank, size) {
+                mpi.set_rank(rank, size);
+            }
+        }
+    }
+    frame.leave();
+    result
+}
+
+/// MPI_Session_finalize.
+#[inline(never)]
+pub(crate) fn session_finalize<const N: usize>(call: Call<N>) -> usize {
+    let frame = Frame::begin(call.index);
+    frame.enter();
+    if let Some(mpi) = frame.mpi
+        && mpi.world().is_none()
+    {
+        forget_world(mpi);
+    }
+    let result = call.forward();
+    frame.leave();
+    result
+}
+
+/// MPI_Pcontrol: 0 and 1 switch regions off and on, 2 has everything written (MPI 5.0, section 15.2.4); other
+/// levels mean what the program likes.
+#[inline(never)]
+pub(crate) fn pcontrol<const N: usize>(call: Call<N>) -> usize {
+    let level = call.int(call.at.level);
+    let frame = Frame::begin(call.index);
+    frame.enter();
+    let result = call.forward();
+    let Some(mpi) = frame.mpi else {
+        frame.leave();
+        return result;
+    };
+    match level {
+        0 | 1 => {
+            frame.leave();
+            mpi.record_regions(level == 1);
+        }
+        2 => {
+            mpi.recorder.flush();
+            frame.leave();
+        }
+        level => frame.leave_with(&mpi.types.control, (level,)),
+    }
+    result
+}
+
+/// MPI_Comm_set_name, MPI_Win_set_name.
+#[inline(never)]
+pub(crate) fn set_name<const N: usize>(call: Call<N>) -> usize {
+    let frame = Frame::begin(call.index);
+    frame.enter();
+    let result = call.forward();
+    let named = frame.mpi.filter(|_| is_success(result)).and_then(|mpi| {
+        let object = if call.at.win == NO {
+            mpi.learn(call.handle(&mpi.abi, call.at.comm))?.object
+        } else {
+            rma::window(mpi, call.handle(&mpi.abi, call.at.win))?.object
+        };
+        Some((mpi, object))
+    });
+    match named {
+        Some((mpi, object)) => {
+            let name = call.place(call.at.name).text();
+            frame.leave_with(&mpi.types.named, (object, name));
+        }
+        None => frame.leave(),
+    }
+    result
+}
+
+/// MPI_Type_free.
+#[inline(never)]
+pub(crate) fn type_free<const N: usize>(call: Call<N>) -> usize {
+    crate::wrap::plain(call)
+}
+
+/// Before the program begins: bindings that are in memory already call this library.
+extern "C" fn prepare() {
+    // A panic must not cross into the loader.
+    let _ = std::panic::catch_unwind(library::adopt_callers);
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static PREPARE: extern "C" fn() = prepare;

@@ -1,0 +1,286 @@
+//! The library's own functions that this one calls itself, behind every tool: by their names `PMPI_…`.
+//!
+//! Handles are words, and so are statuses' addresses. What a function gives is none when the library has no such
+//! function, or it fails.
+#![expect(unsafe_code, reason = "functions of a C library, found at run time")]
+
+use std::ffi::{CStr, c_char, c_int};
+
+use crate::library;
+
+macro_rules! functions {
+    ($($field:ident $name:literal ($($argument:ident: $type:ty),*);)*) => {
+        /// Addresses; 0: the library has none.
+        #[derive(Clone, Debug)]
+        pub(crate) struct Real {$($field: usize),*}
+
+        impl Real {
+            pub(crate) fn load() -> Self {
+                Self {$($field: library::symbol($name)),*}
+            }
+
+            $(
+                /// Whether it was there and succeeded.
+                ///
+                /// # Safety
+                /// As MPI has it for this function.
+                unsafe fn $field(&self $(, $argument: $type)*) -> bool {
+                    type Function = unsafe extern "C" fn($($type),*) -> c_int;
+                    if self.$field == 0 {
+                        return false;
+                    }
+                    // SAFETY: the library's function of this name has this type in every binary interface.
+                    let function: Function = unsafe { std::mem::transmute(self.$field) };
+                    // SAFETY: the caller's duty.
+                    (unsafe { function($($argument),*) }) == 0
+                }
+            )*
+        }
+    };
+}
+
+functions! {
+    raw_comm_rank c"PMPI_Comm_rank" (comm: usize, rank: *mut c_int);
+    raw_comm_size c"PMPI_Comm_size" (comm: usize, size: *mut c_int);
+    raw_comm_test_inter c"PMPI_Comm_test_inter" (comm: usize, flag: *mut c_int);
+    raw_comm_group c"PMPI_Comm_group" (comm: usize, group: *mut usize);
+    raw_comm_remote_group c"PMPI_Comm_remote_group" (comm: usize, group: *mut usize);
+    raw_win_get_group c"PMPI_Win_get_group" (win: usize, group: *mut usize);
+    raw_group_size c"PMPI_Group_size" (group: usize, size: *mut c_int);
+    raw_group_rank c"PMPI_Group_rank" (group: usize, rank: *mut c_int);
+    raw_group_translate c"PMPI_Group_translate_ranks"
+        (from: usize, count: c_int, ranks: *const c_int, to: usize, out: *mut c_int);
+    raw_group_free c"PMPI_Group_free" (group: *mut usize);
+    raw_type_size c"PMPI_Type_size" (datatype: usize, size: *mut c_int);
+    raw_type_size_x c"PMPI_Type_size_x" (datatype: usize, size: *mut i64);
+    raw_get_elements_x c"PMPI_Get_elements_x" (status: *const u8, datatype: usize, count: *mut i64);
+    raw_get_count c"PMPI_Get_count" (status: *const u8, datatype: usize, count: *mut c_int);
+    raw_test_cancelled c"PMPI_Test_cancelled" (status: *const u8, flag: *mut c_int);
+    raw_status_set_elements_x c"PMPI_Status_set_elements_x" (status: *mut u8, datatype: usize, count: i64);
+    raw_query_thread c"PMPI_Query_thread" (level: *mut c_int);
+    raw_topo_degrees c"PMPI_Dist_graph_neighbors_count"
+        (comm: usize, incoming: *mut c_int, outgoing: *mut c_int, weighted: *mut c_int);
+    raw_cartdim c"PMPI_Cartdim_get" (comm: usize, dimensions: *mut c_int);
+    raw_graph_count c"PMPI_Graph_neighbors_count" (comm: usize, rank: c_int, count: *mut c_int);
+    raw_error_class c"PMPI_Error_class" (code: c_int, class: *mut c_int);
+    raw_group_from_pset c"PMPI_Group_from_session_pset"
+        (session: usize, name: *const c_char, group: *mut usize);
+    raw_topo_test c"PMPI_Topo_test" (comm: usize, topology: *mut c_int);
+}
+
+impl Real {
+    pub(crate) fn comm_rank(&self, comm: usize) -> Option<i32> {
+        let mut rank = 0;
+        // SAFETY: a valid communicator, and a valid place.
+        unsafe { self.raw_comm_rank(comm, &raw mut rank) }.then_some(rank)
+    }
+
+    pub(crate) fn comm_size(&self, comm: usize) -> Option<i32> {
+        let mut size = 0;
+        // SAFETY: as above.
+        unsafe { self.raw_comm_size(comm, &raw mut size) }.then_some(size)
+    }
+
+    pub(crate) fn comm_is_inter(&self, comm: usize) -> bool {
+        let mut flag = 0;
+        // SAFETY: as above.
+        unsafe { self.raw_comm_test_inter(comm, &raw mut flag) && flag != 0 }
+    }
+
+    /// The group of a communicator, of its other side, or of a window; to be given to [`Real::free_group`].
+    pub(crate) fn group(&self, of: usize, which: GroupOf) -> Option<usize> {
+        let mut group = 0_usize;
+        let place = &raw mut group;
+        // SAFETY: a valid communicator or window, and a place that is large enough for any handle.
+        let is_there = unsafe {
+            match which {
+                GroupOf::Local => self.raw_comm_group(of, place),
+                GroupOf::Remote => self.raw_comm_remote_group(of, place),
+                GroupOf::Window => self.raw_win_get_group(of, place),
+            }
+        };
+        is_there.then_some(group)
+    }
+
+    pub(crate) fn free_group(&self, mut group: usize) {
+        // SAFETY: what `group` gave.
+        unsafe { self.raw_group_free(&raw mut group) };
+    }
+
+    pub(crate) fn group_size(&self, group: usize) -> Option<i32> {
+        let mut size = 0;
+        // SAFETY: as above.
+        unsafe { self.raw_group_size(group, &raw mut size) }.then_some(size)
+    }
+
+    pub(crate) fn group_rank(&self, group: usize) -> Option<i32> {
+        let mut rank = 0;
+        // SAFETY: as above.
+        unsafe { self.raw_group_rank(group, &raw mut rank) }.then_some(rank)
+    }
+
+    /// The group of all processes that a session knows.
+    pub(crate) fn session_group(&self, session: usize) -> Option<usize> {
+        let mut group = 0;
+        let name = c"mpi://WORLD".as_ptr();
+        // SAFETY: a valid session, a C string, and a place that is large enough for any handle.
+        unsafe { self.raw_group_from_pset(session, name, &raw mut group) }.then_some(group)
+    }
+
+    /// The class of an error code.
+    pub(crate) fn error_class(&self, code: i32) -> i32 {
+        let mut class = code;
+        // SAFETY: a code that the library gave.
+        unsafe { self.raw_error_class(code, &raw mut class) };
+        class
+    }
+
+    /// The ranks that the processes of a group have in another.
+    pub(crate) fn translate(&self, from: usize, to: usize) -> Option<Vec<i32>> {
+        let size = self.group_size(from)?;
+        let ranks: Vec<c_int> = (0..size).collect();
+        let mut out = vec![0; ranks.len()];
+        let (given, place) = (ranks.as_ptr(), out.as_mut_ptr());
+        // SAFETY: valid groups, and arrays of so many.
+        unsafe { self.raw_group_translate(from, size, given, to, place) }.then_some(out)
+    }
+
+    #[inline]
+    pub(crate) fn type_size(&self, datatype: usize) -> i64 {
+        let mut size = 0_i32;
+        // SAFETY: a datatype of the program's, which it passes to the library now, and a valid place.
+        if unsafe { self.raw_type_size(datatype, &raw mut size) } && size >= 0 {
+            return size.into();
+        }
+        let mut size = 0_i64;
+        // SAFETY: as above.
+        unsafe { self.raw_type_size_x(datatype, &raw mut size) };
+        size.max(0)
+    }
+
+    /// Bytes of the message that a status tells of.
+    pub(crate) fn status_bytes(&self, status: *const u8, byte: usize) -> u64 {
+        let mut count = 0_i64;
+        // SAFETY: a status that the library filled.
+        if !unsafe { self.raw_get_elements_x(status, byte, &raw mut count) } {
+            let mut narrow = 0;
+            // SAFETY: as above.
+            unsafe { self.raw_get_count(status, byte, &raw mut narrow) };
+            count = narrow.into();
+        }
+        count.max(0) as u64
+    }
+
+    pub(crate) fn is_cancelled(&self, status: *const u8) -> bool {
+        let mut flag = 0;
+        // SAFETY: a status that the library filled.
+        unsafe { self.raw_test_cancelled(status, &raw mut flag) && flag != 0 }
+    }
+
+    /// Writes a number of bytes into a status.
+    pub(crate) fn set_status_bytes(&self, status: *mut u8, byte: usize, count: i64) -> bool {
+        // SAFETY: a status that this library owns.
+        unsafe { self.raw_status_set_elements_x(status, byte, count) }
+    }
+
+    /// The level of thread support; none before MPI_Init.
+    pub(crate) fn thread_level(&self) -> Option<i32> {
+        let mut level = 0;
+        // SAFETY: a valid place.
+        unsafe { self.raw_query_thread(&raw mut level) }.then_some(level)
+    }
+
+    /// How many neighbours there are: those that send here, and those that this process sends to.
+    pub(crate) fn degrees(&self, comm: usize, rank: i32) -> (u32, u32) {
+        let (mut incoming, mut outgoing, mut weighted) = (0, 0, 0);
+        let mut topology = 0;
+        // SAFETY: a valid communicator, and a valid place.
+        if !unsafe { self.raw_topo_test(comm, &raw mut topology) } {
+            return (0, 0);
+        }
+        // The topologies' numbers differ between the binary interfaces; a wrong question would be an error
+        // of the program's.
+        match topology {
+            // Cartesian: 2 in MPICH, 1 in Open MPI; graphs: 1 and 2; distributed: 3 in both.
+            _ if topology < 0 => {}
+            topology if self.is_cart(topology) => {
+                // SAFETY: as above.
+                unsafe { self.raw_cartdim(comm, &raw mut incoming) };
+                incoming *= 2;
+                outgoing = incoming;
+            }
+            topology if self.is_distributed(topology) => {
+                let places = (&raw mut incoming, &raw mut outgoing, &raw mut weighted);
+                // SAFETY: as above.
+                unsafe { self.raw_topo_degrees(comm, places.0, places.1, places.2) };
+            }
+            topology if self.is_graph(topology) => {
+                // SAFETY: as above.
+                unsafe { self.raw_graph_count(comm, rank, &raw mut incoming) };
+                outgoing = incoming;
+            }
+            _ => {}
+        }
+        (incoming.max(0) as u32, outgoing.max(0) as u32)
+    }
+
+    fn topologies() -> [i32; 3] {
+        // MPI_CART, MPI_GRAPH, MPI_DIST_GRAPH.
+        match crate::state::kind() {
+            Some(crate::abi::Kind::Mpich) => [2, 1, 3],
+            Some(crate::abi::Kind::OpenMpi) => [1, 2, 3],
+            _ => [211, 212, 213],
+        }
+    }
+
+    fn is_cart(&self, topology: i32) -> bool {
+        Self::topologies()[0] == topology
+    }
+
+    fn is_graph(&self, topology: i32) -> bool {
+        Self::topologies()[1] == topology
+    }
+
+    fn is_distributed(&self, topology: i32) -> bool {
+        Self::topologies()[2] == topology
+    }
+}
+
+/// Whose group is meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum GroupOf {
+    Local,
+    Remote,
+    Window,
+}
+
+/// Major and minor number of the standard's binary interface, by `PMPI_Abi_get_version` at this address.
+pub(crate) fn abi_version(function: usize) -> (i32, i32) {
+    type Function = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
+    // SAFETY: the library's function of this name has this type.
+    let function: Function = unsafe { std::mem::transmute(function) };
+    let (mut major, mut minor) = (-1, -1);
+    // SAFETY: valid places; it may be called before MPI_Init.
+    unsafe { function(&raw mut major, &raw mut minor) };
+    (major, minor)
+}
+
+/// What the library says that it is.
+pub(crate) fn library_version() -> String {
+    /// More than any library's MPI_MAX_LIBRARY_VERSION_STRING.
+    const ROOM: usize = 1 << 16;
+    type Function = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
+    let function = library::symbol(c"PMPI_Get_library_version");
+    if function == 0 {
+        return String::new();
+    }
+    // SAFETY: the library's function of this name has this type.
+    let function: Function = unsafe { std::mem::transmute(function) };
+    let mut text = vec![0_u8; ROOM];
+    let mut length = 0;
+    // SAFETY: valid places; it may be called before MPI_Init (MPI 3.0, section 8.1.1).
+    unsafe { function(text.as_mut_ptr().cast(), &raw mut length) };
+    text[ROOM - 1] = 0;
+    let text = CStr::from_bytes_until_nul(&text).unwrap_or_default();
+    text.to_string_lossy().into_owned()
+}

@@ -1,0 +1,181 @@
+//! What was started and is not complete, by request.
+//!
+//! A request belongs to one thread at a time: who starts it puts its record in; who completes it takes the
+//! record out before asking the library, and puts it back if it is not done. So another thread that is given
+//! the same handle a moment later finds no stale record. No lock, but where a bucket is full.
+#![expect(
+    unsafe_code,
+    reason = "records lie in cells that one thread owns at a time"
+)]
+
+use std::cell::{Cell, UnsafeCell};
+use std::collections::HashMap;
+use std::mem::MaybeUninit;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use crate::communicators::Communicator;
+use crate::handles::hash;
+use crate::state::lock;
+
+/// What was started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Send,
+    Receive,
+    Collective,
+    /// A duplicate of a communicator: its parent, in `bytes` the number of the call, in `place` where its handle
+    /// will be.
+    Duplicate,
+    Rma,
+    /// In `object` the file.
+    File,
+}
+
+/// What is known of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record {
+    /// What its events call it.
+    pub(crate) id: u64,
+    pub(crate) kind: Kind,
+    /// It can be started again and again.
+    pub(crate) is_persistent: bool,
+    pub(crate) is_active: bool,
+    /// The program has asked for it to be cancelled.
+    pub(crate) is_cancelling: bool,
+    pub(crate) comm: Option<&'static Communicator>,
+    /// The communicator, or file, as events have it.
+    pub(crate) object: u32,
+    /// Rank in the run, or of any: -1. Of a collective operation the root.
+    pub(crate) peer: i32,
+    /// The tag, or of any: -1. Of a collective operation its number.
+    pub(crate) tag: i32,
+    pub(crate) bytes: u64,
+    pub(crate) place: usize,
+}
+
+impl Record {
+    pub(crate) const NONE: Self = Self {
+        id: 0,
+        kind: Kind::Send,
+        is_persistent: false,
+        is_active: true,
+        is_cancelling: false,
+        comm: None,
+        object: 0,
+        peer: -1,
+        tag: -1,
+        bytes: 0,
+        place: 0,
+    };
+}
+
+const BUCKETS: usize = 4096;
+const BUCKET: usize = 8;
+
+mod phase {
+    pub(super) const FREE: u32 = 0;
+    /// One thread is at it.
+    pub(super) const BUSY: u32 = 1;
+    pub(super) const FULL: u32 = 2;
+}
+
+struct Entry {
+    phase: AtomicU32,
+    handle: AtomicUsize,
+    record: UnsafeCell<MaybeUninit<Record>>,
+}
+
+// SAFETY: the record is touched only by the thread that set the phase to busy.
+unsafe impl Sync for Entry {}
+
+static ENTRIES: [[Entry; BUCKET]; BUCKETS] = [const {
+    [const {
+        Entry {
+            phase: AtomicU32::new(phase::FREE),
+            handle: AtomicUsize::new(0),
+            record: UnsafeCell::new(MaybeUninit::uninit()),
+        }
+    }; BUCKET]
+}; BUCKETS];
+
+/// Those whose bucket is full.
+static OTHERS: Mutex<Option<HashMap<usize, Record>>> = Mutex::new(None);
+static OTHER_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Notes what a request stands for.
+#[inline]
+pub(crate) fn put(handle: usize, record: Record) {
+    let (order, seen) = (Ordering::Acquire, Ordering::Relaxed);
+    for entry in &ENTRIES[hash(handle) % BUCKETS] {
+        let taken = entry
+            .phase
+            .compare_exchange(phase::FREE, phase::BUSY, order, seen);
+        if taken.is_ok() {
+            // SAFETY: the entry is this thread's, see above.
+            unsafe { (*entry.record.get()).write(record) };
+            entry.handle.store(handle, Ordering::Relaxed);
+            entry.phase.store(phase::FULL, Ordering::Release);
+            return;
+        }
+    }
+    put_elsewhere(handle, record);
+}
+
+#[cold]
+fn put_elsewhere(handle: usize, record: Record) {
+    let mut others = lock(&OTHERS);
+    let others = others.get_or_insert_default();
+    others.insert(handle, record);
+    OTHER_COUNT.store(others.len(), Ordering::Release);
+}
+
+/// Takes out what a request stands for; none when that is nothing that was started here.
+#[inline]
+pub(crate) fn take(handle: usize) -> Option<Record> {
+    let (order, seen) = (Ordering::Acquire, Ordering::Relaxed);
+    for entry in &ENTRIES[hash(handle) % BUCKETS] {
+        if entry.handle.load(Ordering::Relaxed) == handle
+            && entry
+                .phase
+                .compare_exchange(phase::FULL, phase::BUSY, order, seen)
+                .is_ok()
+        {
+            // SAFETY: the entry is this thread's, see above, and was filled before it was full.
+            let record = unsafe { (*entry.record.get()).assume_init() };
+            // Another thread may have filled it with another's in between.
+            if entry.handle.load(Ordering::Relaxed) == handle {
+                entry.phase.store(phase::FREE, Ordering::Release);
+                return Some(record);
+            }
+            entry.phase.store(phase::FULL, Ordering::Release);
+        }
+    }
+    if OTHER_COUNT.load(Ordering::Acquire) == 0 {
+        return None;
+    }
+    let mut others = lock(&OTHERS);
+    let others = others.as_mut()?;
+    let record = others.remove(&handle);
+    OTHER_COUNT.store(others.len(), Ordering::Release);
+    record
+}
+
+/// A number for events to call a request by.
+#[inline]
+pub(crate) fn next_id() -> u64 {
+    /// Threads take so many at once.
+    const BLOCK: u64 = 1 << 10;
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    thread_local! {
+        static MINE: Cell<u64> = const { Cell::new(0) };
+    }
+    MINE.with(|mine| {
+        let mut id = mine.get();
+        if id.is_multiple_of(BLOCK) {
+            id = NEXT.fetch_add(BLOCK, Ordering::Relaxed);
+        }
+        mine.set(id + 1);
+        id
+    })
+}

@@ -1,0 +1,190 @@
+//! Windows, and what goes into and comes out of them.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::communicators::window_ranks;
+use crate::handles::HandleMap;
+use crate::mpi_table::{FUNCTIONS, NO};
+use crate::requests::{self, Kind, Record};
+use crate::state::Mpi;
+use crate::wrap::{Call, Frame, is_success};
+
+/// A window; never freed.
+#[derive(Debug)]
+pub(crate) struct Window {
+    pub(crate) object: u32,
+    /// Ranks in the run, by rank in the window's group.
+    ranks: OnceLock<Vec<i32>>,
+}
+
+static KNOWN: HandleMap<Window> = HandleMap::new();
+
+/// The window with this handle.
+pub(crate) fn window(mpi: &Mpi, handle: usize) -> Option<&'static Window> {
+    KNOWN
+        .get(handle)
+        .or_else(|| (handle != mpi.abi.win_null).then(|| make(mpi, handle))?)
+}
+
+fn make(mpi: &Mpi, handle: usize) -> Option<&'static Window> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    // Nothing of other processes is matched by a window's name; a number tells it from this process's others.
+    let name = format!("window {}", COUNT.fetch_add(1, Ordering::Relaxed));
+    let object = mpi.recorder.add_object("window", &name).ok()?.get();
+    let window: &'static Window = Box::leak(Box::new(Window {
+        object,
+        ranks: OnceLock::new(),
+    }));
+    KNOWN.insert(handle, window);
+    crate::tool_events::bind(handle, object, true);
+    Some(window)
+}
+
+impl Window {
+    fn peer(&self, mpi: &Mpi, handle: usize, rank: i32) -> i32 {
+        let ranks = self
+            .ranks
+            .get_or_init(|| window_ranks(mpi, handle).unwrap_or_default());
+        usize::try_from(rank)
+            .ok()
+            .and_then(|rank| ranks.get(rank))
+            .copied()
+            .unwrap_or(-1)
+    }
+}
+
+/// Makes a window.
+#[inline(never)]
+pub(crate) fn win_new<const N: usize>(call: Call<N>) -> usize {
+    let frame = Frame::begin(call.index);
+    frame.enter();
+    let result = call.forward();
+    let made = frame.mpi.filter(|_| is_success(result)).and_then(|mpi| {
+        let handle = call.place(call.at.win).handle(&mpi.abi, 0);
+        let comm = mpi.learn(call.handle(&mpi.abi, call.at.comm))?;
+        Some((mpi, make(mpi, handle)?.object, comm.object))
+    });
+    match made {
+        Some((mpi, window, comm)) => frame.leave_with(&mpi.types.window, (window, comm)),
+        None => frame.leave(),
+    }
+    result
+}
+
+/// Gives a window up.
+#[inline(never)]
+pub(crate) fn win_free<const N: usize>(call: Call<N>) -> usize {
+    let frame = Frame::begin(call.index);
+    frame.enter();
+    let taken = frame.mpi.and_then(|mpi| {
+        let place = call.place(call.at.win);
+        let handle = if place.is_null() {
+            return None;
+        } else {
+            place.handle(&mpi.abi, 0)
+        };
+        Some((handle, KNOWN.remove(handle)?))
+    });
+    let result = call.forward();
+    if let Some((handle, window)) = taken
+        && !is_success(result)
+    {
+        KNOWN.insert(handle, window);
+    }
+    frame.leave();
+    result
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Put,
+    Get,
+    Atomic,
+}
+
+fn what(index: usize) -> What {
+    let name = FUNCTIONS[index].name.to_bytes();
+    let name = name.strip_suffix(b"_c").unwrap_or(name);
+    match name {
+        b"MPI_Put" | b"MPI_Rput" => What::Put,
+        b"MPI_Get" | b"MPI_Rget" => What::Get,
+        _ => What::Atomic,
+    }
+}
+
+/// Enters, and says what goes where; gives whether it goes anywhere.
+fn enter<const N: usize>(frame: &Frame, mpi: &Mpi, call: &Call<N>) -> bool {
+    let handle = call.handle(&mpi.abi, call.at.win);
+    let rank = call.int(call.at.dest);
+    let window = KNOWN.get(handle).filter(|_| rank != mpi.abi.proc_null);
+    let Some(window) = window else {
+        frame.enter();
+        return false;
+    };
+    let peer = window.peer(mpi, handle, rank);
+    let count = if call.at.count == NO {
+        1
+    } else {
+        call.count(call.at.count)
+    };
+    let mut bytes = mpi.bytes(count, call.handle(&mpi.abi, call.at.datatype));
+    if bytes == 0 && call.at.target_count != NO {
+        // What is read with MPI_NO_OP gives nothing.
+        let datatype = call.handle(&mpi.abi, call.at.target_datatype);
+        bytes = mpi.bytes(call.count(call.at.target_count), datatype);
+    }
+    let values = (window.object, peer, bytes);
+    let event_type = match what(call.index) {
+        What::Put => &mpi.types.put,
+        What::Get => &mpi.types.get,
+        What::Atomic => &mpi.types.atomic,
+    };
+    frame.enter_with(event_type, values);
+    true
+}
+
+/// Goes into another's window, or comes out of it.
+#[inline(never)]
+pub(crate) fn rma<const N: usize>(call: Call<N>) -> usize {
+    let frame = Frame::begin(call.index);
+    match frame.mpi {
+        Some(mpi) => drop(enter(&frame, mpi, &call)),
+        None => frame.enter(),
+    }
+    let result = call.forward();
+    frame.leave();
+    result
+}
+
+/// The same with a request.
+#[inline(never)]
+pub(crate) fn rma_request<const N: usize>(call: Call<N>) -> usize {
+    let frame = Frame::begin(call.index);
+    let Some(mpi) = frame.mpi else {
+        let result = call.forward();
+        frame.leave();
+        return result;
+    };
+    let is_told = enter(&frame, mpi, &call);
+    let id = requests::next_id();
+    if is_told {
+        mpi.raise(&mpi.types.rma_request, (id,));
+    }
+    let result = call.forward();
+    if is_told && is_success(result) {
+        let request = call.place(call.at.request).handle(&mpi.abi, 0);
+        if mpi.is_complete_at_once(request) {
+            frame.leave_with(&mpi.types.rma_end, (id,));
+            return result;
+        }
+        let record = Record {
+            id,
+            kind: Kind::Rma,
+            ..Record::NONE
+        };
+        requests::put(request, record);
+    }
+    frame.leave();
+    result
+}

@@ -1,0 +1,517 @@
+//! What is known once recording has begun: the recorder, the library's binary interface, what events look like.
+#![expect(unsafe_code, reason = "the state is reached through one pointer")]
+
+use std::ptr::null_mut;
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering,
+};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use annals_recorder::{
+    Elements, EventType, EventTypeSpec, Recorder, RecorderError, Reference, RegionId, Role, Text,
+};
+use globset::{Glob, GlobSet, GlobSetBuilder};
+
+use crate::abi::{Abi, Kind, STATUS_ROOM};
+use crate::communicators::Communicator;
+use crate::library;
+use crate::mpi_table::{COUNT, FUNCTIONS};
+use crate::real::{self, Real};
+use crate::{service, tool_events};
+
+/// Which functions are recorded as regions: names, globs and groups.
+const REGIONS_VARIABLE: &str = "ANNALS_MPI_REGIONS";
+
+/// In place of a region's number: none was given yet.
+const UNKNOWN: u32 = u32::MAX;
+/// The function is not recorded as a region.
+const OFF: u32 = u32::MAX - 1;
+
+type Regions = [AtomicU32; COUNT];
+
+/// By number of the function.
+static REGIONS: Regions = [const { AtomicU32::new(UNKNOWN) }; COUNT];
+static NO_REGIONS: Regions = [const { AtomicU32::new(OFF) }; COUNT];
+
+/// Null: recording has not begun. What stands here is never freed.
+static MPI: AtomicPtr<Mpi> = AtomicPtr::new(null_mut());
+
+/// Everything that calls need.
+#[derive(Debug)]
+pub(crate) struct Mpi {
+    pub(crate) recorder: &'static Recorder,
+    pub(crate) abi: Abi,
+    pub(crate) real: Real,
+    pub(crate) types: Types,
+    /// [`REGIONS`], or [`NO_REGIONS`] while MPI_Pcontrol has switched them off.
+    regions: AtomicPtr<Regions>,
+    /// Null: not known yet.
+    pub(crate) world: AtomicPtr<Communicator>,
+    /// The group of all processes of the run; 0: not known.
+    pub(crate) world_group: AtomicUsize,
+    /// This process's rank in the run; -1: not known.
+    pub(crate) world_rank: AtomicI32,
+    /// Several threads may call at once.
+    pub(crate) is_multiple: AtomicBool,
+    /// Bytes of a message stand in a status where they are known to stand.
+    has_known_status: AtomicBool,
+    /// Handle of the request that stands for everything that is complete at once; 0: none.
+    pub(crate) request_empty: usize,
+}
+
+/// A send: communicator, peer, tag, bytes.
+pub(crate) type Message = (u32, u32, u32, u64);
+/// The same, and the request.
+pub(crate) type Requested = (u32, u32, u32, u64, u64);
+/// Communicator, operation, root, bytes, place, size.
+pub(crate) type Collective = (u32, u32, i32, u64, u32, u32);
+/// The same, and the request.
+pub(crate) type CollectiveRequested = (u32, u32, i32, u64, u32, u32, u64);
+
+/// What is raised beside enters and leaves.
+#[derive(Debug)]
+pub(crate) struct Types {
+    pub(crate) send: EventType<Message>,
+    pub(crate) receive: EventType<Message>,
+    pub(crate) isend: EventType<Requested>,
+    pub(crate) ireceive: EventType<Requested>,
+    /// Communicator, peer, tag, request.
+    pub(crate) receive_start: EventType<(u32, i32, i32, u64)>,
+    pub(crate) send_end: EventType<(u64,)>,
+    pub(crate) cancel: EventType<(u64,)>,
+    pub(crate) collective_begin: EventType<Collective>,
+    pub(crate) collective_end: EventType<Collective>,
+    pub(crate) icollective_begin: EventType<CollectiveRequested>,
+    pub(crate) icollective_end: EventType<CollectiveRequested>,
+    /// Window, target, bytes.
+    pub(crate) put: EventType<(u32, i32, u64)>,
+    pub(crate) get: EventType<(u32, i32, u64)>,
+    pub(crate) atomic: EventType<(u32, i32, u64)>,
+    /// The request of a one-sided operation that is complete.
+    pub(crate) rma_end: EventType<(u64,)>,
+    /// The request of a one-sided operation, raised behind the operation itself.
+    pub(crate) rma_request: EventType<(u64,)>,
+    /// File, bytes.
+    pub(crate) read: EventType<(u32, u64)>,
+    pub(crate) write: EventType<(u32, u64)>,
+    /// File, request.
+    pub(crate) file_start: EventType<(u32, u64)>,
+    /// File, bytes, request.
+    pub(crate) file_end: EventType<(u32, u64, u64)>,
+    /// Communicator, parent, size, place.
+    pub(crate) communicator: EventType<(u32, u32, u32, u32)>,
+    /// Window, communicator.
+    pub(crate) window: EventType<(u32, u32)>,
+    /// Object, name.
+    pub(crate) named: EventType<(u32, Text)>,
+    pub(crate) control: EventType<(i32,)>,
+}
+
+impl Types {
+    fn add(recorder: &Recorder) -> Result<Self, RecorderError> {
+        let spec = |name: &str, what: &str, role: Role| {
+            EventTypeSpec::new(name).description(what).role(role)
+        };
+        let message = |name: &str, what: &str, role: Role| {
+            spec(name, what, role)
+                .reference("communicator", Reference::Object)
+                .reference("peer", Reference::Rank)
+                .element("tag")
+                .element_in("bytes", "bytes")
+        };
+        let collective = |name: &str, what: &str, role: Role| {
+            spec(name, what, role)
+                .reference("communicator", Reference::Object)
+                .element("operation")
+                .reference("root", Reference::Rank)
+                .element_in("bytes", "bytes")
+                .element("place")
+                .element("size")
+        };
+        let request =
+            |name: &str, what: &str, role: Role| spec(name, what, role).element("request");
+        let rma = |name: &str, what: &str| {
+            spec(name, what, Role::Point)
+                .reference("window", Reference::Object)
+                .reference("peer", Reference::Rank)
+                .element_in("bytes", "bytes")
+        };
+        let file = |name: &str, what: &str| {
+            spec(name, what, Role::Point).reference("file", Reference::Object)
+        };
+        use Role::{CollectiveBegin, CollectiveEnd, Point, Receive, ReceiveStart, Send};
+        let r = recorder;
+        // The order is that of their use: the first ones are cheapest to raise.
+        Ok(Self {
+            send: r.add_event_type(&message("mpi.send", "a message is sent", Send))?,
+            receive: r.add_event_type(&message("mpi.receive", "a message is there", Receive))?,
+            isend: r.add_event_type(
+                &message("mpi.isend", "a message begins to be sent", Send).element("request"),
+            )?,
+            ireceive: r.add_event_type(
+                &message(
+                    "mpi.ireceive",
+                    "a message that was waited for is there",
+                    Receive,
+                )
+                .element("request"),
+            )?,
+            receive_start: r.add_event_type(
+                &spec("mpi.receive_start", "a message is waited for", ReceiveStart)
+                    .reference("communicator", Reference::Object)
+                    .reference("peer", Reference::Rank)
+                    .element("tag")
+                    .element("request"),
+            )?,
+            send_end: r.add_event_type(&request(
+                "mpi.send_end",
+                "the buffer of a message may be used again",
+                Role::SendEnd,
+            ))?,
+            cancel: r.add_event_type(&request(
+                "mpi.cancel",
+                "no message is waited for any more",
+                Role::Cancel,
+            ))?,
+            collective_begin: r.add_event_type(&collective(
+                "mpi.collective_begin",
+                "a collective operation begins",
+                CollectiveBegin,
+            ))?,
+            collective_end: r.add_event_type(&collective(
+                "mpi.collective_end",
+                "a collective operation is done",
+                CollectiveEnd,
+            ))?,
+            icollective_begin: r.add_event_type(
+                &collective(
+                    "mpi.icollective_begin",
+                    "a non-blocking collective operation begins",
+                    CollectiveBegin,
+                )
+                .element("request"),
+            )?,
+            icollective_end: r.add_event_type(
+                &collective(
+                    "mpi.icollective_end",
+                    "a non-blocking collective operation is done",
+                    CollectiveEnd,
+                )
+                .element("request"),
+            )?,
+            put: r.add_event_type(&rma("mpi.put", "bytes go into another's window"))?,
+            get: r.add_event_type(&rma("mpi.get", "bytes come out of another's window"))?,
+            atomic: r
+                .add_event_type(&rma("mpi.atomic", "bytes in another's window are changed"))?,
+            rma_request: r.add_event_type(&request(
+                "mpi.rma_request",
+                "the one-sided operation before has this request",
+                Point,
+            ))?,
+            rma_end: r.add_event_type(&request(
+                "mpi.rma_end",
+                "a one-sided operation is complete here",
+                Point,
+            ))?,
+            read: r.add_event_type(&file("mpi.read", "was read").element_in("bytes", "bytes"))?,
+            write: r
+                .add_event_type(&file("mpi.write", "was written").element_in("bytes", "bytes"))?,
+            file_start: r.add_event_type(
+                &file("mpi.file_start", "begins to be read or written").element("request"),
+            )?,
+            file_end: r.add_event_type(
+                &file("mpi.file_end", "was read or written")
+                    .element_in("bytes", "bytes")
+                    .element("request"),
+            )?,
+            communicator: r.add_event_type(
+                &spec("mpi.communicator", "a communicator was made", Point)
+                    .reference("communicator", Reference::Object)
+                    .reference("parent", Reference::Object)
+                    .element("size")
+                    .element("place"),
+            )?,
+            window: r.add_event_type(
+                &spec("mpi.window", "a window was made", Point)
+                    .reference("window", Reference::Object)
+                    .reference("communicator", Reference::Object),
+            )?,
+            named: r.add_event_type(
+                &spec("mpi.named", "the program gave it a name", Point)
+                    .reference("object", Reference::Object)
+                    .element("name"),
+            )?,
+            control: r
+                .add_event_type(&spec("mpi.pcontrol", "MPI_Pcontrol", Point).element("level"))?,
+        })
+    }
+}
+
+/// The state; none: recording has not begun.
+#[inline(always)]
+pub(crate) fn get() -> Option<&'static Mpi> {
+    // SAFETY: null, or leaked by `start`.
+    unsafe { MPI.load(Ordering::Acquire).as_ref() }
+}
+
+/// Which binary interface the library has.
+pub(crate) fn kind() -> Option<Kind> {
+    get().map(|mpi| mpi.abi.kind)
+}
+
+/// The state, begun now if it was not; none when it cannot be.
+#[cold]
+pub(crate) fn get_or_start() -> Option<&'static Mpi> {
+    const NONE: u8 = 0;
+    const STARTING: u8 = 1;
+    const DONE: u8 = 2;
+    static STATE: AtomicU8 = AtomicU8::new(NONE);
+    if let Some(mpi) = get() {
+        // A forked child is on its own.
+        return Some(mpi);
+    }
+    let (order, seen) = (Ordering::AcqRel, Ordering::Relaxed);
+    if STATE.compare_exchange(NONE, STARTING, order, seen).is_err() {
+        // It cannot be had; or another thread is at it, whose calls are told and not this one's.
+        return None;
+    }
+    if let Err(why) = std::panic::catch_unwind(start).unwrap_or_else(|_| Err(String::new())) {
+        eprintln!("annals: MPI is not recorded: {why}");
+    }
+    STATE.store(DONE, Ordering::Release);
+    get()
+}
+
+fn start() -> Result<(), String> {
+    if library::handle().is_null() {
+        return Err("no library in memory has PMPI_Init".to_owned());
+    }
+    library::adopt_callers();
+    let Some(abi) = Abi::detect() else {
+        return Err(format!(
+            "the library is none whose binary interface is known (MPICH's, Open MPI's, or the standard's): `{}`",
+            real::library_version()
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .escape_debug()
+        ));
+    };
+    let chosen = Chosen::from_env()?;
+    for (function, region) in FUNCTIONS.iter().zip(&REGIONS) {
+        if !chosen.has(&function.name.to_string_lossy(), function.group) {
+            region.store(OFF, Ordering::Relaxed);
+        }
+    }
+    let recorder = service::recorder().ok_or("the recorder cannot be started")?;
+    let types = Types::add(recorder).map_err(|error| error.to_string())?;
+    let real = Real::load();
+    let version = real::library_version();
+    let properties = [
+        ("mpi.library", version.lines().next().unwrap_or_default()),
+        ("mpi.interface", abi.kind.name()),
+    ];
+    for (key, value) in properties {
+        recorder
+            .add_property(key, value)
+            .map_err(|error| error.to_string())?;
+    }
+    tool_events::begin(recorder, &abi, &version)?;
+    let request_empty = library::object(c"ompi_request_empty");
+    let mpi = Mpi {
+        recorder,
+        abi,
+        real,
+        types,
+        regions: AtomicPtr::new((&raw const REGIONS).cast_mut()),
+        world: AtomicPtr::new(null_mut()),
+        world_group: AtomicUsize::new(0),
+        world_rank: AtomicI32::new(-1),
+        is_multiple: AtomicBool::new(false),
+        has_known_status: AtomicBool::new(false),
+        request_empty,
+    };
+    MPI.store(Box::leak(Box::new(mpi)), Ordering::Release);
+    Ok(())
+}
+
+/// Whether a status has its bytes where this library believes them to be.
+fn knows_status(abi: &Abi, real: &Real) -> bool {
+    const PROBE: i64 = 0x1_2345_6788;
+    let mut status = [0_u64; STATUS_ROOM / 8];
+    if abi.kind == Kind::Standard
+        || !real.set_status_bytes(status.as_mut_ptr().cast(), abi.byte, PROBE)
+    {
+        return false;
+    }
+    bytes_in(abi.kind, status.as_ptr().cast()) == PROBE as u64
+}
+
+#[inline(always)]
+fn bytes_in(kind: Kind, status: *const u8) -> u64 {
+    let read = |at: usize| {
+        // SAFETY: within a status.
+        unsafe { status.add(at).cast::<u32>().read_unaligned() }
+    };
+    if kind == Kind::Mpich {
+        // The lowest bit of the second word says: cancelled.
+        u64::from(read(0)) | u64::from(read(4) >> 1) << 32
+    } else {
+        u64::from(read(16)) | u64::from(read(20)) << 32
+    }
+}
+
+impl Mpi {
+    /// MPI_Init has returned, or a session is there.
+    pub(crate) fn begin(&self, is_multiple: bool) {
+        self.is_multiple.store(is_multiple, Ordering::Release);
+        let has_known_status = knows_status(&self.abi, &self.real);
+        self.has_known_status
+            .store(has_known_status, Ordering::Release);
+    }
+
+    /// The region of a function that was called before, and is recorded.
+    #[inline(always)]
+    pub(crate) fn known_region(&self, index: usize) -> Option<RegionId> {
+        // SAFETY: one of two tables of this module.
+        let regions = unsafe { &*self.regions.load(Ordering::Relaxed) };
+        match regions[index].load(Ordering::Relaxed) {
+            UNKNOWN | OFF => None,
+            region => Some(RegionId::new(region)),
+        }
+    }
+
+    /// The region of a function, if it is recorded as one.
+    pub(crate) fn region(&self, index: usize) -> Option<RegionId> {
+        if let Some(known) = self.known_region(index) {
+            return Some(known);
+        }
+        // SAFETY: one of two tables of this module.
+        let regions = unsafe { &*self.regions.load(Ordering::Relaxed) };
+        let place = &regions[index];
+        if place.load(Ordering::Relaxed) == OFF {
+            return None;
+        }
+        let function = &FUNCTIONS[index];
+        let (name, group) = (
+            function.name.to_string_lossy(),
+            format!("mpi.{}", function.group),
+        );
+        let region = self.recorder.add_region_at(&name, "", 0, &group).ok()?;
+        place.store(region.get(), Ordering::Relaxed);
+        Some(region)
+    }
+
+    /// Switches regions on or off; messages go on, or else nobody could tell which belong together.
+    pub(crate) fn record_regions(&self, is_on: bool) {
+        let regions = if is_on {
+            &raw const REGIONS
+        } else {
+            &raw const NO_REGIONS
+        };
+        self.regions.store(regions.cast_mut(), Ordering::Relaxed);
+    }
+
+    /// Raises an event of the calling thread.
+    #[inline(never)]
+    pub(crate) fn raise<E: Elements>(&self, event_type: &EventType<E>, values: E::Values<'_>) {
+        self.recorder.raise(event_type, values);
+    }
+
+    /// Bytes of the message that a status tells of.
+    #[inline(always)]
+    pub(crate) fn status_bytes(&self, status: *const u8) -> u64 {
+        if self.has_known_status.load(Ordering::Relaxed) {
+            bytes_in(self.abi.kind, status)
+        } else {
+            self.real.status_bytes(status, self.abi.byte)
+        }
+    }
+
+    /// A number in a status.
+    #[inline(always)]
+    pub(crate) fn status_int(&self, status: *const u8, at: usize) -> i32 {
+        // SAFETY: within a status.
+        unsafe { status.add(at).cast::<i32>().read_unaligned() }
+    }
+
+    /// Whether a request is the one that stands for what is complete at once; several operations have it at
+    /// a time.
+    #[inline(always)]
+    pub(crate) fn is_complete_at_once(&self, request: usize) -> bool {
+        /// MPICH's builtin requests.
+        const BUILTIN: usize = 0x6c00_0000;
+        match self.abi.kind {
+            Kind::OpenMpi => request == self.request_empty,
+            Kind::Mpich | Kind::Standard => request & !0x03ff_ffff == BUILTIN,
+        }
+    }
+
+    /// Whether an error says that each status has one of its own.
+    pub(crate) fn is_in_status(&self, result: usize) -> bool {
+        let code = result as u32 as i32;
+        code != 0 && self.real.error_class(code) == self.abi.err_in_status
+    }
+
+    /// Whether an error says that a request is not done.
+    pub(crate) fn is_pending(&self, error: i32) -> bool {
+        self.real.error_class(error) == self.abi.err_pending
+    }
+
+    #[inline(always)]
+    pub(crate) fn world(&self) -> Option<&'static Communicator> {
+        // SAFETY: null, or leaked by `communicators`.
+        unsafe { self.world.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Bytes of so many elements of a datatype.
+    #[inline(always)]
+    pub(crate) fn bytes(&self, count: i64, datatype: usize) -> u64 {
+        if count <= 0 || datatype == self.abi.datatype_null {
+            return 0;
+        }
+        count.wrapping_mul(self.real.type_size(datatype)).max(0) as u64
+    }
+}
+
+/// Names, globs and groups that the user chose.
+struct Chosen {
+    globs: Option<GlobSet>,
+}
+
+impl Chosen {
+    fn from_env() -> Result<Self, String> {
+        let value = std::env::var(REGIONS_VARIABLE).unwrap_or_default();
+        let names: Vec<&str> = words(&value).collect();
+        if names.is_empty() {
+            return Ok(Self { globs: None });
+        }
+        let globs = glob_set(&names).map_err(|why| format!("{REGIONS_VARIABLE}: {why}"))?;
+        Ok(Self { globs: Some(globs) })
+    }
+
+    fn has(&self, name: &str, group: &str) -> bool {
+        self.globs
+            .as_ref()
+            .is_none_or(|globs| globs.is_match(name) || globs.is_match(group))
+    }
+}
+
+/// What stands between commas, colons, semicolons and blanks.
+pub(crate) fn words(list: &str) -> impl Iterator<Item = &str> {
+    list.split([',', ':', ';', ' ', '\t', '\n'])
+        .filter(|word| !word.is_empty())
+}
+
+pub(crate) fn glob_set(names: &[&str]) -> Result<GlobSet, String> {
+    let mut set = GlobSetBuilder::new();
+    for name in names {
+        set.add(Glob::new(name).map_err(|error| error.to_string())?);
+    }
+    set.build().map_err(|error| error.to_string())
+}
+
+/// A lock whose holder cannot leave things half done.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,757 @@
+//! The library's own events (MPI_T): all sources and event types that it has, also those that appear later,
+//! recorded from type information alone.
+//!
+//! What the standard leaves open and what libraries get wrong is met by rules that hold for all: the interface is
+//! begun once and never given back; the same callback, which takes no lock, stands at every level that is
+//! safe; payloads that a library cannot give are not asked for; and sources are looked at only from calls of the
+//! program, never from threads of this library or inside a callback.
+#![expect(
+    unsafe_code,
+    reason = "functions of a C library, found at run time, and callbacks for it"
+)]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::{null, null_mut};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use annals_recorder::{
+    ClockSpec, DynamicEventType, ElementType, EventTypeSchema, EventTypeSpec, Recorder, Reference,
+    SourceId, SourceSpec, Value, Verbosity,
+};
+use globset::GlobSet;
+
+use crate::abi::{Abi, Kind};
+use crate::handles::HandleMap;
+use crate::library;
+use crate::state::{glob_set, lock, words};
+
+/// Which event types are recorded: names and globs; `none` for none.
+const EVENTS_VARIABLE: &str = "ANNALS_MPI_EVENTS";
+
+/// Which control variables are written down as properties: names and globs; without it, none.
+const CVARS_VARIABLE: &str = "ANNALS_MPI_CVARS";
+
+/// Elements that an event's payload has at most, to be recorded.
+const MOST_ELEMENTS: usize = 16;
+/// Sources that are told apart.
+const MOST_SOURCES: usize = 64;
+/// Characters of names and descriptions that are read.
+const TEXT_ROOM: usize = 1024;
+
+type Callback = unsafe extern "C" fn(*mut c_void, *mut c_void, c_int, *mut c_void);
+type Dropped = unsafe extern "C" fn(i64, *mut c_void, c_int, c_int, *mut c_void);
+
+macro_rules! functions {
+    ($($field:ident $name:literal ($($argument:ident: $type:ty),*);)*) => {
+        /// Addresses; 0: the library has none.
+        #[derive(Clone, Copy, Debug)]
+        struct Interface {$($field: usize),*}
+
+        impl Interface {
+            fn load() -> Self {
+                Self {$($field: library::symbol($name)),*}
+            }
+
+            $(
+                /// Whether it was there and succeeded.
+                ///
+                /// # Safety
+                /// As MPI has it for this function.
+                #[allow(clippy::too_many_arguments, reason = "the interface is MPI's")]
+                unsafe fn $field(&self $(, $argument: $type)*) -> bool {
+                    type Function = unsafe extern "C" fn($($type),*) -> c_int;
+                    if self.$field == 0 {
+                        return false;
+                    }
+                    // SAFETY: the library's function of this name has this type in every binary interface.
+                    let function: Function = unsafe { std::mem::transmute(self.$field) };
+                    // SAFETY: the caller's duty.
+                    (unsafe { function($($argument),*) }) == 0
+                }
+            )*
+        }
+    };
+}
+
+functions! {
+    init_thread c"PMPI_T_init_thread" (required: c_int, provided: *mut c_int);
+    source_get_num c"PMPI_T_source_get_num" (count: *mut c_int);
+    source_get_info c"PMPI_T_source_get_info"
+        (index: c_int, name: *mut c_char, name_len: *mut c_int, desc: *mut c_char, desc_len: *mut c_int,
+            ordering: *mut c_int, ticks: *mut i64, max: *mut i64, info: *mut usize);
+    source_get_timestamp c"PMPI_T_source_get_timestamp" (index: c_int, tick: *mut i64);
+    event_get_num c"PMPI_T_event_get_num" (count: *mut c_int);
+    event_get_info c"PMPI_T_event_get_info"
+        (index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: *mut c_int, types: *mut usize,
+            displacements: *mut isize, elements: *mut c_int, names: *mut usize, info: *mut usize,
+            desc: *mut c_char, desc_len: *mut c_int, bind: *mut c_int);
+    event_handle_alloc c"PMPI_T_event_handle_alloc"
+        (index: c_int, object: *const usize, info: usize, registration: *mut *mut c_void);
+    event_register_callback c"PMPI_T_event_register_callback"
+        (registration: *mut c_void, level: c_int, info: usize, data: *const c_void, callback: Callback);
+    event_set_dropped_handler c"PMPI_T_event_set_dropped_handler"
+        (registration: *mut c_void, handler: Dropped);
+    event_read c"PMPI_T_event_read" (instance: *mut c_void, element: c_int, to: *mut u64);
+    event_get_timestamp c"PMPI_T_event_get_timestamp" (instance: *mut c_void, tick: *mut i64);
+    event_get_source c"PMPI_T_event_get_source" (instance: *mut c_void, source: *mut c_int);
+    cvar_get_num c"PMPI_T_cvar_get_num" (count: *mut c_int);
+    cvar_get_info c"PMPI_T_cvar_get_info"
+        (index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: *mut c_int, datatype: *mut usize,
+            names: *mut usize, desc: *mut c_char, desc_len: *mut c_int, bind: *mut c_int, scope: *mut c_int);
+    cvar_handle_alloc c"PMPI_T_cvar_handle_alloc"
+        (index: c_int, object: *const c_void, handle: *mut *mut c_void, count: *mut c_int);
+    cvar_handle_free c"PMPI_T_cvar_handle_free" (handle: *mut *mut c_void);
+    cvar_read c"PMPI_T_cvar_read" (handle: *mut c_void, to: *mut c_void);
+    enum_get_item c"PMPI_T_enum_get_item"
+        (names: usize, index: c_int, value: *mut c_int, name: *mut c_char, name_len: *mut c_int);
+}
+
+/// What a library gets wrong, by what it says of itself.
+#[derive(Clone, Copy, Debug)]
+struct Quirks {
+    /// Reading a payload aborts the process.
+    has_no_payload: bool,
+    /// What it says of elements' names is no handle.
+    has_no_names: bool,
+    /// Callbacks above MPI_RESTRICTED are never called and damage memory.
+    is_restricted: bool,
+}
+
+impl Quirks {
+    fn of(abi: &Abi, version: &str) -> Self {
+        // MPICH 4.3.2, 5.0.1 and its main branch of 2026: event_read and event_copy end in an assertion about
+        // datatypes, and `enumtype` is not filled in; its library for the standard's binary interface
+        // never delivers at the two highest levels.
+        let is_mpich = version.contains("MPICH");
+        Self {
+            has_no_payload: is_mpich,
+            has_no_names: is_mpich,
+            is_restricted: is_mpich && abi.kind == Kind::Standard,
+        }
+    }
+}
+
+/// Constants of the three binary interfaces.
+struct Constants {
+    /// Levels of safety, from none on.
+    levels: [i32; 4],
+    ordered: i32,
+    /// What an event type that is bound to nothing says; a communicator's is 1 more, a window's 8.
+    no_object: i32,
+}
+
+impl Constants {
+    const fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::Mpich => Self {
+                levels: [0, 1, 2, 3],
+                ordered: 0,
+                no_object: 9700,
+            },
+            Kind::OpenMpi => Self {
+                levels: [0, 1, 2, 3],
+                ordered: 0,
+                no_object: 0,
+            },
+            Kind::Standard => Self {
+                levels: [0, 3, 15, 63],
+                ordered: 1,
+                no_object: 1,
+            },
+        }
+    }
+}
+
+/// One event type of the library's; never freed.
+#[derive(Debug)]
+struct Known {
+    event_type: DynamicEventType,
+    elements: Vec<ElementType>,
+    /// Whether the payload can be read.
+    has_payload: bool,
+    /// The object that the registration is bound to.
+    object: Option<u32>,
+    /// Events whose source was not known yet.
+    early: AtomicU64,
+}
+
+/// Event types by their index, for those that are bound to objects of the program's.
+#[derive(Clone, Debug)]
+struct Bound {
+    index: i32,
+    to_window: bool,
+    event_type: DynamicEventType,
+    elements: Vec<ElementType>,
+    has_payload: bool,
+}
+
+/// How far looking has come.
+#[derive(Debug)]
+struct Progress {
+    sources: i32,
+    events: i32,
+    bound: Vec<Bound>,
+    chosen: Option<GlobSet>,
+}
+
+/// Everything that callbacks need.
+#[derive(Debug)]
+struct Events {
+    interface: Interface,
+    recorder: &'static Recorder,
+    quirks: Quirks,
+    abi: Abi,
+    progress: Mutex<Progress>,
+}
+
+/// Null: the library has no events, or the user wants none. Never freed.
+static EVENTS: std::sync::OnceLock<Events> = std::sync::OnceLock::new();
+/// By index of the library's source, the recorder's id + 1.
+static SOURCES: [AtomicU32; MOST_SOURCES] = [const { AtomicU32::new(0) }; MOST_SOURCES];
+/// By registration: Open MPI's dropped handler gets no user data.
+static REGISTERED: HandleMap<Known> = HandleMap::new();
+/// It is time to look at the library's sources again.
+static IS_DUE: AtomicBool = AtomicBool::new(false);
+
+/// Whether it is time for [`poll`].
+#[inline(always)]
+pub(crate) fn is_due() -> bool {
+    IS_DUE.load(Ordering::Relaxed)
+}
+
+/// Begins: before MPI_Init, once.
+pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi, version: &str) -> Result<(), String> {
+    let list = std::env::var(EVENTS_VARIABLE).unwrap_or_default();
+    let names: Vec<&str> = words(&list).collect();
+    if names == ["none"] {
+        return Ok(());
+    }
+    let chosen = if names.is_empty() {
+        None
+    } else {
+        Some(glob_set(&names)?)
+    };
+    let interface = Interface::load();
+    if interface.event_get_num == 0 || interface.source_get_num == 0 {
+        return Ok(());
+    }
+    if !has_begun(&interface, abi) {
+        return Ok(());
+    }
+    let events = Events {
+        interface,
+        recorder,
+        quirks: Quirks::of(abi, version),
+        abi: abi.clone(),
+        progress: Mutex::new(Progress {
+            sources: 0,
+            events: 0,
+            bound: Vec::new(),
+            chosen,
+        }),
+    };
+    let _ = EVENTS.set(events);
+    if let Some(events) = EVENTS.get() {
+        events.look();
+    }
+    // Sources are looked at from the program's calls; this only says when.
+    let ticker = std::thread::Builder::new().name("annals-mpi".to_owned());
+    let _ = ticker.spawn(|| {
+        annals_recorder::record_nothing_here();
+        loop {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            IS_DUE.store(true, Ordering::Relaxed);
+        }
+    });
+    Ok(())
+}
+
+/// Whether the interface is there, begun now if it was not.
+fn has_begun(interface: &Interface, abi: &Abi) -> bool {
+    static HAS_BEGUN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *HAS_BEGUN.get_or_init(|| {
+        let mut provided = 0;
+        // SAFETY: a valid place. Never given back: libraries do not survive that, or a second beginning.
+        unsafe { interface.init_thread(abi.thread_multiple, &raw mut provided) }
+    })
+}
+
+/// Writes the chosen control variables down, as they are now, as properties of the recording.
+pub(crate) fn write_variables(recorder: &Recorder, abi: &Abi) -> Result<(), String> {
+    let list = std::env::var(CVARS_VARIABLE).unwrap_or_default();
+    let names: Vec<&str> = words(&list).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let chosen = glob_set(&names).map_err(|why| format!("{CVARS_VARIABLE}: {why}"))?;
+    let interface = Interface::load();
+    let mut count = 0;
+    // SAFETY: a valid place.
+    if !has_begun(&interface, abi) || !unsafe { interface.cvar_get_num(&raw mut count) } {
+        return Ok(());
+    }
+    for index in 0..count {
+        let mut name = [0; TEXT_ROOM];
+        let mut desc = [0; TEXT_ROOM];
+        let (mut name_len, mut desc_len) = (TEXT_ROOM as c_int, TEXT_ROOM as c_int);
+        let (mut verbosity, mut datatype, mut enumeration, mut bind, mut scope) = (0, 0, 0, 0, 0);
+        // SAFETY: valid places, and how long they are.
+        let is_there = unsafe {
+            interface.cvar_get_info(
+                index,
+                name.as_mut_ptr(),
+                &raw mut name_len,
+                &raw mut verbosity,
+                &raw mut datatype,
+                &raw mut enumeration,
+                desc.as_mut_ptr(),
+                &raw mut desc_len,
+                &raw mut bind,
+                &raw mut scope,
+            )
+        };
+        let name = text(&name);
+        let is_bound = bind != Constants::of(abi.kind).no_object;
+        if !is_there || is_bound || !chosen.is_match(&name) {
+            continue;
+        }
+        if let Some(value) = variable(&interface, abi, index, datatype) {
+            let key = format!("mpi.cvar.{name}");
+            recorder
+                .add_property(&key, &value)
+                .map_err(|error| error.to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// The value of a control variable, in words.
+fn variable(interface: &Interface, abi: &Abi, index: i32, datatype: usize) -> Option<String> {
+    /// Most bytes of a variable that is read.
+    const ROOM: usize = 1 << 16;
+    let is_text = match abi.kind {
+        Kind::Mpich => abi.handle(datatype) == 0x4c00_0101,
+        Kind::OpenMpi => library::object(c"ompi_mpi_char") == datatype && datatype != 0,
+        Kind::Standard => datatype == 0x243,
+    };
+    let element = element_type(abi, datatype);
+    let width = match element {
+        _ if is_text => 1,
+        Some(ElementType::I32 | ElementType::U32) => 4,
+        Some(_) => 8,
+        None => return None,
+    };
+    let (mut handle, mut count) = (null_mut(), 0);
+    // SAFETY: bound to nothing, and valid places.
+    if !unsafe { interface.cvar_handle_alloc(index, null(), &raw mut handle, &raw mut count) } {
+        return None;
+    }
+    let count = usize::try_from(count).unwrap_or(0);
+    let mut bytes = vec![0_u8; ROOM];
+    // SAFETY: the handle just made; as many bytes as it said, and not more than there are.
+    let is_read =
+        count * width < ROOM && unsafe { interface.cvar_read(handle, bytes.as_mut_ptr().cast()) };
+    // SAFETY: as above.
+    unsafe { interface.cvar_handle_free(&raw mut handle) };
+    if !is_read {
+        return None;
+    }
+    if is_text {
+        let text = CStr::from_bytes_until_nul(&bytes).unwrap_or_default();
+        return Some(text.to_string_lossy().into_owned());
+    }
+    let values = bytes[..count * width].chunks_exact(width).map(|bytes| {
+        let mut word = [0; 8];
+        word[..width].copy_from_slice(bytes);
+        let word = u64::from_le_bytes(word);
+        match element {
+            Some(ElementType::I32) => (word as u32 as i32).to_string(),
+            Some(ElementType::I64) => (word as i64).to_string(),
+            Some(ElementType::F64) => f64::from_bits(word).to_string(),
+            _ => word.to_string(),
+        }
+    });
+    Some(values.collect::<Vec<String>>().join(" "))
+}
+
+/// Looks for new sources and event types, and gives the library an occasion to deliver; from a call of the
+/// program's, not in a callback.
+#[cold]
+#[inline(never)]
+pub(crate) fn poll() {
+    IS_DUE.store(false, Ordering::Relaxed);
+    let Some(events) = EVENTS.get() else { return };
+    events.look();
+    let sources = events
+        .progress
+        .try_lock()
+        .map_or(0, |progress| progress.sources);
+    for index in 0..sources {
+        let mut tick = 0;
+        // SAFETY: a valid place. Some sources deliver in here: the lock is not held.
+        unsafe { events.interface.source_get_timestamp(index, &raw mut tick) };
+    }
+}
+
+/// An object of the program's to which event types may be bound.
+pub(crate) fn bind(handle: usize, object: u32, is_window: bool) {
+    let Some(events) = EVENTS.get() else { return };
+    let bound: Vec<Bound> = {
+        let progress = lock(&events.progress);
+        let fitting = progress
+            .bound
+            .iter()
+            .filter(|bound| bound.to_window == is_window);
+        fitting.cloned().collect()
+    };
+    for bound in bound {
+        events.register(bound.index, Some((handle, object)), &bound);
+    }
+}
+
+/// What a datatype of MPI's is in a recording.
+fn element_type(abi: &Abi, datatype: usize) -> Option<ElementType> {
+    let datatype = abi.handle(datatype);
+    let table: &[(usize, &CStr, usize, ElementType)] = &[
+        (0x4c00_0405, c"ompi_mpi_int", 0x209, ElementType::I32),
+        (0x4c00_0406, c"ompi_mpi_unsigned", 0x20d, ElementType::U32),
+        (
+            0x4c00_0808,
+            c"ompi_mpi_unsigned_long",
+            0x20e,
+            ElementType::U64,
+        ),
+        (
+            0x4c00_0819,
+            c"ompi_mpi_unsigned_long_long",
+            0x20f,
+            ElementType::U64,
+        ),
+        (0x4c00_0845, c"ompi_mpi_count", 0x202, ElementType::I64),
+        (0x4c00_080b, c"ompi_mpi_double", 0x214, ElementType::F64),
+        (0x4c00_0439, c"ompi_mpi_int32_t", 0x250, ElementType::I32),
+        (0x4c00_043d, c"ompi_mpi_uint32_t", 0x251, ElementType::U32),
+        (0x4c00_083a, c"ompi_mpi_int64_t", 0x258, ElementType::I64),
+        (0x4c00_083e, c"ompi_mpi_uint64_t", 0x259, ElementType::U64),
+    ];
+    let found = table
+        .iter()
+        .find(|(mpich, open_mpi, standard, _)| match abi.kind {
+            Kind::Mpich => *mpich == datatype,
+            Kind::OpenMpi => library::object(open_mpi) == datatype && datatype != 0,
+            Kind::Standard => *standard == datatype,
+        });
+    found.map(|(.., element_type)| *element_type)
+}
+
+/// What a function wrote into a place for text.
+fn text(place: &[c_char; TEXT_ROOM]) -> String {
+    let bytes = place.map(|byte| byte as u8);
+    let text = CStr::from_bytes_until_nul(&bytes).unwrap_or_default();
+    text.to_string_lossy().into_owned()
+}
+
+impl Events {
+    fn look(&self) {
+        let Ok(mut progress) = self.progress.try_lock() else {
+            // Another thread is at it, or this one is in a callback.
+            return;
+        };
+        let (mut sources, mut events) = (0, 0);
+        // SAFETY: a valid place.
+        unsafe { self.interface.source_get_num(&raw mut sources) };
+        // SAFETY: as above.
+        unsafe { self.interface.event_get_num(&raw mut events) };
+        // Counts may shrink, and indices may have holes: what cannot be had is asked for once.
+        for index in progress.sources..sources.min(MOST_SOURCES as i32) {
+            self.add_source(index);
+        }
+        progress.sources = progress.sources.max(sources.min(MOST_SOURCES as i32));
+        let new = progress.events..events;
+        progress.events = progress.events.max(events);
+        for index in new {
+            self.add_event(index, &mut progress);
+        }
+    }
+
+    fn add_source(&self, index: i32) {
+        let mut name = [0; TEXT_ROOM];
+        let mut desc = [0; TEXT_ROOM];
+        let (mut name_len, mut desc_len) = (TEXT_ROOM as c_int, TEXT_ROOM as c_int);
+        let (mut ordering, mut ticks, mut max, mut info) = (0, 0, 0, self.abi.info_null);
+        // SAFETY: valid places, and how long they are.
+        let is_there = unsafe {
+            self.interface.source_get_info(
+                index,
+                name.as_mut_ptr(),
+                &raw mut name_len,
+                desc.as_mut_ptr(),
+                &raw mut desc_len,
+                &raw mut ordering,
+                &raw mut ticks,
+                &raw mut max,
+                &raw mut info,
+            )
+        };
+        if !is_there || ticks <= 0 {
+            return;
+        }
+        let name = text(&name);
+        // Not to be read by the recorder's threads: its events place it.
+        let clock = ClockSpec::unreadable(&name, ticks as u64);
+        let clock = clock.max_ticks(
+            u64::try_from(max)
+                .ok()
+                .filter(|max| *max > 0)
+                .unwrap_or(u64::MAX),
+        );
+        let Ok(clock) = self.recorder.add_clock(&clock) else {
+            return;
+        };
+        let is_ordered = ordering == Constants::of(self.abi.kind).ordered;
+        let spec = if is_ordered {
+            SourceSpec::ordered(&name)
+        } else {
+            SourceSpec::unordered(&name)
+        };
+        let spec = spec.description(text(&desc)).clock(clock);
+        if let Ok(source) = self.recorder.add_source(&spec) {
+            SOURCES[index as usize].store(source.get() + 1, Ordering::Release);
+        }
+    }
+
+    /// The names of an event type's elements, as far as the library tells them.
+    fn element_names(&self, names: usize, count: usize) -> Vec<String> {
+        let mut found: Vec<String> = (0..count).map(|index| format!("element{index}")).collect();
+        if names == 0 || self.quirks.has_no_names {
+            return found;
+        }
+        for (index, name) in found.iter_mut().enumerate() {
+            let (mut value, mut length) = (0, TEXT_ROOM as c_int);
+            let mut place = [0; TEXT_ROOM];
+            let to = (&raw mut value, place.as_mut_ptr(), &raw mut length);
+            // SAFETY: an enumeration that the library gave, and valid places.
+            let is_there = unsafe {
+                self.interface
+                    .enum_get_item(names, index as c_int, to.0, to.1, to.2)
+            };
+            let said = text(&place);
+            if is_there && !said.is_empty() {
+                *name = said;
+            }
+        }
+        // Each once, or the recorder would refuse them.
+        let distinct: std::collections::BTreeSet<&String> = found.iter().collect();
+        if distinct.len() != found.len() {
+            found = (0..count).map(|index| format!("element{index}")).collect();
+        }
+        found
+    }
+
+    fn add_event(&self, index: i32, progress: &mut Progress) {
+        let mut name = [0; TEXT_ROOM];
+        let mut desc = [0; TEXT_ROOM];
+        let (mut name_len, mut desc_len) = (TEXT_ROOM as c_int, TEXT_ROOM as c_int);
+        let (mut verbosity, mut count) = (0, MOST_ELEMENTS as c_int);
+        let mut types = [0_usize; MOST_ELEMENTS];
+        let mut displacements = [0_isize; MOST_ELEMENTS];
+        let (mut names, mut info, mut bind) = (0, self.abi.info_null, 0);
+        // SAFETY: valid places, and how long they are.
+        let is_there = unsafe {
+            self.interface.event_get_info(
+                index,
+                name.as_mut_ptr(),
+                &raw mut name_len,
+                &raw mut verbosity,
+                types.as_mut_ptr(),
+                displacements.as_mut_ptr(),
+                &raw mut count,
+                &raw mut names,
+                &raw mut info,
+                desc.as_mut_ptr(),
+                &raw mut desc_len,
+                &raw mut bind,
+            )
+        };
+        let name = text(&name);
+        let is_chosen = progress
+            .chosen
+            .as_ref()
+            .is_none_or(|chosen| chosen.is_match(&name));
+        if !is_there || !is_chosen {
+            return;
+        }
+        let count = usize::try_from(count).unwrap_or(0).min(MOST_ELEMENTS);
+        // MPICH's handles take four bytes each.
+        let datatype = |at: usize| match self.abi.kind {
+            Kind::Mpich => types[at / 2] >> (32 * (at % 2)) & 0xffff_ffff,
+            Kind::OpenMpi | Kind::Standard => types[at],
+        };
+        let elements: Option<Vec<ElementType>> = (0..count)
+            .map(|at| element_type(&self.abi, datatype(at)))
+            .collect();
+        let has_payload = elements.is_some() && !self.quirks.has_no_payload;
+        let elements = elements.filter(|_| has_payload).unwrap_or_default();
+        let no_object = Constants::of(self.abi.kind).no_object;
+        let bound = match bind - no_object {
+            0 => None,
+            1 => Some(false),
+            8 => Some(true),
+            // Bound to what this library knows nothing of.
+            _ => return,
+        };
+        let mut spec = EventTypeSpec::new(&name)
+            .description(text(&desc))
+            .verbosity(Verbosity::DeveloperAll);
+        for element in self.element_names(names, elements.len()) {
+            spec = spec.element(element);
+        }
+        let mut schema: Vec<(ElementType, bool)> =
+            elements.iter().map(|element| (*element, false)).collect();
+        if bound.is_some() {
+            spec = spec.reference("bound to", Reference::Object);
+            schema.push((ElementType::U32, false));
+        }
+        let schema = EventTypeSchema { elements: schema };
+        let Ok(event_type) = self.recorder.add_dynamic_event_type(&spec, schema) else {
+            return;
+        };
+        let of = Bound {
+            index,
+            to_window: bound == Some(true),
+            event_type,
+            elements,
+            has_payload,
+        };
+        if bound.is_some() {
+            progress.bound.push(of);
+        } else {
+            self.register(index, None, &of);
+        }
+    }
+
+    fn register(&self, index: i32, object: Option<(usize, u32)>, of: &Bound) {
+        let known: &'static Known = Box::leak(Box::new(Known {
+            event_type: of.event_type,
+            elements: of.elements.clone(),
+            has_payload: of.has_payload,
+            object: object.map(|(_, object)| object),
+            early: AtomicU64::new(0),
+        }));
+        let handle = object.map(|(handle, _)| handle);
+        let place = handle.as_ref().map_or(null(), std::ptr::from_ref);
+        let mut registration = null_mut();
+        let info = self.abi.info_null;
+        // SAFETY: the place of a valid handle or none, and a valid place. Libraries have a limit of these.
+        if !unsafe {
+            self.interface
+                .event_handle_alloc(index, place, info, &raw mut registration)
+        } {
+            return;
+        }
+        REGISTERED.insert(registration.addr(), known);
+        // SAFETY: the registration just made. Before callbacks: none is lost between the two.
+        unsafe {
+            self.interface
+                .event_set_dropped_handler(registration, on_dropped)
+        };
+        let levels = Constants::of(self.abi.kind).levels;
+        let most = if self.quirks.is_restricted { 2 } else { 4 };
+        let data: *const c_void = std::ptr::from_ref(known).cast();
+        for level in &levels[..most] {
+            // SAFETY: as above; what the callback gets is never freed.
+            unsafe {
+                self.interface
+                    .event_register_callback(registration, *level, info, data, on_event)
+            };
+        }
+        let object = known.object.map(annals_recorder::ObjectId::new);
+        let _ = self
+            .recorder
+            .add_registration(known.event_type.id(), object);
+    }
+}
+
+unsafe extern "C" fn on_event(instance: *mut c_void, _: *mut c_void, _: c_int, data: *mut c_void) {
+    let Some(events) = EVENTS.get() else { return };
+    // SAFETY: what `register` gave, or null.
+    let Some(known) = (unsafe { data.cast::<Known>().cast_const().as_ref() }) else {
+        return;
+    };
+    let (mut source, mut tick) = (0, 0);
+    // SAFETY: the library's instance, while the callback lasts, and a valid place.
+    unsafe { events.interface.event_get_source(instance, &raw mut source) };
+    // SAFETY: as above.
+    unsafe {
+        events
+            .interface
+            .event_get_timestamp(instance, &raw mut tick)
+    };
+    let id = usize::try_from(source)
+        .ok()
+        .and_then(|index| SOURCES.get(index));
+    let id = id.map_or(0, |id| id.load(Ordering::Acquire));
+    let Some(id) = id.checked_sub(1) else {
+        // Looked at when the program calls next.
+        known.early.fetch_add(1, Ordering::Relaxed);
+        IS_DUE.store(true, Ordering::Relaxed);
+        return;
+    };
+    let early = known.early.swap(0, Ordering::Relaxed);
+    if early != 0 {
+        let (source, event_type) = (SourceId::new(id), known.event_type.id());
+        events.recorder.report_dropped(source, event_type, early);
+    }
+    let mut values = [Value::Absent; MOST_ELEMENTS + 1];
+    let mut count = 0;
+    for element in &known.elements {
+        let mut word = 0_u64;
+        if known.has_payload {
+            // SAFETY: as above; no element that is recorded is longer than a word.
+            unsafe {
+                events
+                    .interface
+                    .event_read(instance, count as c_int, &raw mut word)
+            };
+        }
+        values[count] = match element {
+            ElementType::I32 => Value::I32(word as u32 as i32),
+            ElementType::U32 => Value::U32(word as u32),
+            ElementType::I64 => Value::I64(word as i64),
+            ElementType::F64 => Value::F64(f64::from_bits(word)),
+            _ => Value::U64(word),
+        };
+        count += 1;
+    }
+    if let Some(object) = known.object {
+        values[count] = Value::U32(object);
+        count += 1;
+    }
+    let (source, tick) = (SourceId::new(id), Some(tick as u64));
+    events
+        .recorder
+        .raise_dynamic(source, tick, &known.event_type, &values[..count]);
+}
+
+unsafe extern "C" fn on_dropped(
+    count: i64,
+    registration: *mut c_void,
+    source: c_int,
+    _: c_int,
+    _: *mut c_void,
+) {
+    let (Some(events), Some(known)) = (EVENTS.get(), REGISTERED.get(registration.addr())) else {
+        return;
+    };
+    let id = usize::try_from(source)
+        .ok()
+        .and_then(|index| SOURCES.get(index));
+    let id = id.map_or(0, |id| id.load(Ordering::Acquire));
+    if let (Some(id), Ok(count)) = (id.checked_sub(1), u64::try_from(count)) {
+        let source = SourceId::new(id);
+        events
+            .recorder
+            .report_dropped(source, known.event_type.id(), count);
+    }
+}

