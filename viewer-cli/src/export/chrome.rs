@@ -334,6 +334,7 @@ impl Exporter for Chrome<'_> {
                 "cause": loss.cause.name(),
                 "event": event_type,
                 "source": self.context.places.get(loss.stream).source,
+                "location": self.context.places.get(loss.stream).location,
                 "from_ns": loss.from_ns,
                 "to_ns": loss.to_ns,
             });

@@ -41,6 +41,11 @@ impl Output {
         })
     }
 
+    /// What it is to be called.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// What a failed write means.
     pub(crate) fn failed(&self, error: &dyn std::fmt::Display) -> anyhow::Error {
         not_written(&self.path, error)

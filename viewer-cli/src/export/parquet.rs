@@ -14,6 +14,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
 
 use super::rows::{Encoded, Job, Out, RowFile};
+use crate::file::not_written;
 
 struct ParquetFile {
     schema: SchemaRef,
@@ -109,10 +110,10 @@ impl RowFile for ParquetFile {
         appended.map_err(|error| self.failed(&error))
     }
 
-    fn finish(mut self: Box<Self>) -> anyhow::Result<()> {
-        let finished = self.writer.finish();
-        finished.map_err(|error| self.failed(&error))?;
-        let inner = self.writer.into_inner()?;
-        inner.finish()
+    fn finish(self: Box<Self>) -> anyhow::Result<()> {
+        let path = self.writer.inner().path().to_owned();
+        // Writes the footer.
+        let inner = self.writer.into_inner();
+        inner.map_err(|error| not_written(&path, &error))?.finish()
     }
 }

@@ -89,12 +89,17 @@ impl Out {
         Ok(())
     }
 
+    /// What it is to be called.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::Whole(file) => file.path(),
+            Self::Part { path, .. } => path,
+        }
+    }
+
     /// What a failed write means.
     pub(crate) fn failed(&self, error: &dyn std::fmt::Display) -> anyhow::Error {
-        match self {
-            Self::Whole(file) => file.failed(error),
-            Self::Part { path, .. } => not_written(path, error),
-        }
+        not_written(self.path(), error)
     }
 
     /// Gives the file its name.
