@@ -55,14 +55,21 @@ fn merge(inputs: &Path, to: &Path, more: &[&str]) -> Output {
     merged
 }
 
-/// Whether other readers find in every export what is printed.
-fn check(input: &Path, filters: &[&str]) {
+/// The Python that has the other readers.
+fn python() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let python = root.join("target/export-python/bin/python");
     if !python.exists() {
         eprintln!("NOT TESTED: exports by other readers (tests/run.sh installs them)");
-        return;
+        return None;
     }
+    Some(python)
+}
+
+/// Whether other readers find in every export what is printed.
+fn check(input: &Path, filters: &[&str]) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let Some(python) = python() else { return };
     let scratch = tempfile::tempdir().expect("a directory");
     let checked = Command::new(python)
         .arg(root.join("tests/export/check.py"))
@@ -222,6 +229,20 @@ fn other_readers_find_what_is_printed_of_the_demo() {
     check(&trace, &["--rank", "0-1"]);
     check(&trace, &["--from", "3ms", "--to", "20ms"]);
     check(&trace, &["--region", "c*"]);
+    check(&trace, &["--event", "file.*"]);
+    let mut done = command();
+    done.args(["export", "--format", "parquet", "-o"]);
+    let done = done.arg(demo.join("run-tables")).arg(&trace).output().expect("trace-cli runs");
+    assert!(done.status.success(), "{}", said(&done));
+    let Some(python) = python() else { return };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let asked = Command::new(python)
+        .arg(root.join("tests/export/readme.py"))
+        .arg(root.join("README.md"))
+        .arg(&demo)
+        .output()
+        .expect("python runs");
+    assert!(asked.status.success(), "{}", said(&asked));
 }
 
 #[test]
