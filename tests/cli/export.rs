@@ -232,7 +232,11 @@ fn other_readers_find_what_is_printed_of_the_demo() {
     check(&trace, &["--event", "file.*"]);
     let mut done = command();
     done.args(["export", "--format", "parquet", "-o"]);
-    let done = done.arg(demo.join("run-tables")).arg(&trace).output().expect("trace-cli runs");
+    let done = done
+        .arg(demo.join("run-tables"))
+        .arg(&trace)
+        .output()
+        .expect("trace-cli runs");
     assert!(done.status.success(), "{}", said(&done));
     let Some(python) = python() else { return };
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
