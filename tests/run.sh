@@ -29,7 +29,7 @@ install() {
     "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
         "${missing[@]}"
 }
-install strace g++ pkg-config binutils uftrace tmux python3-venv otf2-tools libopen-trace-format2-dev \
+install strace g++ pkg-config binutils uftrace tmux python3-venv graphviz otf2-tools libopen-trace-format2-dev \
     gfortran openmpi-bin libopenmpi-dev mpich libmpich-dev
 
 # Open MPI and MPICH with mpi4py, each in a directory of its own.
@@ -44,6 +44,13 @@ done
 if ! [ -x target/otf2-python/bin/python ]; then
     python3 -m venv target/otf2-python
     target/otf2-python/bin/pip install --quiet otf2
+fi
+
+# Other readers of what is exported.
+if ! [ -x target/export-python/bin/python ]; then
+    python3 -m venv target/export-python
+    target/export-python/bin/pip install --quiet perfetto protobuf pyarrow duckdb polars ||
+        { rm -rf target/export-python; exit 1; }
 fi
 
 # The first of the README's two commands, as a user runs it.

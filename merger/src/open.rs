@@ -330,6 +330,15 @@ impl Opened {
         })
     }
 
+    /// What a merge gives, without a trace that is written first; causality is as the merge has it.
+    pub fn of_merge(merge: Merge, rejected: Vec<RejectedInput>) -> Self {
+        Self {
+            definitions: merge.definitions.clone(),
+            rejected,
+            content: Content::Recordings(Box::new(merge)),
+        }
+    }
+
     fn open_trace(path: &Path) -> Result<Self> {
         let format = |source: FormatError| MergeError::Format {
             path: path.to_owned(),

@@ -281,6 +281,23 @@ impl Calls {
         sink: &mut S,
         mut look: impl FnMut(&TraceChunk, &mut S),
     ) -> anyhow::Result<Outcome> {
+        let outcome = self.read_until(opened, sink, |chunk, sink| {
+            look(chunk, sink);
+            Ok(())
+        })?;
+        Ok(outcome)
+    }
+
+    /// The same, until `look` has an error.
+    ///
+    /// # Errors
+    /// Those of `look`; if the input cannot be read.
+    pub fn read_until<S: Sink>(
+        &mut self,
+        opened: &Opened,
+        sink: &mut S,
+        mut look: impl FnMut(&TraceChunk, &mut S) -> annals_merger::Result<()>,
+    ) -> annals_merger::Result<Outcome> {
         let calls = std::cell::RefCell::new((self, sink));
         let (window, reach) = {
             let calls = calls.borrow();
@@ -299,8 +316,7 @@ impl Calls {
         let (outcome, end) = opened.read_regions(window, reach, begin, |chunk| {
             let (calls, sink) = &mut *calls.borrow_mut();
             calls.take(&chunk, *sink);
-            look(&chunk, *sink);
-            Ok(())
+            look(&chunk, *sink)
         })?;
         let (calls, sink) = calls.into_inner();
         calls.finish(end.as_ref(), sink);
@@ -348,6 +364,16 @@ impl Calls {
             is_outermost: !stack.is_open(region),
             tag,
         });
+    }
+
+    /// Whether events of a type are enters or leaves that calls are made of.
+    pub fn has_moves(&self, event_type: EventTypeId) -> bool {
+        self.kinds.contains_key(&event_type)
+    }
+
+    /// Whether a stream's enters and leaves are looked at.
+    pub fn follows(&self, stream: StreamId) -> bool {
+        self.streams.get(stream).is_some()
     }
 
     /// Whether a loss may have been one of enters or leaves: (enters, leaves).

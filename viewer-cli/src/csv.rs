@@ -16,6 +16,18 @@ impl<T: Display> Display for Maybe<T> {
 /// Rows of values.
 pub struct Csv<'a> {
     out: &'a mut dyn Write,
+    line: Vec<u8>,
+}
+
+/// Appends a cell, in quotes if it would break its row.
+pub fn put_text(text: &str, line: &mut Vec<u8>) {
+    let breaks = |byte: &u8| matches!(byte, b',' | b'"' | b'\n' | b'\r');
+    if !text.as_bytes().iter().any(breaks) {
+        return line.extend_from_slice(text.as_bytes());
+    }
+    line.push(b'"');
+    line.extend_from_slice(text.replace('"', "\"\"").as_bytes());
+    line.push(b'"');
 }
 
 impl<'a> Csv<'a> {
@@ -24,7 +36,10 @@ impl<'a> Csv<'a> {
     /// # Errors
     /// If the output cannot be written.
     pub fn new(out: &'a mut dyn Write, columns: &[&str]) -> io::Result<Self> {
-        let mut csv = Self { out };
+        let mut csv = Self {
+            out,
+            line: Vec::new(),
+        };
         let columns: Vec<&dyn Display> = columns.iter().map(|name| name as &dyn Display).collect();
         csv.row(&columns)?;
         Ok(csv)
@@ -39,12 +54,9 @@ impl<'a> Csv<'a> {
             if index != 0 {
                 self.out.write_all(b",")?;
             }
-            let text = cell.to_string();
-            if text.contains([',', '"', '\n', '\r']) {
-                write!(self.out, "\"{}\"", text.replace('"', "\"\""))?;
-            } else {
-                self.out.write_all(text.as_bytes())?;
-            }
+            put_text(&cell.to_string(), &mut self.line);
+            self.out.write_all(&self.line)?;
+            self.line.clear();
         }
         self.out.write_all(b"\n")
     }

@@ -1,6 +1,7 @@
 //! Results that go to a file: whole, or not at all.
 
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// Writes a file under a temporary name beside it and renames it when it is whole. Devices and pipes are
@@ -9,33 +10,103 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// If it cannot be written: what was there before stays.
 pub fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let named = |error: io::Error| {
-        anyhow::anyhow!(
-            "{}: cannot be written: {error}; nothing was changed",
-            path.display()
-        )
-    };
-    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if std::fs::metadata(&target).is_ok_and(|metadata| !metadata.is_file()) {
-        return std::fs::write(&target, bytes).map_err(named);
-    }
-    let mut name = target
-        .file_name()
-        .map(ToOwned::to_owned)
-        .unwrap_or_default();
+    let mut file = WholeFile::create(path)?;
+    file.write_all(bytes).map_err(|error| file.failed(&error))?;
+    file.finish()
+}
+
+/// A file in the making. It has its name only when it is [finished](WholeFile::finish); dropped before, nothing is left.
+#[derive(Debug)]
+pub struct WholeFile {
+    path: PathBuf,
+    /// None: a device or a pipe.
+    temporary: Option<PathBuf>,
+    writer: BufWriter<File>,
+}
+
+/// Where something is made that is to be called `path` when it is whole.
+pub fn temporary_name(path: &Path) -> PathBuf {
+    let mut name = path.file_name().map(ToOwned::to_owned).unwrap_or_default();
     name.push(format!(".{}.tmp", std::process::id()));
-    let temporary: PathBuf = target.with_file_name(name);
-    let written = (|| {
-        let mut file = std::fs::File::create(&temporary)?;
-        file.write_all(bytes)?;
-        file.sync_data().or_else(|error| match error.kind() {
-            io::ErrorKind::InvalidInput => Ok(()),
-            _ => Err(error),
-        })?;
-        std::fs::rename(&temporary, &target)
-    })();
-    written.map_err(|error| {
-        let _ = std::fs::remove_file(&temporary);
-        named(error)
-    })
+    path.with_file_name(name)
+}
+
+/// What is said when a file cannot be written.
+pub fn not_written(path: &Path, error: &dyn std::fmt::Display) -> anyhow::Error {
+    anyhow::anyhow!(
+        "{}: cannot be written: {error}; nothing was changed",
+        path.display()
+    )
+}
+
+impl WholeFile {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// If it cannot be created.
+    pub fn create(path: &Path) -> anyhow::Result<Self> {
+        // A link's target is what its owner means.
+        let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let is_other = std::fs::metadata(&target).is_ok_and(|metadata| !metadata.is_file());
+        let (file, temporary) = if is_other {
+            (File::options().write(true).open(&target), None)
+        } else {
+            let temporary = temporary_name(&target);
+            (File::create(&temporary), Some(temporary))
+        };
+        let file = file.map_err(|error| not_written(path, &error))?;
+        Ok(Self {
+            path: target,
+            temporary,
+            writer: BufWriter::with_capacity(1 << 20, file),
+        })
+    }
+
+    /// What a failed write means.
+    pub fn failed(&self, error: &dyn std::fmt::Display) -> anyhow::Error {
+        not_written(&self.path, error)
+    }
+
+    /// Gives the file its name.
+    ///
+    /// # Errors
+    /// If it cannot be written: what was there before stays.
+    pub fn finish(mut self) -> anyhow::Result<()> {
+        let finished = self.writer.flush().and_then(|()| {
+            let Some(temporary) = &self.temporary else {
+                return Ok(());
+            };
+            let synced = self.writer.get_ref().sync_data();
+            synced.or_else(|error| match error.kind() {
+                io::ErrorKind::InvalidInput => Ok(()),
+                _ => Err(error),
+            })?;
+            std::fs::rename(temporary, &self.path)
+        });
+        finished.map_err(|error| not_written(&self.path, &error))?;
+        self.temporary = None;
+        Ok(())
+    }
+}
+
+impl Write for WholeFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.writer.write(bytes)
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.writer.write_all(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
+impl Drop for WholeFile {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            let _ = std::fs::remove_file(temporary);
+        }
+    }
 }

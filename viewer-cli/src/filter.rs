@@ -27,6 +27,15 @@ pub struct Filter {
     regions: Option<BTreeSet<RegionId>>,
 }
 
+impl From<EventFilter> for FilterArguments {
+    fn from(events: EventFilter) -> Self {
+        Self {
+            events,
+            region: None,
+        }
+    }
+}
+
 impl FilterArguments {
     /// Makes the filter ready. A name that matches nothing is an error: nothing would be shown, and a
     /// misspelt name is the usual reason.

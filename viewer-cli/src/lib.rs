@@ -3,6 +3,7 @@
 pub mod calls;
 pub mod commands;
 pub mod csv;
+pub mod export;
 pub mod file;
 pub mod filter;
 pub mod gather;
@@ -18,6 +19,7 @@ pub mod time;
 pub mod timeline;
 pub mod tree;
 pub mod tui;
+pub mod values;
 pub mod walk;
 
 /// The README's code, compiled and run.

@@ -4,9 +4,9 @@ use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
 use annals_cli::commands::{
-    InputArguments, collectives, demo, diff, dropped, events, explain, flat, histogram, info,
-    intervals, messages, metrics, print, record, recover, regions, slice, sources, suggest_filter,
-    timeline, tui, verify,
+    InputArguments, collectives, demo, diff, dropped, events, explain, export, flat, histogram,
+    info, intervals, messages, metrics, print, record, recover, regions, slice, sources,
+    suggest_filter, timeline, tui, verify,
 };
 use annals_cli::output::{Finding, UsageError};
 use annals_merger::FilterError;
@@ -77,6 +77,8 @@ enum Command {
     // As above.
     Explain(explain::ExplainArguments),
     // As above.
+    Export(export::ExportArguments),
+    // As above.
     Dropped(dropped::DroppedArguments),
     // Its own words, as of suggest-filter above.
     Verify(verify::VerifyArguments),
@@ -124,6 +126,7 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<Finding> {
         Command::Metrics(arguments) => metrics::run(arguments, out),
         Command::SuggestFilter(arguments) => suggest_filter::run(arguments, out),
         Command::Explain(arguments) => explain::run(arguments, out),
+        Command::Export(arguments) => export::run(arguments, out),
         Command::Dropped(arguments) => dropped::run(arguments, out),
         Command::Verify(arguments) => verify::run(arguments, out),
         Command::Demo(arguments) => demo::run(arguments, out),

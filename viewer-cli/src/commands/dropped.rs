@@ -227,7 +227,8 @@ fn mismatch(
     }
 }
 
-fn in_view(loss: &TraceLoss, filter: &Filter, window: Window) -> bool {
+/// Whether a loss is looked at.
+pub fn in_view(loss: &TraceLoss, filter: &Filter, window: Window) -> bool {
     filter.takes_stream(loss.stream)
         && loss.event_type.is_none_or(|id| filter.takes_event_type(id))
         && loss.to_ns >= window.from_ns

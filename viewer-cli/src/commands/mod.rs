@@ -6,6 +6,7 @@ pub mod diff;
 pub mod dropped;
 pub mod events;
 pub mod explain;
+pub mod export;
 pub mod flat;
 pub mod histogram;
 pub mod info;

@@ -92,30 +92,30 @@ pub struct RegionRow {
     /// The region's name.
     pub name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    rank: Option<u32>,
+    pub(crate) rank: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    location: Option<String>,
-    file: String,
-    line: u32,
+    pub(crate) location: Option<String>,
+    pub(crate) file: String,
+    pub(crate) line: u32,
     /// Enters.
     pub calls: u64,
-    inclusive_ns: i64,
-    exclusive_ns: i64,
-    min_ns: Option<i64>,
-    mean_ns: Option<i64>,
-    max_ns: Option<i64>,
-    p50_ns: Option<i64>,
-    p95_ns: Option<i64>,
-    p99_ns: Option<i64>,
+    pub(crate) inclusive_ns: i64,
+    pub(crate) exclusive_ns: i64,
+    pub(crate) min_ns: Option<i64>,
+    pub(crate) mean_ns: Option<i64>,
+    pub(crate) max_ns: Option<i64>,
+    pub(crate) p50_ns: Option<i64>,
+    pub(crate) p95_ns: Option<i64>,
+    pub(crate) p99_ns: Option<i64>,
     /// Exclusive time as a share of that of all rows.
     share: f64,
-    open_calls: u64,
-    unmatched_leaves: u64,
-    unleft_calls: u64,
+    pub(crate) open_calls: u64,
+    pub(crate) unmatched_leaves: u64,
+    pub(crate) unleft_calls: u64,
     /// By how much `calls` may differ from the truth.
     pub uncertain_calls: u64,
-    uncertain_calls_is_lower_bound: bool,
-    time_is_uncertain: bool,
+    pub(crate) uncertain_calls_is_lower_bound: bool,
+    pub(crate) time_is_uncertain: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]

@@ -1,14 +1,18 @@
 //! `trace-merge`: combines recordings into one globally ordered trace.
 
-use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use annals_cli::commands::export::{progress, tell_of_messages};
+use annals_cli::export::{Format, Settings, export};
+use annals_cli::output::UsageError;
 use annals_format::CompressionLevel;
 use annals_merger::{
     ArchiveOptions, Causality, CausalityReport, ClockOffsets, EventFilter, FilterError,
-    MESSAGES_IN_FLIGHT, Plan, Report, Symbols, WindowArguments, WriteOptions, join, parse_size,
-    plan_merge_with_offsets, write_archive, write_trace,
+    MESSAGES_IN_FLIGHT, Merge, Opened, Plan, RejectedInput, Report, Symbols, Window,
+    WindowArguments, WriteOptions, join, parse_size, plan_merge_with_offsets, write_archive,
+    write_trace,
 };
 use anyhow::{Context, bail};
 use clap::Parser;
@@ -29,6 +33,7 @@ const MOST_SLICES: u32 = 4096;
     after_help = "Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 merged, but data was lost \
                   (dropped, skipped, truncated) or a rank is missing.\n\n\
                   Examples:\n  trace-merge annals-run -o run.annals\n  \
+                  trace-merge annals-run -o run.pftrace\n  \
                   trace-merge annals-run -o window.annals --from 1.5s --to 2s --rank 0-3"
 )]
 struct Arguments {
@@ -36,16 +41,18 @@ struct Arguments {
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
 
-    /// Where the trace goes; a name that ends in .otf2 makes it an OTF2 archive
+    /// Where the trace goes; a name that ends in .otf2, .pftrace, .json, .parquet, … makes it another format
     #[arg(short, long, value_name = "OUT.annals")]
     output: PathBuf,
 
-    /// What the output is: annals, otf2 [default: by the output's name]
+    /// What the output is: annals, otf2, perfetto, chrome, parquet, arrow, folded, flamegraph, csv, jsonl, dot, mermaid
+    /// [default: by the output's name]
     ///
     /// An OTF2 archive is several files: the output names its anchor (*.otf2), or a directory, in which it is
-    /// traces.otf2. Losses are in it as times at which the measurement was off, and as markers.
-    #[arg(long, value_name = "FORMAT", value_parser = ["annals", "otf2"], conflicts_with_all = ["join", "slice"])]
-    format: Option<String>,
+    /// traces.otf2. Losses are in it as times at which the measurement was off, and as markers. The others are what
+    /// `trace-cli export` writes of the trace; its help says what is in them.
+    #[arg(long, value_name = "FORMAT", value_parser = output_format, conflicts_with_all = ["join", "slice"])]
+    format: Option<OutputFormat>,
 
     /// Write the report as JSON to a file (`-`: standard output)
     #[arg(long, value_name = "FILE")]
@@ -143,6 +150,38 @@ fn causality(text: &str) -> Result<Causality, String> {
     })
 }
 
+/// What a merge is written as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum OutputFormat {
+    Annals,
+    Otf2,
+    Export(Format),
+}
+
+fn output_format(text: &str) -> Result<OutputFormat, String> {
+    match text {
+        "annals" => Ok(OutputFormat::Annals),
+        "otf2" => Ok(OutputFormat::Otf2),
+        other => match Format::by_name(other) {
+            Ok(format) => Ok(OutputFormat::Export(format)),
+            Err(formats) => Err(format!("annals, otf2, or {formats}")),
+        },
+    }
+}
+
+impl OutputFormat {
+    /// What a name stands for: a trace, unless its extension is another format's.
+    fn of_path(path: &Path) -> Self {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "otf2")
+        {
+            return Self::Otf2;
+        }
+        Format::of_path(path).map_or(Self::Annals, Self::Export)
+    }
+}
+
 fn slice_of(text: &str) -> Result<(u32, u32), String> {
     let numbers = text.split_once('/');
     let numbers = numbers.and_then(|(k, n)| k.parse::<u32>().ok().zip(n.parse::<u32>().ok()));
@@ -168,6 +207,7 @@ fn main() -> ExitCode {
             eprintln!("trace-merge: {error:#}");
             match error.downcast_ref() {
                 Some(FilterError::Syntax(_)) => ExitCode::from(2),
+                _ if error.is::<UsageError>() => ExitCode::from(2),
                 _ => ExitCode::FAILURE,
             }
         }
@@ -226,6 +266,15 @@ fn run(arguments: &Arguments) -> anyhow::Result<Report> {
     if let (Some(path), Some(plan)) = (&arguments.write_plan, &plan) {
         plan.write(path)?;
     }
+    let format = match arguments.format {
+        Some(format) => format,
+        // What is put together later is a trace.
+        None if arguments.slice.is_some() => OutputFormat::Annals,
+        None => OutputFormat::of_path(&arguments.output),
+    };
+    if let OutputFormat::Export(format) = format {
+        return run_export(merge, rejected, window, format, arguments);
+    }
     merge.filter(&arguments.filter, window)?;
     if let (Some((number, of)), Some(plan)) = (arguments.slice, &plan) {
         merge.slice(number, of, plan.quantiles_ns())?;
@@ -238,22 +287,9 @@ fn run(arguments: &Arguments) -> anyhow::Result<Report> {
     if let Some(input) = rejected.first().filter(|_| arguments.strict) {
         bail!("--strict: {}: {}", input.path.display(), input.why);
     }
-    let is_shown = !arguments.quiet && std::io::stderr().is_terminal();
-    let bar = if is_shown {
-        indicatif::ProgressBar::new(merge.expected_events())
-    } else {
-        indicatif::ProgressBar::hidden()
-    };
-    let by_name = arguments
-        .output
-        .extension()
-        .is_some_and(|extension| extension == "otf2");
-    let is_archive = match arguments.format.as_deref() {
-        Some(format) => format == "otf2",
-        None => by_name && arguments.slice.is_none(),
-    };
+    let bar = progress(merge.expected_events(), arguments.quiet);
     let show = |events| bar.set_position(events);
-    let outcome = if is_archive {
+    let outcome = if format == OutputFormat::Otf2 {
         let options = ArchiveOptions {
             jobs,
             ..ArchiveOptions::default()
@@ -266,13 +302,58 @@ fn run(arguments: &Arguments) -> anyhow::Result<Report> {
     let (merged, bytes) = outcome?;
     let mut report = merged.report;
     report.reject(rejected);
+    tell(&report, Some(bytes), arguments)?;
+    Ok(report)
+}
+
+/// Writes what the merge gives in another format than a trace's.
+fn run_export(
+    merge: Merge,
+    rejected: Vec<RejectedInput>,
+    window: Window,
+    format: Format,
+    arguments: &Arguments,
+) -> anyhow::Result<Report> {
+    if let Some(input) = rejected.first().filter(|_| arguments.strict) {
+        bail!("--strict: {}: {}", input.path.display(), input.why);
+    }
+    let events = merge.expected_events();
+    let opened = Opened::of_merge(merge, rejected);
+    if arguments.strict {
+        let summary = opened.summary()?;
+        if !summary.complete {
+            bail!("--strict: something would be lost; the report of a merge without it says what");
+        }
+    }
+    let bar = progress(events, arguments.quiet);
+    let exported = export(
+        &opened,
+        window,
+        &arguments.filter.clone().into(),
+        (format, &Settings::default()),
+        &arguments.output,
+        &mut |events| bar.set_position(events),
+    );
+    bar.finish_and_clear();
+    let exported = exported?;
+    let report = exported.outcome.report.clone();
+    let report = report.context("a merge makes a report")?;
     if !arguments.quiet {
-        let summary = summary(&report, bytes, arguments);
+        tell_of_messages(&exported);
+    }
+    tell(&report, None, arguments)?;
+    Ok(report)
+}
+
+/// Shows and writes the report.
+fn tell(report: &Report, bytes: Option<u64>, arguments: &Arguments) -> anyhow::Result<()> {
+    if !arguments.quiet {
+        let summary = summary(report, bytes, arguments);
         // A closed standard error does not undo a merge.
         let _ = std::io::stderr().write_all(summary.as_bytes());
     }
     if let Some(path) = &arguments.report {
-        let mut json = serde_json::to_string_pretty(&report)?;
+        let mut json = serde_json::to_string_pretty(report)?;
         json.push('\n');
         if path.as_os_str() == "-" {
             std::io::stdout().write_all(json.as_bytes())?;
@@ -281,20 +362,21 @@ fn run(arguments: &Arguments) -> anyhow::Result<Report> {
                 .with_context(|| format!("cannot write the report to {}", path.display()))?;
         }
     }
-    Ok(report)
+    Ok(())
 }
 
 /// The report for people.
-fn summary(report: &Report, bytes: u64, arguments: &Arguments) -> String {
+fn summary(report: &Report, bytes: Option<u64>, arguments: &Arguments) -> String {
     use std::fmt::Write as _;
     let mut text = String::new();
     let totals = &report.totals;
     let _ = writeln!(
         text,
-        "{}: {} events of {} recordings, {bytes} bytes",
+        "{}: {} events of {} recordings{}",
         arguments.output.display(),
         totals.present(),
         report.inputs.len(),
+        bytes.map_or_else(String::new, |bytes| format!(", {bytes} bytes")),
     );
     for input in &report.inputs {
         if input.ended != "finished" {

@@ -1,0 +1,545 @@
+//! `trace-cli export` and `trace-merge --format`: what other readers find in every format is what `trace-cli` prints of the
+//! trace (`tests/export/check.py`), and an export that fails leaves nothing.
+
+#[path = "../support/deeds.rs"]
+mod deeds;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use annals_format::{CompressionLevel, Ordering, Reference, Role};
+use annals_recorder::{Blob, EventTypeSpec, Options, Recorder, SourceSpec, Text};
+use deeds::Deed;
+use support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream};
+
+const FORMATS: [&str; 10] = [
+    "perfetto",
+    "chrome",
+    "parquet",
+    "arrow",
+    "folded",
+    "flamegraph",
+    "csv",
+    "jsonl",
+    "dot",
+    "mermaid",
+];
+
+fn command() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_trace-cli"))
+}
+
+fn said(output: &Output) -> String {
+    let text = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+fn merge(inputs: &Path, to: &Path, more: &[&str]) -> Output {
+    let merged = Command::new(env!("CARGO_BIN_EXE_trace-merge"))
+        .arg(inputs)
+        .arg("-o")
+        .arg(to)
+        .args(more)
+        .output()
+        .expect("trace-merge runs");
+    // Losses are part of it.
+    assert!(
+        matches!(merged.status.code(), Some(0 | 3)),
+        "{}",
+        said(&merged)
+    );
+    merged
+}
+
+/// The Python that has the other readers.
+fn python() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let python = root.join("target/export-python/bin/python");
+    if !python.exists() {
+        eprintln!("NOT TESTED: exports by other readers (tests/run.sh installs them)");
+        return None;
+    }
+    Some(python)
+}
+
+/// Whether other readers find in every export what is printed.
+fn check(input: &Path, filters: &[&str]) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let Some(python) = python() else { return };
+    let scratch = tempfile::tempdir().expect("a directory");
+    let checked = Command::new(python)
+        .arg(root.join("tests/export/check.py"))
+        .arg(env!("CARGO_BIN_EXE_trace-cli"))
+        .arg(input)
+        .arg(scratch.path().join("exports"))
+        .args(filters)
+        .output()
+        .expect("python runs");
+    assert!(checked.status.success(), "{filters:?}: {}", said(&checked));
+}
+
+/// What makes names hard: quotes, separators, line ends, control characters, other directions.
+const ODD: [&str; 8] = [
+    "comma, \"quoted\"",
+    "line\nend\r\n",
+    "semi;colon \\ back",
+    "\u{1b}[31mred\u{7}",
+    "\u{202e}back",
+    "<b>&amp;</b> 'x' `y` #%{}[]|",
+    "Gr\u{fc}\u{df}e \u{65e5}\u{672c}",
+    " ",
+];
+
+type Everything = (i32, u32, i64, u64, f64, Text, Blob, Option<i64>);
+
+/// Recordings of two ranks with every type of element, messages, metrics, odd names and an unordered source.
+fn odd_recordings(directory: &Path) {
+    let recorders: Vec<Recorder> = (0..2_u32)
+        .map(|rank| {
+            let mut options = Options::new(directory);
+            options.run = Some("odd".to_owned());
+            options.rank = Some(rank);
+            options.rank_count = Some(2);
+            Recorder::start(&options).expect("a recorder")
+        })
+        .collect();
+    for (rank, r) in recorders.iter().enumerate() {
+        let names = [
+            "i",
+            "rank",
+            "Time_NS",
+            "number",
+            "value",
+            "text, \"q\"",
+            "bytes",
+            "maybe\n",
+        ];
+        let spec = names
+            .iter()
+            .fold(EventTypeSpec::new("every, \"thing\"\n"), |spec, name| {
+                spec.element(*name)
+            });
+        let everything = r.add_event_type::<Everything>(&spec).expect("a type");
+        let other = EventTypeSpec::new("other")
+            .element("number")
+            .element("value");
+        let other = r.add_event_type::<(Text, i64)>(&other).expect("a type");
+        let message = |name: &str, role| {
+            let spec = EventTypeSpec::new(name).role(role).element("communicator");
+            spec.reference("peer", Reference::Rank)
+                .element("tag")
+                .element("bytes")
+        };
+        let send = r.add_event_type::<(u32, u32, u32, u64)>(&message("send", Role::Send));
+        let receive = r.add_event_type::<(u32, u32, u32, u64)>(&message("receive", Role::Receive));
+        let (send, receive) = (send.expect("a type"), receive.expect("a type"));
+        let memory = r
+            .add_metric::<f64>("memory, \"used\"", "MiB")
+            .expect("a metric");
+        let count = r.add_metric::<u64>("count", "").expect("a metric");
+        let loose = r
+            .add_source(&SourceSpec::unordered("loose, source"))
+            .expect("a source");
+        let regions: Vec<_> = ODD
+            .iter()
+            .map(|name| {
+                r.add_region_at(name, "a \"file\".c", 7, "")
+                    .expect("a region")
+            })
+            .collect();
+        for step in 0..300_usize {
+            let region = regions[step % regions.len()];
+            r.enter(region);
+            let extreme = [i64::MIN, -1, 0, i64::MAX][step % 4];
+            let float = [0.1, f64::NAN, f64::INFINITY, -1e300, 0.0][step % 5];
+            let text = [
+                &b"not \xff utf-8"[..],
+                b"",
+                b"a,b\n\"c\"",
+                "\u{1b}x\u{fc}".as_bytes(),
+            ][step % 4];
+            let values = (
+                extreme as i32,
+                extreme as u32,
+                extreme,
+                extreme as u64,
+                float,
+                text,
+                &b"\x00\xff,\n"[..step % 5 % 4],
+                (step % 3 == 0).then_some(extreme),
+            );
+            r.raise(&everything, values);
+            r.raise_on(loose, &other, (text, step as i64));
+            r.metric(&memory, step as f64 / 8.0);
+            r.metric(&count, u64::MAX - step as u64);
+            let message = (0, 1 - rank as u32, 3, 100 + step as u64);
+            r.raise(if rank == 0 { &send } else { &receive }, message);
+            if step % 7 != 6 {
+                r.leave(region);
+            }
+        }
+        r.report_dropped(loose, everything.id(), 12);
+        r.leave(regions[0]);
+    }
+    for recorder in recorders {
+        let status = recorder.finish();
+        assert_eq!(status.dropped, 12);
+    }
+}
+
+/// Two ranks whose threads lose enters, leaves and points, and one that does nothing.
+fn lossy_recordings(directory: &Path) {
+    let cycle = [
+        Deed::Enter(0),
+        Deed::Enter(1),
+        Deed::Mark,
+        Deed::Lose(Some(LEAVE)),
+        Deed::Enter(2),
+        Deed::Enter(2),
+        Deed::Leave(2),
+        Deed::Leave(3),
+        Deed::Lose(None),
+        Deed::Leave(1),
+        Deed::Mark,
+        Deed::Lose(Some(MARK)),
+    ];
+    let thread = |shift: usize| {
+        let deeds = cycle.iter().cycle().skip(shift).take(700);
+        deeds.copied().collect::<Vec<_>>()
+    };
+    deeds::write(
+        &[vec![thread(0), thread(5)], vec![thread(2), Vec::new()]],
+        directory,
+    );
+}
+
+#[test]
+fn other_readers_find_what_is_printed_of_the_demo() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let demo = scratch.path().join("demo");
+    let ran = command().arg("demo").arg("--output").arg(&demo).output();
+    let ran = ran.expect("the demo runs");
+    assert!(ran.status.success(), "{}", said(&ran));
+    let trace = demo.join("run.annals");
+    check(&trace, &[]);
+    check(&trace, &["--rank", "0-1"]);
+    check(&trace, &["--from", "3ms", "--to", "20ms"]);
+    check(&trace, &["--region", "c*"]);
+    check(&trace, &["--event", "file.*"]);
+    let mut done = command();
+    done.args(["export", "--format", "parquet", "-o"]);
+    let done = done
+        .arg(demo.join("run-tables"))
+        .arg(&trace)
+        .output()
+        .expect("trace-cli runs");
+    assert!(done.status.success(), "{}", said(&done));
+    let Some(python) = python() else { return };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let asked = Command::new(python)
+        .arg(root.join("tests/export/readme.py"))
+        .arg(root.join("README.md"))
+        .arg(&demo)
+        .output()
+        .expect("python runs");
+    assert!(asked.status.success(), "{}", said(&asked));
+}
+
+#[test]
+fn other_readers_find_what_is_printed_of_every_type_of_event() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let inputs = scratch.path().join("run");
+    odd_recordings(&inputs);
+    let trace = scratch.path().join("odd.annals");
+    merge(&inputs, &trace, &["--quiet"]);
+    check(&trace, &[]);
+    // A directory of recordings is an input like a trace.
+    check(&inputs, &[]);
+}
+
+#[test]
+fn other_readers_find_the_losses() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    lossy_recordings(scratch.path());
+    let trace = scratch.path().join("trace.annals");
+    merge(scratch.path(), &trace, &["--quiet"]);
+    check(&trace, &[]);
+    check(&trace, &["--from", "5us", "--to", "9us"]);
+}
+
+#[test]
+fn nothing_is_exported_of_an_empty_trace() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let empty = TestRecording {
+        rank: Some(0),
+        rank_count: Some(1),
+        id: 1,
+        start_ns: 5_000_000_000,
+        end_ns: 5_000_001_000,
+        clocks: vec![REFERENCE],
+        streams: vec![TestStream {
+            clock: 0,
+            ordering: Ordering::Ordered,
+            chunks: Vec::new(),
+        }],
+        has_footer: true,
+    };
+    empty.write(scratch.path(), CompressionLevel::None);
+    let trace = scratch.path().join("trace.annals");
+    merge(scratch.path(), &trace, &["--quiet"]);
+    check(&trace, &[]);
+}
+
+#[test]
+fn what_trace_merge_writes_is_the_export_of_its_trace() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let inputs = scratch.path().join("run");
+    std::fs::create_dir(&inputs).expect("a directory");
+    lossy_recordings(&inputs);
+    let trace = scratch.path().join("trace.annals");
+    merge(&inputs, &trace, &["--quiet"]);
+    for (name, format) in [
+        ("run.pftrace", "perfetto"),
+        ("run.json", "chrome"),
+        ("run.csv", "csv"),
+        ("run.jsonl", "jsonl"),
+        ("run.folded", "folded"),
+        ("run.svg", "flamegraph"),
+        ("run.dot", "dot"),
+        ("run.mmd", "mermaid"),
+        ("run.arrow", "arrow"),
+        ("run.parquet", "parquet"),
+    ] {
+        let (named, told, exported) = (
+            scratch.path().join(name),
+            scratch.path().join(format!("told-{name}")),
+            scratch.path().join(format!("exported-{name}")),
+        );
+        merge(&inputs, &named, &["--quiet"]);
+        let merged = merge(&inputs, &told, &["--quiet", "--format", format]);
+        assert_eq!(merged.status.code(), Some(3), "something was dropped");
+        let done = command()
+            .arg("export")
+            .arg(&trace)
+            .arg("-o")
+            .arg(&exported)
+            .output();
+        assert!(done.expect("trace-cli runs").status.success());
+        let whole = std::fs::read(&exported).expect("an export");
+        if !matches!(format, "arrow" | "parquet") {
+            // Those have the rows in groups as they came.
+            assert_eq!(std::fs::read(&told).expect("an export"), whole, "{format}");
+            assert_eq!(std::fs::read(&named).expect("an export"), whole, "{format}");
+        }
+        assert!(!whole.is_empty());
+    }
+}
+
+fn leftovers(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).expect("a directory");
+    entries
+        .map(|entry| entry.expect("an entry").path())
+        .collect()
+}
+
+#[test]
+fn a_full_disk_leaves_what_was_there_and_is_told() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let inputs = scratch.path().join("run");
+    std::fs::create_dir(&inputs).expect("a directory");
+    lossy_recordings(&inputs);
+    for format in FORMATS {
+        let below = scratch.path().join(format);
+        std::fs::create_dir(&below).expect("a directory");
+        let to = below.join("out");
+        let is_table = matches!(format, "parquet" | "arrow" | "csv" | "jsonl");
+        if !is_table {
+            std::fs::write(&to, b"before").expect("a file");
+        }
+        // Files may have 1 KiB; the signal that says so is ignored, so that writing fails.
+        let failed = Command::new("bash")
+            .args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$@\"", "bash"])
+            .arg(env!("CARGO_BIN_EXE_trace-cli"))
+            .args(["export", "--format", format, "-o"])
+            .arg(&to)
+            .arg(&inputs)
+            .output()
+            .expect("bash runs");
+        let text = said(&failed);
+        if failed.status.success() {
+            // A graph of four regions may fit.
+            assert!(
+                matches!(format, "dot" | "mermaid" | "folded"),
+                "{format}: {text}"
+            );
+            continue;
+        }
+        assert_eq!(failed.status.code(), Some(1), "{format}: {text}");
+        assert!(text.contains("cannot be written"), "{format}: {text}");
+        assert!(text.contains("File too large"), "{format}: {text}");
+        if is_table {
+            assert_eq!(leftovers(&below), Vec::<PathBuf>::new(), "{format}");
+        } else {
+            assert_eq!(std::fs::read(&to).expect("the file"), b"before", "{format}");
+            assert_eq!(leftovers(&below), [to], "{format}");
+        }
+    }
+}
+
+#[test]
+fn an_export_that_is_killed_has_no_name() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let inputs = scratch.path().join("run");
+    std::fs::create_dir(&inputs).expect("a directory");
+    // Enough to be met in the middle.
+    let rows = (0..200_000_u64).flat_map(|n| {
+        let at = 5_000_000_000 + n * 10;
+        [
+            Row::Event(ENTER, at, n % 4),
+            Row::Event(LEAVE, at + 5, n % 4),
+        ]
+    });
+    let recording = TestRecording {
+        rank: Some(0),
+        rank_count: Some(1),
+        id: 1,
+        start_ns: 5_000_000_000,
+        end_ns: 5_010_000_000,
+        clocks: vec![REFERENCE],
+        streams: vec![TestStream {
+            clock: 0,
+            ordering: Ordering::Ordered,
+            chunks: vec![(5_000_000_000, rows.collect())],
+        }],
+        has_footer: true,
+    };
+    recording.write(&inputs, CompressionLevel::None);
+    for format in ["perfetto", "chrome", "parquet", "arrow", "csv", "jsonl"] {
+        let below = scratch.path().join(format);
+        std::fs::create_dir(&below).expect("a directory");
+        let to = below.join("out");
+        let mut met = 0;
+        for round in 0..20 {
+            let mut child = command()
+                .args(["export", "--format", format, "--quiet", "-o"])
+                .arg(&to)
+                .arg(&inputs)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("trace-cli runs");
+            // As soon as something is there, and a little later each time.
+            let start = Instant::now();
+            let is_begun = |at: &Path| {
+                let inside = std::fs::read_dir(at).into_iter().flatten().flatten();
+                inside
+                    .map(|entry| entry.path())
+                    .any(|path| path.to_string_lossy().contains(".tmp"))
+            };
+            while start.elapsed() < Duration::from_secs(20) && !is_begun(&below) && !is_begun(&to) {
+                if child.try_wait().expect("a child").is_some() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            std::thread::sleep(Duration::from_micros(300 * round));
+            child.kill().expect("a signal");
+            let status = child.wait().expect("a child");
+            if status.signal().is_some() {
+                let names: Vec<PathBuf> = match to.is_dir() {
+                    true => leftovers(&to),
+                    false => leftovers(&below),
+                };
+                let is_named = |path: &PathBuf| !path.to_string_lossy().contains(".tmp");
+                // Names appear when all is written: all of them, or the process was about to end.
+                let named: Vec<&PathBuf> = names.iter().filter(|path| is_named(path)).collect();
+                met += usize::from(named.is_empty());
+                for path in named {
+                    assert_is_whole(path, format);
+                }
+            }
+            let _ = std::fs::remove_dir_all(&below);
+            std::fs::create_dir(&below).expect("a directory");
+        }
+        assert!(met > 0, "{format}: no export was met in the middle");
+    }
+}
+
+/// A file that has its name ends as one of its format does.
+fn assert_is_whole(path: &Path, format: &str) {
+    let bytes = std::fs::read(path).expect("a file");
+    let is_whole = match format {
+        "parquet" => bytes.ends_with(b"PAR1"),
+        "arrow" => bytes.ends_with(b"ARROW1"),
+        "chrome" => bytes.ends_with(b"}}\n"),
+        "csv" | "jsonl" => bytes.ends_with(b"\n") || bytes.is_empty(),
+        _ => !bytes.is_empty(),
+    };
+    assert!(is_whole, "{}: {} bytes", path.display(), bytes.len());
+}
+
+#[test]
+fn what_is_no_format_is_told_with_those_there_are() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    lossy_recordings(scratch.path());
+    for (arguments, code, needle) in [
+        (&["-o", "run.xyz"][..], 2, "no format has this extension"),
+        (&["-o", "run"], 2, "name one with --format"),
+        (
+            &["-o", "run.csv", "--format", "perfeto"],
+            2,
+            "did you mean `perfetto`?",
+        ),
+        (&["-o", "run.parquet.gz"], 2, "no format has this extension"),
+        (&["-o", "run.json", "--table", "calls"], 2, "has no tables"),
+        (
+            &["-o", "run.csv", "--table", "calls,events"],
+            2,
+            "a file has one table",
+        ),
+        (&["-o", "run.csv", "--table", "cals"], 2, "calls"),
+        (
+            &["-o", "x", "--format", "parquet", "--partition", "time=0"],
+            2,
+            "above 0",
+        ),
+        (&["-o", "run.json", "--rank", "99"], 1, "99"),
+        (&["-o", "no/such/run.json"], 1, "cannot be written"),
+    ] {
+        let input = scratch.path();
+        let failed = command()
+            .current_dir(input)
+            .arg("export")
+            .arg(".")
+            .args(arguments)
+            .output();
+        let failed = failed.expect("trace-cli runs");
+        let text = said(&failed);
+        assert_eq!(failed.status.code(), Some(code), "{arguments:?}: {text}");
+        assert!(text.contains(needle), "{arguments:?}: {text}");
+        if needle.contains("extension") {
+            assert!(FORMATS.iter().all(|format| text.contains(format)), "{text}");
+        }
+    }
+    assert!(
+        leftovers(scratch.path())
+            .iter()
+            .all(|path| path.extension().is_some_and(|e| e == "annals"))
+    );
+    let listed = command()
+        .args(["export", "--list-formats"])
+        .output()
+        .expect("trace-cli runs");
+    assert!(listed.status.success());
+    assert!(FORMATS.iter().all(|format| said(&listed).contains(format)));
+    let piped = command()
+        .args(["export", "-f", "csv", "-o", "-"])
+        .arg(scratch.path())
+        .output();
+    let piped = piped.expect("trace-cli runs");
+    assert!(piped.status.success() && piped.stdout.starts_with(b"time_ns,rank,location"));
+}

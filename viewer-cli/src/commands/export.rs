@@ -1,0 +1,211 @@
+//! `trace-cli export`: a trace as other tools read it.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::{InputArguments, warn_of_damage};
+use crate::export::{self, Exported, Format, Partition, Root, Settings, TableKind};
+use crate::filter::{FilterArguments, WindowArguments};
+use crate::output::{self, Finding, UsageError};
+use crate::time;
+
+/// A trace as other tools read it: Perfetto, Chrome, Parquet, flame graphs, CSV, …
+///
+/// The format is that of the output's extension, or --format; --list-formats shows all. The output appears when it is
+/// whole. Memory does not grow with the trace.
+#[derive(Clone, Debug, Args)]
+#[command(after_long_help = LONG_HELP)]
+pub struct ExportArguments {
+    /// A trace, a recording, a directory of recordings, or an OTF2 archive
+    #[arg(value_name = "INPUT", required_unless_present = "list_formats")]
+    input: Option<PathBuf>,
+
+    /// Say as JSON what was written
+    #[arg(long)]
+    json: bool,
+
+    /// Look for names of functions in the files of this directory too (of the same build id)
+    #[arg(long, value_name = "DIR")]
+    symbols: Vec<PathBuf>,
+
+    #[command(flatten)]
+    window: WindowArguments,
+    #[command(flatten)]
+    filter: FilterArguments,
+
+    /// What to write [default: by the output's extension]
+    #[arg(short, long, value_name = "FORMAT", value_parser = Format::by_name)]
+    format: Option<Format>,
+
+    /// Where it goes: a file, a directory for several tables, `-` for standard output
+    #[arg(
+        short,
+        long,
+        value_name = "OUT",
+        required_unless_present = "list_formats"
+    )]
+    output: Option<PathBuf>,
+
+    /// Tables of parquet, arrow, csv and jsonl, separated by commas
+    ///
+    /// A file has one table: events unless another is named. A directory (a name without the format's extension)
+    /// has a file for each: of parquet and arrow events, calls, messages and drops unless others are named, of csv and
+    /// jsonl events, regions, messages, metrics and drops.
+    #[arg(long, value_name = "TABLES", value_delimiter = ',')]
+    table: Vec<TableKind>,
+
+    /// Split tables into directories that engines understand: `rank`, or `time=DURATION` such as time=10s
+    ///
+    /// OUT/events/rank=0/part-0.parquet, or OUT/events/window_ns=10000000000/…, where the number is the window's
+    /// start; with one --table OUT is the table's directory. The rank is then in no file: engines take it from the names.
+    #[arg(long, value_name = "WHAT", value_parser = partition)]
+    partition: Option<Partition>,
+
+    /// Stacks of each rank or location, not of all together (folded, flamegraph)
+    #[arg(long, value_name = "WHAT")]
+    by: Option<Root>,
+
+    /// Show the formats
+    #[arg(long, exclusive = true)]
+    list_formats: bool,
+
+    /// Show no progress
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+const LONG_HELP: &str = "\
+Tables (times in nanoseconds since the trace's start, ranks as 64-bit integers, names as text; null where nothing is known):
+  events    time_ns, rank, location, source, event, and a column for each element's name: integers as 64-bit (u64
+            unsigned), doubles, text, bytes; what refers to a region, a location, an object has its name. One name with
+            several types is one column each: value_i64, value_f64. A name that is taken gets a number: rank_2. Behind 256
+            columns come the rest as JSON in `elements`. In order of time.
+  calls     call (its number), parent (number of the call around it), rank, location, region, begin_ns, end_ns,
+            inclusive_ns, exclusive_ns (within the window), depth (calls around it), is_outermost (no recursion),
+            is_uncertain (a loss lies in it), ended (left; unleft: with the call around it; open: at the end). By end_ns,
+            open ones last. As of `regions`: calls are those with begin_ns in the window; sum(inclusive_ns) where
+            is_outermost; sum(exclusive_ns).
+  regions   as `trace-cli regions --by location`
+  messages  send_ns, receive_ns, latency_ns, from_rank, from_location, to_rank, to_location, communicator, tag, bytes:
+            messages of which both sides are known, by receive_ns; a partition by rank is by to_rank
+  metrics   time_ns, rank, location, source, metric, unit, value
+  drops     rank, location, source, event (null: any), count, is_lower_bound, kind (dropped, suppressed, skipped), cause,
+            from_ns, to_ns: as `trace-cli dropped`
+Parquet files have groups of 2^17 rows with least and greatest values, and zstd; Arrow files are not compressed.
+
+Perfetto: a process for each rank, a thread for each location with calls as slices; below it a track for each source with
+points as instants, and one for each metric; messages are flows; a loss is an instant of the category `loss` on a packet
+that says `previous_packet_dropped`. Times before 0 are shown at 0. Chrome: the same as B, E, i, C, s and f events, times
+in microseconds with 3 digits.
+Folded stacks and flame graphs: exclusive nanoseconds by call path.
+
+Examples:
+  trace-cli export run.annals -o run.pftrace
+  trace-cli export run.annals -o run.json.gz --from 1s --to 1.1s --rank 0-3
+  trace-cli export run.annals --format parquet -o run-tables
+  trace-cli export run.annals --format parquet --partition rank -o by-rank
+  trace-cli export run.annals --table calls -o calls.csv
+  trace-cli export run.annals -o flames.svg --by rank";
+
+fn partition(text: &str) -> Result<Partition, String> {
+    match text.split_once('=') {
+        None if text == "rank" => Ok(Partition::Rank),
+        Some(("time", each)) => match time::parse_time(each)? {
+            each if each > 0 => Ok(Partition::Time(each)),
+            _ => Err("a time above 0".to_owned()),
+        },
+        _ => Err("`rank`, or `time=DURATION` such as time=10s".to_owned()),
+    }
+}
+
+/// A bar on a terminal, with as many steps as there are events.
+pub fn progress(events: u64, is_quiet: bool) -> ProgressBar {
+    if is_quiet || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(events);
+    let style = ProgressStyle::with_template("{wide_bar} {human_pos}/{human_len} events, {eta}");
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// Says what of the messages is not in the output.
+pub fn tell_of_messages(exported: &Exported) {
+    let Some(messages) = exported.messages else {
+        return;
+    };
+    let without = messages.unmatched_sends
+        + messages.unmatched_receives
+        + messages.unmatchable_by_loss
+        + messages.over_limit
+        + messages.without_peer;
+    if without != 0 {
+        eprintln!(
+            "messages without a partner: {} sends, {} receives, {} by loss, {} without a known peer, {} too many at once",
+            messages.unmatched_sends,
+            messages.unmatched_receives,
+            messages.unmatchable_by_loss,
+            messages.without_peer,
+            messages.over_limit
+        );
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the input cannot be read, a filter matches nothing, or the output cannot be written.
+pub fn run(arguments: &ExportArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    if arguments.list_formats {
+        out.write_all(export::list().as_bytes())?;
+        return Ok(Finding::FINE);
+    }
+    let (Some(input), Some(to)) = (&arguments.input, &arguments.output) else {
+        return Err(UsageError("an input and --output are needed".to_owned()).into());
+    };
+    let format = match arguments.format {
+        Some(format) => format,
+        None => Format::of_path(to)?,
+    };
+    let source = InputArguments {
+        input: input.clone(),
+        json: arguments.json,
+        symbols: arguments.symbols.clone(),
+    };
+    let (opened, window) = source.open_window(&arguments.window)?;
+    let same = std::fs::canonicalize(input)
+        .ok()
+        .zip(std::fs::canonicalize(to).ok());
+    if same.is_some_and(|(input, output)| input == output) {
+        let why = format!("{}: is the input; name another output", to.display());
+        return Err(UsageError(why).into());
+    }
+    let settings = Settings {
+        tables: arguments.table.clone(),
+        partition: arguments.partition,
+        by: arguments.by,
+    };
+    let bar = progress(opened.events_before(window.to_ns), arguments.quiet);
+    let exported = export::export(
+        &opened,
+        window,
+        &arguments.filter,
+        (format, &settings),
+        to,
+        &mut |events| bar.set_position(events),
+    );
+    bar.finish_and_clear();
+    let exported = exported?;
+    warn_of_damage(&opened, &exported.outcome);
+    tell_of_messages(&exported);
+    if arguments.json {
+        let result = serde_json::json!({
+            "format": format.name(),
+            "output": to,
+        });
+        output::json(out, &result)?;
+    }
+    Ok(Finding::loss(exported.outcome.has_skipped_now))
+}

@@ -1,0 +1,48 @@
+//! Arrow IPC files (Feather 2), without compression: they can be mapped into memory as they are.
+
+use arrow_array::RecordBatch;
+use arrow_ipc::writer::FileWriter;
+use arrow_schema::SchemaRef;
+
+use super::rows::{Encoded, Job, Out, RowFile};
+
+struct ArrowFile {
+    writer: FileWriter<Out>,
+}
+
+pub(crate) fn open(
+    schema: &SchemaRef,
+    _: Option<&'static str>,
+    out: Out,
+) -> anyhow::Result<Box<dyn RowFile>> {
+    let writer = FileWriter::try_new(out, schema)?;
+    Ok(Box::new(ArrowFile { writer }))
+}
+
+impl ArrowFile {
+    fn failed(&self, error: &dyn std::fmt::Display) -> anyhow::Error {
+        self.writer.get_ref().failed(error)
+    }
+}
+
+impl RowFile for ArrowFile {
+    fn encode(&mut self, group: Vec<RecordBatch>) -> anyhow::Result<Job> {
+        Ok(Box::new(move || Ok(Encoded::Batches(group))))
+    }
+
+    fn append(&mut self, encoded: Encoded) -> anyhow::Result<()> {
+        if let Encoded::Batches(group) = encoded {
+            for batch in &group {
+                let written = self.writer.write(batch);
+                written.map_err(|error| self.failed(&error))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> anyhow::Result<()> {
+        let finished = self.writer.finish();
+        finished.map_err(|error| self.failed(&error))?;
+        self.writer.into_inner()?.finish()
+    }
+}

@@ -1,0 +1,53 @@
+//! Comma-separated values (RFC 4180): a line of names, then a line for each row. Nothing stands for a value that is not
+//! there, `""` for an empty text, digits for bytes.
+
+use std::io::Write;
+
+use arrow_array::RecordBatch;
+use arrow_schema::{Schema, SchemaRef};
+
+use super::rows::{Cell, Cells, Lines, Out, RowFile};
+use crate::csv::put_text;
+use crate::values::hex;
+
+pub(crate) fn open(
+    schema: &SchemaRef,
+    _: Option<&'static str>,
+    out: Out,
+) -> anyhow::Result<Box<dyn RowFile>> {
+    let mut head = Vec::new();
+    for (at, field) in schema.fields().iter().enumerate() {
+        if at != 0 {
+            head.push(b',');
+        }
+        put_text(field.name(), &mut head);
+    }
+    head.push(b'\n');
+    Lines::open(schema, out, &head, put)
+}
+
+fn put(_: &Schema, batch: &RecordBatch, out: &mut Vec<u8>) {
+    let columns: Vec<Cells<'_>> = batch.columns().iter().map(Cells::of).collect();
+    for row in 0..batch.num_rows() {
+        for (at, column) in columns.iter().enumerate() {
+            if at != 0 {
+                out.push(b',');
+            }
+            // Writing into memory does not fail.
+            let _ = match column.get(row) {
+                Cell::Null => Ok(()),
+                Cell::Integer(value) => write!(out, "{value}"),
+                Cell::Unsigned(value) => write!(out, "{value}"),
+                Cell::Float(value) => write!(out, "{value}"),
+                Cell::Flag(value) => write!(out, "{value}"),
+                Cell::Bytes(bytes) => write!(out, "{}", hex(bytes)),
+                Cell::Text("") => write!(out, "\"\""),
+                Cell::Text(text) => {
+                    put_text(text, out);
+                    Ok(())
+                }
+            };
+        }
+        out.push(b'\n');
+    }
+}

@@ -1,0 +1,278 @@
+//! The exports that are tables: which are written, and where.
+
+use std::path::{Path, PathBuf};
+
+use annals_merger::Outcome;
+use anyhow::bail;
+
+use super::pass::{Call, Context, Ending, Events, Exporter, Message, Wants};
+use super::rows::{OpenRows, Partition, Tables};
+use super::tables::{
+    BATCH_ROWS, CallsTable, EventsTable, Gathered, MessagesTable, MetricsTable, Shared, TableKind,
+    drops, drops_schema, regions, regions_schema,
+};
+use crate::commands::regions::{By, RegionRow};
+use crate::output::UsageError;
+
+/// Tables and where each goes.
+pub(crate) struct Plan {
+    /// The tables.
+    pub(crate) tables: Vec<(TableKind, PathBuf)>,
+    /// How they are split.
+    pub(crate) partition: Option<Partition>,
+    /// Extension of the files.
+    pub(crate) extension: &'static str,
+    /// What writes them.
+    pub(crate) open: OpenRows,
+}
+
+/// What is asked for on the command line.
+pub(crate) struct Asked<'a> {
+    pub(crate) output: &'a Path,
+    pub(crate) tables: &'a [TableKind],
+    pub(crate) partition: Option<Partition>,
+    pub(crate) extensions: &'static [&'static str],
+    /// Tables that are written when none is named.
+    pub(crate) usual: &'static [TableKind],
+}
+
+impl Asked<'_> {
+    /// A name with the format's extension is a file, of one table; any other one a directory of all.
+    pub(crate) fn plan(&self, open: OpenRows) -> anyhow::Result<Plan> {
+        let extension = self.extensions[0];
+        let name = self
+            .output
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .to_lowercase();
+        let name = name.strip_suffix(".gz").unwrap_or(&name);
+        let mut extensions = self.extensions.iter();
+        let is_named = extensions.any(|extension| name.ends_with(&format!(".{extension}")));
+        let is_stream = self.output.as_os_str() == "-"
+            || std::fs::metadata(self.output).is_ok_and(|m| !m.is_file() && !m.is_dir());
+        let is_file = (is_named && !self.output.is_dir() || is_stream) && self.partition.is_none();
+        let one = match self.tables {
+            [] if is_file => Some(TableKind::Events),
+            [one] => Some(*one),
+            _ => None,
+        };
+        if is_file && self.tables.len() > 1 {
+            let why = format!(
+                "{}: a file has one table: name a directory for several",
+                self.output.display()
+            );
+            return Err(UsageError(why).into());
+        }
+        if is_stream && self.partition.is_some() {
+            return Err(UsageError("partitions need a directory".to_owned()).into());
+        }
+        let tables = match (one, is_file || self.partition.is_some()) {
+            (Some(one), true) => vec![(one, self.output.to_owned())],
+            _ => {
+                let wanted = match self.tables {
+                    [] => self.usual,
+                    tables => tables,
+                };
+                let is_split = |kind: TableKind| {
+                    self.partition.is_some_and(|partition| {
+                        partition == Partition::Rank || kind.time_column().is_some()
+                    })
+                };
+                let path = |kind: TableKind| match is_split(kind) {
+                    true => self.output.join(kind.name()),
+                    false => self.output.join(format!("{}.{extension}", kind.name())),
+                };
+                let mut tables: Vec<_> = wanted.iter().map(|kind| (*kind, path(*kind))).collect();
+                tables.sort();
+                tables.dedup();
+                tables
+            }
+        };
+        if let [(kind, _)] = tables[..]
+            && matches!(self.partition, Some(Partition::Time(_)))
+            && kind.time_column().is_none()
+        {
+            bail!("{} have no time to be split by", kind.name());
+        }
+        Ok(Plan {
+            tables,
+            partition: self.partition,
+            extension,
+            open,
+        })
+    }
+}
+
+/// Tables in the making.
+pub(crate) struct Dataset<'a> {
+    context: &'a Context<'a>,
+    shared: Shared,
+    files: Tables,
+    /// Numbers among the files.
+    numbers: Vec<(TableKind, usize)>,
+    events: Option<(usize, EventsTable)>,
+    calls: Option<(usize, CallsTable)>,
+    messages: Option<(usize, MessagesTable)>,
+    metrics: Option<(usize, MetricsTable)>,
+    regions: Vec<RegionRow>,
+    /// Directories that were made for the tables.
+    made: Vec<PathBuf>,
+    is_complete: bool,
+}
+
+impl<'a> Dataset<'a> {
+    /// Begins all files. `rows` gives the table of regions, which is reckoned by another pass.
+    pub(crate) fn create(
+        context: &'a Context<'a>,
+        plan: &Plan,
+        rows: impl FnOnce(By) -> anyhow::Result<(Vec<RegionRow>, Outcome)>,
+    ) -> anyhow::Result<Self> {
+        let mut dataset = Self {
+            shared: Shared::of(context),
+            context,
+            files: Tables::new(),
+            numbers: Vec::new(),
+            events: None,
+            calls: None,
+            messages: None,
+            metrics: None,
+            regions: Vec::new(),
+            made: Vec::new(),
+            is_complete: false,
+        };
+        if plan
+            .tables
+            .iter()
+            .any(|(kind, _)| *kind == TableKind::Regions)
+        {
+            (dataset.regions, _) = rows(By::Location)?;
+        }
+        for (kind, path) in &plan.tables {
+            if let Some(parent) = path.parent()
+                && !parent.as_os_str().is_empty()
+                && !parent.exists()
+            {
+                let made = std::fs::create_dir_all(parent);
+                made.map_err(|error| crate::file::not_written(parent, &error))?;
+                dataset.made.push(parent.to_owned());
+            }
+            let events = (*kind == TableKind::Events).then(|| EventsTable::of(context));
+            let calls = CallsTable::new();
+            let messages = MessagesTable::new();
+            let metrics = MetricsTable::of(context);
+            let schema = match (kind, &events) {
+                (TableKind::Events, Some(events)) => events.schema.clone(),
+                (TableKind::Calls, _) => calls.schema().clone(),
+                (TableKind::Messages, _) => messages.schema().clone(),
+                (TableKind::Metrics, _) => metrics.schema().clone(),
+                (TableKind::Regions, _) => regions_schema(),
+                _ => drops_schema(),
+            };
+            let file = (plan.extension, plan.open);
+            let number = dataset
+                .files
+                .add(*kind, &schema, path, plan.partition, file)?;
+            dataset.numbers.push((*kind, number));
+            match kind {
+                TableKind::Events => dataset.events = events.map(|events| (number, events)),
+                TableKind::Calls => dataset.calls = Some((number, calls)),
+                TableKind::Messages => dataset.messages = Some((number, messages)),
+                TableKind::Metrics => dataset.metrics = Some((number, metrics)),
+                TableKind::Regions | TableKind::Drops => {}
+            }
+        }
+        Ok(dataset)
+    }
+
+    fn number(&self, wanted: TableKind) -> Option<usize> {
+        let mut numbers = self.numbers.iter();
+        numbers
+            .find(|(kind, _)| *kind == wanted)
+            .map(|(_, number)| *number)
+    }
+}
+
+impl Drop for Dataset<'_> {
+    fn drop(&mut self) {
+        if !self.is_complete {
+            // Their files remove themselves; what else is in a directory keeps it.
+            self.files = Tables::new();
+            for made in self.made.iter().rev() {
+                let _ = std::fs::remove_dir(made);
+            }
+        }
+    }
+}
+
+impl Exporter for Dataset<'_> {
+    fn wants(&self) -> Wants {
+        Wants {
+            calls: self.calls.is_some(),
+            events: self.events.is_some() || self.metrics.is_some(),
+            messages: self.messages.is_some(),
+            ..Wants::default()
+        }
+    }
+
+    fn leave(&mut self, call: &Call) -> anyhow::Result<()> {
+        if let Some((number, calls)) = &mut self.calls {
+            calls.push(call);
+            if calls.len() >= BATCH_ROWS {
+                self.files.write(*number, calls.take(&self.shared))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn events(&mut self, events: &Events<'_>) -> anyhow::Result<()> {
+        if let Some((number, table)) = &self.events {
+            let (files, definitions) = (&mut self.files, self.context.definitions);
+            table.batches(&self.shared, definitions, events, |batch| {
+                files.write(*number, batch)
+            })?;
+        }
+        if let Some((number, metrics)) = &mut self.metrics {
+            metrics.push(events);
+            if metrics.len() >= BATCH_ROWS {
+                self.files.write(*number, metrics.take(&self.shared))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn message(&mut self, message: &Message) -> anyhow::Result<()> {
+        if let Some((number, messages)) = &mut self.messages {
+            messages.push(message);
+            if messages.len() >= BATCH_ROWS {
+                self.files.write(*number, messages.take(&self.shared))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>, ending: &Ending<'_>) -> anyhow::Result<()> {
+        let shared = &self.shared;
+        if let Some((number, calls)) = &mut self.calls {
+            self.files.write(*number, calls.take(shared))?;
+        }
+        if let Some((number, messages)) = &mut self.messages {
+            self.files.write(*number, messages.take(shared))?;
+        }
+        if let Some((number, metrics)) = &mut self.metrics {
+            self.files.write(*number, metrics.take(shared))?;
+        }
+        if let Some(number) = self.number(TableKind::Drops) {
+            let batch = drops(&drops_schema(), &self.shared, ending.losses);
+            self.files.write(number, batch)?;
+        }
+        if let Some(number) = self.number(TableKind::Regions) {
+            self.files
+                .write(number, regions(&regions_schema(), &self.regions))?;
+        }
+        let files = std::mem::replace(&mut self.files, Tables::new());
+        files.finish()?;
+        self.is_complete = true;
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! Who called whom, all call paths of two regions together.
+
+use std::collections::BTreeMap;
+
+use annals_format::RegionId;
+use rustc_hash::FxHashMap;
+
+use super::pass::{Call, Context};
+
+/// How often, and how long. Times in nanoseconds.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Tally {
+    pub(crate) calls: u64,
+    pub(crate) inclusive_ns: i64,
+    pub(crate) exclusive_ns: i64,
+    pub(crate) is_uncertain: bool,
+}
+
+/// The graph of calls: bounded by the number of regions.
+pub(crate) struct Graph<'a> {
+    context: &'a Context<'a>,
+    regions: BTreeMap<RegionId, Tally>,
+    calls: BTreeMap<(RegionId, RegionId), Tally>,
+    /// Regions of the calls that are open, by number.
+    open: FxHashMap<usize, Vec<RegionId>>,
+}
+
+impl<'a> Graph<'a> {
+    pub(crate) fn new(context: &'a Context<'a>) -> Self {
+        Self {
+            context,
+            regions: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            open: FxHashMap::default(),
+        }
+    }
+
+    pub(crate) fn enter(&mut self, location: usize, region: RegionId) {
+        self.open.entry(location).or_default().push(region);
+    }
+
+    pub(crate) fn leave(&mut self, call: &Call) {
+        let open = self.open.entry(call.location).or_default();
+        open.pop();
+        let caller = open.last().copied();
+        // As `regions` counts: at the enter, and recursion once.
+        let is_counted = self.context.window.contains(call.begin_ns);
+        let tally = self.regions.entry(call.region).or_default();
+        tally.calls += u64::from(is_counted);
+        tally.inclusive_ns += if call.is_outermost {
+            call.inclusive_ns
+        } else {
+            0
+        };
+        tally.exclusive_ns += call.exclusive_ns;
+        tally.is_uncertain |= call.is_uncertain;
+        if let Some(caller) = caller {
+            let tally = self.calls.entry((caller, call.region)).or_default();
+            tally.calls += u64::from(is_counted);
+            tally.inclusive_ns += call.inclusive_ns;
+            tally.is_uncertain |= call.is_uncertain;
+        }
+    }
+
+    /// Regions that were called, with their names, the longest first.
+    pub(crate) fn regions(&self) -> Vec<(RegionId, String, Tally)> {
+        let d = self.context.definitions;
+        let each = self.regions.iter();
+        let each = each.map(|(region, tally)| (*region, d.region_name(*region), *tally));
+        let mut each: Vec<_> = each.collect();
+        each.sort_by(|a, b| (b.2.inclusive_ns, a.0).cmp(&(a.2.inclusive_ns, b.0)));
+        each
+    }
+
+    /// Who called whom, the longest first.
+    pub(crate) fn calls(&self) -> Vec<(RegionId, RegionId, Tally)> {
+        let each = self.calls.iter();
+        let mut each: Vec<_> = each.map(|((a, b), tally)| (*a, *b, *tally)).collect();
+        each.sort_by(|a, b| (b.2.inclusive_ns, a.0, a.1).cmp(&(a.2.inclusive_ns, b.0, b.1)));
+        each
+    }
+}

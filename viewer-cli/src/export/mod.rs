@@ -1,0 +1,365 @@
+//! Exports: a trace as other tools read it.
+//!
+//! [`pass`] reads the trace once and tells an [`pass::Exporter`] of calls, events, messages and losses; each format is one
+//! file that takes them in. Tables ([`tables`]) are written by what [`rows`] calls a row file, one for each format of rows.
+//!
+//! Memory does not grow with the trace: there are a few decoded chunks, at most 2^20 rows of each table on their way
+//! to their files, at most 2^19 sides of messages that wait for the other one, open calls, and what the formats keep
+//! of the definitions: names, call paths (2^20 at most) and pairs of regions.
+
+mod arrow;
+mod chrome;
+mod csv;
+mod dataset;
+mod dot;
+mod flamegraph;
+mod folded;
+mod graph;
+mod jsonl;
+mod layout;
+mod mermaid;
+mod output;
+mod parquet;
+pub mod pass;
+mod perfetto;
+mod pool;
+mod proto;
+pub mod rows;
+pub mod tables;
+
+use std::path::Path;
+
+use annals_merger::{MessageCounts, Opened, Outcome, Window};
+use anyhow::bail;
+
+use crate::commands::regions;
+use crate::filter::FilterArguments;
+use crate::output::UsageError;
+use dataset::{Asked, Dataset};
+use output::Output;
+use pass::{Context, Exporter};
+
+pub use folded::Root;
+pub use rows::Partition;
+pub use tables::TableKind;
+
+/// What a trace is exported as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// Perfetto's packets.
+    Perfetto,
+    /// Chrome's trace events.
+    Chrome,
+    /// Parquet files.
+    Parquet,
+    /// Arrow IPC files.
+    Arrow,
+    /// Folded stacks.
+    Folded,
+    /// A flame graph.
+    Flamegraph,
+    /// Comma-separated values.
+    Csv,
+    /// JSON lines.
+    Jsonl,
+    /// A call graph for Graphviz.
+    Dot,
+    /// A call graph for Mermaid.
+    Mermaid,
+}
+
+/// Tables of the formats that engines read.
+const OF_ENGINES: &[TableKind] = &[
+    TableKind::Events,
+    TableKind::Calls,
+    TableKind::Messages,
+    TableKind::Drops,
+];
+
+/// Tables of the formats that people and scripts read.
+const OF_SCRIPTS: &[TableKind] = &[
+    TableKind::Events,
+    TableKind::Regions,
+    TableKind::Messages,
+    TableKind::Metrics,
+    TableKind::Drops,
+];
+
+impl Format {
+    /// Every format.
+    pub const ALL: [Self; 10] = [
+        Self::Perfetto,
+        Self::Chrome,
+        Self::Parquet,
+        Self::Arrow,
+        Self::Folded,
+        Self::Flamegraph,
+        Self::Csv,
+        Self::Jsonl,
+        Self::Dot,
+        Self::Mermaid,
+    ];
+
+    /// Its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Perfetto => "perfetto",
+            Self::Chrome => "chrome",
+            Self::Parquet => "parquet",
+            Self::Arrow => "arrow",
+            Self::Folded => "folded",
+            Self::Flamegraph => "flamegraph",
+            Self::Csv => "csv",
+            Self::Jsonl => "jsonl",
+            Self::Dot => "dot",
+            Self::Mermaid => "mermaid",
+        }
+    }
+
+    /// Ends of names that stand for it, the usual one first.
+    pub const fn extensions(self) -> &'static [&'static str] {
+        match self {
+            Self::Perfetto => &["pftrace", "perfetto-trace", "perfetto"],
+            Self::Chrome => &["json"],
+            Self::Parquet => &["parquet"],
+            Self::Arrow => &["arrow", "feather", "ipc"],
+            Self::Folded => &["folded", "collapsed"],
+            Self::Flamegraph => &["svg"],
+            Self::Csv => &["csv"],
+            Self::Jsonl => &["jsonl", "ndjson"],
+            Self::Dot => &["dot", "gv"],
+            Self::Mermaid => &["mmd", "mermaid"],
+        }
+    }
+
+    /// What reads it, and what is in it.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::Perfetto => "Perfetto: tracks, slices, counters, flows, losses (ui.perfetto.dev)",
+            Self::Chrome => "trace events, JSON: chrome://tracing, Perfetto, Speedscope",
+            Self::Parquet => "tables for DuckDB, Polars, pandas, Spark",
+            Self::Arrow => "the same tables as Arrow IPC files (Feather)",
+            Self::Folded => "stacks with their nanoseconds, a line each: flamegraph.pl, Speedscope",
+            Self::Flamegraph => "a flame graph, SVG",
+            Self::Csv => "tables, RFC 4180",
+            Self::Jsonl => "tables, an object for each row",
+            Self::Dot => "the graph of calls for Graphviz",
+            Self::Mermaid => "the graph of calls for Mermaid",
+        }
+    }
+
+    /// Whether it has tables.
+    pub const fn has_tables(self) -> bool {
+        matches!(self, Self::Parquet | Self::Arrow | Self::Csv | Self::Jsonl)
+    }
+
+    /// Whether it can be compressed as a whole (`.gz`): what has compression of its own, or is read in any order, cannot.
+    const fn takes_gzip(self) -> bool {
+        !matches!(self, Self::Parquet | Self::Arrow)
+    }
+
+    /// The format of this name.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn by_name(name: &str) -> Result<Self, String> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|format| format.name() == name).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name);
+            let near = annals_merger::nearest(name, names.into_iter());
+            let near = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+            format!("one of {}{near}", names.join(", "))
+        })
+    }
+
+    /// The format that a file's name stands for.
+    ///
+    /// # Errors
+    /// If it stands for none: says which there are.
+    pub fn of_path(path: &Path) -> anyhow::Result<Self> {
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .to_lowercase();
+        let (name, is_gzip) = match name.strip_suffix(".gz") {
+            Some(name) => (name, true),
+            None => (name.as_str(), false),
+        };
+        let found = Self::ALL.into_iter().find(|format| {
+            let mut extensions = format.extensions().iter();
+            (format.takes_gzip() || !is_gzip)
+                && extensions.any(|extension| name.ends_with(&format!(".{extension}")))
+        });
+        found.ok_or_else(|| {
+            let why = format!(
+                "{}: no format has this extension; name one with --format:\n{}",
+                path.display(),
+                list()
+            );
+            UsageError(why).into()
+        })
+    }
+}
+
+/// The formats, a line each.
+pub fn list() -> String {
+    let lines = Format::ALL.map(|format| {
+        let each = format.extensions().iter().flat_map(|extension| {
+            let gzip = format.takes_gzip() && *extension == format.extensions()[0];
+            let gzip = gzip.then(|| format!(".{extension}.gz"));
+            std::iter::once(format!(".{extension}")).chain(gzip)
+        });
+        let extensions: Vec<String> = each.collect();
+        format!(
+            "{:<11} {:<42} {}\n",
+            format.name(),
+            extensions.join(" "),
+            format.description()
+        )
+    });
+    lines.concat()
+}
+
+/// What an export takes beside its format.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Tables; none: those that are usual.
+    pub tables: Vec<TableKind>,
+    /// How tables are split.
+    pub partition: Option<Partition>,
+    /// What stands at the root of stacks.
+    pub by: Option<Root>,
+}
+
+/// What an export did.
+#[derive(Debug)]
+pub struct Exported {
+    /// What reading showed.
+    pub outcome: Outcome,
+    /// What became of messages, where they were matched.
+    pub messages: Option<MessageCounts>,
+}
+
+/// Writes what a filter takes of a window of the input, in a format.
+///
+/// # Errors
+/// If the input cannot be read, a filter matches nothing, the settings do not fit the format, or the output cannot be
+/// written: then what was there before stays.
+pub fn export(
+    opened: &Opened,
+    window: Window,
+    filter: &FilterArguments,
+    (format, settings): (Format, &Settings),
+    output: &Path,
+    progress: &mut dyn FnMut(u64),
+) -> anyhow::Result<Exported> {
+    let usage = |why: &str| Err(UsageError(format!("{}: {why}", format.name())).into());
+    if !format.has_tables() && (!settings.tables.is_empty() || settings.partition.is_some()) {
+        return usage("has no tables (--table, --partition)");
+    }
+    let is_of_stacks = matches!(format, Format::Folded | Format::Flamegraph);
+    if settings.by.is_some() && !is_of_stacks {
+        return usage("has no stacks (--by)");
+    }
+    let is_gzip = output
+        .extension()
+        .is_some_and(|extension| extension == "gz");
+    if is_gzip && !format.takes_gzip() {
+        return usage("is compressed by itself: a name without .gz");
+    }
+    if !format.has_tables() && output.is_dir() {
+        bail!("{}: is a directory: name a file", output.display());
+    }
+    let prepared = filter.prepare(&opened.definitions)?;
+    let context = Context::new(opened, &prepared, window);
+    let context = &context;
+    let exporter: Box<dyn Exporter + '_> = match format {
+        Format::Perfetto => Box::new(perfetto::Perfetto::create(
+            context,
+            Output::create(output)?,
+        )?),
+        Format::Chrome => Box::new(chrome::Chrome::create(context, Output::create(output)?)?),
+        Format::Folded => Box::new(folded::Folded {
+            paths: folded::Paths::new(context, settings.by),
+            out: Output::create(output)?,
+        }),
+        Format::Flamegraph => Box::new(flamegraph::Flamegraph {
+            paths: folded::Paths::new(context, settings.by),
+            out: Output::create(output)?,
+        }),
+        Format::Dot => Box::new(dot::Dot {
+            graph: graph::Graph::new(context),
+            out: Output::create(output)?,
+        }),
+        Format::Mermaid => Box::new(mermaid::Mermaid {
+            graph: graph::Graph::new(context),
+            out: Output::create(output)?,
+        }),
+        Format::Parquet | Format::Arrow | Format::Csv | Format::Jsonl => {
+            let (open, usual): (rows::OpenRows, _) = match format {
+                Format::Parquet => (parquet::open, OF_ENGINES),
+                Format::Arrow => (arrow::open, OF_ENGINES),
+                Format::Csv => (csv::open, OF_SCRIPTS),
+                _ => (jsonl::open, OF_SCRIPTS),
+            };
+            let asked = Asked {
+                output,
+                tables: &settings.tables,
+                partition: settings.partition,
+                extensions: format.extensions(),
+                usual,
+            };
+            let plan = asked.plan(open)?;
+            let rows = |by| regions::rows(opened, window, filter, Some(by));
+            Box::new(Dataset::create(context, &plan, rows)?)
+        }
+    };
+    let (outcome, messages) = pass::run(context, exporter, progress)?;
+    Ok(Exported { outcome, messages })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_format_is_found_by_the_name_of_the_file() {
+        for (name, format) in [
+            ("run.pftrace", Format::Perfetto),
+            ("run.json", Format::Chrome),
+            ("run.json.gz", Format::Chrome),
+            ("RUN.CSV", Format::Csv),
+            ("run.csv.gz", Format::Csv),
+            ("a/b.c/run.parquet", Format::Parquet),
+            ("x.svg", Format::Flamegraph),
+        ] {
+            assert_eq!(Format::of_path(Path::new(name)).unwrap(), format, "{name}");
+        }
+        for name in ["run", "run.txt", "run.gz", "run.parquet.gz", "parquet", ""] {
+            let error = Format::of_path(Path::new(name)).unwrap_err();
+            for format in Format::ALL {
+                assert!(error.to_string().contains(format.name()), "{name}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_format_has_a_name_and_extensions_of_its_own() {
+        let mut seen = std::collections::BTreeSet::new();
+        for format in Format::ALL {
+            assert_eq!(Format::by_name(format.name()), Ok(format));
+            assert!(
+                format
+                    .extensions()
+                    .iter()
+                    .all(|extension| seen.insert(*extension))
+            );
+        }
+        assert!(
+            Format::by_name("perfeto")
+                .unwrap_err()
+                .contains("`perfetto`")
+        );
+    }
+}

@@ -1,0 +1,710 @@
+//! One pass over a trace, from which every export is made: calls as they begin and end, events chunk by chunk, messages
+//! as they are matched, and the losses at the end.
+
+use annals_format::{
+    Column, Definitions, EventTypeId, LocationId, Reference, RegionId, Role, StreamId, TraceChunk,
+    TraceLoss, Value,
+};
+use annals_merger::{MergeError, MessageCounts, MessagePairs, Opened, Outcome, Window};
+use rustc_hash::FxHashMap;
+
+use crate::calls::{ByStream, Calls, Close, Frame, Sink};
+use crate::commands::dropped::in_view;
+use crate::filter::Filter;
+use crate::names::{Place, Places};
+use crate::stacks::{clip, rank_of};
+use crate::walk::element_of;
+
+/// Sides of messages that wait for the other one, at most (about 100 bytes each).
+const MOST_WAITING: usize = 1 << 19;
+
+/// What every export knows of the trace.
+#[derive(Debug)]
+pub struct Context<'a> {
+    /// The input.
+    pub opened: &'a Opened,
+    /// Its definitions.
+    pub definitions: &'a Definitions,
+    /// Where streams are.
+    pub places: Places,
+    /// What is exported.
+    pub filter: &'a Filter,
+    /// The same in time.
+    pub window: Window,
+    /// Locations by number.
+    pub locations: Vec<LocationId>,
+}
+
+impl<'a> Context<'a> {
+    /// Of an input.
+    pub fn new(opened: &'a Opened, filter: &'a Filter, window: Window) -> Self {
+        let definitions = &opened.definitions;
+        Self {
+            opened,
+            definitions,
+            places: Places::of(definitions),
+            filter,
+            window,
+            locations: definitions.locations.keys().copied().collect(),
+        }
+    }
+
+    /// Rank and name of a location.
+    pub fn location(&self, number: usize) -> (u32, &'a str) {
+        let id = self.locations[number];
+        let name = self.definitions.locations.get(&id);
+        let name = name.map_or("", |location| self.definitions.string(location.name));
+        (rank_of(self.definitions, id), name)
+    }
+
+    /// Streams whose events are exported, with their places.
+    pub fn streams(&self) -> impl Iterator<Item = (StreamId, &Place)> {
+        let streams = self.definitions.streams.keys().copied();
+        let taken = streams.filter(|stream| self.filter.takes_stream(*stream));
+        taken.map(|stream| (stream, self.places.get(stream)))
+    }
+
+    /// Number of a location.
+    pub fn number_of(&self, location: LocationId) -> Option<usize> {
+        self.locations.binary_search(&location).ok()
+    }
+}
+
+/// A call that begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Enter {
+    /// Number of its location.
+    pub location: usize,
+    /// Which region.
+    pub region: RegionId,
+    /// When it begins, or the window does if that is later; nanoseconds.
+    pub time_ns: i64,
+}
+
+/// A call that ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// Its number: calls are numbered as they begin.
+    pub number: u64,
+    /// Number of the innermost exported call around it.
+    pub parent: Option<u64>,
+    /// Number of its location.
+    pub location: usize,
+    /// Which region.
+    pub region: RegionId,
+    /// When it was entered, maybe before the window; nanoseconds.
+    pub begin_ns: i64,
+    /// When it ended; for one that is open, the end of what is looked at.
+    pub end_ns: i64,
+    /// Its time within the window.
+    pub inclusive_ns: i64,
+    /// The part of it that no call inside had.
+    pub exclusive_ns: i64,
+    /// Calls around it.
+    pub depth: usize,
+    /// A loss lies in it: enters or leaves may be missing.
+    pub is_uncertain: bool,
+    /// Its region is not open further out.
+    pub is_outermost: bool,
+    /// How it ended.
+    pub how: Close,
+}
+
+/// How a call ended, in a word.
+pub const fn ending(how: Close) -> &'static str {
+    match how {
+        Close::Left => "left",
+        Close::Unleft => "unleft",
+        Close::Open => "open",
+    }
+}
+
+/// A message of which both sides are known.
+#[derive(Clone, Copy, Debug)]
+pub struct Message {
+    /// Its number: that of its send among the messages' events.
+    pub number: u64,
+    /// When it was sent, nanoseconds.
+    pub send_ns: i64,
+    /// When it was received, nanoseconds.
+    pub receive_ns: i64,
+    /// Stream of the send.
+    pub from: StreamId,
+    /// Stream of the receive.
+    pub to: StreamId,
+    /// What the send says, or the receive where it says nothing.
+    pub bytes: Option<u64>,
+    /// The same.
+    pub tag: Option<i64>,
+    /// The same: what the communicator is, and its number.
+    pub communicator: Option<(Reference, u64)>,
+    /// Its sides were matched after the chunk of the receive.
+    pub is_late: bool,
+}
+
+/// The exported events of a chunk.
+#[derive(Debug)]
+pub struct Events<'a> {
+    /// The chunk.
+    pub chunk: &'a TraceChunk,
+    /// Indexes of the events in it, ascending.
+    pub rows: &'a [u32],
+    /// For each event of the chunk, its number among those of its type.
+    pub ordinals: &'a [u32],
+    /// Numbers of messages, by index of the event that sends or receives.
+    pub messages: &'a FxHashMap<u32, u64>,
+    /// By type of the chunk: its events are calls' enters and leaves.
+    pub is_move: &'a [bool],
+}
+
+impl Events<'_> {
+    /// The value of an element.
+    pub fn value(&self, row: u32, element: usize) -> Value<'_> {
+        let index = row as usize;
+        let columns = &self.chunk.types[usize::from(self.chunk.type_index[index])].columns;
+        match columns.get(element) {
+            Some(column) => column.get(self.ordinals[index] as usize),
+            None => Value::Absent,
+        }
+    }
+}
+
+/// What an export has to be told.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Wants {
+    /// Calls.
+    pub calls: bool,
+    /// Only if the filter takes the event types that they are made of.
+    pub calls_by_type: bool,
+    /// Time passing, by call path.
+    pub time: bool,
+    /// Events.
+    pub events: bool,
+    /// Messages.
+    pub messages: bool,
+}
+
+/// What is known when all was read.
+#[derive(Debug)]
+pub struct Ending<'a> {
+    /// Losses that are looked at.
+    pub losses: &'a [TraceLoss],
+    /// What reading showed.
+    pub outcome: &'a Outcome,
+    /// What became of messages; none: nobody asked.
+    pub messages: Option<MessageCounts>,
+}
+
+/// An export: what takes in a pass and writes a format.
+pub trait Exporter {
+    /// What it has to be told.
+    fn wants(&self) -> Wants;
+
+    /// A call begins; in its location's order, before what happens in it.
+    ///
+    /// # Errors
+    /// If the output cannot be written.
+    fn enter(&mut self, enter: &Enter) -> anyhow::Result<()> {
+        let _ = enter;
+        Ok(())
+    }
+
+    /// A call ended.
+    ///
+    /// # Errors
+    /// If the output cannot be written.
+    fn leave(&mut self, call: &Call) -> anyhow::Result<()> {
+        let _ = call;
+        Ok(())
+    }
+
+    /// A region was left that was not entered.
+    ///
+    /// # Errors
+    /// If the output cannot be written.
+    fn unmatched(&mut self, leave: &Enter) -> anyhow::Result<()> {
+        let _ = leave;
+        Ok(())
+    }
+
+    /// Time passed at a location in the innermost of these regions.
+    fn spend(&mut self, location: usize, frames: &[Frame], ns: i64) {
+        let _ = (location, frames, ns);
+    }
+
+    /// Events of the next chunk.
+    ///
+    /// # Errors
+    /// If the output cannot be written.
+    fn events(&mut self, events: &Events<'_>) -> anyhow::Result<()> {
+        let _ = events;
+        Ok(())
+    }
+
+    /// A message was received.
+    ///
+    /// # Errors
+    /// If the output cannot be written.
+    fn message(&mut self, message: &Message) -> anyhow::Result<()> {
+        let _ = message;
+        Ok(())
+    }
+
+    /// All was read: writes the rest, and gives the output its name.
+    ///
+    /// # Errors
+    /// If the output cannot be written.
+    fn finish(self: Box<Self>, ending: &Ending<'_>) -> anyhow::Result<()>;
+}
+
+/// An open call.
+#[derive(Clone, Copy)]
+struct Open {
+    /// None: it is not exported.
+    number: Option<u64>,
+    /// The innermost exported one from here on.
+    innermost: Option<u64>,
+    exclusive_ns: i64,
+}
+
+/// One side of a message, until the other is known.
+#[derive(Clone, Copy)]
+struct Side {
+    is_send: bool,
+    stream: StreamId,
+    /// Index in the chunk that is read; of an earlier one, none.
+    row: Option<u32>,
+    bytes: Option<u64>,
+    tag: Option<i64>,
+    communicator: Option<(Reference, u64)>,
+}
+
+/// Where the elements of a message are.
+#[derive(Clone, Copy)]
+struct MessageType {
+    is_send: bool,
+    bytes: Option<usize>,
+    tag: Option<usize>,
+    communicator: Option<(usize, Reference)>,
+}
+
+struct Messages {
+    pairs: MessagePairs,
+    types: FxHashMap<EventTypeId, MessageType>,
+    next: u64,
+    sides: FxHashMap<u64, Side>,
+    of_rows: FxHashMap<u32, u64>,
+    matched: Vec<Message>,
+}
+
+impl Messages {
+    fn of(opened: &Opened) -> annals_merger::Result<Option<Self>> {
+        let definitions = &opened.definitions;
+        let is_side = |role| matches!(role, Role::Send | Role::Receive);
+        let mut types = definitions.event_types.values();
+        if !types.any(|event_type| is_side(event_type.role)) {
+            return Ok(None);
+        }
+        let summary = opened.summary()?;
+        let Some(pairs) = MessagePairs::of(definitions, &summary.totals) else {
+            return Ok(None);
+        };
+        let types = definitions.event_types.values();
+        let types = types.filter(|event_type| is_side(event_type.role));
+        let types = types.map(|event_type| {
+            let element = |name| element_of(definitions, event_type.id, name);
+            let communicator = element("communicator");
+            let found = MessageType {
+                is_send: event_type.role == Role::Send,
+                bytes: element("bytes"),
+                tag: element("tag"),
+                communicator: communicator.map(|at| (at, event_type.elements[at].reference)),
+            };
+            (event_type.id, found)
+        });
+        Ok(Some(Self {
+            types: types.collect(),
+            pairs,
+            next: 0,
+            sides: FxHashMap::default(),
+            of_rows: FxHashMap::default(),
+            matched: Vec::new(),
+        }))
+    }
+
+    /// Numbers the messages of a chunk and matches them.
+    fn take(&mut self, chunk: &TraceChunk, ordinals: &[u32]) {
+        self.of_rows.clear();
+        self.matched.clear();
+        let pairs = &self.pairs;
+        let types = chunk.types.iter().map(|columns| {
+            let is_message = pairs.is_message(columns.event_type);
+            let found = self.types.get(&columns.event_type).copied();
+            (is_message, found)
+        });
+        let types: Vec<(bool, Option<MessageType>)> = types.collect();
+        if types.iter().any(|(is_message, _)| *is_message) {
+            for (index, of_type) in chunk.type_index.iter().enumerate() {
+                let (true, found) = types[usize::from(*of_type)] else {
+                    continue;
+                };
+                let number = self.next;
+                self.next += 1;
+                let Some(found) = found else { continue };
+                let columns = &chunk.types[usize::from(*of_type)].columns;
+                let ordinal = ordinals[index] as usize;
+                let integer = |at: usize| {
+                    let column: Option<&Column> = columns.get(at);
+                    column?.get(ordinal).as_integer()
+                };
+                if found.is_send {
+                    self.of_rows.insert(index as u32, number);
+                }
+                let side = Side {
+                    is_send: found.is_send,
+                    stream: chunk.streams[index],
+                    row: Some(index as u32),
+                    bytes: found.bytes.and_then(integer).map(|value| value as u64),
+                    tag: found.tag.and_then(integer).map(|value| value as i64),
+                    communicator: found.communicator.and_then(|(at, reference)| {
+                        Some((reference, integer(at).map(|value| value as u64)?))
+                    }),
+                };
+                self.sides.insert(number, side);
+            }
+        }
+        let (sides, of_rows, matched) = (&mut self.sides, &mut self.of_rows, &mut self.matched);
+        self.pairs.take(chunk, |send, receive| {
+            let (Some(from), Some(to)) = (sides.get(&send.number), sides.get(&receive.number))
+            else {
+                return;
+            };
+            let (from, to) = (*from, *to);
+            if !from.is_send || to.is_send {
+                return;
+            }
+            sides.remove(&send.number);
+            sides.remove(&receive.number);
+            if let Some(row) = to.row {
+                of_rows.insert(row, send.number);
+            }
+            matched.push(Message {
+                number: send.number,
+                send_ns: send.time_ns,
+                receive_ns: receive.time_ns,
+                from: from.stream,
+                to: to.stream,
+                bytes: from.bytes.or(to.bytes),
+                tag: from.tag.or(to.tag),
+                communicator: from.communicator.or(to.communicator),
+                is_late: to.row.is_none(),
+            });
+        });
+        if sides.len() > MOST_WAITING {
+            // What has waited longest is given up; the matching itself goes on.
+            let mut numbers: Vec<u64> = sides.keys().copied().collect();
+            numbers.sort_unstable();
+            let oldest = numbers[numbers.len() - MOST_WAITING / 2];
+            sides.retain(|number, _| *number >= oldest);
+        }
+        sides.values_mut().for_each(|side| side.row = None);
+    }
+}
+
+struct Driver<'a> {
+    context: &'a Context<'a>,
+    exporter: &'a mut dyn Exporter,
+    wants: Wants,
+    /// By location.
+    open: Vec<Vec<Open>>,
+    /// By location: the calls that are open where the window begins were told of.
+    has_begun: Vec<bool>,
+    next_call: u64,
+    messages: Option<Messages>,
+    is_move: FxHashMap<EventTypeId, bool>,
+    follows: ByStream<()>,
+    rows: Vec<u32>,
+    failure: Option<anyhow::Error>,
+    told: u64,
+    progress: &'a mut dyn FnMut(u64),
+}
+
+impl Driver<'_> {
+    fn note(&mut self, outcome: anyhow::Result<()>) {
+        if let Err(error) = outcome
+            && self.failure.is_none()
+        {
+            self.failure = Some(error);
+        }
+    }
+
+    /// Tells of the calls that are open where the window begins, at a location's first moment in it.
+    fn reach(&mut self, location: usize, frames: &[Frame], time_ns: i64) {
+        if self.has_begun[location] || time_ns < self.context.window.from_ns {
+            return;
+        }
+        self.has_begun[location] = true;
+        for (frame, open) in frames.iter().zip(self.open[location].clone()) {
+            if open.number.is_some() {
+                let enter = Enter {
+                    location,
+                    region: frame.region,
+                    time_ns: frame.entered_ns.max(self.context.window.from_ns),
+                };
+                let outcome = self.exporter.enter(&enter);
+                self.note(outcome);
+            }
+        }
+    }
+
+    fn look(&mut self, chunk: &TraceChunk) -> anyhow::Result<()> {
+        if let Some(error) = self.failure.take() {
+            return Err(error);
+        }
+        self.told += chunk.len() as u64;
+        (self.progress)(self.told);
+        if !self.wants.events && self.messages.is_none() {
+            return Ok(());
+        }
+        let ordinals = chunk.ordinals();
+        if let Some(messages) = &mut self.messages {
+            messages.take(chunk, &ordinals);
+        }
+        let window = self.context.window;
+        let last_ns = chunk.times_ns.last().copied();
+        if self.wants.events && last_ns.is_some_and(|last_ns| last_ns >= window.from_ns) {
+            self.pick(chunk, &ordinals);
+            let none = FxHashMap::default();
+            let messages = self.messages.as_ref();
+            let is_move = chunk.types.iter().map(|columns| columns.event_type);
+            let is_move: Vec<bool> = is_move.map(|id| self.is_move.contains_key(&id)).collect();
+            if !self.rows.is_empty() {
+                self.exporter.events(&Events {
+                    chunk,
+                    rows: &self.rows,
+                    ordinals: &ordinals,
+                    messages: messages.map_or(&none, |messages| &messages.of_rows),
+                    is_move: &is_move,
+                })?;
+            }
+        }
+        let filter = self.context.filter;
+        let matched = self.messages.as_ref().map(|messages| &messages.matched);
+        for message in matched.into_iter().flatten() {
+            let is_taken = filter.takes_stream(message.from) || filter.takes_stream(message.to);
+            if is_taken && window.contains(message.receive_ns) {
+                self.exporter.message(message)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds the events of a chunk that are exported.
+    fn pick(&mut self, chunk: &TraceChunk, ordinals: &[u32]) {
+        let (context, rows) = (self.context, &mut self.rows);
+        let (window, filter) = (context.window, context.filter);
+        rows.clear();
+        let types = chunk.types.iter().map(|columns| {
+            let event_type = context.definitions.event_types.get(&columns.event_type);
+            let elements = event_type.map_or(&[][..], |event_type| &event_type.elements);
+            let mut each = elements.iter();
+            let region = each.position(|element| element.reference == Reference::Region);
+            let region = region.and_then(|at| columns.columns.get(at));
+            (filter.takes_event_type(columns.event_type), region)
+        });
+        let types: Vec<(bool, Option<&Column>)> = types.collect();
+        // The times ascend.
+        let first = chunk
+            .times_ns
+            .partition_point(|time| *time < window.from_ns);
+        let last = match window.to_ns {
+            i64::MAX => chunk.len(),
+            to_ns => chunk.times_ns.partition_point(|time| *time < to_ns),
+        };
+        for index in first..last.max(first) {
+            let (is_taken, region) = types[usize::from(chunk.type_index[index])];
+            if !is_taken || self.follows.get(chunk.streams[index]).is_none() {
+                continue;
+            }
+            if filter.is_by_region() {
+                let region = region.and_then(|column| {
+                    let value = column.get(ordinals[index] as usize).as_integer();
+                    value.and_then(|region| u32::try_from(region).ok())
+                });
+                let takes = |region| filter.takes_region(RegionId::new(region));
+                if !region.is_some_and(takes) {
+                    continue;
+                }
+            }
+            rows.push(index as u32);
+        }
+    }
+}
+
+impl Sink for Driver<'_> {
+    fn enter(&mut self, location: usize, frames: &[Frame], region: RegionId, time_ns: i64) -> u32 {
+        if !self.wants.calls {
+            return 0;
+        }
+        self.reach(location, frames, time_ns);
+        let is_taken = self.context.filter.takes_region(region);
+        let parent = self.open[location].last().and_then(|open| open.innermost);
+        let number = is_taken.then(|| {
+            self.next_call += 1;
+            self.next_call
+        });
+        self.open[location].push(Open {
+            number,
+            innermost: number.or(parent),
+            exclusive_ns: 0,
+        });
+        if is_taken && self.has_begun[location] {
+            let outcome = self.exporter.enter(&Enter {
+                location,
+                region,
+                time_ns,
+            });
+            self.note(outcome);
+        }
+        0
+    }
+
+    fn spend(&mut self, location: usize, frames: &[Frame], from_ns: i64, to_ns: i64) {
+        let ns = clip(self.context.window, from_ns, to_ns);
+        if self.wants.calls
+            && let Some(open) = self.open[location].last_mut()
+        {
+            open.exclusive_ns += ns;
+        }
+        if self.wants.time && ns != 0 {
+            self.exporter.spend(location, frames, ns);
+        }
+    }
+
+    fn close(
+        &mut self,
+        location: usize,
+        frames: &[Frame],
+        frame: &Frame,
+        time_ns: i64,
+        how: Close,
+    ) {
+        if !self.wants.calls {
+            return;
+        }
+        // Those around it first; then the call itself, which is no frame any more.
+        let is_first = !self.has_begun[location] && time_ns >= self.context.window.from_ns;
+        self.reach(location, frames, time_ns);
+        let Some(open) = self.open[location].pop() else {
+            return;
+        };
+        let (Some(number), true) = (open.number, self.has_begun[location]) else {
+            return;
+        };
+        let window = self.context.window;
+        if is_first {
+            let outcome = self.exporter.enter(&Enter {
+                location,
+                region: frame.region,
+                time_ns: frame.entered_ns.max(window.from_ns),
+            });
+            self.note(outcome);
+        }
+        let around = self.open[location].last();
+        let outcome = self.exporter.leave(&Call {
+            number,
+            parent: around.and_then(|open| open.innermost),
+            location,
+            region: frame.region,
+            begin_ns: frame.entered_ns,
+            end_ns: time_ns,
+            inclusive_ns: clip(window, frame.entered_ns, time_ns),
+            exclusive_ns: open.exclusive_ns,
+            depth: frames.len(),
+            is_uncertain: frame.is_uncertain,
+            is_outermost: frame.is_outermost,
+            how,
+        });
+        self.note(outcome);
+    }
+
+    fn unmatched(&mut self, location: usize, region: RegionId, time_ns: i64) {
+        let is_taken = self.context.filter.takes_region(region);
+        if self.wants.calls && is_taken && self.context.window.contains(time_ns) {
+            let outcome = self.exporter.unmatched(&Enter {
+                location,
+                region,
+                time_ns,
+            });
+            self.note(outcome);
+        }
+    }
+}
+
+/// Reads what is exported once, and gives it to an exporter; gives what reading showed.
+///
+/// # Errors
+/// If the input cannot be read or the output not be written.
+pub fn run(
+    context: &Context<'_>,
+    mut exporter: Box<dyn Exporter + '_>,
+    progress: &mut dyn FnMut(u64),
+) -> anyhow::Result<(Outcome, Option<MessageCounts>)> {
+    let (opened, window) = (context.opened, context.window);
+    let mut wants = exporter.wants();
+    let mut calls = Calls::new(context.definitions, context.filter, window);
+    let types = context.definitions.event_types.keys().copied();
+    let moves: Vec<EventTypeId> = types.filter(|id| calls.has_moves(*id)).collect();
+    if wants.calls_by_type {
+        wants.calls &= moves.iter().any(|id| context.filter.takes_event_type(*id));
+    }
+    let messages = match wants.messages {
+        true => Messages::of(opened)?,
+        false => None,
+    };
+    // Messages are matched from the beginning.
+    calls.from_start = messages.is_some();
+    let mut driver = Driver {
+        context,
+        exporter: &mut *exporter,
+        wants,
+        open: vec![Vec::new(); context.locations.len()],
+        has_begun: vec![false; context.locations.len()],
+        next_call: 0,
+        messages,
+        is_move: moves.into_iter().map(|id| (id, true)).collect(),
+        follows: context.streams().map(|(stream, _)| (stream, ())).collect(),
+        rows: Vec::new(),
+        failure: None,
+        told: 0,
+        progress,
+    };
+    let is_of_calls = wants.calls || wants.time;
+    let mut failure = None;
+    let mut look = |chunk: &TraceChunk, driver: &mut Driver<'_>| {
+        driver.look(chunk).map_err(|error| {
+            failure = Some(error);
+            MergeError::Stopped
+        })
+    };
+    let outcome = if is_of_calls || driver.messages.is_some() {
+        calls.read_until(opened, &mut driver, look)
+    } else {
+        opened.read(window, |chunk| look(&chunk, &mut driver))
+    };
+    let (late, messages) = (driver.failure.take(), driver.messages.take());
+    if let Some(error) = failure.or(late) {
+        return Err(error);
+    }
+    let outcome = outcome?;
+    let losses = outcome.losses.iter();
+    let losses = losses.filter(|loss| in_view(loss, context.filter, window));
+    let losses: Vec<TraceLoss> = losses.copied().collect();
+    let counts = messages.map(|messages| messages.pairs.finish());
+    exporter.finish(&Ending {
+        losses: &losses,
+        outcome: &outcome,
+        messages: counts,
+    })?;
+    Ok((outcome, counts))
+}

@@ -1,0 +1,609 @@
+//! Perfetto's trace format: packets in protocol buffers (`perfetto/trace/trace_packet.proto`).
+//!
+//! Processes and locations are tracks; below a location's track is one for each source, which has the points as instants,
+//! and one for each metric. Names are interned at the beginning, so that no packet needs what stands in another but the first.
+
+use annals_format::{EventTypeId, Reference, RegionId, Role, StreamId, Value};
+use rustc_hash::FxHashMap;
+
+use super::layout::Layout;
+use super::output::Output;
+use super::pass::{Call, Context, Ending, Enter, Events, Exporter, Message, Wants, ending};
+use super::proto::{bytes, fixed, message, number};
+use super::tables::{kind_of, metrics_of};
+use crate::calls::ByStream;
+use crate::values::{hex, referred};
+
+/// Bytes that wait to be written.
+const BUFFER_BYTES: usize = 1 << 20;
+
+// Fields of the messages, as the protos number them.
+mod trace {
+    pub(super) const PACKET: u64 = 1;
+}
+mod packet {
+    pub(super) const CLOCK_SNAPSHOT: u64 = 6;
+    pub(super) const TIMESTAMP: u64 = 8;
+    pub(super) const SEQUENCE_ID: u64 = 10;
+    pub(super) const TRACK_EVENT: u64 = 11;
+    pub(super) const INTERNED_DATA: u64 = 12;
+    pub(super) const SEQUENCE_FLAGS: u64 = 13;
+    pub(super) const PREVIOUS_PACKET_DROPPED: u64 = 42;
+    pub(super) const TRACK_DESCRIPTOR: u64 = 60;
+}
+mod event {
+    pub(super) const DEBUG_ANNOTATION: u64 = 4;
+    pub(super) const TYPE: u64 = 9;
+    pub(super) const NAME_IID: u64 = 10;
+    pub(super) const TRACK_UUID: u64 = 11;
+    pub(super) const CATEGORY: u64 = 22;
+    pub(super) const NAME: u64 = 23;
+    pub(super) const COUNTER_VALUE: u64 = 30;
+    pub(super) const SOURCE_LOCATION_IID: u64 = 34;
+    pub(super) const DOUBLE_COUNTER_VALUE: u64 = 44;
+    pub(super) const FLOW_ID: u64 = 47;
+}
+mod annotation {
+    pub(super) const NAME_IID: u64 = 1;
+    pub(super) const BOOL: u64 = 2;
+    pub(super) const UINT: u64 = 3;
+    pub(super) const INT: u64 = 4;
+    pub(super) const DOUBLE: u64 = 5;
+    pub(super) const STRING: u64 = 6;
+    pub(super) const NAME: u64 = 10;
+}
+mod track {
+    pub(super) const UUID: u64 = 1;
+    pub(super) const NAME: u64 = 2;
+    pub(super) const PROCESS: u64 = 3;
+    pub(super) const THREAD: u64 = 4;
+    pub(super) const PARENT: u64 = 5;
+    pub(super) const COUNTER: u64 = 8;
+}
+
+const CLEARED: u64 = 1;
+const NEEDS: u64 = 2;
+
+const SLICE_BEGIN: u64 = 1;
+const SLICE_END: u64 = 2;
+const INSTANT: u64 = 3;
+const COUNTER: u64 = 4;
+
+/// Sequence of all packets but those of losses, which say that packets are missing.
+const SEQUENCE: u64 = 1;
+/// First sequence of losses.
+const LOSSES: u64 = 2;
+
+const REALTIME: u64 = 1;
+const BOOTTIME: u64 = 6;
+
+/// What an event type becomes.
+#[derive(Clone, Debug)]
+struct Kind {
+    /// Number of its interned name.
+    name: u64,
+    /// Elements: number of the interned name.
+    elements: Vec<u64>,
+    /// A metric: which element is its value.
+    metric: Option<usize>,
+}
+
+/// A trace of Perfetto in the making.
+pub(crate) struct Perfetto<'a> {
+    context: &'a Context<'a>,
+    out: Output,
+    buffer: Vec<u8>,
+    layout: Layout,
+    kinds: FxHashMap<EventTypeId, Kind>,
+    /// Interned names of regions, and their source locations.
+    regions: FxHashMap<RegionId, (u64, u64)>,
+    /// Tracks of sources.
+    streams: ByStream<u64>,
+    counters: FxHashMap<(StreamId, EventTypeId), u64>,
+    next_uuid: u64,
+    scratch: String,
+}
+
+fn annotate(name: &str, field: u64, value: u64, out: &mut Vec<u8>) {
+    message(event::DEBUG_ANNOTATION, out, |out| {
+        bytes(annotation::NAME, name.as_bytes(), out);
+        number(field, value, out);
+    });
+}
+
+fn annotate_text(name: &str, text: &str, out: &mut Vec<u8>) {
+    message(event::DEBUG_ANNOTATION, out, |out| {
+        bytes(annotation::NAME, name.as_bytes(), out);
+        bytes(annotation::STRING, text.as_bytes(), out);
+    });
+}
+
+/// Perfetto has no times below 0.
+fn timestamp(time_ns: i64) -> u64 {
+    u64::try_from(time_ns).unwrap_or(0)
+}
+
+/// A packet of the sequence that has the interned names.
+#[inline]
+fn event_packet(time_ns: i64, out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
+    message(trace::PACKET, out, |out| {
+        number(packet::TIMESTAMP, timestamp(time_ns), out);
+        number(packet::SEQUENCE_ID, SEQUENCE, out);
+        number(packet::SEQUENCE_FLAGS, NEEDS, out);
+        message(packet::TRACK_EVENT, out, |out| {
+            fill(out);
+            if time_ns < 0 {
+                annotate("time_ns", annotation::INT, time_ns as u64, out);
+            }
+        });
+    });
+}
+
+impl<'a> Perfetto<'a> {
+    pub(crate) fn create(context: &'a Context<'a>, out: Output) -> anyhow::Result<Self> {
+        let layout = Layout::of(context);
+        let mut perfetto = Self {
+            context,
+            out,
+            buffer: Vec::with_capacity(BUFFER_BYTES + (1 << 16)),
+            // Tracks of processes and locations are called by these numbers.
+            next_uuid: (layout.processes.len() + layout.threads.len()) as u64 + 1,
+            layout,
+            kinds: FxHashMap::default(),
+            regions: FxHashMap::default(),
+            streams: ByStream::default(),
+            counters: FxHashMap::default(),
+            scratch: String::new(),
+        };
+        perfetto.put_clocks();
+        perfetto.put_names();
+        perfetto.put_tracks();
+        perfetto.flush(0)?;
+        Ok(perfetto)
+    }
+
+    fn flush(&mut self, limit: usize) -> anyhow::Result<()> {
+        if self.buffer.len() > limit {
+            self.out.put(&self.buffer)?;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+
+    /// Trace time and wall clock at its zero.
+    fn put_clocks(&mut self) {
+        let zero = self.context.definitions.time_zero;
+        let unix_ns = zero.and_then(|zero| u64::try_from(zero.unix_ns).ok());
+        message(trace::PACKET, &mut self.buffer, |out| {
+            number(packet::TIMESTAMP, 0, out);
+            number(packet::SEQUENCE_ID, SEQUENCE, out);
+            message(packet::CLOCK_SNAPSHOT, out, |out| {
+                let clocks = [(BOOTTIME, Some(0)), (REALTIME, unix_ns)];
+                for (clock, time) in clocks {
+                    if let Some(time) = time {
+                        message(1, out, |out| {
+                            number(1, clock, out);
+                            number(2, time, out);
+                        });
+                    }
+                }
+                number(2, BOOTTIME, out);
+            });
+        });
+    }
+
+    /// Interns all names: of event types, elements, regions, and where regions are.
+    fn put_names(&mut self) {
+        let d = self.context.definitions;
+        let metrics = metrics_of(self.context);
+        let mut data = Vec::new();
+        let mut names = 0;
+        let mut elements: FxHashMap<String, u64> = FxHashMap::default();
+        let mut name_of = |text: &str, data: &mut Vec<u8>| {
+            names += 1;
+            message(2, data, |out| {
+                number(1, names, out);
+                bytes(2, text.as_bytes(), out);
+            });
+            names
+        };
+        for (id, event_type) in &d.event_types {
+            let name = name_of(&d.event_type_name(*id), &mut data);
+            let each = event_type.elements.iter().map(|element| {
+                let text = d.string(element.name);
+                let next = elements.len() as u64 + 1;
+                let iid = *elements.entry(text.to_owned()).or_insert(next);
+                if iid == next {
+                    message(3, &mut data, |out| {
+                        number(1, iid, out);
+                        bytes(2, text.as_bytes(), out);
+                    });
+                }
+                iid
+            });
+            let kind = Kind {
+                name,
+                elements: each.collect(),
+                metric: metrics.get(id).copied(),
+            };
+            self.kinds.insert(*id, kind);
+        }
+        let mut places = 0;
+        for (id, region) in &d.regions {
+            let name = name_of(&d.region_name(*id), &mut data);
+            let file = d.string(region.file);
+            let mut place = 0;
+            if !file.is_empty() {
+                places += 1;
+                place = places;
+                message(4, &mut data, |out| {
+                    number(1, place, out);
+                    bytes(2, file.as_bytes(), out);
+                    bytes(3, d.region_name(*id).as_bytes(), out);
+                    number(4, region.line.into(), out);
+                });
+            }
+            self.regions.insert(*id, (name, place));
+        }
+        message(trace::PACKET, &mut self.buffer, |out| {
+            number(packet::SEQUENCE_ID, SEQUENCE, out);
+            number(packet::SEQUENCE_FLAGS, CLEARED, out);
+            bytes(packet::INTERNED_DATA, &data, out);
+        });
+    }
+
+    fn put_track(&mut self, fill: impl FnOnce(&mut Vec<u8>)) {
+        message(trace::PACKET, &mut self.buffer, |out| {
+            number(packet::SEQUENCE_ID, SEQUENCE, out);
+            message(packet::TRACK_DESCRIPTOR, out, fill);
+        });
+    }
+
+    fn put_tracks(&mut self) {
+        let context = self.context;
+        // Only who has something to show.
+        let mut is_shown = vec![false; context.locations.len()];
+        let mut is_process = vec![false; self.layout.processes.len() + 1];
+        for (_, place) in context.streams() {
+            let number = place.location_id.and_then(|id| context.number_of(id));
+            if let Some(number) = number {
+                is_shown[number] = true;
+            }
+            if let Some(process) = is_process.get_mut(self.layout.pid(place.process) as usize) {
+                *process = true;
+            }
+        }
+        for process in self.layout.processes.clone() {
+            if is_process[process.pid as usize] {
+                self.put_track(|out| {
+                    number(track::UUID, process.pid.into(), out);
+                    message(track::PROCESS, out, |out| {
+                        number(1, process.pid.into(), out);
+                        if !process.command.is_empty() {
+                            bytes(2, process.command.as_bytes(), out);
+                        }
+                        bytes(6, process.name.as_bytes(), out);
+                        bytes(8, process.label.as_bytes(), out);
+                    });
+                });
+            }
+        }
+        for (number_of, thread) in self.layout.threads.clone().into_iter().enumerate() {
+            if is_shown[number_of] {
+                self.put_track(|out| {
+                    number(track::UUID, thread.tid.into(), out);
+                    number(track::PARENT, thread.pid.into(), out);
+                    message(track::THREAD, out, |out| {
+                        number(1, thread.pid.into(), out);
+                        number(2, thread.tid.into(), out);
+                        bytes(5, thread.name.as_bytes(), out);
+                    });
+                });
+            }
+        }
+        let streams: Vec<StreamId> = context.streams().map(|(stream, _)| stream).collect();
+        let tracks = streams.into_iter().map(|stream| {
+            let (uuid, parent) = (self.next_uuid, self.parent(stream));
+            self.next_uuid += 1;
+            let name = &context.places.get(stream).source;
+            self.put_track(|out| {
+                number(track::UUID, uuid, out);
+                bytes(track::NAME, name.as_bytes(), out);
+                number(track::PARENT, parent, out);
+            });
+            (stream, uuid)
+        });
+        self.streams = tracks.collect::<Vec<_>>().into_iter().collect();
+    }
+
+    /// The track that those of a stream belong to: its location's, else its process's.
+    fn parent(&self, stream: StreamId) -> u64 {
+        let place = self.context.places.get(stream);
+        let location = place.location_id.and_then(|id| self.context.number_of(id));
+        match location {
+            Some(location) => self.layout.threads[location].tid.into(),
+            None => self.layout.pid(place.process).into(),
+        }
+    }
+
+    fn counter(&mut self, stream: StreamId, event_type: EventTypeId, element: usize) -> u64 {
+        if let Some(uuid) = self.counters.get(&(stream, event_type)) {
+            return *uuid;
+        }
+        let (uuid, parent) = (self.next_uuid, self.parent(stream));
+        self.next_uuid += 1;
+        let d = self.context.definitions;
+        let name = d.event_type_name(event_type);
+        let unit = d.string(d.event_types[&event_type].elements[element].unit);
+        self.put_track(|out| {
+            number(track::UUID, uuid, out);
+            bytes(track::NAME, name.as_bytes(), out);
+            number(track::PARENT, parent, out);
+            message(track::COUNTER, out, |out| {
+                if !unit.is_empty() {
+                    bytes(6, unit.as_bytes(), out);
+                }
+            });
+        });
+        self.counters.insert((stream, event_type), uuid);
+        uuid
+    }
+
+    fn region(&self, region: RegionId) -> (u64, u64) {
+        self.regions.get(&region).copied().unwrap_or((0, 0))
+    }
+
+    fn put_region(&self, region: RegionId, out: &mut Vec<u8>) {
+        match self.region(region) {
+            (0, _) => {
+                let name = self.context.definitions.region_name(region);
+                bytes(event::NAME, name.as_bytes(), out);
+            }
+            (name, place) => {
+                number(event::NAME_IID, name, out);
+                if place != 0 {
+                    number(event::SOURCE_LOCATION_IID, place, out);
+                }
+            }
+        }
+    }
+
+    /// Elements as annotations.
+    fn put_elements(
+        &self,
+        events: &Events<'_>,
+        row: u32,
+        event_type: EventTypeId,
+        names: &[u64],
+        out: &mut Vec<u8>,
+    ) {
+        let d = self.context.definitions;
+        let Some(definition) = d.event_types.get(&event_type) else {
+            return;
+        };
+        for (at, element) in definition.elements.iter().enumerate() {
+            let value = events.value(row, at);
+            if value == Value::Absent {
+                continue;
+            }
+            message(event::DEBUG_ANNOTATION, out, |out| {
+                number(annotation::NAME_IID, names[at], out);
+                let name = match element.reference {
+                    Reference::None | Reference::Rank => None,
+                    _ => referred(d, element, value),
+                };
+                match (name, value) {
+                    (Some(name), _) => bytes(annotation::STRING, name.as_bytes(), out),
+                    (None, Value::I32(value)) => {
+                        number(annotation::INT, i64::from(value) as u64, out);
+                    }
+                    (None, Value::I64(value)) => number(annotation::INT, value as u64, out),
+                    (None, Value::U32(value)) => number(annotation::UINT, value.into(), out),
+                    (None, Value::U64(value)) => number(annotation::UINT, value, out),
+                    (None, Value::F64(value)) => fixed(annotation::DOUBLE, value.to_bits(), out),
+                    (None, Value::String(text)) => {
+                        let text = String::from_utf8_lossy(text);
+                        bytes(annotation::STRING, text.as_bytes(), out);
+                    }
+                    (None, Value::Bytes(value)) => {
+                        bytes(annotation::STRING, hex(value).as_bytes(), out);
+                    }
+                    (None, Value::Absent) => {}
+                }
+            });
+        }
+    }
+
+    fn put_counter(&mut self, time_ns: i64, track: u64, value: Value<'_>) {
+        event_packet(time_ns, &mut self.buffer, |out| {
+            number(event::TYPE, COUNTER, out);
+            number(event::TRACK_UUID, track, out);
+            match (value, value.as_integer().map(i64::try_from)) {
+                (Value::F64(value), _) => {
+                    fixed(event::DOUBLE_COUNTER_VALUE, value.to_bits(), out);
+                }
+                (_, Some(Ok(value))) => number(event::COUNTER_VALUE, value as u64, out),
+                (value, _) => {
+                    let value = value.as_integer().unwrap_or(0) as f64;
+                    fixed(event::DOUBLE_COUNTER_VALUE, value.to_bits(), out);
+                }
+            }
+        });
+    }
+}
+
+impl Exporter for Perfetto<'_> {
+    fn wants(&self) -> Wants {
+        Wants {
+            calls: true,
+            calls_by_type: true,
+            events: true,
+            messages: true,
+            time: false,
+        }
+    }
+
+    fn enter(&mut self, enter: &Enter) -> anyhow::Result<()> {
+        let track = self.layout.threads[enter.location].tid;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        event_packet(enter.time_ns, &mut buffer, |out| {
+            number(event::TYPE, SLICE_BEGIN, out);
+            number(event::TRACK_UUID, track.into(), out);
+            self.put_region(enter.region, out);
+        });
+        self.buffer = buffer;
+        self.flush(BUFFER_BYTES)
+    }
+
+    fn leave(&mut self, call: &Call) -> anyhow::Result<()> {
+        let track = self.layout.threads[call.location].tid;
+        let window = self.context.window;
+        event_packet(call.end_ns, &mut self.buffer, |out| {
+            number(event::TYPE, SLICE_END, out);
+            number(event::TRACK_UUID, track.into(), out);
+            if call.is_uncertain {
+                annotate("uncertain", annotation::BOOL, 1, out);
+            }
+            if call.how != crate::calls::Close::Left {
+                annotate_text("ended", ending(call.how), out);
+            }
+            if call.begin_ns < window.from_ns {
+                annotate("begin_ns", annotation::INT, call.begin_ns as u64, out);
+            }
+        });
+        self.flush(BUFFER_BYTES)
+    }
+
+    fn unmatched(&mut self, leave: &Enter) -> anyhow::Result<()> {
+        let track = self.layout.threads[leave.location].tid;
+        let name = self.context.definitions.region_name(leave.region);
+        event_packet(leave.time_ns, &mut self.buffer, |out| {
+            number(event::TYPE, INSTANT, out);
+            number(event::TRACK_UUID, track.into(), out);
+            let name = format!("left without enter: {name}");
+            bytes(event::NAME, name.as_bytes(), out);
+        });
+        self.flush(BUFFER_BYTES)
+    }
+
+    fn events(&mut self, events: &Events<'_>) -> anyhow::Result<()> {
+        let chunk = events.chunk;
+        let d = self.context.definitions;
+        let kinds = chunk.types.iter().enumerate().map(|(at, columns)| {
+            // Calls are slices; what has no location cannot be one.
+            let kind = self.kinds.get(&columns.event_type).cloned();
+            let role = d.event_types.get(&columns.event_type).map(|t| t.role);
+            let is_side = matches!(role, Some(Role::Send | Role::Receive));
+            (events.is_move[at], columns.event_type, kind, is_side)
+        });
+        let kinds: Vec<(bool, EventTypeId, Option<Kind>, bool)> = kinds.collect();
+        for row in events.rows {
+            let index = *row as usize;
+            let (is_move, event_type, kind, is_side) = &kinds[usize::from(chunk.type_index[index])];
+            let (time_ns, stream) = (chunk.times_ns[index], chunk.streams[index]);
+            if *is_move && self.context.places.get(stream).location_id.is_some() {
+                continue;
+            }
+            let Some(kind) = kind else { continue };
+            if let Some(element) = kind.metric {
+                let value = events.value(*row, element);
+                if value != Value::Absent {
+                    let track = self.counter(stream, *event_type, element);
+                    self.put_counter(time_ns, track, value);
+                    self.flush(BUFFER_BYTES)?;
+                    continue;
+                }
+            }
+            let track = self.streams.get(stream).unwrap_or(0);
+            let mut buffer = std::mem::take(&mut self.buffer);
+            event_packet(time_ns, &mut buffer, |out| {
+                number(event::TYPE, INSTANT, out);
+                number(event::TRACK_UUID, track, out);
+                number(event::NAME_IID, kind.name, out);
+                self.put_elements(events, *row, *event_type, &kind.elements, out);
+                if *is_side && let Some(flow) = events.messages.get(row) {
+                    // 0 is no flow.
+                    fixed(event::FLOW_ID, flow + 1, out);
+                }
+            });
+            self.buffer = buffer;
+            self.flush(BUFFER_BYTES)?;
+        }
+        Ok(())
+    }
+
+    fn message(&mut self, found: &Message) -> anyhow::Result<()> {
+        // The receive was written before its send was known.
+        if found.is_late && self.context.filter.takes_stream(found.to) {
+            let track = self.streams.get(found.to).unwrap_or(0);
+            event_packet(found.receive_ns, &mut self.buffer, |out| {
+                number(event::TYPE, INSTANT, out);
+                number(event::TRACK_UUID, track, out);
+                bytes(event::NAME, b"message received", out);
+                fixed(event::FLOW_ID, found.number + 1, out);
+            });
+        }
+        self.flush(BUFFER_BYTES)
+    }
+
+    fn finish(mut self: Box<Self>, ending: &Ending<'_>) -> anyhow::Result<()> {
+        // A sequence for each stream that has losses: `previous_packet_dropped` is said of a sequence.
+        let mut sequences: FxHashMap<StreamId, u64> = FxHashMap::default();
+        for loss in ending.losses {
+            let next = LOSSES + sequences.len() as u64;
+            let sequence = *sequences.entry(loss.stream).or_insert(next);
+            let track = self.streams.get(loss.stream);
+            let track = track.unwrap_or_else(|| self.parent(loss.stream));
+            let d = self.context.definitions;
+            let event_type = loss.event_type.map(|id| d.event_type_name(id));
+            let least = if loss.is_lower_bound { "at least " } else { "" };
+            self.scratch = format!(
+                "{}: {least}{} {} ({})",
+                kind_of(loss),
+                loss.count,
+                event_type.as_deref().unwrap_or("events of any type"),
+                loss.cause.name()
+            );
+            let name = std::mem::take(&mut self.scratch);
+            message(trace::PACKET, &mut self.buffer, |out| {
+                number(packet::TIMESTAMP, timestamp(loss.to_ns), out);
+                number(packet::SEQUENCE_ID, sequence, out);
+                number(packet::PREVIOUS_PACKET_DROPPED, 1, out);
+                message(packet::TRACK_EVENT, out, |out| {
+                    number(event::TYPE, INSTANT, out);
+                    number(event::TRACK_UUID, track, out);
+                    bytes(event::CATEGORY, b"loss", out);
+                    bytes(event::NAME, name.as_bytes(), out);
+                    annotate("count", annotation::UINT, loss.count, out);
+                    annotate(
+                        "is_lower_bound",
+                        annotation::BOOL,
+                        loss.is_lower_bound.into(),
+                        out,
+                    );
+                    annotate_text("cause", loss.cause.name(), out);
+                    annotate_text("kind", kind_of(loss), out);
+                    if let Some(event_type) = &event_type {
+                        annotate_text("event", event_type, out);
+                    }
+                    annotate("from_ns", annotation::INT, loss.from_ns as u64, out);
+                    annotate("to_ns", annotation::INT, loss.to_ns as u64, out);
+                });
+            });
+            self.flush(BUFFER_BYTES)?;
+        }
+        self.flush(0)?;
+        self.out.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::timestamp;
+
+    #[test]
+    fn times_before_the_start_are_at_it() {
+        assert_eq!(timestamp(-5), 0);
+        assert_eq!(timestamp(7), 7);
+    }
+}

@@ -1,0 +1,565 @@
+//! Tables on their way to files: gathered into groups of rows, split into partitions, encoded by several threads,
+//! written in order.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Int64Array, RecordBatch};
+use arrow_schema::{Schema, SchemaRef};
+use arrow_select::concat::concat_batches;
+use arrow_select::take::take_record_batch;
+
+use super::pool::Pool;
+use super::tables::TableKind;
+use crate::file::{not_written, temporary_name};
+
+/// Rows of a group: what is encoded at once, and what engines can step over.
+pub(crate) const GROUP_ROWS: usize = 1 << 17;
+/// Rows of a table that wait for their partitions, all together.
+const MOST_ROWS: usize = 1 << 20;
+/// Partitions of a table.
+const MOST_PARTITIONS: usize = 1 << 16;
+/// Bytes that wait for the file of a partition.
+const APPEND_BYTES: usize = 32 << 10;
+
+/// How a table is split.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Partition {
+    /// By rank.
+    Rank,
+    /// By time: windows of so many nanoseconds.
+    Time(i64),
+}
+
+impl Partition {
+    fn directory(self, key: i64) -> String {
+        match self {
+            Self::Rank => format!("rank={key}"),
+            Self::Time(_) => format!("window_ns={key}"),
+        }
+    }
+}
+
+/// A group of rows, encoded.
+pub(crate) enum Encoded {
+    /// As bytes of the file.
+    Bytes(Vec<u8>),
+    /// As columns of a Parquet file.
+    Columns(Vec<parquet::arrow::arrow_writer::ArrowColumnChunk>),
+    /// Not at all.
+    Batches(Vec<RecordBatch>),
+}
+
+/// Encodes a group of rows, in any thread.
+pub(crate) type Job = Box<dyn FnOnce() -> anyhow::Result<Encoded> + Send>;
+
+/// A file of rows in the making.
+pub(crate) trait RowFile {
+    /// The work of encoding a group, in order.
+    fn encode(&mut self, group: Vec<RecordBatch>) -> anyhow::Result<Job>;
+    /// Takes encoded groups in, in the same order.
+    fn append(&mut self, encoded: Encoded) -> anyhow::Result<()>;
+    /// Writes what stands at the end, and gives the file its name.
+    fn finish(self: Box<Self>) -> anyhow::Result<()>;
+}
+
+/// Where bytes of a file go.
+pub(crate) enum Out {
+    /// A file that gets its name when it is finished.
+    Whole(Box<super::output::Output>),
+    /// A file of a directory that gets its name as a whole: open only while something is written to it.
+    Part { path: PathBuf, waiting: Vec<u8> },
+}
+
+impl Out {
+    fn append(&mut self) -> io::Result<()> {
+        if let Self::Part { path, waiting } = self
+            && !waiting.is_empty()
+        {
+            let file = OpenOptions::new().append(true).create(true).open(path);
+            file?.write_all(waiting)?;
+            waiting.clear();
+        }
+        Ok(())
+    }
+
+    /// What it is to be called.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::Whole(file) => file.path(),
+            Self::Part { path, .. } => path,
+        }
+    }
+
+    /// What a failed write means.
+    pub(crate) fn failed(&self, error: &dyn std::fmt::Display) -> anyhow::Error {
+        not_written(self.path(), error)
+    }
+
+    /// Gives the file its name.
+    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
+        let appended = self.append().map_err(|error| self.failed(&error));
+        appended?;
+        match self {
+            Self::Whole(file) => file.finish(),
+            Self::Part { .. } => Ok(()),
+        }
+    }
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Whole(file) => file.write_all(bytes),
+            Self::Part { waiting, .. } => {
+                waiting.extend_from_slice(bytes);
+                if waiting.len() >= APPEND_BYTES {
+                    self.append()?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Begins a file of rows with these columns.
+pub(crate) type OpenRows =
+    fn(&SchemaRef, Option<&'static str>, Out) -> anyhow::Result<Box<dyn RowFile>>;
+
+struct Part {
+    file: Box<dyn RowFile>,
+    waiting: Vec<RecordBatch>,
+    rows: usize,
+}
+
+/// A directory that gets its name when it is whole; dropped before, nothing is left.
+struct WholeDirectory {
+    path: PathBuf,
+    temporary: PathBuf,
+    is_complete: bool,
+}
+
+impl WholeDirectory {
+    fn create(path: &Path) -> anyhow::Result<Self> {
+        let is_taken = match fs::read_dir(path) {
+            Ok(mut entries) => entries.next().is_some(),
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        };
+        if is_taken {
+            bail!(
+                "{}: is there already, and parts of a dataset do not mix: remove it, or name another output",
+                path.display()
+            );
+        }
+        let temporary = temporary_name(path);
+        fs::create_dir_all(&temporary).map_err(|error| not_written(path, &error))?;
+        Ok(Self {
+            path: path.to_owned(),
+            temporary,
+            is_complete: false,
+        })
+    }
+
+    fn finish(mut self) -> anyhow::Result<()> {
+        // An empty one may be there.
+        let _ = fs::remove_dir(&self.path);
+        let renamed = fs::rename(&self.temporary, &self.path);
+        renamed.map_err(|error| not_written(&self.path, &error))?;
+        self.is_complete = true;
+        Ok(())
+    }
+}
+
+impl Drop for WholeDirectory {
+    fn drop(&mut self) {
+        if !self.is_complete {
+            let _ = fs::remove_dir_all(&self.temporary);
+        }
+    }
+}
+
+enum Place {
+    /// One file.
+    File,
+    /// The partitions, by key.
+    Dataset {
+        directory: WholeDirectory,
+        partition: Partition,
+        extension: &'static str,
+        numbers: BTreeMap<i64, usize>,
+        /// The columns that stand in the files.
+        columns: Vec<usize>,
+        schema: SchemaRef,
+    },
+}
+
+/// A table in the making.
+struct Table {
+    kind: TableKind,
+    schema: SchemaRef,
+    open: OpenRows,
+    place: Place,
+    /// Files, as they were begun.
+    parts: Vec<Part>,
+    /// Rows that are not yet of a partition.
+    waiting: Vec<RecordBatch>,
+    rows: usize,
+}
+
+/// All tables in the making.
+pub(crate) struct Tables {
+    tables: Vec<Table>,
+    pool: Pool<(usize, usize), anyhow::Result<Encoded>>,
+}
+
+impl Tables {
+    pub(crate) fn new() -> Self {
+        Self {
+            tables: Vec::new(),
+            pool: Pool::new(),
+        }
+    }
+
+    /// Begins a table; gives its number.
+    pub(crate) fn add(
+        &mut self,
+        kind: TableKind,
+        schema: &SchemaRef,
+        path: &Path,
+        partition: Option<Partition>,
+        (extension, open): (&'static str, OpenRows),
+    ) -> anyhow::Result<usize> {
+        // What has no time is not split by it.
+        let partition = partition.filter(|partition| {
+            matches!(partition, Partition::Rank) || kind.time_column().is_some()
+        });
+        let number = self.tables.len();
+        let (place, parts) = match partition {
+            None => {
+                let out = Out::Whole(Box::new(super::output::Output::create(path)?));
+                let file = open(schema, kind.time_column(), out)?;
+                let part = Part {
+                    file,
+                    waiting: Vec::new(),
+                    rows: 0,
+                };
+                (Place::File, vec![part])
+            }
+            Some(partition) => {
+                let all = 0..schema.fields().len();
+                // The rank stands in the names of the directories.
+                let is_key =
+                    |at: &usize| partition == Partition::Rank && schema.field(*at).name() == "rank";
+                let columns: Vec<usize> = all.filter(|at| !is_key(at)).collect();
+                let fields: Vec<_> = columns
+                    .iter()
+                    .map(|at| Arc::clone(&schema.fields()[*at]))
+                    .collect();
+                let place = Place::Dataset {
+                    directory: WholeDirectory::create(path)?,
+                    partition,
+                    extension,
+                    numbers: BTreeMap::new(),
+                    columns,
+                    schema: Arc::new(Schema::new(fields)),
+                };
+                (place, Vec::new())
+            }
+        };
+        self.tables.push(Table {
+            kind,
+            schema: Arc::clone(schema),
+            open,
+            place,
+            parts,
+            waiting: Vec::new(),
+            rows: 0,
+        });
+        Ok(number)
+    }
+
+    /// Takes rows of a table in.
+    pub(crate) fn write(&mut self, table: usize, batch: RecordBatch) -> anyhow::Result<()> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        let found = &mut self.tables[table];
+        if matches!(found.place, Place::File) {
+            return self.give(table, 0, batch);
+        }
+        found.rows += batch.num_rows();
+        found.waiting.push(batch);
+        if found.rows >= MOST_ROWS / 2 {
+            self.split(table)?;
+        }
+        Ok(())
+    }
+
+    /// Gives rows to a file of a table.
+    fn give(&mut self, table: usize, part: usize, batch: RecordBatch) -> anyhow::Result<()> {
+        let found = &mut self.tables[table].parts[part];
+        found.rows += batch.num_rows();
+        found.waiting.push(batch);
+        if found.rows >= GROUP_ROWS {
+            self.encode(table, part)?;
+        }
+        Ok(())
+    }
+
+    /// Encodes what waits for a file.
+    fn encode(&mut self, table: usize, part: usize) -> anyhow::Result<()> {
+        let found = &mut self.tables[table].parts[part];
+        if found.rows == 0 {
+            return Ok(());
+        }
+        let group = std::mem::take(&mut found.waiting);
+        found.rows = 0;
+        let job = found.file.encode(group)?;
+        match self.pool.push((table, part), job) {
+            Some((owner, encoded)) => self.append(owner, encoded),
+            None => Ok(()),
+        }
+    }
+
+    fn append(
+        &mut self,
+        (table, part): (usize, usize),
+        encoded: anyhow::Result<Encoded>,
+    ) -> anyhow::Result<()> {
+        self.tables[table].parts[part].file.append(encoded?)
+    }
+
+    /// Splits the rows that wait into their partitions.
+    fn split(&mut self, table: usize) -> anyhow::Result<()> {
+        let found = &mut self.tables[table];
+        let Place::Dataset {
+            directory,
+            partition,
+            extension,
+            numbers,
+            columns,
+            schema,
+        } = &mut found.place
+        else {
+            return Ok(());
+        };
+        if found.waiting.is_empty() {
+            return Ok(());
+        }
+        let batch = concat_batches(&found.schema, &std::mem::take(&mut found.waiting))?;
+        found.rows = 0;
+        let mut rows_of: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
+        let name = match partition {
+            Partition::Rank => found.kind.rank_column(),
+            Partition::Time(_) => found.kind.time_column().unwrap_or_default(),
+        };
+        let keys = batch.column_by_name(name).context("a column to split by")?;
+        for (row, key) in keys.as_primitive::<Int64Type>().values().iter().enumerate() {
+            let key = match partition {
+                Partition::Rank => *key,
+                Partition::Time(each) => key.div_euclid(*each) * *each,
+            };
+            rows_of.entry(key).or_default().push(row as i64);
+        }
+        let batch = batch.project(columns)?;
+        let mut given = Vec::new();
+        for (key, rows) in rows_of {
+            let number = match numbers.get(&key) {
+                Some(number) => *number,
+                None if numbers.len() >= MOST_PARTITIONS => {
+                    bail!("more than {MOST_PARTITIONS} partitions: choose larger ones")
+                }
+                None => {
+                    let below = directory.temporary.join(partition.directory(key));
+                    fs::create_dir_all(&below).map_err(|e| not_written(&directory.path, &e))?;
+                    let path = below.join(format!("part-0.{extension}"));
+                    File::create(&path).map_err(|error| not_written(&path, &error))?;
+                    let out = Out::Part {
+                        path,
+                        waiting: Vec::new(),
+                    };
+                    numbers.insert(key, found.parts.len());
+                    found.parts.push(Part {
+                        file: (found.open)(schema, found.kind.time_column(), out)?,
+                        waiting: Vec::new(),
+                        rows: 0,
+                    });
+                    found.parts.len() - 1
+                }
+            };
+            let is_run = rows.len() as i64 == rows[rows.len() - 1] - rows[0] + 1;
+            let taken = match is_run {
+                true => batch.slice(rows[0] as usize, rows.len()),
+                false => take_record_batch(&batch, &Int64Array::from(rows))?,
+            };
+            given.push((number, taken));
+        }
+        for (number, taken) in given {
+            self.give(table, number, taken)?;
+        }
+        // Many partitions have many rows waiting: the fullest ones are encoded as they are.
+        let rows = |part: &Part| part.rows;
+        while self.tables[table].parts.iter().map(rows).sum::<usize>() >= MOST_ROWS {
+            let parts = self.tables[table].parts.iter().enumerate();
+            let fullest = parts
+                .max_by_key(|(_, part)| part.rows)
+                .map(|(number, _)| number);
+            self.encode(table, fullest.unwrap_or_default())?;
+        }
+        Ok(())
+    }
+
+    /// Writes the rest, and gives all files their names.
+    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
+        for table in 0..self.tables.len() {
+            self.split(table)?;
+            for part in 0..self.tables[table].parts.len() {
+                self.encode(table, part)?;
+            }
+        }
+        while let Some((owner, encoded)) = self.pool.next() {
+            self.append(owner, encoded)?;
+        }
+        for table in self.tables {
+            for part in table.parts {
+                part.file.finish()?;
+            }
+            if let Place::Dataset { directory, .. } = table.place {
+                directory.finish()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A file of lines.
+pub(crate) struct Lines {
+    out: Out,
+    schema: SchemaRef,
+    put: fn(&Schema, &RecordBatch, &mut Vec<u8>),
+}
+
+impl Lines {
+    /// Begins one with these bytes.
+    pub(crate) fn open(
+        schema: &SchemaRef,
+        mut out: Out,
+        head: &[u8],
+        put: fn(&Schema, &RecordBatch, &mut Vec<u8>),
+    ) -> anyhow::Result<Box<dyn RowFile>> {
+        let written = out.write_all(head);
+        written.map_err(|error| out.failed(&error))?;
+        Ok(Box::new(Self {
+            out,
+            schema: Arc::clone(schema),
+            put,
+        }))
+    }
+}
+
+impl RowFile for Lines {
+    fn encode(&mut self, group: Vec<RecordBatch>) -> anyhow::Result<Job> {
+        let (schema, put) = (Arc::clone(&self.schema), self.put);
+        Ok(Box::new(move || {
+            let mut bytes = Vec::new();
+            group
+                .iter()
+                .for_each(|batch| put(&schema, batch, &mut bytes));
+            Ok(Encoded::Bytes(bytes))
+        }))
+    }
+
+    fn append(&mut self, encoded: Encoded) -> anyhow::Result<()> {
+        if let Encoded::Bytes(bytes) = encoded {
+            let written = self.out.write_all(&bytes);
+            written.map_err(|error| self.out.failed(&error))?;
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> anyhow::Result<()> {
+        self.out.finish()
+    }
+}
+
+/// A cell of a line.
+pub(crate) enum Cell<'a> {
+    /// Nothing.
+    Null,
+    /// A whole number.
+    Integer(i64),
+    /// A whole number that is not negative.
+    Unsigned(u64),
+    /// A number.
+    Float(f64),
+    /// Yes or no.
+    Flag(bool),
+    /// Text.
+    Text(&'a str),
+    /// Bytes.
+    Bytes(&'a [u8]),
+}
+
+/// A column, ready to be read cell by cell.
+pub(crate) enum Cells<'a> {
+    Integer(&'a Int64Array),
+    Unsigned(&'a arrow_array::UInt64Array),
+    Float(&'a arrow_array::Float64Array),
+    Flag(&'a arrow_array::BooleanArray),
+    Name(&'a arrow_array::Int32Array, &'a arrow_array::StringArray),
+    Text(&'a arrow_array::StringArray),
+    LargeText(&'a arrow_array::LargeStringArray),
+    Bytes(&'a arrow_array::LargeBinaryArray),
+}
+
+impl<'a> Cells<'a> {
+    pub(crate) fn of(column: &'a arrow_array::ArrayRef) -> Self {
+        use arrow_schema::DataType;
+        match column.data_type() {
+            DataType::Int64 => Self::Integer(column.as_primitive()),
+            DataType::UInt64 => Self::Unsigned(column.as_primitive()),
+            DataType::Float64 => Self::Float(column.as_primitive()),
+            DataType::Boolean => Self::Flag(column.as_boolean()),
+            DataType::Utf8 => Self::Text(column.as_string()),
+            DataType::LargeUtf8 => Self::LargeText(column.as_string()),
+            DataType::LargeBinary => Self::Bytes(column.as_binary()),
+            _ => {
+                let names = column.as_dictionary::<arrow_array::types::Int32Type>();
+                Self::Name(names.keys(), names.values().as_string())
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, row: usize) -> Cell<'a> {
+        use arrow_array::Array;
+        match self {
+            Self::Integer(column) if column.is_valid(row) => Cell::Integer(column.value(row)),
+            Self::Unsigned(column) if column.is_valid(row) => Cell::Unsigned(column.value(row)),
+            Self::Float(column) if column.is_valid(row) => Cell::Float(column.value(row)),
+            Self::Flag(column) if column.is_valid(row) => Cell::Flag(column.value(row)),
+            Self::Name(keys, names) if keys.is_valid(row) => {
+                Cell::Text(names.value(keys.value(row) as usize))
+            }
+            Self::Text(column) if column.is_valid(row) => Cell::Text(column.value(row)),
+            Self::LargeText(column) if column.is_valid(row) => Cell::Text(column.value(row)),
+            Self::Bytes(column) if column.is_valid(row) => Cell::Bytes(column.value(row)),
+            _ => Cell::Null,
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Values of elements as text.
+
+use std::io::Write;
+
+use annals_format::{
+    Definitions, Element, LocationId, ObjectId, Reference, RegionId, SourceId, StringId, Value,
+};
+
+use crate::table::safe;
+
+/// Appends text as a JSON string.
+pub fn put_json(line: &mut Vec<u8>, text: &str) {
+    // Writing into memory does not fail.
+    let _ = serde_json::to_writer(line, text);
+}
+
+/// What an integer refers to, by name; none: it is a plain value.
+pub fn referred(definitions: &Definitions, element: &Element, value: Value<'_>) -> Option<String> {
+    let number = u32::try_from(value.as_integer()?).ok()?;
+    let d = definitions;
+    match element.reference {
+        Reference::None | Reference::Rank => None,
+        Reference::String => Some(d.string(StringId::new(number)).to_owned()),
+        Reference::Region => Some(d.region_name(RegionId::new(number))),
+        Reference::Location => {
+            let location = d.locations.get(&LocationId::new(number))?;
+            Some(d.string(location.name).to_owned())
+        }
+        Reference::Source => {
+            let source = d.sources.get(&SourceId::new(number))?;
+            Some(d.string(source.name).to_owned())
+        }
+        Reference::EventType => Some(d.event_type_name(annals_format::EventTypeId::new(number))),
+        Reference::Object => {
+            let object = d.objects.get(&ObjectId::new(number))?;
+            Some(d.string(object.name).to_owned())
+        }
+    }
+}
+
+/// Bytes as hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        use std::fmt::Write as _;
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Appends a value as JSON, references by name.
+pub fn put_value_json(
+    line: &mut Vec<u8>,
+    definitions: &Definitions,
+    element: &Element,
+    value: Value<'_>,
+) {
+    if let Some(name) = referred(definitions, element, value) {
+        return put_json(line, &name);
+    }
+    let _ = match value {
+        Value::I32(value) => write!(line, "{value}"),
+        Value::U32(value) => write!(line, "{value}"),
+        Value::I64(value) => write!(line, "{value}"),
+        Value::U64(value) => write!(line, "{value}"),
+        // JSON has no infinities and no NaN.
+        Value::F64(value) if value.is_finite() => {
+            let _ = serde_json::to_writer(&mut *line, &value);
+            Ok(())
+        }
+        Value::F64(_) | Value::Absent => write!(line, "null"),
+        Value::String(bytes) => {
+            put_json(line, &String::from_utf8_lossy(bytes));
+            Ok(())
+        }
+        Value::Bytes(bytes) => write!(line, "\"{}\"", hex(bytes)),
+    };
+}
+
+/// Appends a value for people, references by name, control characters escaped.
+pub fn put_value_text(
+    line: &mut Vec<u8>,
+    definitions: &Definitions,
+    element: &Element,
+    value: Value<'_>,
+) {
+    if let Some(name) = referred(definitions, element, value) {
+        line.extend_from_slice(safe(&name).as_bytes());
+        return;
+    }
+    let _ = match value {
+        Value::I32(value) => write!(line, "{value}"),
+        Value::U32(value) => write!(line, "{value}"),
+        Value::I64(value) => write!(line, "{value}"),
+        Value::U64(value) => write!(line, "{value}"),
+        Value::F64(value) => write!(line, "{value}"),
+        Value::String(bytes) => write!(line, "{:?}", String::from_utf8_lossy(bytes)),
+        Value::Bytes(bytes) => write!(line, "0x{}", hex(bytes)),
+        Value::Absent => Ok(()),
+    };
+}
