@@ -1,7 +1,7 @@
 //! The interactive viewer: a timeline to walk in.
 //!
-//! [`App`] is what the keys change and the screen shows; it asks for what it lacks. [`Reader`] reads that in
-//! a thread of its own, so that keys are answered at once however big a trace is. [`screen`] draws.
+//! `App` is what the keys change and the screen shows; it asks for what it lacks. `Reader` reads that in
+//! a thread of its own, so that keys are answered at once however big a trace is. `screen` draws.
 
 mod app;
 mod details;
