@@ -89,9 +89,9 @@ def same_events(rows, what):
         assert fixed == [line[name] for name in FIXED], (what, row, line)
         wanted = list(line["elements"].values())
         found = list(elements.values())
-        if "jsonl" not in what:
-            wanted = [value for value in wanted if value is not None]
-            found = [value for value in found if value is not None]
+        # JSON has no numbers for what is not finite: null, as where there is none.
+        wanted = [value for value in wanted if value is not None]
+        found = [value for value in found if value is not None]
         # A name that several types or columns have is another one in the table.
         key = lambda value: (str(type(value)), str(value))
         assert sorted(map(key, wanted)) == sorted(map(key, found)), (what, row, line)
@@ -316,7 +316,11 @@ def check_partitions():
     done = subprocess.run(
         [program, "export", source, "-o", path, "--format", "parquet", "--partition", "rank"], capture_output=True
     )
-    assert done.returncode == 1 and b"is there already" in done.stderr, done
+    if lines:
+        assert done.returncode == 1 and b"is there already" in done.stderr, done
+    else:
+        # Nothing is in the way of nothing.
+        assert done.returncode == 0, done
 
 
 def slices_of(events):

@@ -1,5 +1,5 @@
 //! Comma-separated values (RFC 4180): a line of names, then a line for each row. Nothing stands for a value that is not
-//! there, `""` for an empty text, digits for bytes.
+//! there, `""` for an empty text or no bytes, digits for bytes.
 
 use std::io::Write;
 
@@ -41,7 +41,7 @@ fn put(_: &Schema, batch: &RecordBatch, out: &mut Vec<u8>) {
                 Cell::Float(value) => write!(out, "{value}"),
                 Cell::Flag(value) => write!(out, "{value}"),
                 Cell::Bytes(bytes) => write!(out, "{}", hex(bytes)),
-                Cell::Text("") => write!(out, "\"\""),
+                Cell::Text("") | Cell::Bytes([]) => write!(out, "\"\""),
                 Cell::Text(text) => {
                     put_text(text, out);
                     Ok(())
