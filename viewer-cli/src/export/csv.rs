@@ -40,8 +40,8 @@ fn put(_: &Schema, batch: &RecordBatch, out: &mut Vec<u8>) {
                 Cell::Unsigned(value) => write!(out, "{value}"),
                 Cell::Float(value) => write!(out, "{value}"),
                 Cell::Flag(value) => write!(out, "{value}"),
-                Cell::Bytes(bytes) => write!(out, "{}", hex(bytes)),
                 Cell::Text("") | Cell::Bytes([]) => write!(out, "\"\""),
+                Cell::Bytes(bytes) => write!(out, "{}", hex(bytes)),
                 Cell::Text(text) => {
                     put_text(text, out);
                     Ok(())
