@@ -308,7 +308,10 @@ fn start() -> Result<(), String> {
     let real = Real::load();
     let version = real::library_version();
     let properties = [
-        ("mpi.library", version.lines().next().unwrap_or_default()),
+        (
+            "mpi.implementation",
+            version.lines().next().unwrap_or_default(),
+        ),
         ("mpi.interface", abi.kind.name()),
     ];
     for (key, value) in properties {
