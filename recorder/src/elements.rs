@@ -369,19 +369,25 @@ impl<'v> RawValue<'v> {
         if is_signed { zigzag(sign) } else { unsigned }
     }
 
+    /// Of a string or bytes value that is where it should be.
+    #[inline(always)]
+    fn put_bytes(self, row: &mut RowCursor) {
+        let bytes: &[u8] = if self.length == 0 {
+            &[]
+        } else {
+            let start = std::ptr::with_exposed_provenance(self.bits as usize);
+            // SAFETY: who made the value promised it; one without an address does not fit.
+            unsafe { std::slice::from_raw_parts(start, self.length as usize) }
+        };
+        row.bytes(bytes);
+    }
+
     #[inline(always)]
     fn put(self, row: &mut RowCursor) {
         if self.code.wrapping_sub(1) < ElementType::U64 as u32 {
             row.varint(self.integer());
         } else if self.is_variable() {
-            let bytes: &[u8] = if self.length == 0 {
-                &[]
-            } else {
-                let start = std::ptr::with_exposed_provenance(self.bits as usize);
-                // SAFETY: who made the value promised it; one without an address does not fit.
-                unsafe { std::slice::from_raw_parts(start, self.length as usize) }
-            };
-            row.bytes(bytes);
+            self.put_bytes(row);
         } else if self.code != 0 {
             row.word(self.bits);
         }
@@ -417,6 +423,8 @@ pub(crate) enum Few {
     Unsigned,
     /// Integers.
     Integers,
+    /// One, a text or bytes.
+    OneText,
     /// Anything.
     Any,
 }
@@ -433,6 +441,7 @@ impl Shape {
         let pack = |packed, code: &u32| packed << 8 | u64::from(*code);
         let is_integer = |code: &u32| *code <= ElementType::U64 as u32;
         let few_are = match few {
+            [code] if *code >= ElementType::String as u32 => Few::OneText,
             codes if !codes.iter().all(is_integer) => Few::Any,
             codes if codes.iter().any(|code| code & 1 == 1) => Few::Integers,
             _ => Few::Unsigned,
@@ -496,6 +505,28 @@ impl<'v, I: Values<'v>, const N: usize, const SIGNED: bool> PutRow for Integers<
                 row.varint(value.bits);
             }
         }
+        *to = row;
+    }
+}
+
+/// A row with one text or bytes value that is there, and fits.
+#[derive(Clone, Copy)]
+pub(crate) struct OneText<'v>(RawValue<'v>);
+
+impl<'v> OneText<'v> {
+    /// The value, of the right type, and the most bytes that it takes; none if it lacks its bytes.
+    #[inline(always)]
+    pub(crate) fn new(value: RawValue<'v>) -> Option<(Self, usize)> {
+        let bound = VARINT_ROOM.saturating_add(value.length as usize);
+        (!value.lacks_bytes()).then_some((Self(value), bound))
+    }
+}
+
+impl PutRow for OneText<'_> {
+    #[inline(always)]
+    fn put(self, to: &mut RowCursor) {
+        let mut row = *to;
+        self.0.put_bytes(&mut row);
         *to = row;
     }
 }

@@ -3,7 +3,8 @@
 use annals_format::{Cause, EventTypeId, RegionId, SourceId};
 
 use crate::elements::{
-    self, ElementKind, Few, Integers, MOST_FEW, Numbers, Present, Raw, Shape, Typed, Values,
+    self, ElementKind, Few, Integers, MOST_FEW, Numbers, OneText, Present, Raw, Shape, Typed,
+    Values,
 };
 use crate::recorder::{ENTER, LEAVE, THREADS};
 use crate::row::PutRow;
@@ -125,13 +126,13 @@ impl<'a> Raiser<'a> {
         if !shared.has_region(region) {
             return self.misused(Refusal::Unknown);
         }
-        self.check_open()?;
-        if !shared.control.is_region_off(region) {
-            let bound = RegionId::bound(region);
-            let row = Typed::<(RegionId,)>((region,));
-            self.put(event_type, bound, row)?;
+        if shared.control.is_region_off(region) {
+            return self.check_open();
         }
-        Ok(())
+        self.check_open_unless_short()?;
+        let bound = RegionId::bound(region);
+        let row = Typed::<(RegionId,)>((region,));
+        self.put(event_type, bound, row)
     }
 
     /// Raises an event of a source, now or at this tick of the source's clock.
@@ -204,10 +205,14 @@ impl<'a> Raiser<'a> {
         if !shape.fits_few::<N>(values) {
             return None;
         }
-        if let Err(refusal) = self.check_open() {
+        if let Err(refusal) = self.check_open_unless_short() {
             return Some(Err(refusal));
         }
         Some(match shape.few_are {
+            Few::OneText if N == 1 => {
+                let (row, bound) = OneText::new(values.get(0))?;
+                self.put(event_type, bound, row)
+            }
             Few::Unsigned => {
                 let row = Integers::<_, N, false>(values);
                 let bound = Integers::<(), N, false>::BOUND;
@@ -215,7 +220,9 @@ impl<'a> Raiser<'a> {
             }
             // In parts: as a whole, it would go through memory.
             Few::Integers => raise_integers::<N>(self.shared, self.short, event_type, values),
-            Few::Any => return raise_present::<N>(self.shared, self.short, event_type, values),
+            Few::OneText | Few::Any => {
+                return raise_present::<N>(self.shared, self.short, event_type, values);
+            }
         })
     }
 
@@ -331,6 +338,15 @@ impl<'a> Raiser<'a> {
         }
         self.shared.count_unrecorded();
         self.state()
+    }
+
+    /// The same; the short way looks for itself, and is not gone if it is not open.
+    #[inline(always)]
+    fn check_open_unless_short(self) -> Result<(), Refusal> {
+        match self.short {
+            Some(_) => Ok(()),
+            None => self.check_open(),
+        }
     }
 
     #[cold]

@@ -139,7 +139,7 @@ impl RowCursor {
 
     /// Writes a varint length and the bytes. Short ones, the usual names, are copied as two halves that may
     /// overlap: a call would cost more than all the rest of the row.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.varint(bytes.len() as u64);
         // SAFETY: the row's bound counted these bytes; a page and a program's bytes do not overlap.
