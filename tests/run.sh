@@ -58,7 +58,9 @@ demo=target/readme-demo
 rm -rf "$demo"
 cargo run --release -p annals-cli -- demo --output "$demo"
 
-cargo test --workspace --no-fail-fast
+# Everything once, with the features that tests turn on; what tests install is taken from there.
+cargo build --workspace --lib --bins --examples --tests
+TESTS_BUILT_IN="$PWD/target/debug" cargo test --workspace --no-fail-fast
 
 # The macros, removed.
 cargo test -p annals-recorder --lib --features off global

@@ -4,18 +4,24 @@
 set -euo pipefail
 
 usage() {
-    echo "usage: install.sh [--prefix DIR] [--profile PROFILE]"
+    echo "usage: install.sh [--prefix DIR] [--profile PROFILE | --built DIR]"
     echo "  --prefix DIR       where to (default: /usr/local); DESTDIR is put before it"
     echo "  --profile PROFILE  cargo profile to build with (default: release)"
+    echo "  --built DIR        build nothing: install what is in DIR, such as target/release"
 }
 
 prefix=/usr/local
 profile=release
+built=
 while [ $# -gt 0 ]; do
     case $1 in
-    --prefix | --profile)
+    --prefix | --profile | --built)
         [ $# -ge 2 ] || { usage >&2; exit 2; }
-        [ "$1" = --prefix ] && prefix=$2 || profile=$2
+        case $1 in
+        --prefix) prefix=$2 ;;
+        --profile) profile=$2 ;;
+        --built) built=$2 ;;
+        esac
         shift 2
         ;;
     --help) usage; exit 0 ;;
@@ -26,15 +32,24 @@ case $prefix in
 /*) ;;
 *) prefix=$PWD/$prefix ;;
 esac
+case $built in
+/* | "") ;;
+*) built=$PWD/$built ;;
+esac
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/../.."
 cargo=${CARGO:-cargo}
-"$cargo" build --profile "$profile" -p annals-capi -p annals-instrument -p annals-mpi -p annals-cli >&2
-target=$("$cargo" metadata --no-deps --format-version 1 |
-    sed -E 's/.*"target_directory":"([^"]*)".*/\1/')
-built=$target/$profile
-[ "$profile" = dev ] && built=$target/debug
+if [ -z "$built" ]; then
+    "$cargo" build --profile "$profile" -p annals-capi -p annals-instrument -p annals-mpi -p annals-cli >&2
+    target=$("$cargo" metadata --no-deps --format-version 1 |
+        sed -E 's/.*"target_directory":"([^"]*)".*/\1/')
+    built=$target/$profile
+    [ "$profile" = dev ] && built=$target/debug
+fi
+for file in trace-merge trace-cli libannals.so libannals.a libannals_instrument.so libannals_mpi.so; do
+    [ -f "$built/$file" ] || { echo "install.sh: $built has no $file: build it first" >&2; exit 1; }
+done
 
 version=$("$cargo" pkgid -p annals-capi | sed -E 's/.*[#@]//')
 # What a program needs that links the archive: Rust's own library uses these.

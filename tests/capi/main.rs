@@ -1,6 +1,9 @@
 //! The recorder from C and C++: examples, misuse, loading at run time, installation. Everything is
 //! compiled against an installation in a directory of its own, as a user's programs are.
 
+#[path = "../support/installation.rs"]
+mod installation;
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -42,17 +45,7 @@ impl Prefix {
     /// The installation of this run of the tests.
     fn get() -> &'static Self {
         static PREFIX: OnceLock<Prefix> = OnceLock::new();
-        PREFIX.get_or_init(|| {
-            let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("installed here");
-            let _ = std::fs::remove_dir_all(&prefix);
-            let mut install = Command::new("bash");
-            install.arg(Path::new(ROOT).join("recorder/capi/install.sh"));
-            install.args(["--profile", "dev", "--prefix"]).arg(&prefix);
-            // As this test was built.
-            install.env("CARGO", env!("CARGO"));
-            output(&mut install);
-            Self(prefix)
-        })
+        PREFIX.get_or_init(|| Self(installation::installed("installed here")))
     }
 
     fn pkg_config(&self, arguments: &[&str]) -> Vec<String> {

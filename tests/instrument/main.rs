@@ -1,6 +1,8 @@
 //! Programs compiled with `-finstrument-functions`, and `trace-cli record`: what is recorded is compared
 //! with counters that are compiled into the functions themselves, and with what uftrace counts.
 
+#[path = "../support/installation.rs"]
+mod installation;
 mod launchers;
 
 use std::collections::BTreeMap;
@@ -56,18 +58,7 @@ fn output(command: &mut Command) -> String {
 /// The installation of this run of the tests.
 fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
-    PREFIX.get_or_init(|| {
-        let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("instrument");
-        let _ = std::fs::remove_dir_all(&prefix);
-        let mut install = Command::new("bash");
-        install.arg(Path::new(ROOT).join("recorder/capi/install.sh"));
-        install.args(["--profile", "dev", "--prefix"]).arg(&prefix);
-        // As this test was built.
-        install.env("CARGO", env!("CARGO"));
-        let output = install.output().expect("bash");
-        assert!(output.status.success(), "{}", text_of(&output.stderr));
-        prefix
-    })
+    PREFIX.get_or_init(|| installation::installed("instrument"))
 }
 
 fn trace_cli() -> Command {

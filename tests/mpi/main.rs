@@ -2,6 +2,8 @@
 //! and end alike; every function was called as often as a library says that was made from the MPI's own header;
 //! and every message has its receive, with as many bytes.
 
+#[path = "../support/installation.rs"]
+mod installation;
 mod support;
 
 use std::collections::BTreeMap;

@@ -73,17 +73,7 @@ pub(crate) fn scratch() -> &'static Path {
 /// The installation of this run of the tests.
 pub(crate) fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
-    PREFIX.get_or_init(|| {
-        let prefix = scratch().join("annals");
-        let mut install = Command::new("bash");
-        install.arg(Path::new(ROOT).join("recorder/capi/install.sh"));
-        install.args(["--profile", "dev", "--prefix"]).arg(&prefix);
-        // As this test was built.
-        install.env("CARGO", env!("CARGO"));
-        let output = install.output().expect("bash");
-        assert!(output.status.success(), "{}", text_of(&output.stderr));
-        prefix
-    })
+    PREFIX.get_or_init(|| crate::installation::installed("mpi installed"))
 }
 
 /// An MPI: its compiler and its launcher.

@@ -1,0 +1,28 @@
+//! Annals as users have it: what the install script puts into a prefix.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Installs into a fresh prefix of this name. `TESTS_BUILT_IN` names a directory with everything built; without
+/// it everything is built first, as cargo builds it for tests.
+///
+/// # Panics
+/// If it cannot be built or installed.
+pub(crate) fn installed(name: &str) -> PathBuf {
+    let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&prefix);
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let mut install = Command::new("bash");
+    install.arg(Path::new(root).join("recorder/capi/install.sh"));
+    install.arg("--prefix").arg(&prefix);
+    match std::env::var_os("TESTS_BUILT_IN") {
+        Some(built) => install.arg("--built").arg(built),
+        None => install.args(["--profile", "dev"]),
+    };
+    // As this test was built.
+    install.env("CARGO", env!("CARGO"));
+    let output = install.output().expect("bash runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{install:?}: {said}");
+    prefix
+}
