@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use annals_format::wire::{Put, Wire};
 use annals_format::{
-    BLOCK_HEADER_LEN, BlockHeader, BlockKind, BlockWriter, CalibrationPoint, Cause, Chunk,
-    ChunkBuilder, ChunkHeader, ClockId, ClockMap, Column, CompressionLevel, Cumulative, Definition,
-    Definitions, DroppedRecord, Element, ElementType, EventType, EventTypeId, FileHeader, FileKind,
-    Filter, Foreign, Function, LiveHeader, LocationId, LocationState, MapCursor, Module, ModuleId,
-    ProcessId, RecordingId, Reference, RegionId, Role, Slice, Snapshot, SnapshotHeader, Step,
-    StreamId, StreamTotals, StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns,
-    Value, Verbosity, decode_tail, encode_tail, live, put_dropped_row, put_ints, put_row_start,
-    read_ints,
+    BLOCK_HEADER_LEN, BlockHeader, BlockKind, BlockWriter, CalibrationPoint, CallStatistics, Cause,
+    Chunk, ChunkBuilder, ChunkHeader, ClockId, ClockMap, Column, CompressionLevel, Cumulative,
+    Definition, Definitions, DroppedRecord, Element, ElementType, EventType, EventTypeId,
+    FileHeader, FileKind, Filter, Foreign, Function, LiveHeader, LocationId, LocationState,
+    MapCursor, Module, ModuleId, ProcessId, RecordingId, Reference, RegionId, RegionStatistics,
+    Role, Slice, Snapshot, SnapshotHeader, Step, StreamId, StreamTotals, StringId, Symbol,
+    TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns, Value, Verbosity, decode_tail,
+    encode_tail, live, put_dropped_row, put_ints, put_row_start, read_ints,
 };
 use serde_json::{Value as Json, json};
 
@@ -620,6 +620,54 @@ fn a_snapshot_tells_what_is_open() {
             })
         });
         json!({ "chunk": header.chunk, "locations": locations.collect::<Json>() })
+    });
+}
+
+#[test]
+fn region_statistics_tell_what_counting_would() {
+    let mut twice = CallStatistics {
+        calls: 2,
+        inclusive_ns: 350,
+        exclusive_ns: 260,
+        ..CallStatistics::default()
+    };
+    twice.completed.add(100);
+    twice.completed.add(250);
+    let unleft = CallStatistics {
+        calls: 1,
+        inclusive_ns: 90,
+        exclusive_ns: 90,
+        unleft_calls: 1,
+        is_time_uncertain: true,
+        ..CallStatistics::default()
+    };
+    let statistics = RegionStatistics {
+        regions: vec![(RegionId::new(3), twice), (RegionId::new(5), unleft)],
+    };
+    let (mut head, mut body) = (Vec::new(), Vec::new());
+    statistics.encode_head(&mut head);
+    statistics.encode(&mut body);
+    let block = write_block(BlockKind::Statistics, &head, &body);
+    assert_example("region-statistics", &block, |bytes| {
+        let (head, body) = open_block(bytes, BlockKind::Statistics);
+        let read = RegionStatistics::decode(&head, &body).unwrap();
+        let regions = read.regions.iter().map(|(region, calls)| {
+            json!({
+                "region": region.get(),
+                "calls": calls.calls,
+                "inclusive_ns": calls.inclusive_ns,
+                "exclusive_ns": calls.exclusive_ns,
+                "open_calls": calls.open_calls,
+                "unmatched_leaves": calls.unmatched_leaves,
+                "unleft_calls": calls.unleft_calls,
+                "time_is_uncertain": calls.is_time_uncertain,
+                "min_ns": calls.completed.min().unwrap_or(0),
+                "max_ns": calls.completed.max().unwrap_or(0),
+                "sum_ns": calls.completed.sum(),
+                "buckets": calls.completed.buckets().collect::<Vec<(u64, u64)>>(),
+            })
+        });
+        json!({ "regions": regions.collect::<Json>() })
     });
 }
 

@@ -159,6 +159,7 @@ pub enum BlockKind {
     Totals,
     Footer,
     Snapshot,
+    Statistics,
     Unknown(u8),
 }
 
@@ -172,6 +173,7 @@ impl BlockKind {
             4 => Self::Totals,
             5 => Self::Footer,
             6 => Self::Snapshot,
+            7 => Self::Statistics,
             other => Self::Unknown(other),
         }
     }
@@ -185,6 +187,7 @@ impl BlockKind {
             Self::Totals => 4,
             Self::Footer => 5,
             Self::Snapshot => 6,
+            Self::Statistics => 7,
             Self::Unknown(other) => other,
         }
     }

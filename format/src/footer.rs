@@ -68,6 +68,8 @@ pub struct Footer {
     pub losses: Vec<TraceLoss>,
     /// The snapshots of a trace, ascending by chunk.
     pub snapshots: Vec<SnapshotEntry>,
+    /// Offset of the block with the statistics of a trace's calls, if it has them.
+    pub statistics: Option<u64>,
 }
 
 /// The footer of a recording as it grows: index and totals in the bytes that they will have, because a
@@ -162,7 +164,7 @@ impl Footer {
         }
         out.put_bytes(&section);
 
-        if self.snapshots.is_empty() {
+        if self.snapshots.is_empty() && self.statistics.is_none() {
             return;
         }
         section.clear();
@@ -174,6 +176,12 @@ impl Footer {
             section.put_bytes(&fields);
         }
         out.put_bytes(&section);
+
+        if let Some(offset) = self.statistics {
+            section.clear();
+            section.put_varint(offset);
+            out.put_bytes(&section);
+        }
     }
 
     /// Reads the body of a footer block.
@@ -235,6 +243,10 @@ impl Footer {
         }
         if w.remaining() != 0 {
             footer.snapshots = decode_snapshots(w.bytes("index of snapshots")?)?;
+        }
+        if w.remaining() != 0 {
+            let mut section = Wire::new(w.bytes("place of the statistics")?);
+            footer.statistics = Some(section.varint("offset of the statistics")?);
         }
         Ok((footer, outcome))
     }

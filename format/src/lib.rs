@@ -44,6 +44,8 @@ mod recording;
 mod recover;
 mod scan;
 mod snapshot;
+mod spread;
+mod statistics;
 #[cfg(test)]
 mod testing;
 pub mod ticks;
@@ -90,6 +92,8 @@ pub use scan::Problem;
 pub use snapshot::{
     LocationState, MAX_SNAPSHOT_LOCATIONS, MAX_SNAPSHOT_STEPS, Snapshot, SnapshotHeader, Step,
 };
+pub use spread::Spread;
+pub use statistics::{CallStatistics, MAX_STATISTICS_REGIONS, RegionStatistics};
 pub use totals::{StreamTotals, TypeTotals};
 pub use trace::{
     StoredTraceChunk, Trace, TraceSnapshot, read_stored_trace_chunk, read_trace_chunk,

@@ -205,7 +205,7 @@ impl Snapshot {
     }
 }
 
-fn read_ids(w: &mut Wire<'_>, count: usize, what: &'static str) -> Result<Vec<u32>> {
+pub(crate) fn read_ids(w: &mut Wire<'_>, count: usize, what: &'static str) -> Result<Vec<u32>> {
     let start = w.position();
     let ids = read_ints(w, count)?.into_iter();
     ids.map(|id| u32::try_from(id).map_err(|_| FormatError::invalid(start, what, id)))

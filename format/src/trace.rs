@@ -14,6 +14,7 @@ use crate::scan::{
     read_footer, read_stored_block, scan,
 };
 use crate::snapshot::{Snapshot, SnapshotHeader};
+use crate::statistics::RegionStatistics;
 use crate::totals::{StreamTotals, TypeTotals};
 use crate::trace_chunk::{TraceChunk, TraceChunkHeader, TraceLoss};
 
@@ -32,6 +33,8 @@ pub struct Trace {
     pub losses: Vec<TraceLoss>,
     /// Where reading can start other than at the beginning, in order.
     pub snapshots: Vec<TraceSnapshot>,
+    /// Offset of the block with the statistics of its calls, if it has them.
+    pub statistics: Option<u64>,
     /// Whether the file has a whole footer.
     pub has_footer: bool,
     /// Parts of the file that could not be used.
@@ -115,6 +118,7 @@ impl Trace {
             totals: Vec::new(),
             losses: Vec::new(),
             snapshots: Vec::new(),
+            statistics: None,
             has_footer: false,
             problems: Vec::new(),
         };
@@ -139,6 +143,7 @@ impl Trace {
         self.chunks = footer.trace_chunks;
         self.totals = footer.totals;
         self.losses = footer.losses;
+        self.statistics = footer.statistics;
         let count = self.chunks.len();
         let snapshots = footer.snapshots.into_iter().filter_map(|entry| {
             let before = usize::try_from(entry.chunk)
@@ -284,6 +289,27 @@ impl Trace {
                 ),
             }),
         }
+    }
+
+    /// Reads the statistics of all calls of the trace; none when it has none. `file` is the one the trace was read
+    /// from.
+    ///
+    /// # Errors
+    /// If they cannot be read, are damaged, or are not where the index says.
+    pub fn load_statistics(&self, file: &dyn ReadAt) -> Result<Option<RegionStatistics>> {
+        let Some(offset) = self.statistics else {
+            return Ok(None);
+        };
+        let (block, head, body) = read_block(file, offset)?;
+        if block.kind != BlockKind::Statistics {
+            return Err(FormatError::Invalid {
+                offset,
+                expected: "the statistics that the index names",
+                found: format!("{:?}", block.kind),
+            });
+        }
+        let read = RegionStatistics::decode(&head, &body);
+        read.map(Some).map_err(|error| error.shifted(offset))
     }
 
     /// Decodes the events of a chunk. `file` is the one the trace was read from.

@@ -211,7 +211,8 @@ pub fn join(paths: &[PathBuf], output: &Path, level: CompressionLevel) -> Result
     let bytes = finish_trace(
         file,
         definitions,
-        (index, snapshots),
+        // Those of the slices do not know of calls that go on from one to the next.
+        (index, snapshots, None),
         (&totals, &losses),
         level,
     )?;

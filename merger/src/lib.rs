@@ -18,6 +18,7 @@
 mod ahead;
 mod batch;
 mod bounds;
+pub mod calls;
 mod causality;
 mod clocks;
 mod collectives;
@@ -46,6 +47,7 @@ mod report;
 mod runs;
 mod snapshots;
 mod stacks;
+mod statistics;
 mod stream;
 mod sweep;
 mod symbols;
@@ -83,5 +85,6 @@ pub use report::{
     ClockReport, DamageOfInput, DamageReport, HostReport, InputReport, RankProcess, Report,
     SharedRank, StreamReport, Sums, is_complete,
 };
+pub use statistics::RegionCounter;
 pub use symbols::Symbols;
 pub use verify::{Mismatch, Verification, verify};

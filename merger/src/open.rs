@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use annals_format::{
-    Cause, Definitions, EventTypeId, FileKind, FormatError, Problem, ReadAt, Snapshot, StreamId,
-    StreamTotals, Trace, TraceChunk, TraceIndexEntry, TraceLoss, TraceSnapshot,
+    Cause, Definitions, EventTypeId, FileKind, FormatError, Problem, ReadAt, RegionStatistics,
+    Snapshot, StreamId, StreamTotals, Trace, TraceChunk, TraceIndexEntry, TraceLoss, TraceSnapshot,
 };
 
 use crate::ahead;
@@ -100,6 +100,13 @@ impl Window {
     /// Whether a stretch of time, both ends included, has a part within. The end of time ends no window.
     pub const fn overlaps(&self, first_ns: i64, last_ns: i64) -> bool {
         self.from_ns <= last_ns && (first_ns < self.to_ns || self.to_ns == i64::MAX)
+    }
+
+    /// How much of an interval lies within, nanoseconds.
+    #[inline]
+    pub fn clip(&self, from_ns: i64, to_ns: i64) -> i64 {
+        let (from_ns, to_ns) = (from_ns.max(self.from_ns), to_ns.min(self.to_ns));
+        to_ns.saturating_sub(from_ns).max(0)
     }
 }
 
@@ -430,6 +437,17 @@ impl Opened {
             }
             Content::Recordings(_) => Ok(Snapshot::default()),
         }
+    }
+
+    /// Statistics of all calls, where the input has them stored: one whole trace, of which nothing is known to be
+    /// damaged. Those that are damaged themselves are as good as none: they follow from the events.
+    pub fn region_statistics(&self) -> Option<RegionStatistics> {
+        let Content::Trace(opened) = &self.content else {
+            return None;
+        };
+        let is_whole = opened.trace.has_footer && opened.trace.problems.is_empty();
+        let stored = is_whole.then(|| opened.trace.load_statistics(&opened.file));
+        stored?.ok()?
     }
 
     /// Events of the chunks that begin before a time; of recordings all, for all are read anyway.

@@ -7,14 +7,15 @@ use std::sync::{Mutex, PoisonError};
 
 use annals_format::{
     BlockKind, BlockWriter, CompressionLevel, Definitions, FileHeader, FileKind, Footer,
-    RecordingId, Snapshot, SnapshotEntry, StoredBody, StreamTotals, TraceChunkHeader,
-    TraceIndexEntry, TraceLoss, encode_tail,
+    RecordingId, RegionStatistics, Snapshot, SnapshotEntry, StoredBody, StreamTotals,
+    TraceChunkHeader, TraceIndexEntry, TraceLoss, encode_tail,
 };
 
 use crate::error::{MergeError, Result};
 use crate::merge::{Merge, Merged};
 use crate::snapshots::{Changes, SnapshotWriter};
 use crate::stacks::RegionTypes;
+use crate::statistics::{ChunkMoves, MoveFinder, TraceCalls};
 use crate::window::Part;
 
 /// How a trace is written.
@@ -81,6 +82,26 @@ impl TraceFile {
             })
     }
 
+    /// Writes the statistics of the trace's calls; gives their place.
+    fn write_statistics(
+        &mut self,
+        statistics: &RegionStatistics,
+        level: CompressionLevel,
+    ) -> Result<u64> {
+        let (mut head, mut body, mut block) = (Vec::new(), Vec::new(), Vec::new());
+        statistics.encode_head(&mut head);
+        statistics.encode(&mut body);
+        let mut writer = BlockWriter::new(level).map_err(|source| MergeError::Io {
+            action: "write",
+            path: self.temporary.clone(),
+            source,
+        })?;
+        writer.write(BlockKind::Statistics, &head, &body, &mut block);
+        let offset = self.offset;
+        self.write(&block)?;
+        Ok(offset)
+    }
+
     fn complete(mut self) -> Result<u64> {
         let outcome = self
             .writer
@@ -123,12 +144,15 @@ struct Encoded {
     body: StoredBody,
     /// What it does to the regions that are open.
     changes: Snapshot,
+    /// What it has of calls.
+    moves: ChunkMoves,
 }
 
 /// Encodes chunks in several threads: what one needs again and again is kept.
 struct Encoder<'a> {
     level: CompressionLevel,
     changes: Changes<'a>,
+    moves: MoveFinder<'a>,
     spare: Mutex<Vec<(BlockWriter, Vec<u8>)>>,
 }
 
@@ -144,6 +168,7 @@ impl Encoder<'_> {
         part.chunk.encode(&mut body);
         let encoded = Encoded {
             changes: self.changes.of(&part.chunk),
+            moves: self.moves.of(&part.chunk),
             header: part.header,
             body: writer.store(&body),
         };
@@ -195,18 +220,23 @@ pub fn write_trace_from(
     let encoder = Encoder {
         level: options.compression,
         changes: Changes::new(&types),
+        moves: MoveFinder::new(&types, options.jobs),
         spare: Mutex::default(),
     };
+    let mut calls = TraceCalls::new(&encoder.moves).map_err(io)?;
+    calls.begin(&types, open);
     let encode = |part: Part| encoder.encode(part);
     let merged = merge.run_with(options.jobs, true, encode, |encoded| {
         let Encoded {
             mut header,
             body,
             changes,
+            moves,
         } = encoded.map_err(io)?;
         header.sequence = index.len() as u64;
         snapshots.before_chunk(header.sequence, &mut file)?;
         snapshots.follow(&changes);
+        calls.take(moves);
         head.clear();
         header.encode(&mut head);
         block.clear();
@@ -225,10 +255,13 @@ pub fn write_trace_from(
     }
     let definitions = merge.definitions.clone();
     let snapshots = snapshots.finish(index.len() as u64, &mut file)?;
+    let statistics = calls.finish().filter(|_| !types.is_empty());
+    let statistics = statistics.map(|statistics| file.write_statistics(&statistics, level));
+    let statistics = statistics.transpose()?;
     let bytes = finish_trace(
         file,
         definitions,
-        (index, snapshots),
+        (index, snapshots, statistics),
         (&merged.totals, &merged.losses),
         level,
     )?;
@@ -262,7 +295,7 @@ pub(crate) fn start_trace(
 pub(crate) fn finish_trace(
     mut file: TraceFile,
     definitions: Definitions,
-    (trace_chunks, snapshots): (Vec<TraceIndexEntry>, Vec<SnapshotEntry>),
+    (trace_chunks, snapshots, statistics): (Vec<TraceIndexEntry>, Vec<SnapshotEntry>, Option<u64>),
     (totals, losses): (&[StreamTotals], &[TraceLoss]),
     level: CompressionLevel,
 ) -> Result<u64> {
@@ -279,6 +312,7 @@ pub(crate) fn finish_trace(
         totals: totals.to_vec(),
         losses: losses.to_vec(),
         snapshots,
+        statistics,
         ..Footer::default()
     };
     let mut body = Vec::new();

@@ -8,16 +8,12 @@
 use std::ops::Range;
 
 use annals_format::{
-    Column, Definitions, ElementType, LocationId, LocationState, MAX_SNAPSHOT_LOCATIONS,
+    Definitions, EventTypeId, LocationId, LocationState, MAX_SNAPSHOT_LOCATIONS,
     MAX_SNAPSHOT_STEPS, RegionId, Role, Snapshot, Step, StreamId, TraceChunk, TraceLoss,
 };
 use rustc_hash::FxHashMap;
 
-/// Stream numbers beyond this come from a damaged file, which must not decide about a table.
-const LARGEST_STREAM: usize = 1 << 20;
-
-/// Instead of the number of a location.
-const NOWHERE: u32 = u32::MAX;
+use crate::calls::{ByStream, Moves};
 
 /// An event type that enters or leaves regions.
 #[derive(Clone, Copy, Debug)]
@@ -32,10 +28,8 @@ struct Kind {
 pub(crate) struct RegionTypes {
     /// By event type.
     kinds: FxHashMap<u32, Kind>,
-    /// By stream.
-    locations: Vec<u32>,
-    /// The same of streams whose numbers are too large for a table.
-    far_locations: FxHashMap<StreamId, u32>,
+    /// By stream, the number of its location.
+    locations: ByStream<u32>,
     /// By number, ascending.
     ids: Vec<LocationId>,
 }
@@ -59,31 +53,28 @@ impl RegionTypes {
             let number = ids.binary_search(&stream.location?).ok()?;
             Some((stream.id, number as u32))
         });
-        let (mut locations, mut far_locations) = (Vec::new(), FxHashMap::default());
-        for (stream, number) in places {
-            if stream.index() >= LARGEST_STREAM {
-                far_locations.insert(stream, number);
-                continue;
-            }
-            let length = locations.len().max(stream.index() + 1);
-            locations.resize(length, NOWHERE);
-            locations[stream.index()] = number;
-        }
         Self {
             kinds: kinds.collect(),
-            locations,
-            far_locations,
+            locations: places.collect(),
             ids,
         }
     }
 
+    /// The locations, by number.
+    pub(crate) fn locations(&self) -> &[LocationId] {
+        &self.ids
+    }
+
     /// Number of a stream's location.
     #[inline]
-    fn location_of(&self, stream: StreamId) -> Option<u32> {
-        match self.locations.get(stream.index()) {
-            Some(number) => (*number != NOWHERE).then_some(*number),
-            None => self.far_locations.get(&stream).copied(),
-        }
+    pub(crate) fn location_of(&self, stream: StreamId) -> Option<u32> {
+        self.locations.get(stream)
+    }
+
+    /// Of an event type that enters or leaves regions: whether it enters, and which element is the region.
+    pub(crate) fn kind(&self, event_type: EventTypeId) -> Option<(bool, usize)> {
+        let kind = self.kinds.get(&event_type.get())?;
+        Some((kind.is_enter, kind.at))
     }
 
     /// Whether no event enters or leaves a region.
@@ -92,40 +83,11 @@ impl RegionTypes {
     }
 
     /// Whether a loss may have been one of enters or leaves.
-    fn is_gap(&self, loss: &TraceLoss) -> bool {
+    pub(crate) fn is_gap(&self, loss: &TraceLoss) -> bool {
         !loss.cause.is_suppressed()
             && loss
                 .event_type
                 .is_none_or(|event_type| self.kinds.contains_key(&event_type.get()))
-    }
-}
-
-/// Stands for a region that is not given.
-const NO_REGION: u64 = u64::MAX;
-
-/// The regions that the events of one type in a chunk enter or leave, in order.
-struct Moves {
-    is_enter: bool,
-    regions: std::vec::IntoIter<u64>,
-}
-
-impl Moves {
-    fn of(is_enter: bool, column: &Column) -> Self {
-        let mut regions = Vec::with_capacity(column.len());
-        let is_unsigned = matches!(column.element_type(), ElementType::U32 | ElementType::U64);
-        match column.bits().filter(|_| is_unsigned) {
-            Some(bits) => bits.extend_into(0..column.len(), &mut regions),
-            None => {
-                let values = (0..column.len()).map(|ordinal| column.get(ordinal).as_integer());
-                let region =
-                    |value: Option<i128>| value.and_then(|value| u64::try_from(value).ok());
-                regions.extend(values.map(|value| region(value).unwrap_or(NO_REGION)));
-            }
-        }
-        Self {
-            is_enter,
-            regions: regions.into_iter(),
-        }
     }
 }
 
@@ -283,9 +245,9 @@ impl Stacks {
         let of_types = chunk.types.iter().map(|columns| {
             let kind = types.kinds.get(&columns.event_type.get())?;
             let column = columns.columns.get(kind.at)?;
-            Some(Moves::of(kind.is_enter, column))
+            Some((kind.is_enter, Moves::of(column)))
         });
-        let mut of_types: Vec<Option<Moves>> = of_types.collect();
+        let mut of_types: Vec<Option<(bool, Moves)>> = of_types.collect();
         let last = match until_ns {
             i64::MAX => chunk.len(),
             _ => chunk
@@ -314,28 +276,25 @@ impl Stacks {
         types: &RegionTypes,
         chunk: &TraceChunk,
         range: Range<usize>,
-        of_types: &mut [Option<Moves>],
+        of_types: &mut [Option<(bool, Moves)>],
     ) {
         let type_indexes = chunk.type_index[range.clone()].iter();
         let places = chunk.streams[range.clone()]
             .iter()
             .zip(&chunk.times_ns[range]);
         for (type_index, (stream, time_ns)) in type_indexes.zip(places) {
-            let Some(moves) = &mut of_types[usize::from(*type_index)] else {
+            let Some((is_enter, regions)) = &mut of_types[usize::from(*type_index)] else {
                 continue;
             };
-            let region = moves.regions.next().unwrap_or(NO_REGION);
-            let (Ok(region), Some(number)) = (u32::try_from(region), types.location_of(*stream))
-            else {
+            let (Some(region), Some(number)) = (regions.step(), types.location_of(*stream)) else {
                 continue;
             };
-            let region = RegionId::new(region);
             let stack = &mut self.stacks[number as usize];
             if stack.last_ns.is_none() && !stack.has_gap {
                 self.touched.push(number);
             }
             stack.last_ns = Some(*time_ns);
-            if moves.is_enter {
+            if *is_enter {
                 self.steps += 1;
                 stack.push(Step::Enter {
                     region,

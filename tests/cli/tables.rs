@@ -55,7 +55,7 @@ fn merged(inputs: &Path, chunk_events: usize) -> PathBuf {
     merge.chunk_events = chunk_events;
     let options = WriteOptions {
         compression: CompressionLevel::None,
-        jobs: 1,
+        jobs: 3,
     };
     write_trace(&merge, &path, options, |_| {}).expect("a trace");
     path
@@ -303,6 +303,15 @@ fn check_regions(trace: &Path, lines: &[Value], window: (i64, i64), by: Option<&
     assert!(expected.is_empty(), "not in the table: {expected:?}");
 }
 
+/// What the merge counted is what counting the whole trace gives.
+fn check_stored(trace: &Path) {
+    let stored = json(&["regions"], trace);
+    let counted = json(&["regions", "--from", "-1ns", "--to", "1000000ns"], trace);
+    assert_eq!(stored["regions"], counted["regions"]);
+    let opened = annals_merger::Opened::open(trace).expect("a trace");
+    assert!(opened.region_statistics().is_some());
+}
+
 /// By path of names: calls, inclusive and exclusive time.
 type Tree = BTreeMap<String, (i64, i64, i64)>;
 
@@ -370,6 +379,7 @@ proptest! {
             check_tree(&trace, &lines, window);
         }
         check_regions(&trace, &lines, (-1, 1_000_000), by);
+        check_stored(&trace);
     }
 
     /// A part shows what the whole shows there, whatever was open where it begins.
@@ -390,6 +400,7 @@ proptest! {
         cli(&[&["slice"][..], &window, &["-o", output]].concat(), &trace);
         let verified = annals_merger::verify(&part, &[]).expect("a trace");
         prop_assert!(verified.holds(), "{:?}", verified.mismatches);
+        check_stored(&part);
         let of = |path: &Path| {
             let mut regions = json(&[&["regions", "--by", "location"][..], &window].concat(), path);
             // Where nothing comes behind the window any more, a part cannot know whether a thread goes on, nor that

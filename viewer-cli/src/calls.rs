@@ -1,17 +1,17 @@
-//! Region calls out of enter and leave events: one pass that everything about regions is built on.
+//! Region calls in a window of an input: one pass that everything about regions is built on.
 //!
-//! Regions nest per location. A leave closes the innermost open call of its region, and the calls inside that
-//! were left without our seeing it. In a window a pass starts with what was entered before it and stops
+//! What a call is, [`annals_merger::calls`] says. In a window a pass starts with what was entered before it and stops
 //! at its end; what is then open ends there, or at the location's last event when none is behind the window.
 
-use std::collections::BTreeMap;
-
 use annals_format::{
-    Column, Definitions, ElementType, EventTypeId, LocationId, RegionId, Role, Snapshot, Step,
-    StreamId, TraceChunk, TraceLoss,
+    Definitions, EventTypeId, LocationId, RegionId, Role, Snapshot, Step, StreamId, TraceChunk,
+    TraceLoss,
 };
+use annals_merger::calls::Moves;
 use annals_merger::{Opened, Outcome, Reach, Window};
 use rustc_hash::FxHashMap;
+
+pub use annals_merger::calls::{ByStream, CallSink, CallStack, Close, Frame};
 
 use crate::filter::Filter;
 
@@ -25,50 +25,9 @@ struct Kind {
     at: usize,
 }
 
-/// An open call.
-#[derive(Clone, Copy, Debug)]
-pub struct Frame {
-    /// Which region.
-    pub region: RegionId,
-    /// When it was entered, trace time, nanoseconds.
-    pub entered_ns: i64,
-    /// A loss lies between enter and now: enters or leaves may be missing.
-    pub is_uncertain: bool,
-    /// The region is not open further out.
-    pub is_outermost: bool,
-    /// What the sink gave at the enter.
-    pub tag: u32,
-}
-
-/// How a call ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Close {
-    /// It was left.
-    Left,
-    /// It was never left, and ended with a region around it: `longjmp` does that.
-    Unleft,
-    /// It is open at the end of what is looked at.
-    Open,
-}
-
-/// What takes calls in. Locations are numbered as [`Calls::locations`] lists them.
-pub trait Sink {
-    /// A region was entered, maybe before the window; the frames are those around it. Gives the call's tag.
-    fn enter(&mut self, location: usize, frames: &[Frame], region: RegionId, time_ns: i64) -> u32;
-
-    /// Time passed in the innermost of the frames.
-    fn spend(&mut self, location: usize, frames: &[Frame], from_ns: i64, to_ns: i64) {
-        let _ = (location, frames, from_ns, to_ns);
-    }
-
-    /// A call ended; the frames are those that were around it.
-    fn close(&mut self, location: usize, frames: &[Frame], frame: &Frame, time_ns: i64, how: Close);
-
-    /// A leave without an enter.
-    fn unmatched(&mut self, location: usize, region: RegionId, time_ns: i64) {
-        let _ = (location, region, time_ns);
-    }
-
+/// What takes calls in, and what happens in them. Locations are numbered as [`Calls::locations`] lists them.
+/// Called for what is before the window, too.
+pub trait Sink: CallSink {
     /// Any other event of a location, at this index of its chunk; the frames are those it happened in. Called for
     /// what is before the window, too.
     fn other(&mut self, location: usize, frames: &[Frame], chunk: &TraceChunk, index: usize) {
@@ -78,121 +37,6 @@ pub trait Sink {
     /// An enter or leave that the recorder's rules can switch off.
     fn ruled(&mut self, location: usize, region: RegionId, time_ns: i64) {
         let _ = (location, region, time_ns);
-    }
-}
-
-/// From this depth on, open calls are counted by region, so that a deep stack is not searched at every event.
-const DEEP: usize = 64;
-
-#[derive(Debug, Default)]
-struct Stack {
-    frames: Vec<Frame>,
-    /// Of a deep stack, open calls by region; empty: the stack is not deep.
-    open: FxHashMap<RegionId, u32>,
-    last_ns: Option<i64>,
-    /// It has events behind the window.
-    goes_on: bool,
-}
-
-impl Stack {
-    #[inline]
-    fn is_open(&self, region: RegionId) -> bool {
-        if self.open.is_empty() {
-            let mut frames = self.frames.iter().rev();
-            return frames.any(|frame| frame.region == region);
-        }
-        self.open.get(&region).is_some_and(|open| *open != 0)
-    }
-
-    #[inline]
-    fn push(&mut self, frame: Frame) {
-        self.frames.push(frame);
-        let uncounted = match self.open.is_empty() {
-            true if self.frames.len() < DEEP => return,
-            true => self.frames.as_slice(),
-            false => std::slice::from_ref(&frame),
-        };
-        for frame in uncounted {
-            *self.open.entry(frame.region).or_default() += 1;
-        }
-    }
-
-    #[inline]
-    fn pop(&mut self) -> Option<Frame> {
-        let frame = self.frames.pop()?;
-        if let Some(open) = self.open.get_mut(&frame.region) {
-            *open -= 1;
-            // Not at once, lest a stack that goes up and down there is counted again and again.
-            if self.frames.len() < DEEP / 2 {
-                self.open.clear();
-            }
-        }
-        Some(frame)
-    }
-}
-
-/// Enters or leaves of one type in a chunk.
-struct Moves {
-    kind: Kind,
-    /// Their regions, in order; [`NO_REGION`] where none is given.
-    regions: std::vec::IntoIter<u64>,
-}
-
-/// Stands for a region that is not given.
-const NO_REGION: u64 = u64::MAX;
-
-impl Moves {
-    fn of(kind: Kind, column: &Column) -> Self {
-        let mut regions = Vec::with_capacity(column.len());
-        let is_unsigned = matches!(column.element_type(), ElementType::U32 | ElementType::U64);
-        match column.bits().filter(|_| is_unsigned) {
-            Some(bits) => bits.extend_into(0..column.len(), &mut regions),
-            None => regions.extend((0..column.len()).map(|ordinal| {
-                let region = column.get(ordinal).as_integer();
-                let region = region.and_then(|region| u64::try_from(region).ok());
-                region.unwrap_or(NO_REGION)
-            })),
-        }
-        Self {
-            kind,
-            regions: regions.into_iter(),
-        }
-    }
-}
-
-/// Something of every stream. Streams are few and their numbers small, unless a file is damaged.
-#[derive(Clone, Debug, Default)]
-pub struct ByStream<T> {
-    near: Vec<Option<T>>,
-    far: BTreeMap<StreamId, T>,
-}
-
-impl<T: Copy> ByStream<T> {
-    const LARGEST: usize = 1 << 20;
-
-    /// What a stream has.
-    #[inline]
-    pub fn get(&self, stream: StreamId) -> Option<T> {
-        match self.near.get(stream.index()) {
-            Some(found) => *found,
-            None => self.far.get(&stream).copied(),
-        }
-    }
-}
-
-impl<T: Copy> FromIterator<(StreamId, T)> for ByStream<T> {
-    fn from_iter<I: IntoIterator<Item = (StreamId, T)>>(each: I) -> Self {
-        let (mut near, mut far) = (Vec::new(), BTreeMap::new());
-        for (stream, value) in each {
-            if stream.index() >= Self::LARGEST {
-                far.insert(stream, value);
-                continue;
-            }
-            let length = near.len().max(stream.index() + 1);
-            near.resize(length, None);
-            near[stream.index()] = Some(value);
-        }
-        Self { near, far }
     }
 }
 
@@ -206,7 +50,9 @@ pub struct Calls {
     /// By location: whether the filter takes any of its streams.
     is_taken: Vec<bool>,
     locations: Vec<LocationId>,
-    stacks: Vec<Stack>,
+    stacks: Vec<CallStack>,
+    /// By location: it has events behind the window.
+    goes_on: Vec<bool>,
     window: Window,
     /// The filter takes some streams of a location and not the others: snapshots know all of them.
     is_partial: bool,
@@ -259,7 +105,8 @@ impl Calls {
             is_taken: of_taken.iter().map(|taken| *taken != 0).collect(),
             streams: taken.copied().collect(),
             all_streams: places.into_iter().collect(),
-            stacks: locations.iter().map(|_| Stack::default()).collect(),
+            stacks: locations.iter().map(|_| CallStack::default()).collect(),
+            goes_on: vec![false; locations.len()],
             locations,
             window,
             from_start: false,
@@ -332,38 +179,16 @@ impl Calls {
             if !self.is_taken[number] {
                 continue;
             }
-            for step in &state.steps {
-                let Step::Enter {
+            let open = state.steps.iter().filter_map(|step| match step {
+                Step::Enter {
                     region,
                     entered_ns,
                     is_uncertain,
-                } = step
-                else {
-                    continue;
-                };
-                self.push(number, *region, *entered_ns, *is_uncertain, sink);
-            }
-            self.stacks[number].last_ns = state.last_ns;
+                } => Some((*region, *entered_ns, *is_uncertain)),
+                Step::Leave(_) => None,
+            });
+            self.stacks[number].begin(number, open, state.last_ns, sink);
         }
-    }
-
-    fn push(
-        &mut self,
-        number: usize,
-        region: RegionId,
-        entered_ns: i64,
-        is_uncertain: bool,
-        sink: &mut impl Sink,
-    ) {
-        let stack = &mut self.stacks[number];
-        let tag = sink.enter(number, &stack.frames, region, entered_ns);
-        stack.push(Frame {
-            region,
-            entered_ns,
-            is_uncertain,
-            is_outermost: !stack.is_open(region),
-            tag,
-        });
     }
 
     /// Whether events of a type are enters or leaves that calls are made of.
@@ -394,10 +219,7 @@ impl Calls {
         if (enters || leaves)
             && let Some(number) = self.all_streams.get(loss.stream)
         {
-            let frames = &mut self.stacks[number].frames;
-            frames
-                .iter_mut()
-                .for_each(|frame| frame.is_uncertain = true);
+            self.stacks[number].note_gap();
         }
     }
 
@@ -405,9 +227,9 @@ impl Calls {
     fn take(&mut self, chunk: &TraceChunk, sink: &mut impl Sink) {
         let of_types = chunk.types.iter().map(|columns| {
             let kind = self.kinds.get(&columns.event_type)?;
-            Some(Moves::of(*kind, columns.columns.get(kind.at)?))
+            Some((*kind, Moves::of(columns.columns.get(kind.at)?)))
         });
-        let mut of_types: Vec<Option<Moves>> = of_types.collect();
+        let mut of_types: Vec<Option<(Kind, Moves)>> = of_types.collect();
         let mut losses = chunk.losses.iter().peekable();
         for (index, type_index) in chunk.type_index.iter().enumerate() {
             let time_ns = chunk.times_ns[index];
@@ -417,24 +239,24 @@ impl Calls {
             {
                 self.note_gap(loss);
             }
-            let Some(moves) = &mut of_types[usize::from(*type_index)] else {
+            let Some((kind, regions)) = &mut of_types[usize::from(*type_index)] else {
                 if let Some(number) = self.streams.get(chunk.streams[index])
                     && !is_behind
                 {
-                    sink.other(number, &self.stacks[number].frames, chunk, index);
+                    sink.other(number, self.stacks[number].frames(), chunk, index);
                 }
                 continue;
             };
-            let (kind, region) = (moves.kind, moves.regions.next().unwrap_or(NO_REGION));
+            let region = regions.step();
             let Some(number) = self.streams.get(chunk.streams[index]) else {
                 continue;
             };
             if is_behind {
-                self.stacks[number].goes_on = true;
+                self.goes_on[number] = true;
                 continue;
             }
-            if let Ok(region) = u32::try_from(region) {
-                self.event(number, RegionId::new(region), kind, time_ns, sink);
+            if let Some(region) = region {
+                self.event(number, region, *kind, time_ns, sink);
             }
         }
         let last_ns = chunk.times_ns.last().copied();
@@ -456,34 +278,14 @@ impl Calls {
         time_ns: i64,
         sink: &mut impl Sink,
     ) {
-        self.pass(number, time_ns, sink);
         if kind.is_ruled {
             sink.ruled(number, region, time_ns);
         }
+        let stack = &mut self.stacks[number];
         if kind.is_enter {
-            return self.push(number, region, time_ns, false, sink);
-        }
-        let stack = &mut self.stacks[number];
-        if !stack.is_open(region) {
-            return sink.unmatched(number, region, time_ns);
-        }
-        // Calls above it were left without our seeing it.
-        while let Some(frame) = stack.pop() {
-            let is_it = frame.region == region;
-            let how = if is_it { Close::Left } else { Close::Unleft };
-            sink.close(number, &stack.frames, &frame, time_ns, how);
-            if is_it {
-                break;
-            }
-        }
-    }
-
-    /// Time since the last event at the location belongs to the innermost region.
-    fn pass(&mut self, number: usize, time_ns: i64, sink: &mut impl Sink) {
-        let stack = &mut self.stacks[number];
-        let since = stack.last_ns.replace(time_ns);
-        if let Some(since_ns) = since.filter(|_| !stack.frames.is_empty()) {
-            sink.spend(number, &stack.frames, since_ns, time_ns);
+            stack.enter(number, region, time_ns, sink);
+        } else {
+            stack.leave(number, region, time_ns, sink);
         }
     }
 
@@ -493,24 +295,12 @@ impl Calls {
             if let (Ok(number), Some(last_ns)) =
                 (self.locations.binary_search(&state.location), state.last_ns)
             {
-                self.stacks[number].goes_on |= last_ns >= self.window.to_ns;
+                self.goes_on[number] |= last_ns >= self.window.to_ns;
             }
         }
-        for number in 0..self.stacks.len() {
-            let stack = &self.stacks[number];
-            let Some(last_ns) = stack.last_ns else {
-                continue;
-            };
-            let end_ns = if stack.goes_on {
-                self.window.to_ns
-            } else {
-                last_ns
-            };
-            self.pass(number, end_ns, sink);
-            let stack = &mut self.stacks[number];
-            while let Some(frame) = stack.pop() {
-                sink.close(number, &stack.frames, &frame, end_ns, Close::Open);
-            }
+        for (number, stack) in self.stacks.iter_mut().enumerate() {
+            let end_ns = self.goes_on[number].then_some(self.window.to_ns);
+            stack.end(number, end_ns, sink);
         }
     }
 }

@@ -11,7 +11,6 @@ pub mod launch;
 pub mod names;
 pub mod output;
 pub mod rule;
-pub mod spread;
 pub mod stacks;
 pub mod svg;
 pub mod table;

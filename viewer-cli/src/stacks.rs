@@ -5,14 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use annals_format::{Definitions, LocationId, ProcessId, RegionId, TraceLoss};
-use annals_merger::{Opened, Outcome, Window};
-use rustc_hash::FxHashMap;
+use annals_format::{
+    CallStatistics, Definitions, LocationId, ProcessId, RegionId, Spread, TraceLoss,
+};
+use annals_merger::{Opened, Outcome, RegionCounter, Window};
 
-use crate::calls::{Calls, Close, Frame, Sink};
+use crate::calls::{CallSink, Calls, Close, Frame, Sink};
 use crate::filter::Filter;
 use crate::names::Places;
-use crate::spread::Spread;
 
 /// What statistics are kept by, beside the region.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -65,6 +65,22 @@ pub struct RegionStats {
 }
 
 impl RegionStats {
+    fn of(calls: CallStatistics, ruled_events: u64) -> Self {
+        Self {
+            calls: calls.calls,
+            ruled_events,
+            inclusive_ns: calls.inclusive_ns,
+            exclusive_ns: calls.exclusive_ns,
+            completed: calls.completed,
+            open_calls: calls.open_calls,
+            unmatched_leaves: calls.unmatched_leaves,
+            unleft_calls: calls.unleft_calls,
+            uncertain_calls: 0,
+            uncertain_is_lower_bound: false,
+            is_time_uncertain: calls.is_time_uncertain,
+        }
+    }
+
     /// Takes in the statistics of other calls. A loss may concern each of them, but only once: the sum of
     /// uncertain calls is a bound that still holds.
     pub fn add(&mut self, other: &Self) {
@@ -85,142 +101,110 @@ impl RegionStats {
 /// Statistics by group and region.
 pub type Statistics = BTreeMap<(Group, RegionId), RegionStats>;
 
-/// Statistics as they are counted. Every enter and leave comes through here, so what is found by group and
-/// region is found in a table.
+/// Statistics as they are counted.
 struct Counter {
     window: Window,
-    /// By location, the number of its group.
-    group_of: Vec<usize>,
-    groups: Vec<Group>,
-    /// By group and region, slot + 1.
-    slots: Vec<Vec<u32>>,
-    /// Room left for these.
-    table_room: usize,
-    /// Of regions beyond the tables.
-    far_slots: FxHashMap<(usize, RegionId), u32>,
-    keys: Vec<(Group, RegionId)>,
+    counter: RegionCounter,
     /// By slot.
-    stats: Vec<RegionStats>,
-}
-
-impl Counter {
-    /// Most entries of all tables together: numbers of regions come from the file.
-    const TABLE_ENTRIES: usize = 1 << 22;
-
-    fn new(window: Window, of_locations: impl Iterator<Item = Group>) -> Self {
-        let mut numbers = BTreeMap::new();
-        let mut groups = Vec::new();
-        let number_of = |group| {
-            *numbers.entry(group).or_insert_with(|| {
-                groups.push(group);
-                groups.len() - 1
-            })
-        };
-        let group_of = of_locations.map(number_of).collect();
-        Self {
-            window,
-            group_of,
-            slots: vec![Vec::new(); groups.len()],
-            groups,
-            table_room: Self::TABLE_ENTRIES,
-            far_slots: FxHashMap::default(),
-            keys: Vec::new(),
-            stats: Vec::new(),
-        }
-    }
-
-    #[inline]
-    fn slot(&mut self, location: usize, region: RegionId) -> u32 {
-        let group = self.group_of[location];
-        match self.slots[group].get(region.index()) {
-            Some(slot) if *slot != 0 => slot - 1,
-            _ => self.new_slot(group, region),
-        }
-    }
-
-    #[cold]
-    fn new_slot(&mut self, group: usize, region: RegionId) -> u32 {
-        if let Some(slot) = self.far_slots.get(&(group, region)) {
-            return *slot;
-        }
-        let slot = self.stats.len() as u32;
-        self.stats.push(RegionStats::default());
-        self.keys.push((self.groups[group], region));
-        let table = &mut self.slots[group];
-        let more = (region.index() + 1).saturating_sub(table.len());
-        if more <= self.table_room {
-            self.table_room -= more;
-            table.resize(table.len() + more, 0);
-            table[region.index()] = slot + 1;
-        } else {
-            self.far_slots.insert((group, region), slot);
-        }
-        slot
-    }
-
-    fn of(&mut self, location: usize, region: RegionId) -> &mut RegionStats {
-        let slot = self.slot(location, region);
-        &mut self.stats[slot as usize]
-    }
-
-    fn finish(self) -> Statistics {
-        self.keys.into_iter().zip(self.stats).collect()
-    }
+    ruled: Vec<u64>,
 }
 
 /// The part of an interval that lies in a window.
 pub fn clip(window: Window, from_ns: i64, to_ns: i64) -> i64 {
-    let (from, to) = (from_ns.max(window.from_ns), to_ns.min(window.to_ns));
-    to.saturating_sub(from).max(0)
+    window.clip(from_ns, to_ns)
 }
 
-impl Sink for Counter {
-    fn enter(&mut self, location: usize, _: &[Frame], region: RegionId, time_ns: i64) -> u32 {
-        let slot = self.slot(location, region);
-        self.stats[slot as usize].calls += u64::from(self.window.contains(time_ns));
-        slot
+impl CallSink for Counter {
+    #[inline]
+    fn enter(&mut self, location: usize, frames: &[Frame], region: RegionId, time_ns: i64) -> u32 {
+        self.counter.enter(location, frames, region, time_ns)
     }
 
-    fn spend(&mut self, _: usize, frames: &[Frame], from_ns: i64, to_ns: i64) {
-        if let Some(top) = frames.last() {
-            self.stats[top.tag as usize].exclusive_ns += clip(self.window, from_ns, to_ns);
-        }
+    #[inline]
+    fn spend(&mut self, location: usize, frames: &[Frame], from_ns: i64, to_ns: i64) {
+        self.counter.spend(location, frames, from_ns, to_ns);
     }
 
-    fn close(&mut self, _: usize, _: &[Frame], frame: &Frame, time_ns: i64, how: Close) {
-        let inside = clip(self.window, frame.entered_ns, time_ns);
-        let is_counted = self.window.contains(frame.entered_ns);
-        let is_over = time_ns < self.window.from_ns;
-        let stats = &mut self.stats[frame.tag as usize];
-        if frame.is_outermost {
-            stats.inclusive_ns += inside;
-        }
-        // Open to the end is no loss by itself.
-        stats.is_time_uncertain |= !is_over && (frame.is_uncertain || how == Close::Unleft);
-        match how {
-            Close::Left if is_counted => stats.completed.add(inside),
-            Close::Unleft => stats.unleft_calls += u64::from(is_counted),
-            Close::Open => stats.open_calls += u64::from(is_counted),
-            Close::Left => {}
-        }
+    #[inline]
+    fn close(&mut self, location: usize, around: &[Frame], frame: &Frame, end_ns: i64, how: Close) {
+        self.counter.close(location, around, frame, end_ns, how);
     }
 
     fn unmatched(&mut self, location: usize, region: RegionId, time_ns: i64) {
-        let is_counted = self.window.contains(time_ns);
-        self.of(location, region).unmatched_leaves += u64::from(is_counted);
-    }
-
-    fn ruled(&mut self, location: usize, region: RegionId, time_ns: i64) {
-        let is_counted = self.window.contains(time_ns);
-        self.of(location, region).ruled_events += u64::from(is_counted);
+        self.counter.unmatched(location, region, time_ns);
     }
 }
 
-/// Statistics of the calls in a window. `look` sees every chunk that is read for it.
+impl Sink for Counter {
+    fn ruled(&mut self, location: usize, region: RegionId, time_ns: i64) {
+        let slot = self.counter.slot(location, region) as usize;
+        if slot >= self.ruled.len() {
+            self.ruled.resize(slot + 1, 0);
+        }
+        self.ruled[slot] += u64::from(self.window.contains(time_ns));
+    }
+}
+
+/// Numbers the groups that locations are in: by location, and the groups by number.
+fn number(of_locations: impl Iterator<Item = Group>) -> (Vec<usize>, Vec<Group>) {
+    let mut numbers = BTreeMap::new();
+    let mut groups = Vec::new();
+    let number_of = |group| {
+        *numbers.entry(group).or_insert_with(|| {
+            groups.push(group);
+            groups.len() - 1
+        })
+    };
+    let group_of = of_locations.map(number_of).collect();
+    (group_of, groups)
+}
+
+/// The statistics of all calls, as the merge counted them; none when more is asked than that.
+fn stored(
+    opened: &Opened,
+    filter: &Filter,
+    window: Window,
+    grouping: Grouping,
+) -> Option<(Statistics, Outcome)> {
+    let mut streams = opened.definitions.streams.keys();
+    let is_whole = window == Window::ALL && grouping == Grouping::None;
+    if !is_whole || !streams.all(|stream| filter.takes_stream(*stream)) {
+        return None;
+    }
+    let stored = opened.region_statistics()?.regions.into_iter();
+    let stored = stored.map(|(region, calls)| ((Group::All, region), RegionStats::of(calls, 0)));
+    Some((stored.collect(), opened.summary().ok()?))
+}
+
+/// Statistics of the calls in a window: those of a whole trace stand in it.
 ///
 /// # Errors
 /// If the input cannot be read.
 pub fn statistics(
+    opened: &Opened,
+    places: &Places,
+    filter: &Filter,
+    window: Window,
+    grouping: Grouping,
+) -> anyhow::Result<(Statistics, Outcome)> {
+    let Some((mut statistics, outcome)) = stored(opened, filter, window, grouping) else {
+        return count_statistics(opened, places, filter, window, grouping, |_| {});
+    };
+    let calls = Calls::new(&opened.definitions, filter, window);
+    let uncertainty = Uncertainty {
+        definitions: &opened.definitions,
+        places,
+        grouping,
+    };
+    uncertainty.spread_all(&outcome, &calls, filter, window, &mut statistics);
+    Ok((statistics, outcome))
+}
+
+/// The same, counted. `look` sees every chunk that is read for it.
+///
+/// # Errors
+/// If the input cannot be read.
+pub fn count_statistics(
     opened: &Opened,
     places: &Places,
     filter: &Filter,
@@ -235,20 +219,26 @@ pub fn statistics(
         Grouping::Rank => Group::Rank(rank_of(definitions, *id)),
         Grouping::Location => Group::Location(*id),
     });
-    let mut counter = Counter::new(window, groups);
+    let (group_of, groups) = number(groups);
+    let mut counter = Counter {
+        window,
+        counter: RegionCounter::new(window, group_of),
+        ruled: Vec::new(),
+    };
     let outcome = calls.read(opened, &mut counter, |chunk, _| look(chunk))?;
-    let mut statistics = counter.finish();
+    let ruled = counter.ruled.into_iter().chain(std::iter::repeat(0));
+    let counted = counter.counter.finish().zip(ruled);
+    let mut statistics: Statistics = counted
+        .map(|((group, region, calls), ruled)| {
+            ((groups[group], region), RegionStats::of(calls, ruled))
+        })
+        .collect();
     let uncertainty = Uncertainty {
         definitions,
         places,
         grouping,
     };
-    for loss in &outcome.losses {
-        let role = calls.role_of_loss(loss);
-        if let Some(found) = uncertainty.of(loss, role, filter, window) {
-            spread(&found, role.0, loss, &mut statistics);
-        }
-    }
+    uncertainty.spread_all(&outcome, &calls, filter, window, &mut statistics);
     Ok((statistics, outcome))
 }
 
@@ -272,6 +262,23 @@ struct Uncertainty<'a> {
 }
 
 impl Uncertainty<'_> {
+    /// Notes what every loss may have changed.
+    fn spread_all(
+        &self,
+        outcome: &Outcome,
+        calls: &Calls,
+        filter: &Filter,
+        window: Window,
+        statistics: &mut Statistics,
+    ) {
+        for loss in &outcome.losses {
+            let role = calls.role_of_loss(loss);
+            if let Some(found) = self.of(loss, role, filter, window) {
+                spread(&found, role.0, loss, statistics);
+            }
+        }
+    }
+
     fn of(
         &self,
         loss: &TraceLoss,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use annals_format::RegionId;
 use annals_merger::Window;
 
-use crate::calls::{Close, Frame, Sink};
+use crate::calls::{CallSink, Close, Frame, Sink};
 use crate::stacks::clip;
 
 /// Places beyond this are counted with their callers.
@@ -92,7 +92,7 @@ impl TreeCounter {
     }
 }
 
-impl Sink for TreeCounter {
+impl CallSink for TreeCounter {
     fn enter(&mut self, _: usize, frames: &[Frame], region: RegionId, time_ns: i64) -> u32 {
         let caller = frames.last().map_or(ROOT, |frame| frame.tag);
         let next = self.nodes.len();
@@ -131,3 +131,5 @@ impl Sink for TreeCounter {
         node.is_uncertain |= !is_over && (frame.is_uncertain || how == Close::Unleft);
     }
 }
+
+impl Sink for TreeCounter {}

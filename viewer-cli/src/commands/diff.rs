@@ -137,7 +137,7 @@ fn by_name(
     let filter = only_events.prepare(definitions)?;
     let names = pattern.as_deref().map(annals_merger::globs).transpose()?;
     let places = Places::of(definitions);
-    let (found, outcome) = statistics(opened, &places, &filter, window, Grouping::None, |_| {})?;
+    let (found, outcome) = statistics(opened, &places, &filter, window, Grouping::None)?;
     let mut named: BTreeMap<String, RegionStats> = BTreeMap::new();
     for ((_, region), stats) in found {
         let name = definitions.region_name(region);

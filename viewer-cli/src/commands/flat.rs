@@ -191,7 +191,7 @@ fn read(
         By::Rank => Grouping::Rank,
         By::Location => Grouping::Location,
     };
-    let (found, outcome) = statistics(opened, &places, &filter, window, grouping, |_| {})?;
+    let (found, outcome) = statistics(opened, &places, &filter, window, grouping)?;
     let (groups, mut rows) = table(opened, &found, &filter, arguments.inclusive);
     rows.truncate(arguments.top.unwrap_or(usize::MAX));
     Ok((groups, rows, outcome))

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::{InputArguments, warn_of_damage};
-use crate::calls::{Calls, Close, Frame, Sink};
+use crate::calls::{CallSink, Calls, Close, Frame, Sink};
 use crate::file;
 use crate::filter::{Filter, FilterArguments, WindowArguments};
 use crate::output::{self, Finding, UsageError};
@@ -93,7 +93,7 @@ struct Durations<F> {
     each: F,
 }
 
-impl<F: FnMut(f64)> Sink for Durations<F> {
+impl<F: FnMut(f64)> CallSink for Durations<F> {
     fn enter(&mut self, _: usize, _: &[Frame], _: RegionId, _: i64) -> u32 {
         0
     }
@@ -105,6 +105,8 @@ impl<F: FnMut(f64)> Sink for Durations<F> {
         }
     }
 }
+
+impl<F: FnMut(f64)> Sink for Durations<F> {}
 
 /// What values are of.
 enum Subject {

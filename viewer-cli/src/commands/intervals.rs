@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 
-use annals_format::{Definitions, EventType, EventTypeId, Role};
+use annals_format::{Definitions, EventType, EventTypeId, Role, Spread};
 use annals_merger::{Opened, Outcome, Window};
 use anyhow::bail;
 use clap::Args;
@@ -14,7 +14,6 @@ use super::{InputArguments, opt_duration, warn_of_damage};
 use crate::filter::{Filter, FilterArguments, WindowArguments};
 use crate::names::Places;
 use crate::output::{self, Finding, UsageError};
-use crate::spread::Spread;
 use crate::table::{Align, Table, safe};
 use crate::time;
 use crate::walk::{bin_of, bin_start, bounded, concerns, element_of, walk};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-use annals_format::{EventTypeId, RegionId, Role, TraceChunk};
+use annals_format::{EventTypeId, RegionId, Role, Spread, TraceChunk};
 use annals_merger::{MessageCounts, MessagePairs, Opened, Outcome, Window};
 use anyhow::bail;
 use clap::Args;
@@ -12,12 +12,11 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::{InputArguments, opt_duration, warn_of_damage};
-use crate::calls::{Calls, Close, Frame, Sink};
+use crate::calls::{CallSink, Calls, Close, Frame, Sink};
 use crate::csv::{Csv, Maybe};
 use crate::file;
 use crate::filter::{Filter, FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
-use crate::spread::Spread;
 use crate::svg::{Anchor, Svg};
 use crate::table::{Align, Table};
 use crate::time;
@@ -199,7 +198,7 @@ struct Follower<'a> {
     pairs: MessagePairs,
 }
 
-impl Sink for Follower<'_> {
+impl CallSink for Follower<'_> {
     fn enter(&mut self, _: usize, _: &[Frame], _: RegionId, _: i64) -> u32 {
         0
     }
@@ -218,7 +217,9 @@ impl Sink for Follower<'_> {
             }
         }
     }
+}
 
+impl Sink for Follower<'_> {
     fn other(&mut self, location: usize, frames: &[Frame], chunk: &TraceChunk, index: usize) {
         let columns = &chunk.types[usize::from(chunk.type_index[index])];
         let Some((is_send, bytes)) = self.matcher.types.get(&columns.event_type).copied() else {

@@ -141,7 +141,7 @@ pub fn rows(
         Some(By::Rank) => Grouping::Rank,
         Some(By::Location) => Grouping::Location,
     };
-    let (stats, outcome) = statistics(opened, &places, &filter, window, grouping, |_| {})?;
+    let (stats, outcome) = statistics(opened, &places, &filter, window, grouping)?;
     let whole: i64 = stats.values().map(|stats| stats.exclusive_ns).sum();
     let mut rows: Vec<RegionRow> = stats
         .into_iter()

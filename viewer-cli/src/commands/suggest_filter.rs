@@ -18,7 +18,7 @@ use crate::filter::{FilterArguments, WindowArguments};
 use crate::names::Places;
 use crate::output::{self, Finding};
 use crate::rule::{RegionRule, comment};
-use crate::stacks::{Grouping, RegionStats, statistics};
+use crate::stacks::{Grouping, RegionStats, count_statistics};
 use crate::table::{Align, Table, safe};
 use crate::time;
 
@@ -174,7 +174,8 @@ fn suggest(
             .count();
         events += looked_at as u64;
     };
-    let (stats, outcome) = statistics(opened, &places, &filter, window, Grouping::None, look)?;
+    let (stats, outcome) =
+        count_statistics(opened, &places, &filter, window, Grouping::None, look)?;
     let stats = stats.into_iter();
     let stats = stats
         .map(|((_, region), stats)| (region, stats))

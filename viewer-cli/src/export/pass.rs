@@ -8,7 +8,7 @@ use annals_format::{
 use annals_merger::{MergeError, MessageCounts, MessagePairs, Opened, Outcome, Window};
 use rustc_hash::FxHashMap;
 
-use crate::calls::{ByStream, Calls, Close, Frame, Sink};
+use crate::calls::{ByStream, CallSink, Calls, Close, Frame, Sink};
 use crate::commands::dropped::in_view;
 use crate::filter::Filter;
 use crate::names::{Place, Places};
@@ -541,7 +541,7 @@ impl Driver<'_> {
     }
 }
 
-impl Sink for Driver<'_> {
+impl CallSink for Driver<'_> {
     fn enter(&mut self, location: usize, frames: &[Frame], region: RegionId, time_ns: i64) -> u32 {
         if !self.wants.calls {
             return 0;
@@ -640,6 +640,8 @@ impl Sink for Driver<'_> {
         }
     }
 }
+
+impl Sink for Driver<'_> {}
 
 /// Reads what is exported once, and gives it to an exporter; gives what reading showed.
 ///

@@ -8,7 +8,7 @@ use annals_format::{
 use annals_merger::{MessagePairs, Opened, Outcome, Window};
 use rustc_hash::FxHashMap;
 
-use crate::calls::{ByStream, Calls, Close, Frame, Sink};
+use crate::calls::{ByStream, CallSink, Calls, Close, Frame, Sink};
 use crate::filter::Filter;
 use crate::stacks::rank_of;
 use crate::walk::{bin_of, bounded, concerns, element_of};
@@ -177,7 +177,7 @@ impl Gatherer<'_> {
     }
 }
 
-impl Sink for Gatherer<'_> {
+impl CallSink for Gatherer<'_> {
     fn enter(&mut self, _: usize, _: &[Frame], _: RegionId, _: i64) -> u32 {
         0
     }
@@ -206,6 +206,8 @@ impl Sink for Gatherer<'_> {
         }
     }
 }
+
+impl Sink for Gatherer<'_> {}
 
 /// The locations that have streams which a filter takes, in the order of ranks: the lanes of a timeline.
 pub fn lanes_of(definitions: &Definitions, filter: &Filter) -> Vec<LocationId> {

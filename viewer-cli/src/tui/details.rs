@@ -8,7 +8,7 @@ use annals_merger::Window;
 use super::Shown;
 use super::reader::View;
 use super::search::stretch;
-use crate::calls::{Calls, Close, Frame, Sink};
+use crate::calls::{CallSink, Calls, Close, Frame, Sink};
 use crate::commands::print::put_elements;
 use crate::table::safe;
 use crate::time::{duration, moment};
@@ -46,7 +46,7 @@ struct Gatherer {
     more: u64,
 }
 
-impl Sink for Gatherer {
+impl CallSink for Gatherer {
     fn enter(&mut self, _: usize, _: &[Frame], _: RegionId, _: i64) -> u32 {
         0
     }
@@ -76,6 +76,8 @@ impl Sink for Gatherer {
         });
     }
 }
+
+impl Sink for Gatherer {}
 
 /// Gathers what a lane has in a column.
 pub(super) fn gather(shown: &Shown, view: View, cursor: (usize, usize)) -> anyhow::Result<Details> {

@@ -1,7 +1,12 @@
 //! How values are spread: percentiles in bounded memory.
 
+use crate::error::{FormatError, Result};
+
 /// Buckets of every power of two: percentiles are within 1/64 of the truth.
 const BUCKETS: u64 = 32;
+
+/// Numbers of buckets are below this: that of the largest value of 63 bits is the last.
+const BUCKET_COUNT: usize = 1888;
 
 /// The spread of values that are not negative. Percentiles are within 1.6 % of the exact ones (nearest rank), and
 /// exact below 64.
@@ -36,7 +41,50 @@ fn value_of(bucket: usize) -> u64 {
 }
 
 impl Spread {
+    /// A spread as a file has it: its smallest and largest value and their sum, and how many values each of some
+    /// buckets has, by number of the bucket.
+    ///
+    /// # Errors
+    /// If there is no such spread.
+    pub(crate) fn from_parts(
+        (min, max, sum): (i64, i64, i64),
+        buckets: impl Iterator<Item = (u64, u64)>,
+    ) -> Result<Self> {
+        let mut spread = Self {
+            min,
+            max,
+            sum: sum.into(),
+            ..Self::default()
+        };
+        for (bucket, count) in buckets {
+            let number = usize::try_from(bucket).unwrap_or(usize::MAX);
+            let lowest = spread.first + spread.counts.len();
+            let is_next = number < BUCKET_COUNT && (spread.count == 0 || number >= lowest);
+            let all = spread.count.checked_add(count).filter(|_| count != 0);
+            let (Some(all), true) = (all, is_next) else {
+                let expected = "ascending buckets below 1888, counts whose sum has 64 bits";
+                return Err(FormatError::invalid(0, expected, bucket));
+            };
+            spread.count_in(number, count);
+            spread.count = all;
+        }
+        Ok(spread)
+    }
+
+    /// Buckets from the lowest that has values to the highest.
+    pub(crate) const fn slots(&self) -> usize {
+        self.counts.len()
+    }
+
+    /// How many values each bucket has that has any, by number of the bucket, ascending.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
+        let counts = self.counts.iter().enumerate();
+        let counts = counts.filter(|(_, count)| **count != 0);
+        counts.map(|(at, count)| ((self.first + at) as u64, *count))
+    }
+
     /// Takes a value in; one below 0 counts as 0 for percentiles.
+    #[inline]
     pub fn add(&mut self, value: i64) {
         if self.count == 0 {
             (self.min, self.max) = (value, value);
@@ -128,6 +176,11 @@ impl Spread {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn buckets_are_below_their_number() {
+        assert_eq!(bucket_of(i64::MAX as u64), BUCKET_COUNT - 1);
+    }
 
     #[test]
     fn percentiles_are_near_the_exact_ones() {

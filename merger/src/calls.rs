@@ -1,0 +1,281 @@
+//! Region calls out of enters and leaves: the one mechanism that every statistic of regions is built on.
+//!
+//! Regions nest per location. A leave closes the innermost open call of its region, and the calls inside that
+//! were left without our seeing it.
+
+use std::collections::BTreeMap;
+
+use annals_format::{Column, ElementType, RegionId, StreamId};
+use rustc_hash::FxHashMap;
+
+/// An open call.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    /// Which region.
+    pub region: RegionId,
+    /// When it was entered, trace time, nanoseconds.
+    pub entered_ns: i64,
+    /// A loss lies between enter and now: enters or leaves may be missing.
+    pub is_uncertain: bool,
+    /// The region is not open further out.
+    pub is_outermost: bool,
+    /// What the sink gave at the enter.
+    pub tag: u32,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Close {
+    /// It was left.
+    Left,
+    /// It was never left, and ended with a region around it: `longjmp` does that.
+    Unleft,
+    /// It is open at the end of what is looked at.
+    Open,
+}
+
+/// What takes the calls of numbered locations in.
+pub trait CallSink {
+    /// A region was entered; the frames are those around it. Gives the call's tag.
+    fn enter(&mut self, location: usize, frames: &[Frame], region: RegionId, time_ns: i64) -> u32;
+
+    /// Time passed in the innermost of the frames.
+    fn spend(&mut self, location: usize, frames: &[Frame], from_ns: i64, to_ns: i64) {
+        let _ = (location, frames, from_ns, to_ns);
+    }
+
+    /// A call ended; the frames are those that were around it.
+    fn close(&mut self, location: usize, frames: &[Frame], frame: &Frame, time_ns: i64, how: Close);
+
+    /// A leave without an enter.
+    fn unmatched(&mut self, location: usize, region: RegionId, time_ns: i64) {
+        let _ = (location, region, time_ns);
+    }
+}
+
+/// From this depth on, open calls are counted by region, so that a deep stack is not searched at every event.
+const DEEP: usize = 64;
+
+/// The open calls of a location.
+#[derive(Debug, Default)]
+pub struct CallStack {
+    frames: Vec<Frame>,
+    /// Of a deep stack, open calls by region; empty: the stack is not deep.
+    open: FxHashMap<RegionId, u32>,
+    last_ns: Option<i64>,
+}
+
+impl CallStack {
+    /// The open calls, from the outermost on.
+    pub fn frames(&self) -> &[Frame] {
+        &self.frames
+    }
+
+    /// Trace time of the last enter or leave, nanoseconds; none: there was none yet.
+    pub const fn last_ns(&self) -> Option<i64> {
+        self.last_ns
+    }
+
+    #[inline]
+    fn is_open(&self, region: RegionId) -> bool {
+        if self.open.is_empty() {
+            let mut frames = self.frames.iter().rev();
+            return frames.any(|frame| frame.region == region);
+        }
+        self.open.get(&region).is_some_and(|open| *open != 0)
+    }
+
+    #[inline]
+    fn push(&mut self, frame: Frame) {
+        self.frames.push(frame);
+        let uncounted = match self.open.is_empty() {
+            true if self.frames.len() < DEEP => return,
+            true => self.frames.as_slice(),
+            false => std::slice::from_ref(&frame),
+        };
+        for frame in uncounted {
+            *self.open.entry(frame.region).or_default() += 1;
+        }
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<Frame> {
+        let frame = self.frames.pop()?;
+        if let Some(open) = self.open.get_mut(&frame.region) {
+            *open -= 1;
+            // Not at once, lest a stack that goes up and down there is counted again and again.
+            if self.frames.len() < DEEP / 2 {
+                self.open.clear();
+            }
+        }
+        Some(frame)
+    }
+
+    fn open(
+        &mut self,
+        location: usize,
+        region: RegionId,
+        entered_ns: i64,
+        is_uncertain: bool,
+        sink: &mut impl CallSink,
+    ) {
+        let tag = sink.enter(location, &self.frames, region, entered_ns);
+        self.push(Frame {
+            region,
+            entered_ns,
+            is_uncertain,
+            is_outermost: !self.is_open(region),
+            tag,
+        });
+    }
+
+    /// Takes over what was open before the events that follow: (region, when it was entered, whether something may be
+    /// missing since then), from the outermost on, and the time of the last event.
+    pub fn begin(
+        &mut self,
+        location: usize,
+        open: impl Iterator<Item = (RegionId, i64, bool)>,
+        last_ns: Option<i64>,
+        sink: &mut impl CallSink,
+    ) {
+        for (region, entered_ns, is_uncertain) in open {
+            self.open(location, region, entered_ns, is_uncertain, sink);
+        }
+        self.last_ns = last_ns;
+    }
+
+    /// A region is entered.
+    #[inline]
+    pub fn enter(
+        &mut self,
+        location: usize,
+        region: RegionId,
+        time_ns: i64,
+        sink: &mut impl CallSink,
+    ) {
+        self.pass(location, time_ns, sink);
+        self.open(location, region, time_ns, false, sink);
+    }
+
+    /// A region is left.
+    #[inline]
+    pub fn leave(
+        &mut self,
+        location: usize,
+        region: RegionId,
+        time_ns: i64,
+        sink: &mut impl CallSink,
+    ) {
+        self.pass(location, time_ns, sink);
+        if !self.is_open(region) {
+            return sink.unmatched(location, region, time_ns);
+        }
+        // Calls above it were left without our seeing it.
+        while let Some(frame) = self.pop() {
+            let is_it = frame.region == region;
+            let how = if is_it { Close::Left } else { Close::Unleft };
+            sink.close(location, &self.frames, &frame, time_ns, how);
+            if is_it {
+                break;
+            }
+        }
+    }
+
+    /// Time since the last event belongs to the innermost region.
+    #[inline]
+    fn pass(&mut self, location: usize, time_ns: i64, sink: &mut impl CallSink) {
+        let since = self.last_ns.replace(time_ns);
+        if let Some(since_ns) = since.filter(|_| !self.frames.is_empty()) {
+            sink.spend(location, &self.frames, since_ns, time_ns);
+        }
+    }
+
+    /// A loss may have had enters or leaves.
+    pub fn note_gap(&mut self) {
+        for frame in &mut self.frames {
+            frame.is_uncertain = true;
+        }
+    }
+
+    /// Ends what is open: at a time, or at the last event.
+    pub fn end(&mut self, location: usize, end_ns: Option<i64>, sink: &mut impl CallSink) {
+        let Some(end_ns) = self.last_ns.map(|last_ns| end_ns.unwrap_or(last_ns)) else {
+            return;
+        };
+        self.pass(location, end_ns, sink);
+        while let Some(frame) = self.pop() {
+            sink.close(location, &self.frames, &frame, end_ns, Close::Open);
+        }
+    }
+}
+
+/// The regions that the enters or leaves of one type in a chunk name, in order.
+#[derive(Debug)]
+pub struct Moves {
+    regions: std::vec::IntoIter<u64>,
+}
+
+impl Moves {
+    /// Stands for a region that is not given.
+    const NO_REGION: u64 = u64::MAX;
+
+    /// Those in the column of the element `region`.
+    pub fn of(column: &Column) -> Self {
+        let mut regions = Vec::with_capacity(column.len());
+        let is_unsigned = matches!(column.element_type(), ElementType::U32 | ElementType::U64);
+        match column.bits().filter(|_| is_unsigned) {
+            Some(bits) => bits.extend_into(0..column.len(), &mut regions),
+            None => regions.extend((0..column.len()).map(|ordinal| {
+                let region = column.get(ordinal).as_integer();
+                let region = region.and_then(|region| u64::try_from(region).ok());
+                region.unwrap_or(Self::NO_REGION)
+            })),
+        }
+        Self {
+            regions: regions.into_iter(),
+        }
+    }
+
+    /// The region of the next event; none when it names none.
+    #[inline]
+    pub fn step(&mut self) -> Option<RegionId> {
+        let region = self.regions.next().unwrap_or(Self::NO_REGION);
+        u32::try_from(region).ok().map(RegionId::new)
+    }
+}
+
+/// Something of every stream. Streams are few and their numbers small, unless a file is damaged.
+#[derive(Clone, Debug, Default)]
+pub struct ByStream<T> {
+    near: Vec<Option<T>>,
+    far: BTreeMap<StreamId, T>,
+}
+
+impl<T: Copy> ByStream<T> {
+    const LARGEST: usize = 1 << 20;
+
+    /// What a stream has.
+    #[inline]
+    pub fn get(&self, stream: StreamId) -> Option<T> {
+        match self.near.get(stream.index()) {
+            Some(found) => *found,
+            None => self.far.get(&stream).copied(),
+        }
+    }
+}
+
+impl<T: Copy> FromIterator<(StreamId, T)> for ByStream<T> {
+    fn from_iter<I: IntoIterator<Item = (StreamId, T)>>(each: I) -> Self {
+        let (mut near, mut far) = (Vec::new(), BTreeMap::new());
+        for (stream, value) in each {
+            if stream.index() >= Self::LARGEST {
+                far.insert(stream, value);
+                continue;
+            }
+            let length = near.len().max(stream.index() + 1);
+            near.resize(length, None);
+            near[stream.index()] = Some(value);
+        }
+        Self { near, far }
+    }
+}
