@@ -85,6 +85,13 @@ impl DynamicEventType {
 #[derive(Clone, Copy, Debug)]
 pub struct Metric<T>(EventType<(T,)>);
 
+impl<T> Metric<T> {
+    /// Its event type's number, as [`Recorder::report_dropped`] takes it.
+    pub const fn id(&self) -> EventTypeId {
+        self.0.id()
+    }
+}
+
 /// A clock, to be added.
 #[derive(Clone, Debug)]
 pub struct ClockSpec {

@@ -494,9 +494,9 @@ impl Random {
 }
 
 /// Recordings of three ranks that send and receive, work on jobs, meet in collective operations and tell a
-/// metric, in an order drawn at random.
-fn record(directory: &Path, seed: u64) {
-    use annals_recorder::{EventTypeSpec, Options, Recorder, Reference, Role};
+/// metric, in an order drawn at random. In their middle, rank 1 may lose events of one type.
+fn record(directory: &Path, seed: u64, lost: Option<&str>) {
+    use annals_recorder::{ENTER, EventTypeSpec, Options, Recorder, Reference, Role, THREADS};
     let mut random = Random(seed);
     let recorders: Vec<_> = (0..3)
         .map(|rank| {
@@ -533,19 +533,37 @@ fn record(directory: &Path, seed: u64) {
                 .element("size");
             let collective = r.add_event_type::<(u32, u32, u32)>(&collective);
             let metric = r.add_metric::<f64>("memory", "bytes").expect("a metric");
+            let other = r.add_event_type::<()>(&EventTypeSpec::new("other"));
+            let other = other.expect("a type");
             (
                 regions,
                 [send.expect("a type"), receive.expect("a type")],
                 [started.expect("a type"), complete.expect("a type")],
                 collective.expect("a type"),
                 metric,
+                other,
             )
         })
         .collect();
     let mut open = [const { Vec::new() }; 3];
-    for _ in 0..4000 {
+    for number in 0..4000 {
         let rank = random.below(3) as usize;
-        let (r, (regions, messages, jobs, collective, metric)) = (&recorders[rank], &ranks[rank]);
+        let (r, (regions, messages, jobs, collective, metric, other)) =
+            (&recorders[rank], &ranks[rank]);
+        if let Some(lost) = lost.filter(|_| number == 2000) {
+            let (r, (_, messages, jobs, collective, metric, other)) = (&recorders[1], &ranks[1]);
+            let event_type = match lost {
+                "enter" => ENTER,
+                "send" => messages[0].id(),
+                "receive" => messages[1].id(),
+                "job_started" => jobs[0].id(),
+                "job_complete" => jobs[1].id(),
+                "meet" => collective.id(),
+                "memory" => metric.id(),
+                _ => other.id(),
+            };
+            r.report_dropped(THREADS, event_type, 3);
+        }
         match random.below(10) {
             0 | 1 => {
                 let region = regions[random.below(2) as usize];
@@ -572,7 +590,8 @@ fn record(directory: &Path, seed: u64) {
         }
     }
     for recorder in recorders {
-        assert_eq!(recorder.finish().dropped, 0);
+        let dropped = recorder.finish().dropped;
+        assert!(dropped == 0 || lost.is_some());
     }
 }
 
@@ -955,7 +974,7 @@ fn check_flat(trace: &Path, bounds: &[String; 2]) {
 fn the_other_tables_are_what_the_printed_events_say() {
     for seed in [0x1234_5678_9abc_def1, 0x0fed_cba9_8765_4321, 77] {
         let scratch = tempfile::tempdir().expect("a directory");
-        record(scratch.path(), seed);
+        record(scratch.path(), seed, None);
         let trace = merged(scratch.path(), 300);
         let lines = printed(&trace);
         let times: Vec<i64> = lines.iter().map(|line| number(&line["time_ns"])).collect();
@@ -971,6 +990,62 @@ fn the_other_tables_are_what_the_printed_events_say() {
             check_metrics(&trace, &inside, &bounds);
             check_histograms(&trace, &inside, &lines, window, &bounds);
             check_flat(&trace, &bounds);
+        }
+    }
+}
+
+#[test]
+fn what_a_loss_may_have_changed_is_marked_and_nothing_else() {
+    let all = [
+        "enter",
+        "send",
+        "receive",
+        "job_started",
+        "job_complete",
+        "meet",
+        "memory",
+        "other",
+    ];
+    for lost in all {
+        let scratch = tempfile::tempdir().expect("a directory");
+        record(scratch.path(), 99, Some(lost));
+        let trace = merged(scratch.path(), 300);
+        let check = |command: &[&str], is_expected: &dyn Fn(&Value) -> bool| {
+            let found = json(command, &trace);
+            let rows = found[command[0]].as_array().or(found["pairs"].as_array());
+            let rows = rows.unwrap_or_else(|| panic!("{command:?}: {found}"));
+            assert!(!rows.is_empty(), "{command:?}");
+            for row in rows {
+                let is_marked = row["is_uncertain"].as_bool().expect("a mark");
+                assert_eq!(
+                    is_marked,
+                    is_expected(row),
+                    "{lost} lost: {command:?}: {row}"
+                );
+            }
+        };
+        check(&["messages"], &|row| match lost {
+            "send" => row["from_rank"] == 1,
+            "receive" => row["to_rank"] == 1,
+            "enter" => row["from_rank"] == 1 || row["to_rank"] == 1,
+            _ => false,
+        });
+        check(&["intervals", "--by-rank"], &|row| {
+            lost.starts_with("job") && row["rank"] == 1
+        });
+        check(&["collectives"], &|_| lost == "meet");
+        check(&["metrics"], &|row| lost == "memory" && row["rank"] == 1);
+        let histogram = json(&["histogram", "--region", "compute"], &trace);
+        assert_eq!(
+            histogram["is_uncertain"],
+            lost == "enter",
+            "{lost} lost: {histogram}"
+        );
+        let regions = json(&["regions", "--by", "rank"], &trace);
+        for row in regions["regions"].as_array().expect("rows") {
+            let is_expected = lost == "enter" && row["rank"] == 1;
+            assert_eq!(row["time_is_uncertain"], is_expected, "{lost} lost: {row}");
+            assert_eq!(row["uncertain_calls"], if is_expected { 3 } else { 0 });
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `trace-cli messages`: who sends how much to whom, how long it takes, and who waits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -318,20 +318,22 @@ fn measure(
         follower.matcher.take(&mut follower.pairs, chunk);
     })?;
     let counts: MessageCounts = follower.pairs.finish();
-    let is_message = |id: EventTypeId| {
-        let role = definitions.event_types.get(&id).map(|t| t.role);
-        matches!(
-            role,
-            Some(Role::Send | Role::Receive | Role::ReceiveStart | Role::Cancel)
-        )
-    };
-    // What was lost at any time before the window's end may have been the other half, or one in between.
-    let lossy = outcome.losses.iter().filter(|loss| {
-        !loss.cause.is_suppressed() && concerns(loss, &everything, until, is_message)
-    });
+    // What was lost at any time before the window's end may have been the other half, or one in between; of enters
+    // and leaves, what tells how long somebody waited.
     let places = crate::names::Places::of(definitions);
-    let lossy: std::collections::BTreeSet<u32> =
-        lossy.map(|loss| places.get(loss.stream).rank).collect();
+    let ranks_without = |roles: &[Role]| -> BTreeSet<u32> {
+        let is_of = |id: EventTypeId| {
+            let event_type = definitions.event_types.get(&id);
+            event_type.is_some_and(|event_type| roles.contains(&event_type.role))
+        };
+        let lossy = outcome.losses.iter().filter(|loss| {
+            !loss.cause.is_suppressed() && concerns(loss, &everything, until, is_of)
+        });
+        lossy.map(|loss| places.get(loss.stream).rank).collect()
+    };
+    let of_both = [Role::Cancel, Role::Enter, Role::Leave];
+    let of_sends = ranks_without(&[&of_both[..], &[Role::Send]].concat());
+    let of_receives = ranks_without(&[&of_both[..], &[Role::Receive, Role::ReceiveStart]].concat());
     let rows = follower.matcher.tallies.iter();
     let rows = rows.map(|((from_rank, to_rank), tally)| PairRow {
         from_rank: *from_rank,
@@ -346,7 +348,7 @@ fn measure(
         late_sender_wait_ns: tally.late_senders.1,
         late_receivers: tally.late_receivers.0,
         late_receiver_wait_ns: tally.late_receivers.1,
-        is_uncertain: lossy.contains(from_rank) || lossy.contains(to_rank),
+        is_uncertain: of_sends.contains(from_rank) || of_receives.contains(to_rank),
     });
     let mut rows: Vec<PairRow> = rows.collect();
     rows.sort_by_key(|row| (std::cmp::Reverse(row.bytes), row.from_rank, row.to_rank));

@@ -193,7 +193,8 @@ fn measure(
         let passed = series.last_ns - series.first.0;
         let change = series.all.last - series.first.1;
         let is_lost = |loss: &annals_format::TraceLoss| {
-            loss.stream == stream && concerns(loss, &filter, window, |id| id == event_type)
+            let is_of = loss.stream == stream && !loss.cause.is_suppressed();
+            is_of && concerns(loss, &filter, window, |id| id == event_type)
         };
         MetricRow {
             name: definitions.event_type_name(event_type),
