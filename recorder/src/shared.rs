@@ -206,7 +206,7 @@ impl Shared {
     /// Takes a free page.
     pub(crate) fn take_free_page(&self) -> Option<u32> {
         let page = self.pages.take_free();
-        if self.pages.wants_more() {
+        if self.pages.wants_more() || self.pages.are_wanted() {
             self.wake_writer();
         }
         page

@@ -53,6 +53,8 @@ functions! {
     raw_group_free c"PMPI_Group_free" (group: *mut usize);
     raw_type_size c"PMPI_Type_size" (datatype: usize, size: *mut c_int);
     raw_type_size_x c"PMPI_Type_size_x" (datatype: usize, size: *mut i64);
+    raw_type_get_envelope c"PMPI_Type_get_envelope"
+        (datatype: usize, integers: *mut c_int, addresses: *mut c_int, datatypes: *mut c_int, combiner: *mut c_int);
     raw_get_elements_x c"PMPI_Get_elements_x" (status: *const u8, datatype: usize, count: *mut i64);
     raw_get_count c"PMPI_Get_count" (status: *const u8, datatype: usize, count: *mut c_int);
     raw_test_cancelled c"PMPI_Test_cancelled" (status: *const u8, flag: *mut c_int);
@@ -145,7 +147,6 @@ impl Real {
         unsafe { self.raw_group_translate(from, size, given, to, place) }.then_some(out)
     }
 
-    #[inline]
     pub(crate) fn type_size(&self, datatype: usize) -> i64 {
         let mut size = 0_i32;
         // SAFETY: a datatype of the program's, which it passes to the library now, and a valid place.
@@ -156,6 +157,22 @@ impl Real {
         // SAFETY: as above.
         unsafe { self.raw_type_size_x(datatype, &raw mut size) };
         size.max(0)
+    }
+
+    /// How a datatype was made.
+    pub(crate) fn combiner(&self, datatype: usize) -> Option<i32> {
+        let (mut integers, mut addresses, mut datatypes, mut combiner) = (0, 0, 0, 0);
+        // SAFETY: a datatype of the program's, which it passes to the library now, and valid places.
+        let is_there = unsafe {
+            self.raw_type_get_envelope(
+                datatype,
+                &raw mut integers,
+                &raw mut addresses,
+                &raw mut datatypes,
+                &raw mut combiner,
+            )
+        };
+        is_there.then_some(combiner)
     }
 
     /// Bytes of the message that a status tells of.
