@@ -456,6 +456,70 @@ fn sessions_have_ranks_and_pcontrol_switches_regions() {
 }
 
 #[test]
+fn clocks_of_hosts_are_measured_where_all_processes_record() {
+    // Other hosts are imitated by boot ids of their own, which takes a privilege.
+    let mut unshare = std::process::Command::new("unshare");
+    if !unshare
+        .args(["--mount", "true"])
+        .status()
+        .is_ok_and(|status| status.success())
+    {
+        eprintln!("NOT TESTED: `unshare --mount` is not allowed here");
+        return;
+    }
+    let script = support::source("host.sh");
+    for flavour in flavours().filter(|flavour| !flavour.name.starts_with("debian")) {
+        for wish in ["auto", "on", "off"] {
+            let what = format!("{} {wish}", flavour.name);
+            let mut chosen = flavour.clone();
+            chosen.set("ANNALS_MPI_CLOCKS", wish);
+            chosen.set("ANNALS_RUN", "hosts");
+            // What launchers say would be that all are on one host.
+            chosen.set("OMPI_COMM_WORLD_LOCAL_SIZE", "2");
+            chosen.set("MPI_LOCALNRANKS", "2");
+            let program = flavour.program("ring.c");
+            let scratch = flavour.scratch();
+            let (scratch, program) = (scratch.to_string_lossy(), program.to_string_lossy());
+            let arguments = [
+                "-u",
+                "OMPI_COMM_WORLD_LOCAL_SIZE",
+                "-u",
+                "MPI_LOCALNRANKS",
+                "sh",
+            ];
+            let script = script.to_string_lossy();
+            let arguments = [&arguments[..], &[&script, &scratch, &program, "20"]].concat();
+            let run = chosen.record(std::path::Path::new("/usr/bin/env"), &arguments, false);
+            assert_eq!(run.code, Some(0), "{what}: {}", run.said);
+            let report = run.report();
+            let hosts = report["hosts"].as_array().expect("hosts");
+            assert_eq!(hosts.len(), 3, "{what}: {report}");
+            let relation = if wish == "off" {
+                "wall-clock"
+            } else {
+                "measured"
+            };
+            for host in &hosts[1..] {
+                assert_eq!(host["relation"], relation, "{what}: {host}");
+                if wish == "off" {
+                    continue;
+                }
+                // At the start and at the end; and really, it is one clock.
+                assert_eq!(host["points"], 2, "{what}: {host}");
+                assert!(
+                    host["bound_max_ns"].as_u64() < Some(1_000_000_000),
+                    "{what}: {host}"
+                );
+            }
+            assert_eq!(report["causality"]["messages"]["matched"], 4 * 21, "{what}");
+            if wish != "off" {
+                check_messages(&run, &what);
+            }
+        }
+    }
+}
+
+#[test]
 fn control_variables_are_written_down_where_they_are_asked_for() {
     for flavour in flavours().filter(|flavour| ["mpich", "openmpi"].contains(&flavour.name)) {
         let mut chosen = flavour.clone();

@@ -55,7 +55,12 @@ fn sum<const N: usize, S: Site>(call: &Call<N, S>, at: u8, count: u32) -> i64 {
 }
 
 /// Bytes by counts and datatypes, both arrays.
-fn sum_of_types<const N: usize, S: Site>(mpi: &Mpi, call: &Call<N, S>, at: (u8, u8), count: u32) -> u64 {
+fn sum_of_types<const N: usize, S: Site>(
+    mpi: &Mpi,
+    call: &Call<N, S>,
+    at: (u8, u8),
+    count: u32,
+) -> u64 {
     let (counts, types) = (call.place(at.0), call.place(at.1));
     if counts.is_null() || types.is_null() {
         return 0;
@@ -171,7 +176,12 @@ fn moved<const N: usize, S: Site>(
 }
 
 /// Bytes that a neighborhood operation moves.
-fn neighbors<const N: usize, S: Site>(mpi: &Mpi, call: &Call<N, S>, incoming: u32, outgoing: u32) -> u64 {
+fn neighbors<const N: usize, S: Site>(
+    mpi: &Mpi,
+    call: &Call<N, S>,
+    incoming: u32,
+    outgoing: u32,
+) -> u64 {
     let at = &call.at();
     if at.sendtypes != NO {
         let given = sum_of_types(mpi, call, (at.sendcounts, at.sendtypes), outgoing);
@@ -195,7 +205,11 @@ fn neighbors<const N: usize, S: Site>(mpi: &Mpi, call: &Call<N, S>, incoming: u3
 }
 
 /// What events say of an operation. Between two groups, nobody waits for all.
-fn describe<const N: usize, S: Site>(mpi: &Mpi, comm: &Communicator, call: &Call<N, S>) -> Collective {
+fn describe<const N: usize, S: Site>(
+    mpi: &Mpi,
+    comm: &Communicator,
+    call: &Call<N, S>,
+) -> Collective {
     let root = root(mpi, comm, call);
     let bytes = moved(mpi, comm, call, root);
     let operation = if comm.is_inter {
@@ -294,13 +308,15 @@ pub(crate) fn icollective<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     };
     let begun = match known {
         Some((_, record)) => Some(record),
-        None => mpi.learn(call.handle(&mpi.abi, call.at().comm)).map(|comm| {
-            let record = record(comm, describe(mpi, comm, &call), id);
-            if let Some(values) = values(&record) {
-                mpi.raise(&mpi.types.icollective_begin, values);
-            }
-            record
-        }),
+        None => mpi
+            .learn(call.handle(&mpi.abi, call.at().comm))
+            .map(|comm| {
+                let record = record(comm, describe(mpi, comm, &call), id);
+                if let Some(values) = values(&record) {
+                    mpi.raise(&mpi.types.icollective_begin, values);
+                }
+                record
+            }),
     };
     let Some(record) = begun else {
         frame.leave();

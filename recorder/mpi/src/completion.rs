@@ -304,7 +304,12 @@ pub(crate) fn testall<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
 }
 
 /// One of many may be complete.
-fn any<const N: usize, S: Site>(frame: Frame, mpi: &Mpi, mut call: Call<N, S>, has_flag: bool) -> usize {
+fn any<const N: usize, S: Site>(
+    frame: Frame,
+    mpi: &Mpi,
+    mut call: Call<N, S>,
+    has_flag: bool,
+) -> usize {
     let mut many = Many::begin(mpi, &mut call, false);
     let result = call.forward();
     let is_done = !has_flag || (is_success(result) && call.place(call.at().flag).int(0) != 0);

@@ -49,7 +49,10 @@ pub(crate) fn file_close<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-fn file<const N: usize, S: Site>(mpi: Option<&'static Mpi>, call: &Call<N, S>) -> Option<(&'static Mpi, u32)> {
+fn file<const N: usize, S: Site>(
+    mpi: Option<&'static Mpi>,
+    call: &Call<N, S>,
+) -> Option<(&'static Mpi, u32)> {
     // The handle is an address in MPICH's interface, too.
     let file = KNOWN.get(call.word(call.at().file))?;
     Some((mpi?, file.object))

@@ -16,11 +16,13 @@
 //! | `communicators` | who a communicator is, in all processes alike, and whose ranks it has |
 //! | `requests` | what was started and is not complete; takes no lock |
 //! | `p2p`, `completion`, `collective`, `rma`, `files`, `lifecycle` | what calls mean |
+//! | `clocks` | offsets between hosts |
 //! | `tool_events` | the library's own events (MPI_T) |
 
 mod abi;
 #[path = "../../capi/src/call.rs"]
 mod call;
+mod clocks;
 mod collective;
 mod communicators;
 mod completion;

@@ -1,5 +1,8 @@
 //! How MPI begins and ends, and what else a program tells it.
-#![expect(unsafe_code, reason = "the loader calls a constructor")]
+#![expect(
+    unsafe_code,
+    reason = "the loader calls a constructor, and the C library what is to be done at exit"
+)]
 
 use std::sync::atomic::Ordering;
 
@@ -7,7 +10,7 @@ use crate::library;
 use crate::mpi_table::NO;
 use crate::state::Mpi;
 use crate::wrap::{Call, Frame, Site, is_success};
-use crate::{rma, tool_events};
+use crate::{clocks, rma, tool_events};
 
 /// MPI_Init and MPI_Init_thread.
 #[inline(never)]
@@ -20,6 +23,9 @@ pub(crate) fn init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     if let Some(mpi) = frame.mpi.filter(|_| is_success(result)) {
         begun(mpi);
         mpi.learn_world();
+        if let Some(world) = mpi.world() {
+            clocks::begin(mpi, world.place, world.size as i32);
+        }
         // Some sources and event types appear with MPI_Init.
         tool_events::poll();
         if let Err(why) = tool_events::write_variables(mpi.recorder, &mpi.abi) {
@@ -42,11 +48,18 @@ pub(crate) fn finalize<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
     frame.enter();
     if let Some(mpi) = frame.mpi {
+        clocks::end(mpi);
         forget_world(mpi);
     }
     let result = call.forward();
     frame.leave();
     result
+}
+
+/// Has a function called when the process exits.
+pub(crate) fn at_exit(function: extern "C" fn()) {
+    // SAFETY: the function may be called at any time.
+    unsafe { libc::atexit(function) };
 }
 
 fn forget_world(mpi: &Mpi) {

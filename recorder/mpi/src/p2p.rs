@@ -104,7 +104,12 @@ fn unrecorded<const N: usize, S: Site>(frame: Frame, call: &Call<N, S>) -> usize
 
 #[cold]
 #[inline(never)]
-fn send_late<const N: usize, S: Site>(frame: Frame, mpi: &Mpi, call: &Call<N, S>, rank: i32) -> usize {
+fn send_late<const N: usize, S: Site>(
+    frame: Frame,
+    mpi: &Mpi,
+    call: &Call<N, S>,
+    rank: i32,
+) -> usize {
     frame.enter();
     let result = call.forward();
     match late_destination(mpi, call, rank).filter(|_| is_success(result)) {
@@ -216,7 +221,11 @@ pub(crate) fn recv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
 
 /// Receives where other threads may: which of them began first tells what each gets.
 #[inline(never)]
-fn recv_among_threads<const N: usize, S: Site>(frame: Frame, mpi: &Mpi, call: &Call<N, S>) -> usize {
+fn recv_among_threads<const N: usize, S: Site>(
+    frame: Frame,
+    mpi: &Mpi,
+    call: &Call<N, S>,
+) -> usize {
     let (source, tag) = (call.int(call.at().source), call.int(call.at().tag));
     let handle = call.handle(&mpi.abi, call.at().comm);
     let known = mpi
@@ -601,7 +610,9 @@ pub(crate) fn mrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let of = record.and_then(|record| Some((record, record.comm?)));
     let got = of
         .filter(|_| is_success(result))
-        .and_then(|(record, comm)| Some((record, received(mpi, comm, call.word(call.at().status))?)));
+        .and_then(|(record, comm)| {
+            Some((record, received(mpi, comm, call.word(call.at().status))?))
+        });
     match got {
         Some((record, (peer, tag, bytes))) => {
             let values = (record.object, peer, tag, bytes, record.id);

@@ -67,6 +67,16 @@ functions! {
     raw_error_class c"PMPI_Error_class" (code: c_int, class: *mut c_int);
     raw_group_from_pset c"PMPI_Group_from_session_pset"
         (session: usize, name: *const c_char, group: *mut usize);
+    raw_comm_dup c"PMPI_Comm_dup" (comm: usize, new: *mut usize);
+    raw_allgather c"PMPI_Allgather"
+        (from: *const u8, count: c_int, datatype: usize, to: *mut u8, to_count: c_int, to_datatype: usize, comm: usize);
+    raw_isend c"PMPI_Isend"
+        (from: *const u8, count: c_int, datatype: usize, rank: c_int, tag: c_int, comm: usize, request: *mut usize);
+    raw_irecv c"PMPI_Irecv"
+        (to: *mut u8, count: c_int, datatype: usize, rank: c_int, tag: c_int, comm: usize, request: *mut usize);
+    raw_test c"PMPI_Test" (request: *mut usize, flag: *mut c_int, status: *mut u8);
+    raw_cancel c"PMPI_Cancel" (request: *mut usize);
+    raw_request_free c"PMPI_Request_free" (request: *mut usize);
     raw_topo_test c"PMPI_Topo_test" (comm: usize, topology: *mut c_int);
 }
 
@@ -198,6 +208,83 @@ impl Real {
     pub(crate) fn set_status_bytes(&self, status: *mut u8, byte: usize, count: i64) -> bool {
         // SAFETY: a status that this library owns.
         unsafe { self.raw_status_set_elements_x(status, byte, count) }
+    }
+
+    /// A duplicate of a communicator; collective.
+    pub(crate) fn duplicate(&self, comm: usize) -> Option<usize> {
+        let mut new = 0;
+        // SAFETY: a valid communicator, and a place that is large enough for any handle.
+        unsafe { self.raw_comm_dup(comm, &raw mut new) }.then_some(new)
+    }
+
+    /// What each of so many processes gives; collective.
+    pub(crate) fn gather_16(
+        &self,
+        own: [u8; 16],
+        size: i32,
+        byte: usize,
+        comm: usize,
+    ) -> Option<Vec<[u8; 16]>> {
+        let mut all = vec![[0_u8; 16]; usize::try_from(size).ok()?];
+        let (from, to) = (own.as_ptr(), all.as_mut_ptr().cast());
+        // SAFETY: 16 bytes, and room for as many of each process.
+        unsafe { self.raw_allgather(from, 16, byte, to, 16, byte, comm) }.then_some(all)
+    }
+
+    /// Sends a number, to a place: datatype of bytes, rank, tag, communicator. Does not wait; short messages go
+    /// at once.
+    pub(crate) fn send_number(
+        &self,
+        number: i64,
+        (byte, rank, tag, comm): (usize, i32, i32, usize),
+    ) -> bool {
+        // Never freed: the library may read it when it likes.
+        let place: &'static [u8; 8] = Box::leak(Box::new(number.to_ne_bytes()));
+        let mut request = 0;
+        // SAFETY: a valid communicator, 8 bytes that stay, and a place that is large enough for any handle.
+        let is_sent =
+            unsafe { self.raw_isend(place.as_ptr(), 8, byte, rank, tag, comm, &raw mut request) };
+        // SAFETY: what was just made; the message goes on.
+        is_sent && unsafe { self.raw_request_free(&raw mut request) }
+    }
+
+    /// Receives a number, while one may wait.
+    pub(crate) fn receive_number(
+        &self,
+        (byte, rank, tag, comm): (usize, i32, i32, usize),
+        may_wait: impl Fn() -> bool,
+    ) -> Option<i64> {
+        // Never freed: when nobody waits any more, the message may still come.
+        let place: &'static mut [u8; 8] = Box::leak(Box::new([0_u8; 8]));
+        let to = place.as_mut_ptr();
+        let mut request = 0;
+        // SAFETY: a valid communicator, 8 bytes that stay, and a place that is large enough for any handle.
+        if !unsafe { self.raw_irecv(to, 8, byte, rank, tag, comm, &raw mut request) } {
+            return None;
+        }
+        let (mut flag, mut status) = (0, [0_u64; crate::abi::STATUS_ROOM / 8]);
+        let status = status.as_mut_ptr().cast();
+        for turn in 0_u32.. {
+            // SAFETY: the request just made, and valid places.
+            if !unsafe { self.raw_test(&raw mut request, &raw mut flag, status) } {
+                return None;
+            }
+            if flag != 0 {
+                // SAFETY: written to by the library, which is done with it.
+                return Some(i64::from_ne_bytes(unsafe { to.cast::<[u8; 8]>().read() }));
+            }
+            if turn % 256 == 255 {
+                if !may_wait() {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+        }
+        // SAFETY: as above; what was cancelled is given up.
+        unsafe { self.raw_cancel(&raw mut request) };
+        // SAFETY: as above.
+        unsafe { self.raw_request_free(&raw mut request) };
+        None
     }
 
     /// The level of thread support; none before MPI_Init.
