@@ -221,6 +221,48 @@ fn mpi4py_finds_its_library_and_is_recorded() {
 }
 
 #[test]
+fn the_tests_of_mpi4py_pass_as_they_do_unrecorded() {
+    // A part of them, on two processes: messages, requests, one-sided operations.
+    let tests = support::mpi4py_tests();
+    for flavour in flavours() {
+        let Some(python) = flavour.python() else {
+            continue;
+        };
+        let run = tests.join("main.py").display().to_string();
+        let mut arguments = vec![run, "-q".to_owned()];
+        let chosen = ["status", "group", "request", "p2p_buf", "rma"];
+        for name in chosen {
+            arguments.extend(["-i".to_owned(), format!("test_{name}")]);
+        }
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let mut two = flavour.clone();
+        two.processes = 2;
+        let plain = two.run(&python, &arguments);
+        let run = two.record(&python, &arguments, false);
+        let what = format!("{}: {} {}", flavour.name, plain.said, run.said);
+        assert_eq!((run.code, plain.code), (Some(0), Some(0)), "{what}");
+        let verdict = |run: &Run| {
+            let lines = run.said.lines().filter_map(|line| {
+                // How long it took differs.
+                let line = line
+                    .strip_prefix("Ran ")
+                    .map(|line| line.split(" in ").next());
+                line.flatten().map(str::to_owned)
+            });
+            lines.collect::<Vec<String>>()
+        };
+        assert_eq!(verdict(&run), verdict(&plain), "{what}");
+        assert!(!verdict(&run).is_empty(), "{what}");
+        assert_eq!(
+            run.report()["causality"]["violations"]["count"],
+            0,
+            "{}",
+            flavour.name
+        );
+    }
+}
+
+#[test]
 fn a_rank_that_is_killed_or_aborts_costs_nothing_that_was_committed() {
     // Debian's mpirun of Open MPI 4.1 does not always end behind an abort.
     for flavour in flavours().filter(|flavour| flavour.name != "debian-openmpi") {
@@ -309,10 +351,16 @@ fn the_environment_chooses_functions_and_messages_stay() {
 
 /// What the program with the queue says of it, recorded with a library that behaves as `how` says.
 fn queue(how: &str) -> (Vec<u64>, std::path::PathBuf) {
+    queue_with(how, &[])
+}
+
+/// The same with settings.
+fn queue_with(how: &str, settings: &[(&str, &str)]) -> (Vec<u64>, std::path::PathBuf) {
     let mut command = std::process::Command::new(support::queue_program());
     let directory = support::scratch().join(format!("queue-{how}"));
     let _ = std::fs::remove_dir_all(&directory);
     command.env("MOCK", how).env("ANNALS_DIR", &directory);
+    command.envs(settings.iter().copied());
     command.env("LD_PRELOAD", prefix().join("lib/libannals_mpi.so"));
     let output = command.output().expect("the program");
     let said = text_of(&output.stderr);
@@ -399,6 +447,59 @@ fn what_libraries_get_wrong_costs_events_and_not_the_program() {
     assert_eq!(sums(&recording, "unexp_message_enqueued"), (30, 20));
     let (recorded, dropped) = sums(&recording, "unexp_message_dequeued");
     assert!(recorded == 30 && (19..=20).contains(&dropped), "{dropped}");
+}
+
+#[test]
+fn event_types_that_begin_and_end_are_regions_of_a_location_of_their_own() {
+    let (_, recording) = queue("pairs");
+    assert_eq!(sums(&recording, "progress_begin"), (50, 0));
+    assert_eq!(sums(&recording, "progress_end"), (50, 0));
+    let table: Value =
+        serde_json::from_str(&support::ask(&["regions"], &recording)).expect("a table");
+    let rows = table["regions"].as_array().expect("regions");
+    let progress = rows.iter().find(|row| row["name"] == "progress");
+    let progress = progress.unwrap_or_else(|| panic!("no such region: {table}"));
+    assert_eq!(progress["calls"], 50, "{progress}");
+    let printed = support::ask(&["print", "--source", "mock"], &recording);
+    let locations: std::collections::BTreeSet<String> = printed
+        .lines()
+        .map(|line| {
+            let event: Value = serde_json::from_str(line).expect("an event");
+            event["location"].to_string()
+        })
+        .collect();
+    assert_eq!(locations.len(), 1, "{locations:?}");
+    let only = locations.first().expect("one");
+    assert!(only.ends_with(" mock\""), "{only}");
+}
+
+#[test]
+fn event_types_that_are_bound_to_communicators_are_registered_for_each() {
+    let (_, recording) = queue("bound");
+    assert_eq!(sums(&recording, "communicator_used"), (10, 0));
+    let printed = support::ask(&["print", "--event", "communicator_used"], &recording);
+    for line in printed.lines() {
+        let event: Value = serde_json::from_str(line).expect("an event");
+        let to = &event["elements"]["bound to"];
+        assert!(to.to_string().contains("MPI_COMM_WORLD"), "{event}");
+    }
+}
+
+#[test]
+fn performance_variables_are_sampled_where_they_are_asked_for() {
+    let (_, recording) = queue("plain");
+    let metrics = |recording: &std::path::Path| {
+        let table = support::ask(&["metrics"], recording);
+        serde_json::from_str::<Value>(&table)
+            .expect("a table")
+            .to_string()
+    };
+    assert!(!metrics(&recording).contains("queue_length"));
+    let (_, recording) = queue_with("pvars", &[("ANNALS_MPI_PVARS", "queue_*")]);
+    let table = metrics(&recording);
+    assert!(table.contains("queue_length"), "{table}");
+    // MPICH: what has the same name is a timer that was never stopped.
+    assert!(!table.contains("of class"), "{table}");
 }
 
 #[test]
@@ -492,14 +593,16 @@ fn clocks_of_hosts_are_measured_where_all_processes_record() {
             let run = chosen.record(std::path::Path::new("/usr/bin/env"), &arguments, false);
             assert_eq!(run.code, Some(0), "{what}: {}", run.said);
             let report = run.report();
-            let hosts = report["hosts"].as_array().expect("hosts");
+            let hosts = report["host_clocks"].as_array().expect("hosts");
             assert_eq!(hosts.len(), 3, "{what}: {report}");
             let relation = if wish == "off" {
                 "wall-clock"
             } else {
                 "measured"
             };
-            for host in &hosts[1..] {
+            let others = || hosts.iter().filter(|host| host["relation"] != "same-host");
+            assert_eq!(others().count(), 2, "{what}: {report}");
+            for host in others() {
                 assert_eq!(host["relation"], relation, "{what}: {host}");
                 if wish == "off" {
                     continue;

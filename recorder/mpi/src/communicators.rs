@@ -388,12 +388,10 @@ pub(crate) fn duplicated(mpi: &Mpi, record: &Record) {
 #[inline(never)]
 pub(crate) fn comm_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
-    frame.enter();
     let Some(mpi) = frame.mpi else {
-        let result = call.forward();
-        frame.leave();
-        return result;
+        return frame.pass(&call);
     };
+    frame.enter();
     let place = call.place(call.at().comm);
     let handle = if place.is_null() {
         0

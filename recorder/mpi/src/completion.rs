@@ -123,17 +123,15 @@ fn ask(mpi: &Mpi, handle: usize) -> Option<Record> {
 #[inline(always)]
 pub(crate) fn wait<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
-    frame.enter_here();
     let Some(mpi) = frame.mpi else {
-        let result = call.forward();
-        frame.leave_here();
-        return result;
+        return frame.pass(&call);
     };
+    frame.enter_here();
     let handle = call.place(call.at().request).handle(&mpi.abi, 0);
     let asked = ask(mpi, handle);
     let mut own = OwnStatus::new();
-    if asked.is_some() && call.word(call.at().status) == mpi.abi.status_ignore {
-        call.replace(call.at().status, own.address());
+    if asked.is_some() {
+        own.stand_in(mpi, &mut call);
     }
     let result = call.forward();
     match asked {
@@ -149,17 +147,15 @@ pub(crate) fn wait<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
 #[inline(never)]
 pub(crate) fn test<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
-    frame.enter();
     let Some(mpi) = frame.mpi else {
-        let result = call.forward();
-        frame.leave();
-        return result;
+        return frame.pass(&call);
     };
+    frame.enter();
     let handle = call.place(call.at().request).handle(&mpi.abi, 0);
     let asked = ask(mpi, handle);
     let mut own = OwnStatus::new();
-    if asked.is_some() && call.word(call.at().status) == mpi.abi.status_ignore {
-        call.replace(call.at().status, own.address());
+    if asked.is_some() {
+        own.stand_in(mpi, &mut call);
     }
     let result = call.forward();
     match asked {
@@ -266,12 +262,10 @@ fn complete_all(mpi: &Mpi, many: &mut Many, statuses: usize, result: usize) {
 #[inline(never)]
 pub(crate) fn waitall<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
-    frame.enter();
     let Some(mpi) = frame.mpi else {
-        let result = call.forward();
-        frame.leave();
-        return result;
+        return frame.pass(&call);
     };
+    frame.enter();
     let mut many = Many::begin(mpi, &mut call, true);
     let result = call.forward();
     if is_success(result) || mpi.is_in_status(result) {
@@ -286,12 +280,10 @@ pub(crate) fn waitall<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
 #[inline(never)]
 pub(crate) fn testall<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
-    frame.enter();
     let Some(mpi) = frame.mpi else {
-        let result = call.forward();
-        frame.leave();
-        return result;
+        return frame.pass(&call);
     };
+    frame.enter();
     let mut many = Many::begin(mpi, &mut call, true);
     let result = call.forward();
     let is_done = is_success(result) && call.place(call.at().flag).int(0) != 0;
@@ -359,12 +351,10 @@ pub(crate) fn testany<const N: usize, S: Site>(call: Call<N, S>) -> usize {
 /// Some of many may be complete.
 fn some<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
-    frame.enter();
     let Some(mpi) = frame.mpi else {
-        let result = call.forward();
-        frame.leave();
-        return result;
+        return frame.pass(&call);
     };
+    frame.enter();
     let mut many = Many::begin(mpi, &mut call, true);
     let result = call.forward();
     let outcount = call.place(call.at().outcount).int(0);

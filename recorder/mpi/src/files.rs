@@ -69,9 +69,7 @@ pub(crate) fn file_access<const N: usize, S: Site>(mut call: Call<N, S>) -> usiz
         return result;
     };
     let mut own = OwnStatus::new();
-    if call.word(call.at().status) == mpi.abi.status_ignore {
-        call.replace(call.at().status, own.address());
-    }
+    own.stand_in(mpi, &mut call);
     let result = call.forward();
     if !is_success(result) {
         frame.leave();

@@ -17,6 +17,7 @@
 //! | `requests` | what was started and is not complete; takes no lock |
 //! | `p2p`, `completion`, `collective`, `rma`, `files`, `lifecycle` | what calls mean |
 //! | `clocks` | offsets between hosts |
+//! | `performance` | the library's performance variables (MPI_T) |
 //! | `tool_events` | the library's own events (MPI_T) |
 
 mod abi;
@@ -42,6 +43,7 @@ mod lifecycle;
 mod modules;
 mod mpi_table;
 mod p2p;
+mod performance;
 mod real;
 mod requests;
 mod rma;

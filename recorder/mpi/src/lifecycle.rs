@@ -10,7 +10,7 @@ use crate::library;
 use crate::mpi_table::NO;
 use crate::state::Mpi;
 use crate::wrap::{Call, Frame, Site, is_success};
-use crate::{clocks, rma, tool_events};
+use crate::{clocks, performance, rma, tool_events};
 
 /// MPI_Init and MPI_Init_thread.
 #[inline(never)]
@@ -30,6 +30,9 @@ pub(crate) fn init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         tool_events::poll();
         if let Err(why) = tool_events::write_variables(mpi.recorder, &mpi.abi) {
             eprintln!("annals: control variables are not written down: {why}");
+        }
+        if let Err(why) = performance::begin(mpi.recorder, &mpi.abi) {
+            eprintln!("annals: performance variables are not recorded: {why}");
         }
     }
     frame.leave();
@@ -140,6 +143,7 @@ pub(crate) fn pcontrol<const N: usize, S: Site>(call: Call<N, S>) -> usize {
             mpi.record_regions(level == 1);
         }
         2 => {
+            performance::sample();
             mpi.recorder.flush();
             frame.leave();
         }

@@ -17,8 +17,13 @@ impl OwnStatus {
         Self(std::mem::MaybeUninit::uninit())
     }
 
-    pub(crate) fn address(&mut self) -> usize {
-        self.0.as_mut_ptr().expose_provenance()
+    /// Takes the place of the status in a call whose program wants none.
+    #[inline(always)]
+    pub(crate) fn stand_in<const N: usize, S: Site>(&mut self, mpi: &Mpi, call: &mut Call<N, S>) {
+        let at = call.at().status;
+        if call.word(at) == mpi.abi.status_ignore {
+            call.replace(at, self.0.as_mut_ptr().expose_provenance());
+        }
     }
 }
 
@@ -74,7 +79,7 @@ fn message_bytes<const N: usize, S: Site>(mpi: &Mpi, call: &Call<N, S>) -> u64 {
 pub(crate) fn send<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
-        return unrecorded(frame, &call);
+        return frame.pass(&call);
     };
     let rank = call.int(call.at().dest);
     if rank == mpi.abi.proc_null {
@@ -91,14 +96,6 @@ pub(crate) fn send<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     frame.enter_with_here(&mpi.types.send, (comm.object, peer, tag, bytes));
     let result = call.forward();
     frame.leave_here();
-    result
-}
-
-#[cold]
-#[inline(never)]
-fn unrecorded<const N: usize, S: Site>(frame: Frame, call: &Call<N, S>) -> usize {
-    let result = call.forward();
-    frame.leave();
     result
 }
 
@@ -128,7 +125,7 @@ fn send_late<const N: usize, S: Site>(
 pub(crate) fn isend<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
-        return unrecorded(frame, &call);
+        return frame.pass(&call);
     };
     let rank = call.int(call.at().dest);
     let known = destination(mpi, &call, rank);
@@ -177,6 +174,16 @@ pub(crate) fn received(mpi: &Mpi, comm: &Communicator, status: usize) -> Option<
     Some((comm.peer(source)?, tag, mpi.status_bytes(status)))
 }
 
+/// The message that a call has received, and its communicator.
+#[inline(always)]
+fn message_of<const N: usize, S: Site>(
+    mpi: &Mpi,
+    comm: &'static Communicator,
+    call: &Call<N, S>,
+) -> Option<(&'static Communicator, (u32, u32, u64))> {
+    Some((comm, received(mpi, comm, call.word(call.at().status))?))
+}
+
 /// What a receive waits for, as events have it: rank in the run, and tag; -1: any.
 #[inline(always)]
 fn awaited(mpi: &Mpi, comm: &Communicator, source: i32, tag: i32) -> (i32, i32) {
@@ -193,12 +200,10 @@ fn awaited(mpi: &Mpi, comm: &Communicator, source: i32, tag: i32) -> (i32, i32) 
 pub(crate) fn recv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
-        return unrecorded(frame, &call);
+        return frame.pass(&call);
     };
     let mut own = OwnStatus::new();
-    if call.word(call.at().status) == mpi.abi.status_ignore {
-        call.replace(call.at().status, own.address());
-    }
+    own.stand_in(mpi, &mut call);
     if mpi.is_multiple.load(Ordering::Relaxed) {
         return recv_among_threads(frame, mpi, &call);
     }
@@ -210,7 +215,7 @@ pub(crate) fn recv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     }
     let handle = call.handle(&mpi.abi, call.at().comm);
     let comm = mpi.communicator(handle).or_else(|| mpi.learn(handle));
-    match comm.and_then(|comm| Some((comm, received(mpi, comm, call.word(call.at().status))?))) {
+    match comm.and_then(|comm| message_of(mpi, comm, &call)) {
         Some((comm, (peer, tag, bytes))) => {
             frame.leave_with_here(&mpi.types.receive, (comm.object, peer, tag, bytes));
         }
@@ -246,7 +251,7 @@ fn recv_among_threads<const N: usize, S: Site>(
     });
     let message = comm
         .filter(|_| is_success(result))
-        .and_then(|comm| Some((comm, received(mpi, comm, call.word(call.at().status))?)));
+        .and_then(|comm| message_of(mpi, comm, call));
     match message {
         Some((comm, (peer, tag, bytes))) => {
             frame.leave_with(&mpi.types.ireceive, (comm.object, peer, tag, bytes, id));
@@ -276,15 +281,7 @@ pub(crate) fn irecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     };
     let id = requests::next_id();
     let (peer, tag) = awaited(mpi, comm, source, tag);
-    let record = Record {
-        id,
-        kind: Kind::Receive,
-        comm: Some(comm),
-        object: comm.object,
-        peer,
-        tag,
-        ..Record::NONE
-    };
+    let record = Record::receive(id, comm, peer, tag);
     requests::put(call.place(call.at().request).handle(&mpi.abi, 0), record);
     frame.leave_with_here(&mpi.types.receive_start, (comm.object, peer, tag, id));
     result
@@ -295,12 +292,10 @@ pub(crate) fn irecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
 pub(crate) fn sendrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
-        return unrecorded(frame, &call);
+        return frame.pass(&call);
     };
     let mut own = OwnStatus::new();
-    if call.word(call.at().status) == mpi.abi.status_ignore {
-        call.replace(call.at().status, own.address());
-    }
+    own.stand_in(mpi, &mut call);
     let handle = call.handle(&mpi.abi, call.at().comm);
     let dest = call.int(call.at().dest);
     let (source, tag) = (call.int(call.at().source), call.int(call.at().recvtag));
@@ -330,7 +325,7 @@ pub(crate) fn sendrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let comm = known.or_else(|| is_success(result).then(|| mpi.learn(handle)).flatten());
     let message = comm
         .filter(|_| is_success(result))
-        .and_then(|comm| Some((comm, received(mpi, comm, call.word(call.at().status))?)));
+        .and_then(|comm| message_of(mpi, comm, &call));
     match (message, started) {
         (Some((comm, (peer, tag, bytes))), None) => {
             frame.leave_with(&mpi.types.receive, (comm.object, peer, tag, bytes));
@@ -349,7 +344,7 @@ pub(crate) fn sendrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
 pub(crate) fn isendrecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
-        return unrecorded(frame, &call);
+        return frame.pass(&call);
     };
     let dest = call.int(call.at().dest);
     let values = |comm: &Communicator, peer| {
@@ -376,15 +371,7 @@ pub(crate) fn isendrecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     };
     let id = requests::next_id();
     let (peer, tag) = awaited(mpi, comm, source, tag);
-    let record = Record {
-        id,
-        kind: Kind::Receive,
-        comm: Some(comm),
-        object: comm.object,
-        peer,
-        tag,
-        ..Record::NONE
-    };
+    let record = Record::receive(id, comm, peer, tag);
     requests::put(call.place(call.at().request).handle(&mpi.abi, 0), record);
     frame.leave_with(&mpi.types.receive_start, (comm.object, peer, tag, id));
     result
@@ -529,7 +516,7 @@ fn take_message<const N: usize, S: Site>(frame: Frame, mpi: &Mpi, call: &Call<N,
     let is_message = message != mpi.abi.message_null && message != mpi.abi.message_no_proc;
     let found = comm
         .filter(|_| is_message)
-        .and_then(|comm| Some((comm, received(mpi, comm, call.word(call.at().status))?)));
+        .and_then(|comm| message_of(mpi, comm, call));
     let Some((comm, (peer, tag, bytes))) = found else {
         frame.leave();
         return;
@@ -537,14 +524,8 @@ fn take_message<const N: usize, S: Site>(frame: Frame, mpi: &Mpi, call: &Call<N,
     let id = requests::next_id();
     let (peer, tag) = (peer as i32, tag as i32);
     let record = Record {
-        id,
-        kind: Kind::Receive,
-        comm: Some(comm),
-        object: comm.object,
-        peer,
-        tag,
         bytes,
-        ..Record::NONE
+        ..Record::receive(id, comm, peer, tag)
     };
     requests::put(message_key(message), record);
     frame.leave_with(&mpi.types.receive_start, (comm.object, peer, tag, id));
@@ -555,12 +536,10 @@ fn take_message<const N: usize, S: Site>(frame: Frame, mpi: &Mpi, call: &Call<N,
 pub(crate) fn mprobe<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
-        return unrecorded(frame, &call);
+        return frame.pass(&call);
     };
     let mut own = OwnStatus::new();
-    if call.word(call.at().status) == mpi.abi.status_ignore {
-        call.replace(call.at().status, own.address());
-    }
+    own.stand_in(mpi, &mut call);
     frame.enter();
     let result = call.forward();
     if is_success(result) {
@@ -576,12 +555,10 @@ pub(crate) fn mprobe<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
 pub(crate) fn improbe<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
-        return unrecorded(frame, &call);
+        return frame.pass(&call);
     };
     let mut own = OwnStatus::new();
-    if call.word(call.at().status) == mpi.abi.status_ignore {
-        call.replace(call.at().status, own.address());
-    }
+    own.stand_in(mpi, &mut call);
     frame.enter();
     let result = call.forward();
     if is_success(result) && call.place(call.at().flag).int(0) != 0 {
@@ -597,12 +574,10 @@ pub(crate) fn improbe<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
 pub(crate) fn mrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
-        return unrecorded(frame, &call);
+        return frame.pass(&call);
     };
     let mut own = OwnStatus::new();
-    if call.word(call.at().status) == mpi.abi.status_ignore {
-        call.replace(call.at().status, own.address());
-    }
+    own.stand_in(mpi, &mut call);
     frame.enter();
     let message = call.place(call.at().message).handle(&mpi.abi, 0);
     let record = requests::take(message_key(message));
@@ -628,7 +603,7 @@ pub(crate) fn mrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
 pub(crate) fn imrecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
-        return unrecorded(frame, &call);
+        return frame.pass(&call);
     };
     frame.enter();
     let message = call.place(call.at().message).handle(&mpi.abi, 0);

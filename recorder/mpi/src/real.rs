@@ -6,40 +6,10 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use crate::library;
+use crate::library::{self, library_functions};
 
-macro_rules! functions {
-    ($($field:ident $name:literal ($($argument:ident: $type:ty),*);)*) => {
-        /// Addresses; 0: the library has none.
-        #[derive(Clone, Debug)]
-        pub(crate) struct Real {$($field: usize),*}
-
-        impl Real {
-            pub(crate) fn load() -> Self {
-                Self {$($field: library::symbol($name)),*}
-            }
-
-            $(
-                /// Whether it was there and succeeded.
-                ///
-                /// # Safety
-                /// As MPI has it for this function.
-                unsafe fn $field(&self $(, $argument: $type)*) -> bool {
-                    type Function = unsafe extern "C" fn($($type),*) -> c_int;
-                    if self.$field == 0 {
-                        return false;
-                    }
-                    // SAFETY: the library's function of this name has this type in every binary interface.
-                    let function: Function = unsafe { std::mem::transmute(self.$field) };
-                    // SAFETY: the caller's duty.
-                    (unsafe { function($($argument),*) }) == 0
-                }
-            )*
-        }
-    };
-}
-
-functions! {
+library_functions! {
+    Real;
     raw_comm_rank c"PMPI_Comm_rank" (comm: usize, rank: *mut c_int);
     raw_comm_size c"PMPI_Comm_size" (comm: usize, size: *mut c_int);
     raw_comm_test_inter c"PMPI_Comm_test_inter" (comm: usize, flag: *mut c_int);

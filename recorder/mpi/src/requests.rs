@@ -68,6 +68,20 @@ impl Record {
         bytes: 0,
         place: 0,
     };
+
+    /// A receive has begun.
+    #[inline(always)]
+    pub(crate) const fn receive(id: u64, comm: &'static Communicator, peer: i32, tag: i32) -> Self {
+        Self {
+            id,
+            kind: Kind::Receive,
+            comm: Some(comm),
+            object: comm.object,
+            peer,
+            tag,
+            ..Self::NONE
+        }
+    }
 }
 
 const BUCKETS: usize = 4096;

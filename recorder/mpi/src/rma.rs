@@ -162,9 +162,7 @@ pub(crate) fn rma<const N: usize, S: Site>(call: Call<N, S>) -> usize {
 pub(crate) fn rma_request<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
-        let result = call.forward();
-        frame.leave();
-        return result;
+        return frame.pass(&call);
     };
     let is_told = enter(&frame, mpi, &call);
     let id = requests::next_id();

@@ -278,6 +278,15 @@ impl Frame {
         }
     }
 
+    /// Makes a call of which nothing is recorded.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn pass<const N: usize, S: Site>(self, call: &Call<N, S>) -> usize {
+        let result = call.forward();
+        self.leave();
+        result
+    }
+
     /// Enters. The functions called `…_here` become part of what calls them: for the calls of which there are most.
     #[inline(always)]
     pub(crate) fn enter_here(&self) {
