@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use annals_recorder::{HostOffset, Options, Recorder};
+use annals_recorder::{HostOffset, Recorder};
 
 use crate::abi::Abi;
 use crate::real::Real;
@@ -85,15 +85,14 @@ fn is_one_host(size: i32) -> bool {
 /// Whether all processes of the run record, and are on several hosts: the same answer in all that ask.
 fn agree(recorder: &Recorder, rank: i32, size: i32) -> bool {
     let path = recorder.status().path;
-    let (Some(directory), Some(run)) = (path.parent(), run()) else {
+    let (Some(directory), Some(start)) = (path.parent(), start_name()) else {
         return false;
     };
-    let meeting = directory.join(format!(".{run}-ranks"));
+    let meeting = directory.join(format!(".annals-{start}"));
     let _ = std::fs::create_dir(&meeting);
     let boot_id = Recorder::boot_id();
-    if publish(&meeting.join(rank.to_string()), &boot_id).is_err() {
-        return false;
-    }
+    // Where this fails, rank 0 never sees all.
+    let _ = publish(&meeting.join(rank.to_string()), &boot_id);
     let decision = meeting.join("decision");
     let until = Instant::now() + AGREEMENT;
     let is_agreed = loop {
@@ -115,11 +114,15 @@ fn agree(recorder: &Recorder, rank: i32, size: i32) -> bool {
                 continue;
             }
         };
-        // Who comes first decides; the next turn reads what was decided.
+        // Who comes first decides; the next turn reads what was decided. Only rank 0 decides that there is anything to
+        // do: if it cannot write that, nobody does it; the others must look longer for what it may have decided.
         if let Err(error) = publish(&decision, says.as_bytes())
             && error.kind() != std::io::ErrorKind::AlreadyExists
         {
-            break false;
+            if rank == 0 || Instant::now() >= until + AT_START {
+                break false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
         }
     };
     let _ = std::fs::remove_file(meeting.join(rank.to_string()));
@@ -137,12 +140,19 @@ fn agree(recorder: &Recorder, rank: i32, size: i32) -> bool {
     is_agreed
 }
 
-/// The name of the run, where all processes have it from the launcher or the user.
-fn run() -> Option<String> {
-    let run = std::env::var("ANNALS_RUN").ok();
-    run.filter(|run| !run.is_empty())
-        .or_else(|| Options::new("").run)
-        .map(|run| run.replace('/', "-"))
+/// What names this start of the program, and no other, in all its processes; none where the launcher says nothing of
+/// the kind: files of an earlier start must not be taken for those of this one.
+fn start_name() -> Option<String> {
+    let said = |name: &str| std::env::var(name).ok().filter(|said| !said.is_empty());
+    let slurm = || {
+        Some(format!(
+            "{}.{}",
+            said("SLURM_JOB_ID")?,
+            said("SLURM_STEP_ID")?
+        ))
+    };
+    let name = said("PMIX_NAMESPACE").or_else(slurm)?;
+    Some(name.replace('/', "-"))
 }
 
 /// Makes a file whole, unless there is one.
