@@ -529,19 +529,23 @@ fn event_types_that_are_bound_to_communicators_are_registered_for_each() {
 
 #[test]
 fn performance_variables_are_sampled_where_they_are_asked_for() {
-    let (_, recording) = queue("plain");
-    let metrics = |recording: &std::path::Path| {
-        let table = support::ask(&["metrics"], recording);
-        serde_json::from_str::<Value>(&table)
-            .expect("a table")
-            .to_string()
-    };
-    assert!(!metrics(&recording).contains("queue_length"));
     let (_, recording) = queue_with("pvars", &[("ANNALS_MPI_PVARS", "queue_*")]);
-    let table = metrics(&recording);
-    assert!(table.contains("queue_length"), "{table}");
+    let table: Value =
+        serde_json::from_str(&support::ask(&["metrics"], &recording)).expect("a table");
     // MPICH: what has the same name is a timer that was never stopped.
-    assert!(!table.contains("of class"), "{table}");
+    let metrics = table["metrics"].as_array().expect("metrics");
+    assert_eq!(metrics.len(), 1, "{table}");
+    let metric = &metrics[0];
+    assert_eq!(
+        (&metric["name"], &metric["min"], &metric["max"]),
+        (
+            &Value::from("queue_length"),
+            &Value::from(7.0),
+            &Value::from(7.0)
+        )
+    );
+    // At the start, and on a period.
+    assert!(metric["count"].as_u64() >= Some(2), "{metric}");
 }
 
 #[test]
@@ -624,7 +628,7 @@ fn clocks_of_hosts_are_measured_where_all_processes_record() {
             let mut environment = vec!["-u", "OMPI_COMM_WORLD_LOCAL_SIZE", "-u", "MPI_LOCALNRANKS"];
             if flavour.name.starts_with("mpich") {
                 // As other launchers say which start it is; MPICH's does not.
-                environment.push("PMIX_NAMESPACE=hosts");
+                environment.extend(["SLURM_JOB_ID=1", "SLURM_STEP_ID=2"]);
             }
             environment.push("sh");
             let script = script.to_string_lossy();
@@ -655,7 +659,9 @@ fn clocks_of_hosts_are_measured_where_all_processes_record() {
             }
             assert_eq!(report["causality"]["messages"]["matched"], 4 * 21, "{what}");
             if wish != "off" {
-                check_messages(&run, &what);
+                // What seems to run backwards lies within what is known of the clocks.
+                let violations = &report["causality"]["violations"];
+                assert_eq!(violations["beyond_error"], 0, "{what}: {violations}");
             }
         }
     }
