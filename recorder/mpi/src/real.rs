@@ -209,7 +209,7 @@ impl Real {
         (byte, rank, tag, comm): (usize, i32, i32, usize),
     ) -> bool {
         // Never freed: the library may read it when it likes.
-        let place: &'static [u8; 8] = Box::leak(Box::new(number.to_ne_bytes()));
+        let place: &'static [u8; 8] = Box::leak(Box::new(number.to_le_bytes()));
         let mut request = 0;
         // SAFETY: a valid communicator, 8 bytes that stay, and a place that is large enough for any handle.
         let is_sent =
@@ -241,7 +241,7 @@ impl Real {
             }
             if flag != 0 {
                 // SAFETY: written to by the library, which is done with it.
-                return Some(i64::from_ne_bytes(unsafe { to.cast::<[u8; 8]>().read() }));
+                return Some(i64::from_le_bytes(unsafe { to.cast::<[u8; 8]>().read() }));
             }
             if turn % 256 == 255 {
                 if !may_wait() {
