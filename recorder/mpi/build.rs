@@ -65,6 +65,9 @@ const PLACES: &[(&str, &str)] = &[
 /// What the library does not show: see `adopt_callers`.
 const HIDDEN: &[&str] = &["MPI_Get_version"];
 
+/// What has code of its own for each function: what is called most.
+const HOT: &[&str] = &["send", "isend", "recv", "irecv", "wait"];
+
 const USAGE: &str = "name, group, what is recorded, what is returned, arguments";
 
 fn main() {
@@ -86,6 +89,7 @@ fn main() {
 
 fn generate(table: &str) -> String {
     let (mut functions, mut wrappers) = (String::new(), String::new());
+    let mut sites = String::new();
     let (mut names, mut order) = (BTreeSet::new(), Vec::new());
     let mut addresses = String::new();
     let lines = table.lines().filter(|line| !line.starts_with('#'));
@@ -102,6 +106,7 @@ fn generate(table: &str) -> String {
             functions,
             "    Function {{ name: c\"{name}\", group: \"{group}\" }},"
         );
+        let _ = writeln!(sites, "    At {{ {} }},", site(name, what, &arguments));
         wrappers.push_str(&wrapper(index, name, what, returned, &arguments));
         let _ = writeln!(addresses, "    {name} as *const (),");
         count += 1;
@@ -111,6 +116,8 @@ fn generate(table: &str) -> String {
     format!(
         "/// How many functions there are.\npub(crate) const COUNT: usize = {count};\n\
          /// By number.\npub(crate) static FUNCTIONS: [Function; COUNT] = [\n{functions}];\n\
+         /// By number, where its arguments stand.\n\
+         pub(crate) static SITES: [At; COUNT] = [\n{sites}];\n\
          /// By number, what stands before it.\n\
          pub(crate) static WRAPPERS: Wrappers = Wrappers([\n{addresses}]);\n{wrappers}"
     )
@@ -137,6 +144,22 @@ fn wrapper(index: usize, name: &str, what: &str, returned: &str, arguments: &[&s
         returned, "word",
         "functions.tsv: {name} returns a word or a double"
     );
+    let (what, _) = what.split_once('=').unwrap_or((what, ""));
+    let room = if what == "plain" { "wrap::plain" } else { what };
+    let site = if HOT.contains(&what) {
+        format!("Known::<{index}>")
+    } else {
+        format!("Any({index})")
+    };
+    format!(
+        "{head} {name}({parameters}) -> usize {{\n    \
+         // SAFETY: what the caller of this function owes.\n    \
+         unsafe {{ {room}(Call::new({site}, [{numbers}])) }}\n}}\n"
+    )
+}
+
+/// Where a function's arguments stand, as fields of `At`.
+fn site(name: &str, what: &str, arguments: &[&str]) -> String {
     let mut at = String::new();
     for (place, argument) in arguments.iter().enumerate() {
         if let Some((_, field)) = PLACES.iter().find(|(known, _)| known == argument) {
@@ -148,13 +171,6 @@ fn wrapper(index: usize, name: &str, what: &str, returned: &str, arguments: &[&s
         }
     }
     let is_wide = name.ends_with("_c");
-    let (what, operation) = what.split_once('=').unwrap_or((what, "255"));
-    let rest = if at.len() == 16 { "" } else { " ..At::NONE" };
-    let room = if what == "plain" { "wrap::plain" } else { what };
-    format!(
-        "{head} {name}({parameters}) -> usize {{\n    const AT: At = At {{ is_wide: {is_wide}, \
-         operation: {operation},{at}{rest} }};\n    \
-         // SAFETY: what the caller of this function owes.\n    \
-         unsafe {{ {room}(Call::new({index}, AT, [{numbers}])) }}\n}}\n"
-    )
+    let (_, operation) = what.split_once('=').unwrap_or((what, "255"));
+    format!("is_wide: {is_wide}, operation: {operation},{at} ..At::NONE")
 }

@@ -101,11 +101,18 @@ impl Pages {
         prepared..end
     }
 
-    /// Hands a full page on; true when the writer has work for a while by now. It comes by itself every
-    /// now and then, and is not to take turns with the program page by page.
+    /// Hands a full page on; true when the writer should come.
     pub(crate) fn push_full(&self, number: u32) -> bool {
         let _ = self.full.push(number);
-        self.full.len() >= (self.count / 8).max(1)
+        self.are_wanted()
+    }
+
+    /// Whether the writer should turn full pages into free ones now. It comes by itself every now and then, at the
+    /// same time as those of the host's other processes, and is not to take turns with the program page by
+    /// page.
+    pub(crate) fn are_wanted(&self) -> bool {
+        let full = self.full.len();
+        full != 0 && (full >= self.count * 3 / 8 || self.free_count() <= self.count / 4)
     }
 
     /// Takes the next full page.

@@ -142,6 +142,7 @@ pub struct SourceSpec {
     ordering: SourceOrdering,
     clock: Option<ClockId>,
     overflow: Option<Overflow>,
+    has_own_location: bool,
 }
 
 impl SourceSpec {
@@ -153,6 +154,7 @@ impl SourceSpec {
             ordering: SourceOrdering::Ordered,
             clock: None,
             overflow: None,
+            has_own_location: false,
         }
     }
 
@@ -175,6 +177,14 @@ impl SourceSpec {
     #[must_use]
     pub const fn clock(mut self, clock: ClockId) -> Self {
         self.clock = Some(clock);
+        self
+    }
+
+    /// Says that what each thread raises for it happens at a location of its own, beside the thread's: regions of
+    /// the source do not nest with those of the program.
+    #[must_use]
+    pub const fn own_location(mut self) -> Self {
+        self.has_own_location = true;
         self
     }
 
@@ -503,7 +513,7 @@ impl Recorder {
                 description,
                 spec.ordering,
                 clock,
-                spec.overflow,
+                (spec.overflow, spec.has_own_location),
             )
         })
     }
@@ -1100,7 +1110,7 @@ fn define_process(
         "the program's threads",
         SourceOrdering::Ordered,
         ClockId::new(0),
-        None,
+        (None, false),
     )?;
     debug_assert_eq!(source, THREADS);
     for (name, role, description) in [

@@ -53,6 +53,8 @@ pub(crate) struct SourceState {
     pub(crate) ticks_per_second: u64,
     pub(crate) observation_interval_ns: Option<i64>,
     pub(crate) overflow: Overflow,
+    /// What threads raise for it happens at locations of its own.
+    pub(crate) has_own_location: bool,
     /// The rules switched it off.
     is_off: AtomicBool,
     /// Slot of the stream that counts losses that had no stream.
@@ -206,7 +208,7 @@ impl Shared {
     /// Takes a free page.
     pub(crate) fn take_free_page(&self) -> Option<u32> {
         let page = self.pages.take_free();
-        if self.pages.wants_more() {
+        if self.pages.wants_more() || self.pages.are_wanted() {
             self.wake_writer();
         }
         page
@@ -705,7 +707,7 @@ impl Registry {
         description: &str,
         ordering: annals_format::Ordering,
         clock: ClockId,
-        overflow: Option<Overflow>,
+        (overflow, has_own_location): (Option<Overflow>, bool),
     ) -> Result<SourceId> {
         self.check_open()?;
         let definition = self.definitions.clocks.get(&clock);
@@ -744,6 +746,7 @@ impl Registry {
             ticks_per_second,
             observation_interval_ns: is_observed.then_some(interval_ns),
             overflow: overflow.unwrap_or(shared.overflow),
+            has_own_location,
             is_off: AtomicBool::new(is_off),
             unattributed: stream.slot,
         };
@@ -803,7 +806,15 @@ impl Registry {
                 let system_id = slot.system_id().load(Ordering::Relaxed);
                 let [a, b] = slot.name().map(|word| word.load(Ordering::Relaxed));
                 let bytes = [a.to_le_bytes(), b.to_le_bytes()].concat();
-                let name = annals_format::live::thread_name(&bytes, system_id, std::process::id());
+                let mut name =
+                    annals_format::live::thread_name(&bytes, system_id, std::process::id());
+                let state = shared.source(stream.source());
+                if state.is_some_and(|state| state.has_own_location)
+                    && let Some(source) = self.definitions.sources.get(&stream.source())
+                    && let Some(source) = self.definitions.strings.get(&source.name)
+                {
+                    name = format!("{name} {source}");
+                }
                 let location = Location {
                     id,
                     process: PROCESS,

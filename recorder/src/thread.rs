@@ -394,7 +394,7 @@ fn open(shared: &Shared, source: SourceId, is_companion: bool) -> Option<&Stream
     let opening = Opening {
         id: shared.next_stream_id(),
         source,
-        location: Some(location(shared)),
+        location: Some(location(shared, source)),
         open_tick,
         is_companion,
     };
@@ -427,13 +427,20 @@ fn open(shared: &Shared, source: SourceId, is_companion: bool) -> Option<&Stream
     Some(stream)
 }
 
-/// The location of the calling thread: that of its other streams, or a new one.
-fn location(shared: &Shared) -> annals_format::LocationId {
+/// The location of the calling thread, or its own one of a source: that of its other streams there, or a new one.
+fn location(shared: &Shared, source: SourceId) -> annals_format::LocationId {
+    let own = |source: SourceId| {
+        let state = shared.source(source);
+        state
+            .is_some_and(|state| state.has_own_location)
+            .then_some(source)
+    };
     let mut next = THREAD.with(|thread| thread.first.load(Ordering::Relaxed));
     while !next.is_null() {
         // SAFETY: streams on the list are alive.
         let stream = unsafe { &*next };
         if std::ptr::eq(stream.shared_pointer(), shared)
+            && own(stream.source()) == own(source)
             && let Some(location) = stream.location()
         {
             return location;

@@ -20,7 +20,8 @@ use crate::stream::Stream;
 use crate::sys;
 use crate::trigger::signalled_ns;
 
-/// How often the writer looks without being woken: bounds the age of the live file's heartbeat.
+/// How often the writer looks without being woken: bounds the age of the live file's heartbeat, and how long a full
+/// page waits while there are free ones.
 const LONGEST_NAP: Duration = Duration::from_millis(100);
 /// The same while a trigger may fire by a signal, which wakes nobody.
 const TRIGGER_NAP: Duration = Duration::from_millis(5);
@@ -119,9 +120,18 @@ impl Writer {
             LONGEST_NAP
         };
         let mut looked = Instant::now();
+        // All writers of a host come at the same moments: programs whose processes wait for each other, on as many
+        // processors, stand still once and not one after the other.
+        let nap_ns = LONGEST_NAP.as_nanos() as i64;
+        let next_turn = || (reference_ns() / nap_ns + 1) * nap_ns;
+        let mut turn_ns = next_turn();
         loop {
             let is_last = self.stop.load(Ordering::Acquire);
-            self.round();
+            let is_turn = reference_ns() >= turn_ns;
+            if is_turn {
+                turn_ns = next_turn();
+            }
+            self.round(is_last || is_turn);
             self.serve_trigger(is_last);
             self.serve_flush_signals();
             if is_last {
@@ -143,12 +153,15 @@ impl Writer {
             }
             let heartbeat = self.shared.memory.word(l::HEARTBEAT);
             heartbeat.store(reference_ns() as u64, Ordering::Relaxed);
-            std::thread::park_timeout(due.saturating_duration_since(now).min(longest));
+            let until_turn = u64::try_from(turn_ns - reference_ns()).unwrap_or(0);
+            let nap = longest.min(Duration::from_nanos(until_turn));
+            std::thread::park_timeout(due.saturating_duration_since(now).min(nap));
         }
         self.complete();
     }
 
-    fn round(&mut self) {
+    /// Looks what there is to do; full pages wait for their turn, while there are free ones.
+    fn round(&mut self, is_turn: bool) {
         self.shared.memory.populate(self.shared.pages.to_prepare());
         // Closings before pages: a thread hands its last page on before it closes its stream.
         let closed = self.shared.closed();
@@ -161,6 +174,18 @@ impl Writer {
                 .map(|stream| stream.slot)
                 .collect()
         };
+        if is_turn || !closings.is_empty() || self.shared.pages.are_wanted() {
+            self.write_full();
+        }
+        self.evict();
+        let is_done = self.close_streams(&closings);
+        if is_done {
+            self.closed = closed;
+        }
+    }
+
+    /// Writes all full pages.
+    fn write_full(&mut self) {
         if self.shared.pages.has_full() {
             self.announce();
             self.shared.flush_definitions();
@@ -170,11 +195,6 @@ impl Writer {
                 break;
             };
             self.seal(number);
-        }
-        self.evict();
-        let is_done = self.close_streams(&closings);
-        if is_done {
-            self.closed = closed;
         }
     }
 
@@ -230,6 +250,8 @@ impl Writer {
                         continue;
                     }
                     progress.idle = None;
+                    // Chunks of a stream are written in their order.
+                    self.write_full();
                     if stream.take_idle_page(number) {
                         if stream.overwrites() {
                             shared.keep_page(stream, number);
@@ -281,13 +303,14 @@ impl Writer {
             if commit == 0 || stream.overwrites() || shared.storage_has_failed() {
                 continue;
             }
+            self.write_full();
             if stream.take_idle_page(number) {
                 self.announce();
                 shared.flush_definitions();
                 self.seal(number);
             }
         }
-        self.round();
+        self.round(true);
     }
 
     /// Writes a page's rows as a chunk and frees the page. When writing fails the page stays as it

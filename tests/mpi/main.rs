@@ -223,6 +223,48 @@ fn mpi4py_finds_its_library_and_is_recorded() {
 }
 
 #[test]
+fn the_tests_of_mpi4py_pass_as_they_do_unrecorded() {
+    // A part of them, on two processes.
+    let tests = support::mpi4py_tests();
+    for flavour in flavours() {
+        let Some(python) = flavour.python() else {
+            continue;
+        };
+        let run = tests.join("main.py").display().to_string();
+        let mut arguments = vec![run, "-q".to_owned()];
+        let chosen = ["status", "group", "request", "p2p_buf"];
+        for name in chosen {
+            arguments.extend(["-i".to_owned(), format!("test_{name}")]);
+        }
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let mut two = flavour.clone();
+        two.processes = 2;
+        let plain = two.run(&python, &arguments);
+        let run = two.record(&python, &arguments, false);
+        let what = format!("{}: {} {}", flavour.name, plain.said, run.said);
+        assert_eq!((run.code, plain.code), (Some(0), Some(0)), "{what}");
+        let verdict = |run: &Run| {
+            let lines = run.said.lines().filter_map(|line| {
+                // How long it took differs.
+                let line = line
+                    .strip_prefix("Ran ")
+                    .map(|line| line.split(" in ").next());
+                line.flatten().map(str::to_owned)
+            });
+            lines.collect::<Vec<String>>()
+        };
+        assert_eq!(verdict(&run), verdict(&plain), "{what}");
+        assert!(!verdict(&run).is_empty(), "{what}");
+        assert_eq!(
+            run.report()["causality"]["violations"]["count"],
+            0,
+            "{}",
+            flavour.name
+        );
+    }
+}
+
+#[test]
 fn a_rank_that_is_killed_or_aborts_costs_nothing_that_was_committed() {
     // Debian's mpirun of Open MPI 4.1 does not always end behind an abort.
     for flavour in flavours().filter(|flavour| flavour.name != "debian-openmpi") {
@@ -284,6 +326,48 @@ fn the_library_needs_no_mpi() {
 }
 
 #[test]
+fn the_readme_commands_do_what_it_says() {
+    let readme = support::root().join("README.md");
+    let readme = std::fs::read_to_string(readme).expect("the README");
+    let (_, section) = readme
+        .split_once("# Trace an MPI program")
+        .expect("the section");
+    let (_, block) = section.split_once("```sh\n").expect("commands");
+    let (block, _) = block.split_once("```").expect("their end");
+    let flavour = flavours()
+        .find(|flavour| flavour.name == "openmpi")
+        .expect("Open MPI");
+    // What installs Annals and Open MPI was done for all tests.
+    let (installs, commands): (Vec<&str>, Vec<&str>) = block
+        .lines()
+        .partition(|line| line.contains("install.sh") || line.contains("pip install"));
+    assert_eq!(installs.len(), 2, "{block}");
+    let scratch = flavour.scratch().join("readme");
+    let _ = std::fs::remove_dir_all(&scratch);
+    std::fs::create_dir_all(&scratch).expect("a directory");
+    std::os::unix::fs::symlink(support::root().join("benches"), scratch.join("benches"))
+        .expect("a link");
+    let script = commands
+        .join("\n")
+        .replace("~/annals", &prefix().display().to_string())
+        .replace("mpi/bin", &flavour.directory().display().to_string());
+    let mut command = std::process::Command::new("timeout");
+    command.args(["-k", "5", "120", "bash", "-euc", &script]);
+    command.current_dir(&scratch);
+    for variable in ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] {
+        command.env(variable, "1");
+    }
+    let output = command.output().expect("bash");
+    let (printed, said) = (text_of(&output.stdout), text_of(&output.stderr));
+    assert!(output.status.success(), "{script}\n{printed}\n{said}");
+    assert!(printed.contains("MPI_"), "{printed}");
+    for rank in 0..4 {
+        assert!(said.contains(&format!("rank {rank}")), "{said}");
+    }
+    assert!(scratch.join("run.annals").is_file(), "{said}");
+}
+
+#[test]
 fn a_program_without_mpi_is_left_alone() {
     let mut command = std::process::Command::new("sh");
     command.args(["-c", "echo out; exit 3"]);
@@ -311,10 +395,16 @@ fn the_environment_chooses_functions_and_messages_stay() {
 
 /// What the program with the queue says of it, recorded with a library that behaves as `how` says.
 fn queue(how: &str) -> (Vec<u64>, std::path::PathBuf) {
+    queue_with(how, &[])
+}
+
+/// The same with settings.
+fn queue_with(how: &str, settings: &[(&str, &str)]) -> (Vec<u64>, std::path::PathBuf) {
     let mut command = std::process::Command::new(support::queue_program());
     let directory = support::scratch().join(format!("queue-{how}"));
     let _ = std::fs::remove_dir_all(&directory);
     command.env("MOCK", how).env("ANNALS_DIR", &directory);
+    command.envs(settings.iter().copied());
     command.env("LD_PRELOAD", prefix().join("lib/libannals_mpi.so"));
     let output = command.output().expect("the program");
     let said = text_of(&output.stderr);
@@ -404,6 +494,63 @@ fn what_libraries_get_wrong_costs_events_and_not_the_program() {
 }
 
 #[test]
+fn event_types_that_begin_and_end_are_regions_of_a_location_of_their_own() {
+    let (_, recording) = queue("pairs");
+    assert_eq!(sums(&recording, "progress_begin"), (50, 0));
+    assert_eq!(sums(&recording, "progress_end"), (50, 0));
+    let table: Value =
+        serde_json::from_str(&support::ask(&["regions"], &recording)).expect("a table");
+    let rows = table["regions"].as_array().expect("regions");
+    let progress = rows.iter().find(|row| row["name"] == "progress");
+    let progress = progress.unwrap_or_else(|| panic!("no such region: {table}"));
+    assert_eq!(progress["calls"], 50, "{progress}");
+    let printed = support::ask(&["print", "--source", "mock"], &recording);
+    let locations: std::collections::BTreeSet<String> = printed
+        .lines()
+        .map(|line| {
+            let event: Value = serde_json::from_str(line).expect("an event");
+            event["location"].to_string()
+        })
+        .collect();
+    assert_eq!(locations.len(), 1, "{locations:?}");
+    let only = locations.first().expect("one");
+    assert!(only.ends_with(" mock\""), "{only}");
+}
+
+#[test]
+fn event_types_that_are_bound_to_communicators_are_registered_for_each() {
+    let (_, recording) = queue("bound");
+    assert_eq!(sums(&recording, "communicator_used"), (10, 0));
+    let printed = support::ask(&["print", "--event", "communicator_used"], &recording);
+    for line in printed.lines() {
+        let event: Value = serde_json::from_str(line).expect("an event");
+        let to = &event["elements"]["bound to"];
+        assert!(to.to_string().contains("MPI_COMM_WORLD"), "{event}");
+    }
+}
+
+#[test]
+fn performance_variables_are_sampled_where_they_are_asked_for() {
+    let (_, recording) = queue_with("pvars", &[("ANNALS_MPI_PVARS", "queue_*")]);
+    let table: Value =
+        serde_json::from_str(&support::ask(&["metrics"], &recording)).expect("a table");
+    // MPICH: what has the same name is a timer that was never stopped.
+    let metrics = table["metrics"].as_array().expect("metrics");
+    assert_eq!(metrics.len(), 1, "{table}");
+    let metric = &metrics[0];
+    assert_eq!(
+        (&metric["name"], &metric["min"], &metric["max"]),
+        (
+            &Value::from("queue_length"),
+            &Value::from(7.0),
+            &Value::from(7.0)
+        )
+    );
+    // At the start, and on a period.
+    assert!(metric["count"].as_u64() >= Some(2), "{metric}");
+}
+
+#[test]
 fn an_mpi_that_calls_mpi_is_counted_once() {
     let (_, recording) = queue("plain");
     let table: Value =
@@ -454,6 +601,71 @@ fn sessions_have_ranks_and_pcontrol_switches_regions() {
             .map(|event| event["elements"]["level"].clone())
             .collect();
         assert_eq!(levels, [7, 7, 7, 7], "{}", flavour.name);
+    }
+}
+
+#[test]
+fn clocks_of_hosts_are_measured_where_all_processes_record() {
+    // Other hosts are imitated by boot ids of their own, which takes a privilege.
+    let mut unshare = std::process::Command::new("unshare");
+    if !unshare
+        .args(["--mount", "true"])
+        .status()
+        .is_ok_and(|status| status.success())
+    {
+        eprintln!("NOT TESTED: `unshare --mount` is not allowed here");
+        return;
+    }
+    let script = support::source("host.sh");
+    for flavour in flavours().filter(|flavour| !flavour.name.starts_with("debian")) {
+        for wish in ["auto", "on", "off"] {
+            let what = format!("{} {wish}", flavour.name);
+            let mut chosen = flavour.clone();
+            chosen.set("ANNALS_MPI_CLOCKS", wish);
+            chosen.set("ANNALS_RUN", "hosts");
+            // What launchers say is that all are on one host.
+            let program = flavour.program("ring.c");
+            let scratch = flavour.scratch();
+            let (scratch, program) = (scratch.to_string_lossy(), program.to_string_lossy());
+            let mut environment = vec!["-u", "OMPI_COMM_WORLD_LOCAL_SIZE", "-u", "MPI_LOCALNRANKS"];
+            if flavour.name.starts_with("mpich") {
+                // As other launchers say which start it is; MPICH's does not.
+                environment.extend(["SLURM_JOB_ID=1", "SLURM_STEP_ID=2"]);
+            }
+            environment.push("sh");
+            let script = script.to_string_lossy();
+            let arguments = [&environment[..], &[&script, &scratch, &program, "20"]].concat();
+            let run = chosen.record(std::path::Path::new("/usr/bin/env"), &arguments, false);
+            assert_eq!(run.code, Some(0), "{what}: {}", run.said);
+            let report = run.report();
+            let hosts = report["host_clocks"].as_array().expect("hosts");
+            assert_eq!(hosts.len(), 3, "{what}: {report}");
+            let relation = if wish == "off" {
+                "wall-clock"
+            } else {
+                "measured"
+            };
+            let others = || hosts.iter().filter(|host| host["relation"] != "same-host");
+            assert_eq!(others().count(), 2, "{what}: {report}");
+            for host in others() {
+                assert_eq!(host["relation"], relation, "{what}: {host}");
+                if wish == "off" {
+                    continue;
+                }
+                // At the start and at the end; and really, it is one clock.
+                assert_eq!(host["points"], 2, "{what}: {host}");
+                assert!(
+                    host["bound_max_ns"].as_u64() < Some(1_000_000_000),
+                    "{what}: {host}"
+                );
+            }
+            assert_eq!(report["causality"]["messages"]["matched"], 4 * 21, "{what}");
+            if wish != "off" {
+                // What seems to run backwards lies within what is known of the clocks.
+                let violations = &report["causality"]["violations"];
+                assert_eq!(violations["beyond_error"], 0, "{what}: {violations}");
+            }
+        }
     }
 }
 

@@ -4,6 +4,9 @@
  *   "plain"   events as the standard has them
  *   "mpich"   reading a payload ends the process; sources and event types appear with MPI_Init
  *   "late"    a second, unordered source appears later and delivers only while its time is read
+ *   "pairs"   two event types more that begin and end what the library does
+ *   "bound"   an event type more that is bound to communicators
+ *   "pvars"   performance variables: a level, and a timer of the same name
  *   "drops"   events that find no room are told to the dropped handler, without user data
  */
 #include <mpi.h>
@@ -16,6 +19,7 @@ enum { LEVELS = 4, MOST = 64, UNEXPECTED_IN, UNEXPECTED_OUT };
 
 struct registration {
     int event;
+    MPI_Comm bound;
     void *data[LEVELS];
     MPI_T_event_cb_function *callback[LEVELS];
     MPI_T_event_dropped_cb_function *dropped;
@@ -49,7 +53,7 @@ long long mock_raise(int event, int rank, int tag) {
     struct instance instance = {event == 2 ? 1 : 0, {rank, tag}, now()};
     for (int i = 0; i < registered; i++) {
         struct registration *r = &registrations[i];
-        if (r->event != event) continue;
+        if (r->event != event || (event == 5 && r->bound != MPI_COMM_WORLD)) continue;
         if (is("drops") && tag % 3 == 0) { /* as with a pool of one event */
             r->waiting++;
             continue;
@@ -111,14 +115,15 @@ int PMPI_T_source_get_timestamp(int source, MPI_Count *tick) {
     return 0;
 }
 int PMPI_T_event_get_num(int *count) {
-    *count = is("mpich") && !is_begun ? 0 : sources() == 2 ? 3 : 2;
+    *count = is("mpich") && !is_begun ? 0 : is("pairs") ? 5 : is("bound") ? 6 : sources() == 2 ? 3 : 2;
     return 0;
 }
 int PMPI_T_event_get_info(int event, char *name, int *name_len, int *verbosity, MPI_Datatype types[],
                           MPI_Aint places[], int *count, MPI_T_enum *names, MPI_Info *info, char *desc,
                           int *desc_len, int *bind) {
-    static const char *all[] = {"unexp_message_enqueued", "unexp_message_dequeued", "memory.released"};
-    if (event > 2) return MPI_T_ERR_INVALID_INDEX;
+    static const char *all[] = {"unexp_message_enqueued", "unexp_message_dequeued", "memory.released",
+                                "progress_begin", "progress_end", "communicator_used"};
+    if (event > 5) return MPI_T_ERR_INVALID_INDEX;
     put(name, name_len, all[event]);
     put(desc, desc_len, "a message that nobody waits for");
     *verbosity = MPI_T_VERBOSITY_USER_BASIC;
@@ -129,7 +134,7 @@ int PMPI_T_event_get_info(int event, char *name, int *name_len, int *verbosity, 
     }
     *count = 2;
     *names = is("mpich") ? (MPI_T_enum)0x5a5a5a5a : (MPI_T_enum)1; /* MPICH: garbage */
-    *bind = MPI_T_BIND_NO_OBJECT;
+    *bind = event == 5 ? MPI_T_BIND_MPI_COMM : MPI_T_BIND_NO_OBJECT;
     return 0;
 }
 int PMPI_T_enum_get_item(MPI_T_enum names, int index, int *value, char *name, int *name_len) {
@@ -141,7 +146,8 @@ int PMPI_T_enum_get_item(MPI_T_enum names, int index, int *value, char *name, in
 int PMPI_T_event_handle_alloc(int event, void *object, MPI_Info info, MPI_T_event_registration *registration) {
     not_in_callback("MPI_T_event_handle_alloc");
     if (registered == MOST) return MPI_T_ERR_OUT_OF_HANDLES;
-    registrations[registered] = (struct registration){.event = event};
+    if ((event == 5) != (object != NULL)) abort(); /* an object of the program's, or none */
+    registrations[registered] = (struct registration){.event = event, .bound = object ? *(MPI_Comm *)object : 0};
     *registration = (MPI_T_event_registration)&registrations[registered++];
     return 0;
 }
@@ -169,6 +175,36 @@ int PMPI_T_event_get_timestamp(MPI_T_event_instance instance, MPI_Count *tick) {
 }
 int PMPI_T_event_get_source(MPI_T_event_instance instance, int *source) {
     *source = ((struct instance *)instance)->source;
+    return 0;
+}
+
+/* MPICH: a timer and a counter have one name; a timer that was never stopped has garbage. */
+int PMPI_T_pvar_get_num(int *count) { return *count = is("pvars") ? 3 : 0, 0; }
+int PMPI_T_pvar_get_info(int index, char *name, int *name_len, int *verbosity, int *class, MPI_Datatype *datatype,
+                         MPI_T_enum *names, char *desc, int *desc_len, int *bind, int *readonly, int *continuous,
+                         int *atomic) {
+    if (index == 0) return MPI_T_ERR_INVALID_INDEX; /* Open MPI: fails for most of what it counts */
+    put(name, name_len, "queue_length");
+    put(desc, desc_len, "messages that nobody waits for");
+    *verbosity = MPI_T_VERBOSITY_USER_BASIC;
+    *class = index == 1 ? MPI_T_PVAR_CLASS_TIMER : MPI_T_PVAR_CLASS_LEVEL;
+    *datatype = index == 1 ? MPI_DOUBLE : MPI_UNSIGNED;
+    *bind = MPI_T_BIND_NO_OBJECT;
+    *readonly = *continuous = *atomic = 0;
+    return 0;
+}
+int PMPI_T_pvar_session_create(MPI_T_pvar_session *session) { return *session = (MPI_T_pvar_session)8, 0; }
+static int is_started;
+int PMPI_T_pvar_handle_alloc(MPI_T_pvar_session session, int index, void *object, MPI_T_pvar_handle *handle,
+                             int *count) {
+    if (session != (MPI_T_pvar_session)8 || object) abort();
+    *handle = (MPI_T_pvar_handle)(long)(16 + index);
+    return *count = 1, 0;
+}
+int PMPI_T_pvar_start(MPI_T_pvar_session session, MPI_T_pvar_handle handle) { return is_started = 1, 0; }
+int PMPI_T_pvar_read(MPI_T_pvar_session session, MPI_T_pvar_handle handle, void *to) {
+    if (!is_started || handle != (MPI_T_pvar_handle)18) abort(); /* Open MPI: what counts must be started */
+    *(unsigned *)to = 7;
     return 0;
 }
 

@@ -15,7 +15,9 @@ int main(int argc, char **argv) {
     for (int round = 0; round < ROUNDS; round++) {
         long long since[LENGTH];
         for (int i = 0; i < LENGTH; i++) {
+            mock_raise(3, 1, i);
             since[i] = mock_raise(0, 1, i);
+            mock_raise(4, 1, i);
             usleep(2000);
         }
         for (int i = LENGTH - 1; i >= 0; i--) {
@@ -24,6 +26,7 @@ int main(int argc, char **argv) {
             if (time < least) least = time;
             if (time > most) most = time;
         }
+        mock_raise(5, 1, 0);
         usleep(30000);
         MPI_Comm_size(MPI_COMM_WORLD, &size);
     }

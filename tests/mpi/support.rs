@@ -14,6 +14,11 @@ pub(crate) fn text_of(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// Where the repository is.
+pub(crate) fn root() -> PathBuf {
+    std::fs::canonicalize(ROOT).expect("the repository")
+}
+
 /// A file of this directory.
 pub(crate) fn source(name: &str) -> PathBuf {
     Path::new(ROOT).join("tests/mpi").join(name)
@@ -54,6 +59,18 @@ pub(crate) fn queue_program() -> PathBuf {
     PROGRAM.get_or_init(build).clone()
 }
 
+/// mpi4py's own tests, which its source has.
+pub(crate) fn mpi4py_tests() -> PathBuf {
+    let tests = Path::new(ROOT).join("target/mpi/mpi4py/test");
+    let main = tests.join("main.py");
+    assert!(
+        main.is_file(),
+        "{} is missing: tests/run.sh sets it up",
+        main.display()
+    );
+    tests
+}
+
 /// What `trace-cli` answers about a recording, as JSON.
 pub(crate) fn ask(arguments: &[&str], about: &Path) -> String {
     let mut command = Command::new(prefix().join("bin/trace-cli"));
@@ -85,6 +102,7 @@ pub(crate) struct Flavour {
     fortran: Option<&'static str>,
     launcher: &'static str,
     python: Option<&'static str>,
+    pub(crate) processes: u32,
     variables: Vec<(String, String)>,
 }
 
@@ -99,6 +117,7 @@ pub(crate) fn flavours() -> impl Iterator<Item = Flavour> {
         fortran,
         launcher,
         python,
+        processes: 4,
         variables: Vec::new(),
     };
     let python = Some("python");
@@ -167,6 +186,11 @@ fn output(command: &mut Command) -> String {
 }
 
 impl Flavour {
+    /// Where its compiler and launcher are.
+    pub(crate) fn directory(&self) -> PathBuf {
+        std::path::absolute(&self.directory).expect("a path")
+    }
+
     pub(crate) fn has_fortran(&self) -> bool {
         self.fortran.is_some()
     }
@@ -232,13 +256,13 @@ impl Flavour {
         library
     }
 
-    /// The launcher, with four processes.
+    /// The launcher.
     fn launch(&self, preload: &str) -> Command {
         let mut command = Command::new("timeout");
         command
             .args(["-k", "5", "120"])
             .arg(self.directory.join(self.launcher))
-            .args(["-n", "4"]);
+            .args(["-n", &self.processes.to_string()]);
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ANNALS_")) {
             command.env_remove(name);
         }

@@ -51,6 +51,8 @@ pub(crate) struct Abi {
     pub(crate) err_in_status: i32,
     pub(crate) err_pending: i32,
     pub(crate) thread_multiple: i32,
+    /// What MPI_Type_get_envelope says of datatypes that are MPI's own.
+    pub(crate) combiner_named: i32,
     /// Bytes of a status, and where in it its parts stand.
     pub(crate) status_len: usize,
     pub(crate) source_at: usize,
@@ -112,6 +114,7 @@ impl Abi {
             err_in_status: 17,
             err_pending: 18,
             thread_multiple: 3,
+            combiner_named: 1,
             status_len: 20,
             source_at: 8,
             tag_at: 12,
@@ -143,6 +146,7 @@ impl Abi {
             err_in_status: 18,
             err_pending: 19,
             thread_multiple: 3,
+            combiner_named: 0,
             status_len: 24,
             source_at: 0,
             tag_at: 4,
@@ -173,6 +177,7 @@ impl Abi {
             err_in_status: 19,
             err_pending: 18,
             thread_multiple: 4096,
+            combiner_named: 101,
             status_len: 32,
             source_at: 0,
             tag_at: 4,

@@ -4,7 +4,7 @@ use crate::communicators::Communicator;
 use crate::mpi_table::NO;
 use crate::requests::{self, Kind, Record};
 use crate::state::{Collective, CollectiveRequested, Mpi};
-use crate::wrap::{Call, Frame, is_success};
+use crate::wrap::{Call, Frame, Site, is_success};
 
 /// Numbers of OTF2's CollectiveOp.
 mod operation {
@@ -27,11 +27,11 @@ mod operation {
 }
 
 /// The root's rank in the run, and whether this process is the root; -1: there is none.
-fn root<const N: usize>(mpi: &Mpi, comm: &Communicator, call: &Call<N>) -> (i32, bool) {
-    if call.at.root == NO {
+fn root<const N: usize, S: Site>(mpi: &Mpi, comm: &Communicator, call: &Call<N, S>) -> (i32, bool) {
+    if call.at().root == NO {
         return (-1, false);
     }
-    let given = call.int(call.at.root);
+    let given = call.int(call.at().root);
     if comm.is_inter {
         // On the root's side, the root says so of itself.
         if given == mpi.abi.root {
@@ -45,23 +45,28 @@ fn root<const N: usize>(mpi: &Mpi, comm: &Communicator, call: &Call<N>) -> (i32,
 }
 
 /// Sum of an array of counts.
-fn sum<const N: usize>(call: &Call<N>, at: u8, count: u32) -> i64 {
+fn sum<const N: usize, S: Site>(call: &Call<N, S>, at: u8, count: u32) -> i64 {
     let place = call.place(at);
     if place.is_null() {
         return 0;
     }
-    let counts = (0..count as usize).map(|index| place.count(call.at.is_wide, index).max(0));
+    let counts = (0..count as usize).map(|index| place.count(call.at().is_wide, index).max(0));
     counts.fold(0, i64::saturating_add)
 }
 
 /// Bytes by counts and datatypes, both arrays.
-fn sum_of_types<const N: usize>(mpi: &Mpi, call: &Call<N>, at: (u8, u8), count: u32) -> u64 {
+fn sum_of_types<const N: usize, S: Site>(
+    mpi: &Mpi,
+    call: &Call<N, S>,
+    at: (u8, u8),
+    count: u32,
+) -> u64 {
     let (counts, types) = (call.place(at.0), call.place(at.1));
     if counts.is_null() || types.is_null() {
         return 0;
     }
     let bytes = (0..count as usize).map(|index| {
-        let count = counts.count(call.at.is_wide, index);
+        let count = counts.count(call.at().is_wide, index);
         if count <= 0 {
             return 0;
         }
@@ -71,13 +76,13 @@ fn sum_of_types<const N: usize>(mpi: &Mpi, call: &Call<N>, at: (u8, u8), count: 
 }
 
 /// Bytes that this process gives and gets. Only those arguments are looked at that mean something here.
-fn moved<const N: usize>(
+fn moved<const N: usize, S: Site>(
     mpi: &Mpi,
     comm: &Communicator,
-    call: &Call<N>,
+    call: &Call<N, S>,
     (root, is_root): (i32, bool),
 ) -> u64 {
-    let at = &call.at;
+    let at = &call.at();
     let peers = comm.peer_count();
     if comm.is_inter && at.root != NO && root < 0 {
         // On the root's side, and not the root.
@@ -171,8 +176,13 @@ fn moved<const N: usize>(
 }
 
 /// Bytes that a neighborhood operation moves.
-fn neighbors<const N: usize>(mpi: &Mpi, call: &Call<N>, incoming: u32, outgoing: u32) -> u64 {
-    let at = &call.at;
+fn neighbors<const N: usize, S: Site>(
+    mpi: &Mpi,
+    call: &Call<N, S>,
+    incoming: u32,
+    outgoing: u32,
+) -> u64 {
+    let at = &call.at();
     if at.sendtypes != NO {
         let given = sum_of_types(mpi, call, (at.sendcounts, at.sendtypes), outgoing);
         let taken = sum_of_types(mpi, call, (at.recvcounts, at.recvtypes), incoming);
@@ -195,13 +205,17 @@ fn neighbors<const N: usize>(mpi: &Mpi, call: &Call<N>, incoming: u32, outgoing:
 }
 
 /// What events say of an operation. Between two groups, nobody waits for all.
-fn describe<const N: usize>(mpi: &Mpi, comm: &Communicator, call: &Call<N>) -> Collective {
+fn describe<const N: usize, S: Site>(
+    mpi: &Mpi,
+    comm: &Communicator,
+    call: &Call<N, S>,
+) -> Collective {
     let root = root(mpi, comm, call);
     let bytes = moved(mpi, comm, call, root);
     let operation = if comm.is_inter {
         operation::NONE
     } else {
-        call.at.operation
+        call.at().operation
     };
     (
         comm.object,
@@ -215,10 +229,10 @@ fn describe<const N: usize>(mpi: &Mpi, comm: &Communicator, call: &Call<N>) -> C
 
 /// Does it, and waits for its own part.
 #[inline(never)]
-pub(crate) fn collective<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn collective<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     let known = frame.mpi.and_then(|mpi| {
-        let comm = mpi.communicator(call.handle(&mpi.abi, call.at.comm))?;
+        let comm = mpi.communicator(call.handle(&mpi.abi, call.at().comm))?;
         Some((mpi, describe(mpi, comm, &call)))
     });
     let Some((mpi, values)) = known else {
@@ -226,7 +240,7 @@ pub(crate) fn collective<const N: usize>(call: Call<N>) -> usize {
         frame.enter();
         let result = call.forward();
         if let Some(mpi) = frame.mpi.filter(|_| is_success(result)) {
-            let comm = mpi.learn(call.handle(&mpi.abi, call.at.comm));
+            let comm = mpi.learn(call.handle(&mpi.abi, call.at().comm));
             if let Some(comm) = comm {
                 let values = describe(mpi, comm, &call);
                 mpi.raise(&mpi.types.collective_begin, values);
@@ -273,11 +287,11 @@ fn record(comm: &'static Communicator, values: Collective, id: u64) -> Record {
 
 /// Begins one.
 #[inline(never)]
-pub(crate) fn icollective<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn icollective<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     let id = requests::next_id();
     let known = frame.mpi.and_then(|mpi| {
-        let comm = mpi.communicator(call.handle(&mpi.abi, call.at.comm))?;
+        let comm = mpi.communicator(call.handle(&mpi.abi, call.at().comm))?;
         Some((mpi, record(comm, describe(mpi, comm, &call), id)))
     });
     if let Some((mpi, record)) = &known
@@ -294,19 +308,21 @@ pub(crate) fn icollective<const N: usize>(call: Call<N>) -> usize {
     };
     let begun = match known {
         Some((_, record)) => Some(record),
-        None => mpi.learn(call.handle(&mpi.abi, call.at.comm)).map(|comm| {
-            let record = record(comm, describe(mpi, comm, &call), id);
-            if let Some(values) = values(&record) {
-                mpi.raise(&mpi.types.icollective_begin, values);
-            }
-            record
-        }),
+        None => mpi
+            .learn(call.handle(&mpi.abi, call.at().comm))
+            .map(|comm| {
+                let record = record(comm, describe(mpi, comm, &call), id);
+                if let Some(values) = values(&record) {
+                    mpi.raise(&mpi.types.icollective_begin, values);
+                }
+                record
+            }),
     };
     let Some(record) = begun else {
         frame.leave();
         return result;
     };
-    let request = call.place(call.at.request).handle(&mpi.abi, 0);
+    let request = call.place(call.at().request).handle(&mpi.abi, 0);
     if mpi.is_complete_at_once(request)
         && let Some(values) = values(&record)
     {
@@ -320,19 +336,19 @@ pub(crate) fn icollective<const N: usize>(call: Call<N>) -> usize {
 
 /// Makes one that can be started.
 #[inline(never)]
-pub(crate) fn collective_init<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn collective_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     frame.enter();
     let result = call.forward();
     if let Some(mpi) = frame.mpi.filter(|_| is_success(result))
-        && let Some(comm) = mpi.learn(call.handle(&mpi.abi, call.at.comm))
+        && let Some(comm) = mpi.learn(call.handle(&mpi.abi, call.at().comm))
     {
         let record = Record {
             is_persistent: true,
             is_active: false,
             ..record(comm, describe(mpi, comm, &call), requests::next_id())
         };
-        requests::put(call.place(call.at.request).handle(&mpi.abi, 0), record);
+        requests::put(call.place(call.at().request).handle(&mpi.abi, 0), record);
     }
     frame.leave();
     result

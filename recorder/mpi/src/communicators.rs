@@ -15,7 +15,7 @@ use crate::mpi_table::{FUNCTIONS, NO};
 use crate::real::GroupOf;
 use crate::requests::{self, Kind, Record};
 use crate::state::{Mpi, lock};
-use crate::wrap::{Call, Frame, is_success};
+use crate::wrap::{Call, Frame, Site, is_success};
 
 /// A communicator; never freed: what is under way may still tell of it.
 #[derive(Debug)]
@@ -282,26 +282,26 @@ fn leave_made(
 
 /// Makes a communicator from another, collectively.
 #[inline(never)]
-pub(crate) fn comm_new<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn comm_new<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     frame.enter();
     let result = call.forward();
     let Some(mpi) = frame.mpi.filter(|_| is_success(result)) else {
         frame.leave();
         return result;
     };
-    let parent = mpi.learn(call.handle(&mpi.abi, call.at.comm));
+    let parent = mpi.learn(call.handle(&mpi.abi, call.at().comm));
     let made = parent.and_then(|parent| {
         // Also where this process is not in what was made.
         let number = parent.children.fetch_add(1, Ordering::Relaxed);
-        let handle = call.place(call.at.newcomm).handle(&mpi.abi, 0);
+        let handle = call.place(call.at().newcomm).handle(&mpi.abi, 0);
         if handle == mpi.abi.comm_null {
             return None;
         }
         make(
             mpi,
             handle,
-            &Origin::Child(parent, &short_name(call.index), number),
+            &Origin::Child(parent, &short_name(call.index()), number),
         )
     });
     leave_made(frame, mpi, made, parent);
@@ -310,27 +310,27 @@ pub(crate) fn comm_new<const N: usize>(call: Call<N>) -> usize {
 
 /// Makes one among some processes only, or with those of another run.
 #[inline(never)]
-pub(crate) fn comm_other<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn comm_other<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     frame.enter();
     let result = call.forward();
     let Some(mpi) = frame.mpi.filter(|_| is_success(result)) else {
         frame.leave();
         return result;
     };
-    let handle = call.place(call.at.newcomm).handle(&mpi.abi, 0);
+    let handle = call.place(call.at().newcomm).handle(&mpi.abi, 0);
     let made = if handle == mpi.abi.comm_null {
         None
     } else if let Some(known) = mpi.communicator(handle) {
         // MPI_Comm_get_parent gives the same one each time.
         Some(known)
     } else {
-        let mut what = short_name(call.index);
-        if call.at.name != NO {
-            let text = String::from_utf8_lossy(call.place(call.at.name).text()).into_owned();
+        let mut what = short_name(call.index());
+        if call.at().name != NO {
+            let text = String::from_utf8_lossy(call.place(call.at().name).text()).into_owned();
             let _ = write!(what, " {text}");
-        } else if call.at.tag != NO {
-            let _ = write!(what, " tag {}", call.int(call.at.tag));
+        } else if call.at().tag != NO {
+            let _ = write!(what, " tag {}", call.int(call.at().tag));
         }
         make(mpi, handle, &Origin::Group(&what))
     };
@@ -340,23 +340,23 @@ pub(crate) fn comm_other<const N: usize>(call: Call<N>) -> usize {
 
 /// Begins to make a duplicate, whose handle is there when the request is done.
 #[inline(never)]
-pub(crate) fn comm_idup<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn comm_idup<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     frame.enter();
     let result = call.forward();
     let Some(mpi) = frame.mpi.filter(|_| is_success(result)) else {
         frame.leave();
         return result;
     };
-    let parent = mpi.learn(call.handle(&mpi.abi, call.at.comm));
+    let parent = mpi.learn(call.handle(&mpi.abi, call.at().comm));
     if let Some(parent) = parent {
         let number = parent.children.fetch_add(1, Ordering::Relaxed);
-        let request = call.place(call.at.request).handle(&mpi.abi, 0);
+        let request = call.place(call.at().request).handle(&mpi.abi, 0);
         let record = Record {
             kind: Kind::Duplicate,
             comm: Some(parent),
             bytes: number,
-            place: call.word(call.at.newcomm),
+            place: call.word(call.at().newcomm),
             ..Record::NONE
         };
         if mpi.is_complete_at_once(request) {
@@ -386,15 +386,13 @@ pub(crate) fn duplicated(mpi: &Mpi, record: &Record) {
 
 /// Gives a communicator up.
 #[inline(never)]
-pub(crate) fn comm_free<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
-    frame.enter();
+pub(crate) fn comm_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
-        let result = call.forward();
-        frame.leave();
-        return result;
+        return frame.pass(&call);
     };
-    let place = call.place(call.at.comm);
+    frame.enter();
+    let place = call.place(call.at().comm);
     let handle = if place.is_null() {
         0
     } else {

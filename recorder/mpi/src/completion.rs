@@ -8,7 +8,7 @@ use crate::communicators::duplicated;
 use crate::p2p::{OwnStatus, received, status_at};
 use crate::requests::{self, Kind, Record};
 use crate::state::Mpi;
-use crate::wrap::{Call, Frame, Place, is_success};
+use crate::wrap::{Call, Frame, Place, Site, is_success};
 
 /// An active request that a call may complete: where it stands in the call's array, its handle, its record.
 type Asked = (usize, usize, Record);
@@ -121,24 +121,22 @@ fn ask(mpi: &Mpi, handle: usize) -> Option<Record> {
 
 /// Waits for a request.
 #[inline(always)]
-pub(crate) fn wait<const N: usize>(mut call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
-    frame.enter_here();
+pub(crate) fn wait<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
-        let result = call.forward();
-        frame.leave_here();
-        return result;
+        return frame.pass(&call);
     };
-    let handle = call.place(call.at.request).handle(&mpi.abi, 0);
+    frame.enter_here();
+    let handle = call.place(call.at().request).handle(&mpi.abi, 0);
     let asked = ask(mpi, handle);
     let mut own = OwnStatus::new();
-    if asked.is_some() && call.word(call.at.status) == mpi.abi.status_ignore {
-        call.replace(call.at.status, own.address());
+    if asked.is_some() {
+        own.stand_in(mpi, &mut call);
     }
     let result = call.forward();
     match asked {
         Some(record) if is_success(result) => {
-            leave_with_one(frame, mpi, (handle, record), call.word(call.at.status));
+            leave_with_one(frame, mpi, (handle, record), call.word(call.at().status));
         }
         _ => frame.leave_here(),
     }
@@ -147,25 +145,23 @@ pub(crate) fn wait<const N: usize>(mut call: Call<N>) -> usize {
 
 /// Looks whether a request is complete.
 #[inline(never)]
-pub(crate) fn test<const N: usize>(mut call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
-    frame.enter();
+pub(crate) fn test<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
-        let result = call.forward();
-        frame.leave();
-        return result;
+        return frame.pass(&call);
     };
-    let handle = call.place(call.at.request).handle(&mpi.abi, 0);
+    frame.enter();
+    let handle = call.place(call.at().request).handle(&mpi.abi, 0);
     let asked = ask(mpi, handle);
     let mut own = OwnStatus::new();
-    if asked.is_some() && call.word(call.at.status) == mpi.abi.status_ignore {
-        call.replace(call.at.status, own.address());
+    if asked.is_some() {
+        own.stand_in(mpi, &mut call);
     }
     let result = call.forward();
     match asked {
         Some(record) if is_success(result) => {
-            if call.place(call.at.flag).int(0) != 0 {
-                leave_with_one(frame, mpi, (handle, record), call.word(call.at.status));
+            if call.place(call.at().flag).int(0) != 0 {
+                leave_with_one(frame, mpi, (handle, record), call.word(call.at().status));
             } else {
                 requests::put(handle, record);
                 frame.leave();
@@ -186,12 +182,12 @@ struct Many {
 impl Many {
     /// Takes out the records of the active requests; where the program wants no statuses, the library gets a place of
     /// this library's own for them.
-    fn begin<const N: usize>(mpi: &Mpi, call: &mut Call<N>, is_array: bool) -> Self {
-        let count = usize::try_from(call.int(call.at.count)).unwrap_or(0);
+    fn begin<const N: usize, S: Site>(mpi: &Mpi, call: &mut Call<N, S>, is_array: bool) -> Self {
+        let count = usize::try_from(call.int(call.at().count)).unwrap_or(0);
         let mut asked = ASKED.try_with(Cell::take).unwrap_or_default();
         let mut statuses = STATUSES.try_with(Cell::take).unwrap_or_default();
         asked.clear();
-        let place = call.place(call.at.request);
+        let place = call.place(call.at().request);
         for index in 0..count {
             let handle = place.handle(&mpi.abi, index);
             if let Some(record) = ask(mpi, handle) {
@@ -203,12 +199,12 @@ impl Many {
         } else {
             mpi.abi.status_ignore
         };
-        if !asked.is_empty() && call.word(call.at.status) == ignored {
+        if !asked.is_empty() && call.word(call.at().status) == ignored {
             let words = if is_array { count } else { 1 } * (STATUS_ROOM / 8);
             if statuses.len() < words {
                 statuses.resize(words, 0);
             }
-            call.replace(call.at.status, statuses.as_mut_ptr().expose_provenance());
+            call.replace(call.at().status, statuses.as_mut_ptr().expose_provenance());
         }
         Self {
             asked,
@@ -247,7 +243,7 @@ const fn status_of(mpi: &Mpi, start: usize, index: usize) -> usize {
 
 /// Completes what a call about an array of requests says is complete, all of them.
 fn complete_all(mpi: &Mpi, many: &mut Many, statuses: usize, result: usize) {
-    for (index, handle, record) in std::mem::take(&mut many.asked) {
+    for (index, handle, record) in many.asked.drain(..) {
         let status = status_of(mpi, statuses, index);
         if is_success(result) {
             complete(mpi, (handle, record), status);
@@ -264,18 +260,16 @@ fn complete_all(mpi: &Mpi, many: &mut Many, statuses: usize, result: usize) {
 
 /// Waits for all.
 #[inline(never)]
-pub(crate) fn waitall<const N: usize>(mut call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
-    frame.enter();
+pub(crate) fn waitall<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
-        let result = call.forward();
-        frame.leave();
-        return result;
+        return frame.pass(&call);
     };
+    frame.enter();
     let mut many = Many::begin(mpi, &mut call, true);
     let result = call.forward();
     if is_success(result) || mpi.is_in_status(result) {
-        complete_all(mpi, &mut many, call.word(call.at.status), result);
+        complete_all(mpi, &mut many, call.word(call.at().status), result);
     }
     many.end();
     frame.leave();
@@ -284,19 +278,17 @@ pub(crate) fn waitall<const N: usize>(mut call: Call<N>) -> usize {
 
 /// Looks whether all are complete.
 #[inline(never)]
-pub(crate) fn testall<const N: usize>(mut call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
-    frame.enter();
+pub(crate) fn testall<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
-        let result = call.forward();
-        frame.leave();
-        return result;
+        return frame.pass(&call);
     };
+    frame.enter();
     let mut many = Many::begin(mpi, &mut call, true);
     let result = call.forward();
-    let is_done = is_success(result) && call.place(call.at.flag).int(0) != 0;
+    let is_done = is_success(result) && call.place(call.at().flag).int(0) != 0;
     if is_done || mpi.is_in_status(result) {
-        complete_all(mpi, &mut many, call.word(call.at.status), result);
+        complete_all(mpi, &mut many, call.word(call.at().status), result);
     }
     many.end();
     frame.leave();
@@ -304,18 +296,23 @@ pub(crate) fn testall<const N: usize>(mut call: Call<N>) -> usize {
 }
 
 /// One of many may be complete.
-fn any<const N: usize>(frame: Frame, mpi: &Mpi, mut call: Call<N>, has_flag: bool) -> usize {
+fn any<const N: usize, S: Site>(
+    frame: Frame,
+    mpi: &Mpi,
+    mut call: Call<N, S>,
+    has_flag: bool,
+) -> usize {
     let mut many = Many::begin(mpi, &mut call, false);
     let result = call.forward();
-    let is_done = !has_flag || (is_success(result) && call.place(call.at.flag).int(0) != 0);
-    let index = call.place(call.at.index);
+    let is_done = !has_flag || (is_success(result) && call.place(call.at().flag).int(0) != 0);
+    let index = call.place(call.at().index);
     if is_success(result)
         && is_done
         && let Ok(index) = usize::try_from(index.int(0))
         && index < many.count
         && let Some(asked) = many.take(index)
     {
-        let status = call.word(call.at.status);
+        let status = call.word(call.at().status);
         many.end();
         leave_with_one(frame, mpi, asked, status);
         return result;
@@ -327,8 +324,8 @@ fn any<const N: usize>(frame: Frame, mpi: &Mpi, mut call: Call<N>, has_flag: boo
 
 /// Waits for one of many.
 #[inline(never)]
-pub(crate) fn waitany<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn waitany<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     frame.enter();
     if let Some(mpi) = frame.mpi {
         return any(frame, mpi, call, false);
@@ -340,8 +337,8 @@ pub(crate) fn waitany<const N: usize>(call: Call<N>) -> usize {
 
 /// Looks whether one of many is complete.
 #[inline(never)]
-pub(crate) fn testany<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn testany<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     frame.enter();
     if let Some(mpi) = frame.mpi {
         return any(frame, mpi, call, true);
@@ -352,27 +349,25 @@ pub(crate) fn testany<const N: usize>(call: Call<N>) -> usize {
 }
 
 /// Some of many may be complete.
-fn some<const N: usize>(mut call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
-    frame.enter();
+fn some<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
-        let result = call.forward();
-        frame.leave();
-        return result;
+        return frame.pass(&call);
     };
+    frame.enter();
     let mut many = Many::begin(mpi, &mut call, true);
     let result = call.forward();
-    let outcount = call.place(call.at.outcount).int(0);
+    let outcount = call.place(call.at().outcount).int(0);
     if (is_success(result) || mpi.is_in_status(result))
         && let Ok(outcount) = usize::try_from(outcount)
     {
-        let indices: Place = call.place(call.at.index);
+        let indices: Place = call.place(call.at().index);
         for number in 0..outcount.min(many.count) {
             let index = usize::try_from(indices.int(number)).unwrap_or(usize::MAX);
             let Some(asked) = many.take(index) else {
                 continue;
             };
-            let status = status_of(mpi, call.word(call.at.status), number);
+            let status = status_of(mpi, call.word(call.at().status), number);
             let error = mpi.status_int(status_at(status), mpi.abi.error_at);
             if is_success(result) || error == 0 {
                 complete(mpi, asked, status);
@@ -386,23 +381,23 @@ fn some<const N: usize>(mut call: Call<N>) -> usize {
 
 /// Waits for some of many.
 #[inline(never)]
-pub(crate) fn waitsome<const N: usize>(call: Call<N>) -> usize {
+pub(crate) fn waitsome<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     some(call)
 }
 
 /// Looks whether some of many are complete.
 #[inline(never)]
-pub(crate) fn testsome<const N: usize>(call: Call<N>) -> usize {
+pub(crate) fn testsome<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     some(call)
 }
 
 /// Gives a request up; what it began goes on, and nobody is told when it is done.
 #[inline(never)]
-pub(crate) fn request_free<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn request_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     frame.enter();
     let taken = frame.mpi.and_then(|mpi| {
-        let handle = call.place(call.at.request).handle(&mpi.abi, 0);
+        let handle = call.place(call.at().request).handle(&mpi.abi, 0);
         Some((handle, requests::take(handle)?))
     });
     let result = call.forward();
@@ -417,11 +412,11 @@ pub(crate) fn request_free<const N: usize>(call: Call<N>) -> usize {
 
 /// Asks for a request to be cancelled; whether it was, its completion says.
 #[inline(never)]
-pub(crate) fn cancel<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn cancel<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     frame.enter();
     if let Some(mpi) = frame.mpi {
-        let handle = call.place(call.at.request).handle(&mpi.abi, 0);
+        let handle = call.place(call.at().request).handle(&mpi.abi, 0);
         if let Some(record) = requests::take(handle) {
             let record = Record {
                 is_cancelling: true,

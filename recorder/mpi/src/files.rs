@@ -5,7 +5,7 @@ use crate::mpi_table::FUNCTIONS;
 use crate::p2p::{OwnStatus, status_at};
 use crate::requests::{self, Kind, Record};
 use crate::state::Mpi;
-use crate::wrap::{Call, Frame, is_success};
+use crate::wrap::{Call, Frame, Site, is_success};
 
 /// A file; never freed.
 #[derive(Debug)]
@@ -17,15 +17,15 @@ static KNOWN: HandleMap<File> = HandleMap::new();
 
 /// Opens a file.
 #[inline(never)]
-pub(crate) fn file_open<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn file_open<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     frame.enter();
     let result = call.forward();
     if let Some(mpi) = frame.mpi.filter(|_| is_success(result)) {
-        let name = String::from_utf8_lossy(call.place(call.at.name).text()).into_owned();
+        let name = String::from_utf8_lossy(call.place(call.at().name).text()).into_owned();
         if let Ok(object) = mpi.recorder.add_object("file", &name) {
             let object = object.get();
-            let handle = call.place(call.at.file).address(0);
+            let handle = call.place(call.at().file).address(0);
             KNOWN.insert(handle, Box::leak(Box::new(File { object })));
         }
     }
@@ -35,11 +35,11 @@ pub(crate) fn file_open<const N: usize>(call: Call<N>) -> usize {
 
 /// Closes a file.
 #[inline(never)]
-pub(crate) fn file_close<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn file_close<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     frame.enter();
     if frame.mpi.is_some() {
-        let place = call.place(call.at.file);
+        let place = call.place(call.at().file);
         if !place.is_null() {
             KNOWN.remove(place.address(0));
         }
@@ -49,16 +49,19 @@ pub(crate) fn file_close<const N: usize>(call: Call<N>) -> usize {
     result
 }
 
-fn file<const N: usize>(mpi: Option<&'static Mpi>, call: &Call<N>) -> Option<(&'static Mpi, u32)> {
+fn file<const N: usize, S: Site>(
+    mpi: Option<&'static Mpi>,
+    call: &Call<N, S>,
+) -> Option<(&'static Mpi, u32)> {
     // The handle is an address in MPICH's interface, too.
-    let file = KNOWN.get(call.word(call.at.file))?;
+    let file = KNOWN.get(call.word(call.at().file))?;
     Some((mpi?, file.object))
 }
 
 /// Reads or writes, and waits.
 #[inline(never)]
-pub(crate) fn file_access<const N: usize>(mut call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn file_access<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     frame.enter();
     let Some((mpi, object)) = file(frame.mpi, &call) else {
         let result = call.forward();
@@ -66,16 +69,14 @@ pub(crate) fn file_access<const N: usize>(mut call: Call<N>) -> usize {
         return result;
     };
     let mut own = OwnStatus::new();
-    if call.word(call.at.status) == mpi.abi.status_ignore {
-        call.replace(call.at.status, own.address());
-    }
+    own.stand_in(mpi, &mut call);
     let result = call.forward();
     if !is_success(result) {
         frame.leave();
         return result;
     }
-    let bytes = mpi.status_bytes(status_at(call.word(call.at.status)));
-    let name = FUNCTIONS[call.index].name.to_bytes();
+    let bytes = mpi.status_bytes(status_at(call.word(call.at().status)));
+    let name = FUNCTIONS[call.index()].name.to_bytes();
     let event_type = if name.starts_with(b"MPI_File_read") {
         &mpi.types.read
     } else {
@@ -87,8 +88,8 @@ pub(crate) fn file_access<const N: usize>(mut call: Call<N>) -> usize {
 
 /// Begins to read or write.
 #[inline(never)]
-pub(crate) fn file_request<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn file_request<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     let known = file(frame.mpi, &call);
     let id = requests::next_id();
     match known {
@@ -97,7 +98,7 @@ pub(crate) fn file_request<const N: usize>(call: Call<N>) -> usize {
     }
     let result = call.forward();
     if let Some((mpi, object)) = known.filter(|_| is_success(result)) {
-        let request = call.place(call.at.request).handle(&mpi.abi, 0);
+        let request = call.place(call.at().request).handle(&mpi.abi, 0);
         let record = Record {
             id,
             kind: Kind::File,

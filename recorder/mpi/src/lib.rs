@@ -16,11 +16,14 @@
 //! | `communicators` | who a communicator is, in all processes alike, and whose ranks it has |
 //! | `requests` | what was started and is not complete; takes no lock |
 //! | `p2p`, `completion`, `collective`, `rma`, `files`, `lifecycle` | what calls mean |
+//! | `clocks` | offsets between hosts |
+//! | `performance` | the library's performance variables (MPI_T) |
 //! | `tool_events` | the library's own events (MPI_T) |
 
 mod abi;
 #[path = "../../capi/src/call.rs"]
 mod call;
+mod clocks;
 mod collective;
 mod communicators;
 mod completion;
@@ -40,6 +43,7 @@ mod lifecycle;
 mod modules;
 mod mpi_table;
 mod p2p;
+mod performance;
 mod real;
 mod requests;
 mod rma;

@@ -10,6 +10,41 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::mpi_table::{COUNT, FUNCTIONS};
 
+/// Declares functions of the MPI library that this one calls itself, found by their names: a struct with their
+/// addresses, and a method for each that says whether it was there and succeeded.
+macro_rules! library_functions {
+    ($name:ident; $($field:ident $symbol:literal ($($argument:ident: $type:ty),*);)*) => {
+        /// Addresses; 0: the library has none.
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) struct $name {$($field: usize),*}
+
+        impl $name {
+            pub(crate) fn load() -> Self {
+                Self {$($field: $crate::library::symbol($symbol)),*}
+            }
+
+            $(
+                /// Whether it was there and succeeded.
+                ///
+                /// # Safety
+                /// As MPI has it for this function.
+                #[allow(clippy::too_many_arguments, reason = "the interface is MPI's")]
+                unsafe fn $field(&self $(, $argument: $type)*) -> bool {
+                    type Function = unsafe extern "C" fn($($type),*) -> c_int;
+                    if self.$field == 0 {
+                        return false;
+                    }
+                    // SAFETY: the library's function of this name has this type in every binary interface.
+                    let function: Function = unsafe { std::mem::transmute(self.$field) };
+                    // SAFETY: the caller's duty.
+                    (unsafe { function($($argument),*) }) == 0
+                }
+            )*
+        }
+    };
+}
+pub(crate) use library_functions;
+
 /// By number of the function: what stands behind it; 0: not looked for yet.
 static NEXT: [AtomicUsize; COUNT] = [const { AtomicUsize::new(0) }; COUNT];
 

@@ -1,29 +1,38 @@
 //! How MPI begins and ends, and what else a program tells it.
-#![expect(unsafe_code, reason = "the loader calls a constructor")]
+#![expect(
+    unsafe_code,
+    reason = "the loader calls a constructor, and the C library what is to be done at exit"
+)]
 
 use std::sync::atomic::Ordering;
 
 use crate::library;
 use crate::mpi_table::NO;
 use crate::state::Mpi;
-use crate::wrap::{Call, Frame, is_success};
-use crate::{rma, tool_events};
+use crate::wrap::{Call, Frame, Site, is_success};
+use crate::{clocks, performance, rma, tool_events};
 
 /// MPI_Init and MPI_Init_thread.
 #[inline(never)]
-pub(crate) fn init<const N: usize>(call: Call<N>) -> usize {
+pub(crate) fn init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     // What was loaded since this library was.
     library::adopt_callers();
-    let frame = Frame::begin(call.index);
+    let frame = Frame::begin(call.index());
     frame.enter();
     let result = call.forward();
     if let Some(mpi) = frame.mpi.filter(|_| is_success(result)) {
         begun(mpi);
         mpi.learn_world();
+        if let Some(world) = mpi.world() {
+            clocks::begin(mpi, world.place, world.size as i32);
+        }
         // Some sources and event types appear with MPI_Init.
         tool_events::poll();
         if let Err(why) = tool_events::write_variables(mpi.recorder, &mpi.abi) {
             eprintln!("annals: control variables are not written down: {why}");
+        }
+        if let Err(why) = performance::begin(mpi.recorder, &mpi.abi) {
+            eprintln!("annals: performance variables are not recorded: {why}");
         }
     }
     frame.leave();
@@ -38,15 +47,22 @@ fn begun(mpi: &Mpi) {
 
 /// MPI_Finalize.
 #[inline(never)]
-pub(crate) fn finalize<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn finalize<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     frame.enter();
     if let Some(mpi) = frame.mpi {
+        clocks::end(mpi);
         forget_world(mpi);
     }
     let result = call.forward();
     frame.leave();
     result
+}
+
+/// Has a function called when the process exits.
+pub(crate) fn at_exit(function: extern "C" fn()) {
+    // SAFETY: the function may be called at any time.
+    unsafe { libc::atexit(function) };
 }
 
 fn forget_world(mpi: &Mpi) {
@@ -58,11 +74,11 @@ fn forget_world(mpi: &Mpi) {
 
 /// MPI_Abort: what was raised is in the live file, whatever becomes of this process.
 #[inline(never)]
-pub(crate) fn abort<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn abort<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     frame.enter();
     if let Some(mpi) = frame.mpi {
-        let code = call.int(call.at.level);
+        let code = call.int(call.at().level);
         let _ = mpi.recorder.add_property("mpi.abort", &code.to_string());
     }
     let result = call.forward();
@@ -72,8 +88,8 @@ pub(crate) fn abort<const N: usize>(call: Call<N>) -> usize {
 
 /// MPI_Session_init.
 #[inline(never)]
-pub(crate) fn session_init<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn session_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     frame.enter();
     let result = call.forward();
     if let Some(mpi) = frame.mpi.filter(|_| is_success(result))
@@ -81,7 +97,7 @@ pub(crate) fn session_init<const N: usize>(call: Call<N>) -> usize {
     {
         // Sessions may be used by several threads, unless they say otherwise.
         mpi.begin(true);
-        let session = call.place(call.at.session).handle(&mpi.abi, 0);
+        let session = call.place(call.at().session).handle(&mpi.abi, 0);
         if let Some(group) = mpi.real.session_group(session) {
             mpi.world_group.store(group, Ordering::Release);
             let (rank, size) = (mpi.real.group_rank(group), mpi.real.group_size(group));
@@ -96,8 +112,8 @@ pub(crate) fn session_init<const N: usize>(call: Call<N>) -> usize {
 
 /// MPI_Session_finalize.
 #[inline(never)]
-pub(crate) fn session_finalize<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn session_finalize<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     frame.enter();
     if let Some(mpi) = frame.mpi
         && mpi.world().is_none()
@@ -112,9 +128,9 @@ pub(crate) fn session_finalize<const N: usize>(call: Call<N>) -> usize {
 /// MPI_Pcontrol: 0 and 1 switch regions off and on, 2 has everything written (MPI 5.0, section 15.2.4); other
 /// levels mean what the program likes.
 #[inline(never)]
-pub(crate) fn pcontrol<const N: usize>(call: Call<N>) -> usize {
-    let level = call.int(call.at.level);
-    let frame = Frame::begin(call.index);
+pub(crate) fn pcontrol<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let level = call.int(call.at().level);
+    let frame = Frame::begin(call.index());
     frame.enter();
     let result = call.forward();
     let Some(mpi) = frame.mpi else {
@@ -127,6 +143,7 @@ pub(crate) fn pcontrol<const N: usize>(call: Call<N>) -> usize {
             mpi.record_regions(level == 1);
         }
         2 => {
+            performance::sample();
             mpi.recorder.flush();
             frame.leave();
         }
@@ -137,21 +154,21 @@ pub(crate) fn pcontrol<const N: usize>(call: Call<N>) -> usize {
 
 /// MPI_Comm_set_name, MPI_Win_set_name.
 #[inline(never)]
-pub(crate) fn set_name<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn set_name<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     frame.enter();
     let result = call.forward();
     let named = frame.mpi.filter(|_| is_success(result)).and_then(|mpi| {
-        let object = if call.at.win == NO {
-            mpi.learn(call.handle(&mpi.abi, call.at.comm))?.object
+        let object = if call.at().win == NO {
+            mpi.learn(call.handle(&mpi.abi, call.at().comm))?.object
         } else {
-            rma::window(mpi, call.handle(&mpi.abi, call.at.win))?.object
+            rma::window(mpi, call.handle(&mpi.abi, call.at().win))?.object
         };
         Some((mpi, object))
     });
     match named {
         Some((mpi, object)) => {
-            let name = call.place(call.at.name).text();
+            let name = call.place(call.at().name).text();
             frame.leave_with(&mpi.types.named, (object, name));
         }
         None => frame.leave(),
@@ -161,7 +178,7 @@ pub(crate) fn set_name<const N: usize>(call: Call<N>) -> usize {
 
 /// MPI_Type_free.
 #[inline(never)]
-pub(crate) fn type_free<const N: usize>(call: Call<N>) -> usize {
+pub(crate) fn type_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     crate::wrap::plain(call)
 }
 

@@ -18,7 +18,7 @@ use crate::p2p::{
     recv_init, send, send_init, sendrecv, start, startall,
 };
 use crate::rma::{rma, rma_request, win_free, win_new};
-use crate::wrap::{self, Call};
+use crate::wrap::{self, Any, Call, Known};
 
 /// A function of MPI.
 #[derive(Debug)]

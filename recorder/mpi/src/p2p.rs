@@ -5,7 +5,7 @@ use crate::communicators::Communicator;
 use crate::mpi_table::NO;
 use crate::requests::{self, Kind, Record};
 use crate::state::Mpi;
-use crate::wrap::{Call, Frame, is_success};
+use crate::wrap::{Call, Frame, Site, is_success};
 use std::sync::atomic::Ordering;
 
 /// A status of this library's own, for programs that want none.
@@ -17,8 +17,13 @@ impl OwnStatus {
         Self(std::mem::MaybeUninit::uninit())
     }
 
-    pub(crate) fn address(&mut self) -> usize {
-        self.0.as_mut_ptr().expose_provenance()
+    /// Takes the place of the status in a call whose program wants none.
+    #[inline(always)]
+    pub(crate) fn stand_in<const N: usize, S: Site>(&mut self, mpi: &Mpi, call: &mut Call<N, S>) {
+        let at = call.at().status;
+        if call.word(at) == mpi.abi.status_ignore {
+            call.replace(at, self.0.as_mut_ptr().expose_provenance());
+        }
     }
 }
 
@@ -35,23 +40,23 @@ const fn message_key(message: usize) -> usize {
 
 /// Where a message goes: communicator, and rank in the run; none: nowhere, or it is not known yet.
 #[inline(always)]
-fn destination<const N: usize>(
+fn destination<const N: usize, S: Site>(
     mpi: &Mpi,
-    call: &Call<N>,
+    call: &Call<N, S>,
     rank: i32,
 ) -> Option<(&'static Communicator, u32)> {
-    let comm = mpi.communicator(call.handle(&mpi.abi, call.at.comm))?;
+    let comm = mpi.communicator(call.handle(&mpi.abi, call.at().comm))?;
     Some((comm, comm.peer(rank)?))
 }
 
 /// The same for a communicator that was never seen, once the library has taken it.
 #[cold]
-fn late_destination<const N: usize>(
+fn late_destination<const N: usize, S: Site>(
     mpi: &Mpi,
-    call: &Call<N>,
+    call: &Call<N, S>,
     rank: i32,
 ) -> Option<(&'static Communicator, u32)> {
-    let handle = call.handle(&mpi.abi, call.at.comm);
+    let handle = call.handle(&mpi.abi, call.at().comm);
     if mpi.communicator(handle).is_some() || rank == mpi.abi.proc_null {
         return None;
     }
@@ -60,23 +65,23 @@ fn late_destination<const N: usize>(
 }
 
 #[inline(always)]
-fn message_bytes<const N: usize>(mpi: &Mpi, call: &Call<N>) -> u64 {
-    let (count, datatype) = if call.at.sendcount == NO {
-        (call.at.count, call.at.datatype)
+fn message_bytes<const N: usize, S: Site>(mpi: &Mpi, call: &Call<N, S>) -> u64 {
+    let (count, datatype) = if call.at().sendcount == NO {
+        (call.at().count, call.at().datatype)
     } else {
-        (call.at.sendcount, call.at.sendtype)
+        (call.at().sendcount, call.at().sendtype)
     };
     mpi.bytes(call.count(count), call.handle(&mpi.abi, datatype))
 }
 
 /// Sends, and waits until the buffer is free.
 #[inline(always)]
-pub(crate) fn send<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn send<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
-        return unrecorded(frame, &call);
+        return frame.pass(&call);
     };
-    let rank = call.int(call.at.dest);
+    let rank = call.int(call.at().dest);
     if rank == mpi.abi.proc_null {
         frame.enter_here();
         let result = call.forward();
@@ -86,7 +91,7 @@ pub(crate) fn send<const N: usize>(call: Call<N>) -> usize {
     let Some((comm, peer)) = destination(mpi, &call, rank) else {
         return send_late(frame, mpi, &call, rank);
     };
-    let tag = call.int(call.at.tag) as u32;
+    let tag = call.int(call.at().tag) as u32;
     let bytes = message_bytes(mpi, &call);
     frame.enter_with_here(&mpi.types.send, (comm.object, peer, tag, bytes));
     let result = call.forward();
@@ -96,20 +101,17 @@ pub(crate) fn send<const N: usize>(call: Call<N>) -> usize {
 
 #[cold]
 #[inline(never)]
-fn unrecorded<const N: usize>(frame: Frame, call: &Call<N>) -> usize {
-    let result = call.forward();
-    frame.leave();
-    result
-}
-
-#[cold]
-#[inline(never)]
-fn send_late<const N: usize>(frame: Frame, mpi: &Mpi, call: &Call<N>, rank: i32) -> usize {
+fn send_late<const N: usize, S: Site>(
+    frame: Frame,
+    mpi: &Mpi,
+    call: &Call<N, S>,
+    rank: i32,
+) -> usize {
     frame.enter();
     let result = call.forward();
     match late_destination(mpi, call, rank).filter(|_| is_success(result)) {
         Some((comm, peer)) => {
-            let tag = call.int(call.at.tag) as u32;
+            let tag = call.int(call.at().tag) as u32;
             let values = (comm.object, peer, tag, message_bytes(mpi, call));
             frame.leave_with(&mpi.types.send, values);
         }
@@ -120,16 +122,16 @@ fn send_late<const N: usize>(frame: Frame, mpi: &Mpi, call: &Call<N>, rank: i32)
 
 /// Begins to send.
 #[inline(always)]
-pub(crate) fn isend<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn isend<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
-        return unrecorded(frame, &call);
+        return frame.pass(&call);
     };
-    let rank = call.int(call.at.dest);
+    let rank = call.int(call.at().dest);
     let known = destination(mpi, &call, rank);
     let id = requests::next_id();
     let values = |comm: &Communicator, peer| {
-        let tag = call.int(call.at.tag) as u32;
+        let tag = call.int(call.at().tag) as u32;
         (comm.object, peer, tag, message_bytes(mpi, &call), id)
     };
     match known {
@@ -150,7 +152,7 @@ pub(crate) fn isend<const N: usize>(call: Call<N>) -> usize {
             }
         }
     }
-    let request = call.place(call.at.request).handle(&mpi.abi, 0);
+    let request = call.place(call.at().request).handle(&mpi.abi, 0);
     if mpi.is_complete_at_once(request) {
         frame.leave_with_here(&mpi.types.send_end, (id,));
     } else {
@@ -172,6 +174,16 @@ pub(crate) fn received(mpi: &Mpi, comm: &Communicator, status: usize) -> Option<
     Some((comm.peer(source)?, tag, mpi.status_bytes(status)))
 }
 
+/// The message that a call has received, and its communicator.
+#[inline(always)]
+fn message_of<const N: usize, S: Site>(
+    mpi: &Mpi,
+    comm: &'static Communicator,
+    call: &Call<N, S>,
+) -> Option<(&'static Communicator, (u32, u32, u64))> {
+    Some((comm, received(mpi, comm, call.word(call.at().status))?))
+}
+
 /// What a receive waits for, as events have it: rank in the run, and tag; -1: any.
 #[inline(always)]
 fn awaited(mpi: &Mpi, comm: &Communicator, source: i32, tag: i32) -> (i32, i32) {
@@ -185,15 +197,13 @@ fn awaited(mpi: &Mpi, comm: &Communicator, source: i32, tag: i32) -> (i32, i32) 
 
 /// Receives.
 #[inline(always)]
-pub(crate) fn recv<const N: usize>(mut call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn recv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
-        return unrecorded(frame, &call);
+        return frame.pass(&call);
     };
     let mut own = OwnStatus::new();
-    if call.word(call.at.status) == mpi.abi.status_ignore {
-        call.replace(call.at.status, own.address());
-    }
+    own.stand_in(mpi, &mut call);
     if mpi.is_multiple.load(Ordering::Relaxed) {
         return recv_among_threads(frame, mpi, &call);
     }
@@ -203,9 +213,9 @@ pub(crate) fn recv<const N: usize>(mut call: Call<N>) -> usize {
         frame.leave_here();
         return result;
     }
-    let handle = call.handle(&mpi.abi, call.at.comm);
+    let handle = call.handle(&mpi.abi, call.at().comm);
     let comm = mpi.communicator(handle).or_else(|| mpi.learn(handle));
-    match comm.and_then(|comm| Some((comm, received(mpi, comm, call.word(call.at.status))?))) {
+    match comm.and_then(|comm| message_of(mpi, comm, &call)) {
         Some((comm, (peer, tag, bytes))) => {
             frame.leave_with_here(&mpi.types.receive, (comm.object, peer, tag, bytes));
         }
@@ -216,9 +226,13 @@ pub(crate) fn recv<const N: usize>(mut call: Call<N>) -> usize {
 
 /// Receives where other threads may: which of them began first tells what each gets.
 #[inline(never)]
-fn recv_among_threads<const N: usize>(frame: Frame, mpi: &Mpi, call: &Call<N>) -> usize {
-    let (source, tag) = (call.int(call.at.source), call.int(call.at.tag));
-    let handle = call.handle(&mpi.abi, call.at.comm);
+fn recv_among_threads<const N: usize, S: Site>(
+    frame: Frame,
+    mpi: &Mpi,
+    call: &Call<N, S>,
+) -> usize {
+    let (source, tag) = (call.int(call.at().source), call.int(call.at().tag));
+    let handle = call.handle(&mpi.abi, call.at().comm);
     let known = mpi
         .communicator(handle)
         .filter(|_| source != mpi.abi.proc_null);
@@ -237,7 +251,7 @@ fn recv_among_threads<const N: usize>(frame: Frame, mpi: &Mpi, call: &Call<N>) -
     });
     let message = comm
         .filter(|_| is_success(result))
-        .and_then(|comm| Some((comm, received(mpi, comm, call.word(call.at.status))?)));
+        .and_then(|comm| message_of(mpi, comm, call));
     match message {
         Some((comm, (peer, tag, bytes))) => {
             frame.leave_with(&mpi.types.ireceive, (comm.object, peer, tag, bytes, id));
@@ -250,16 +264,16 @@ fn recv_among_threads<const N: usize>(frame: Frame, mpi: &Mpi, call: &Call<N>) -
 
 /// Begins to receive.
 #[inline(always)]
-pub(crate) fn irecv<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn irecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     frame.enter_here();
     let result = call.forward();
     let Some(mpi) = frame.mpi.filter(|_| is_success(result)) else {
         frame.leave_here();
         return result;
     };
-    let (source, tag) = (call.int(call.at.source), call.int(call.at.tag));
-    let handle = call.handle(&mpi.abi, call.at.comm);
+    let (source, tag) = (call.int(call.at().source), call.int(call.at().tag));
+    let handle = call.handle(&mpi.abi, call.at().comm);
     let comm = mpi.communicator(handle).or_else(|| mpi.learn(handle));
     let Some(comm) = comm.filter(|_| source != mpi.abi.proc_null) else {
         frame.leave_here();
@@ -267,36 +281,26 @@ pub(crate) fn irecv<const N: usize>(call: Call<N>) -> usize {
     };
     let id = requests::next_id();
     let (peer, tag) = awaited(mpi, comm, source, tag);
-    let record = Record {
-        id,
-        kind: Kind::Receive,
-        comm: Some(comm),
-        object: comm.object,
-        peer,
-        tag,
-        ..Record::NONE
-    };
-    requests::put(call.place(call.at.request).handle(&mpi.abi, 0), record);
+    let record = Record::receive(id, comm, peer, tag);
+    requests::put(call.place(call.at().request).handle(&mpi.abi, 0), record);
     frame.leave_with_here(&mpi.types.receive_start, (comm.object, peer, tag, id));
     result
 }
 
 /// Sends and receives at once.
 #[inline(never)]
-pub(crate) fn sendrecv<const N: usize>(mut call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn sendrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
-        return unrecorded(frame, &call);
+        return frame.pass(&call);
     };
     let mut own = OwnStatus::new();
-    if call.word(call.at.status) == mpi.abi.status_ignore {
-        call.replace(call.at.status, own.address());
-    }
-    let handle = call.handle(&mpi.abi, call.at.comm);
-    let dest = call.int(call.at.dest);
-    let (source, tag) = (call.int(call.at.source), call.int(call.at.recvtag));
+    own.stand_in(mpi, &mut call);
+    let handle = call.handle(&mpi.abi, call.at().comm);
+    let dest = call.int(call.at().dest);
+    let (source, tag) = (call.int(call.at().source), call.int(call.at().recvtag));
     let values = |comm: &Communicator, peer| {
-        let tag = call.int(call.at.tag) as u32;
+        let tag = call.int(call.at().tag) as u32;
         (comm.object, peer, tag, message_bytes(mpi, &call))
     };
     let known = mpi.communicator(handle);
@@ -321,7 +325,7 @@ pub(crate) fn sendrecv<const N: usize>(mut call: Call<N>) -> usize {
     let comm = known.or_else(|| is_success(result).then(|| mpi.learn(handle)).flatten());
     let message = comm
         .filter(|_| is_success(result))
-        .and_then(|comm| Some((comm, received(mpi, comm, call.word(call.at.status))?)));
+        .and_then(|comm| message_of(mpi, comm, &call));
     match (message, started) {
         (Some((comm, (peer, tag, bytes))), None) => {
             frame.leave_with(&mpi.types.receive, (comm.object, peer, tag, bytes));
@@ -337,14 +341,14 @@ pub(crate) fn sendrecv<const N: usize>(mut call: Call<N>) -> usize {
 
 /// Begins to send and receive at once: one request for both.
 #[inline(never)]
-pub(crate) fn isendrecv<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn isendrecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
-        return unrecorded(frame, &call);
+        return frame.pass(&call);
     };
-    let dest = call.int(call.at.dest);
+    let dest = call.int(call.at().dest);
     let values = |comm: &Communicator, peer| {
-        let tag = call.int(call.at.tag) as u32;
+        let tag = call.int(call.at().tag) as u32;
         (comm.object, peer, tag, message_bytes(mpi, &call))
     };
     match destination(mpi, &call, dest) {
@@ -359,64 +363,56 @@ pub(crate) fn isendrecv<const N: usize>(call: Call<N>) -> usize {
     if let Some((comm, peer)) = late_destination(mpi, &call, dest) {
         mpi.raise(&mpi.types.send, values(comm, peer));
     }
-    let (source, tag) = (call.int(call.at.source), call.int(call.at.recvtag));
-    let comm = mpi.learn(call.handle(&mpi.abi, call.at.comm));
+    let (source, tag) = (call.int(call.at().source), call.int(call.at().recvtag));
+    let comm = mpi.learn(call.handle(&mpi.abi, call.at().comm));
     let Some(comm) = comm.filter(|_| source != mpi.abi.proc_null) else {
         frame.leave();
         return result;
     };
     let id = requests::next_id();
     let (peer, tag) = awaited(mpi, comm, source, tag);
-    let record = Record {
-        id,
-        kind: Kind::Receive,
-        comm: Some(comm),
-        object: comm.object,
-        peer,
-        tag,
-        ..Record::NONE
-    };
-    requests::put(call.place(call.at.request).handle(&mpi.abi, 0), record);
+    let record = Record::receive(id, comm, peer, tag);
+    requests::put(call.place(call.at().request).handle(&mpi.abi, 0), record);
     frame.leave_with(&mpi.types.receive_start, (comm.object, peer, tag, id));
     result
 }
 
 /// Makes a send that can be started.
 #[inline(never)]
-pub(crate) fn send_init<const N: usize>(call: Call<N>) -> usize {
-    make_persistent(call, Kind::Send, call.at.dest, false)
+pub(crate) fn send_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    make_persistent(call, Kind::Send, call.at().dest, false)
 }
 
 /// Makes a receive that can be started.
 #[inline(never)]
-pub(crate) fn recv_init<const N: usize>(call: Call<N>) -> usize {
-    make_persistent(call, Kind::Receive, call.at.source, false)
+pub(crate) fn recv_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    make_persistent(call, Kind::Receive, call.at().source, false)
 }
 
 /// The same in parts.
 #[inline(never)]
-pub(crate) fn psend_init<const N: usize>(call: Call<N>) -> usize {
-    make_persistent(call, Kind::Send, call.at.dest, true)
+pub(crate) fn psend_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    make_persistent(call, Kind::Send, call.at().dest, true)
 }
 
 /// The same in parts; the peer is called `dest` or `source`, as the library has it.
 #[inline(never)]
-pub(crate) fn precv_init<const N: usize>(call: Call<N>) -> usize {
-    let peer = if call.at.source == NO {
-        call.at.dest
+pub(crate) fn precv_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let peer = if call.at().source == NO {
+        call.at().dest
     } else {
-        call.at.source
+        call.at().source
     };
     make_persistent(call, Kind::Receive, peer, true)
 }
 
-fn make_persistent<const N: usize>(
-    call: Call<N>,
+fn make_persistent<const N: usize, S: Site>(
+    call: Call<N, S>,
     kind: Kind,
     peer: u8,
     is_partitioned: bool,
 ) -> usize {
-    let frame = Frame::begin(call.index);
+    let frame = Frame::begin(call.index());
     frame.enter();
     let result = call.forward();
     let Some(mpi) = frame.mpi.filter(|_| is_success(result)) else {
@@ -424,13 +420,13 @@ fn make_persistent<const N: usize>(
         return result;
     };
     let rank = call.int(peer);
-    let comm = mpi.learn(call.handle(&mpi.abi, call.at.comm));
+    let comm = mpi.learn(call.handle(&mpi.abi, call.at().comm));
     if let Some(comm) = comm.filter(|_| rank != mpi.abi.proc_null) {
-        let (peer, tag) = awaited(mpi, comm, rank, call.int(call.at.tag));
+        let (peer, tag) = awaited(mpi, comm, rank, call.int(call.at().tag));
         let mut bytes = message_bytes(mpi, &call);
         let mut object = comm.object;
         if is_partitioned {
-            bytes = bytes.saturating_mul(call.int(call.at.partitions).max(0) as u64);
+            bytes = bytes.saturating_mul(call.int(call.at().partitions).max(0) as u64);
             object = comm.partitioned(mpi);
         }
         let record = Record {
@@ -447,7 +443,7 @@ fn make_persistent<const N: usize>(
             place: usize::from(is_partitioned),
             ..Record::NONE
         };
-        requests::put(call.place(call.at.request).handle(&mpi.abi, 0), record);
+        requests::put(call.place(call.at().request).handle(&mpi.abi, 0), record);
     }
     frame.leave();
     result
@@ -475,8 +471,8 @@ fn started(mpi: &Mpi, record: &Record) {
     }
 }
 
-fn start_at<const N: usize>(mpi: &Mpi, call: &Call<N>, index: usize) {
-    let handle = call.place(call.at.request).handle(&mpi.abi, index);
+fn start_at<const N: usize, S: Site>(mpi: &Mpi, call: &Call<N, S>, index: usize) {
+    let handle = call.place(call.at().request).handle(&mpi.abi, index);
     if let Some(mut record) = requests::take(handle) {
         if record.is_persistent {
             record.is_active = true;
@@ -488,8 +484,8 @@ fn start_at<const N: usize>(mpi: &Mpi, call: &Call<N>, index: usize) {
 
 /// Starts a persistent request.
 #[inline(never)]
-pub(crate) fn start<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn start<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     frame.enter();
     if let Some(mpi) = frame.mpi {
         start_at(mpi, &call, 0);
@@ -501,11 +497,11 @@ pub(crate) fn start<const N: usize>(call: Call<N>) -> usize {
 
 /// Starts persistent requests.
 #[inline(never)]
-pub(crate) fn startall<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn startall<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     frame.enter();
     if let Some(mpi) = frame.mpi {
-        (0..call.int(call.at.count)).for_each(|index| start_at(mpi, &call, index as usize));
+        (0..call.int(call.at().count)).for_each(|index| start_at(mpi, &call, index as usize));
     }
     let result = call.forward();
     frame.leave();
@@ -513,14 +509,14 @@ pub(crate) fn startall<const N: usize>(call: Call<N>) -> usize {
 }
 
 /// Takes a message that is there out of the others' reach: the receive of it has begun.
-fn take_message<const N: usize>(frame: Frame, mpi: &Mpi, call: &Call<N>) {
-    let message = call.place(call.at.message).handle(&mpi.abi, 0);
-    let handle = call.handle(&mpi.abi, call.at.comm);
+fn take_message<const N: usize, S: Site>(frame: Frame, mpi: &Mpi, call: &Call<N, S>) {
+    let message = call.place(call.at().message).handle(&mpi.abi, 0);
+    let handle = call.handle(&mpi.abi, call.at().comm);
     let comm = mpi.communicator(handle).or_else(|| mpi.learn(handle));
     let is_message = message != mpi.abi.message_null && message != mpi.abi.message_no_proc;
     let found = comm
         .filter(|_| is_message)
-        .and_then(|comm| Some((comm, received(mpi, comm, call.word(call.at.status))?)));
+        .and_then(|comm| message_of(mpi, comm, call));
     let Some((comm, (peer, tag, bytes))) = found else {
         frame.leave();
         return;
@@ -528,14 +524,8 @@ fn take_message<const N: usize>(frame: Frame, mpi: &Mpi, call: &Call<N>) {
     let id = requests::next_id();
     let (peer, tag) = (peer as i32, tag as i32);
     let record = Record {
-        id,
-        kind: Kind::Receive,
-        comm: Some(comm),
-        object: comm.object,
-        peer,
-        tag,
         bytes,
-        ..Record::NONE
+        ..Record::receive(id, comm, peer, tag)
     };
     requests::put(message_key(message), record);
     frame.leave_with(&mpi.types.receive_start, (comm.object, peer, tag, id));
@@ -543,15 +533,13 @@ fn take_message<const N: usize>(frame: Frame, mpi: &Mpi, call: &Call<N>) {
 
 /// Waits for a message and takes it.
 #[inline(never)]
-pub(crate) fn mprobe<const N: usize>(mut call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn mprobe<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
-        return unrecorded(frame, &call);
+        return frame.pass(&call);
     };
     let mut own = OwnStatus::new();
-    if call.word(call.at.status) == mpi.abi.status_ignore {
-        call.replace(call.at.status, own.address());
-    }
+    own.stand_in(mpi, &mut call);
     frame.enter();
     let result = call.forward();
     if is_success(result) {
@@ -564,18 +552,16 @@ pub(crate) fn mprobe<const N: usize>(mut call: Call<N>) -> usize {
 
 /// Takes a message if there is one.
 #[inline(never)]
-pub(crate) fn improbe<const N: usize>(mut call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn improbe<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
-        return unrecorded(frame, &call);
+        return frame.pass(&call);
     };
     let mut own = OwnStatus::new();
-    if call.word(call.at.status) == mpi.abi.status_ignore {
-        call.replace(call.at.status, own.address());
-    }
+    own.stand_in(mpi, &mut call);
     frame.enter();
     let result = call.forward();
-    if is_success(result) && call.place(call.at.flag).int(0) != 0 {
+    if is_success(result) && call.place(call.at().flag).int(0) != 0 {
         take_message(frame, mpi, &call);
     } else {
         frame.leave();
@@ -585,23 +571,23 @@ pub(crate) fn improbe<const N: usize>(mut call: Call<N>) -> usize {
 
 /// Receives a message that was taken.
 #[inline(never)]
-pub(crate) fn mrecv<const N: usize>(mut call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn mrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
-        return unrecorded(frame, &call);
+        return frame.pass(&call);
     };
     let mut own = OwnStatus::new();
-    if call.word(call.at.status) == mpi.abi.status_ignore {
-        call.replace(call.at.status, own.address());
-    }
+    own.stand_in(mpi, &mut call);
     frame.enter();
-    let message = call.place(call.at.message).handle(&mpi.abi, 0);
+    let message = call.place(call.at().message).handle(&mpi.abi, 0);
     let record = requests::take(message_key(message));
     let result = call.forward();
     let of = record.and_then(|record| Some((record, record.comm?)));
     let got = of
         .filter(|_| is_success(result))
-        .and_then(|(record, comm)| Some((record, received(mpi, comm, call.word(call.at.status))?)));
+        .and_then(|(record, comm)| {
+            Some((record, received(mpi, comm, call.word(call.at().status))?))
+        });
     match got {
         Some((record, (peer, tag, bytes))) => {
             let values = (record.object, peer, tag, bytes, record.id);
@@ -614,17 +600,17 @@ pub(crate) fn mrecv<const N: usize>(mut call: Call<N>) -> usize {
 
 /// Begins to receive a message that was taken.
 #[inline(never)]
-pub(crate) fn imrecv<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn imrecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
-        return unrecorded(frame, &call);
+        return frame.pass(&call);
     };
     frame.enter();
-    let message = call.place(call.at.message).handle(&mpi.abi, 0);
+    let message = call.place(call.at().message).handle(&mpi.abi, 0);
     let record = requests::take(message_key(message));
     let result = call.forward();
     if let Some(record) = record.filter(|_| is_success(result)) {
-        requests::put(call.place(call.at.request).handle(&mpi.abi, 0), record);
+        requests::put(call.place(call.at().request).handle(&mpi.abi, 0), record);
     }
     frame.leave();
     result

@@ -6,40 +6,10 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use crate::library;
+use crate::library::{self, library_functions};
 
-macro_rules! functions {
-    ($($field:ident $name:literal ($($argument:ident: $type:ty),*);)*) => {
-        /// Addresses; 0: the library has none.
-        #[derive(Clone, Debug)]
-        pub(crate) struct Real {$($field: usize),*}
-
-        impl Real {
-            pub(crate) fn load() -> Self {
-                Self {$($field: library::symbol($name)),*}
-            }
-
-            $(
-                /// Whether it was there and succeeded.
-                ///
-                /// # Safety
-                /// As MPI has it for this function.
-                unsafe fn $field(&self $(, $argument: $type)*) -> bool {
-                    type Function = unsafe extern "C" fn($($type),*) -> c_int;
-                    if self.$field == 0 {
-                        return false;
-                    }
-                    // SAFETY: the library's function of this name has this type in every binary interface.
-                    let function: Function = unsafe { std::mem::transmute(self.$field) };
-                    // SAFETY: the caller's duty.
-                    (unsafe { function($($argument),*) }) == 0
-                }
-            )*
-        }
-    };
-}
-
-functions! {
+library_functions! {
+    Real;
     raw_comm_rank c"PMPI_Comm_rank" (comm: usize, rank: *mut c_int);
     raw_comm_size c"PMPI_Comm_size" (comm: usize, size: *mut c_int);
     raw_comm_test_inter c"PMPI_Comm_test_inter" (comm: usize, flag: *mut c_int);
@@ -53,6 +23,8 @@ functions! {
     raw_group_free c"PMPI_Group_free" (group: *mut usize);
     raw_type_size c"PMPI_Type_size" (datatype: usize, size: *mut c_int);
     raw_type_size_x c"PMPI_Type_size_x" (datatype: usize, size: *mut i64);
+    raw_type_get_envelope c"PMPI_Type_get_envelope"
+        (datatype: usize, integers: *mut c_int, addresses: *mut c_int, datatypes: *mut c_int, combiner: *mut c_int);
     raw_get_elements_x c"PMPI_Get_elements_x" (status: *const u8, datatype: usize, count: *mut i64);
     raw_get_count c"PMPI_Get_count" (status: *const u8, datatype: usize, count: *mut c_int);
     raw_test_cancelled c"PMPI_Test_cancelled" (status: *const u8, flag: *mut c_int);
@@ -65,6 +37,16 @@ functions! {
     raw_error_class c"PMPI_Error_class" (code: c_int, class: *mut c_int);
     raw_group_from_pset c"PMPI_Group_from_session_pset"
         (session: usize, name: *const c_char, group: *mut usize);
+    raw_comm_dup c"PMPI_Comm_dup" (comm: usize, new: *mut usize);
+    raw_allgather c"PMPI_Allgather"
+        (from: *const u8, count: c_int, datatype: usize, to: *mut u8, to_count: c_int, to_datatype: usize, comm: usize);
+    raw_isend c"PMPI_Isend"
+        (from: *const u8, count: c_int, datatype: usize, rank: c_int, tag: c_int, comm: usize, request: *mut usize);
+    raw_irecv c"PMPI_Irecv"
+        (to: *mut u8, count: c_int, datatype: usize, rank: c_int, tag: c_int, comm: usize, request: *mut usize);
+    raw_test c"PMPI_Test" (request: *mut usize, flag: *mut c_int, status: *mut u8);
+    raw_cancel c"PMPI_Cancel" (request: *mut usize);
+    raw_request_free c"PMPI_Request_free" (request: *mut usize);
     raw_topo_test c"PMPI_Topo_test" (comm: usize, topology: *mut c_int);
 }
 
@@ -145,7 +127,6 @@ impl Real {
         unsafe { self.raw_group_translate(from, size, given, to, place) }.then_some(out)
     }
 
-    #[inline]
     pub(crate) fn type_size(&self, datatype: usize) -> i64 {
         let mut size = 0_i32;
         // SAFETY: a datatype of the program's, which it passes to the library now, and a valid place.
@@ -156,6 +137,22 @@ impl Real {
         // SAFETY: as above.
         unsafe { self.raw_type_size_x(datatype, &raw mut size) };
         size.max(0)
+    }
+
+    /// How a datatype was made.
+    pub(crate) fn combiner(&self, datatype: usize) -> Option<i32> {
+        let (mut integers, mut addresses, mut datatypes, mut combiner) = (0, 0, 0, 0);
+        // SAFETY: a datatype of the program's, which it passes to the library now, and valid places.
+        let is_there = unsafe {
+            self.raw_type_get_envelope(
+                datatype,
+                &raw mut integers,
+                &raw mut addresses,
+                &raw mut datatypes,
+                &raw mut combiner,
+            )
+        };
+        is_there.then_some(combiner)
     }
 
     /// Bytes of the message that a status tells of.
@@ -181,6 +178,83 @@ impl Real {
     pub(crate) fn set_status_bytes(&self, status: *mut u8, byte: usize, count: i64) -> bool {
         // SAFETY: a status that this library owns.
         unsafe { self.raw_status_set_elements_x(status, byte, count) }
+    }
+
+    /// A duplicate of a communicator; collective.
+    pub(crate) fn duplicate(&self, comm: usize) -> Option<usize> {
+        let mut new = 0;
+        // SAFETY: a valid communicator, and a place that is large enough for any handle.
+        unsafe { self.raw_comm_dup(comm, &raw mut new) }.then_some(new)
+    }
+
+    /// What each of so many processes gives; collective.
+    pub(crate) fn gather_16(
+        &self,
+        own: [u8; 16],
+        size: i32,
+        byte: usize,
+        comm: usize,
+    ) -> Option<Vec<[u8; 16]>> {
+        let mut all = vec![[0_u8; 16]; usize::try_from(size).ok()?];
+        let (from, to) = (own.as_ptr(), all.as_mut_ptr().cast());
+        // SAFETY: 16 bytes, and room for as many of each process.
+        unsafe { self.raw_allgather(from, 16, byte, to, 16, byte, comm) }.then_some(all)
+    }
+
+    /// Sends a number, to a place: datatype of bytes, rank, tag, communicator. Does not wait; short messages go
+    /// at once.
+    pub(crate) fn send_number(
+        &self,
+        number: i64,
+        (byte, rank, tag, comm): (usize, i32, i32, usize),
+    ) -> bool {
+        // Never freed: the library may read it when it likes.
+        let place: &'static [u8; 8] = Box::leak(Box::new(number.to_le_bytes()));
+        let mut request = 0;
+        // SAFETY: a valid communicator, 8 bytes that stay, and a place that is large enough for any handle.
+        let is_sent =
+            unsafe { self.raw_isend(place.as_ptr(), 8, byte, rank, tag, comm, &raw mut request) };
+        // SAFETY: what was just made; the message goes on.
+        is_sent && unsafe { self.raw_request_free(&raw mut request) }
+    }
+
+    /// Receives a number, while one may wait.
+    pub(crate) fn receive_number(
+        &self,
+        (byte, rank, tag, comm): (usize, i32, i32, usize),
+        may_wait: impl Fn() -> bool,
+    ) -> Option<i64> {
+        // Never freed: when nobody waits any more, the message may still come.
+        let place: &'static mut [u8; 8] = Box::leak(Box::new([0_u8; 8]));
+        let to = place.as_mut_ptr();
+        let mut request = 0;
+        // SAFETY: a valid communicator, 8 bytes that stay, and a place that is large enough for any handle.
+        if !unsafe { self.raw_irecv(to, 8, byte, rank, tag, comm, &raw mut request) } {
+            return None;
+        }
+        let (mut flag, mut status) = (0, [0_u64; crate::abi::STATUS_ROOM / 8]);
+        let status = status.as_mut_ptr().cast();
+        for turn in 0_u32.. {
+            // SAFETY: the request just made, and valid places.
+            if !unsafe { self.raw_test(&raw mut request, &raw mut flag, status) } {
+                return None;
+            }
+            if flag != 0 {
+                // SAFETY: written to by the library, which is done with it.
+                return Some(i64::from_le_bytes(unsafe { to.cast::<[u8; 8]>().read() }));
+            }
+            if turn % 256 == 255 {
+                if !may_wait() {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+        }
+        // SAFETY: as above; what was cancelled is given up.
+        unsafe { self.raw_cancel(&raw mut request) };
+        // SAFETY: as above.
+        unsafe { self.raw_request_free(&raw mut request) };
+        None
     }
 
     /// The level of thread support; none before MPI_Init.

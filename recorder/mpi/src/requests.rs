@@ -12,7 +12,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::communicators::Communicator;
 use crate::handles::hash;
@@ -68,6 +68,20 @@ impl Record {
         bytes: 0,
         place: 0,
     };
+
+    /// A receive has begun.
+    #[inline(always)]
+    pub(crate) const fn receive(id: u64, comm: &'static Communicator, peer: i32, tag: i32) -> Self {
+        Self {
+            id,
+            kind: Kind::Receive,
+            comm: Some(comm),
+            object: comm.object,
+            peer,
+            tag,
+            ..Self::NONE
+        }
+    }
 }
 
 const BUCKETS: usize = 4096;
@@ -103,15 +117,38 @@ static ENTRIES: [[Entry; BUCKET]; BUCKETS] = [const {
 static OTHERS: Mutex<Option<HashMap<usize, Record>>> = Mutex::new(None);
 static OTHER_COUNT: AtomicUsize = AtomicUsize::new(0);
 
+/// Whether several threads may be at work here at once.
+static IS_SHARED: AtomicBool = AtomicBool::new(true);
+
+/// Says whether several threads of the program may call MPI at once.
+pub(crate) fn share(is_shared: bool) {
+    IS_SHARED.store(is_shared, Ordering::Release);
+}
+
+impl Entry {
+    /// Makes the entry this thread's, if it is in this phase.
+    #[inline(always)]
+    fn claim(&self, from: u32) -> bool {
+        let (order, seen) = (Ordering::Acquire, Ordering::Relaxed);
+        if self.phase.load(seen) != from {
+            return false;
+        }
+        if !IS_SHARED.load(seen) {
+            // MPI has been told that no two threads call it at a time: a locked instruction less.
+            self.phase.store(phase::BUSY, seen);
+            return true;
+        }
+        self.phase
+            .compare_exchange(from, phase::BUSY, order, seen)
+            .is_ok()
+    }
+}
+
 /// Notes what a request stands for.
 #[inline]
 pub(crate) fn put(handle: usize, record: Record) {
-    let (order, seen) = (Ordering::Acquire, Ordering::Relaxed);
     for entry in &ENTRIES[hash(handle) % BUCKETS] {
-        let taken = entry
-            .phase
-            .compare_exchange(phase::FREE, phase::BUSY, order, seen);
-        if taken.is_ok() {
+        if entry.claim(phase::FREE) {
             // SAFETY: the entry is this thread's, see above.
             unsafe { (*entry.record.get()).write(record) };
             entry.handle.store(handle, Ordering::Relaxed);
@@ -133,14 +170,8 @@ fn put_elsewhere(handle: usize, record: Record) {
 /// Takes out what a request stands for; none when that is nothing that was started here.
 #[inline]
 pub(crate) fn take(handle: usize) -> Option<Record> {
-    let (order, seen) = (Ordering::Acquire, Ordering::Relaxed);
     for entry in &ENTRIES[hash(handle) % BUCKETS] {
-        if entry.handle.load(Ordering::Relaxed) == handle
-            && entry
-                .phase
-                .compare_exchange(phase::FULL, phase::BUSY, order, seen)
-                .is_ok()
-        {
+        if entry.handle.load(Ordering::Relaxed) == handle && entry.claim(phase::FULL) {
             // SAFETY: the entry is this thread's, see above, and was filled before it was full.
             let record = unsafe { (*entry.record.get()).assume_init() };
             // Another thread may have filled it with another's in between.

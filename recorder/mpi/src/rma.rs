@@ -8,7 +8,7 @@ use crate::handles::HandleMap;
 use crate::mpi_table::{FUNCTIONS, NO};
 use crate::requests::{self, Kind, Record};
 use crate::state::Mpi;
-use crate::wrap::{Call, Frame, is_success};
+use crate::wrap::{Call, Frame, Site, is_success};
 
 /// A window; never freed.
 #[derive(Debug)]
@@ -56,13 +56,13 @@ impl Window {
 
 /// Makes a window.
 #[inline(never)]
-pub(crate) fn win_new<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn win_new<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     frame.enter();
     let result = call.forward();
     let made = frame.mpi.filter(|_| is_success(result)).and_then(|mpi| {
-        let handle = call.place(call.at.win).handle(&mpi.abi, 0);
-        let comm = mpi.learn(call.handle(&mpi.abi, call.at.comm))?;
+        let handle = call.place(call.at().win).handle(&mpi.abi, 0);
+        let comm = mpi.learn(call.handle(&mpi.abi, call.at().comm))?;
         Some((mpi, make(mpi, handle)?.object, comm.object))
     });
     match made {
@@ -74,11 +74,11 @@ pub(crate) fn win_new<const N: usize>(call: Call<N>) -> usize {
 
 /// Gives a window up.
 #[inline(never)]
-pub(crate) fn win_free<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn win_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     frame.enter();
     let taken = frame.mpi.and_then(|mpi| {
-        let place = call.place(call.at.win);
+        let place = call.place(call.at().win);
         let handle = if place.is_null() {
             return None;
         } else {
@@ -114,28 +114,28 @@ fn what(index: usize) -> What {
 }
 
 /// Enters, and says what goes where; gives whether it goes anywhere.
-fn enter<const N: usize>(frame: &Frame, mpi: &Mpi, call: &Call<N>) -> bool {
-    let handle = call.handle(&mpi.abi, call.at.win);
-    let rank = call.int(call.at.dest);
+fn enter<const N: usize, S: Site>(frame: &Frame, mpi: &Mpi, call: &Call<N, S>) -> bool {
+    let handle = call.handle(&mpi.abi, call.at().win);
+    let rank = call.int(call.at().dest);
     let window = KNOWN.get(handle).filter(|_| rank != mpi.abi.proc_null);
     let Some(window) = window else {
         frame.enter();
         return false;
     };
     let peer = window.peer(mpi, handle, rank);
-    let count = if call.at.count == NO {
+    let count = if call.at().count == NO {
         1
     } else {
-        call.count(call.at.count)
+        call.count(call.at().count)
     };
-    let mut bytes = mpi.bytes(count, call.handle(&mpi.abi, call.at.datatype));
-    if bytes == 0 && call.at.target_count != NO {
+    let mut bytes = mpi.bytes(count, call.handle(&mpi.abi, call.at().datatype));
+    if bytes == 0 && call.at().target_count != NO {
         // What is read with MPI_NO_OP gives nothing.
-        let datatype = call.handle(&mpi.abi, call.at.target_datatype);
-        bytes = mpi.bytes(call.count(call.at.target_count), datatype);
+        let datatype = call.handle(&mpi.abi, call.at().target_datatype);
+        bytes = mpi.bytes(call.count(call.at().target_count), datatype);
     }
     let values = (window.object, peer, bytes);
-    let event_type = match what(call.index) {
+    let event_type = match what(call.index()) {
         What::Put => &mpi.types.put,
         What::Get => &mpi.types.get,
         What::Atomic => &mpi.types.atomic,
@@ -146,8 +146,8 @@ fn enter<const N: usize>(frame: &Frame, mpi: &Mpi, call: &Call<N>) -> bool {
 
 /// Goes into another's window, or comes out of it.
 #[inline(never)]
-pub(crate) fn rma<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn rma<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     match frame.mpi {
         Some(mpi) => drop(enter(&frame, mpi, &call)),
         None => frame.enter(),
@@ -159,12 +159,10 @@ pub(crate) fn rma<const N: usize>(call: Call<N>) -> usize {
 
 /// The same with a request.
 #[inline(never)]
-pub(crate) fn rma_request<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn rma_request<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     let Some(mpi) = frame.mpi else {
-        let result = call.forward();
-        frame.leave();
-        return result;
+        return frame.pass(&call);
     };
     let is_told = enter(&frame, mpi, &call);
     let id = requests::next_id();
@@ -173,7 +171,7 @@ pub(crate) fn rma_request<const N: usize>(call: Call<N>) -> usize {
     }
     let result = call.forward();
     if is_told && is_success(result) {
-        let request = call.place(call.at.request).handle(&mpi.abi, 0);
+        let request = call.place(call.at().request).handle(&mpi.abi, 0);
         if mpi.is_complete_at_once(request) {
             frame.leave_with(&mpi.types.rma_end, (id,));
             return result;

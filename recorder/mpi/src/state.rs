@@ -3,7 +3,7 @@
 
 use std::ptr::null_mut;
 use std::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering,
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,6 +14,7 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::abi::{Abi, Kind, STATUS_ROOM};
 use crate::communicators::Communicator;
+use crate::handles::hash;
 use crate::library;
 use crate::mpi_table::{COUNT, FUNCTIONS};
 use crate::real::{self, Real};
@@ -368,6 +369,7 @@ impl Mpi {
     /// MPI_Init has returned, or a session is there.
     pub(crate) fn begin(&self, is_multiple: bool) {
         self.is_multiple.store(is_multiple, Ordering::Release);
+        crate::requests::share(is_multiple);
         let has_known_status = knows_status(&self.abi, &self.real);
         self.has_known_status
             .store(has_known_status, Ordering::Release);
@@ -473,9 +475,34 @@ impl Mpi {
         if count <= 0 || datatype == self.abi.datatype_null {
             return 0;
         }
-        count.wrapping_mul(self.real.type_size(datatype)).max(0) as u64
+        let place = &TYPE_SIZES[hash(datatype) % TYPE_SIZES.len()];
+        let known = place.load(Ordering::Relaxed);
+        if known >> SIZE_BITS == datatype as u64 {
+            return (count as u64).wrapping_mul(known & ((1 << SIZE_BITS) - 1));
+        }
+        let size = self.type_size(datatype, place);
+        count.wrapping_mul(size).max(0) as u64
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn type_size(&self, datatype: usize, place: &AtomicU64) -> i64 {
+        let size = self.real.type_size(datatype);
+        // What is MPI's own is never freed: the handle means the same for ever.
+        let is_short = size >> SIZE_BITS == 0 && datatype as u64 >> (64 - SIZE_BITS) == 0;
+        if is_short && self.real.combiner(datatype) == Some(self.abi.combiner_named) {
+            let known = (datatype as u64) << SIZE_BITS | size as u64;
+            place.store(known, Ordering::Relaxed);
+        }
+        size
     }
 }
+
+/// Bits of an entry of [`TYPE_SIZES`] that are the size.
+const SIZE_BITS: u32 = 16;
+
+/// Handles of datatypes that are MPI's own, each with its size; 0: none.
+static TYPE_SIZES: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
 /// Names, globs and groups that the user chose.
 struct Chosen {

@@ -10,20 +10,22 @@
     reason = "functions of a C library, found at run time, and callbacks for it"
 )]
 
+use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use annals_recorder::{
-    ClockSpec, DynamicEventType, ElementType, EventTypeSchema, EventTypeSpec, Recorder, Reference,
-    SourceId, SourceSpec, Value, Verbosity,
+    ClockSpec, DynamicEventType, ENTER, ElementType, EventTypeSchema, EventTypeSpec, LEAVE,
+    Recorder, Reference, SourceId, SourceSpec, Value, Verbosity,
 };
 use globset::GlobSet;
 
 use crate::abi::{Abi, Kind};
 use crate::handles::HandleMap;
-use crate::library;
+use crate::library::{self, library_functions};
+use crate::performance;
 use crate::state::{glob_set, lock, words};
 
 /// Which event types are recorded: names and globs; `none` for none.
@@ -32,49 +34,28 @@ const EVENTS_VARIABLE: &str = "ANNALS_MPI_EVENTS";
 /// Which control variables are written down as properties: names and globs; without it, none.
 const CVARS_VARIABLE: &str = "ANNALS_MPI_CVARS";
 
+/// Whether events' payloads are read from a library that is known to end the process then, or not to: `on`, `off`.
+const PAYLOADS_VARIABLE: &str = "ANNALS_MPI_PAYLOADS";
+
+/// Which ends of event types' names make a pair that is a region: `BEGIN=END`; `none` for none.
+const PAIRS_VARIABLE: &str = "ANNALS_MPI_PAIRS";
+
+/// In place of the user's.
+const PAIRS: &str = "_begin=_end _start=_end _start=_stop _started=_completed _started=_complete \
+                     _enter=_exit _enter=_leave _entered=_left";
+
 /// Elements that an event's payload has at most, to be recorded.
 const MOST_ELEMENTS: usize = 16;
 /// Sources that are told apart.
 const MOST_SOURCES: usize = 64;
 /// Characters of names and descriptions that are read.
-const TEXT_ROOM: usize = 1024;
+pub(crate) const TEXT_ROOM: usize = 1024;
 
 type Callback = unsafe extern "C" fn(*mut c_void, *mut c_void, c_int, *mut c_void);
 type Dropped = unsafe extern "C" fn(i64, *mut c_void, c_int, c_int, *mut c_void);
 
-macro_rules! functions {
-    ($($field:ident $name:literal ($($argument:ident: $type:ty),*);)*) => {
-        /// Addresses; 0: the library has none.
-        #[derive(Clone, Copy, Debug)]
-        struct Interface {$($field: usize),*}
-
-        impl Interface {
-            fn load() -> Self {
-                Self {$($field: library::symbol($name)),*}
-            }
-
-            $(
-                /// Whether it was there and succeeded.
-                ///
-                /// # Safety
-                /// As MPI has it for this function.
-                #[allow(clippy::too_many_arguments, reason = "the interface is MPI's")]
-                unsafe fn $field(&self $(, $argument: $type)*) -> bool {
-                    type Function = unsafe extern "C" fn($($type),*) -> c_int;
-                    if self.$field == 0 {
-                        return false;
-                    }
-                    // SAFETY: the library's function of this name has this type in every binary interface.
-                    let function: Function = unsafe { std::mem::transmute(self.$field) };
-                    // SAFETY: the caller's duty.
-                    (unsafe { function($($argument),*) }) == 0
-                }
-            )*
-        }
-    };
-}
-
-functions! {
+library_functions! {
+    Interface;
     init_thread c"PMPI_T_init_thread" (required: c_int, provided: *mut c_int);
     source_get_num c"PMPI_T_source_get_num" (count: *mut c_int);
     source_get_info c"PMPI_T_source_get_info"
@@ -120,29 +101,43 @@ struct Quirks {
 
 impl Quirks {
     fn of(abi: &Abi, version: &str) -> Self {
-        // MPICH 4.3.2, 5.0.1 and its main branch of 2026: event_read and event_copy end in an assertion about
+        // MPICH 4.3.2, 5.0.1 and its main branch of 2026, 5.1.0a1: event_read and event_copy end in an assertion about
         // datatypes, and `enumtype` is not filled in; its library for the standard's binary interface
-        // never delivers at the two highest levels.
+        // never delivers at the two highest levels. None before is known to be better.
         let is_mpich = version.contains("MPICH");
+        let is_bad = is_mpich && mpich_version(version).is_none_or(|version| version < (5, 2));
+        let has_no_payload = match std::env::var(PAYLOADS_VARIABLE).as_deref() {
+            Ok("on") => false,
+            Ok("off") => true,
+            _ => is_bad,
+        };
         Self {
-            has_no_payload: is_mpich,
-            has_no_names: is_mpich,
+            has_no_payload,
+            has_no_names: is_bad,
             is_restricted: is_mpich && abi.kind == Kind::Standard,
         }
     }
 }
 
+/// Major and minor version of MPICH, out of what it says of itself: `MPICH Version: 5.0.2`.
+fn mpich_version(said: &str) -> Option<(u32, u32)> {
+    let (_, behind) = said.split_once("MPICH Version:")?;
+    let mut numbers = behind.trim_start().split(['.', '\n']);
+    let mut number = || numbers.next()?.trim().parse().ok();
+    Some((number()?, number()?))
+}
+
 /// Constants of the three binary interfaces.
-struct Constants {
+pub(crate) struct Constants {
     /// Levels of safety, from none on.
     levels: [i32; 4],
     ordered: i32,
     /// What an event type that is bound to nothing says; a communicator's is 1 more, a window's 8.
-    no_object: i32,
+    pub(crate) no_object: i32,
 }
 
 impl Constants {
-    const fn of(kind: Kind) -> Self {
+    pub(crate) const fn of(kind: Kind) -> Self {
         match kind {
             Kind::Mpich => Self {
                 levels: [0, 1, 2, 3],
@@ -172,8 +167,54 @@ struct Known {
     has_payload: bool,
     /// The object that the registration is bound to.
     object: Option<u32>,
+    half: Option<Half>,
     /// Events whose source was not known yet.
     early: AtomicU64,
+}
+
+/// An event type that begins or ends a region.
+#[derive(Clone, Copy, Debug)]
+struct Half {
+    /// The region's number + 1; 0: there is no event type for the other end.
+    region: &'static AtomicU32,
+    is_begin: bool,
+}
+
+/// Ends of names that make pairs.
+#[derive(Debug)]
+struct Pairs(Vec<(String, String)>);
+
+impl Pairs {
+    fn from_env() -> Result<Self, String> {
+        let list = std::env::var(PAIRS_VARIABLE).unwrap_or_default();
+        let list = match list.trim() {
+            "" => PAIRS,
+            "none" => "",
+            list => list,
+        };
+        let pair = |word: &str| match word.split_once('=') {
+            Some((begin, end)) if !begin.is_empty() && !end.is_empty() => {
+                Ok((begin.to_owned(), end.to_owned()))
+            }
+            _ => Err(format!(
+                "{PAIRS_VARIABLE}: pairs such as `_begin=_end` were expected, found `{}`",
+                word.escape_debug()
+            )),
+        };
+        words(list).map(pair).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// What an event type may be half of: the names of region and other half, and whether it begins.
+    fn of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (&'a str, String, bool)> {
+        let each = self
+            .0
+            .iter()
+            .flat_map(|(begin, end)| [(begin, end, true), (end, begin, false)]);
+        each.filter_map(move |(own, other, is_begin)| {
+            let region = name.strip_suffix(own.as_str())?;
+            Some((region, format!("{region}{other}"), is_begin))
+        })
+    }
 }
 
 /// Event types by their index, for those that are bound to objects of the program's.
@@ -184,6 +225,7 @@ struct Bound {
     event_type: DynamicEventType,
     elements: Vec<ElementType>,
     has_payload: bool,
+    half: Option<Half>,
 }
 
 /// How far looking has come.
@@ -193,6 +235,8 @@ struct Progress {
     events: i32,
     bound: Vec<Bound>,
     chosen: Option<GlobSet>,
+    /// By name, event types that are half of a pair.
+    halves: HashMap<String, Half>,
 }
 
 /// Everything that callbacks need.
@@ -202,6 +246,7 @@ struct Events {
     recorder: &'static Recorder,
     quirks: Quirks,
     abi: Abi,
+    pairs: Pairs,
     progress: Mutex<Progress>,
 }
 
@@ -232,6 +277,7 @@ pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi, version: &str) -> Re
     } else {
         Some(glob_set(&names)?)
     };
+    let pairs = Pairs::from_env()?;
     let interface = Interface::load();
     if interface.event_get_num == 0 || interface.source_get_num == 0 {
         return Ok(());
@@ -244,30 +290,45 @@ pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi, version: &str) -> Re
         recorder,
         quirks: Quirks::of(abi, version),
         abi: abi.clone(),
+        pairs,
         progress: Mutex::new(Progress {
             sources: 0,
             events: 0,
             bound: Vec::new(),
             chosen,
+            halves: HashMap::new(),
         }),
     };
     let _ = EVENTS.set(events);
     if let Some(events) = EVENTS.get() {
         events.look();
     }
-    // Sources are looked at from the program's calls; this only says when.
-    let ticker = std::thread::Builder::new().name("annals-mpi".to_owned());
-    let _ = ticker.spawn(|| {
-        annals_recorder::record_nothing_here();
-        loop {
-            std::thread::sleep(std::time::Duration::from_millis(100));
-            IS_DUE.store(true, Ordering::Relaxed);
-        }
-    });
+    start_ticker();
     Ok(())
 }
 
+/// Has [`is_due`] say so from time to time: sources and variables are looked at from the program's calls, and this
+/// only says when.
+pub(crate) fn start_ticker() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let ticker = std::thread::Builder::new().name("annals-mpi".to_owned());
+        let _ = ticker.spawn(|| {
+            annals_recorder::record_nothing_here();
+            loop {
+                std::thread::sleep(std::time::Duration::from_millis(100));
+                IS_DUE.store(true, Ordering::Relaxed);
+            }
+        });
+    });
+}
+
 /// Whether the interface is there, begun now if it was not.
+pub(crate) fn is_there(abi: &Abi) -> bool {
+    has_begun(&Interface::load(), abi)
+}
+
+/// The same.
 fn has_begun(interface: &Interface, abi: &Abi) -> bool {
     static HAS_BEGUN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *HAS_BEGUN.get_or_init(|| {
@@ -381,6 +442,7 @@ fn variable(interface: &Interface, abi: &Abi, index: i32, datatype: usize) -> Op
 #[inline(never)]
 pub(crate) fn poll() {
     IS_DUE.store(false, Ordering::Relaxed);
+    performance::sample();
     let Some(events) = EVENTS.get() else { return };
     events.look();
     let sources = events
@@ -411,7 +473,7 @@ pub(crate) fn bind(handle: usize, object: u32, is_window: bool) {
 }
 
 /// What a datatype of MPI's is in a recording.
-fn element_type(abi: &Abi, datatype: usize) -> Option<ElementType> {
+pub(crate) fn element_type(abi: &Abi, datatype: usize) -> Option<ElementType> {
     let datatype = abi.handle(datatype);
     let table: &[(usize, &CStr, usize, ElementType)] = &[
         (0x4c00_0405, c"ompi_mpi_int", 0x209, ElementType::I32),
@@ -446,7 +508,7 @@ fn element_type(abi: &Abi, datatype: usize) -> Option<ElementType> {
 }
 
 /// What a function wrote into a place for text.
-fn text(place: &[c_char; TEXT_ROOM]) -> String {
+pub(crate) fn text(place: &[c_char; TEXT_ROOM]) -> String {
     let bytes = place.map(|byte| byte as u8);
     let text = CStr::from_bytes_until_nul(&bytes).unwrap_or_default();
     text.to_string_lossy().into_owned()
@@ -515,7 +577,7 @@ impl Events {
         } else {
             SourceSpec::unordered(&name)
         };
-        let spec = spec.description(text(&desc)).clock(clock);
+        let spec = spec.description(text(&desc)).clock(clock).own_location();
         if let Ok(source) = self.recorder.add_source(&spec) {
             SOURCES[index as usize].store(source.get() + 1, Ordering::Release);
         }
@@ -623,6 +685,7 @@ impl Events {
             event_type,
             elements,
             has_payload,
+            half: self.half_of(&name, progress),
         };
         if bound.is_some() {
             progress.bound.push(of);
@@ -631,12 +694,41 @@ impl Events {
         }
     }
 
+    /// What an event type begins or ends; the region is there when both halves are.
+    fn half_of(&self, name: &str, progress: &mut Progress) -> Option<Half> {
+        let (mut of_region, mut found) = (None, None);
+        for (region, other, is_begin) in self.pairs.of(name) {
+            of_region.get_or_insert(is_begin);
+            if let Some(other) = progress.halves.get(&other)
+                && other.is_begin != is_begin
+                && other.region.load(Ordering::Relaxed) == 0
+                && let Ok(id) = self.recorder.add_region_at(region, "", 0, "mpi.t")
+            {
+                other.region.store(id.get() + 1, Ordering::Release);
+                found = Some(Half {
+                    region: other.region,
+                    is_begin,
+                });
+                break;
+            }
+        }
+        let half = found.or_else(|| {
+            Some(Half {
+                region: Box::leak(Box::new(AtomicU32::new(0))),
+                is_begin: of_region?,
+            })
+        })?;
+        progress.halves.insert(name.to_owned(), half);
+        Some(half)
+    }
+
     fn register(&self, index: i32, object: Option<(usize, u32)>, of: &Bound) {
         let known: &'static Known = Box::leak(Box::new(Known {
             event_type: of.event_type,
             elements: of.elements.clone(),
             has_payload: of.has_payload,
             object: object.map(|(_, object)| object),
+            half: of.half,
             early: AtomicU64::new(0),
         }));
         let handle = object.map(|(handle, _)| handle);
@@ -732,6 +824,17 @@ unsafe extern "C" fn on_event(instance: *mut c_void, _: *mut c_void, _: c_int, d
     events
         .recorder
         .raise_dynamic(source, tick, &known.event_type, &values[..count]);
+    if let Some(half) = known.half
+        && let Some(region) = half.region.load(Ordering::Acquire).checked_sub(1)
+    {
+        let event_type = if half.is_begin { ENTER } else { LEAVE };
+        let values: &[Value<'_>] = &[Value::U32(region)];
+        // What is refused is counted.
+        let _ = events
+            .recorder
+            .raiser()
+            .raise(source, tick, event_type, values);
+    }
 }
 
 unsafe extern "C" fn on_dropped(

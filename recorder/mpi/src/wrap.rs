@@ -13,15 +13,54 @@ use annals_recorder::{Depth, Elements, EventType, RegionId};
 
 use crate::abi::Abi;
 use crate::library;
-use crate::mpi_table::At;
+use crate::mpi_table::{At, SITES};
 use crate::state::{self, Mpi};
 use crate::tool_events;
 
+/// Which function it is that is called.
+pub(crate) trait Site: Copy {
+    /// Its number.
+    fn index(self) -> usize;
+    /// Where its arguments stand.
+    fn at(self) -> At;
+}
+
+/// A function that is known where the code for its calls is made: for the functions of which there are most calls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known<const INDEX: usize>;
+
+impl<const INDEX: usize> Site for Known<INDEX> {
+    #[inline(always)]
+    fn index(self) -> usize {
+        INDEX
+    }
+
+    #[inline(always)]
+    fn at(self) -> At {
+        const { SITES[INDEX] }
+    }
+}
+
+/// Any function, by its number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Any(pub(crate) usize);
+
+impl Site for Any {
+    #[inline]
+    fn index(self) -> usize {
+        self.0
+    }
+
+    #[inline]
+    fn at(self) -> At {
+        SITES[self.0]
+    }
+}
+
 /// A call: which function, and its arguments.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Call<const N: usize> {
-    pub(crate) index: usize,
-    pub(crate) at: At,
+pub(crate) struct Call<const N: usize, S> {
+    site: S,
     args: [usize; N],
 }
 
@@ -120,15 +159,27 @@ forward! {
     13: 0 1 2 3 4 5 6 7 8 9 10 11 12;
 }
 
-impl<const N: usize> Call<N> {
+impl<const N: usize, S: Site> Call<N, S> {
     /// A call that a program makes.
     ///
     /// # Safety
     /// - The arguments are those of this function, and what MPI demands of them holds: addresses are valid for what it
     ///   reads and writes there.
     #[inline(always)]
-    pub(crate) const unsafe fn new(index: usize, at: At, args: [usize; N]) -> Self {
-        Self { index, at, args }
+    pub(crate) const unsafe fn new(site: S, args: [usize; N]) -> Self {
+        Self { site, args }
+    }
+
+    /// The function's number.
+    #[inline(always)]
+    pub(crate) fn index(&self) -> usize {
+        self.site.index()
+    }
+
+    /// Where its arguments stand.
+    #[inline(always)]
+    pub(crate) fn at(&self) -> At {
+        self.site.at()
     }
 
     /// An argument as it came.
@@ -144,8 +195,8 @@ impl<const N: usize> Call<N> {
 
     /// A count, by value.
     #[inline(always)]
-    pub(crate) const fn count(&self, at: u8) -> i64 {
-        if self.at.is_wide {
+    pub(crate) fn count(&self, at: u8) -> i64 {
+        if self.at().is_wide {
             self.args[at as usize] as i64
         } else {
             self.int(at) as i64
@@ -173,7 +224,7 @@ impl<const N: usize> Call<N> {
     #[inline(always)]
     pub(crate) fn forward(&self) -> usize {
         // SAFETY: what `new` was promised, and the function of this number.
-        unsafe { forward(library::next(self.index), &self.args) }
+        unsafe { forward(library::next(self.index()), &self.args) }
     }
 }
 
@@ -225,6 +276,15 @@ impl Frame {
             region: mpi.and_then(|mpi| mpi.region(index)),
             depth,
         }
+    }
+
+    /// Makes a call of which nothing is recorded.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn pass<const N: usize, S: Site>(self, call: &Call<N, S>) -> usize {
+        let result = call.forward();
+        self.leave();
+        result
     }
 
     /// Enters. The functions called `…_here` become part of what calls them: for the calls of which there are most.
@@ -315,8 +375,8 @@ fn is_called_by_library() -> bool {
 
 /// What is recorded of most functions: that they were called.
 #[inline(never)]
-pub(crate) fn plain<const N: usize>(call: Call<N>) -> usize {
-    let frame = Frame::begin(call.index);
+pub(crate) fn plain<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
     frame.enter_here();
     let result = call.forward();
     frame.leave_here();
