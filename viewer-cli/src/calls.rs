@@ -282,7 +282,7 @@ impl Calls {
         mut look: impl FnMut(&TraceChunk, &mut S),
     ) -> anyhow::Result<Outcome> {
         let outcome = self.read_until(opened, sink, |chunk, sink| {
-            look(chunk, sink);
+            look(&chunk, sink);
             Ok(())
         })?;
         Ok(outcome)
@@ -296,7 +296,7 @@ impl Calls {
         &mut self,
         opened: &Opened,
         sink: &mut S,
-        mut look: impl FnMut(&TraceChunk, &mut S) -> annals_merger::Result<()>,
+        mut look: impl FnMut(TraceChunk, &mut S) -> annals_merger::Result<()>,
     ) -> annals_merger::Result<Outcome> {
         let calls = std::cell::RefCell::new((self, sink));
         let (window, reach) = {
@@ -316,7 +316,7 @@ impl Calls {
         let (outcome, end) = opened.read_regions(window, reach, begin, |chunk| {
             let (calls, sink) = &mut *calls.borrow_mut();
             calls.take(&chunk, *sink);
-            look(&chunk, *sink)
+            look(chunk, *sink)
         })?;
         let (calls, sink) = calls.into_inner();
         calls.finish(end.as_ref(), sink);
