@@ -165,6 +165,7 @@ impl Exporter for Chrome<'_> {
         Wants {
             calls: true,
             begins: true,
+            apart: true,
             calls_by_type: true,
             events: true,
             messages: true,

@@ -2,7 +2,8 @@
 //!
 //! [`pass`] reads the trace once and tells an [`pass::Exporter`] of calls, events, messages and losses; each format is one
 //! file that takes them in. Tables ([`tables`]) are written by what [`rows`] calls a row file, one for each format of rows.
-//! Reading, following calls, and writing are done by threads of their own; groups of rows are encoded by up to six more.
+//! Reading, following calls, and writing traces of other tools are done by threads of their own; groups of rows are encoded by
+//! up to six of them.
 //!
 //! Memory stays below 512 MiB, whatever the trace's length. There are: decoded chunks (at most three for each thread that
 //! reads, of 65536 events each); for each thread that encodes, a group of 2^17 rows; of tables that are split, at most 2^19

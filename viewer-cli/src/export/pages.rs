@@ -342,7 +342,7 @@ fn names(arrays: &[ArrayRef], nulls: u64) -> Plain {
     );
     let statistics = statistics.with_min_is_exact(least_is_whole);
     Plain {
-        dictionary: (!indexes.is_empty()).then(|| (dictionary, places.len() as u32)),
+        dictionary: (!indexes.is_empty()).then_some((dictionary, places.len() as u32)),
         values: out,
         encoding,
         statistics: Statistics::ByteArray(statistics.with_max_is_exact(greatest_is_whole)),
@@ -437,4 +437,145 @@ pub(crate) fn encode(
         },
         bytes: Bytes::from(bytes),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{
+        DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray, UInt64Array,
+    };
+    use arrow_schema::{Field, Schema};
+    use parquet::arrow::ArrowSchemaConverter;
+    use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+    use parquet::file::properties::WriterProperties;
+    use parquet::file::writer::SerializedFileWriter;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What the library reads of groups of arrays, and the bounds that it finds.
+    fn read_back(groups: &[Vec<ArrayRef>]) -> (Vec<ArrayRef>, Vec<Statistics>) {
+        let data_type = groups[0][0].data_type().clone();
+        let schema = Arc::new(Schema::new(vec![Field::new("column", data_type, true)]));
+        let of_parquet = ArrowSchemaConverter::new().convert(&schema).unwrap();
+        let properties = Arc::new(WriterProperties::builder().build());
+        let mut file = Vec::new();
+        let root = of_parquet.root_schema_ptr();
+        let mut writer = SerializedFileWriter::new(&mut file, root, properties).unwrap();
+        let mut compressor = Compressor::new().unwrap();
+        for arrays in groups {
+            let encoded = encode(arrays, &of_parquet.column(0), &mut compressor).unwrap();
+            let mut group = writer.next_row_group().unwrap();
+            group.append_column(&encoded.bytes, encoded.close).unwrap();
+            group.close().unwrap();
+        }
+        writer.close().unwrap();
+        let reader = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(file)).unwrap();
+        let groups = reader.metadata().row_groups().iter();
+        let statistics = groups.map(|group| group.column(0).statistics().unwrap().clone());
+        let statistics = statistics.collect();
+        let reader = reader.with_batch_size(1 << 20).build().unwrap();
+        let batches =
+            reader.map(|batch: Result<RecordBatch, _>| Arc::clone(batch.unwrap().column(0)));
+        (batches.collect(), statistics)
+    }
+
+    fn text_of(bytes: Option<&[u8]>) -> Option<&str> {
+        bytes.map(|bytes| std::str::from_utf8(bytes).unwrap())
+    }
+
+    fn whole_numbers() -> impl Strategy<Value = Option<i64>> {
+        prop_oneof![
+            3 => (0..5_i64).prop_map(Some),
+            1 => any::<i64>().prop_map(Some),
+            1 => Just(None),
+            1 => prop_oneof![Just(i64::MIN), Just(i64::MAX)].prop_map(Some),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn whole_numbers_are_read_back(
+            a in vec(whole_numbers(), 0..400),
+            b in vec(whole_numbers(), 1..300),
+            is_unsigned: bool,
+        ) {
+            let array = |values: &[Option<i64>]| -> ArrayRef {
+                match is_unsigned {
+                    true => Arc::new(UInt64Array::from_iter(
+                        values.iter().map(|value| value.map(|value| value as u64)),
+                    )),
+                    false => Arc::new(Int64Array::from_iter(values.iter().copied())),
+                }
+            };
+            let all = [a.as_slice(), &b].concat();
+            let (found, statistics) = read_back(&[vec![array(&a), array(&b)]]);
+            let wanted = array(&all);
+            prop_assert_eq!(&found, &[wanted]);
+            let key = |value: &i64| if is_unsigned { (*value as u64).into() } else { i128::from(*value) };
+            let Statistics::Int64(statistics) = &statistics[0] else { panic!("of whole numbers") };
+            let known = all.iter().flatten().copied();
+            prop_assert_eq!(statistics.min_opt().copied(), known.clone().min_by_key(key));
+            prop_assert_eq!(statistics.max_opt().copied(), known.clone().max_by_key(key));
+            prop_assert_eq!(statistics.null_count_opt(), Some((all.len() - known.count()) as u64));
+        }
+
+        #[test]
+        fn names_are_read_back(
+            texts in vec("\\PC{0,90}", 1..40),
+            picks in vec((any::<proptest::sample::Index>(), 1..60_usize, 0..9_u8), 1..30),
+        ) {
+            // Runs of a name, as threads have them, and no name now and then.
+            let keys = picks.iter().flat_map(|(pick, count, kind)| {
+                let key = (*kind != 0).then(|| pick.index(texts.len()) as i32);
+                std::iter::repeat_n(key, *count)
+            });
+            let keys: Vec<Option<i32>> = keys.collect();
+            let values: ArrayRef = Arc::new(StringArray::from(texts.clone()));
+            let array: ArrayRef = Arc::new(DictionaryArray::<Int32Type>::new(
+                Int32Array::from(keys.clone()),
+                values,
+            ));
+            let cut = array.len() / 3;
+            let slices = vec![array.slice(0, cut), array.slice(cut, array.len() - cut)];
+            let (found, statistics) = read_back(&[slices, vec![array]]);
+            let text = |key: &Option<i32>| key.map(|key| texts[key as usize].as_str());
+            let wanted: Vec<Option<&str>> = keys.iter().chain(&keys).map(text).collect();
+            let mut read = Vec::new();
+            for array in &found {
+                let array = array.as_any().downcast_ref::<DictionaryArray<Int32Type>>().unwrap();
+                let array = array.downcast_dict::<StringArray>().unwrap();
+                read.extend(array.into_iter().map(|text| text.map(str::to_owned)));
+            }
+            let read: Vec<Option<&str>> = read.iter().map(Option::as_deref).collect();
+            prop_assert_eq!(&read, &wanted);
+            for statistics in &statistics {
+                let (least, greatest) = (wanted.iter().flatten().min(), wanted.iter().flatten().max());
+                let (min, max) = (text_of(statistics.min_bytes_opt()), text_of(statistics.max_bytes_opt()));
+                prop_assert_eq!(min.is_some(), least.is_some());
+                prop_assert!(min <= least.copied() && max >= greatest.copied());
+                prop_assert!(!statistics.min_is_exact() || min == least.copied());
+                prop_assert!(!statistics.max_is_exact() || max == greatest.copied());
+            }
+        }
+    }
+
+    #[test]
+    fn bounds_of_long_names_are_short_and_bounds() {
+        let long = "\u{10ffff}".repeat(15) + "b" + "\u{10ffff}\u{10ffff}\u{10ffff}";
+        let (bound, is_whole) = upper_bound(&long);
+        assert!(bound.as_str() > long.as_str() && !is_whole && bound.len() <= LONGEST_BOUND + 4);
+        let (bound, is_whole) = lower_bound(&long);
+        assert!(bound < long.as_str() && !is_whole && bound.len() <= LONGEST_BOUND);
+        // Nothing is above it that is shorter.
+        let highest = "\u{10ffff}".repeat(40);
+        assert_eq!(upper_bound(&highest), (highest.clone(), true));
+        assert_eq!(
+            upper_bound("\u{d7ff}".repeat(40).as_str()).0.chars().last(),
+            Some('\u{e000}')
+        );
+    }
 }

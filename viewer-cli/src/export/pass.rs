@@ -208,6 +208,8 @@ pub struct Wants {
     pub calls: bool,
     /// That they begin, too.
     pub begins: bool,
+    /// All of it in a thread of its own, because writing is most of the work; not time, whose stacks are borrowed.
+    pub apart: bool,
     /// Only if the filter takes the event types that they are made of.
     pub calls_by_type: bool,
     /// Time passing, by call path.
@@ -738,8 +740,7 @@ pub fn run<'a>(
     progress: &mut dyn FnMut(u64),
 ) -> anyhow::Result<(Outcome, Option<MessageCounts>)> {
     let wants = exporter.wants();
-    if wants.time {
-        // Stacks are borrowed: they are told of here.
+    if !wants.apart {
         return pass(context, exporter, wants, progress);
     }
     std::thread::scope(|scope| match Relay::start(scope, exporter) {

@@ -434,6 +434,7 @@ impl Exporter for Perfetto<'_> {
         Wants {
             calls: true,
             begins: true,
+            apart: true,
             calls_by_type: true,
             events: true,
             messages: true,
