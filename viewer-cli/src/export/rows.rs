@@ -27,9 +27,9 @@ const MOST_ROWS: usize = 1 << 19;
 const MOST_PARTITIONS: usize = 1 << 16;
 /// Bytes that wait for the file of a partition.
 const APPEND_BYTES: usize = 8 << 10;
-/// What is remembered for the ends of all partitions' files, in columns of groups (about 500 bytes each); then they are
+/// What is remembered for the ends of all partitions' files, in columns of groups (about a KiB each); then they are
 /// finished, and what comes goes to new ones.
-const MOST_COLUMNS: usize = 1 << 18;
+const MOST_COLUMNS: usize = 1 << 17;
 /// The same, for a file itself: in columns of its table.
 const OF_FILE: usize = 4;
 

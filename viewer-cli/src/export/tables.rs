@@ -520,7 +520,14 @@ impl Wide {
         });
         let columns: Vec<Option<&Column>> = columns.collect();
         if columns.iter().all(Option::is_none) {
-            return new_null_array(&self.class.data_type(), rows.len());
+            return match self.class {
+                // A file has one dictionary for a column, whether it is needed or not.
+                Class::Name(_) => {
+                    let valid = NullBuffer::new_null(rows.len());
+                    self.number_array(shared, vec![0; rows.len()], Some(valid))
+                }
+                _ => new_null_array(&self.class.data_type(), rows.len()),
+            };
         }
         let value = |row: u32| -> Value<'_> {
             let index = row as usize;
