@@ -484,8 +484,14 @@ fn other_readers_find_what_is_printed_of_mpi_programs() {
         ] {
             let run = flavour.record(&flavour.program(source), arguments, false);
             assert_eq!(run.merge_code, Some(0), "{}", run.merge_said);
-            run.check_exports(&[]);
-            run.check_exports(&["--rank", "1"]);
+            // Who waits by asking again and again may have entered a million calls.
+            let filters: &[&[&str]] = match source {
+                "ring.c" => &[&[], &["--rank", "1"]],
+                _ => &[&["--event", "mpi.*"]],
+            };
+            filters
+                .iter()
+                .for_each(|filters| run.check_exports(filters));
         }
     }
 }
