@@ -253,6 +253,17 @@ impl Matcher {
         }
     }
 
+    /// What waits for its partner.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = Mark> {
+        let lists = self.channels.values();
+        let lists = lists.flat_map(|channel| [channel.sends, channel.receives]);
+        lists.flat_map(|list| {
+            let first = self.nodes.get(list.first as usize);
+            let each = std::iter::successors(first, |node| self.nodes.get(node.next as usize));
+            each.map(|node| node.mark)
+        })
+    }
+
     fn has_peer(&mut self, event: &MessageEvent) -> bool {
         let has_peer = !matches!(event.peer, NOBODY | SEVERAL | ANYBODY)
             && (event.process as usize) < self.processes.len();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use annals_format::{Definitions, EventTypeId, ProcessId, StreamTotals, TraceChunk};
+use rustc_hash::FxHashSet;
 
 use crate::causality::MESSAGES_IN_FLIGHT;
 use crate::matching::Matcher;
@@ -100,6 +101,11 @@ impl MessagePairs {
         let batch = self.extractor.extract(chunk);
         self.matcher
             .feed(&batch, &mut |from, to| paired(side(from), side(to)));
+    }
+
+    /// Numbers of the sides that may still find their partner: as many as may be in flight at most.
+    pub fn waiting(&self) -> FxHashSet<u64> {
+        self.matcher.waiting().map(|mark| mark.number).collect()
     }
 
     /// What became of the rest.

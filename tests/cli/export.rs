@@ -9,7 +9,7 @@ mod support;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use annals_format::{CompressionLevel, Ordering, Reference, Role};
 use annals_recorder::{Blob, EventTypeSpec, Options, Recorder, SourceSpec, Text};
@@ -346,61 +346,72 @@ fn leftovers(directory: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-#[test]
-fn a_full_disk_leaves_what_was_there_and_is_told() {
-    let scratch = tempfile::tempdir().expect("a directory");
-    let inputs = scratch.path().join("run");
-    std::fs::create_dir(&inputs).expect("a directory");
-    lossy_recordings(&inputs);
-    for format in FORMATS {
-        let below = scratch.path().join(format);
-        std::fs::create_dir(&below).expect("a directory");
-        let to = below.join("out");
-        let is_table = matches!(format, "parquet" | "arrow" | "csv" | "jsonl");
-        if !is_table {
-            std::fs::write(&to, b"before").expect("a file");
-        }
-        // Files may have 1 KiB; the signal that says so is ignored, so that writing fails.
-        let failed = Command::new("bash")
-            .args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$@\"", "bash"])
-            .arg(env!("CARGO_BIN_EXE_trace-cli"))
-            .args(["export", "--format", format, "-o"])
-            .arg(&to)
-            .arg(&inputs)
-            .output()
-            .expect("bash runs");
-        let text = said(&failed);
-        if failed.status.success() {
-            // A graph of four regions may fit.
-            assert!(
-                matches!(format, "dot" | "mermaid" | "folded"),
-                "{format}: {text}"
-            );
-            continue;
-        }
-        assert_eq!(failed.status.code(), Some(1), "{format}: {text}");
-        assert!(text.contains("cannot be written"), "{format}: {text}");
-        assert!(text.contains("File too large"), "{format}: {text}");
-        if is_table {
-            assert_eq!(leftovers(&below), Vec::<PathBuf>::new(), "{format}");
-        } else {
-            assert_eq!(std::fs::read(&to).expect("the file"), b"before", "{format}");
-            assert_eq!(leftovers(&below), [to], "{format}");
-        }
-    }
+/// Every way to write: arguments, and the output's name.
+const WAYS: [(&[&str], &str); 18] = [
+    (&[], "run.pftrace"),
+    (&[], "run.json"),
+    (&[], "run.json.gz"),
+    (&[], "run.parquet"),
+    (&[], "run.arrow"),
+    (&[], "run.csv"),
+    (&[], "run.csv.gz"),
+    (&[], "run.jsonl"),
+    (&[], "run.folded"),
+    (&[], "run.svg"),
+    (&[], "run.dot"),
+    (&[], "run.mmd"),
+    (&["--format", "parquet"], "tables-parquet"),
+    (&["--format", "arrow"], "tables-arrow"),
+    (&["--format", "csv"], "tables-csv"),
+    (&["--format", "jsonl"], "tables-jsonl"),
+    (&["--format", "parquet", "--partition", "rank"], "by-rank"),
+    (
+        &[
+            "--format",
+            "csv",
+            "--partition",
+            "time=100us",
+            "--table",
+            "events",
+        ],
+        "by-time",
+    ),
+];
+
+fn exporting(arguments: &[&str], input: &Path, to: &Path) -> Command {
+    let mut command = command();
+    command.args(["export", "--quiet"]).args(arguments);
+    command.arg(input).arg("-o").arg(to);
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    command
 }
 
-#[test]
-fn an_export_that_is_killed_has_no_name() {
-    let scratch = tempfile::tempdir().expect("a directory");
-    let inputs = scratch.path().join("run");
-    std::fs::create_dir(&inputs).expect("a directory");
-    // Enough to be met in the middle.
-    let rows = (0..200_000_u64).flat_map(|n| {
-        let at = 5_000_000_000 + n * 10;
+/// What stands under a name: the file's bytes, or all files of the directory.
+fn standing(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut waiting = vec![path.to_owned()];
+    while let Some(at) = waiting.pop() {
+        if at.is_dir() {
+            waiting.extend(leftovers(&at));
+        } else if at.exists() {
+            let name = at.strip_prefix(path).expect("below").to_owned();
+            found.push((name, std::fs::read(&at).expect("a file")));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// A recording of one rank that is long enough to be met in the middle of its export.
+fn long_recording(directory: &Path) {
+    let rows = (0..100_000_u64).flat_map(|n| {
+        // Not so regular that it can be said in few bytes (SplitMix64).
+        let random = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let random = (random ^ random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40;
+        let (at, region) = (5_000_000_000 + n * 10 + random % 5, random / 8 % 4);
         [
-            Row::Event(ENTER, at, n % 4),
-            Row::Event(LEAVE, at + 5, n % 4),
+            Row::Event(ENTER, at, region),
+            Row::Event(LEAVE, at + 5, region),
         ]
     });
     let recording = TestRecording {
@@ -417,69 +428,187 @@ fn an_export_that_is_killed_has_no_name() {
         }],
         has_footer: true,
     };
-    recording.write(&inputs, CompressionLevel::None);
-    for format in ["perfetto", "chrome", "parquet", "arrow", "csv", "jsonl"] {
-        let below = scratch.path().join(format);
+    recording.write(directory, CompressionLevel::None);
+}
+
+#[test]
+fn a_full_disk_leaves_what_was_there_and_is_told() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let inputs = scratch.path().join("run");
+    std::fs::create_dir(&inputs).expect("a directory");
+    lossy_recordings(&inputs);
+    for (arguments, name) in WAYS {
+        let below = scratch.path().join("out");
         std::fs::create_dir(&below).expect("a directory");
-        let to = below.join("out");
-        let mut met = 0;
-        for round in 0..20 {
-            let mut child = command()
-                .args(["export", "--format", format, "--quiet", "-o"])
-                .arg(&to)
+        let to = below.join(name);
+        let whole = exporting(arguments, &inputs, &to).output();
+        assert!(whole.expect("trace-cli runs").status.success(), "{name}");
+        let largest = standing(&to).iter().map(|(_, bytes)| bytes.len()).max();
+        let largest = largest.expect("a file");
+        let before: Vec<(PathBuf, Vec<u8>)> = if to.is_dir() {
+            std::fs::remove_dir_all(&to).expect("the directory goes");
+            Vec::new()
+        } else {
+            std::fs::write(&to, b"before").expect("a file");
+            standing(&to)
+        };
+        // Files may have so many KiB; the signal that says so is ignored, so that writing fails.
+        let mut limits = vec![0, largest / 2048, (largest - 1) / 1024];
+        limits.dedup();
+        for limit in limits {
+            let limited = format!("trap '' XFSZ; ulimit -f {limit}; exec \"$@\"");
+            let failed = Command::new("bash")
+                .args(["-c", &limited, "bash"])
+                .arg(env!("CARGO_BIN_EXE_trace-cli"))
+                .args(["export", "--quiet"])
+                .args(arguments)
                 .arg(&inputs)
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .expect("trace-cli runs");
-            // As soon as something is there, and a little later each time.
-            let start = Instant::now();
-            let is_begun = |at: &Path| {
-                let inside = std::fs::read_dir(at).into_iter().flatten().flatten();
-                inside
-                    .map(|entry| entry.path())
-                    .any(|path| path.to_string_lossy().contains(".tmp"))
-            };
-            while start.elapsed() < Duration::from_secs(20) && !is_begun(&below) && !is_begun(&to) {
-                if child.try_wait().expect("a child").is_some() {
-                    break;
-                }
-                std::thread::sleep(Duration::from_micros(200));
-            }
-            std::thread::sleep(Duration::from_micros(300 * round));
-            child.kill().expect("a signal");
-            let status = child.wait().expect("a child");
-            if status.signal().is_some() {
-                let names: Vec<PathBuf> = match to.is_dir() {
-                    true => leftovers(&to),
-                    false => leftovers(&below),
-                };
-                let is_named = |path: &PathBuf| !path.to_string_lossy().contains(".tmp");
-                // Names appear when all is written: all of them, or the process was about to end.
-                let named: Vec<&PathBuf> = names.iter().filter(|path| is_named(path)).collect();
-                met += usize::from(named.is_empty());
-                for path in named {
-                    assert_is_whole(path, format);
-                }
-            }
-            let _ = std::fs::remove_dir_all(&below);
-            std::fs::create_dir(&below).expect("a directory");
+                .arg("-o")
+                .arg(&to)
+                .output()
+                .expect("bash runs");
+            let text = said(&failed);
+            assert_eq!(failed.status.code(), Some(1), "{name}: {text}");
+            assert!(text.contains("cannot be written"), "{name}: {text}");
+            assert!(text.contains("File too large"), "{name}: {text}");
+            // It is called by its name.
+            let place = text.replace(&*scratch.path().to_string_lossy(), "");
+            assert!(!place.contains(".tmp"), "{name}: {text}");
+            assert_eq!(standing(&to), before, "{name}");
+            let here = usize::from(!before.is_empty());
+            assert_eq!(leftovers(&below).len(), here, "{name}: {text}");
         }
-        assert!(met > 0, "{format}: no export was met in the middle");
+        std::fs::remove_dir_all(&below).expect("the directory goes");
     }
 }
 
-/// A file that has its name ends as one of its format does.
-fn assert_is_whole(path: &Path, format: &str) {
-    let bytes = std::fs::read(path).expect("a file");
-    let is_whole = match format {
-        "parquet" => bytes.ends_with(b"PAR1"),
-        "arrow" => bytes.ends_with(b"ARROW1"),
-        "chrome" => bytes.ends_with(b"}}\n"),
-        "csv" | "jsonl" => bytes.ends_with(b"\n") || bytes.is_empty(),
-        _ => !bytes.is_empty(),
-    };
-    assert!(is_whole, "{}: {} bytes", path.display(), bytes.len());
+#[test]
+fn a_file_system_without_room_leaves_what_was_there_and_is_told() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let inputs = scratch.path().join("run");
+    std::fs::create_dir(&inputs).expect("a directory");
+    long_recording(&inputs);
+    let disk = scratch.path().join("disk");
+    std::fs::create_dir(&disk).expect("a directory");
+    // A file system of 32 KiB that only this process sees.
+    let small = r#"mount -t tmpfs -o size=32k tmpfs "$1" || exit 77
+        echo before > "$1/before" && cd / && shift && "$@"; code=$?; ls -A "$DISK"; exit $code"#;
+    for (arguments, name) in WAYS {
+        let failed = Command::new("unshare")
+            .args(["--mount", "--map-root-user", "bash", "-c", small, "bash"])
+            .arg(&disk)
+            .arg(env!("CARGO_BIN_EXE_trace-cli"))
+            .args(["export", "--quiet"])
+            .args(arguments)
+            .arg(&inputs)
+            .arg("-o")
+            .arg(disk.join(name))
+            .env("DISK", &disk)
+            .output()
+            .expect("unshare runs");
+        let text = said(&failed);
+        if failed.status.code() == Some(77) || text.starts_with("unshare: ") {
+            eprintln!("NOT TESTED: a full file system (none can be mounted here): {text}");
+            return;
+        }
+        if failed.status.success() {
+            // What is drawn of four regions fits.
+            let is_short = ["folded", "svg", "dot", "mmd"]
+                .iter()
+                .any(|end| name.ends_with(end));
+            assert!(is_short, "{name}: {text}");
+            continue;
+        }
+        assert_eq!(failed.status.code(), Some(1), "{name}: {text}");
+        assert!(text.contains("No space left on device"), "{name}: {text}");
+        assert_eq!(failed.stdout, b"before\n", "{name}: {text}");
+    }
+}
+
+#[test]
+fn an_export_that_is_killed_has_no_name_or_is_whole() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let inputs = scratch.path().join("run");
+    std::fs::create_dir(&inputs).expect("a directory");
+    long_recording(&inputs);
+    for (arguments, name) in WAYS {
+        let below = scratch.path().join("out");
+        let begin = || {
+            let _ = std::fs::remove_dir_all(&below);
+            std::fs::create_dir(&below).expect("a directory");
+        };
+        begin();
+        let to = below.join(name);
+        let start = Instant::now();
+        let whole = exporting(arguments, &inputs, &to).output();
+        assert!(whole.expect("trace-cli runs").status.success(), "{name}");
+        let took = start.elapsed();
+        let whole = standing(&to);
+        let is_directory = to.is_dir();
+        let (mut met, mut round) = (0, 0);
+        // The names appear in the last moments: they are looked for there more than elsewhere.
+        while round < 12 || (met == 0 && round < 60) {
+            begin();
+            let before = match is_directory || round % 2 == 0 {
+                true => Vec::new(),
+                false => {
+                    std::fs::write(&to, b"before").expect("a file");
+                    standing(&to)
+                }
+            };
+            let part = if round % 3 == 0 {
+                40 + round * 5
+            } else {
+                85 + round * 2
+            };
+            let mut child = exporting(arguments, &inputs, &to)
+                .spawn()
+                .expect("trace-cli runs");
+            std::thread::sleep(took * part / 110);
+            child.kill().expect("a signal");
+            let status = child.wait().expect("a child");
+            let found = standing(&to);
+            assert!(
+                found == before || found == whole,
+                "{name}, killed after {part} of 110 parts: {} files of {}",
+                found.len(),
+                whole.len()
+            );
+            met += usize::from(status.signal().is_some() && found == before);
+            round += 1;
+        }
+        assert!(met > 0, "{name}: no export was met in the middle");
+    }
+}
+
+#[test]
+fn a_dataset_that_is_killed_while_it_takes_the_place_of_another_mixes_whole_files() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let inputs = scratch.path().join("run");
+    std::fs::create_dir(&inputs).expect("a directory");
+    long_recording(&inputs);
+    let to = scratch.path().join("tables");
+    std::fs::create_dir(&to).expect("a directory");
+    std::fs::write(to.join("notes.txt"), b"mine").expect("a file");
+    let arguments = ["--format", "csv"];
+    let start = Instant::now();
+    let done = exporting(&arguments, &inputs, &to).output();
+    assert!(done.expect("trace-cli runs").status.success());
+    let took = start.elapsed();
+    let is_named = |(name, _): &(PathBuf, Vec<u8>)| !name.to_string_lossy().contains(".tmp");
+    let whole = standing(&to);
+    assert_eq!(whole.len(), 6);
+    assert!(whole.iter().all(is_named));
+    for round in 0..10 {
+        let mut child = exporting(&arguments, &inputs, &to)
+            .spawn()
+            .expect("trace-cli runs");
+        std::thread::sleep(took * (10 + round) / 20);
+        child.kill().expect("a signal");
+        child.wait().expect("a child");
+        let named: Vec<_> = standing(&to).into_iter().filter(is_named).collect();
+        assert_eq!(named, whole);
+    }
 }
 
 #[test]

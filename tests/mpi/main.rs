@@ -687,3 +687,25 @@ fn control_variables_are_written_down_where_they_are_asked_for() {
         assert!(!info.contains("mpi.cvar.mpi_add_procs"), "{info}");
     }
 }
+
+#[test]
+fn other_readers_find_what_is_printed_of_mpi_programs() {
+    for flavour in flavours().filter(|flavour| ["mpich", "openmpi"].contains(&flavour.name)) {
+        for (source, arguments) in [
+            ("ring.c", &["20"][..]),
+            ("halo.c", &[]),
+            ("collectives.c", &[]),
+        ] {
+            let run = flavour.record(&flavour.program(source), arguments, false);
+            assert_eq!(run.merge_code, Some(0), "{}", run.merge_said);
+            // Who waits by asking again and again may have entered a million calls.
+            let filters: &[&[&str]] = match source {
+                "ring.c" => &[&[], &["--rank", "1"]],
+                _ => &[&["--event", "mpi.*"]],
+            };
+            filters
+                .iter()
+                .for_each(|filters| run.check_exports(filters));
+        }
+    }
+}

@@ -385,6 +385,21 @@ impl Run {
         ask(arguments, &self.trace())
     }
 
+    /// Holds every export of the trace against what is printed of it; does nothing where the other readers are missing.
+    pub(crate) fn check_exports(&self, filters: &[&str]) {
+        let python = Path::new(ROOT).join("target/export-python/bin/python");
+        if !python.exists() {
+            eprintln!("NOT TESTED: exports by other readers (tests/run.sh installs them)");
+            return;
+        }
+        let exports = self.directory.join("exports");
+        let _ = std::fs::remove_dir_all(&exports);
+        let mut check = Command::new(python);
+        check.arg(Path::new(ROOT).join("tests/export/check.py"));
+        check.arg(prefix().join("bin/trace-cli")).arg(self.trace());
+        output(check.arg(exports).args(filters));
+    }
+
     /// Calls by function, as recorded.
     pub(crate) fn calls(&self) -> BTreeMap<String, u64> {
         let table: Value = serde_json::from_str(&self.ask(&["regions"])).expect("a table");

@@ -129,7 +129,7 @@ impl Calls {
         mut look: impl FnMut(&TraceChunk, &mut S),
     ) -> anyhow::Result<Outcome> {
         let outcome = self.read_until(opened, sink, |chunk, sink| {
-            look(chunk, sink);
+            look(&chunk, sink);
             Ok(())
         })?;
         Ok(outcome)
@@ -143,7 +143,7 @@ impl Calls {
         &mut self,
         opened: &Opened,
         sink: &mut S,
-        mut look: impl FnMut(&TraceChunk, &mut S) -> annals_merger::Result<()>,
+        mut look: impl FnMut(TraceChunk, &mut S) -> annals_merger::Result<()>,
     ) -> annals_merger::Result<Outcome> {
         let calls = std::cell::RefCell::new((self, sink));
         let (window, reach) = {
@@ -163,7 +163,7 @@ impl Calls {
         let (outcome, end) = opened.read_regions(window, reach, begin, |chunk| {
             let (calls, sink) = &mut *calls.borrow_mut();
             calls.take(&chunk, *sink);
-            look(&chunk, *sink)
+            look(chunk, *sink)
         })?;
         let (calls, sink) = calls.into_inner();
         calls.finish(end.as_ref(), sink);

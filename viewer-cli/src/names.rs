@@ -1,8 +1,8 @@
 //! What stands behind a stream: rank, source, location, by name.
 
-use std::collections::BTreeMap;
-
 use annals_format::{Definitions, LocationId, ProcessId, SourceId, StreamId};
+
+use crate::calls::ByStream;
 
 /// The place of a stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,7 +24,8 @@ pub struct Place {
 /// Places of all streams.
 #[derive(Clone, Debug)]
 pub struct Places {
-    by_stream: BTreeMap<StreamId, Place>,
+    each: Vec<Place>,
+    by_stream: ByStream<u32>,
     lost: Place,
 }
 
@@ -47,8 +48,10 @@ impl Places {
             };
             Some((*id, place))
         });
+        let (ids, each): (Vec<StreamId>, Vec<Place>) = each.unzip();
         Self {
-            by_stream: each.collect(),
+            by_stream: ids.into_iter().zip(0..).collect(),
+            each,
             lost: Place {
                 rank: 0,
                 process: ProcessId::new(u32::MAX),
@@ -62,7 +65,9 @@ impl Places {
 
     /// The place of a stream.
     pub fn get(&self, stream: StreamId) -> &Place {
-        self.by_stream.get(&stream).unwrap_or(&self.lost)
+        let place = self.by_stream.get(stream);
+        let place = place.and_then(|place| self.each.get(place as usize));
+        place.unwrap_or(&self.lost)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::time;
 /// A trace as other tools read it: Perfetto, Chrome, Parquet, flame graphs, CSV, …
 ///
 /// The format is that of the output's extension, or --format; --list-formats shows all. The output appears when it is
-/// whole. Memory does not grow with the trace.
+/// whole. Memory stays below 512 MiB, however long the trace is.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = LONG_HELP)]
 pub struct ExportArguments {
@@ -59,7 +59,7 @@ pub struct ExportArguments {
 
     /// Split tables into directories that engines understand: `rank`, or `time=DURATION` such as time=10s
     ///
-    /// OUT/events/rank=0/part-0.parquet, or OUT/events/window_ns=10000000000/…, where the number is the window's
+    /// OUT/events/rank=0/part-0.parquet (and part-1, … of large tables), or OUT/events/window_ns=10000000000/…, where the number is the window's
     /// start; with one --table OUT is the table's directory. The rank is then in no file: engines take it from the names.
     #[arg(long, value_name = "WHAT", value_parser = partition)]
     partition: Option<Partition>,
@@ -95,6 +95,12 @@ Tables (times in nanoseconds since the trace's start, ranks as 64-bit integers, 
   drops     rank, location, source, event (null: any), count, is_lower_bound, kind (dropped, suppressed, skipped), cause,
             from_ns, to_ns: as `trace-cli dropped`
 Parquet files have groups of 2^17 rows with least and greatest values, and zstd; Arrow files are not compressed.
+A partition has one file, or several (part-0, part-1, …) when there are many partitions of many rows.
+
+Until it is whole, a file is called OUT.PID.tmp, and so is a directory of tables that is not there yet: it appears with
+all its files at once. In a directory that is there, they are made below export.PID.tmp and moved out of it when all of them
+are whole, one after the other: whoever reads just then may find tables of two exports, but none that is half written. A
+process that is killed leaves only what ends in .tmp, a full disk nothing.
 
 Perfetto: a process for each rank, a thread for each location with calls as slices; below it a track for each source with
 points as instants, and one for each metric; messages are flows; a loss is an instant of the category `loss` on a packet

@@ -1,10 +1,9 @@
 //! Arrow IPC files (Feather 2), without compression: they can be mapped into memory as they are.
 
-use arrow_array::RecordBatch;
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::SchemaRef;
 
-use super::rows::{Encoded, Job, Out, RowFile};
+use super::rows::{Encoded, Job, Out, RowFile, Rows};
 
 struct ArrowFile {
     writer: FileWriter<Out>,
@@ -26,8 +25,9 @@ impl ArrowFile {
 }
 
 impl RowFile for ArrowFile {
-    fn encode(&mut self, group: Vec<RecordBatch>) -> anyhow::Result<Job> {
-        Ok(Box::new(move || Ok(Encoded::Batches(group))))
+    fn encode(&mut self, group: Vec<Rows>) -> anyhow::Result<Job> {
+        let batches = move || group.into_iter().map(Rows::batch).collect();
+        Ok(Box::new(move || Ok(Encoded::Batches(batches()))))
     }
 
     fn append(&mut self, encoded: Encoded) -> anyhow::Result<()> {

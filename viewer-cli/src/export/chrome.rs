@@ -164,6 +164,8 @@ impl Exporter for Chrome<'_> {
     fn wants(&self) -> Wants {
         Wants {
             calls: true,
+            begins: true,
+            apart: true,
             calls_by_type: true,
             events: true,
             messages: true,
@@ -241,7 +243,7 @@ impl Exporter for Chrome<'_> {
     }
 
     fn events(&mut self, events: &Events<'_>) -> anyhow::Result<()> {
-        let chunk = events.chunk;
+        let chunk = &events.chunk;
         let d = self.context.definitions;
         let kinds = chunk.types.iter().enumerate().map(|(at, columns)| {
             let id = columns.event_type;
@@ -257,7 +259,7 @@ impl Exporter for Chrome<'_> {
             )
         });
         let kinds: Vec<_> = kinds.collect();
-        for row in events.rows {
+        for row in &events.rows {
             let index = *row as usize;
             let (is_move, event_type, name, is_side, metric) =
                 &kinds[usize::from(chunk.type_index[index])];

@@ -1,12 +1,14 @@
 //! The exports that are tables: which are written, and where.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use annals_merger::Outcome;
 use anyhow::bail;
 
+use super::directory::{WholeDirectory, is_taken};
 use super::pass::{Call, Context, Ending, Events, Exporter, Message, Wants};
-use super::rows::{OpenRows, Partition, Tables};
+use super::rows::{At, OpenRows, Partition, Rows, Tables};
 use super::tables::{
     BATCH_ROWS, CallsTable, EventsTable, Gathered, MessagesTable, MetricsTable, Shared, TableKind,
     drops, drops_schema, regions, regions_schema,
@@ -16,7 +18,9 @@ use crate::output::UsageError;
 
 /// Tables and where each goes.
 pub(crate) struct Plan {
-    /// The tables.
+    /// The directory that they are in; none: one file, or standard output.
+    pub(crate) directory: Option<PathBuf>,
+    /// The tables, and their names in the directory; the directory itself: none.
     pub(crate) tables: Vec<(TableKind, PathBuf)>,
     /// How they are split.
     pub(crate) partition: Option<Partition>,
@@ -68,7 +72,8 @@ impl Asked<'_> {
             return Err(UsageError("partitions need a directory".to_owned()).into());
         }
         let tables = match (one, is_file || self.partition.is_some()) {
-            (Some(one), true) => vec![(one, self.output.to_owned())],
+            (Some(one), true) if is_file => vec![(one, self.output.to_owned())],
+            (Some(one), true) => vec![(one, PathBuf::new())],
             _ => {
                 let wanted = match self.tables {
                     [] => self.usual,
@@ -80,8 +85,8 @@ impl Asked<'_> {
                     })
                 };
                 let path = |kind: TableKind| match is_split(kind) {
-                    true => self.output.join(kind.name()),
-                    false => self.output.join(format!("{}.{extension}", kind.name())),
+                    true => PathBuf::from(kind.name()),
+                    false => PathBuf::from(format!("{}.{extension}", kind.name())),
                 };
                 let mut tables: Vec<_> = wanted.iter().map(|kind| (*kind, path(*kind))).collect();
                 tables.sort();
@@ -96,6 +101,7 @@ impl Asked<'_> {
             bail!("{} have no time to be split by", kind.name());
         }
         Ok(Plan {
+            directory: (!is_file).then(|| self.output.to_owned()),
             tables,
             partition: self.partition,
             extension,
@@ -105,32 +111,29 @@ impl Asked<'_> {
 }
 
 /// Tables in the making.
-pub(crate) struct Dataset<'a> {
-    context: &'a Context<'a>,
-    shared: Shared,
+pub(crate) struct Dataset {
+    shared: Arc<Shared>,
     files: Tables,
     /// Numbers among the files.
     numbers: Vec<(TableKind, usize)>,
-    events: Option<(usize, EventsTable)>,
+    events: Option<(usize, Arc<EventsTable>)>,
     calls: Option<(usize, CallsTable)>,
     messages: Option<(usize, MessagesTable)>,
     metrics: Option<(usize, MetricsTable)>,
     regions: Vec<RegionRow>,
-    /// Directories that were made for the tables.
-    made: Vec<PathBuf>,
-    is_complete: bool,
+    /// Behind the files, which are gone before it is.
+    directory: Option<WholeDirectory>,
 }
 
-impl<'a> Dataset<'a> {
+impl Dataset {
     /// Begins all files. `rows` gives the table of regions, which is reckoned by another pass.
     pub(crate) fn create(
-        context: &'a Context<'a>,
+        context: &Context<'_>,
         plan: &Plan,
         rows: impl FnOnce(By) -> anyhow::Result<(Vec<RegionRow>, Outcome)>,
     ) -> anyhow::Result<Self> {
         let mut dataset = Self {
-            shared: Shared::of(context),
-            context,
+            shared: Arc::new(Shared::of(context)),
             files: Tables::new(),
             numbers: Vec::new(),
             events: None,
@@ -138,8 +141,7 @@ impl<'a> Dataset<'a> {
             messages: None,
             metrics: None,
             regions: Vec::new(),
-            made: Vec::new(),
-            is_complete: false,
+            directory: None,
         };
         if plan
             .tables
@@ -148,15 +150,29 @@ impl<'a> Dataset<'a> {
         {
             (dataset.regions, _) = rows(By::Location)?;
         }
-        for (kind, path) in &plan.tables {
-            if let Some(parent) = path.parent()
-                && !parent.as_os_str().is_empty()
-                && !parent.exists()
-            {
-                let made = std::fs::create_dir_all(parent);
-                made.map_err(|error| crate::file::not_written(parent, &error))?;
-                dataset.made.push(parent.to_owned());
+        if let Some(directory) = &plan.directory {
+            let paths = plan.tables.iter().map(|(_, name)| directory.join(name));
+            let is_mixed =
+                |path: &PathBuf| plan.partition.is_some() && !path.is_file() && is_taken(path);
+            if let Some(taken) = paths.into_iter().find(is_mixed) {
+                bail!(
+                    "{}: is there already, and parts of a dataset do not mix: remove it, or name another output",
+                    taken.display()
+                );
             }
+            dataset.directory = Some(WholeDirectory::create(directory)?);
+        }
+        for (kind, path) in &plan.tables {
+            let at = match &dataset.directory {
+                Some(directory) => At {
+                    temporary: Some(directory.temporary().join(path)),
+                    named: directory.path().join(path),
+                },
+                None => At {
+                    temporary: None,
+                    named: path.clone(),
+                },
+            };
             let events = (*kind == TableKind::Events).then(|| EventsTable::of(context));
             let calls = CallsTable::new();
             let messages = MessagesTable::new();
@@ -172,10 +188,12 @@ impl<'a> Dataset<'a> {
             let file = (plan.extension, plan.open);
             let number = dataset
                 .files
-                .add(*kind, &schema, path, plan.partition, file)?;
+                .add(*kind, &schema, &at, plan.partition, file)?;
             dataset.numbers.push((*kind, number));
             match kind {
-                TableKind::Events => dataset.events = events.map(|events| (number, events)),
+                TableKind::Events => {
+                    dataset.events = events.map(|events| (number, Arc::new(events)))
+                }
                 TableKind::Calls => dataset.calls = Some((number, calls)),
                 TableKind::Messages => dataset.messages = Some((number, messages)),
                 TableKind::Metrics => dataset.metrics = Some((number, metrics)),
@@ -193,19 +211,7 @@ impl<'a> Dataset<'a> {
     }
 }
 
-impl Drop for Dataset<'_> {
-    fn drop(&mut self) {
-        if !self.is_complete {
-            // Their files remove themselves; what else is in a directory keeps it.
-            self.files = Tables::new();
-            for made in self.made.iter().rev() {
-                let _ = std::fs::remove_dir(made);
-            }
-        }
-    }
-}
-
-impl Exporter for Dataset<'_> {
+impl Exporter for Dataset {
     fn wants(&self) -> Wants {
         Wants {
             calls: self.calls.is_some(),
@@ -227,10 +233,9 @@ impl Exporter for Dataset<'_> {
 
     fn events(&mut self, events: &Events<'_>) -> anyhow::Result<()> {
         if let Some((number, table)) = &self.events {
-            let (files, definitions) = (&mut self.files, self.context.definitions);
-            table.batches(&self.shared, definitions, events, |batch| {
-                files.write(*number, batch)
-            })?;
+            for rows in table.rows(&self.shared, events.picked) {
+                self.files.write(*number, rows)?;
+            }
         }
         if let Some((number, metrics)) = &mut self.metrics {
             metrics.push(events);
@@ -264,15 +269,13 @@ impl Exporter for Dataset<'_> {
         }
         if let Some(number) = self.number(TableKind::Drops) {
             let batch = drops(&drops_schema(), &self.shared, ending.losses);
-            self.files.write(number, batch)?;
+            self.files.write(number, Rows::Ready(batch))?;
         }
         if let Some(number) = self.number(TableKind::Regions) {
-            self.files
-                .write(number, regions(&regions_schema(), &self.regions))?;
+            let batch = regions(&regions_schema(), &self.regions);
+            self.files.write(number, Rows::Ready(batch))?;
         }
-        let files = std::mem::replace(&mut self.files, Tables::new());
-        files.finish()?;
-        self.is_complete = true;
-        Ok(())
+        self.files.finish()?;
+        self.directory.map_or(Ok(()), WholeDirectory::finish)
     }
 }

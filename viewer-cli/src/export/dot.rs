@@ -3,74 +3,47 @@
 use std::fmt::Write as _;
 
 use super::graph::Graph;
-use super::output::Output;
-use super::pass::{Call, Ending, Enter, Exporter, Wants};
 use crate::table::safe;
 use crate::time::duration;
-
-/// A graph in the making.
-pub(crate) struct Dot<'a> {
-    pub(crate) graph: Graph<'a>,
-    pub(crate) out: Output,
-}
 
 fn quoted(text: &str) -> String {
     safe(text).replace('\\', "\\\\").replace('"', "\\\"")
 }
 
-impl Exporter for Dot<'_> {
-    fn wants(&self) -> Wants {
-        Wants {
-            calls: true,
-            ..Wants::default()
-        }
-    }
-
-    fn enter(&mut self, enter: &Enter) -> anyhow::Result<()> {
-        self.graph.enter(enter.location, enter.region);
-        Ok(())
-    }
-
-    fn leave(&mut self, call: &Call) -> anyhow::Result<()> {
-        self.graph.leave(call);
-        Ok(())
-    }
-
-    fn finish(mut self: Box<Self>, _: &Ending<'_>) -> anyhow::Result<()> {
-        let regions = self.graph.regions();
-        let whole: i64 = regions.iter().map(|(_, _, tally)| tally.exclusive_ns).sum();
-        let mut text =
-            "digraph calls {\n    node [shape=box, style=filled, fontname=\"sans-serif\"];\n"
-                .to_owned();
-        for (region, name, tally) in &regions {
-            let mark = if tally.is_uncertain { "~" } else { "" };
-            // The more time of its own, the darker.
-            let share = tally.exclusive_ns as f64 / whole.max(1) as f64;
-            let _ = writeln!(
-                text,
-                "    r{} [label=\"{}\\n{mark}{} calls\\n{mark}{} inclusive\\n{mark}{} exclusive\", \
+/// The graph as text.
+pub(crate) fn draw(graph: &Graph<'_>) -> String {
+    let regions = graph.regions();
+    let whole: i64 = regions.iter().map(|(_, _, tally)| tally.exclusive_ns).sum();
+    let mut text =
+        "digraph calls {\n    node [shape=box, style=filled, fontname=\"sans-serif\"];\n"
+            .to_owned();
+    for (region, name, tally) in &regions {
+        let mark = if tally.is_uncertain { "~" } else { "" };
+        // The more time of its own, the darker.
+        let share = tally.exclusive_ns as f64 / whole.max(1) as f64;
+        let _ = writeln!(
+            text,
+            "    r{} [label=\"{}\\n{mark}{} calls\\n{mark}{} inclusive\\n{mark}{} exclusive\", \
                  fillcolor=\"0.08 {:.3} 1.0\"];",
-                region.get(),
-                quoted(name),
-                tally.calls,
-                duration(tally.inclusive_ns),
-                duration(tally.exclusive_ns),
-                share.sqrt().clamp(0.0, 1.0) * 0.7
-            );
-        }
-        for (caller, callee, tally) in self.graph.calls() {
-            let mark = if tally.is_uncertain { "~" } else { "" };
-            let _ = writeln!(
-                text,
-                "    r{} -> r{} [label=\"{mark}{}x, {mark}{}\"];",
-                caller.get(),
-                callee.get(),
-                tally.calls,
-                duration(tally.inclusive_ns)
-            );
-        }
-        text.push_str("}\n");
-        self.out.put(text.as_bytes())?;
-        self.out.finish()
+            region.get(),
+            quoted(name),
+            tally.calls,
+            duration(tally.inclusive_ns),
+            duration(tally.exclusive_ns),
+            share.sqrt().clamp(0.0, 1.0) * 0.7
+        );
     }
+    for (caller, callee, tally) in graph.calls() {
+        let mark = if tally.is_uncertain { "~" } else { "" };
+        let _ = writeln!(
+            text,
+            "    r{} -> r{} [label=\"{mark}{}x, {mark}{}\"];",
+            caller.get(),
+            callee.get(),
+            tally.calls,
+            duration(tally.inclusive_ns)
+        );
+    }
+    text.push_str("}\n");
+    text
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use annals_format::RegionId;
 use rustc_hash::FxHashMap;
 
-use super::pass::{Call, Context};
+use super::output::Output;
+use super::pass::{Call, Context, Ending, Enter, Exporter, Wants};
 
 /// How often, and how long. Times in nanoseconds.
 #[derive(Clone, Copy, Default, Debug)]
@@ -78,5 +79,39 @@ impl<'a> Graph<'a> {
         let mut each: Vec<_> = each.map(|((a, b), tally)| (*a, *b, *tally)).collect();
         each.sort_by(|a, b| (b.2.inclusive_ns, a.0, a.1).cmp(&(a.2.inclusive_ns, b.0, b.1)));
         each
+    }
+}
+
+/// A drawing of the graph in the making.
+pub(crate) struct Drawing<'a> {
+    pub(crate) graph: Graph<'a>,
+    pub(crate) out: Output,
+    /// What draws it.
+    pub(crate) draw: fn(&Graph<'_>) -> String,
+}
+
+impl Exporter for Drawing<'_> {
+    fn wants(&self) -> Wants {
+        Wants {
+            calls: true,
+            begins: true,
+            ..Wants::default()
+        }
+    }
+
+    fn enter(&mut self, enter: &Enter) -> anyhow::Result<()> {
+        self.graph.enter(enter.location, enter.region);
+        Ok(())
+    }
+
+    fn leave(&mut self, call: &Call) -> anyhow::Result<()> {
+        self.graph.leave(call);
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>, _: &Ending<'_>) -> anyhow::Result<()> {
+        let text = (self.draw)(&self.graph);
+        self.out.put(text.as_bytes())?;
+        self.out.finish()
     }
 }

@@ -2,15 +2,24 @@
 //!
 //! [`pass`] reads the trace once and tells an [`pass::Exporter`] of calls, events, messages and losses; each format is one
 //! file that takes them in. Tables ([`tables`]) are written by what [`rows`] calls a row file, one for each format of rows.
+//! Reading, following calls, and writing traces of other tools are done by threads of their own; groups of rows are encoded by
+//! up to six of them.
 //!
-//! Memory does not grow with the trace: there are a few decoded chunks, at most 2^20 rows of each table on their way
-//! to their files, at most 2^19 sides of messages that wait for the other one, open calls, and what the formats keep
-//! of the definitions: names, call paths (2^20 at most) and pairs of regions.
+//! Memory stays below 512 MiB, whatever the trace's length. There are: decoded chunks (at most three for each thread that
+//! reads, of 65536 events each); for each thread that encodes, a group of 2^17 rows; of tables that are split, at most 2^19
+//! rows that wait for their parts; sides of messages that wait for the other one, at most 2^18, and what the matching of
+//! messages keeps, 2^17 of each; open calls; call paths, at most 2^20. On top comes what is said of the whole trace: its
+//! definitions and their names, pairs of regions that call each other, the losses, and the heads of groups of rows, which
+//! Parquet has at the end of a file: about 100 bytes for each thousand rows. Those of tables that are split are bounded,
+//! too: where there would be more, a part goes on in another file.
+//!
+//! What is written has another name until all of it is whole: a file, or the directory of several.
 
 mod arrow;
 mod chrome;
 mod csv;
 mod dataset;
+mod directory;
 mod dot;
 mod flamegraph;
 mod folded;
@@ -19,11 +28,13 @@ mod jsonl;
 mod layout;
 mod mermaid;
 mod output;
+mod pages;
 mod parquet;
 pub mod pass;
 mod perfetto;
 mod pool;
 mod proto;
+mod relay;
 pub mod rows;
 pub mod tables;
 
@@ -274,7 +285,7 @@ pub fn export(
     let prepared = filter.prepare(&opened.definitions)?;
     let context = Context::new(opened, &prepared, window);
     let context = &context;
-    let exporter: Box<dyn Exporter + '_> = match format {
+    let exporter: Box<dyn Exporter + Send + '_> = match format {
         Format::Perfetto => Box::new(perfetto::Perfetto::create(
             context,
             Output::create(output)?,
@@ -288,13 +299,13 @@ pub fn export(
             paths: folded::Paths::new(context, settings.by),
             out: Output::create(output)?,
         }),
-        Format::Dot => Box::new(dot::Dot {
+        Format::Dot | Format::Mermaid => Box::new(graph::Drawing {
             graph: graph::Graph::new(context),
             out: Output::create(output)?,
-        }),
-        Format::Mermaid => Box::new(mermaid::Mermaid {
-            graph: graph::Graph::new(context),
-            out: Output::create(output)?,
+            draw: match format {
+                Format::Dot => dot::draw,
+                _ => mermaid::draw,
+            },
         }),
         Format::Parquet | Format::Arrow | Format::Csv | Format::Jsonl => {
             let (open, usual): (rows::OpenRows, _) = match format {

@@ -75,7 +75,10 @@ impl Output {
                 let file = file.finish();
                 file.map_err(|error| self.failed(&error))?.finish()
             }
-            Some(Target::Standard(mut out)) => Ok(out.flush()?),
+            Some(Target::Standard(mut out)) => match out.flush() {
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(self.failed(&error)),
+                flushed => Ok(flushed?),
+            },
             None => Ok(()),
         }
     }

@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
-use arrow_schema::{DataType, SchemaRef};
+use anyhow::Context as _;
+use arrow_array::ArrayRef;
+use arrow_schema::SchemaRef;
 use parquet::arrow::arrow_writer::{
-    ArrowRowGroupWriterFactory, ArrowWriter, ArrowWriterOptions, compute_leaves,
+    ArrowColumnChunk, ArrowRowGroupWriterFactory, ArrowWriter, ArrowWriterOptions, compute_leaves,
 };
-use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::SortingColumn;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::ColumnPath;
 
-use super::rows::{Encoded, Job, Out, RowFile};
+use super::pages::{self, ColumnBytes, Compressor};
+use super::rows::{Encoded, Job, Out, RowFile, Rows};
 use crate::file::not_written;
 
 struct ParquetFile {
@@ -25,7 +26,7 @@ struct ParquetFile {
 
 fn properties(schema: &SchemaRef, sorted: Option<&str>) -> WriterProperties {
     let sorted = sorted.and_then(|name| schema.index_of(name).ok());
-    let mut properties = WriterProperties::builder()
+    WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true)
@@ -36,18 +37,16 @@ fn properties(schema: &SchemaRef, sorted: Option<&str>) -> WriterProperties {
                 descending: false,
                 nulls_first: false,
             }]
-        }));
-    for field in schema.fields() {
-        let column = ColumnPath::from(field.name().as_str());
-        // Times and numbers grow, ranks and tags are small: differences are cheaper to write than a dictionary,
-        // and about as short.
-        if matches!(field.data_type(), DataType::Int64 | DataType::UInt64) {
-            properties = properties
-                .set_column_dictionary_enabled(column.clone(), false)
-                .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
-        }
-    }
-    properties.build()
+        }))
+        .build()
+}
+
+/// A column of a group, encoded.
+pub(crate) enum EncodedColumn {
+    /// By what is fast for it.
+    Ours(ColumnBytes),
+    /// By the library.
+    Theirs(ArrowColumnChunk),
 }
 
 pub(crate) fn open(
@@ -76,22 +75,32 @@ impl ParquetFile {
 }
 
 impl RowFile for ParquetFile {
-    fn encode(&mut self, group: Vec<RecordBatch>) -> anyhow::Result<Job> {
-        let mut writers = self.columns.create_column_writers(self.groups)?;
+    fn encode(&mut self, mut group: Vec<Rows>) -> anyhow::Result<Job> {
+        let writers = self.columns.create_column_writers(self.groups)?;
         self.groups += 1;
         let schema = Arc::clone(&self.schema);
+        let descriptions = self.writer.schema_descr().columns().to_vec();
         Ok(Box::new(move || {
-            for batch in &group {
-                let mut writers = writers.iter_mut();
-                for (field, column) in schema.fields().iter().zip(batch.columns()) {
-                    for leaf in compute_leaves(field, column)? {
-                        let writer = writers.next();
-                        writer.expect("a writer for each column").write(&leaf)?;
+            let mut compressor = Compressor::new()?;
+            let fields = schema.fields().iter().zip(&descriptions);
+            let columns = fields.zip(writers).enumerate();
+            let columns = columns.map(|(at, ((field, description), mut writer))| {
+                let arrays: Vec<ArrayRef> = group.iter_mut().map(|rows| rows.column(at)).collect();
+                if pages::is_known(field.data_type()) {
+                    let encoded = pages::encode(&arrays, description, &mut compressor)?;
+                    return Ok(EncodedColumn::Ours(encoded));
+                }
+                for array in &arrays {
+                    for leaf in compute_leaves(field, array)? {
+                        writer.write(&leaf)?;
                     }
                 }
-            }
-            let columns = writers.into_iter().map(|writer| writer.close());
-            Ok(Encoded::Columns(columns.collect::<Result<_, _>>()?))
+                Ok(EncodedColumn::Theirs(writer.close()?))
+            });
+            let columns = columns.collect::<anyhow::Result<_>>();
+            Ok(Encoded::Columns(
+                columns.context("encoding a group of rows")?,
+            ))
         }))
     }
 
@@ -102,7 +111,10 @@ impl RowFile for ParquetFile {
         let append = || {
             let mut group = self.writer.next_row_group()?;
             for column in columns {
-                column.append_to_row_group(&mut group)?;
+                match column {
+                    EncodedColumn::Ours(ours) => group.append_column(&ours.bytes, ours.close)?,
+                    EncodedColumn::Theirs(theirs) => theirs.append_to_row_group(&mut group)?,
+                }
             }
             group.close().map(|_| ())
         };

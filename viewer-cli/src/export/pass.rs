@@ -1,6 +1,10 @@
 //! One pass over a trace, from which every export is made: calls as they begin and end, events chunk by chunk, messages
 //! as they are matched, and the losses at the end.
 
+use std::collections::VecDeque;
+use std::ops::Deref;
+use std::sync::Arc;
+
 use annals_format::{
     Column, Definitions, EventTypeId, LocationId, Reference, RegionId, Role, StreamId, TraceChunk,
     TraceLoss, Value,
@@ -8,6 +12,7 @@ use annals_format::{
 use annals_merger::{MergeError, MessageCounts, MessagePairs, Opened, Outcome, Window};
 use rustc_hash::FxHashMap;
 
+use super::relay::Relay;
 use crate::calls::{ByStream, CallSink, Calls, Close, Frame, Sink};
 use crate::commands::dropped::in_view;
 use crate::filter::Filter;
@@ -15,8 +20,12 @@ use crate::names::{Place, Places};
 use crate::stacks::{clip, rank_of};
 use crate::walk::element_of;
 
-/// Sides of messages that wait for the other one, at most (about 100 bytes each).
-const MOST_WAITING: usize = 1 << 19;
+/// Events of messages that are looked up by their number alone.
+const MOST_RECENT: usize = 1 << 15;
+/// Older sides of messages, at most, before those are let go that nothing can be matched with any more.
+const MOST_OLDER: usize = 1 << 18;
+/// Stands for an event that is of no message.
+pub(crate) const NO_MESSAGE: u64 = u64::MAX;
 
 /// What every export knows of the trace.
 #[derive(Debug)]
@@ -144,20 +153,43 @@ pub struct Message {
 
 /// The exported events of a chunk.
 #[derive(Debug)]
-pub struct Events<'a> {
+pub struct Picked {
     /// The chunk.
-    pub chunk: &'a TraceChunk,
+    pub chunk: TraceChunk,
     /// Indexes of the events in it, ascending.
-    pub rows: &'a [u32],
+    pub rows: Vec<u32>,
     /// For each event of the chunk, its number among those of its type.
-    pub ordinals: &'a [u32],
-    /// Numbers of messages, by index of the event that sends or receives.
-    pub messages: &'a FxHashMap<u32, u64>,
+    pub ordinals: Vec<u32>,
+}
+
+/// The same, with what is known of them.
+#[derive(Debug)]
+pub struct Events<'a> {
+    /// They.
+    pub picked: &'a Arc<Picked>,
+    /// Numbers of messages, by index of the event in the chunk; 2^64 − 1: of none. Empty: none has any.
+    pub messages: &'a [u64],
     /// By type of the chunk: its events are calls' enters and leaves.
     pub is_move: &'a [bool],
 }
 
 impl Events<'_> {
+    /// Number of the message that an event sends or receives.
+    pub fn message(&self, row: u32) -> Option<u64> {
+        let number = self.messages.get(row as usize).copied();
+        number.filter(|number| *number != NO_MESSAGE)
+    }
+}
+
+impl Deref for Events<'_> {
+    type Target = Picked;
+
+    fn deref(&self) -> &Picked {
+        self.picked
+    }
+}
+
+impl Picked {
     /// The value of an element.
     pub fn value(&self, row: u32, element: usize) -> Value<'_> {
         let index = row as usize;
@@ -174,6 +206,10 @@ impl Events<'_> {
 pub struct Wants {
     /// Calls.
     pub calls: bool,
+    /// That they begin, too.
+    pub begins: bool,
+    /// All of it in a thread of its own, because writing is most of the work; not time, whose stacks are borrowed.
+    pub apart: bool,
     /// Only if the filter takes the event types that they are made of.
     pub calls_by_type: bool,
     /// Time passing, by call path.
@@ -250,6 +286,11 @@ pub trait Exporter {
         Ok(())
     }
 
+    /// Why it takes nothing in any more, if it knows better than what it said.
+    fn failure(self: Box<Self>) -> Option<anyhow::Error> {
+        None
+    }
+
     /// All was read: writes the rest, and gives the output its name.
     ///
     /// # Errors
@@ -272,11 +313,58 @@ struct Open {
 struct Side {
     is_send: bool,
     stream: StreamId,
-    /// Index in the chunk that is read; of an earlier one, none.
-    row: Option<u32>,
+    /// Index in its chunk.
+    row: u32,
     bytes: Option<u64>,
     tag: Option<i64>,
     communicator: Option<(Reference, u64)>,
+}
+
+/// Sides by the numbers of their events. Most are matched soon; the others are kept apart.
+#[derive(Default)]
+struct Sides {
+    /// From this number on; none: matched, or no side.
+    recent: VecDeque<Option<Side>>,
+    first: u64,
+    older: FxHashMap<u64, Side>,
+}
+
+impl Sides {
+    /// Adds the event with the next number.
+    fn push(&mut self, side: Option<Side>) {
+        if self.recent.len() >= MOST_RECENT
+            && let Some(oldest) = self.recent.pop_front()
+        {
+            if let Some(oldest) = oldest {
+                self.older.insert(self.first, oldest);
+            }
+            self.first += 1;
+        }
+        self.recent.push_back(side);
+    }
+
+    fn next(&self) -> u64 {
+        self.first + self.recent.len() as u64
+    }
+
+    fn get_mut(&mut self, number: u64) -> Option<&mut Option<Side>> {
+        let at = number.checked_sub(self.first)?;
+        self.recent.get_mut(usize::try_from(at).ok()?)
+    }
+
+    fn get(&mut self, number: u64) -> Option<Side> {
+        match self.get_mut(number) {
+            Some(side) => *side,
+            None => self.older.get(&number).copied(),
+        }
+    }
+
+    fn remove(&mut self, number: u64) {
+        match self.get_mut(number) {
+            Some(side) => *side = None,
+            None => drop(self.older.remove(&number)),
+        }
+    }
 }
 
 /// Where the elements of a message are.
@@ -291,9 +379,8 @@ struct MessageType {
 struct Messages {
     pairs: MessagePairs,
     types: FxHashMap<EventTypeId, MessageType>,
-    next: u64,
-    sides: FxHashMap<u64, Side>,
-    of_rows: FxHashMap<u32, u64>,
+    sides: Sides,
+    of_rows: Vec<u64>,
     matched: Vec<Message>,
 }
 
@@ -325,9 +412,8 @@ impl Messages {
         Ok(Some(Self {
             types: types.collect(),
             pairs,
-            next: 0,
-            sides: FxHashMap::default(),
-            of_rows: FxHashMap::default(),
+            sides: Sides::default(),
+            of_rows: Vec::new(),
             matched: Vec::new(),
         }))
     }
@@ -343,14 +429,18 @@ impl Messages {
             (is_message, found)
         });
         let types: Vec<(bool, Option<MessageType>)> = types.collect();
+        let first = self.sides.next();
         if types.iter().any(|(is_message, _)| *is_message) {
+            self.of_rows.resize(chunk.len(), NO_MESSAGE);
             for (index, of_type) in chunk.type_index.iter().enumerate() {
                 let (true, found) = types[usize::from(*of_type)] else {
                     continue;
                 };
-                let number = self.next;
-                self.next += 1;
-                let Some(found) = found else { continue };
+                let number = self.sides.next();
+                let Some(found) = found else {
+                    self.sides.push(None);
+                    continue;
+                };
                 let columns = &chunk.types[usize::from(*of_type)].columns;
                 let ordinal = ordinals[index] as usize;
                 let integer = |at: usize| {
@@ -358,35 +448,34 @@ impl Messages {
                     column?.get(ordinal).as_integer()
                 };
                 if found.is_send {
-                    self.of_rows.insert(index as u32, number);
+                    self.of_rows[index] = number;
                 }
                 let side = Side {
                     is_send: found.is_send,
                     stream: chunk.streams[index],
-                    row: Some(index as u32),
+                    row: index as u32,
                     bytes: found.bytes.and_then(integer).map(|value| value as u64),
                     tag: found.tag.and_then(integer).map(|value| value as i64),
                     communicator: found.communicator.and_then(|(at, reference)| {
                         Some((reference, integer(at).map(|value| value as u64)?))
                     }),
                 };
-                self.sides.insert(number, side);
+                self.sides.push(Some(side));
             }
         }
         let (sides, of_rows, matched) = (&mut self.sides, &mut self.of_rows, &mut self.matched);
         self.pairs.take(chunk, |send, receive| {
-            let (Some(from), Some(to)) = (sides.get(&send.number), sides.get(&receive.number))
-            else {
+            let (Some(from), Some(to)) = (sides.get(send.number), sides.get(receive.number)) else {
                 return;
             };
-            let (from, to) = (*from, *to);
             if !from.is_send || to.is_send {
                 return;
             }
-            sides.remove(&send.number);
-            sides.remove(&receive.number);
-            if let Some(row) = to.row {
-                of_rows.insert(row, send.number);
+            sides.remove(send.number);
+            sides.remove(receive.number);
+            let is_late = receive.number < first;
+            if !is_late {
+                of_rows[to.row as usize] = send.number;
             }
             matched.push(Message {
                 number: send.number,
@@ -397,17 +486,13 @@ impl Messages {
                 bytes: from.bytes.or(to.bytes),
                 tag: from.tag.or(to.tag),
                 communicator: from.communicator.or(to.communicator),
-                is_late: to.row.is_none(),
+                is_late,
             });
         });
-        if sides.len() > MOST_WAITING {
-            // What has waited longest is given up; the matching itself goes on.
-            let mut numbers: Vec<u64> = sides.keys().copied().collect();
-            numbers.sort_unstable();
-            let oldest = numbers[numbers.len() - MOST_WAITING / 2];
-            sides.retain(|number, _| *number >= oldest);
+        if sides.older.len() > MOST_OLDER {
+            let waiting = self.pairs.waiting();
+            sides.older.retain(|number, _| waiting.contains(number));
         }
-        sides.values_mut().for_each(|side| side.row = None);
     }
 }
 
@@ -423,7 +508,6 @@ struct Driver<'a> {
     messages: Option<Messages>,
     is_move: FxHashMap<EventTypeId, bool>,
     follows: ByStream<()>,
-    rows: Vec<u32>,
     failure: Option<anyhow::Error>,
     told: u64,
     progress: &'a mut dyn FnMut(u64),
@@ -444,6 +528,9 @@ impl Driver<'_> {
             return;
         }
         self.has_begun[location] = true;
+        if !self.wants.begins {
+            return;
+        }
         for (frame, open) in frames.iter().zip(self.open[location].clone()) {
             if open.number.is_some() {
                 let enter = Enter {
@@ -457,7 +544,7 @@ impl Driver<'_> {
         }
     }
 
-    fn look(&mut self, chunk: &TraceChunk) -> anyhow::Result<()> {
+    fn look(&mut self, chunk: TraceChunk) -> anyhow::Result<()> {
         if let Some(error) = self.failure.take() {
             return Err(error);
         }
@@ -468,22 +555,24 @@ impl Driver<'_> {
         }
         let ordinals = chunk.ordinals();
         if let Some(messages) = &mut self.messages {
-            messages.take(chunk, &ordinals);
+            messages.take(&chunk, &ordinals);
         }
         let window = self.context.window;
         let last_ns = chunk.times_ns.last().copied();
         if self.wants.events && last_ns.is_some_and(|last_ns| last_ns >= window.from_ns) {
-            self.pick(chunk, &ordinals);
-            let none = FxHashMap::default();
+            let rows = self.pick(&chunk, &ordinals);
             let messages = self.messages.as_ref();
             let is_move = chunk.types.iter().map(|columns| columns.event_type);
             let is_move: Vec<bool> = is_move.map(|id| self.is_move.contains_key(&id)).collect();
-            if !self.rows.is_empty() {
-                self.exporter.events(&Events {
+            if !rows.is_empty() {
+                let picked = Picked {
                     chunk,
-                    rows: &self.rows,
-                    ordinals: &ordinals,
-                    messages: messages.map_or(&none, |messages| &messages.of_rows),
+                    rows,
+                    ordinals,
+                };
+                self.exporter.events(&Events {
+                    picked: &Arc::new(picked),
+                    messages: messages.map_or(&[], |messages| &messages.of_rows),
                     is_move: &is_move,
                 })?;
             }
@@ -500,10 +589,9 @@ impl Driver<'_> {
     }
 
     /// Finds the events of a chunk that are exported.
-    fn pick(&mut self, chunk: &TraceChunk, ordinals: &[u32]) {
-        let (context, rows) = (self.context, &mut self.rows);
+    fn pick(&self, chunk: &TraceChunk, ordinals: &[u32]) -> Vec<u32> {
+        let (context, mut rows) = (self.context, Vec::with_capacity(chunk.len()));
         let (window, filter) = (context.window, context.filter);
-        rows.clear();
         let types = chunk.types.iter().map(|columns| {
             let event_type = context.definitions.event_types.get(&columns.event_type);
             let elements = event_type.map_or(&[][..], |event_type| &event_type.elements);
@@ -538,6 +626,7 @@ impl Driver<'_> {
             }
             rows.push(index as u32);
         }
+        rows
     }
 }
 
@@ -558,7 +647,7 @@ impl CallSink for Driver<'_> {
             innermost: number.or(parent),
             exclusive_ns: 0,
         });
-        if is_taken && self.has_begun[location] {
+        if is_taken && self.wants.begins && self.has_begun[location] {
             let outcome = self.exporter.enter(&Enter {
                 location,
                 region,
@@ -602,7 +691,7 @@ impl CallSink for Driver<'_> {
             return;
         };
         let window = self.context.window;
-        if is_first {
+        if is_first && self.wants.begins {
             let outcome = self.exporter.enter(&Enter {
                 location,
                 region: frame.region,
@@ -647,13 +736,28 @@ impl Sink for Driver<'_> {}
 ///
 /// # Errors
 /// If the input cannot be read or the output not be written.
-pub fn run(
-    context: &Context<'_>,
-    mut exporter: Box<dyn Exporter + '_>,
+pub fn run<'a>(
+    context: &'a Context<'a>,
+    exporter: Box<dyn Exporter + Send + 'a>,
+    progress: &mut dyn FnMut(u64),
+) -> anyhow::Result<(Outcome, Option<MessageCounts>)> {
+    let wants = exporter.wants();
+    if !wants.apart {
+        return pass(context, exporter, wants, progress);
+    }
+    std::thread::scope(|scope| match Relay::start(scope, exporter) {
+        Ok(relay) => pass(context, Box::new(relay), wants, progress),
+        Err(exporter) => pass(context, exporter, wants, progress),
+    })
+}
+
+fn pass<'a>(
+    context: &'a Context<'a>,
+    mut exporter: Box<dyn Exporter + Send + '_>,
+    mut wants: Wants,
     progress: &mut dyn FnMut(u64),
 ) -> anyhow::Result<(Outcome, Option<MessageCounts>)> {
     let (opened, window) = (context.opened, context.window);
-    let mut wants = exporter.wants();
     let mut calls = Calls::new(context.definitions, context.filter, window);
     let types = context.definitions.event_types.keys().copied();
     let moves: Vec<EventTypeId> = types.filter(|id| calls.has_moves(*id)).collect();
@@ -676,14 +780,13 @@ pub fn run(
         messages,
         is_move: moves.into_iter().map(|id| (id, true)).collect(),
         follows: context.streams().map(|(stream, _)| (stream, ())).collect(),
-        rows: Vec::new(),
         failure: None,
         told: 0,
         progress,
     };
     let is_of_calls = wants.calls || wants.time;
     let mut failure = None;
-    let mut look = |chunk: &TraceChunk, driver: &mut Driver<'_>| {
+    let mut look = |chunk: TraceChunk, driver: &mut Driver<'_>| {
         driver.look(chunk).map_err(|error| {
             failure = Some(error);
             MergeError::Stopped
@@ -692,11 +795,11 @@ pub fn run(
     let outcome = if is_of_calls || driver.messages.is_some() {
         calls.read_until(opened, &mut driver, look)
     } else {
-        opened.read(window, |chunk| look(&chunk, &mut driver))
+        opened.read(window, |chunk| look(chunk, &mut driver))
     };
     let (late, messages) = (driver.failure.take(), driver.messages.take());
     if let Some(error) = failure.or(late) {
-        return Err(error);
+        return Err(exporter.failure().unwrap_or(error));
     }
     let outcome = outcome?;
     let losses = outcome.losses.iter();

@@ -3,7 +3,7 @@
 //! Processes and locations are tracks; below a location's track is one for each source, which has the points as instants,
 //! and one for each metric. Names are interned at the beginning, so that no packet needs what stands in another but the first.
 
-use annals_format::{EventTypeId, Reference, RegionId, Role, StreamId, Value};
+use annals_format::{EventType, EventTypeId, Reference, RegionId, Role, StreamId, Value};
 use rustc_hash::FxHashMap;
 
 use super::layout::Layout;
@@ -173,19 +173,19 @@ impl<'a> Perfetto<'a> {
     /// Trace time and wall clock at its zero.
     fn put_clocks(&mut self) {
         let zero = self.context.definitions.time_zero;
-        let unix_ns = zero.and_then(|zero| u64::try_from(zero.unix_ns).ok());
+        let Some(unix_ns) = zero.and_then(|zero| u64::try_from(zero.unix_ns).ok()) else {
+            // One clock alone has nothing to be compared with.
+            return;
+        };
         message(trace::PACKET, &mut self.buffer, |out| {
             number(packet::TIMESTAMP, 0, out);
             number(packet::SEQUENCE_ID, SEQUENCE, out);
             message(packet::CLOCK_SNAPSHOT, out, |out| {
-                let clocks = [(BOOTTIME, Some(0)), (REALTIME, unix_ns)];
-                for (clock, time) in clocks {
-                    if let Some(time) = time {
-                        message(1, out, |out| {
-                            number(1, clock, out);
-                            number(2, time, out);
-                        });
-                    }
+                for (clock, time) in [(BOOTTIME, 0), (REALTIME, unix_ns)] {
+                    message(1, out, |out| {
+                        number(1, clock, out);
+                        number(2, time, out);
+                    });
                 }
                 number(2, BOOTTIME, out);
             });
@@ -373,14 +373,11 @@ impl<'a> Perfetto<'a> {
         &self,
         events: &Events<'_>,
         row: u32,
-        event_type: EventTypeId,
+        definition: &EventType,
         names: &[u64],
         out: &mut Vec<u8>,
     ) {
         let d = self.context.definitions;
-        let Some(definition) = d.event_types.get(&event_type) else {
-            return;
-        };
         for (at, element) in definition.elements.iter().enumerate() {
             let value = events.value(row, at);
             if value == Value::Absent {
@@ -436,6 +433,8 @@ impl Exporter for Perfetto<'_> {
     fn wants(&self) -> Wants {
         Wants {
             calls: true,
+            begins: true,
+            apart: true,
             calls_by_type: true,
             events: true,
             messages: true,
@@ -487,28 +486,29 @@ impl Exporter for Perfetto<'_> {
     }
 
     fn events(&mut self, events: &Events<'_>) -> anyhow::Result<()> {
-        let chunk = events.chunk;
+        let chunk = &events.chunk;
         let d = self.context.definitions;
         let kinds = chunk.types.iter().enumerate().map(|(at, columns)| {
             // Calls are slices; what has no location cannot be one.
             let kind = self.kinds.get(&columns.event_type).cloned();
-            let role = d.event_types.get(&columns.event_type).map(|t| t.role);
-            let is_side = matches!(role, Some(Role::Send | Role::Receive));
-            (events.is_move[at], columns.event_type, kind, is_side)
+            let definition = d.event_types.get(&columns.event_type);
+            (events.is_move[at], kind.zip(definition))
         });
-        let kinds: Vec<(bool, EventTypeId, Option<Kind>, bool)> = kinds.collect();
-        for row in events.rows {
+        let kinds: Vec<(bool, Option<(Kind, &EventType)>)> = kinds.collect();
+        for row in &events.rows {
             let index = *row as usize;
-            let (is_move, event_type, kind, is_side) = &kinds[usize::from(chunk.type_index[index])];
+            let (is_move, kind) = &kinds[usize::from(chunk.type_index[index])];
             let (time_ns, stream) = (chunk.times_ns[index], chunk.streams[index]);
             if *is_move && self.context.places.get(stream).location_id.is_some() {
                 continue;
             }
-            let Some(kind) = kind else { continue };
+            let Some((kind, event_type)) = kind else {
+                continue;
+            };
             if let Some(element) = kind.metric {
                 let value = events.value(*row, element);
                 if value != Value::Absent {
-                    let track = self.counter(stream, *event_type, element);
+                    let track = self.counter(stream, event_type.id, element);
                     self.put_counter(time_ns, track, value);
                     self.flush(BUFFER_BYTES)?;
                     continue;
@@ -520,8 +520,9 @@ impl Exporter for Perfetto<'_> {
                 number(event::TYPE, INSTANT, out);
                 number(event::TRACK_UUID, track, out);
                 number(event::NAME_IID, kind.name, out);
-                self.put_elements(events, *row, *event_type, &kind.elements, out);
-                if *is_side && let Some(flow) = events.messages.get(row) {
+                self.put_elements(events, *row, event_type, &kind.elements, out);
+                let is_side = matches!(event_type.role, Role::Send | Role::Receive);
+                if is_side && let Some(flow) = events.message(*row) {
                     // 0 is no flow.
                     fixed(event::FLOW_ID, flow + 1, out);
                 }

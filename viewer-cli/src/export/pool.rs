@@ -5,6 +5,9 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+/// Threads, at most.
+const MOST_THREADS: usize = 6;
+
 /// Jobs under way, each with whom its result is for.
 pub(crate) struct Pool<K, R> {
     threads: Option<ThreadPool>,
@@ -13,9 +16,10 @@ pub(crate) struct Pool<K, R> {
 }
 
 impl<K, R: Send + 'static> Pool<K, R> {
-    /// With a thread for each processor.
+    /// With a thread for each processor, up to a few: each has a group of rows in its hands.
     pub(crate) fn new() -> Self {
         let count = std::thread::available_parallelism().map_or(1, usize::from);
+        let count = count.min(MOST_THREADS);
         let threads = ThreadPoolBuilder::new().num_threads(count);
         let threads = threads.thread_name(|number| format!("export {number}"));
         Self {

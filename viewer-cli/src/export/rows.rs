@@ -10,23 +10,28 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{Int64Array, RecordBatch};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
 
 use super::pool::Pool;
-use super::tables::TableKind;
-use crate::file::{not_written, temporary_name};
+use super::tables::{EventRows, TableKind};
+use crate::file::not_written;
 
 /// Rows of a group: what is encoded at once, and what engines can step over.
 pub(crate) const GROUP_ROWS: usize = 1 << 17;
 /// Rows of a table that wait for their partitions, all together.
-const MOST_ROWS: usize = 1 << 20;
+const MOST_ROWS: usize = 1 << 19;
 /// Partitions of a table.
 const MOST_PARTITIONS: usize = 1 << 16;
 /// Bytes that wait for the file of a partition.
-const APPEND_BYTES: usize = 32 << 10;
+const APPEND_BYTES: usize = 8 << 10;
+/// What is remembered for the ends of all partitions' files, in columns of groups (about a KiB each); then they are
+/// finished, and what comes goes to new ones.
+const MOST_COLUMNS: usize = 1 << 17;
+/// The same, for a file itself: in columns of its table.
+const OF_FILE: usize = 4;
 
 /// How a table is split.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,12 +51,54 @@ impl Partition {
     }
 }
 
+/// Rows of a table, maybe still to be made.
+pub(crate) enum Rows {
+    /// Made.
+    Ready(RecordBatch),
+    /// So many, made in any thread.
+    Later(usize, Box<dyn FnOnce() -> RecordBatch + Send>),
+    /// Made column by column.
+    Events(EventRows),
+}
+
+impl Rows {
+    fn len(&self) -> usize {
+        match self {
+            Self::Ready(batch) => batch.num_rows(),
+            Self::Later(rows, _) => *rows,
+            Self::Events(rows) => rows.len(),
+        }
+    }
+
+    /// Makes them.
+    pub(crate) fn batch(self) -> RecordBatch {
+        match self {
+            Self::Ready(batch) => batch,
+            Self::Later(_, make) => make(),
+            Self::Events(rows) => rows.batch(),
+        }
+    }
+
+    /// A column.
+    pub(crate) fn column(&mut self, at: usize) -> ArrayRef {
+        match self {
+            Self::Ready(batch) => Arc::clone(batch.column(at)),
+            Self::Events(rows) => rows.column(at),
+            Self::Later(..) => {
+                let nothing = Self::Ready(RecordBatch::new_empty(Arc::new(Schema::empty())));
+                *self = Self::Ready(std::mem::replace(self, nothing).batch());
+                self.column(at)
+            }
+        }
+    }
+}
+
 /// A group of rows, encoded.
 pub(crate) enum Encoded {
     /// As bytes of the file.
     Bytes(Vec<u8>),
     /// As columns of a Parquet file.
-    Columns(Vec<parquet::arrow::arrow_writer::ArrowColumnChunk>),
+    Columns(Vec<super::parquet::EncodedColumn>),
     /// Not at all.
     Batches(Vec<RecordBatch>),
 }
@@ -60,9 +107,9 @@ pub(crate) enum Encoded {
 pub(crate) type Job = Box<dyn FnOnce() -> anyhow::Result<Encoded> + Send>;
 
 /// A file of rows in the making.
-pub(crate) trait RowFile {
+pub(crate) trait RowFile: Send {
     /// The work of encoding a group, in order.
-    fn encode(&mut self, group: Vec<RecordBatch>) -> anyhow::Result<Job>;
+    fn encode(&mut self, group: Vec<Rows>) -> anyhow::Result<Job>;
     /// Takes encoded groups in, in the same order.
     fn append(&mut self, encoded: Encoded) -> anyhow::Result<()>;
     /// Writes what stands at the end, and gives the file its name.
@@ -74,12 +121,20 @@ pub(crate) enum Out {
     /// A file that gets its name when it is finished.
     Whole(Box<super::output::Output>),
     /// A file of a directory that gets its name as a whole: open only while something is written to it.
-    Part { path: PathBuf, waiting: Vec<u8> },
+    Part {
+        /// Where it is made.
+        path: PathBuf,
+        /// What it is to be called.
+        named: PathBuf,
+        waiting: Vec<u8>,
+        /// It is one of few: that it is on the disk is worth waiting for.
+        is_synced: bool,
+    },
 }
 
 impl Out {
     fn append(&mut self) -> io::Result<()> {
-        if let Self::Part { path, waiting } = self
+        if let Self::Part { path, waiting, .. } = self
             && !waiting.is_empty()
         {
             let file = OpenOptions::new().append(true).create(true).open(path);
@@ -93,7 +148,7 @@ impl Out {
     pub(crate) fn path(&self) -> &Path {
         match self {
             Self::Whole(file) => file.path(),
-            Self::Part { path, .. } => path,
+            Self::Part { named, .. } => named,
         }
     }
 
@@ -102,10 +157,34 @@ impl Out {
         not_written(self.path(), error)
     }
 
+    /// Begins a file of a directory.
+    ///
+    /// # Errors
+    /// If it cannot be created.
+    fn part(path: PathBuf, named: PathBuf, is_synced: bool) -> anyhow::Result<Self> {
+        let created = File::create(&path);
+        created.map_err(|error| not_written(&named, &error))?;
+        Ok(Self::Part {
+            path,
+            named,
+            waiting: Vec::new(),
+            is_synced,
+        })
+    }
+
     /// Gives the file its name.
     pub(crate) fn finish(mut self) -> anyhow::Result<()> {
         let appended = self.append().map_err(|error| self.failed(&error));
         appended?;
+        if let Self::Part {
+            path,
+            is_synced: true,
+            ..
+        } = &self
+        {
+            let synced = File::open(path).and_then(|file| file.sync_data());
+            synced.map_err(|error| self.failed(&error))?;
+        }
         match self {
             Self::Whole(file) => file.finish(),
             Self::Part { .. } => Ok(()),
@@ -143,54 +222,8 @@ pub(crate) type OpenRows =
 
 struct Part {
     file: Box<dyn RowFile>,
-    waiting: Vec<RecordBatch>,
+    waiting: Vec<Rows>,
     rows: usize,
-}
-
-/// A directory that gets its name when it is whole; dropped before, nothing is left.
-struct WholeDirectory {
-    path: PathBuf,
-    temporary: PathBuf,
-    is_complete: bool,
-}
-
-impl WholeDirectory {
-    fn create(path: &Path) -> anyhow::Result<Self> {
-        let is_taken = match fs::read_dir(path) {
-            Ok(mut entries) => entries.next().is_some(),
-            Err(error) => error.kind() != io::ErrorKind::NotFound,
-        };
-        if is_taken {
-            bail!(
-                "{}: is there already, and parts of a dataset do not mix: remove it, or name another output",
-                path.display()
-            );
-        }
-        let temporary = temporary_name(path);
-        fs::create_dir_all(&temporary).map_err(|error| not_written(path, &error))?;
-        Ok(Self {
-            path: path.to_owned(),
-            temporary,
-            is_complete: false,
-        })
-    }
-
-    fn finish(mut self) -> anyhow::Result<()> {
-        // An empty one may be there.
-        let _ = fs::remove_dir(&self.path);
-        let renamed = fs::rename(&self.temporary, &self.path);
-        renamed.map_err(|error| not_written(&self.path, &error))?;
-        self.is_complete = true;
-        Ok(())
-    }
-}
-
-impl Drop for WholeDirectory {
-    fn drop(&mut self) {
-        if !self.is_complete {
-            let _ = fs::remove_dir_all(&self.temporary);
-        }
-    }
 }
 
 enum Place {
@@ -198,14 +231,48 @@ enum Place {
     File,
     /// The partitions, by key.
     Dataset {
-        directory: WholeDirectory,
+        at: At,
         partition: Partition,
         extension: &'static str,
+        /// Number of the files that are open.
+        generation: usize,
         numbers: BTreeMap<i64, usize>,
         /// The columns that stand in the files.
         columns: Vec<usize>,
         schema: SchemaRef,
     },
+}
+
+/// Where something is made, and what it is to be called.
+#[derive(Clone, Debug)]
+pub(crate) struct At {
+    /// The one; none: it is a file of its own, which sees to that itself.
+    pub(crate) temporary: Option<PathBuf>,
+    /// The other.
+    pub(crate) named: PathBuf,
+}
+
+impl At {
+    fn below(&self, name: &str) -> Self {
+        Self {
+            temporary: self.temporary.as_ref().map(|path| path.join(name)),
+            named: self.named.join(name),
+        }
+    }
+
+    fn out(&self, is_synced: bool) -> anyhow::Result<Out> {
+        match &self.temporary {
+            Some(temporary) => Out::part(temporary.clone(), self.named.clone(), is_synced),
+            None => Ok(Out::Whole(Box::new(super::output::Output::create(
+                &self.named,
+            )?))),
+        }
+    }
+
+    fn create_directory(&self) -> anyhow::Result<()> {
+        let path = self.temporary.as_ref().unwrap_or(&self.named);
+        fs::create_dir_all(path).map_err(|error| not_written(&self.named, &error))
+    }
 }
 
 /// A table in the making.
@@ -225,6 +292,8 @@ struct Table {
 pub(crate) struct Tables {
     tables: Vec<Table>,
     pool: Pool<(usize, usize), anyhow::Result<Encoded>>,
+    /// What is remembered for the ends of partitions' files.
+    columns: usize,
 }
 
 impl Tables {
@@ -232,6 +301,7 @@ impl Tables {
         Self {
             tables: Vec::new(),
             pool: Pool::new(),
+            columns: 0,
         }
     }
 
@@ -240,7 +310,7 @@ impl Tables {
         &mut self,
         kind: TableKind,
         schema: &SchemaRef,
-        path: &Path,
+        at: &At,
         partition: Option<Partition>,
         (extension, open): (&'static str, OpenRows),
     ) -> anyhow::Result<usize> {
@@ -251,8 +321,7 @@ impl Tables {
         let number = self.tables.len();
         let (place, parts) = match partition {
             None => {
-                let out = Out::Whole(Box::new(super::output::Output::create(path)?));
-                let file = open(schema, kind.time_column(), out)?;
+                let file = open(schema, kind.time_column(), at.out(true)?)?;
                 let part = Part {
                     file,
                     waiting: Vec::new(),
@@ -270,10 +339,12 @@ impl Tables {
                     .iter()
                     .map(|at| Arc::clone(&schema.fields()[*at]))
                     .collect();
+                at.create_directory()?;
                 let place = Place::Dataset {
-                    directory: WholeDirectory::create(path)?,
+                    at: at.clone(),
                     partition,
                     extension,
+                    generation: 0,
                     numbers: BTreeMap::new(),
                     columns,
                     schema: Arc::new(Schema::new(fields)),
@@ -294,16 +365,16 @@ impl Tables {
     }
 
     /// Takes rows of a table in.
-    pub(crate) fn write(&mut self, table: usize, batch: RecordBatch) -> anyhow::Result<()> {
-        if batch.num_rows() == 0 {
+    pub(crate) fn write(&mut self, table: usize, rows: Rows) -> anyhow::Result<()> {
+        if rows.len() == 0 {
             return Ok(());
         }
         let found = &mut self.tables[table];
         if matches!(found.place, Place::File) {
-            return self.give(table, 0, batch);
+            return self.give(table, 0, rows);
         }
-        found.rows += batch.num_rows();
-        found.waiting.push(batch);
+        found.rows += rows.len();
+        found.waiting.push(rows.batch());
         if found.rows >= MOST_ROWS / 2 {
             self.split(table)?;
         }
@@ -311,10 +382,10 @@ impl Tables {
     }
 
     /// Gives rows to a file of a table.
-    fn give(&mut self, table: usize, part: usize, batch: RecordBatch) -> anyhow::Result<()> {
+    fn give(&mut self, table: usize, part: usize, rows: Rows) -> anyhow::Result<()> {
         let found = &mut self.tables[table].parts[part];
-        found.rows += batch.num_rows();
-        found.waiting.push(batch);
+        found.rows += rows.len();
+        found.waiting.push(rows);
         if found.rows >= GROUP_ROWS {
             self.encode(table, part)?;
         }
@@ -323,12 +394,17 @@ impl Tables {
 
     /// Encodes what waits for a file.
     fn encode(&mut self, table: usize, part: usize) -> anyhow::Result<()> {
+        let columns = match &self.tables[table].place {
+            Place::File => 0,
+            Place::Dataset { columns, .. } => columns.len(),
+        };
         let found = &mut self.tables[table].parts[part];
         if found.rows == 0 {
             return Ok(());
         }
         let group = std::mem::take(&mut found.waiting);
         found.rows = 0;
+        self.columns += columns;
         let job = found.file.encode(group)?;
         match self.pool.push((table, part), job) {
             Some((owner, encoded)) => self.append(owner, encoded),
@@ -348,9 +424,10 @@ impl Tables {
     fn split(&mut self, table: usize) -> anyhow::Result<()> {
         let found = &mut self.tables[table];
         let Place::Dataset {
-            directory,
+            at,
             partition,
             extension,
+            generation,
             numbers,
             columns,
             schema,
@@ -385,15 +462,13 @@ impl Tables {
                     bail!("more than {MOST_PARTITIONS} partitions: choose larger ones")
                 }
                 None => {
-                    let below = directory.temporary.join(partition.directory(key));
-                    fs::create_dir_all(&below).map_err(|e| not_written(&directory.path, &e))?;
-                    let path = below.join(format!("part-0.{extension}"));
-                    File::create(&path).map_err(|error| not_written(&path, &error))?;
-                    let out = Out::Part {
-                        path,
-                        waiting: Vec::new(),
-                    };
+                    let below = at.below(&partition.directory(key));
+                    below.create_directory()?;
+                    let out = below
+                        .below(&format!("part-{generation}.{extension}"))
+                        .out(false)?;
                     numbers.insert(key, found.parts.len());
+                    self.columns += OF_FILE * columns.len();
                     found.parts.push(Part {
                         file: (found.open)(schema, found.kind.time_column(), out)?,
                         waiting: Vec::new(),
@@ -410,7 +485,7 @@ impl Tables {
             given.push((number, taken));
         }
         for (number, taken) in given {
-            self.give(table, number, taken)?;
+            self.give(table, number, Rows::Ready(taken))?;
         }
         // Many partitions have many rows waiting: the fullest ones are encoded as they are.
         let rows = |part: &Part| part.rows;
@@ -421,10 +496,41 @@ impl Tables {
                 .map(|(number, _)| number);
             self.encode(table, fullest.unwrap_or_default())?;
         }
+        match self.columns < MOST_COLUMNS {
+            true => Ok(()),
+            false => self.finish_parts(),
+        }
+    }
+
+    /// Finishes the files of all partitions; more rows go to others.
+    fn finish_parts(&mut self) -> anyhow::Result<()> {
+        for table in 0..self.tables.len() {
+            for part in 0..self.tables[table].parts.len() {
+                self.encode(table, part)?;
+            }
+        }
+        while let Some((owner, encoded)) = self.pool.next() {
+            self.append(owner, encoded)?;
+        }
+        for table in &mut self.tables {
+            if let Place::Dataset {
+                numbers,
+                generation,
+                ..
+            } = &mut table.place
+            {
+                numbers.clear();
+                *generation += 1;
+                for part in table.parts.drain(..) {
+                    part.file.finish()?;
+                }
+            }
+        }
+        self.columns = 0;
         Ok(())
     }
 
-    /// Writes the rest, and gives all files their names.
+    /// Writes the rest, and gives files their names that are not in a directory.
     pub(crate) fn finish(mut self) -> anyhow::Result<()> {
         for table in 0..self.tables.len() {
             self.split(table)?;
@@ -438,9 +544,6 @@ impl Tables {
         for table in self.tables {
             for part in table.parts {
                 part.file.finish()?;
-            }
-            if let Place::Dataset { directory, .. } = table.place {
-                directory.finish()?;
             }
         }
         Ok(())
@@ -473,13 +576,12 @@ impl Lines {
 }
 
 impl RowFile for Lines {
-    fn encode(&mut self, group: Vec<RecordBatch>) -> anyhow::Result<Job> {
+    fn encode(&mut self, group: Vec<Rows>) -> anyhow::Result<Job> {
         let (schema, put) = (Arc::clone(&self.schema), self.put);
         Ok(Box::new(move || {
             let mut bytes = Vec::new();
-            group
-                .iter()
-                .for_each(|batch| put(&schema, batch, &mut bytes));
+            let batches = group.into_iter().map(Rows::batch);
+            batches.for_each(|batch| put(&schema, &batch, &mut bytes));
             Ok(Encoded::Bytes(bytes))
         }))
     }

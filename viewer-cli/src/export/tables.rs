@@ -1,6 +1,7 @@
 //! A trace as tables: which there are, their columns, and their rows as record batches.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use annals_format::{
@@ -13,12 +14,13 @@ use arrow_array::{
     Array, ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int32Array, Int64Array,
     RecordBatch, StringArray, UInt64Array, new_null_array,
 };
-use arrow_buffer::{BooleanBufferBuilder, NullBuffer};
+use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use clap::ValueEnum;
 use rustc_hash::FxHashMap;
 
-use super::pass::{Call, Context, Events, Message, ending};
+use super::pass::{Call, Context, Events, Message, Picked, ending};
+use super::rows::Rows;
 use crate::calls::ByStream;
 use crate::commands::regions::RegionRow;
 use crate::values::put_value_json;
@@ -315,6 +317,8 @@ pub(crate) struct EventsTable {
     wide: Vec<Wide>,
     /// By event type, elements without a column.
     rest: FxHashMap<EventTypeId, Vec<usize>>,
+    /// What says what these are, if there are any.
+    definitions: Option<Definitions>,
 }
 
 const EVENT_COLUMNS: [&str; 5] = ["time_ns", "rank", "location", "source", "event"];
@@ -384,73 +388,41 @@ impl EventsTable {
         Self {
             schema: Arc::new(Schema::new(fields)),
             wide,
+            definitions: (!rest.is_empty()).then(|| d.clone()),
             rest,
         }
     }
 
-    /// The events of a chunk as batches.
-    pub(crate) fn batches(
-        &self,
-        shared: &Shared,
-        definitions: &Definitions,
-        events: &Events<'_>,
-        mut take: impl FnMut(RecordBatch) -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
-        for rows in events.rows.chunks(BATCH_ROWS) {
-            take(self.batch(shared, definitions, events, rows))?;
-        }
-        Ok(())
-    }
-
-    fn batch(
-        &self,
-        shared: &Shared,
-        definitions: &Definitions,
-        events: &Events<'_>,
-        rows: &[u32],
-    ) -> RecordBatch {
-        let chunk = events.chunk;
-        let each = || rows.iter().map(|row| *row as usize);
-        let places: Vec<Place> = each().map(|row| shared.place(chunk.streams[row])).collect();
-        let types = chunk.types.iter();
-        let types: Vec<i32> = types
-            .map(|t| shared.event_types.key(t.event_type.get().into()))
-            .collect();
-        let mut columns: Vec<ArrayRef> = vec![
-            integers(each().map(|row| chunk.times_ns[row]).collect()),
-            integers(places.iter().map(|place| place.rank).collect()),
-            shared.location_array(places.iter().map(|place| place.location).collect()),
-            shared
-                .sources
-                .array(places.iter().map(|place| place.source).collect(), None),
-            shared.event_types.array(
-                each()
-                    .map(|row| types[usize::from(chunk.type_index[row])])
-                    .collect(),
-                None,
-            ),
-        ];
-        for wide in &self.wide {
-            columns.push(wide.array(shared, events, rows));
-        }
-        if !self.rest.is_empty() {
-            columns.push(self.rest_array(definitions, events, rows));
-        }
-        batch(&self.schema, columns)
+    /// The events of a chunk as rows.
+    pub(crate) fn rows(
+        self: &Arc<Self>,
+        shared: &Arc<Shared>,
+        picked: &Arc<Picked>,
+    ) -> impl Iterator<Item = Rows> {
+        let count = picked.rows.len();
+        (0..count).step_by(BATCH_ROWS).map(move |start| {
+            Rows::Events(EventRows {
+                table: Arc::clone(self),
+                shared: Arc::clone(shared),
+                picked: Arc::clone(picked),
+                range: start..count.min(start + BATCH_ROWS),
+                places: Vec::new(),
+            })
+        })
     }
 
     /// The elements without a column of their own, as JSON.
-    fn rest_array(&self, d: &Definitions, events: &Events<'_>, rows: &[u32]) -> ArrayRef {
+    fn rest_array(&self, d: &Definitions, picked: &Picked, rows: &[u32]) -> ArrayRef {
         let mut builder = LargeStringBuilder::new();
         let mut text = Vec::new();
         for row in rows {
-            let chunk = events.chunk;
+            let chunk = &picked.chunk;
             let event_type = chunk.types[usize::from(chunk.type_index[*row as usize])].event_type;
             let places = self.rest.get(&event_type).map_or(&[][..], Vec::as_slice);
             text.clear();
             for at in places {
                 let element = &d.event_types[&event_type].elements[*at];
-                let value = events.value(*row, *at);
+                let value = picked.value(*row, *at);
                 if value == Value::Absent {
                     continue;
                 }
@@ -470,21 +442,97 @@ impl EventsTable {
     }
 }
 
+/// Events of a chunk, of which columns are made one by one: a table may have many.
+pub(crate) struct EventRows {
+    table: Arc<EventsTable>,
+    shared: Arc<Shared>,
+    picked: Arc<Picked>,
+    range: Range<usize>,
+    /// By type of the chunk: where its events are among the rows, and which of its type they are. Empty: not yet known.
+    places: Vec<Vec<(u32, u32)>>,
+}
+
+impl EventRows {
+    /// How many.
+    pub(crate) fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// The column of the schema at an index.
+    pub(crate) fn column(&mut self, at: usize) -> ArrayRef {
+        let (table, shared) = (Arc::clone(&self.table), Arc::clone(&self.shared));
+        let picked = Arc::clone(&self.picked);
+        let (chunk, rows) = (&picked.chunk, &picked.rows[self.range.clone()]);
+        let each = rows.iter().map(|row| *row as usize);
+        let places = each.clone().map(|row| shared.place(chunk.streams[row]));
+        match at {
+            0 => integers(each.map(|row| chunk.times_ns[row]).collect()),
+            1 => integers(places.map(|place| place.rank).collect()),
+            2 => shared.location_array(places.map(|place| place.location).collect()),
+            3 => {
+                let sources = places.map(|place| place.source).collect();
+                shared.sources.array(sources, None)
+            }
+            4 => {
+                let types = chunk.types.iter();
+                let keys = types.map(|t| shared.event_types.key(t.event_type.get().into()));
+                let keys: Vec<i32> = keys.collect();
+                let each = each.map(|row| keys[usize::from(chunk.type_index[row])]);
+                shared.event_types.array(each.collect(), None)
+            }
+            _ => match (table.wide.get(at - EVENT_COLUMNS.len()), &table.definitions) {
+                (Some(wide), _) => {
+                    if self.places.is_empty() {
+                        self.places.resize_with(chunk.types.len(), Vec::new);
+                        for (place, row) in each.enumerate() {
+                            let of_type = &mut self.places[usize::from(chunk.type_index[row])];
+                            of_type.push((place as u32, picked.ordinals[row]));
+                        }
+                    }
+                    wide.array(&shared, &picked, rows, &self.places)
+                }
+                (None, Some(definitions)) => table.rest_array(definitions, &picked, rows),
+                (None, None) => new_null_array(&DataType::LargeUtf8, rows.len()),
+            },
+        }
+    }
+
+    /// All columns.
+    pub(crate) fn batch(mut self) -> RecordBatch {
+        let schema = Arc::clone(&self.table.schema);
+        let columns = (0..schema.fields().len()).map(|at| self.column(at));
+        batch(&schema, columns.collect())
+    }
+}
+
 impl Wide {
-    fn array(&self, shared: &Shared, events: &Events<'_>, rows: &[u32]) -> ArrayRef {
-        let chunk = events.chunk;
+    fn array(
+        &self,
+        shared: &Shared,
+        picked: &Picked,
+        rows: &[u32],
+        places: &[Vec<(u32, u32)>],
+    ) -> ArrayRef {
+        let chunk = &picked.chunk;
         let columns = chunk.types.iter().map(|columns| {
             let at = self.at.get(&columns.event_type)?;
             columns.columns.get(*at)
         });
         let columns: Vec<Option<&Column>> = columns.collect();
         if columns.iter().all(Option::is_none) {
-            return new_null_array(&self.class.data_type(), rows.len());
+            return match self.class {
+                // A file has one dictionary for a column, whether it is needed or not.
+                Class::Name(_) => {
+                    let valid = NullBuffer::new_null(rows.len());
+                    self.number_array(shared, vec![0; rows.len()], Some(valid))
+                }
+                _ => new_null_array(&self.class.data_type(), rows.len()),
+            };
         }
         let value = |row: u32| -> Value<'_> {
             let index = row as usize;
             match columns[usize::from(chunk.type_index[index])] {
-                Some(column) => column.get(events.ordinals[index] as usize),
+                Some(column) => column.get(picked.ordinals[index] as usize),
                 None => Value::Absent,
             }
         };
@@ -506,22 +554,31 @@ impl Wide {
                 Arc::new(builder.finish())
             }
             Class::Integer | Class::Unsigned | Class::Float | Class::Name(_) => {
-                let bits: Vec<Option<&annals_format::Ints>> = columns
-                    .iter()
-                    .map(|column| column.and_then(Column::bits))
-                    .collect();
-                let mut values = Vec::with_capacity(rows.len());
-                let mut valid = BooleanBufferBuilder::new(rows.len());
-                for row in rows {
-                    let index = *row as usize;
-                    let found = match bits[usize::from(chunk.type_index[index])] {
-                        Some(bits) => Some(bits.get(events.ordinals[index] as usize)),
-                        None => value(*row).to_bits(),
-                    };
-                    values.push(found.unwrap_or(0));
-                    valid.append(found.is_some());
+                let mut values = vec![0_u64; rows.len()];
+                let mut valid = vec![0_u8; rows.len().div_ceil(8)];
+                let mut count = 0;
+                for (column, places) in columns.iter().zip(places) {
+                    let Some(column) = column else { continue };
+                    if let Some(bits) = column.bits() {
+                        for (place, ordinal) in places {
+                            values[*place as usize] = bits.get(*ordinal as usize);
+                            valid[*place as usize / 8] |= 1 << (place % 8);
+                        }
+                        count += places.len();
+                        continue;
+                    }
+                    for (place, ordinal) in places {
+                        if let Some(bits) = column.get(*ordinal as usize).to_bits() {
+                            values[*place as usize] = bits;
+                            valid[*place as usize / 8] |= 1 << (place % 8);
+                            count += 1;
+                        }
+                    }
                 }
-                let valid = Some(NullBuffer::new(valid.finish()));
+                let valid = (count != rows.len()).then(|| {
+                    let valid = BooleanBuffer::new(valid.into(), 0, rows.len());
+                    NullBuffer::new(valid)
+                });
                 self.number_array(shared, values, valid)
             }
         }
@@ -560,8 +617,19 @@ pub(crate) trait Gathered {
     fn schema(&self) -> &SchemaRef;
     /// Rows that wait.
     fn len(&self) -> usize;
-    /// They as a batch; none are left.
-    fn take(&mut self, shared: &Shared) -> RecordBatch;
+    /// They; none are left.
+    fn take(&mut self, shared: &Arc<Shared>) -> Rows;
+}
+
+/// Rows out of what was gathered.
+fn later<T: Send + 'static>(
+    gathered: &mut Vec<T>,
+    (schema, shared): (&SchemaRef, &Arc<Shared>),
+    make: impl FnOnce(&SchemaRef, &Shared, &[T]) -> RecordBatch + Send + 'static,
+) -> Rows {
+    let rows = std::mem::take(gathered);
+    let (schema, shared) = (Arc::clone(schema), Arc::clone(shared));
+    Rows::Later(rows.len(), Box::new(move || make(&schema, &shared, &rows)))
 }
 
 /// The table of calls.
@@ -617,46 +685,45 @@ impl Gathered for CallsTable {
         self.rows.len()
     }
 
-    fn take(&mut self, shared: &Shared) -> RecordBatch {
-        let rows = std::mem::take(&mut self.rows);
-        let numbers = |of: fn(&Call) -> i64| integers(rows.iter().map(of).collect());
-        let flags = |of: fn(&Call) -> bool| -> ArrayRef {
-            Arc::new(BooleanArray::from(
-                rows.iter().map(of).collect::<Vec<bool>>(),
-            ))
-        };
-        let parents = rows
-            .iter()
-            .map(|call| call.parent.map(|parent| parent as i64));
-        let places = rows.iter().map(|call| shared.by_location[call.location]);
-        let (ranks, locations): (Vec<i64>, Vec<i32>) = places.unzip();
-        let regions = rows
-            .iter()
-            .map(|call| shared.regions.key(call.region.get().into()));
-        let columns = vec![
-            numbers(|call| call.number as i64),
-            Arc::new(Int64Array::from_iter(parents)),
-            integers(ranks),
-            shared.location_array(locations),
-            shared.regions.array(regions.collect(), None),
-            numbers(|call| call.begin_ns),
-            numbers(|call| call.end_ns),
-            numbers(|call| call.inclusive_ns),
-            numbers(|call| call.exclusive_ns),
-            numbers(|call| call.depth as i64),
-            flags(|call| call.is_outermost),
-            flags(|call| call.is_uncertain),
-            words(
-                &["left", "unleft", "open"],
-                rows.iter().map(|call| ending(call.how)),
-            ),
-        ];
-        // The memory is kept for what comes next.
-        let found = batch(&self.schema, columns);
-        self.rows = rows;
-        self.rows.clear();
-        found
+    fn take(&mut self, shared: &Arc<Shared>) -> Rows {
+        later(&mut self.rows, (&self.schema, shared), calls)
     }
+}
+
+fn calls(schema: &SchemaRef, shared: &Shared, rows: &[Call]) -> RecordBatch {
+    let numbers = |of: fn(&Call) -> i64| integers(rows.iter().map(of).collect());
+    let flags = |of: fn(&Call) -> bool| -> ArrayRef {
+        Arc::new(BooleanArray::from(
+            rows.iter().map(of).collect::<Vec<bool>>(),
+        ))
+    };
+    let parents = rows
+        .iter()
+        .map(|call| call.parent.map(|parent| parent as i64));
+    let places = rows.iter().map(|call| shared.by_location[call.location]);
+    let (ranks, locations): (Vec<i64>, Vec<i32>) = places.unzip();
+    let regions = rows
+        .iter()
+        .map(|call| shared.regions.key(call.region.get().into()));
+    let columns = vec![
+        numbers(|call| call.number as i64),
+        Arc::new(Int64Array::from_iter(parents)),
+        integers(ranks),
+        shared.location_array(locations),
+        shared.regions.array(regions.collect(), None),
+        numbers(|call| call.begin_ns),
+        numbers(|call| call.end_ns),
+        numbers(|call| call.inclusive_ns),
+        numbers(|call| call.exclusive_ns),
+        numbers(|call| call.depth as i64),
+        flags(|call| call.is_outermost),
+        flags(|call| call.is_uncertain),
+        words(
+            &["left", "unleft", "open"],
+            rows.iter().map(|call| ending(call.how)),
+        ),
+    ];
+    batch(schema, columns)
 }
 
 /// The table of messages.
@@ -700,47 +767,50 @@ impl Gathered for MessagesTable {
         self.rows.len()
     }
 
-    fn take(&mut self, shared: &Shared) -> RecordBatch {
-        let rows = std::mem::take(&mut self.rows);
-        let numbers = |of: fn(&Message) -> i64| integers(rows.iter().map(of).collect());
-        let side = |of: fn(&Message) -> StreamId| {
-            let places = rows.iter().map(|message| shared.place(of(message)));
-            let (ranks, locations): (Vec<i64>, Vec<i32>) =
-                places.map(|place| (place.rank, place.location)).unzip();
-            (integers(ranks), shared.location_array(locations))
-        };
-        let ((from_rank, from), (to_rank, to)) = (side(|m| m.from), side(|m| m.to));
-        let mut communicators = LargeStringBuilder::new();
-        for message in &rows {
-            communicators.append_option(message.communicator.map(|(reference, number)| {
-                match shared.of_reference(reference) {
-                    Some(names) => {
-                        let names_of = names.values.as_any().downcast_ref::<StringArray>();
-                        let names_of = names_of.expect("names are text");
-                        names_of.value(names.key(number) as usize).to_owned()
-                    }
-                    None => number.to_string(),
-                }
-            }));
-        }
-        let columns = vec![
-            numbers(|message| message.send_ns),
-            numbers(|message| message.receive_ns),
-            numbers(|message| message.receive_ns.saturating_sub(message.send_ns)),
-            from_rank,
-            from,
-            to_rank,
-            to,
-            Arc::new(communicators.finish()),
-            Arc::new(Int64Array::from_iter(
-                rows.iter().map(|message| message.tag),
-            )),
-            Arc::new(UInt64Array::from_iter(
-                rows.iter().map(|message| message.bytes),
-            )),
-        ];
-        batch(&self.schema, columns)
+    fn take(&mut self, shared: &Arc<Shared>) -> Rows {
+        later(&mut self.rows, (&self.schema, shared), messages)
     }
+}
+
+fn messages(schema: &SchemaRef, shared: &Shared, rows: &[Message]) -> RecordBatch {
+    let numbers = |of: fn(&Message) -> i64| integers(rows.iter().map(of).collect());
+    let side = |of: fn(&Message) -> StreamId| {
+        let places = rows.iter().map(|message| shared.place(of(message)));
+        let (ranks, locations): (Vec<i64>, Vec<i32>) =
+            places.map(|place| (place.rank, place.location)).unzip();
+        (integers(ranks), shared.location_array(locations))
+    };
+    let ((from_rank, from), (to_rank, to)) = (side(|m| m.from), side(|m| m.to));
+    let mut communicators = LargeStringBuilder::new();
+    for message in rows {
+        communicators.append_option(message.communicator.map(|(reference, number)| {
+            match shared.of_reference(reference) {
+                Some(names) => {
+                    let names_of = names.values.as_any().downcast_ref::<StringArray>();
+                    let names_of = names_of.expect("names are text");
+                    names_of.value(names.key(number) as usize).to_owned()
+                }
+                None => number.to_string(),
+            }
+        }));
+    }
+    let columns = vec![
+        numbers(|message| message.send_ns),
+        numbers(|message| message.receive_ns),
+        numbers(|message| message.receive_ns.saturating_sub(message.send_ns)),
+        from_rank,
+        from,
+        to_rank,
+        to,
+        Arc::new(communicators.finish()),
+        Arc::new(Int64Array::from_iter(
+            rows.iter().map(|message| message.tag),
+        )),
+        Arc::new(UInt64Array::from_iter(
+            rows.iter().map(|message| message.bytes),
+        )),
+    ];
+    batch(schema, columns)
 }
 
 /// The table of metrics.
@@ -749,9 +819,12 @@ pub(crate) struct MetricsTable {
     schema: SchemaRef,
     /// By event type: the element, and the number of its unit.
     types: FxHashMap<EventTypeId, (usize, u32)>,
-    units: Names,
-    rows: Vec<(i64, StreamId, EventTypeId, u32, f64)>,
+    units: Arc<Names>,
+    rows: Vec<Sample>,
 }
+
+/// When, where, of what event type, in which unit, how much.
+type Sample = (i64, StreamId, EventTypeId, u32, f64);
 
 /// Which element of each metric is its value.
 pub(crate) fn metrics_of(context: &Context<'_>) -> FxHashMap<EventTypeId, usize> {
@@ -793,13 +866,13 @@ impl MetricsTable {
         Self {
             schema: Arc::new(schema),
             types: types.collect(),
-            units,
+            units: Arc::new(units),
             rows: Vec::new(),
         }
     }
 
     pub(crate) fn push(&mut self, events: &Events<'_>) {
-        let chunk = events.chunk;
+        let chunk = &events.chunk;
         let types = chunk.types.iter();
         let types: Vec<_> = types
             .map(|t| (t.event_type, self.types.get(&t.event_type)))
@@ -807,7 +880,7 @@ impl MetricsTable {
         if types.iter().all(|(_, found)| found.is_none()) {
             return;
         }
-        for row in events.rows {
+        for row in &events.rows {
             let index = *row as usize;
             let (event_type, Some((at, unit))) = types[usize::from(chunk.type_index[index])] else {
                 continue;
@@ -829,26 +902,34 @@ impl Gathered for MetricsTable {
         self.rows.len()
     }
 
-    fn take(&mut self, shared: &Shared) -> RecordBatch {
-        let rows = std::mem::take(&mut self.rows);
-        let places: Vec<Place> = rows.iter().map(|row| shared.place(row.1)).collect();
-        let types = rows
-            .iter()
-            .map(|row| shared.event_types.key(row.2.get().into()));
-        let units = rows.iter().map(|row| self.units.key(row.3.into()));
-        let columns: Vec<ArrayRef> = vec![
-            integers(rows.iter().map(|row| row.0).collect()),
-            integers(places.iter().map(|place| place.rank).collect()),
-            shared.location_array(places.iter().map(|place| place.location).collect()),
-            shared
-                .sources
-                .array(places.iter().map(|place| place.source).collect(), None),
-            shared.event_types.array(types.collect(), None),
-            self.units.array(units.collect(), None),
-            Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| row.4))),
-        ];
-        batch(&self.schema, columns)
+    fn take(&mut self, shared: &Arc<Shared>) -> Rows {
+        let units = Arc::clone(&self.units);
+        later(
+            &mut self.rows,
+            (&self.schema, shared),
+            move |schema, shared, rows| metrics(schema, shared, &units, rows),
+        )
     }
+}
+
+fn metrics(schema: &SchemaRef, shared: &Shared, units: &Names, rows: &[Sample]) -> RecordBatch {
+    let places: Vec<Place> = rows.iter().map(|row| shared.place(row.1)).collect();
+    let types = rows
+        .iter()
+        .map(|row| shared.event_types.key(row.2.get().into()));
+    let keys = rows.iter().map(|row| units.key(row.3.into()));
+    let columns: Vec<ArrayRef> = vec![
+        integers(rows.iter().map(|row| row.0).collect()),
+        integers(places.iter().map(|place| place.rank).collect()),
+        shared.location_array(places.iter().map(|place| place.location).collect()),
+        shared
+            .sources
+            .array(places.iter().map(|place| place.source).collect(), None),
+        shared.event_types.array(types.collect(), None),
+        units.array(keys.collect(), None),
+        Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| row.4))),
+    ];
+    batch(schema, columns)
 }
 
 /// What kind of loss this is, in a word.
