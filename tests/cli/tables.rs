@@ -548,7 +548,7 @@ fn record(directory: &Path, seed: u64, lost: Option<&str>) {
     let mut open = [const { Vec::new() }; 3];
     for number in 0..4000 {
         let rank = random.below(3) as usize;
-        let (r, (regions, messages, jobs, collective, metric, other)) =
+        let (r, (regions, messages, jobs, collective, metric, _)) =
             (&recorders[rank], &ranks[rank]);
         if let Some(lost) = lost.filter(|_| number == 2000) {
             let (r, (_, messages, jobs, collective, metric, other)) = (&recorders[1], &ranks[1]);
