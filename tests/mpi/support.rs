@@ -90,7 +90,7 @@ pub(crate) fn scratch() -> &'static Path {
 /// The installation of this run of the tests.
 pub(crate) fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
-    PREFIX.get_or_init(|| crate::installation::installed("mpi installed"))
+    PREFIX.get_or_init(|| crate::installation::installed("mpi-installed"))
 }
 
 /// An MPI: its compiler and its launcher.
