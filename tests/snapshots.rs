@@ -177,7 +177,7 @@ proptest! {
 
 /// A snapshot that contradicts the events is found out.
 #[test]
-fn verification_compares_snapshots_with_the_events() {
+fn verification_compares_snapshots_and_statistics_with_the_events() {
     use annals_format::{
         BlockKind, BlockWriter, FileHeader, Footer, FormatError, SnapshotEntry, Trace, encode_tail,
     };
@@ -203,6 +203,17 @@ fn verification_compares_snapshots_with_the_events() {
     wrong.encode(&mut body);
     let mut writer = BlockWriter::new(CompressionLevel::None).expect("a writer");
     writer.write(BlockKind::Snapshot, &head, &body, &mut file);
+    let mut statistics = trace
+        .load_statistics(&bytes)
+        .expect("statistics")
+        .expect("some");
+    statistics.regions[0].1.calls += 1;
+    let statistics_offset = file.len() as u64;
+    head.clear();
+    body.clear();
+    statistics.encode_head(&mut head);
+    statistics.encode(&mut body);
+    writer.write(BlockKind::Statistics, &head, &body, &mut file);
     let footer = Footer {
         definitions: trace.definitions.clone(),
         trace_chunks: trace.chunks.clone(),
@@ -212,6 +223,7 @@ fn verification_compares_snapshots_with_the_events() {
             offset,
             chunk: at.entry.chunk,
         }],
+        statistics: Some(statistics_offset),
         ..Footer::default()
     };
     body.clear();
@@ -222,8 +234,25 @@ fn verification_compares_snapshots_with_the_events() {
     assert!(FileHeader::decode(&file).is_ok_and(|header| header == trace.header));
     std::fs::write(&path, &file).expect("a file");
     let found = verify(&path, &[]).expect("a trace");
-    assert_eq!(found.mismatches.len(), 1, "{:?}", found.mismatches);
+    assert_eq!(found.mismatches.len(), 2, "{:?}", found.mismatches);
     assert!(found.mismatches[0].what.contains("open regions"));
+    assert_eq!(found.mismatches[1].what, "region statistics");
+
+    // Damaged, they cost nothing but a pass over the events.
+    let mut damaged = file.clone();
+    damaged[statistics_offset as usize + 50] ^= 1;
+    std::fs::write(&path, &damaged).expect("a file");
+    assert_eq!(
+        Opened::open(&path).expect("a trace").region_statistics(),
+        None
+    );
+    let found = verify(&path, &[]).expect("a trace");
+    assert_eq!(found.mismatches.len(), 1, "{:?}", found.mismatches);
+    let said = found
+        .damage
+        .iter()
+        .any(|damage| damage.what.contains("region statistics"));
+    assert!(said, "{:?}", found.damage);
 
     // Another block where the snapshot should be is no snapshot.
     let trace = Trace::read(&file).expect("a trace");

@@ -42,6 +42,7 @@ fn trace(has_footer: bool) -> Vec<u8> {
     maker.snapshot(1);
     maker.trace_chunk(2, &trace_chunk(40, 2));
     maker.snapshot(3);
+    maker.statistics();
     if has_footer {
         maker.finish();
     }
@@ -87,6 +88,7 @@ fn try_trace(file: &[u8]) {
         assert!(at.before <= trace.chunks.len());
         let _ = trace.load_snapshot(&file, at);
     }
+    let _ = trace.load_statistics(&file);
 }
 
 /// Makes the checksums of all blocks right again, so that damage gets past them.

@@ -4,12 +4,12 @@ use byteorder::{ByteOrder, LittleEndian as LE};
 
 use crate::live::layout as l;
 use crate::{
-    BlockKind, BlockWriter, Chunk, ChunkBuilder, ChunkHeader, Clock, ClockId, ClockKind,
-    CompressionLevel, Definition, Definitions, EventType, EventTypeId, FileHeader, FileKind,
-    Footer, LiveHeader, LiveImage, Location, LocationId, LocationKind, LocationState, Ordering,
-    ProcessId, RecordingId, RegionId, Role, Snapshot, SnapshotEntry, Source, SourceId, Step,
-    Stream, StreamId, StreamTotals, StringId, TraceChunk, TraceIndexEntry, TypeColumns, Verbosity,
-    encode_tail, put_row_start,
+    BlockKind, BlockWriter, CallStatistics, Chunk, ChunkBuilder, ChunkHeader, Clock, ClockId,
+    ClockKind, CompressionLevel, Definition, Definitions, EventType, EventTypeId, FileHeader,
+    FileKind, Footer, LiveHeader, LiveImage, Location, LocationId, LocationKind, LocationState,
+    Ordering, ProcessId, RecordingId, RegionId, RegionStatistics, Role, Snapshot, SnapshotEntry,
+    Source, SourceId, Step, Stream, StreamId, StreamTotals, StringId, TraceChunk, TraceIndexEntry,
+    TypeColumns, Verbosity, encode_tail, put_row_start,
 };
 
 pub(crate) const STREAM: StreamId = StreamId::new(0);
@@ -188,6 +188,26 @@ impl FileMaker {
         let start = self.block(BlockKind::Snapshot, &head, &body);
         let offset = start as u64;
         self.footer.snapshots.push(SnapshotEntry { offset, chunk });
+        start
+    }
+
+    /// Appends statistics of calls: two of region 7.
+    pub(crate) fn statistics(&mut self) -> usize {
+        let mut calls = CallStatistics {
+            calls: 2,
+            inclusive_ns: 300,
+            exclusive_ns: 250,
+            ..CallStatistics::default()
+        };
+        [100, 200].map(|duration| calls.completed.add(duration));
+        let statistics = RegionStatistics {
+            regions: vec![(RegionId::new(7), calls)],
+        };
+        let (mut head, mut body) = (Vec::new(), Vec::new());
+        statistics.encode_head(&mut head);
+        statistics.encode(&mut body);
+        let start = self.block(BlockKind::Statistics, &head, &body);
+        self.footer.statistics = Some(start as u64);
         start
     }
 

@@ -442,12 +442,25 @@ impl Opened {
     /// Statistics of all calls, where the input has them stored: one whole trace, of which nothing is known to be
     /// damaged. Those that are damaged themselves are as good as none: they follow from the events.
     pub fn region_statistics(&self) -> Option<RegionStatistics> {
+        self.load_region_statistics().ok()?
+    }
+
+    /// The same, with what is wrong with them.
+    ///
+    /// # Errors
+    /// If they cannot be read or are damaged.
+    pub fn load_region_statistics(&self) -> Result<Option<RegionStatistics>> {
         let Content::Trace(opened) = &self.content else {
-            return None;
+            return Ok(None);
         };
-        let is_whole = opened.trace.has_footer && opened.trace.problems.is_empty();
-        let stored = is_whole.then(|| opened.trace.load_statistics(&opened.file));
-        stored?.ok()?
+        if !opened.trace.has_footer || !opened.trace.problems.is_empty() {
+            return Ok(None);
+        }
+        let loaded = opened.trace.load_statistics(&opened.file);
+        loaded.map_err(|source| MergeError::Format {
+            path: opened.path.clone(),
+            source,
+        })
     }
 
     /// Events of the chunks that begin before a time; of recordings all, for all are read anyway.

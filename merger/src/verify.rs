@@ -9,13 +9,14 @@ use annals_format::{
 };
 use serde::Serialize;
 
-use crate::error::Result;
+use crate::error::{MergeError, Result};
 use crate::filter::EventFilter;
 use crate::input::without_path;
 use crate::open::{Opened, Outcome, Window, plan_merge};
 use crate::proof::{self, SortedStreams, StreamHashes};
 use crate::report::{DamageReport, Sums};
 use crate::stacks::{RegionTypes, Stacks};
+use crate::statistics::{MoveFinder, TraceCalls};
 
 /// Something that is not as it should be.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -139,6 +140,8 @@ pub fn verify(path: &Path, inputs: &[PathBuf]) -> Result<Verification> {
     let mut tally = Tally::default();
     let types = RegionTypes::of(definitions);
     let mut stacks = Stacks::new(&types, definitions.slice.is_some());
+    let finder = MoveFinder::new(&types, 1);
+    let mut calls = TraceCalls::new(&finder).map_err(|source| MergeError::Threads { source })?;
     let (mut chunks, mut wrong_snapshot) = (0, None);
     let mut unreadable_snapshots = Vec::new();
     // What a trace that was cut out of a longer one begins with, nothing in it can contradict.
@@ -146,6 +149,7 @@ pub fn verify(path: &Path, inputs: &[PathBuf]) -> Result<Verification> {
         && let Ok(open) = opened.load_snapshot(at)
     {
         stacks.follow(&types, &open);
+        calls.begin(&types, &open);
     }
     let mut compare_snapshot = |chunks: usize, stacks: &Stacks| {
         let at = opened.snapshots().iter().find(|at| at.before == chunks);
@@ -167,6 +171,7 @@ pub fn verify(path: &Path, inputs: &[PathBuf]) -> Result<Verification> {
         chunks += 1;
         tally.take(&chunk, &sorted);
         stacks.take(&types, &chunk);
+        calls.take(finder.of(&chunk));
         Ok(())
     })?;
     compare_snapshot(chunks, &stacks);
@@ -177,6 +182,22 @@ pub fn verify(path: &Path, inputs: &[PathBuf]) -> Result<Verification> {
         let found = format!("others, in the snapshot at byte {}", entry.offset);
         let what = format!("open regions before chunk {}", entry.chunk);
         mismatches.push(mismatch(definitions, None, what, expected, found));
+    }
+    let mut unreadable = unreadable_snapshots;
+    match opened.load_region_statistics() {
+        Ok(Some(stored))
+            if !outcome.has_skipped_now && Some(&stored) != calls.finish().as_ref() =>
+        {
+            let (what, expected) = ("region statistics", "what counting the calls gives");
+            mismatches.push(mismatch(definitions, None, what, expected, "others"));
+        }
+        // It costs no event either: readers count.
+        Err(error) => unreadable.push(DamageReport {
+            offset: 0,
+            length: 0,
+            what: format!("region statistics: {}", without_path(&error)),
+        }),
+        Ok(_) => {}
     }
     if let Some(time_ns) = tally.first_disorder {
         let expected = "events in the order of the trace";
@@ -206,7 +227,7 @@ pub fn verify(path: &Path, inputs: &[PathBuf]) -> Result<Verification> {
         proved_streams,
         compared_inputs,
         mismatches,
-        damage: damage.chain(unreadable_snapshots).collect(),
+        damage: damage.chain(unreadable).collect(),
         totals: Sums::of(&outcome.totals),
         complete: outcome.complete && opened.rejected.is_empty(),
     })

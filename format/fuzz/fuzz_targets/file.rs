@@ -33,6 +33,7 @@ fn read(file: &Vec<u8>, live: Option<LiveImage>, kind: FileKind) {
         for snapshot in &trace.snapshots {
             let _ = trace.load_snapshot(file, snapshot);
         }
+        let _ = trace.load_statistics(file);
         return;
     }
     let Ok(recording) = Recording::read(file, live, |_| false) else {
@@ -42,15 +43,24 @@ fn read(file: &Vec<u8>, live: Option<LiveImage>, kind: FileKind) {
         let _ = recording.load(file, chunk);
     }
     if let Ok(Some(recovered)) = recording.recover(file, CompressionLevel::None) {
-        assert!(!recovered.bytes.is_empty(), "a recovered recording has bytes");
+        assert!(
+            !recovered.bytes.is_empty(),
+            "a recovered recording has bytes"
+        );
     }
 }
 
 fuzz_target!(|bytes: &[u8]| {
     let mut left = bytes;
     let flags = take(&mut left, 1).first().copied().unwrap_or(0);
-    let kind = if flags & 1 == 0 { FileKind::Recording } else { FileKind::Trace };
-    let mut file = FileHeader::new(kind, RecordingId([7; 16])).encode().to_vec();
+    let kind = if flags & 1 == 0 {
+        FileKind::Recording
+    } else {
+        FileKind::Trace
+    };
+    let mut file = FileHeader::new(kind, RecordingId([7; 16]))
+        .encode()
+        .to_vec();
     let mut writer = BlockWriter::new(CompressionLevel::None).expect("no compression");
     let mut footer = 0;
     let live = take(&mut left, if flags & 4 == 0 { 0 } else { 4096 }).to_vec();

@@ -6,8 +6,9 @@
 
 use annals_format::wire::Wire;
 use annals_format::{
-    BlockHeader, Chunk, ChunkHeader, Column, Definitions, ElementType, Footer, LiveHeader, Snapshot,
-    SnapshotHeader, StreamTotals, TraceChunk, TraceChunkHeader, read_ints,
+    BlockHeader, Chunk, ChunkHeader, Column, Definitions, ElementType, Footer, LiveHeader,
+    RegionStatistics, Snapshot, SnapshotHeader, StreamTotals, TraceChunk, TraceChunkHeader,
+    read_ints,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -15,7 +16,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((which, bytes)) = bytes.split_first() else {
         return;
     };
-    match which % 9 {
+    match which % 10 {
         0 => {
             let mut definitions = Definitions::default();
             let _ = definitions.add_all(bytes);
@@ -46,6 +47,11 @@ fuzz_target!(|bytes: &[u8]| {
         5 => drop(StreamTotals::decode(&mut Wire::new(bytes))),
         6 => drop(LiveHeader::decode(bytes, 1 << 20)),
         7 => drop(BlockHeader::decode(bytes)),
+        8 => {
+            if let Some((head, body)) = bytes.split_first() {
+                let _ = RegionStatistics::decode(&[*head], body);
+            }
+        }
         _ => {
             let Some(([element_type, count @ ..], rest)) = bytes.split_first_chunk::<3>() else {
                 return;
