@@ -48,6 +48,21 @@ pub struct LocationState {
     pub steps: Vec<Step>,
 }
 
+impl LocationState {
+    /// The regions that are open, from the outermost on: which, trace time of its enter in nanoseconds, and whether a
+    /// loss since then may have had enters or leaves.
+    pub fn open(&self) -> impl Iterator<Item = (RegionId, i64, bool)> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Enter {
+                region,
+                entered_ns,
+                is_uncertain,
+            } => Some((*region, *entered_ns, *is_uncertain)),
+            Step::Leave(_) => None,
+        })
+    }
+}
+
 /// Head of a snapshot block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SnapshotHeader {

@@ -2,9 +2,7 @@
 
 use std::ops::Range;
 
-use annals_format::{
-    CallStatistics, RegionId, RegionStatistics, Snapshot, Step, TraceChunk, TraceLoss,
-};
+use annals_format::{CallStatistics, RegionId, RegionStatistics, Snapshot, TraceChunk, TraceLoss};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
@@ -294,16 +292,8 @@ impl TraceCalls {
                 continue;
             };
             let shard = &mut self.shards[number % shards];
-            let steps = state.steps.iter().filter_map(|step| match step {
-                Step::Enter {
-                    region,
-                    entered_ns,
-                    is_uncertain,
-                } => Some((*region, *entered_ns, *is_uncertain)),
-                Step::Leave(_) => None,
-            });
             let number = number / shards;
-            shard.stacks[number].begin(number, steps, state.last_ns, &mut shard.counter);
+            shard.stacks[number].begin(number, state.open(), state.last_ns, &mut shard.counter);
         }
     }
 

@@ -4,8 +4,7 @@
 //! at its end; what is then open ends there, or at the location's last event when none is behind the window.
 
 use annals_format::{
-    Definitions, EventTypeId, LocationId, RegionId, Role, Snapshot, Step, StreamId, TraceChunk,
-    TraceLoss,
+    Definitions, EventTypeId, LocationId, RegionId, Role, Snapshot, StreamId, TraceChunk, TraceLoss,
 };
 use annals_merger::calls::Moves;
 use annals_merger::{Opened, Outcome, Reach, Window};
@@ -179,15 +178,7 @@ impl Calls {
             if !self.is_taken[number] {
                 continue;
             }
-            let open = state.steps.iter().filter_map(|step| match step {
-                Step::Enter {
-                    region,
-                    entered_ns,
-                    is_uncertain,
-                } => Some((*region, *entered_ns, *is_uncertain)),
-                Step::Leave(_) => None,
-            });
-            self.stacks[number].begin(number, open, state.last_ns, sink);
+            self.stacks[number].begin(number, state.open(), state.last_ns, sink);
         }
     }
 
