@@ -199,7 +199,9 @@ impl FileMaker {
             exclusive_ns: 250,
             ..CallStatistics::default()
         };
-        [100, 200].map(|duration| calls.completed.add(duration));
+        [100, 200]
+            .iter()
+            .for_each(|duration| calls.completed.add(*duration));
         let statistics = RegionStatistics {
             regions: vec![(RegionId::new(7), calls)],
         };

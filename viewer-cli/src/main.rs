@@ -47,6 +47,7 @@ enum Command {
     /// Event types with their counts
     Events(InputArguments),
     // As above.
+    #[command(visible_alias = "cat")]
     Print(print::PrintArguments),
     // As above.
     Regions(regions::RegionsArguments),
