@@ -86,8 +86,8 @@ impl RegionStats {
     pub fn add(&mut self, other: &Self) {
         self.calls += other.calls;
         self.ruled_events += other.ruled_events;
-        self.inclusive_ns += other.inclusive_ns;
-        self.exclusive_ns += other.exclusive_ns;
+        self.inclusive_ns = self.inclusive_ns.saturating_add(other.inclusive_ns);
+        self.exclusive_ns = self.exclusive_ns.saturating_add(other.exclusive_ns);
         self.completed.add_all(&other.completed);
         self.open_calls += other.open_calls;
         self.unmatched_leaves += other.unmatched_leaves;
@@ -107,11 +107,6 @@ struct Counter {
     counter: RegionCounter,
     /// By slot.
     ruled: Vec<u64>,
-}
-
-/// The part of an interval that lies in a window.
-pub fn clip(window: Window, from_ns: i64, to_ns: i64) -> i64 {
-    window.clip(from_ns, to_ns)
 }
 
 impl CallSink for Counter {

@@ -6,7 +6,6 @@ use annals_format::RegionId;
 use annals_merger::Window;
 
 use crate::calls::{CallSink, Close, Frame, Sink};
-use crate::stacks::clip;
 
 /// Places beyond this are counted with their callers.
 const MOST_NODES: usize = 1 << 20;
@@ -117,7 +116,7 @@ impl CallSink for TreeCounter {
 
     fn spend(&mut self, _: usize, frames: &[Frame], from_ns: i64, to_ns: i64) {
         if let Some(top) = frames.last() {
-            self.nodes[top.tag as usize].exclusive_ns += clip(self.window, from_ns, to_ns);
+            self.nodes[top.tag as usize].exclusive_ns += self.window.clip(from_ns, to_ns);
         }
     }
 
@@ -125,7 +124,7 @@ impl CallSink for TreeCounter {
         // One that is counted with its caller adds nothing to the caller's own time.
         let is_own = frames.last().map_or(ROOT, |caller| caller.tag) != frame.tag;
         let node = &mut self.nodes[frame.tag as usize];
-        let inside = clip(self.window, frame.entered_ns, time_ns);
+        let inside = self.window.clip(frame.entered_ns, time_ns);
         node.inclusive_ns += if is_own { inside } else { 0 };
         let is_over = time_ns < self.window.from_ns;
         node.is_uncertain |= !is_over && (frame.is_uncertain || how == Close::Unleft);

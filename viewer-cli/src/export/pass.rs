@@ -17,7 +17,7 @@ use crate::calls::{ByStream, CallSink, Calls, Close, Frame, Sink};
 use crate::commands::dropped::in_view;
 use crate::filter::Filter;
 use crate::names::{Place, Places};
-use crate::stacks::{clip, rank_of};
+use crate::stacks::rank_of;
 use crate::walk::element_of;
 
 /// Events of messages that are looked up by their number alone.
@@ -659,7 +659,7 @@ impl CallSink for Driver<'_> {
     }
 
     fn spend(&mut self, location: usize, frames: &[Frame], from_ns: i64, to_ns: i64) {
-        let ns = clip(self.context.window, from_ns, to_ns);
+        let ns = self.context.window.clip(from_ns, to_ns);
         if self.wants.calls
             && let Some(open) = self.open[location].last_mut()
         {
@@ -707,7 +707,7 @@ impl CallSink for Driver<'_> {
             region: frame.region,
             begin_ns: frame.entered_ns,
             end_ns: time_ns,
-            inclusive_ns: clip(window, frame.entered_ns, time_ns),
+            inclusive_ns: window.clip(frame.entered_ns, time_ns),
             exclusive_ns: open.exclusive_ns,
             depth: frames.len(),
             is_uncertain: frame.is_uncertain,

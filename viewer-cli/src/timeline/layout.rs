@@ -186,7 +186,7 @@ impl CallSink for Gatherer<'_> {
         let (Some(lane), Some(top)) = (self.lanes[location], frames.last()) else {
             return;
         };
-        let inside = crate::stacks::clip(self.window, from_ns, to_ns);
+        let inside = self.window.clip(from_ns, to_ns);
         if inside > 0 {
             *self.exclusive.entry(top.region).or_default() += inside;
         }
