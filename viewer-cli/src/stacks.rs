@@ -5,9 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use annals_format::{
-    CallStatistics, Definitions, LocationId, ProcessId, RegionId, Spread, TraceLoss,
-};
+use annals_format::{CallStatistics, Definitions, LocationId, ProcessId, RegionId, TraceLoss};
 use annals_merger::{Opened, Outcome, RegionCounter, Window};
 
 use crate::calls::{CallSink, Calls, Close, Frame, Sink};
@@ -40,61 +38,32 @@ pub enum Grouping {
 /// Statistics of one region in one group. Times in nanoseconds.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RegionStats {
-    /// Enters.
-    pub calls: u64,
+    /// What the enters and leaves that are there say.
+    pub counted: CallStatistics,
     /// Enters and leaves that the recorder's rules switch off: those of its own two event types.
     pub ruled_events: u64,
-    /// Time in the region, regions it called included; recursion is not counted twice.
-    pub inclusive_ns: i64,
-    /// Time in the region itself.
-    pub exclusive_ns: i64,
-    /// Durations of the calls whose enter and leave were both seen.
-    pub completed: Spread,
-    /// Calls that were still open at the end.
-    pub open_calls: u64,
-    /// Leaves without an enter.
-    pub unmatched_leaves: u64,
-    /// Calls that were never left, and ended with a region around them: `longjmp` does that.
-    pub unleft_calls: u64,
     /// By how much `calls` may differ from the true number.
     pub uncertain_calls: u64,
     /// Whether even that is only a lower bound.
     pub uncertain_is_lower_bound: bool,
-    /// Whether a loss may have changed the times.
-    pub is_time_uncertain: bool,
 }
 
 impl RegionStats {
-    fn of(calls: CallStatistics, ruled_events: u64) -> Self {
+    fn of(counted: CallStatistics, ruled_events: u64) -> Self {
         Self {
-            calls: calls.calls,
+            counted,
             ruled_events,
-            inclusive_ns: calls.inclusive_ns,
-            exclusive_ns: calls.exclusive_ns,
-            completed: calls.completed,
-            open_calls: calls.open_calls,
-            unmatched_leaves: calls.unmatched_leaves,
-            unleft_calls: calls.unleft_calls,
-            uncertain_calls: 0,
-            uncertain_is_lower_bound: false,
-            is_time_uncertain: calls.is_time_uncertain,
+            ..Self::default()
         }
     }
 
     /// Takes in the statistics of other calls. A loss may concern each of them, but only once: the sum of
     /// uncertain calls is a bound that still holds.
     pub fn add(&mut self, other: &Self) {
-        self.calls += other.calls;
+        self.counted.add(&other.counted);
         self.ruled_events += other.ruled_events;
-        self.inclusive_ns = self.inclusive_ns.saturating_add(other.inclusive_ns);
-        self.exclusive_ns = self.exclusive_ns.saturating_add(other.exclusive_ns);
-        self.completed.add_all(&other.completed);
-        self.open_calls += other.open_calls;
-        self.unmatched_leaves += other.unmatched_leaves;
-        self.unleft_calls += other.unleft_calls;
         self.uncertain_calls = self.uncertain_calls.saturating_add(other.uncertain_calls);
         self.uncertain_is_lower_bound |= other.uncertain_is_lower_bound;
-        self.is_time_uncertain |= other.is_time_uncertain;
     }
 }
 
@@ -325,7 +294,7 @@ fn spread(concerned: &Concerned, is_enter: bool, loss: &TraceLoss, statistics: &
                 stats.uncertain_calls = stats.uncertain_calls.saturating_add(loss.count);
                 stats.uncertain_is_lower_bound |= loss.is_lower_bound;
             }
-            stats.is_time_uncertain = true;
+            stats.counted.is_time_uncertain = true;
         }
     }
 }

@@ -77,10 +77,10 @@ enum Of {
 impl Of {
     fn value(self, stats: &RegionStats) -> i64 {
         match self {
-            Self::Exclusive => stats.exclusive_ns,
-            Self::Inclusive => stats.inclusive_ns,
-            Self::Mean => stats.completed.mean().unwrap_or(0),
-            Self::Calls => stats.calls as i64,
+            Self::Exclusive => stats.counted.exclusive_ns,
+            Self::Inclusive => stats.counted.inclusive_ns,
+            Self::Mean => stats.counted.completed.mean().unwrap_or(0),
+            Self::Calls => stats.counted.calls as i64,
         }
     }
 
@@ -94,7 +94,7 @@ impl Of {
     fn is_uncertain(self, stats: &RegionStats) -> bool {
         match self {
             Self::Calls => stats.uncertain_calls != 0 || stats.uncertain_is_lower_bound,
-            _ => stats.is_time_uncertain,
+            _ => stats.counted.is_time_uncertain,
         }
     }
 }
@@ -157,7 +157,7 @@ fn compare(
     names.sort_unstable();
     names.dedup();
     let none = RegionStats::default();
-    let is_seen = |stats: &RegionStats| stats.calls != 0 || stats.inclusive_ns != 0;
+    let is_seen = |stats: &RegionStats| stats.counted.calls != 0 || stats.counted.inclusive_ns != 0;
     let rows = names.into_iter().filter_map(|name| {
         let (a, b) = (
             before.get(name).unwrap_or(&none),
@@ -189,8 +189,8 @@ fn compare(
             after: to,
             difference,
             percent,
-            calls_before: a.calls,
-            calls_after: b.calls,
+            calls_before: a.counted.calls,
+            calls_after: b.counted.calls,
             is_uncertain: arguments.of.is_uncertain(a) || arguments.of.is_uncertain(b),
         })
     });

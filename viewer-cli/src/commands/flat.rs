@@ -110,16 +110,18 @@ fn share(opened: &Opened, group: Group, stats: &RegionStats) -> Share {
     Share {
         rank,
         location,
-        calls: stats.calls,
+        calls: stats.counted.calls,
         uncertain_calls: stats.uncertain_calls,
-        inclusive_ns: stats.inclusive_ns,
-        exclusive_ns: stats.exclusive_ns,
-        time_is_uncertain: stats.is_time_uncertain,
+        inclusive_ns: stats.counted.inclusive_ns,
+        exclusive_ns: stats.counted.exclusive_ns,
+        time_is_uncertain: stats.counted.is_time_uncertain,
     }
 }
 
 fn is_seen(stats: &RegionStats) -> bool {
-    stats.calls != 0 || stats.inclusive_ns != 0 || stats.unmatched_leaves != 0
+    stats.counted.calls != 0
+        || stats.counted.inclusive_ns != 0
+        || stats.counted.unmatched_leaves != 0
 }
 
 fn table(

@@ -142,13 +142,13 @@ pub fn rows(
         Some(By::Location) => Grouping::Location,
     };
     let (stats, outcome) = statistics(opened, &places, &filter, window, grouping)?;
-    let whole: i64 = stats.values().map(|stats| stats.exclusive_ns).sum();
+    let whole: i64 = stats.values().map(|stats| stats.counted.exclusive_ns).sum();
     let mut rows: Vec<RegionRow> = stats
         .into_iter()
         .filter(|((_, region), stats)| {
-            let is_seen = stats.calls != 0
-                || stats.inclusive_ns != 0
-                || stats.unmatched_leaves != 0
+            let is_seen = stats.counted.calls != 0
+                || stats.counted.inclusive_ns != 0
+                || stats.counted.unmatched_leaves != 0
                 || stats.uncertain_calls != 0;
             is_seen && filter.takes_region(*region)
         })
@@ -189,26 +189,26 @@ fn row(
         location,
         file: definition.map_or_else(String::new, |r| d.string(r.file).to_owned()),
         line: definition.map_or(0, |region| region.line),
-        calls: stats.calls,
-        inclusive_ns: stats.inclusive_ns,
-        exclusive_ns: stats.exclusive_ns,
-        min_ns: stats.completed.min(),
-        mean_ns: stats.completed.mean(),
-        max_ns: stats.completed.max(),
-        p50_ns: stats.completed.percentile(50),
-        p95_ns: stats.completed.percentile(95),
-        p99_ns: stats.completed.percentile(99),
+        calls: stats.counted.calls,
+        inclusive_ns: stats.counted.inclusive_ns,
+        exclusive_ns: stats.counted.exclusive_ns,
+        min_ns: stats.counted.completed.min(),
+        mean_ns: stats.counted.completed.mean(),
+        max_ns: stats.counted.completed.max(),
+        p50_ns: stats.counted.completed.percentile(50),
+        p95_ns: stats.counted.completed.percentile(95),
+        p99_ns: stats.counted.completed.percentile(99),
         share: if whole_ns == 0 {
             0.0
         } else {
-            stats.exclusive_ns as f64 / whole_ns as f64
+            stats.counted.exclusive_ns as f64 / whole_ns as f64
         },
-        open_calls: stats.open_calls,
-        unmatched_leaves: stats.unmatched_leaves,
-        unleft_calls: stats.unleft_calls,
+        open_calls: stats.counted.open_calls,
+        unmatched_leaves: stats.counted.unmatched_leaves,
+        unleft_calls: stats.counted.unleft_calls,
         uncertain_calls: stats.uncertain_calls,
         uncertain_calls_is_lower_bound: stats.uncertain_is_lower_bound,
-        time_is_uncertain: stats.is_time_uncertain,
+        time_is_uncertain: stats.counted.is_time_uncertain,
     }
 }
 

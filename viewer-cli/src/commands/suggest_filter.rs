@@ -131,7 +131,7 @@ impl Criteria {
 }
 
 fn mean_ns(stats: &RegionStats) -> Option<i64> {
-    stats.completed.mean()
+    stats.counted.completed.mean()
 }
 
 /// Statistics of all regions of a name.
@@ -196,17 +196,17 @@ fn suggest(
         else {
             continue;
         };
-        if stats.ruled_events == 0 || stats.calls < arguments.at_least {
+        if stats.ruled_events == 0 || stats.counted.calls < arguments.at_least {
             continue;
         }
         let rule = RegionRule::off(name);
         regions.push(Suggestion {
             name: name.to_owned(),
-            calls: stats.calls,
+            calls: stats.counted.calls,
             uncertain_calls: stats.uncertain_calls,
             uncertain_calls_is_lower_bound: stats.uncertain_is_lower_bound,
             mean_ns,
-            time_is_uncertain: stats.is_time_uncertain,
+            time_is_uncertain: stats.counted.is_time_uncertain,
             events_saved: stats.ruled_events,
             bytes_saved_estimate: bytes_of(stats.ruled_events),
             share: share(stats.ruled_events, events),
@@ -292,7 +292,7 @@ impl Suggestions {
                     text,
                     "The most frequent is {}: {} calls, mean {}.",
                     safe(name),
-                    stats.calls,
+                    stats.counted.calls,
                     opt_duration(mean_ns(stats))
                 );
             }
