@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sets up what the tests need, then passes them all. Runs without input on a fresh Debian or Ubuntu
-# machine with Rust and a C compiler. Set ANNALS_KILLS for more (or fewer) than 200 kills,
+# machine with Rust and a C compiler. Set ANNALS_KILLS for more (or fewer) than 300 kills,
 # and ANNALS_LONG=1 for long storms of threads and signals, and damage to every byte.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -30,7 +30,7 @@ install() {
         "${missing[@]}"
 }
 install strace g++ pkg-config binutils uftrace tmux python3-venv graphviz otf2-tools libopen-trace-format2-dev \
-    gfortran openmpi-bin libopenmpi-dev mpich libmpich-dev
+    eztrace gfortran openmpi-bin libopenmpi-dev mpich libmpich-dev
 
 # Open MPI and MPICH with mpi4py, each in a directory of its own.
 for mpi in openmpi mpich; do

@@ -41,21 +41,22 @@ impl<'a> MapCursor<'a> {
     /// Appends the trace times of unwrapped ticks, and for each how far it lies behind the tick that
     /// stands for its time. As [`MapCursor::time_ns`] and [`MapCursor::tick`] one by one, only faster.
     pub fn convert(&mut self, ticks: &[u64], times_ns: &mut Vec<i64>, residuals: &mut Vec<i64>) {
-        times_ns.reserve(ticks.len());
-        residuals.reserve(ticks.len());
+        let first = times_ns.len();
+        times_ns.resize(first + ticks.len(), 0);
+        let before = residuals.len();
+        residuals.resize(before + ticks.len(), 0);
+        let places = times_ns[first..].iter_mut().zip(&mut residuals[before..]);
         let mut fast = FastPiece::NONE;
-        for &tick in ticks {
-            if let Some((time_ns, residual)) = fast.convert(tick) {
-                times_ns.push(time_ns);
-                residuals.push(residual);
+        for (&tick, (time, residual)) in ticks.iter().zip(places) {
+            if let Some(found) = fast.convert(tick) {
+                (*time, *residual) = found;
                 continue;
             }
             let unwrapped = i128::from(tick);
-            let time_ns = self.time_ns(unwrapped);
+            *time = self.time_ns(unwrapped);
             let piece = self.piece;
-            let residual = unwrapped.saturating_sub(self.tick(time_ns));
-            times_ns.push(time_ns);
-            residuals.push(residual.clamp(i64::MIN.into(), i64::MAX.into()) as i64);
+            let rest = unwrapped.saturating_sub(self.tick(*time));
+            *residual = rest.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
             fast = FastPiece::of(self.map, piece).unwrap_or(FastPiece::NONE);
         }
     }

@@ -228,6 +228,24 @@ impl Column {
         }
     }
 
+    /// The value at `index` as an integer; none when it is absent or no integer.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    #[inline]
+    pub fn integer(&self, index: usize) -> Option<i128> {
+        match &self.data {
+            Data::Bits(bits) if self.is_present.is_none() => match self.element_type {
+                ElementType::U64 => Some(bits.get(index).into()),
+                ElementType::I64 => Some((bits.get(index) as i64).into()),
+                ElementType::U32 => Some((bits.get(index) as u32).into()),
+                ElementType::I32 => Some((bits.get(index) as i32).into()),
+                _ => None,
+            },
+            _ => self.get(index).as_integer(),
+        }
+    }
+
     /// Appends the bits of an integer or double.
     ///
     /// # Panics

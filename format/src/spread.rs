@@ -96,7 +96,17 @@ impl Spread {
         self.count_in(bucket_of(value.max(0) as u64), 1);
     }
 
+    #[inline]
     fn count_in(&mut self, bucket: usize, count: u64) {
+        match self.counts.get_mut(bucket.wrapping_sub(self.first)) {
+            Some(counted) => *counted += count,
+            None => self.count_beyond(bucket, count),
+        }
+    }
+
+    /// Counts in a bucket below the first, or above the last so far.
+    #[cold]
+    fn count_beyond(&mut self, bucket: usize, count: u64) {
         if self.counts.is_empty() {
             self.first = bucket;
         }

@@ -1,7 +1,9 @@
 //! Work done ahead by several threads, its results taken in order.
 
 use std::collections::BTreeMap;
+use std::sync::mpsc::sync_channel;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 /// Most threads that work ahead: each has a decoded chunk or two in its hands.
 const MOST_THREADS: usize = 8;
@@ -112,6 +114,36 @@ pub(crate) fn for_each<R: Send, E>(
             take(number, result)?;
         }
         Ok(())
+    })
+}
+
+/// Calls `next` until it has no more, in a thread of its own, and `take` with what it gave: at most one result waits
+/// while another is taken.
+///
+/// # Errors
+/// The first of either; nothing is taken behind it.
+pub(crate) fn feed<R: Send, E: Send>(
+    mut next: impl FnMut() -> Result<Option<R>, E> + Send,
+    mut take: impl FnMut(R) -> Result<(), E>,
+) -> Result<(), E> {
+    let (sender, receiver) = sync_channel(0);
+    thread::scope(|scope| {
+        let feeder = scope.spawn(move || {
+            while let Some(result) = next()? {
+                if sender.send(result).is_err() {
+                    // Nobody takes any more.
+                    break;
+                }
+            }
+            Ok(())
+        });
+        let taken = receiver.iter().try_for_each(&mut take);
+        drop(receiver);
+        let fed = match feeder.join() {
+            Ok(fed) => fed,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        taken.and(fed)
     })
 }
 

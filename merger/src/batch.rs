@@ -37,6 +37,7 @@ impl TypeIndex {
         }
     }
 
+    #[inline]
     fn for_each(&self, range: Range<usize>, mut each: impl FnMut(usize)) {
         match self {
             Self::Few(places) => places[range].iter().for_each(|place| each((*place).into())),
@@ -335,6 +336,25 @@ impl Batch {
             Residuals::Large(residuals) => {
                 let mut residuals = residuals[range.clone()].iter();
                 let mut next = || residuals.next().map_or(0, |residual| *residual);
+                types.for_each(range, |place| each(place, next()));
+            }
+        }
+    }
+
+    /// Gives type and time of each event of a range.
+    #[inline]
+    pub(crate) fn for_each_time(&self, range: Range<usize>, mut each: impl FnMut(usize, i64)) {
+        let types = &self.type_index;
+        match &self.times {
+            Times::Near(times) => {
+                let first_ns = self.first_ns;
+                let mut times = times[range.clone()].iter();
+                let mut next = || times.next().map_or(0, |time| first_ns + i64::from(*time));
+                types.for_each(range, |place| each(place, next()));
+            }
+            Times::Far(times) => {
+                let mut times = times[range.clone()].iter();
+                let mut next = || times.next().map_or(0, |time| *time);
                 types.for_each(range, |place| each(place, next()));
             }
         }

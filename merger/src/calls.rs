@@ -111,6 +111,7 @@ impl CallStack {
         Some(frame)
     }
 
+    #[inline]
     fn open(
         &mut self,
         location: usize,
@@ -167,6 +168,12 @@ impl CallStack {
         sink: &mut impl CallSink,
     ) {
         self.pass(location, time_ns, sink);
+        if self.open.is_empty()
+            && let Some(frame) = self.frames.pop_if(|frame| frame.region == region)
+        {
+            // What nearly every leave is.
+            return sink.close(location, &self.frames, &frame, time_ns, Close::Left);
+        }
         if !self.is_open(region) {
             return sink.unmatched(location, region, time_ns);
         }
@@ -234,6 +241,24 @@ impl Moves {
         Self {
             regions: regions.into_iter(),
         }
+    }
+
+    /// Those of some events, as `renumber` makes them; none when the column is not one of plain numbers.
+    pub(crate) fn in_range(
+        column: &Column,
+        range: std::ops::Range<usize>,
+        renumber: impl Fn(u64) -> u64,
+    ) -> Option<Self> {
+        let is_unsigned = matches!(column.element_type(), ElementType::U32 | ElementType::U64);
+        let bits = column.bits().filter(|_| is_unsigned)?;
+        let mut regions = Vec::with_capacity(range.len());
+        bits.extend_into(range, &mut regions);
+        regions
+            .iter_mut()
+            .for_each(|region| *region = renumber(*region));
+        Some(Self {
+            regions: regions.into_iter(),
+        })
     }
 
     /// The region of the next event; none when it names none.

@@ -210,6 +210,30 @@ fn anchors_in(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// The anchors that archives in a directory should have, or the one that the directory is a part of.
+fn archives_without_anchor(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+    if let Some(anchor) = crate::otf2::anchor_for(directory) {
+        return Ok(vec![anchor]);
+    }
+    let mut anchors = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let is_part = path.is_dir() || path.extension().is_some_and(|e| e == "def");
+        let stem = if path.is_dir() {
+            path.clone()
+        } else {
+            path.with_extension("")
+        };
+        let anchor = stem.with_added_extension("otf2");
+        if is_part && stem.is_dir() && crate::otf2::anchor_for(&anchor).is_some() {
+            anchors.push(anchor);
+        }
+    }
+    anchors.sort();
+    anchors.dedup();
+    Ok(anchors)
+}
+
 /// Looks at files and directories. In a directory, files named `*.annals` count (and what a killed
 /// process left: `*.annals-live`) but `skip`: it is the output; in one without them, archives (`*.otf2`).
 ///
@@ -225,7 +249,17 @@ pub fn find(paths: &[PathBuf], skip: Option<&Path>) -> Result<Found> {
             path: path.clone(),
             source,
         };
-        let metadata = fs::metadata(path).map_err(io)?;
+        let metadata = match fs::metadata(path) {
+            Ok(metadata) => metadata,
+            // An archive whose anchor is missing goes by the name that it had.
+            Err(_) if crate::otf2::anchor_for(path).is_some() => {
+                if seen.insert(path.clone()) {
+                    found.archives.push(path.clone());
+                }
+                continue;
+            }
+            Err(error) => return Err(io(error)),
+        };
         let mut files = Vec::new();
         if metadata.is_dir() {
             for entry in fs::read_dir(path).map_err(io)? {
@@ -236,6 +270,16 @@ pub fn find(paths: &[PathBuf], skip: Option<&Path>) -> Result<Found> {
             }
             if files.is_empty() {
                 files = anchors_in(path).map_err(io)?;
+            }
+            if files.is_empty() {
+                let anchors = archives_without_anchor(path).map_err(io)?;
+                if !anchors.is_empty() {
+                    let new = anchors
+                        .into_iter()
+                        .filter(|anchor| seen.insert(anchor.clone()));
+                    found.archives.extend(new);
+                    continue;
+                }
             }
             files.sort();
             if files.is_empty() {
@@ -257,7 +301,7 @@ pub fn find(paths: &[PathBuf], skip: Option<&Path>) -> Result<Found> {
             if is_output || !seen.insert(identity) {
                 continue;
             }
-            if crate::otf2::is_anchor(&file) {
+            if crate::otf2::is_anchor(&file) || crate::otf2::anchor_for(&file).is_some() {
                 found.archives.push(file);
                 continue;
             }
@@ -327,6 +371,31 @@ impl InputRecording {
     /// # Errors
     /// If the file cannot be read or is not a recording.
     pub fn open(path: &Path) -> Result<Self> {
+        const MOST_ATTEMPTS: usize = 8;
+        let mut opened = Self::open_once(path)?;
+        for _ in 1..MOST_ATTEMPTS {
+            let has_end = opened.recording.has_footer || opened.live_path.is_some();
+            if has_end || opened.has_its_name() {
+                break;
+            }
+            // Whoever recovers gives the name to a whole recording, and then takes the live file away: that one it is.
+            opened = Self::open_once(path)?;
+        }
+        Ok(opened)
+    }
+
+    /// Whether the file that was opened is still the one of that name.
+    fn has_its_name(&self) -> bool {
+        let ChunkOrigin::File(file) = &self.origin else {
+            return true;
+        };
+        let metadata = fs::metadata(&self.path);
+        metadata.map_or(true, |metadata| {
+            (metadata.dev(), metadata.ino()) == file.identity
+        })
+    }
+
+    fn open_once(path: &Path) -> Result<Self> {
         let file = FileAt::open(path)?;
         // The live file first: a page that is written out meanwhile is then found in the recording.
         let mut live_path = live_path_beside(path);
@@ -360,6 +429,23 @@ impl InputRecording {
             recording,
             origin: ChunkOrigin::File(file),
         })
+    }
+
+    /// The live file of a recording that has its footer, when its process was killed before it could remove it, or
+    /// whoever recovered was.
+    pub(crate) fn live_file_left(&self) -> Option<PathBuf> {
+        if !self.recording.has_footer {
+            return None;
+        }
+        let places = [
+            Some(live_path_beside(&self.path)),
+            live_file_property(&self.recording),
+        ];
+        let id = self.recording.header.recording_id;
+        places
+            .into_iter()
+            .flatten()
+            .find(|path| read_live(path, Some(id)).is_some_and(|live| !is_alive(&live.header)))
     }
 
     /// One of the processes of an archive.

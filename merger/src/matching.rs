@@ -75,6 +75,7 @@ impl List {
 
 #[derive(Clone, Copy, Debug)]
 struct Channel {
+    key: Key,
     sends: List,
     receives: List,
     /// What the processes had lost when it was last looked at.
@@ -85,8 +86,9 @@ struct Channel {
 }
 
 impl Channel {
-    const fn new() -> Self {
+    const fn new(key: Key) -> Self {
         Self {
+            key,
             sends: List::EMPTY,
             receives: List::EMPTY,
             sender_losses: 0,
@@ -163,7 +165,11 @@ struct Process {
 /// The messages in flight.
 #[derive(Debug)]
 pub(crate) struct Matcher {
-    channels: FxHashMap<Key, Channel>,
+    /// Their places in `slots`.
+    channels: FxHashMap<Key, u32>,
+    /// The channels; of some places, there is none now.
+    slots: Vec<Channel>,
+    free_slots: Vec<u32>,
     requests: FxHashMap<(u32, u64), Request>,
     processes: Vec<Process>,
     nodes: Vec<Node>,
@@ -183,6 +189,8 @@ impl Matcher {
         all.resize_with(processes, Process::default);
         Self {
             channels: FxHashMap::default(),
+            slots: Vec::new(),
+            free_slots: Vec::new(),
             requests: FxHashMap::default(),
             processes: all,
             nodes: Vec::new(),
@@ -222,12 +230,15 @@ impl Matcher {
             state.wild.clear();
             let held = std::mem::take(&mut state.held);
             for key in held {
-                self.refresh(key);
-                let channel = self.channel(key);
+                let Some(slot) = self.channels.get(&key).copied() else {
+                    continue;
+                };
+                self.refresh(slot);
+                let channel = self.channel(slot);
                 let receives = channel.receives;
                 channel.receives = List::EMPTY;
                 self.drop_list(receives);
-                self.flush(key);
+                self.flush(slot);
             }
         }
         if lost.collectives {
@@ -256,7 +267,10 @@ impl Matcher {
     /// What waits for its partner.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = Mark> {
         let lists = self.channels.values();
-        let lists = lists.flat_map(|channel| [channel.sends, channel.receives]);
+        let lists = lists.flat_map(|slot| {
+            let channel = &self.slots[*slot as usize];
+            [channel.sends, channel.receives]
+        });
         lists.flat_map(|list| {
             let first = self.nodes.get(list.first as usize);
             let each = std::iter::successors(first, |node| self.nodes.get(node.next as usize));
@@ -282,20 +296,18 @@ impl Matcher {
             from: event.process,
             to: event.peer,
         };
-        if !self.open(key) {
-            return;
-        }
-        let receives = self.channels[&key].receives;
+        let Some(slot) = self.open(key) else { return };
+        let receives = self.channel(slot).receives;
         if event.sequence != NONE && self.has_sequence(receives) {
-            if let Some(node) = self.unlink_sequence(key, true, event.sequence) {
+            if let Some(node) = self.unlink_sequence(slot, true, event.sequence) {
                 self.counts.matched += 1;
                 paired(mark, node.mark);
                 return;
             }
-        } else if event.sequence == NONE && self.is_broken(key, false) {
+        } else if event.sequence == NONE && self.is_broken(slot, false) {
             return;
         }
-        if let Some(receive) = self.take_first(key, true, u64::MAX) {
+        if let Some(receive) = self.take_first(slot, true, u64::MAX) {
             self.counts.matched += 1;
             paired(mark, receive);
             return;
@@ -307,8 +319,8 @@ impl Matcher {
             next: END,
             state: State::Ready,
         };
-        if self.push(key, false, node) {
-            self.settle(key, paired);
+        if self.push(slot, false, node) {
+            self.settle(slot, paired);
         }
     }
 
@@ -343,11 +355,11 @@ impl Matcher {
                 if place == key && event.sequence == NONE {
                     let node = &mut self.nodes[node as usize];
                     (node.state, node.mark) = (State::Ready, mark);
-                    self.settle(key, paired);
+                    self.settle_known(key, paired);
                     return;
                 }
                 self.nodes[node as usize].state = State::Dead;
-                self.settle(place, paired);
+                self.settle_known(place, paired);
             }
             Some(Request::Wild { started: at }) => {
                 self.processes[event.process as usize].wild.remove(&at);
@@ -369,20 +381,18 @@ impl Matcher {
         started: u64,
         paired: &mut impl FnMut(Mark, Mark),
     ) {
-        if !self.open(key) {
-            return;
-        }
-        let sends = self.channels[&key].sends;
+        let Some(slot) = self.open(key) else { return };
+        let sends = self.channel(slot).sends;
         if event.sequence != NONE && self.has_sequence(sends) {
-            if let Some(node) = self.unlink_sequence(key, false, event.sequence) {
+            if let Some(node) = self.unlink_sequence(slot, false, event.sequence) {
                 self.counts.matched += 1;
                 paired(node.mark, mark);
                 return;
             }
-        } else if event.sequence == NONE && self.is_broken(key, true) {
+        } else if event.sequence == NONE && self.is_broken(slot, true) {
             return;
         }
-        if let Some(send) = self.take_first(key, false, started) {
+        if let Some(send) = self.take_first(slot, false, started) {
             self.counts.matched += 1;
             paired(send, mark);
             return;
@@ -394,8 +404,8 @@ impl Matcher {
             next: END,
             state: State::Ready,
         };
-        if self.push(key, true, node) {
-            self.settle(key, paired);
+        if self.push(slot, true, node) {
+            self.settle(slot, paired);
         }
     }
 
@@ -445,13 +455,14 @@ impl Matcher {
                 next: END,
                 state: State::Open,
             };
-            let is_placed = !matches!(event.peer, NOBODY | SEVERAL)
-                && self.remember(key)
-                && !self.is_receive_broken(key)
-                && self.push(key, true, node);
-            is_placed.then(|| Request::Placed {
+            let has_peer = !matches!(event.peer, NOBODY | SEVERAL);
+            let slot = has_peer.then(|| self.remember(key)).flatten();
+            let placed = slot.filter(|slot| {
+                self.channel(*slot).receives_broken == Broken::No && self.push(*slot, true, node)
+            });
+            placed.map(|slot| Request::Placed {
                 key,
-                node: self.channels[&key].receives.last,
+                node: self.channel(slot).receives.last,
                 started,
             })
         };
@@ -466,7 +477,7 @@ impl Matcher {
         match self.requests.remove(&(event.process, event.request)) {
             Some(Request::Placed { key, node, started }) if self.is_open(node, started) => {
                 self.nodes[node as usize].state = State::Dead;
-                self.settle(key, paired);
+                self.settle_known(key, paired);
             }
             Some(Request::Wild { started }) => {
                 self.processes[event.process as usize].wild.remove(&started);
@@ -479,7 +490,8 @@ impl Matcher {
     /// Looks again at the channels that waited for a receive of unknown channel.
     fn release(&mut self, process: u32, paired: &mut impl FnMut(Mark, Mark)) {
         let held = std::mem::take(&mut self.processes[process as usize].held);
-        held.into_iter().for_each(|key| self.settle(key, paired));
+        held.into_iter()
+            .for_each(|key| self.settle_known(key, paired));
     }
 
     fn is_open(&self, node: u32, started: u64) -> bool {
@@ -487,32 +499,57 @@ impl Matcher {
         node.started == started && node.state == State::Open
     }
 
-    /// Whether a channel can take an event; counts it when not.
-    fn open(&mut self, key: Key) -> bool {
-        let is_known = self.remember(key);
-        self.counts.over_limit += u64::from(!is_known);
-        is_known
+    /// The place of a channel that can take an event; counts it when none can.
+    fn open(&mut self, key: Key) -> Option<u32> {
+        let known = self.remember(key);
+        self.counts.over_limit += u64::from(known.is_none());
+        known
     }
 
     /// Makes room for a channel and takes note of what its processes have lost.
-    fn remember(&mut self, key: Key) -> bool {
-        if !self.channels.contains_key(&key) {
-            if self.channels.len() >= self.limit && !self.is_full {
-                // Nothing is known of an idle channel that a new one would not know.
-                self.channels.retain(|_, channel| !channel.is_idle());
-                self.is_full = self.channels.len() >= self.limit / 2;
-            }
-            if self.is_full {
-                return false;
-            }
-            self.channels.insert(key, Channel::new());
-        }
-        self.refresh(key);
-        true
+    fn remember(&mut self, key: Key) -> Option<u32> {
+        let slot = match self.channels.get(&key) {
+            Some(slot) => *slot,
+            None => self.new_channel(key)?,
+        };
+        self.refresh(slot);
+        Some(slot)
     }
 
-    fn channel(&mut self, key: Key) -> &mut Channel {
-        self.channels.entry(key).or_insert(Channel::new())
+    fn new_channel(&mut self, key: Key) -> Option<u32> {
+        if self.channels.len() >= self.limit && !self.is_full {
+            // Nothing is known of an idle channel that a new one would not know.
+            let (slots, free) = (&self.slots, &mut self.free_slots);
+            self.channels.retain(|_, slot| {
+                let is_idle = slots[*slot as usize].is_idle();
+                if is_idle {
+                    free.push(*slot);
+                }
+                !is_idle
+            });
+            self.is_full = self.channels.len() >= self.limit / 2;
+        }
+        if self.is_full {
+            return None;
+        }
+        let channel = Channel::new(key);
+        let slot = match self.free_slots.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = channel;
+                slot
+            }
+            None => {
+                self.slots.push(channel);
+                self.slots.len() as u32 - 1
+            }
+        };
+        self.channels.insert(key, slot);
+        Some(slot)
+    }
+
+    #[inline]
+    fn channel(&mut self, slot: u32) -> &mut Channel {
+        &mut self.slots[slot as usize]
     }
 
     fn losses(&self, key: Key) -> (u32, u32) {
@@ -523,11 +560,9 @@ impl Matcher {
         )
     }
 
-    fn refresh(&mut self, key: Key) {
-        let (sender_losses, receiver_losses) = self.losses(key);
-        let Some(channel) = self.channels.get_mut(&key) else {
-            return;
-        };
+    fn refresh(&mut self, slot: u32) {
+        let (sender_losses, receiver_losses) = self.losses(self.slots[slot as usize].key);
+        let channel = self.channel(slot);
         if (channel.sender_losses, channel.receiver_losses) == (sender_losses, receiver_losses) {
             return;
         }
@@ -540,14 +575,14 @@ impl Matcher {
         }
         (channel.sender_losses, channel.receiver_losses) = (sender_losses, receiver_losses);
         if is_receiver_hit {
-            self.cut_open(key);
+            self.cut_open(slot);
         }
-        self.flush(key);
+        self.flush(slot);
     }
 
     /// Takes away started receives whose completion may be lost, and all behind them.
-    fn cut_open(&mut self, key: Key) {
-        let receives = self.channels[&key].receives;
+    fn cut_open(&mut self, slot: u32) {
+        let receives = self.channel(slot).receives;
         let (mut before, mut at) = (END, receives.first);
         while at != END && self.nodes[at as usize].state != State::Open {
             (before, at) = (at, self.nodes[at as usize].next);
@@ -568,7 +603,7 @@ impl Matcher {
                 last: before,
             }
         };
-        self.channel(key).receives = kept;
+        self.channel(slot).receives = kept;
         self.drop_list(cut);
     }
 
@@ -593,21 +628,21 @@ impl Matcher {
     }
 
     /// Drops what waits for a side that can no longer be counted, and has given all it had.
-    fn flush(&mut self, key: Key) {
-        let channel = self.channels[&key];
+    fn flush(&mut self, slot: u32) {
+        let channel = *self.channel(slot);
         let is_empty = |list: List| list.first == END;
         if channel.sends_broken != Broken::No && is_empty(channel.sends) {
-            self.drop_unnumbered(key, true, channel.sends_broken);
+            self.drop_unnumbered(slot, true, channel.sends_broken);
         }
-        let channel = self.channels[&key];
+        let channel = *self.channel(slot);
         if channel.receives_broken != Broken::No && is_empty(channel.receives) {
-            self.drop_unnumbered(key, false, channel.receives_broken);
+            self.drop_unnumbered(slot, false, channel.receives_broken);
         }
     }
 
     /// Drops what has no sequence number and is not open.
-    fn drop_unnumbered(&mut self, key: Key, is_receive: bool, why: Broken) {
-        let list = self.list(key, is_receive);
+    fn drop_unnumbered(&mut self, slot: u32, is_receive: bool, why: Broken) {
+        let list = self.list(slot, is_receive);
         let mut kept = List::EMPTY;
         let mut at = list.first;
         while at != END {
@@ -631,11 +666,11 @@ impl Matcher {
             }
             at = node.next;
         }
-        self.set_list(key, is_receive, kept);
+        self.set_list(slot, is_receive, kept);
     }
 
-    fn list(&self, key: Key, is_receive: bool) -> List {
-        let channel = &self.channels[&key];
+    fn list(&self, slot: u32, is_receive: bool) -> List {
+        let channel = &self.slots[slot as usize];
         if is_receive {
             channel.receives
         } else {
@@ -643,8 +678,8 @@ impl Matcher {
         }
     }
 
-    fn set_list(&mut self, key: Key, is_receive: bool, list: List) {
-        let channel = self.channel(key);
+    fn set_list(&mut self, slot: u32, is_receive: bool, list: List) {
+        let channel = self.channel(slot);
         if is_receive {
             channel.receives = list;
         } else {
@@ -652,13 +687,9 @@ impl Matcher {
         }
     }
 
-    fn is_receive_broken(&self, key: Key) -> bool {
-        self.channels[&key].receives_broken != Broken::No
-    }
-
     /// Whether an event without a sequence number cannot be counted; counts it then.
-    fn is_broken(&mut self, key: Key, is_receive: bool) -> bool {
-        let channel = &self.channels[&key];
+    fn is_broken(&mut self, slot: u32, is_receive: bool) -> bool {
+        let channel = self.channel(slot);
         let broken = if is_receive {
             channel.receives_broken
         } else {
@@ -677,8 +708,8 @@ impl Matcher {
     }
 
     /// Takes the event with a sequence number out of a list.
-    fn unlink_sequence(&mut self, key: Key, is_receive: bool, sequence: u64) -> Option<Node> {
-        let mut list = self.list(key, is_receive);
+    fn unlink_sequence(&mut self, slot: u32, is_receive: bool, sequence: u64) -> Option<Node> {
+        let mut list = self.list(slot, is_receive);
         let (mut before, mut at) = (END, list.first);
         for _ in 0..SEARCH {
             if at == END {
@@ -695,7 +726,7 @@ impl Matcher {
                     list.last = before;
                 }
                 self.release_node(at);
-                self.set_list(key, is_receive, list);
+                self.set_list(slot, is_receive, list);
                 return Some(node);
             }
             (before, at) = (at, node.next);
@@ -704,21 +735,21 @@ impl Matcher {
     }
 
     /// Puts an event where it belongs; at the limit it is counted, and the side is broken.
-    fn push(&mut self, key: Key, is_receive: bool, mut node: Node) -> bool {
+    fn push(&mut self, slot: u32, is_receive: bool, mut node: Node) -> bool {
         if self.in_flight >= self.limit {
             self.counts.over_limit += u64::from(node.state == State::Ready);
-            let channel = self.channel(key);
+            let channel = self.channel(slot);
             let broken = if is_receive {
                 &mut channel.receives_broken
             } else {
                 &mut channel.sends_broken
             };
             *broken = Broken::Limit;
-            self.flush(key);
+            self.flush(slot);
             return false;
         }
         self.in_flight += 1;
-        let mut list = self.list(key, is_receive);
+        let mut list = self.list(slot, is_receive);
         // Nearly always the last; a receive that was started long ago is near the first.
         let (mut before, mut next) = (list.last, END);
         if before != END && self.nodes[before as usize].started > node.started {
@@ -745,14 +776,14 @@ impl Matcher {
         if next == END {
             list.last = at;
         }
-        self.set_list(key, is_receive, list);
+        self.set_list(slot, is_receive, list);
         true
     }
 
     /// Takes the first of a list for an event that nothing of its own side stands before, when that is
     /// decided: nearly always. `started` is where the receive was started, if it is the other one.
-    fn take_first(&mut self, key: Key, is_receive: bool, started: u64) -> Option<Mark> {
-        let channel = &self.channels[&key];
+    fn take_first(&mut self, slot: u32, is_receive: bool, started: u64) -> Option<Mark> {
+        let channel = &self.slots[slot as usize];
         let (own, broken, other) = if is_receive {
             (channel.sends, channel.sends_broken, channel.receives)
         } else {
@@ -764,7 +795,7 @@ impl Matcher {
         let node = self.nodes[other.first as usize];
         let is_decided = node.state == State::Ready && node.sequence == NONE;
         let started = if is_receive { node.started } else { started };
-        if !is_decided || self.is_held(key, started) {
+        if !is_decided || self.is_held(channel.key, started) {
             return None;
         }
         let rest = List {
@@ -772,7 +803,7 @@ impl Matcher {
             last: if node.next == END { END } else { other.last },
         };
         self.release_node(other.first);
-        self.set_list(key, is_receive, rest);
+        self.set_list(slot, is_receive, rest);
         Some(node.mark)
     }
 
@@ -784,10 +815,9 @@ impl Matcher {
     }
 
     /// Pairs what stands first on both sides as long as that is decided.
-    fn settle(&mut self, key: Key, paired: &mut impl FnMut(Mark, Mark)) {
-        let Some(mut channel) = self.channels.get(&key).copied() else {
-            return;
-        };
+    fn settle(&mut self, slot: u32, paired: &mut impl FnMut(Mark, Mark)) {
+        let mut channel = *self.channel(slot);
+        let key = channel.key;
         let mut is_held = false;
         while channel.receives.first != END {
             let first = channel.receives.first;
@@ -825,11 +855,16 @@ impl Matcher {
             self.processes[key.to as usize].held.insert(key);
         }
         let is_broken = channel.sends_broken != Broken::No || channel.receives_broken != Broken::No;
-        if let Some(known) = self.channels.get_mut(&key) {
-            *known = channel;
-        }
+        *self.channel(slot) = channel;
         if is_broken {
-            self.flush(key);
+            self.flush(slot);
+        }
+    }
+
+    /// The same of a channel that may have been forgotten.
+    fn settle_known(&mut self, key: Key, paired: &mut impl FnMut(Mark, Mark)) {
+        if let Some(slot) = self.channels.get(&key).copied() {
+            self.settle(slot, paired);
         }
     }
 
@@ -837,7 +872,8 @@ impl Matcher {
     pub(crate) fn finish(&mut self, paired: &mut impl FnMut(Mark, Mark)) {
         self.collectives.finish(paired);
         let channels = std::mem::take(&mut self.channels);
-        for (key, channel) in &channels {
+        for (key, slot) in &channels {
+            let channel = self.slots[*slot as usize];
             let (sender_losses, receiver_losses) = self.losses(*key);
             let is_lost = sender_losses != 0 || receiver_losses != 0;
             let is_over =

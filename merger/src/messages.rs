@@ -299,29 +299,32 @@ impl Extractor {
             }
         };
         if plans.iter().any(Option::is_some) {
+            let of_types = chunk.types.iter().zip(&plans);
+            let counts = of_types.map(|(columns, plan)| plan.map_or(0, |_| columns.count));
+            batch.events.reserve(counts.sum());
             let mut ordinals = vec![0_u32; plans.len()];
             for (index, place) in chunk.type_index.iter().enumerate() {
                 let place = usize::from(*place);
+                let Some(plan) = plans[place] else { continue };
                 let ordinal = ordinals[place];
                 ordinals[place] += 1;
-                if let Some(plan) = plans[place] {
-                    take_losses(index as u32, batch.events.len(), &mut batch);
-                    let stream = chunk.streams[index];
-                    let (process, clock, _) = self.place_of(stream);
-                    let columns = &chunk.types[place].columns;
-                    let event = self.event(plan, columns, ordinal as usize, process);
-                    batch.events.push(MessageEvent {
-                        time_ns: chunk.times_ns[index],
-                        clock,
-                        ..event
-                    });
-                }
+                take_losses(index as u32, batch.events.len(), &mut batch);
+                let stream = chunk.streams[index];
+                let (process, clock, _) = self.place_of(stream);
+                let columns = &chunk.types[place].columns;
+                let event = self.event(plan, columns, ordinal as usize, process);
+                batch.events.push(MessageEvent {
+                    time_ns: chunk.times_ns[index],
+                    clock,
+                    ..event
+                });
             }
         }
         take_losses(u32::MAX, batch.events.len(), &mut batch);
         batch
     }
 
+    #[inline]
     fn place_of(&self, stream: annals_format::StreamId) -> (u32, u32, Lost) {
         let found = self.streams.get(stream.index()).copied();
         found.unwrap_or((NOBODY, NOBODY, Lost::default()))
@@ -339,6 +342,7 @@ impl Extractor {
         (process, lost)
     }
 
+    #[inline]
     fn event(
         &self,
         plan: &TypePlan,
@@ -346,7 +350,7 @@ impl Extractor {
         ordinal: usize,
         process: u32,
     ) -> MessageEvent {
-        let integer = |place: Option<usize>| columns.get(place?)?.get(ordinal).as_integer();
+        let integer = |place: Option<usize>| columns.get(place?)?.integer(ordinal);
         let number = |place| integer(place).map_or(NONE, |value| value as u64);
         let communicator = match plan.communicator {
             None => NONE,

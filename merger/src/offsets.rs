@@ -40,7 +40,15 @@ impl ClockOffsets {
             path: path.to_owned(),
             source,
         })?;
-        Self::parse(&text).map_err(|(line, expected, found)| MergeError::Offsets {
+        Self::parse(&text, path)
+    }
+
+    /// Reads what such a file says; `path` is for errors.
+    ///
+    /// # Errors
+    /// If a line is none of these; the error names the line.
+    pub fn parse(text: &str, path: &Path) -> Result<Self> {
+        Self::of_lines(text).map_err(|(line, expected, found)| MergeError::Offsets {
             path: path.to_owned(),
             line,
             expected,
@@ -48,7 +56,7 @@ impl ClockOffsets {
         })
     }
 
-    fn parse(text: &str) -> std::result::Result<Self, (usize, &'static str, String)> {
+    fn of_lines(text: &str) -> std::result::Result<Self, (usize, &'static str, String)> {
         let mut offsets = Self::default();
         for (number, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or("");
@@ -125,7 +133,7 @@ mod tests {
     fn lines_of_mpisync_are_read() {
         let text = "node1.cluster 0.000000 0.000000\nnode1.cluster 0.000001 0.000000\n\
                     # a comment\n\nnode2.cluster 0.000012 -0.001500\nnode2.cluster 0.000010 -0.001501\n";
-        let offsets = ClockOffsets::parse(text).unwrap();
+        let offsets = ClockOffsets::of_lines(text).unwrap();
         let of = |name: &str| offsets.of_host(name).map(|o| (o.offset_ns, o.error_ns));
         assert_eq!(of("node1.cluster"), Some((0, 3_000)));
         assert_eq!(of("node2.cluster"), Some((-1_501_000, 8_000)));
@@ -144,7 +152,7 @@ mod tests {
             ("a 0 99999999999999999999", 1, "99999999999999999999"),
             ("a . 0", 1, "."),
         ] {
-            let (at, _, what) = ClockOffsets::parse(text).unwrap_err();
+            let (at, _, what) = ClockOffsets::of_lines(text).unwrap_err();
             assert_eq!((at, what.as_str()), (line, found));
         }
     }

@@ -13,10 +13,13 @@ use annals_format::{
 
 use crate::error::{MergeError, Result};
 use crate::merge::{Merge, Merged};
+use crate::moves::ChunkMoves;
+use crate::proof::ElementReferences;
 use crate::snapshots::{Changes, SnapshotWriter};
 use crate::stacks::RegionTypes;
-use crate::statistics::{ChunkMoves, MoveFinder, TraceCalls};
-use crate::window::Part;
+use crate::statistics::TraceCalls;
+use crate::temporary::create_file_beside;
+use crate::window::{Part, Window};
 
 /// How a trace is written.
 #[derive(Clone, Copy, Debug)]
@@ -46,15 +49,10 @@ impl TraceFile {
             let path = path.to_owned();
             return Err(MergeError::OutputIsNoFile { path });
         }
-        let mut name = path
-            .file_name()
-            .map(std::ffi::OsStr::to_owned)
-            .unwrap_or_default();
-        name.push(format!(".{}.tmp", std::process::id()));
-        let temporary = path.with_file_name(name);
-        let file = File::create(&temporary).map_err(|source| MergeError::Io {
+        let created = create_file_beside(path, 0o666);
+        let (file, temporary) = created.map_err(|source| MergeError::Io {
             action: "create",
-            path: temporary.clone(),
+            path: path.to_owned(),
             source,
         })?;
         Ok(Self {
@@ -77,7 +75,7 @@ impl TraceFile {
             .write_all(bytes)
             .map_err(|source| MergeError::Io {
                 action: "write",
-                path: self.temporary.clone(),
+                path: self.path.clone(),
                 source,
             })
     }
@@ -151,13 +149,14 @@ struct Encoded {
 /// Encodes chunks in several threads: what one needs again and again is kept.
 struct Encoder<'a> {
     level: CompressionLevel,
+    types: &'a RegionTypes,
     changes: Changes<'a>,
-    moves: MoveFinder<'a>,
     spare: Mutex<Vec<(BlockWriter, Vec<u8>)>>,
 }
 
 impl Encoder<'_> {
-    fn encode(&self, part: Part) -> std::io::Result<Encoded> {
+    /// `moves`: those of the chunk, for whoever has found them.
+    fn encode(&self, part: Part, moves: Option<ChunkMoves>) -> std::io::Result<Encoded> {
         let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         let found = spare().pop();
         let (mut writer, mut body) = match found {
@@ -166,9 +165,10 @@ impl Encoder<'_> {
         };
         body.clear();
         part.chunk.encode(&mut body);
+        let moves = moves.unwrap_or_else(|| ChunkMoves::of_chunk(self.types, &part.chunk));
         let encoded = Encoded {
-            changes: self.changes.of(&part.chunk),
-            moves: self.moves.of(&part.chunk),
+            changes: self.changes.of(&moves),
+            moves,
             header: part.header,
             body: writer.store(&body),
         };
@@ -219,13 +219,18 @@ pub fn write_trace_from(
     snapshots.begin(open, &mut file)?;
     let encoder = Encoder {
         level: options.compression,
+        types: &types,
         changes: Changes::new(&types),
-        moves: MoveFinder::new(&types, options.jobs),
         spare: Mutex::default(),
     };
-    let mut calls = TraceCalls::new(&encoder.moves).map_err(io)?;
+    let mut calls = TraceCalls::new(&types, options.jobs).map_err(io)?;
     calls.begin(&types, open);
-    let encode = |part: Part| encoder.encode(part);
+    let references = ElementReferences::of(&merge.definitions);
+    // A window that is one chunk knows its events stream by stream, too.
+    let encode = |part: Part, window: Option<&Window<'_>>| {
+        let moves = window.and_then(|w| ChunkMoves::of_window(&types, &references, w));
+        encoder.encode(part, moves)
+    };
     let merged = merge.run_with(options.jobs, true, encode, |encoded| {
         let Encoded {
             mut header,

@@ -10,6 +10,7 @@ use crate::causality::{Causality, RepairReport, ViolationReport};
 use crate::error::{MergeError, Result};
 use crate::merge::Merge;
 use crate::repair::Shifts;
+use crate::temporary::write_whole;
 
 /// The only version there is.
 const VERSION: u32 = 1;
@@ -99,7 +100,7 @@ impl Plan {
             source,
         };
         let json = serde_json::to_vec(self).map_err(|error| io(error.into()))?;
-        std::fs::write(path, json).map_err(io)
+        write_whole(path, &json).map_err(io)
     }
 
     /// Reads a plan.
@@ -113,11 +114,18 @@ impl Plan {
             source,
         };
         let bytes = std::fs::read(path).map_err(io)?;
-        let plan: Self = serde_json::from_slice(&bytes).map_err(|error| MergeError::NoPlan {
+        Self::parse(&bytes, path)
+    }
+
+    /// Reads what such a file holds; `path` is for errors.
+    ///
+    /// # Errors
+    /// If it is no plan.
+    pub fn parse(bytes: &[u8], path: &Path) -> Result<Self> {
+        serde_json::from_slice(bytes).map_err(|error| MergeError::NoPlan {
             path: path.to_owned(),
             why: error.to_string(),
-        })?;
-        Ok(plan)
+        })
     }
 
     /// Has a merge do as planned, instead of [`Merge::plan_repair`] and fits of its own. `path` is for errors.

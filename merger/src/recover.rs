@@ -1,14 +1,14 @@
 //! Folding what a killed process left in its live file into its recording.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use annals_format::{CompressionLevel, Ended, ReadAt};
 
 use crate::error::{MergeError, Result};
 use crate::input::{ChunkOrigin, FileAt, InputRecording};
+use crate::temporary::create_file_beside;
 
 /// A recording that was made whole.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,7 +25,7 @@ pub struct Recovered {
 /// the recording; only then is the live file removed. Readers find the same events, counts and losses as before.
 ///
 /// None when there is nothing to be done: the recording is whole, there is no live file, or the process
-/// still runs.
+/// still runs. A live file beside a whole recording, left by who was killed before it could be removed, is removed.
 ///
 /// # Errors
 /// If the storage fails, or the directory has such a file; the inputs are as they were then.
@@ -36,6 +36,9 @@ pub fn recover(input: &InputRecording, directory: Option<&Path>) -> Result<Optio
     let ChunkOrigin::File(from) = &input.origin else {
         return Ok(None);
     };
+    if let Some(live) = input.live_file_left().filter(|_| directory.is_none()) {
+        remove(&live)?;
+    }
     let recovery = input.recording.recover(from, CompressionLevel::default());
     let recovery = recovery.map_err(|source| MergeError::Format {
         path: input.path.clone(),
@@ -46,12 +49,9 @@ pub fn recover(input: &InputRecording, directory: Option<&Path>) -> Result<Optio
     };
     let name = input.path.file_name().unwrap_or_default();
     let path = directory.map_or_else(|| input.path.clone(), |directory| directory.join(name));
-    let mut part = path.clone().into_os_string();
-    part.push(".part");
-    let part = PathBuf::from(part);
     let io = |source| MergeError::Io {
         action: "write",
-        path: part.clone(),
+        path: path.clone(),
         source,
     };
     if directory.is_some() && path.exists() {
@@ -61,14 +61,9 @@ pub fn recover(input: &InputRecording, directory: Option<&Path>) -> Result<Optio
             source: io::ErrorKind::AlreadyExists.into(),
         });
     }
-    let write = || -> Result<()> {
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&part);
-        let mut file = file.map_err(io)?;
+    // Another process may be at the same recording: each makes its own, and they are the same.
+    let (mut file, part) = create_file_beside(&path, 0o600).map_err(io)?;
+    let mut write = || -> Result<()> {
         copy(input, from, recovery.kept, &mut file, &io)?;
         file.write_all(&recovery.bytes).map_err(io)?;
         // What is removed below must be on the disk by then.
@@ -82,17 +77,25 @@ pub fn recover(input: &InputRecording, directory: Option<&Path>) -> Result<Optio
     if directory.is_none()
         && let Some(live) = &input.live_path
     {
-        fs::remove_file(live).map_err(|source| MergeError::Io {
-            action: "remove",
-            path: live.clone(),
-            source,
-        })?;
+        remove(live)?;
     }
     Ok(Some(Recovered {
         path,
         events: recovery.events,
         bytes: recovery.kept + recovery.bytes.len() as u64,
     }))
+}
+
+/// Removes a live file; that another process has done so is as good.
+fn remove(live: &Path) -> Result<()> {
+    match fs::remove_file(live) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(MergeError::Io {
+            action: "remove",
+            path: live.to_owned(),
+            source,
+        }),
+        _ => Ok(()),
+    }
 }
 
 fn copy(

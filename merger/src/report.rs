@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use annals_format::{
     ClockKind, Definitions, Ended, ErrorKnot, Ordering, ProcessId, Relation, StreamTotals,
-    TraceLoss, UNBOUNDED,
+    StringId, TraceLoss, UNBOUNDED,
 };
 use serde::Serialize;
 
@@ -62,6 +62,7 @@ impl InputReport {
         definitions: &Definitions,
         process: ProcessId,
         unplaced: u64,
+        abort_code: Option<String>,
     ) -> Self {
         let recording = &input.recording;
         let rank = definitions.ranks.get(&process);
@@ -73,7 +74,7 @@ impl InputReport {
             rank: rank.map_or(0, |rank| rank.rank),
             rank_is_assigned: rank.is_some_and(|rank| rank.is_assigned),
             ended: recording.ended.name(),
-            abort_code: abort_code(definitions, process),
+            abort_code,
             file_bytes: input.file_bytes,
             has_footer: recording.has_footer,
             unplaced,
@@ -95,6 +96,7 @@ impl InputReport {
         definitions: &Definitions,
         process: ProcessId,
         (is_first, unplaced): (bool, u64),
+        abort_code: Option<String>,
     ) -> Self {
         let rank = definitions.ranks.get(&process);
         let id = definitions.processes.get(&process).map(|p| p.recording_id);
@@ -107,7 +109,7 @@ impl InputReport {
             rank: rank.map_or(0, |rank| rank.rank),
             rank_is_assigned: rank.is_some_and(|rank| rank.is_assigned),
             ended: end.map_or(Ended::Truncated, |end| end.ended).name(),
-            abort_code: abort_code(definitions, process),
+            abort_code,
             file_bytes: input.file_bytes,
             has_footer: input.trace.has_footer,
             unplaced,
@@ -122,13 +124,17 @@ impl InputReport {
     }
 }
 
-/// What a process said when it ended its run.
-fn abort_code(definitions: &Definitions, process: ProcessId) -> Option<String> {
-    let mut properties = definitions.properties.iter();
-    let said = properties.find(|property| {
-        property.process == process && definitions.string(property.key) == "mpi.abort"
-    })?;
-    Some(definitions.string(said.value).to_owned())
+/// What processes said when they ended their runs.
+pub(crate) fn abort_codes(definitions: &Definitions) -> BTreeMap<ProcessId, String> {
+    let is_said = |id: StringId| definitions.string(id) == "mpi.abort";
+    // Of several, the first counts.
+    let properties = definitions.properties.iter().rev();
+    let said = properties.filter(|property| is_said(property.key));
+    let codes = said.map(|property| {
+        let code = definitions.string(property.value);
+        (property.process, code.to_owned())
+    });
+    codes.collect()
 }
 
 /// One stream: `in_ = out + filtered + skipped + truncated`.

@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use annals_format::{
-    BlockKind, BlockWriter, CompressionLevel, Definitions, Snapshot, SnapshotEntry, TraceChunk,
+    BlockKind, BlockWriter, CompressionLevel, Definitions, Snapshot, SnapshotEntry,
 };
 
 use crate::error::{MergeError, Result};
+use crate::moves::ChunkMoves;
 use crate::output::TraceFile;
 use crate::stacks::{RegionTypes, Stacks};
 
@@ -30,14 +31,14 @@ impl<'a> Changes<'a> {
     }
 
     /// What a chunk does, whatever was open before.
-    pub(crate) fn of(&self, chunk: &TraceChunk) -> Snapshot {
+    pub(crate) fn of(&self, moves: &ChunkMoves) -> Snapshot {
         if self.types.is_empty() {
             return Snapshot::default();
         }
         let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         let found = spare().pop();
         let mut stacks = found.unwrap_or_else(|| Stacks::new(self.types, true));
-        stacks.take(self.types, chunk);
+        stacks.take_moves(moves);
         let snapshot = stacks.drain(self.types);
         spare().push(stacks);
         snapshot

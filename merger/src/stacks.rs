@@ -14,6 +14,7 @@ use annals_format::{
 use rustc_hash::FxHashMap;
 
 use crate::calls::{ByStream, Moves};
+use crate::moves::{ChunkMoves, MoveKind};
 
 /// An event type that enters or leaves regions.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct RegionTypes {
     kinds: FxHashMap<u32, Kind>,
     /// By stream, the number of its location.
     locations: ByStream<u32>,
+    /// By stream, whether it is its location's only one.
+    alone: ByStream<bool>,
     /// By number, ascending.
     ids: Vec<LocationId>,
 }
@@ -53,11 +56,25 @@ impl RegionTypes {
             let number = ids.binary_search(&stream.location?).ok()?;
             Some((stream.id, number as u32))
         });
+        let places: Vec<(StreamId, u32)> = places.collect();
+        let mut streams_at = vec![0_u32; ids.len()];
+        places
+            .iter()
+            .for_each(|(_, number)| streams_at[*number as usize] += 1);
+        let alone = places
+            .iter()
+            .map(|(stream, number)| (*stream, streams_at[*number as usize] == 1));
         Self {
             kinds: kinds.collect(),
-            locations: places.collect(),
+            alone: alone.collect(),
+            locations: places.into_iter().collect(),
             ids,
         }
+    }
+
+    /// Whether what a stream has is all that its location has; so is one without a location.
+    pub(crate) fn is_alone(&self, stream: StreamId) -> bool {
+        self.alone.get(stream).unwrap_or(true)
     }
 
     /// The locations, by number.
@@ -236,11 +253,30 @@ impl Stacks {
     }
 
     /// Takes the enters, leaves and losses of a chunk in.
-    pub(crate) fn take(&mut self, types: &RegionTypes, chunk: &TraceChunk) {
-        self.take_until(types, chunk, i64::MAX);
+    pub(crate) fn take_moves(&mut self, moves: &ChunkMoves) {
+        for (number, run) in moves.runs() {
+            self.change(number, |stack, keeps_leaves| {
+                for step in run {
+                    match step.kind {
+                        MoveKind::Enter => stack.push(Step::Enter {
+                            region: step.region,
+                            entered_ns: step.time_ns,
+                            is_uncertain: false,
+                        }),
+                        MoveKind::Leave if stack.pop(step.region) => {}
+                        MoveKind::Leave => stack.leave(step.region, keeps_leaves),
+                        MoveKind::Gap => {
+                            stack.note_gap(keeps_leaves);
+                            continue;
+                        }
+                    }
+                    stack.last_ns = Some(step.time_ns);
+                }
+            });
+        }
     }
 
-    /// The same, of what happened before a time.
+    /// Takes in what a chunk has before a time.
     pub(crate) fn take_until(&mut self, types: &RegionTypes, chunk: &TraceChunk, until_ns: i64) {
         let of_types = chunk.types.iter().map(|columns| {
             let kind = types.kinds.get(&columns.event_type.get())?;
@@ -269,8 +305,7 @@ impl Stacks {
         self.take_events(types, chunk, done..last, &mut of_types);
     }
 
-    /// The events of a chunk between two losses. Every event of every merge comes through here: so the usual
-    /// ones, an enter and the leave of the innermost open region, take few steps.
+    /// The events of a chunk between two losses.
     fn take_events(
         &mut self,
         types: &RegionTypes,

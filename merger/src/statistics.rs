@@ -1,22 +1,71 @@
 //! Statistics of region calls: counted by readers for a window, and by the merge for the whole of its trace.
 
-use std::ops::Range;
-
-use annals_format::{CallStatistics, RegionId, RegionStatistics, Snapshot, TraceChunk, TraceLoss};
+use annals_format::{CallStatistics, RegionId, RegionStatistics, Snapshot};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
-use crate::calls::{CallSink, CallStack, Close, Frame, Moves};
+use crate::calls::{CallSink, CallStack, Close, Frame};
+use crate::moves::{ChunkMoves, Move, MoveKind};
 use crate::open::Window;
 use crate::stacks::RegionTypes;
+
+/// Which part of a call counts.
+pub trait Extent {
+    /// Whether a moment does.
+    fn contains(&self, time_ns: i64) -> bool;
+
+    /// How much of a stretch of time does, nanoseconds.
+    fn clip(&self, from_ns: i64, to_ns: i64) -> i64;
+
+    /// Whether a moment is before all that counts.
+    fn is_before(&self, time_ns: i64) -> bool;
+}
+
+impl Extent for Window {
+    #[inline]
+    fn contains(&self, time_ns: i64) -> bool {
+        Self::contains(self, time_ns)
+    }
+
+    #[inline]
+    fn clip(&self, from_ns: i64, to_ns: i64) -> i64 {
+        Self::clip(self, from_ns, to_ns)
+    }
+
+    #[inline]
+    fn is_before(&self, time_ns: i64) -> bool {
+        time_ns < self.from_ns
+    }
+}
+
+/// All of time: what [`Window::ALL`] is, without the comparisons.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Always;
+
+impl Extent for Always {
+    #[inline]
+    fn contains(&self, _: i64) -> bool {
+        true
+    }
+
+    #[inline]
+    fn clip(&self, from_ns: i64, to_ns: i64) -> i64 {
+        Window::ALL.clip(from_ns, to_ns)
+    }
+
+    #[inline]
+    fn is_before(&self, _: i64) -> bool {
+        false
+    }
+}
 
 /// Counts the calls in a window, by group of locations and region. A call is counted at its enter, when that lies in
 /// the window, and its time is the part that lies there; it is completed when it was left there as well.
 ///
 /// Every enter and leave comes through here, so what is found by group and region is found in a table.
 #[derive(Debug)]
-pub struct RegionCounter {
-    window: Window,
+pub struct RegionCounter<E = Window> {
+    extent: E,
     /// By location.
     group_of: Vec<usize>,
     /// By group and region, slot + 1.
@@ -30,15 +79,15 @@ pub struct RegionCounter {
     counts: Vec<CallStatistics>,
 }
 
-impl RegionCounter {
+impl<E: Extent> RegionCounter<E> {
     /// Most entries of all tables together: numbers of regions come from the file.
     const TABLE_ENTRIES: usize = 1 << 22;
 
     /// Nothing is counted yet. `group_of`: by location, the number of its group.
-    pub fn new(window: Window, group_of: Vec<usize>) -> Self {
+    pub fn new(extent: E, group_of: Vec<usize>) -> Self {
         let groups = group_of.iter().max().map_or(0, |last| last + 1);
         Self {
-            window,
+            extent,
             group_of,
             slots: vec![Vec::new(); groups],
             table_room: Self::TABLE_ENTRIES,
@@ -85,11 +134,11 @@ impl RegionCounter {
     }
 }
 
-impl CallSink for RegionCounter {
+impl<E: Extent> CallSink for RegionCounter<E> {
     #[inline]
     fn enter(&mut self, location: usize, _: &[Frame], region: RegionId, time_ns: i64) -> u32 {
         let slot = self.slot(location, region);
-        self.counts[slot as usize].calls += u64::from(self.window.contains(time_ns));
+        self.counts[slot as usize].calls += u64::from(self.extent.contains(time_ns));
         slot
     }
 
@@ -97,16 +146,16 @@ impl CallSink for RegionCounter {
     fn spend(&mut self, _: usize, frames: &[Frame], from_ns: i64, to_ns: i64) {
         if let Some(top) = frames.last() {
             let counts = &mut self.counts[top.tag as usize];
-            let inside = self.window.clip(from_ns, to_ns);
+            let inside = self.extent.clip(from_ns, to_ns);
             counts.exclusive_ns = counts.exclusive_ns.saturating_add(inside);
         }
     }
 
     #[inline]
     fn close(&mut self, _: usize, _: &[Frame], frame: &Frame, time_ns: i64, how: Close) {
-        let inside = self.window.clip(frame.entered_ns, time_ns);
-        let is_counted = self.window.contains(frame.entered_ns);
-        let is_over = time_ns < self.window.from_ns;
+        let inside = self.extent.clip(frame.entered_ns, time_ns);
+        let is_counted = self.extent.contains(frame.entered_ns);
+        let is_over = self.extent.is_before(time_ns);
         let counts = &mut self.counts[frame.tag as usize];
         if frame.is_outermost {
             counts.inclusive_ns = counts.inclusive_ns.saturating_add(inside);
@@ -122,112 +171,9 @@ impl CallSink for RegionCounter {
     }
 
     fn unmatched(&mut self, location: usize, region: RegionId, time_ns: i64) {
-        let is_counted = self.window.contains(time_ns);
+        let is_counted = self.extent.contains(time_ns);
         let slot = self.slot(location, region);
         self.counts[slot as usize].unmatched_leaves += u64::from(is_counted);
-    }
-}
-
-/// What happened to the stack of a location.
-#[derive(Clone, Copy, Debug)]
-struct Move {
-    /// In the highest bits, what; below, the number of the location among those of its shard.
-    what: u32,
-    region: RegionId,
-    time_ns: i64,
-}
-
-const ENTER: u32 = 0;
-const LEAVE: u32 = 1 << 30;
-const GAP: u32 = 2 << 30;
-const LOCATION: u32 = LEAVE - 1;
-
-/// The moves of a chunk, by shard.
-#[derive(Debug, Default)]
-pub(crate) struct ChunkMoves {
-    shards: Vec<Vec<Move>>,
-}
-
-/// Finds the moves of chunks: in several threads, and in any order.
-#[derive(Debug)]
-pub(crate) struct MoveFinder<'a> {
-    types: &'a RegionTypes,
-    /// Shards of locations: as many threads count. The result does not depend on it.
-    shards: u32,
-}
-
-impl<'a> MoveFinder<'a> {
-    pub(crate) fn new(types: &'a RegionTypes, jobs: usize) -> Self {
-        Self {
-            types,
-            shards: jobs.clamp(1, 64) as u32,
-        }
-    }
-
-    pub(crate) fn of(&self, chunk: &TraceChunk) -> ChunkMoves {
-        let mut moves = ChunkMoves {
-            shards: vec![Vec::new(); self.shards as usize],
-        };
-        if self.types.is_empty() {
-            return moves;
-        }
-        let mut of_types: Vec<Option<(u32, Moves)>> = chunk
-            .types
-            .iter()
-            .map(|columns| {
-                let (is_enter, at) = self.types.kind(columns.event_type)?;
-                let what = if is_enter { ENTER } else { LEAVE };
-                Some((what, Moves::of(columns.columns.get(at)?)))
-            })
-            .collect();
-        let mut done = 0;
-        for (at, loss) in &chunk.losses {
-            let end = chunk.len().min(*at as usize).max(done);
-            self.take_events(chunk, done..end, &mut of_types, &mut moves);
-            self.note_gap(loss, &mut moves);
-            done = end;
-        }
-        self.take_events(chunk, done..chunk.len(), &mut of_types, &mut moves);
-        moves
-    }
-
-    fn take_events(
-        &self,
-        chunk: &TraceChunk,
-        range: Range<usize>,
-        of_types: &mut [Option<(u32, Moves)>],
-        moves: &mut ChunkMoves,
-    ) {
-        let type_indexes = chunk.type_index[range.clone()].iter();
-        let places = chunk.streams[range.clone()]
-            .iter()
-            .zip(&chunk.times_ns[range]);
-        for (type_index, (stream, time_ns)) in type_indexes.zip(places) {
-            let Some((what, regions)) = &mut of_types[usize::from(*type_index)] else {
-                continue;
-            };
-            if let Some(region) = regions.step()
-                && let Some(location) = self.types.location_of(*stream)
-            {
-                moves.shards[(location % self.shards) as usize].push(Move {
-                    what: *what | (location / self.shards),
-                    region,
-                    time_ns: *time_ns,
-                });
-            }
-        }
-    }
-
-    fn note_gap(&self, loss: &TraceLoss, moves: &mut ChunkMoves) {
-        if self.types.is_gap(loss)
-            && let Some(location) = self.types.location_of(loss.stream)
-        {
-            moves.shards[(location % self.shards) as usize].push(Move {
-                what: GAP | (location / self.shards),
-                region: RegionId::new(0),
-                time_ns: loss.to_ns,
-            });
-        }
     }
 }
 
@@ -235,18 +181,17 @@ impl<'a> MoveFinder<'a> {
 #[derive(Debug)]
 struct Shard {
     stacks: Vec<CallStack>,
-    counter: RegionCounter,
+    counter: RegionCounter<Always>,
 }
 
 impl Shard {
-    fn take(&mut self, moves: &[Move]) {
+    fn take(&mut self, number: usize, moves: &[Move]) {
+        let (stack, counter) = (&mut self.stacks[number], &mut self.counter);
         for step in moves {
-            let number = (step.what & LOCATION) as usize;
-            let (stack, counter) = (&mut self.stacks[number], &mut self.counter);
-            match step.what & !LOCATION {
-                ENTER => stack.enter(number, step.region, step.time_ns, counter),
-                LEAVE => stack.leave(number, step.region, step.time_ns, counter),
-                _ => stack.note_gap(),
+            match step.kind {
+                MoveKind::Enter => stack.enter(number, step.region, step.time_ns, counter),
+                MoveKind::Leave => stack.leave(number, step.region, step.time_ns, counter),
+                MoveKind::Gap => stack.note_gap(),
             }
         }
     }
@@ -264,17 +209,20 @@ impl TraceCalls {
     /// Chunks that are counted at once: enough that threads are worth their start.
     const AT_ONCE: usize = 8;
 
+    /// Locations are shared out among as many threads as `jobs` says; the result does not depend on it.
+    ///
     /// # Errors
     /// If no threads can be had.
-    pub(crate) fn new(finder: &MoveFinder<'_>) -> std::io::Result<Self> {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(finder.shards as usize);
+    pub(crate) fn new(types: &RegionTypes, jobs: usize) -> std::io::Result<Self> {
+        let jobs = jobs.clamp(1, 64);
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs);
         let pool = pool.build().map_err(std::io::Error::other)?;
-        let count = finder.types.locations().len();
-        let shards = (0..finder.shards as usize).map(|shard| {
-            let own = count.saturating_sub(shard).div_ceil(finder.shards as usize);
+        let count = types.locations().len();
+        let shards = (0..jobs).map(|shard| {
+            let own = count.saturating_sub(shard).div_ceil(jobs);
             Shard {
                 stacks: (0..own).map(|_| CallStack::default()).collect(),
-                counter: RegionCounter::new(Window::ALL, vec![0; own]),
+                counter: RegionCounter::new(Always, vec![0; own]),
             }
         });
         Ok(Self {
@@ -312,10 +260,15 @@ impl TraceCalls {
             pool,
         } = self;
         pool.install(|| {
+            let count = shards.len();
             let each = shards.par_iter_mut().enumerate();
             each.for_each(|(number, shard)| {
-                let of_chunks = pending.iter().map(|moves| &moves.shards[number]);
-                of_chunks.for_each(|moves| shard.take(moves));
+                for (location, moves) in pending.iter().flat_map(ChunkMoves::runs) {
+                    let location = location as usize;
+                    if location % count == number {
+                        shard.take(location / count, moves);
+                    }
+                }
             });
         });
         pending.clear();

@@ -19,8 +19,8 @@ const WINDOWS_PER_THREAD: usize = 2;
 /// Most windows that are worked on at once.
 const WINDOWS_AT_ONCE: usize = 16;
 
-/// What an event of a window takes, from its decoded chunk to its encoded one, bytes.
-const EVENT_BYTES: u64 = 64;
+/// What an event of a window takes, from its decoded chunk to its encoded one and while that waits, bytes.
+const EVENT_BYTES: u64 = 96;
 
 /// Events of each stream in a window, if there are many streams: each stream costs a window something.
 const EVENTS_PER_STREAM: usize = 128;

@@ -12,11 +12,12 @@ use serde::Serialize;
 use crate::error::{MergeError, Result};
 use crate::filter::EventFilter;
 use crate::input::without_path;
+use crate::moves::ChunkMoves;
 use crate::open::{Opened, Outcome, Window, plan_merge};
 use crate::proof::{self, SortedStreams, StreamHashes};
 use crate::report::{DamageReport, Sums};
 use crate::stacks::{RegionTypes, Stacks};
-use crate::statistics::{MoveFinder, TraceCalls};
+use crate::statistics::TraceCalls;
 
 /// Something that is not as it should be.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -140,8 +141,7 @@ pub fn verify(path: &Path, inputs: &[PathBuf]) -> Result<Verification> {
     let mut tally = Tally::default();
     let types = RegionTypes::of(definitions);
     let mut stacks = Stacks::new(&types, definitions.slice.is_some());
-    let finder = MoveFinder::new(&types, 1);
-    let mut calls = TraceCalls::new(&finder).map_err(|source| MergeError::Threads { source })?;
+    let mut calls = TraceCalls::new(&types, 1).map_err(|source| MergeError::Threads { source })?;
     let (mut chunks, mut wrong_snapshot) = (0, None);
     let mut unreadable_snapshots = Vec::new();
     // What a trace that was cut out of a longer one begins with, nothing in it can contradict.
@@ -170,8 +170,9 @@ pub fn verify(path: &Path, inputs: &[PathBuf]) -> Result<Verification> {
         compare_snapshot(chunks, &stacks);
         chunks += 1;
         tally.take(&chunk, &sorted);
-        stacks.take(&types, &chunk);
-        calls.take(finder.of(&chunk));
+        let moves = ChunkMoves::of_chunk(&types, &chunk);
+        stacks.take_moves(&moves);
+        calls.take(moves);
         Ok(())
     })?;
     compare_snapshot(chunks, &stacks);
@@ -346,7 +347,7 @@ fn compare(
         merge.filter(&of_events, window)?;
     }
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    let merged = merge.run_with(jobs, true, |_| (), |()| Ok(()))?;
+    let merged = merge.run_with(jobs, true, |_, _| (), |()| Ok(()))?;
     let of_inputs: BTreeMap<StreamId, &StreamTotals> = merged
         .totals
         .iter()

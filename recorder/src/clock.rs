@@ -60,8 +60,14 @@ pub fn tsc_is_invariant() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::__cpuid;
+        #[allow(unused_unsafe, reason = "later Rust knows that it is safe")]
+        // SAFETY: every processor of this architecture has the instruction.
+        let edx_and_eax = |leaf: u32| unsafe {
+            let found = __cpuid(leaf);
+            (found.edx, found.eax)
+        };
         // Advanced power management information, EDX bit 8 (AMD APM vol. 3, Intel SDM vol. 3 §17.17.1).
-        __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & 1 << 8 != 0
+        edx_and_eax(0x8000_0000).1 >= 0x8000_0007 && edx_and_eax(0x8000_0007).0 & 1 << 8 != 0
     }
     #[cfg(target_arch = "aarch64")]
     {

@@ -23,7 +23,7 @@ use crate::raiser::Raiser;
 use crate::row::PutRow;
 use crate::rules::Rules;
 use crate::shared::{PROCESS, Registry, Shared, lock};
-use crate::storage::{Sink, Storage};
+use crate::storage::{OwnFile, Sink, Storage};
 use crate::sys::{self, ForkGuard};
 use crate::thread;
 use crate::trigger::signal_fires;
@@ -283,20 +283,20 @@ impl Recorder {
     /// forked child does not share (before Linux 4.14). That the live file cannot be had is no error:
     /// [`Status::not_kill_safe`] tells.
     pub fn start(options: &Options) -> Result<Self> {
-        Self::start_with(options, |file| Box::new(file))
+        Self::start_with(options, |file| Ok(Box::new(OwnFile::new(file)?)))
     }
 
     /// The same with something between the recorder and its file.
     pub(crate) fn start_with(
         options: &Options,
-        sink: impl FnOnce(std::fs::File) -> Box<dyn Sink>,
+        sink: impl FnOnce(std::fs::File) -> std::io::Result<Box<dyn Sink>>,
     ) -> Result<Self> {
         sys::without_size_signal(|| Self::start_quietly(options, sink))
     }
 
     fn start_quietly(
         options: &Options,
-        sink: impl FnOnce(std::fs::File) -> Box<dyn Sink>,
+        sink: impl FnOnce(std::fs::File) -> std::io::Result<Box<dyn Sink>>,
     ) -> Result<Self> {
         let io = in_file;
         let directory = &options.directory;
@@ -309,7 +309,9 @@ impl Recorder {
         let (file, path) = Storage::create_file(directory, &stem)
             .map_err(io("create a recording in", directory))?;
         let live_path = live_path(options, &path);
-        let started = Self::start_at(options, sink(file), path.clone(), &live_path, &run, &host);
+        let sink = sink(file).map_err(io("look at", &path));
+        let started = sink
+            .and_then(|sink| Self::start_at(options, sink, path.clone(), &live_path, &run, &host));
         if started.is_err() {
             let _ = std::fs::remove_file(&path);
             let _ = std::fs::remove_file(&live_path);

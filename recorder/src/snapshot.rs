@@ -12,7 +12,7 @@ use annals_format::{
 use crate::clock::reference_ns;
 use crate::memory::PageCopy;
 use crate::shared::{PROCESS, Shared, lock};
-use crate::storage::Storage;
+use crate::storage::{OwnFile, Storage};
 use crate::stream::Stream;
 use crate::sys;
 
@@ -51,7 +51,8 @@ pub(crate) fn write(
     let (directory, stem) = (path.parent().unwrap_or(Path::new(".")), path.file_stem());
     let stem = stem.unwrap_or_default().to_string_lossy();
     let (file, path) = Storage::create_file(directory, &stem)?;
-    let outcome = fill(shared, Box::new(file), level, request, pages);
+    let outcome =
+        OwnFile::new(file).and_then(|file| fill(shared, Box::new(file), level, request, pages));
     if outcome.is_err() {
         let _ = std::fs::remove_file(&path);
     }
@@ -60,7 +61,7 @@ pub(crate) fn write(
 
 fn fill(
     shared: &Shared,
-    file: Box<std::fs::File>,
+    file: Box<OwnFile>,
     level: CompressionLevel,
     request: &Request<'_>,
     pages: &HashMap<usize, Vec<PageCopy>>,

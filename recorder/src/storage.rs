@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::IntoRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,19 +24,66 @@ pub(crate) trait Sink: Send {
     }
 }
 
-impl Sink for File {
+/// A file that is written to only while its descriptor is still its own: programs that close all descriptors
+/// there are, as daemons do, get the same numbers again for files of theirs.
+pub(crate) struct OwnFile {
+    /// Some, but in `drop`.
+    file: Option<File>,
+    device: u64,
+    inode: u64,
+}
+
+impl OwnFile {
+    pub(crate) fn new(file: File) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        Ok(Self {
+            file: Some(file),
+            device: metadata.dev(),
+            inode: metadata.ino(),
+        })
+    }
+
+    /// The file, while it is the one that was opened, and how many names it has.
+    fn own(&self) -> io::Result<(&File, u64)> {
+        let closed = || io::Error::other("the program closed the recording's descriptor");
+        let file = self.file.as_ref().ok_or_else(closed)?;
+        let metadata = file
+            .metadata()
+            .map_err(|error| match error.raw_os_error() {
+                Some(libc::EBADF) => closed(),
+                _ => error,
+            })?;
+        if (metadata.dev(), metadata.ino()) != (self.device, self.inode) {
+            return Err(closed());
+        }
+        Ok((file, metadata.nlink()))
+    }
+}
+
+impl Sink for OwnFile {
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.write_all_at(bytes, offset)
+        self.own()?.0.write_all_at(bytes, offset)
     }
 
     fn check(&self) -> io::Result<()> {
-        if self.metadata()?.nlink() == 0 {
+        if self.own()?.1 == 0 {
             return Err(io::Error::new(
                 io::ErrorKind::NotFound,
                 "the recording was removed",
             ));
         }
         Ok(())
+    }
+}
+
+impl Drop for OwnFile {
+    fn drop(&mut self) {
+        if self.own().is_err()
+            && let Some(file) = self.file.take()
+        {
+            // Not to be closed: the number is nobody's, or another file's.
+            let _ = file.into_raw_fd();
+        }
     }
 }
 
@@ -258,11 +306,11 @@ mod tests {
         let left = Arc::new(AtomicUsize::new(writes + 1));
         let sink = Arc::clone(&left);
         let recorder = Recorder::start_with(&options, move |file| {
-            Box::new(Faulty {
+            Ok(Box::new(Faulty {
                 file,
                 left: sink,
                 fault,
-            })
+            }))
         });
         let recorder = recorder.expect("only a recording's header must be written");
         let mut raised: BTreeMap<String, u64> = BTreeMap::new();

@@ -560,22 +560,26 @@ impl Writer {
         let shared = Arc::clone(&self.shared);
         self.announce();
         shared.flush_definitions();
-        let kept = shared.pages.take_all_kept();
-        for number in kept {
-            if !shared.storage_has_failed() {
-                self.seal(number);
-            }
-        }
+        let mut waiting = shared.pages.take_all_kept();
         for stream in shared.streams.in_use() {
-            if let Some(number) = stream.take_page()
-                && !shared.storage_has_failed()
-            {
+            if let Some(number) = stream.take_page() {
                 if stream.overwrites() {
                     stream.kept_pages.fetch_add(1, Ordering::Relaxed);
                 }
-                self.seal(number);
+                waiting.push(number);
             }
         }
+        let mut is_sealed = |number: &u32| {
+            if !shared.storage_has_failed() {
+                self.seal(*number);
+            }
+            // A page that could not be written keeps its stream.
+            !shared.storage_has_failed()
+        };
+        let sealed = waiting
+            .iter()
+            .take_while(|number| is_sealed(number))
+            .count();
         let mut totals = Vec::new();
         for stream in shared.streams.in_use() {
             let clock = shared.source(stream.source()).map(|source| &source.clock);
@@ -603,6 +607,15 @@ impl Writer {
             }
         } else {
             self.note_failure();
+            if self.shared.memory.path().is_none() {
+                // No live file keeps these: they go with the process.
+                for number in &waiting[sealed..] {
+                    self.give_up(*number, Cause::Storage);
+                }
+                while let Some(number) = self.shared.pages.take_full() {
+                    self.give_up(number, Cause::Storage);
+                }
+            }
             let now = reference_ns() as u64;
             let memory = &self.shared.memory;
             memory.word(l::HEARTBEAT).store(now, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! A process that is killed with SIGKILL loses no committed event and no drop count.
 //!
 //! The child records numbered events from several threads, and acknowledges each in a shared page of
-//! its own after the call has returned. `ANNALS_KILLS` sets the number of kills (default 200).
+//! its own after the call has returned. `ANNALS_KILLS` sets the number of kills (default 300).
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -100,7 +100,7 @@ fn wait_for_events(acknowledged: &Acknowledged) {
 #[test]
 fn a_killed_process_loses_nothing_that_was_acknowledged() {
     let kills = std::env::var("ANNALS_KILLS").ok();
-    let kills: u64 = kills.and_then(|text| text.parse().ok()).unwrap_or(200);
+    let kills: u64 = kills.and_then(|text| text.parse().ok()).unwrap_or(300);
     let mut random = 0x2545_f491_4f6c_dd1d_u64 ^ u64::from(std::process::id());
     let mut runs_with_drops = 0;
     for kill in 0..kills {

@@ -2,12 +2,13 @@
 
 mod native;
 mod reference;
+mod variants;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use annals_format::otf2::{Kind, Record, What, records};
+use annals_format::otf2::{Anchor, Kind, Record, What, records};
 use annals_merger::{ArchiveOptions, WriteOptions, plan_merge, write_archive, write_trace};
 use proptest::prelude::*;
 use reference::Programs;
@@ -115,6 +116,10 @@ fn number(json: &Json) -> i128 {
     number
         .as_i128()
         .unwrap_or_else(|| number.as_f64().unwrap() as i128)
+}
+
+fn number_of(json: &Json) -> String {
+    number(json).to_string()
 }
 
 fn element_name(name: &str) -> &str {
@@ -402,6 +407,72 @@ fn record_of(event: &Json) -> &'static str {
     }
 }
 
+/// Every view of the reference's print takes an archive without a warning.
+fn accepted(programs: &Programs, anchor: &Path) {
+    for view in [
+        &[][..],
+        &["--show-global-defs"],
+        &["--show-info"],
+        &["--show-all"],
+        &["--show-thumbnails"],
+        &["--show-mappings"],
+        &["--show-clock-offsets"],
+        &["--system-tree"],
+        &["--unwind-calling-context"],
+        &["--timestamps=offset"],
+        &["--silent", "-Werror"],
+    ] {
+        programs.print(anchor, view);
+    }
+}
+
+/// A program that lost events on one of its ranks: the reference takes what is written of it, and says where.
+#[test]
+fn a_run_with_losses_is_accepted_by_every_reader() {
+    let programs = Programs::compile();
+    let scratch = tempfile::tempdir().unwrap();
+    let files = scratch.path().join("files");
+    std::fs::create_dir(&files).unwrap();
+    for number in 0..40 {
+        let text = format!("{number} ").repeat(2_000);
+        std::fs::write(files.join(number.to_string()), text).unwrap();
+    }
+    let demo = scratch.path().join("demo");
+    let (demo_text, files) = (demo.to_str().unwrap(), files.to_str().unwrap());
+    let (code, out, err) = cli(&["demo", files, "--output", demo_text]);
+    assert_eq!(code, 0, "{out}{err}");
+    let anchor = scratch.path().join("run.otf2");
+    to_archive(std::slice::from_ref(&demo), &anchor);
+    accepted(&programs, &anchor);
+    let lines = programs.read(&anchor);
+    let ours = json_lines(&["print", "--json", demo_text]);
+    let is_loss = |line: &&String| line.starts_with("MEASUREMENT_ON_OFF");
+    let losses = lines.iter().filter(is_loss).count();
+    assert_eq!(lines.len() - losses, ours.len());
+    let marks = programs.marks(&anchor);
+    let lost = marks.iter().filter(|line| line.contains(" lost: "));
+    assert_eq!(
+        2 * lost.count(),
+        losses,
+        "off and on, and a marker, for each"
+    );
+    assert!(losses > 0, "the demo loses events on purpose");
+    if let Some(counts) = python_counts(&anchor) {
+        assert_eq!(counts.values().sum::<u64>(), lines.len() as u64);
+    }
+    // Read again, the markers are events of their own, and markers again behind.
+    let again = scratch.path().join("again.otf2");
+    to_archive(std::slice::from_ref(&anchor), &again);
+    assert_eq!(by_location(&programs.read(&again)), by_location(&lines));
+    let sorted_marks = |anchor: &Path| {
+        let mut marks = programs.marks(anchor);
+        marks.sort();
+        marks
+    };
+    assert_eq!(sorted_marks(&again), sorted_marks(&anchor));
+    accepted(&programs, &again);
+}
+
 fn check_native(programs: &Programs, inputs: &Path, anchor: &Path) {
     to_archive(&[inputs.to_owned()], anchor);
     let ours = json_lines(&["print", "--json", inputs.to_str().unwrap()]);
@@ -418,16 +489,7 @@ fn check_native(programs: &Programs, inputs: &Path, anchor: &Path) {
     theirs.sort_unstable();
     expected.sort_unstable();
     assert_eq!(theirs, expected);
-    for view in [
-        &[][..],
-        &["-G"],
-        &["-I"],
-        &["-A"],
-        &["--show-all"],
-        &["--system-tree"],
-    ] {
-        programs.print(anchor, view);
-    }
+    accepted(programs, anchor);
     if let Some(counts) = python_counts(anchor) {
         assert_eq!(counts.values().sum::<u64>(), ours.len() as u64);
     }
@@ -494,91 +556,497 @@ fn what_is_written_is_accepted_by_every_reader() {
     outcome.unwrap();
 }
 
+#[test]
+fn markers_of_archives_are_events_and_markers_again() {
+    let programs = Programs::compile();
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path().join("marked");
+    let (anchor, lines) = archive(&programs, &directory, 21, 3, 200, 2_000_000_000);
+    // Several chunks and several parts.
+    let count = 40_000;
+    programs.mark(&anchor, count);
+    let file = std::fs::metadata(anchor.with_extension("marker")).unwrap();
+    assert!(file.len() > 4 << 18, "{} bytes", file.len());
+    let marks = programs.marks(&anchor);
+    assert_eq!(marks.len() as u64, count + 5);
+
+    // In print they are events at their times.
+    let found = json_lines(&["print", "--json", anchor.to_str().unwrap()]);
+    assert_eq!(found.len() as u64, lines.len() as u64 + count);
+    let categories: BTreeMap<&str, Vec<&str>> = marks
+        .iter()
+        .filter_map(|line| line.strip_prefix("definition\t"))
+        .map(|line| line.split('\t').collect::<Vec<_>>())
+        .map(|words| (words[0], words[1..].to_vec()))
+        .collect();
+    let least = lines.iter().map(|line| parse(line).time).min().unwrap();
+    let least = least.min(1_000_000_000_000 - 100_000);
+    let mut expected: Vec<String> = Vec::new();
+    for line in marks
+        .iter()
+        .filter_map(|line| line.strip_prefix("marker\t"))
+    {
+        let words: Vec<&str> = line.split('\t').collect();
+        let definition = &categories[words[2]];
+        let time_ns = (words[0].parse::<u64>().unwrap() - least) / 2;
+        let rest = [words[1], words[2], words[3], words[4], words[5]].join("|");
+        expected.push(format!("{time_ns}|{}|{rest}", definition.join("|")));
+    }
+    let shown = |found: &Json| {
+        let e = &found["elements"];
+        let text = |name: &str| e[name].as_str().unwrap_or_default().to_owned();
+        let number = |name: &str| number(&e[name]).to_string();
+        let words = [
+            number_of(&found["time_ns"]),
+            text("group"),
+            text("category"),
+            number("severity"),
+            number("duration"),
+            number("definition"),
+            number("scope_type"),
+            number("scope"),
+            text("text"),
+        ];
+        words.join("|")
+    };
+    let markers = found.iter().filter(|found| found["event"] == "MARKER");
+    let mut ours: Vec<String> = markers.clone().map(shown).collect();
+    assert!(
+        markers.clone().all(|marker| {
+            let scope = marker["elements"]["scope_name"].as_str();
+            match marker["elements"]["scope_type"].as_u64() {
+                Some(1) => scope == Some("location-1"),
+                Some(3) => scope == Some("machine-0") || scope == Some("host-1"),
+                Some(0) => scope.is_none(),
+                _ => scope.is_some(),
+            }
+        }),
+        "scopes have names"
+    );
+    ours.sort();
+    expected.sort();
+    assert_eq!(ours, expected);
+
+    // There and back: directly, and by way of a trace; events are what they were.
+    let sorted_lines = |lines: &[String]| {
+        let mut lines = lines.to_vec();
+        lines.sort();
+        lines
+    };
+    let back = directory.join("back.otf2");
+    to_archive(std::slice::from_ref(&anchor), &back);
+    assert_eq!(sorted_lines(&programs.marks(&back)), sorted_lines(&marks));
+    assert_eq!(by_location(&programs.read(&back)), by_location(&lines));
+    let trace = directory.join("trace.annals");
+    convert(std::slice::from_ref(&anchor), &trace);
+    to_archive(&[trace], &back);
+    assert_eq!(sorted_lines(&programs.marks(&back)), sorted_lines(&marks));
+    assert_eq!(by_location(&programs.read(&back)), by_location(&lines));
+    programs.print(&back, &["-G"]);
+    let tool = Command::new("otf2-marker").arg(&back).output().unwrap();
+    assert!(tool.status.success() && tool.stderr.is_empty());
+
+    // Of two archives there are the markers of both, with definitions of their own.
+    let (other, _) = archive(
+        &programs,
+        &scratch.path().join("other"),
+        22,
+        2,
+        100,
+        1_000_000_000,
+    );
+    programs.mark(&other, 50);
+    let both = scratch.path().join("both.otf2");
+    to_archive(&[anchor.clone(), other], &both);
+    let all = programs.marks(&both);
+    let definitions = all.iter().filter(|line| line.starts_with("definition"));
+    assert_eq!(definitions.count(), 10);
+    assert_eq!(all.len() as u64, count + 50 + 10);
+
+    // A damaged file costs what is missing in it.
+    let marker_file = anchor.with_extension("marker");
+    let bytes = std::fs::read(&marker_file).unwrap();
+    std::fs::write(&marker_file, &bytes[..bytes.len() / 2]).unwrap();
+    let (code, out, _) = cli(&["verify", "--json", anchor.to_str().unwrap()]);
+    let told: Json = serde_json::from_str(&out).unwrap();
+    assert_eq!(code, 3);
+    assert!(told["totals"]["truncated"].as_u64() >= Some(1), "{told}");
+    let read = told["events"].as_u64().unwrap() - lines.len() as u64;
+    assert!(read > count / 3 && read < count, "{read}");
+}
+
+/// What the reference's own print shows of events: name, location, time.
+fn printed_by_reference(programs: &Programs, anchor: &Path) -> Vec<(String, u64, u64)> {
+    let (printed, _) = programs.print_and_warn(anchor, &[]);
+    let lines = printed.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let name = words.next()?;
+        let location = words.next()?.parse::<u64>().ok()?;
+        Some((
+            name.to_owned(),
+            location,
+            words.next()?.parse::<u64>().ok()?,
+        ))
+    });
+    lines.collect()
+}
+
+/// Lines of definitions, and of what the reference's print has to say against them.
+fn definitions_of(
+    programs: &Programs,
+    anchor: &Path,
+) -> (BTreeMap<String, u64>, BTreeMap<String, u64>) {
+    let (printed, warnings) = programs.print_and_warn(anchor, &["-G"]);
+    let warnings = warnings.iter().map(String::as_str);
+    // How many events a location has is often not what its definition says.
+    let plain = |line: &str| match line.split_once(", # Events: ") {
+        Some((before, rest)) => {
+            let behind = rest.split_once(',').map_or("", |(_, behind)| behind);
+            format!("{before},{behind}")
+        }
+        None => line.to_owned(),
+    };
+    let lines: Vec<String> = printed.lines().map(plain).collect();
+    (counts(lines.iter().map(String::as_str)), counts(warnings))
+}
+
+/// An archive that something else wrote: our print agrees with the reference's, event for event, and written back,
+/// directly and by way of a trace, it has the same events, fields, attributes and definitions.
+fn check_archive(programs: &Programs, anchor: &Path, scratch: &Path) {
+    let lines = programs.read(anchor);
+    let printed = printed_by_reference(programs, anchor);
+    let parsed: Vec<_> = lines.iter().map(|line| parse(line)).collect();
+    let parsed: Vec<_> = parsed
+        .iter()
+        .map(|line| (line.name.to_owned(), line.location, line.time))
+        .collect();
+    let mut pairs = printed.iter().zip(&parsed);
+    let differing = pairs.find(|(printed, parsed)| printed != parsed);
+    assert_eq!(differing, None, "{}", anchor.display());
+    assert_eq!(printed.len(), parsed.len(), "{}", anchor.display());
+    // Ours, in trace time.
+    let (definitions, warnings) = definitions_of(programs, anchor);
+    let clock = definitions
+        .keys()
+        .find(|line| line.starts_with("CLOCK_PROPERTIES"));
+    let number = |name: &str| {
+        let rest = clock
+            .and_then(|line| line.split_once(name))
+            .map(|(_, rest)| rest);
+        rest.and_then(|rest| rest.split(',').next()?.trim().parse::<i128>().ok())
+    };
+    let resolution = number("Ticks per Seconds:")
+        .filter(|r| *r != 0)
+        .unwrap_or(1_000_000_000);
+    let least = parsed
+        .iter()
+        .map(|(.., time)| i128::from(*time))
+        .min()
+        .unwrap_or(0);
+    let zero = number("Global Offset:").unwrap_or(least).min(least);
+    // A start decades before the first event is none.
+    let is_far = (least - zero) * 1_000_000_000 / resolution >= 1 << 60;
+    let zero = if is_far { least } else { zero };
+    let found = json_lines(&["print", "--json", anchor.to_str().unwrap()]);
+    let events = found.iter().filter(|event| plain_name(event) != "MARKER");
+    let mut ours: Vec<(i128, String)> = events
+        .map(|event| (event["time_ns"].as_i64().unwrap().into(), plain_name(event)))
+        .collect();
+    let mut theirs: Vec<(i128, String)> = parsed
+        .iter()
+        .map(|(name, _, time)| {
+            (
+                (i128::from(*time) - zero) * 1_000_000_000 / resolution,
+                name.clone(),
+            )
+        })
+        .collect();
+    ours.sort();
+    theirs.sort();
+    if anchor
+        .parent()
+        .is_some_and(|directory| directory.ends_with("backward"))
+    {
+        // What goes back in time within a location is shown at the time that it follows.
+        assert_eq!(ours.len(), theirs.len());
+    } else {
+        assert_eq!(ours, theirs, "{}", anchor.display());
+    }
+    let back = scratch.join("back.otf2");
+    to_archive(&[anchor.to_owned()], &back);
+    let trace = scratch.join("trace.annals");
+    convert(&[anchor.to_owned()], &trace);
+    let again = scratch.join("again.otf2");
+    to_archive(&[trace], &again);
+    for back in [&back, &again] {
+        assert_eq!(
+            by_location(&programs.read(back)),
+            by_location(&lines),
+            "{}",
+            anchor.display()
+        );
+        let (written, written_warnings) = definitions_of(programs, back);
+        let is_new = |line: &&String| !warnings.contains_key(*line);
+        let new_warnings: Vec<&String> = written_warnings.keys().filter(is_new).collect();
+        assert_eq!(new_warnings, [] as [&String; 0], "{}", anchor.display());
+        let mut differing: Vec<_> = definitions
+            .iter()
+            .filter(|(line, count)| written.get(*line) != Some(count))
+            .collect();
+        differing.extend(
+            written
+                .iter()
+                .filter(|(line, _)| !definitions.contains_key(*line)),
+        );
+        // What is written starts no later than its first event; of regions that say less than one of today the
+        // reference reads on in the next record.
+        let told = std::fs::read(anchor).unwrap();
+        let is_first_format = Anchor::decode(&told).unwrap().trace_format == 1;
+        differing.retain(|(line, _)| {
+            !(line.starts_with("CLOCK_PROPERTIES") || is_first_format && line.starts_with("REGION"))
+        });
+        assert_eq!(
+            differing,
+            [] as [(&String, &u64); 0],
+            "{}",
+            anchor.display()
+        );
+    }
+}
+
+#[test]
+fn archives_of_the_other_byte_order_are_the_same() {
+    let programs = Programs::compile();
+    let scratch = tempfile::tempdir().unwrap();
+    let (resolution, events) = (2_700_000_000, 20_000);
+    let (anchor, lines) = archive(
+        &programs,
+        &scratch.path().join("little"),
+        31,
+        5,
+        events,
+        resolution,
+    );
+    programs.mark(&anchor, 100);
+    let turned = variants::copy(&anchor, &scratch.path().join("big"));
+    variants::turn_round(&turned);
+    let marks = programs.marks(&anchor);
+    assert_eq!(programs.read(&turned), lines, "the reference reads both");
+    assert_eq!(programs.marks(&turned), marks);
+    let shown = |anchor: &Path| {
+        let (code, out, err) = cli(&["print", "--json", anchor.to_str().unwrap()]);
+        assert_eq!((code, &*err), (0, ""));
+        out
+    };
+    assert!(shown(&turned) == shown(&anchor));
+    check_archive(&programs, &turned, scratch.path());
+    let back = scratch.path().join("back.otf2");
+    assert_eq!(programs.marks(&back).len(), marks.len());
+}
+
+#[test]
+fn archives_of_older_libraries_have_what_they_had() {
+    let programs = Programs::compile();
+    let scratch = tempfile::tempdir().unwrap();
+    let (anchor, lines) = archive(
+        &programs,
+        &scratch.path().join("new"),
+        41,
+        4,
+        3_000,
+        1_000_000_000,
+    );
+    for version in [
+        (1, 0),
+        (1, 1),
+        (1, 2),
+        (1, 3),
+        (1, 4),
+        (1, 5),
+        (2, 0),
+        (2, 2),
+    ] {
+        let directory = scratch.path().join(format!("{}.{}", version.0, version.1));
+        let older = variants::copy(&anchor, &directory);
+        variants::make_older(&older, version);
+        assert_eq!(programs.read(&older), lines, "{version:?}");
+        check_archive(&programs, &older, scratch.path());
+    }
+}
+
+/// What no measurement system writes, but the format allows.
+#[test]
+fn odd_archives_are_read_and_written_back() {
+    let programs = Programs::compile();
+    let scratch = tempfile::tempdir().unwrap();
+    for (number, kind) in reference::ODD_KINDS.iter().enumerate() {
+        let anchor = programs.write_odd(&scratch.path().join(kind), number);
+        if *kind == "none" {
+            // Without locations the reference reads nothing.
+            assert_eq!(
+                json_lines(&["print", "--json", anchor.to_str().unwrap()]),
+                [] as [Json; 0]
+            );
+            to_archive(&[anchor], &scratch.path().join("back.otf2"));
+            continue;
+        }
+        check_archive(&programs, &anchor, scratch.path());
+    }
+}
+
+/// Archives below a directory.
+fn anchors_below(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(anchors_below(&path));
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "otf2")
+        {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
 /// The archives of real programs, where they are.
 #[test]
 fn archives_of_real_programs_are_read_and_written_back() {
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/reference/otf2-samples");
     let samples = std::env::var_os("ANNALS_OTF2_SAMPLES").map_or(samples, PathBuf::from);
-    let Ok(directories) = std::fs::read_dir(&samples) else {
+    if !samples.exists() {
         eprintln!(
             "NOT TESTED: {} is not there (ANNALS_OTF2_SAMPLES names another place)",
             samples.display()
         );
         return;
-    };
+    }
     let programs = Programs::compile();
     let scratch = tempfile::tempdir().unwrap();
-    for directory in directories {
-        let files = std::fs::read_dir(directory.unwrap().path()).unwrap();
-        let mut files = files.map(|file| file.unwrap().path());
-        let Some(anchor) = files.find(|path| path.extension().is_some_and(|e| e == "otf2")) else {
-            continue;
-        };
-        let lines = programs.read(&anchor);
-        // The reference's own print, event for event.
-        let printed = programs.print(&anchor, &[]);
-        let printed = printed.lines().filter_map(|line| {
-            let mut words = line.split_whitespace();
-            let name = words.next()?;
-            let location = words.next()?.parse::<u64>().ok()?;
-            Some((
-                name.to_owned(),
-                location,
-                words.next()?.parse::<u64>().ok()?,
-            ))
-        });
-        let printed: Vec<_> = printed.collect();
-        let parsed = lines.iter().map(|line| parse(line));
-        let parsed: Vec<_> = parsed
-            .map(|line| (line.name.to_owned(), line.location, line.time))
-            .collect();
-        assert_eq!(printed, parsed);
-        // Ours, in trace time.
-        let clock = programs.print(&anchor, &["-G"]);
-        let clock = clock
-            .lines()
-            .find(|line| line.starts_with("CLOCK_PROPERTIES"));
-        let number = |name: &str| {
-            let rest = clock
-                .and_then(|line| line.split_once(name))
-                .map(|(_, rest)| rest);
-            rest.and_then(|rest| rest.split(',').next()?.trim().parse::<i128>().ok())
-        };
-        let resolution = number("Ticks per Seconds:")
-            .filter(|r| *r != 0)
-            .unwrap_or(1_000_000_000);
-        let least = parsed
-            .iter()
-            .map(|(.., time)| i128::from(*time))
-            .min()
-            .unwrap();
-        let zero = number("Global Offset:").unwrap_or(least).min(least);
-        let found = json_lines(&["print", "--json", anchor.to_str().unwrap()]);
-        let mut ours: Vec<(i128, String)> = found
-            .iter()
-            .map(|event| (event["time_ns"].as_i64().unwrap().into(), plain_name(event)))
-            .collect();
-        let mut theirs: Vec<(i128, String)> = parsed
-            .iter()
-            .map(|(name, _, time)| {
-                (
-                    (i128::from(*time) - zero) * 1_000_000_000 / resolution,
-                    name.clone(),
-                )
-            })
-            .collect();
-        ours.sort();
-        theirs.sort();
-        assert_eq!(ours, theirs, "{}", anchor.display());
-        let back = scratch.path().join("back.otf2");
-        to_archive(std::slice::from_ref(&anchor), &back);
-        assert_eq!(by_location(&programs.read(&back)), by_location(&lines));
-        let trace = scratch.path().join("trace.annals");
-        convert(std::slice::from_ref(&anchor), &trace);
-        to_archive(&[trace], &back);
-        assert_eq!(by_location(&programs.read(&back)), by_location(&lines));
+    let anchors = anchors_below(&samples);
+    assert!(!anchors.is_empty());
+    for anchor in anchors {
+        check_archive(&programs, &anchor, scratch.path());
     }
 }
+
+/// The examples that come with the reference library.
+#[test]
+fn archives_of_the_reference_examples_are_read_and_written_back() {
+    let examples = Path::new("/usr/share/doc/otf2-tools/otf2/examples");
+    let programs = Programs::compile();
+    let scratch = tempfile::tempdir().unwrap();
+    let mut anchors = Vec::new();
+    for (name, flags) in [
+        ("otf2_writer_example", &[][..]),
+        ("otf2_pthread_writer_example", &["-pthread"]),
+        ("otf2_openmp_writer_example", &["-fopenmp"]),
+    ] {
+        let packed = examples.join(format!("{name}.c.gz"));
+        if !packed.exists() {
+            eprintln!("NOT TESTED: {} is not there", packed.display());
+            continue;
+        }
+        let directory = scratch.path().join(name);
+        std::fs::create_dir(&directory).unwrap();
+        let source = Command::new("gzip")
+            .arg("-dc")
+            .arg(&packed)
+            .output()
+            .unwrap();
+        std::fs::write(directory.join("example.c"), source.stdout).unwrap();
+        let run = |command: &mut Command| {
+            let output = command.current_dir(&directory).output().unwrap();
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{command:?}: {errors}");
+        };
+        let mut compiler = Command::new("cc");
+        compiler
+            .args(["-w", "-o", "example", "example.c"])
+            .args(flags);
+        run(compiler.arg("-lopen-trace-format2"));
+        run(&mut Command::new(directory.join("example")));
+        anchors.extend(anchors_below(&directory));
+    }
+    for anchor in anchors {
+        check_archive(&programs, &anchor, scratch.path());
+    }
+}
+
+/// What EZTrace records of a program with threads, files and memory.
+#[test]
+fn archives_of_eztrace_are_read_and_written_back() {
+    if Command::new("eztrace").arg("--version").output().is_err() {
+        eprintln!("NOT TESTED: EZTrace (tests/run.sh installs it)");
+        return;
+    }
+    let programs = Programs::compile();
+    let scratch = tempfile::tempdir().unwrap();
+    let program = scratch.path().join("program");
+    std::fs::write(scratch.path().join("program.c"), EZTRACE_PROGRAM).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-w", "-pthread", "-o"]).arg(&program);
+    let compiled = compiler.arg(scratch.path().join("program.c")).status();
+    assert!(compiled.unwrap().success());
+    for modules in ["pthread", "posixio", "memory", "pthread posixio"] {
+        let directory = scratch.path().join(modules.replace(' ', "-"));
+        let mut eztrace = Command::new("eztrace");
+        eztrace.args(["-t", modules, "-o"]).arg(&directory);
+        let output = eztrace.arg(&program).current_dir(scratch.path()).output();
+        let anchors = anchors_below(&directory);
+        assert!(!anchors.is_empty(), "{modules}: {output:?}");
+        for anchor in anchors {
+            check_archive(&programs, &anchor, scratch.path());
+        }
+    }
+}
+
+const EZTRACE_PROGRAM: &str = r#"
+#include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_barrier_t barrier;
+static sem_t semaphore;
+static void *work(void *argument) {
+    for (int i = 0; i < 20; i++) {
+        pthread_mutex_lock(&mutex);
+        usleep(10);
+        pthread_mutex_unlock(&mutex);
+    }
+    sem_post(&semaphore);
+    pthread_barrier_wait(&barrier);
+    return argument;
+}
+int main(void) {
+    pthread_t threads[3];
+    pthread_barrier_init(&barrier, NULL, 4);
+    sem_init(&semaphore, 0, 0);
+    for (int i = 0; i < 3; i++) pthread_create(&threads[i], NULL, work, NULL);
+    sem_wait(&semaphore);
+    pthread_barrier_wait(&barrier);
+    for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+    char *memory = malloc(10000);
+    memory = realloc(memory, 20000);
+    free(memory);
+    char bytes[5] = "hello";
+    int file = open("file", O_CREAT | O_RDWR, 0600);
+    write(file, bytes, 5);
+    lseek(file, 0, SEEK_SET);
+    read(file, bytes, 5);
+    close(file);
+    FILE *stream = fopen("file", "w");
+    fwrite(bytes, 1, 5, stream);
+    fclose(stream);
+    return 0;
+}
+"#;
 
 #[test]
 fn a_damaged_file_costs_its_own_location_only() {
@@ -672,6 +1140,149 @@ fn a_damaged_file_costs_its_own_location_only() {
     std::fs::remove_file(&victim).unwrap();
     let print = Command::new("otf2-print").arg(&anchor).output().unwrap();
     assert!(!print.status.success());
+}
+
+/// Events as `print` shows them, whatever it says beside.
+fn events_shown(path: &Path) -> Vec<String> {
+    let (code, out, err) = cli(&["print", "--json", path.to_str().unwrap()]);
+    assert!([0, 3].contains(&code), "{code}: {err}");
+    out.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn an_archive_without_its_anchor_is_read_all_the_same() {
+    let programs = Programs::compile();
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path().join("archive");
+    let (anchor, lines) = archive(&programs, &directory, 51, 3, 40_000, 1_000_000_000);
+    let files = anchor.with_extension("");
+    assert!(std::fs::metadata(files.join("0.evt")).unwrap().len() > 2 << 18);
+    let whole = events_shown(&anchor);
+    assert_eq!(whole.len(), lines.len());
+    let verified = |path: &Path| -> (i32, Json) {
+        let (code, out, _) = cli(&["verify", "--json", path.to_str().unwrap()]);
+        (code, serde_json::from_str(&out).unwrap())
+    };
+    let told = |path: &Path, what: &str| {
+        let (code, told) = verified(path);
+        // No event is lost.
+        assert_eq!(code, 0, "{told}");
+        assert_eq!(told["events"].as_u64(), Some(lines.len() as u64), "{told}");
+        let damage = told["damage"].to_string();
+        assert!(damage.contains(what), "{what}: {damage}");
+    };
+
+    // Cut, wherever: what the files show is what it said.
+    let bytes = std::fs::read(&anchor).unwrap();
+    for length in [
+        0,
+        1,
+        6,
+        9,
+        15,
+        27,
+        29,
+        40,
+        bytes.len() - 20,
+        bytes.len() - 3,
+    ] {
+        std::fs::write(&anchor, &bytes[..length]).unwrap();
+        assert!(events_shown(&anchor) == whole, "cut at {length}");
+        told(&anchor, "the anchor is damaged");
+    }
+    let mut flipped = bytes.clone();
+    flipped[12..28].fill(0xee);
+    std::fs::write(&anchor, &flipped).unwrap();
+    assert!(
+        events_shown(&anchor) == whole,
+        "sizes of chunks overwritten"
+    );
+    told(&anchor, "262144 bytes a chunk");
+
+    // Missing: by its name, by the directory, by that of the events.
+    std::fs::remove_file(&anchor).unwrap();
+    for name in [&anchor, &directory, &files] {
+        assert!(events_shown(name) == whole, "{}", name.display());
+        told(
+            name,
+            "the anchor is missing: by what the files show, events have 262144 bytes a chunk",
+        );
+    }
+    // The reference reads nothing of it.
+    let print = Command::new("otf2-print").arg(&anchor).output().unwrap();
+    assert!(!print.status.success() && print.stdout.len() < 200);
+
+    // Written again it is whole, in chunks of any size; without its anchor that is found as well.
+    let back = scratch.path().join("back.otf2");
+    let (merge, _) = plan_merge(&[directory], Some(&back)).unwrap();
+    let options = ArchiveOptions {
+        jobs: 1,
+        event_chunk_size: 300_001,
+    };
+    write_archive(&merge, &back, options, |_| {}).unwrap();
+    assert_eq!(by_location(&programs.read(&back)), by_location(&lines));
+    std::fs::remove_file(&back).unwrap();
+    assert_eq!(events_shown(&back).len(), lines.len());
+    told(&back, "300001 bytes a chunk");
+
+    // An archive of a later format, or of another kind, is refused in words.
+    for (at, value, what) in [(8, 3, "trace format"), (28, 2, "SION"), (29, 2, "zlib")] {
+        let mut other = bytes.clone();
+        other[at] = value;
+        std::fs::write(&anchor, &other).unwrap();
+        let (code, _, err) = cli(&["print", anchor.to_str().unwrap()]);
+        assert!(code == 1 && err.contains(what), "{err}");
+    }
+}
+
+#[test]
+fn without_definitions_events_come_with_numbers_for_names() {
+    let programs = Programs::compile();
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path().join("archive");
+    let (anchor, lines) = archive(&programs, &directory, 52, 3, 2_000, 1_000_000_000);
+    let path = anchor.with_extension("def");
+    let bytes = std::fs::read(&path).unwrap();
+    for length in [
+        bytes.len() - 2,
+        bytes.len() / 2,
+        bytes.len() / 5,
+        30,
+        18,
+        3,
+        0,
+    ] {
+        std::fs::write(&path, &bytes[..length]).unwrap();
+        check_without_definitions(&programs, &anchor, &lines, &format!("cut at {length}"));
+    }
+    std::fs::remove_file(&path).unwrap();
+    check_without_definitions(&programs, &anchor, &lines, "missing");
+    // Of the anchor and all definitions nothing: the files of events alone.
+    std::fs::remove_file(&anchor).unwrap();
+    for file in std::fs::read_dir(anchor.with_extension("")).unwrap() {
+        let file = file.unwrap().path();
+        if file.extension().is_some_and(|extension| extension == "def") {
+            std::fs::remove_file(file).unwrap();
+        }
+    }
+    assert_eq!(events_shown(&anchor.with_extension("")).len(), lines.len());
+}
+
+fn check_without_definitions(programs: &Programs, anchor: &Path, lines: &[String], what: &str) {
+    let shown = events_shown(anchor);
+    assert_eq!(shown.len(), lines.len(), "{what}");
+    let (code, out, _) = cli(&["verify", "--json", anchor.to_str().unwrap()]);
+    let told: Json = serde_json::from_str(&out).unwrap();
+    assert_eq!(code, 0, "{what}: {told}");
+    assert!(
+        told["damage"].to_string().contains("traces.def"),
+        "{what}: {told}"
+    );
+    // What is written of it every tool reads, with the events, fields and attributes that there are.
+    let back = anchor.with_file_name("back.otf2");
+    to_archive(&[anchor.to_owned()], &back);
+    let written = by_location(&programs.read(&back));
+    assert_eq!(written, by_location(lines), "{what}");
 }
 
 #[test]

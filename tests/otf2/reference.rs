@@ -432,6 +432,270 @@ int main(int argc, char **argv) {
     text
 }
 
+/// Adds so many markers to an archive, out of order, of four definitions; one that no marker is of is there as well.
+const MARK: &str = r#"
+int main(int argc, char **argv) {
+    (void)argc;
+    OTF2_Reader *reader = OTF2_Reader_Open(argv[1]);
+    if (!reader) return 1;
+    DO(OTF2_Reader_SetSerialCollectiveCallbacks(reader));
+    OTF2_MarkerWriter *w = OTF2_Reader_GetMarkerWriter(reader);
+    uint64_t count = strtoull(argv[2], NULL, 10), offset = 1000000000000;
+    state = 77;
+    char text[200];
+    for (uint32_t i = 0; i < 5; i++) {
+        snprintf(text, sizeof text, "category %" PRIu32, i);
+        DO(OTF2_MarkerWriter_WriteDefMarker(w, i * 1000 + 3, i % 2 ? "gr\xc3\xbc" "n" : "red", text, i % 4));
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t scope = next() % 6;
+        uint64_t of = scope == OTF2_MARKER_SCOPE_GLOBAL ? OTF2_UNDEFINED_UINT64 : scope == OTF2_MARKER_SCOPE_SYSTEM_TREE_NODE ? i % 2
+            : scope == OTF2_MARKER_SCOPE_LOCATION ? 1 : scope == OTF2_MARKER_SCOPE_GROUP ? 0 : i % N;
+        snprintf(text, sizeof text, "%" PRIu64 " %.*s", i, (int)(next() % 100), "what was seen here and there, time and again, and told so that others may see it as well, if they look");
+        DO(OTF2_MarkerWriter_WriteMarker(w, offset + next() % 1000000, next() % 3 ? 0 : next() % 5000, next() % 4 * 1000 + 3, scope, of, text));
+    }
+    DO(OTF2_Reader_CloseMarkerWriter(reader, w));
+    DO(OTF2_Reader_Close(reader));
+    return 0;
+}
+"#;
+
+/// Archives that are like no other: `odd DIRECTORY KIND`.
+const ODD: &str = r#"
+enum { NONE, EMPTY, HUGE_IDS, DEEP, METRICS, ATTRIBUTES, STRINGS, EARLY, LATE, COARSE, FINE, MANY, BACKWARD, UNDEFINED, RINGS };
+static OTF2_GlobalDefWriter *g;
+static OTF2_Archive *archive;
+static uint32_t strings;
+static uint32_t text(const char *what) {
+    DO(OTF2_GlobalDefWriter_WriteString(g, strings, what));
+    return strings++;
+}
+static OTF2_EvtWriter *open_location(uint64_t id) { return OTF2_Archive_GetEvtWriter(archive, id); }
+static void plain_events(OTF2_EvtWriter *w, uint64_t start, uint64_t step, uint32_t region) {
+    for (int i = 0; i < 20; i++) {
+        DO(OTF2_EvtWriter_Enter(w, NULL, start + 2 * i * step, region));
+        DO(OTF2_EvtWriter_Leave(w, NULL, start + (2 * i + 1) * step, region));
+    }
+}
+int main(int argc, char **argv) {
+    (void)argc;
+    int kind = atoi(argv[2]);
+    state = 5;
+    archive = OTF2_Archive_Open(argv[1], "traces", OTF2_FILEMODE_WRITE, 1 << 18, 1 << 18, OTF2_SUBSTRATE_POSIX, OTF2_COMPRESSION_NONE);
+    DO(OTF2_Archive_SetFlushCallbacks(archive, &flush, NULL));
+    DO(OTF2_Archive_SetSerialCollectiveCallbacks(archive));
+    DO(OTF2_Archive_OpenEvtFiles(archive));
+    uint64_t offset = 1000, length = 100000, resolution = 1000000000, start = 2000, step = 10;
+    uint64_t ids[3000], counts[3000], count = 3;
+    for (uint64_t i = 0; i < 3000; i++) ids[i] = i;
+    uint32_t regions[3] = {0, 1, 2};
+    switch (kind) {
+    case NONE: count = 0; break;
+    case HUGE_IDS:
+        ids[0] = 5; ids[1] = (uint64_t)1 << 63; ids[2] = UINT64_MAX - 1;
+        regions[0] = 4294967294u; regions[1] = 1u << 31; regions[2] = 4194304;
+        break;
+    case MANY: count = 3000; break;
+    case EARLY: start = 0; offset = 500; step = 1; break;
+    case LATE: offset = 0; start = (uint64_t)1 << 63; length = start + 100000; break;
+    case COARSE: resolution = 1; offset = 1700000000; start = offset; length = 1000; break;
+    case FINE: resolution = 1000000000000000; break;
+    default: break;
+    }
+    for (uint64_t l = 0; l < count; l++) {
+        OTF2_EvtWriter *w = open_location(ids[l]);
+        OTF2_AttributeList *list = OTF2_AttributeList_New();
+        OTF2_AttributeValue value;
+        switch (kind) {
+        case EMPTY: break;
+        case METRICS: {
+            OTF2_Type types[255]; OTF2_MetricValue values[255];
+            for (int i = 0; i < 255; i++) { types[i] = OTF2_TYPE_INT64 + i % 3; if (i % 3 == 1) types[i] = OTF2_TYPE_UINT64; values[i].signed_int = -i; }
+            for (int i = 0; i < 60; i++) {
+                static const uint8_t members[] = {1, 2, 255, 101, 100, 3, 3, 3, 3, 3};
+                uint32_t metric = i % 10;
+                DO(OTF2_EvtWriter_Metric(w, NULL, start + i, metric, members[metric], types, values));
+            }
+            /* Other types, and fewer values than the class has. */
+            types[0] = OTF2_TYPE_DOUBLE; values[0].floating_point = 0.1;
+            DO(OTF2_EvtWriter_Metric(w, NULL, start + 100, 0, 1, types, values));
+            DO(OTF2_EvtWriter_Metric(w, NULL, start + 101, 2, 1, types, values));
+            DO(OTF2_EvtWriter_Metric(w, NULL, start + 102, 77, 2, types, values));
+            break;
+        }
+        case ATTRIBUTES:
+            for (int round = 0; round < 3; round++) {
+                for (int i = 0; i < 400 && !(round == 1 && i > 20); i++) {
+                    value.uint64 = 0;
+                    switch (1 + i % 25) {
+                    case OTF2_TYPE_FLOAT: value.float32 = i / 8.0f; break;
+                    case OTF2_TYPE_DOUBLE: value.float64 = i / 8.0; break;
+                    case OTF2_TYPE_INT8: value.int8 = -i; break;
+                    case OTF2_TYPE_INT16: value.int16 = -i; break;
+                    case OTF2_TYPE_INT32: value.int32 = -i; break;
+                    case OTF2_TYPE_INT64: value.int64 = -i; break;
+                    case OTF2_TYPE_UINT8: value.uint8 = i; break;
+                    default: value.uint32 = i % 3; break;
+                    }
+                    DO(OTF2_AttributeList_AddAttribute(list, i, 1 + i % 25, value));
+                }
+                DO(OTF2_EvtWriter_Enter(w, list, start + 2 * round, 0));
+                DO(OTF2_EvtWriter_Leave(w, NULL, start + 2 * round + 1, 0));
+            }
+            break;
+        case STRINGS:
+            for (uint32_t i = 0; i < 12; i++) {
+                value.stringRef = i;
+                DO(OTF2_AttributeList_AddStringRef(list, 0, i));
+                DO(OTF2_EvtWriter_ParameterString(w, list, start + i, 0, i));
+            }
+            break;
+        case UNDEFINED:
+            plain_events(w, start, step, 99);
+            DO(OTF2_EvtWriter_MpiSend(w, NULL, start + 10000, 7, 55, 1, 2));
+            DO(OTF2_EvtWriter_MpiRecv(w, NULL, start + 10001, UINT32_MAX, OTF2_UNDEFINED_COMM, UINT32_MAX, UINT64_MAX));
+            DO(OTF2_EvtWriter_ThreadFork(w, NULL, start + 10002, 250, 4));
+            DO(OTF2_EvtWriter_CallingContextSample(w, NULL, start + 10003, 9, 3, 8));
+            DO(OTF2_EvtWriter_IoSeek(w, NULL, start + 10004, 6, -5, 200, 1));
+            DO(OTF2_EvtWriter_RmaPut(w, NULL, start + 10005, 4, 3, 2, 1));
+            DO(OTF2_EvtWriter_ParameterString(w, NULL, start + 10006, 3, 1000));
+            break;
+        case MANY:
+            DO(OTF2_EvtWriter_Enter(w, NULL, start + l, l % 3));
+            DO(OTF2_EvtWriter_Leave(w, NULL, start + l + 7, l % 3));
+            break;
+        default: plain_events(w, start, step, regions[l % 3]); break;
+        }
+        OTF2_AttributeList_Delete(list);
+        DO(OTF2_EvtWriter_GetNumberOfEvents(w, &counts[l]));
+        DO(OTF2_Archive_CloseEvtWriter(archive, w));
+    }
+    DO(OTF2_Archive_CloseEvtFiles(archive));
+    DO(OTF2_Archive_OpenDefFiles(archive));
+    for (uint64_t l = 0; l < count; l++) {
+        OTF2_DefWriter *d = OTF2_Archive_GetDefWriter(archive, ids[l]);
+        if (kind == BACKWARD && l != 1) {
+            /* Corrected, times go back from the second interval on, and stand still in the third. */
+            static const int64_t offsets[] = {0, 100, -100, -190, 5};
+            for (uint64_t i = 0; i < 5; i++) DO(OTF2_DefWriter_WriteClockOffset(d, start + 90 * i, offsets[i], 0));
+        }
+        DO(OTF2_Archive_CloseDefWriter(archive, d));
+    }
+    DO(OTF2_Archive_CloseDefFiles(archive));
+    g = OTF2_Archive_GetGlobalDefWriter(archive);
+    DO(OTF2_GlobalDefWriter_WriteClockProperties(g, resolution, offset, length, UINT64_MAX));
+    text("");
+    if (kind == STRINGS) {
+        text("gr\xfcn"); text("gr\xf6n"); text("gr\xc3\xa4n"); text("one"); text("two"); text("a\nb\tc\"d\\"); text("\xff\xfe");
+    }
+    uint32_t name = text("name"), other = text("other");
+    DO(OTF2_GlobalDefWriter_WriteSystemTreeNode(g, 0, name, other, kind == RINGS ? 1 : OTF2_UNDEFINED_SYSTEM_TREE_NODE));
+    uint32_t deepest = 0;
+    if (kind == DEEP || kind == RINGS)
+        for (deepest = 1; deepest < (kind == DEEP ? 300 : 2); deepest++) {
+            char level[20];
+            snprintf(level, sizeof level, "level %u", deepest);
+            DO(OTF2_GlobalDefWriter_WriteSystemTreeNode(g, deepest, text(level), name, deepest - 1));
+        }
+    if (deepest) deepest--;
+    uint32_t groups = kind == MANY ? 300 : 3;
+    for (uint32_t i = 0; i < groups; i++) {
+        OTF2_LocationGroupRef creator = kind == RINGS ? (i + 1) % 3 : kind == DEEP && i ? i - 1 : OTF2_UNDEFINED_LOCATION_GROUP;
+        OTF2_LocationGroupType type = creator == OTF2_UNDEFINED_LOCATION_GROUP ? OTF2_LOCATION_GROUP_TYPE_PROCESS : OTF2_LOCATION_GROUP_TYPE_ACCELERATOR;
+        DO(OTF2_GlobalDefWriter_WriteLocationGroup(g, kind == HUGE_IDS ? 4294967290u + i : i, i ? name : 0, type, deepest, creator));
+    }
+    for (uint64_t l = 0; l < count; l++) {
+        uint32_t group = kind == UNDEFINED && l ? 500 : kind == HUGE_IDS ? 4294967290u + l : l % groups;
+        DO(OTF2_GlobalDefWriter_WriteLocation(g, ids[l], kind == UNDEFINED ? OTF2_UNDEFINED_STRING : name, l % 3 == 2 ? OTF2_LOCATION_TYPE_METRIC : OTF2_LOCATION_TYPE_CPU_THREAD, counts[l], group));
+    }
+    if (kind == RINGS)
+        for (uint32_t i = 0; i < 3; i++) {
+            DO(OTF2_GlobalDefWriter_WriteMetricInstance(g, i, (i + 1) % 3, 0, OTF2_SCOPE_LOCATION, 0));
+            DO(OTF2_GlobalDefWriter_WriteCallpath(g, i, (i + 1) % 3, 0));
+            DO(OTF2_GlobalDefWriter_WriteCallingContext(g, i, 0, 0, (i + 1) % 3));
+        }
+    if (kind != UNDEFINED)
+        for (uint32_t i = 0; i < 3; i++)
+            DO(OTF2_GlobalDefWriter_WriteRegion(g, regions[i], name, other, 0, OTF2_REGION_ROLE_FUNCTION, OTF2_PARADIGM_USER, 0, 0, 1, 2));
+    if (kind == STRINGS || kind == ATTRIBUTES)
+        for (uint32_t i = 0; i < 400; i++)
+            DO(OTF2_GlobalDefWriter_WriteAttribute(g, i, i % 2 ? name : other, 0, kind == STRINGS ? OTF2_TYPE_STRING : 1 + i % 25));
+    if (kind == STRINGS) DO(OTF2_GlobalDefWriter_WriteParameter(g, 0, name, OTF2_PARAMETER_TYPE_STRING));
+    if (kind == METRICS) {
+        uint32_t all[255];
+        for (uint32_t i = 0; i < 255; i++) {
+            all[i] = i;
+            char member[20];
+            snprintf(member, sizeof member, i % 50 == 3 ? "metric" : "member %u", i);
+            DO(OTF2_GlobalDefWriter_WriteMetricMember(g, i, text(member), 0, OTF2_METRIC_TYPE_PAPI, OTF2_METRIC_ACCUMULATED_START + i % 3,
+                i % 3 == 1 ? OTF2_TYPE_UINT64 : OTF2_TYPE_INT64 + i % 3, i % 2, (int64_t)i - 100, 0));
+        }
+        static const uint8_t members[] = {1, 2, 255, 101, 100, 3};
+        for (uint32_t i = 0; i < 6; i++)
+            DO(OTF2_GlobalDefWriter_WriteMetricClass(g, i, members[i], all, i % 3, OTF2_RECORDER_KIND_ABSTRACT));
+        DO(OTF2_GlobalDefWriter_WriteMetricInstance(g, 6, 5, 1, OTF2_SCOPE_LOCATION, 2));
+        DO(OTF2_GlobalDefWriter_WriteMetricInstance(g, 7, 5, 1, OTF2_SCOPE_LOCATION_GROUP, 1));
+        DO(OTF2_GlobalDefWriter_WriteMetricInstance(g, 8, 5, 1, OTF2_SCOPE_SYSTEM_TREE_NODE, 0));
+        DO(OTF2_GlobalDefWriter_WriteMetricInstance(g, 9, 5, 1, OTF2_SCOPE_GROUP, 0));
+        DO(OTF2_GlobalDefWriter_WriteMetricClassRecorder(g, 5, 1));
+        uint64_t of[] = {0, 2};
+        DO(OTF2_GlobalDefWriter_WriteGroup(g, 0, name, OTF2_GROUP_TYPE_LOCATIONS, OTF2_PARADIGM_UNKNOWN, 0, 2, of));
+        DO(OTF2_GlobalDefWriter_WriteGroup(g, 1, name, OTF2_GROUP_TYPE_METRIC, OTF2_PARADIGM_UNKNOWN, 0, 2, of));
+    }
+    DO(OTF2_Archive_CloseGlobalDefWriter(archive, g));
+    DO(OTF2_Archive_Close(archive));
+    return 0;
+}
+"#;
+
+/// The kinds of archives that [`Programs::write_odd`] can write, in their order.
+pub(crate) const ODD_KINDS: [&str; 15] = [
+    "none",
+    "empty",
+    "huge-ids",
+    "deep",
+    "metrics",
+    "attributes",
+    "strings",
+    "early",
+    "late",
+    "coarse",
+    "fine",
+    "many",
+    "backward",
+    "undefined",
+    "rings",
+];
+
+/// Tells the markers of an archive.
+const MARKS: &str = r#"
+static OTF2_CallbackCode definition(void *user, OTF2_MarkerRef self, const char *group, const char *category, OTF2_MarkerSeverity severity) {
+    (void)user;
+    printf("definition\t%" PRIu32 "\t%s\t%s\t%d\n", self, group, category, severity);
+    return OTF2_CALLBACK_SUCCESS;
+}
+static OTF2_CallbackCode marker(void *user, OTF2_TimeStamp time, OTF2_TimeStamp duration, OTF2_MarkerRef self, OTF2_MarkerScope scope,
+                                uint64_t of, const char *text) {
+    (void)user;
+    printf("marker\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu32 "\t%d\t%" PRIu64 "\t%s\n", time, duration, self, scope, of, text);
+    return OTF2_CALLBACK_SUCCESS;
+}
+int main(int argc, char **argv) {
+    (void)argc;
+    OTF2_Reader *reader = OTF2_Reader_Open(argv[1]);
+    if (!reader) return 1;
+    OTF2_Reader_SetSerialCollectiveCallbacks(reader);
+    OTF2_MarkerReader *m = OTF2_Reader_GetMarkerReader(reader);
+    OTF2_MarkerReaderCallbacks *c = OTF2_MarkerReaderCallbacks_New();
+    OTF2_MarkerReaderCallbacks_SetDefMarkerCallback(c, definition);
+    OTF2_MarkerReaderCallbacks_SetMarkerCallback(c, marker);
+    uint64_t read;
+    if (!m || OTF2_Reader_RegisterMarkerCallbacks(reader, m, c, NULL) || OTF2_Reader_ReadAllMarkers(reader, m, &read)) return 2;
+    OTF2_Reader_Close(reader);
+    return 0;
+}
+"#;
+
 fn run(command: &mut Command) -> String {
     let output = command.output();
     let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}: run tests/run.sh"));
@@ -444,7 +708,7 @@ fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The two programs.
+/// The programs.
 pub(crate) struct Programs {
     directory: tempfile::TempDir,
 }
@@ -453,7 +717,13 @@ impl Programs {
     /// Compiles them.
     pub(crate) fn compile() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        for (name, text) in [("writer", writer()), ("reader", reader())] {
+        for (name, text) in [
+            ("writer", writer()),
+            ("reader", reader()),
+            ("mark", format!("{COMMON}{WRITER_HEAD}{MARK}")),
+            ("marks", format!("{COMMON}{MARKS}")),
+            ("odd", format!("{COMMON}{WRITER_HEAD}{ODD}")),
+        ] {
             let source = directory.path().join(format!("{name}.c"));
             fs::write(&source, text).unwrap();
             let mut compiler = Command::new("cc");
@@ -501,17 +771,43 @@ impl Programs {
         run(&mut reader).lines().map(str::to_owned).collect()
     }
 
+    /// Writes an archive of one of [`ODD_KINDS`]; gives its anchor.
+    pub(crate) fn write_odd(&self, to: &Path, kind: usize) -> PathBuf {
+        let mut odd = Command::new(self.directory.path().join("odd"));
+        run(odd.arg(to).arg(kind.to_string()));
+        to.join("traces.otf2")
+    }
+
+    /// Adds so many markers to an archive.
+    pub(crate) fn mark(&self, anchor: &Path, count: u64) {
+        let mut mark = Command::new(self.directory.path().join("mark"));
+        run(mark.arg(anchor).arg(count.to_string()));
+    }
+
+    /// The markers of an archive, a line for each: `marker`, time, duration, definition, type of the scope, scope, text;
+    /// of definitions: `definition`, number, group, category, severity; by tabs.
+    pub(crate) fn marks(&self, anchor: &Path) -> Vec<String> {
+        let mut marks = Command::new(self.directory.path().join("marks"));
+        let text = run(marks.arg(anchor));
+        text.lines().map(str::to_owned).collect()
+    }
+
     /// What `otf2-print` prints; it must not warn.
     pub(crate) fn print(&self, anchor: &Path, view: &[&str]) -> String {
+        let (text, warnings) = self.print_and_warn(anchor, view);
+        assert!(warnings.is_empty(), "{view:?}: {warnings:?}");
+        text
+    }
+
+    /// What `otf2-print` prints, and what it says beside it.
+    pub(crate) fn print_and_warn(&self, anchor: &Path, view: &[&str]) -> (String, Vec<String>) {
         let mut print = Command::new("otf2-print");
         let directory = tempfile::tempdir().unwrap();
         print.args(view).arg(anchor).current_dir(directory.path());
         let output = print.output().expect("otf2-print: run tests/run.sh");
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success() && errors.is_empty(),
-            "{view:?}: {errors}"
-        );
-        String::from_utf8_lossy(&output.stdout).into_owned()
+        assert!(output.status.success(), "{view:?}: {errors}");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        (text, errors.lines().map(str::to_owned).collect())
     }
 }

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use annals_merger::create_file_beside;
+
 /// Writes a file under a temporary name beside it and renames it when it is whole. Devices and pipes are
 /// written to as they are.
 ///
@@ -24,13 +26,6 @@ pub struct WholeFile {
     writer: BufWriter<File>,
 }
 
-/// Where something is made that is to be called `path` when it is whole.
-pub fn temporary_name(path: &Path) -> PathBuf {
-    let mut name = path.file_name().map(ToOwned::to_owned).unwrap_or_default();
-    name.push(format!(".{}.tmp", std::process::id()));
-    path.with_file_name(name)
-}
-
 /// What is said when a file cannot be written.
 pub fn not_written(path: &Path, error: &dyn std::fmt::Display) -> anyhow::Error {
     anyhow::anyhow!(
@@ -48,13 +43,14 @@ impl WholeFile {
         // A link's target is what its owner means.
         let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let is_other = std::fs::metadata(&target).is_ok_and(|metadata| !metadata.is_file());
-        let (file, temporary) = if is_other {
-            (File::options().write(true).open(&target), None)
+        let opened = if is_other {
+            let file = File::options().write(true).open(&target);
+            file.map(|file| (file, None))
         } else {
-            let temporary = temporary_name(&target);
-            (File::create(&temporary), Some(temporary))
+            let created = create_file_beside(&target, 0o666);
+            created.map(|(file, temporary)| (file, Some(temporary)))
         };
-        let file = file.map_err(|error| not_written(path, &error))?;
+        let (file, temporary) = opened.map_err(|error| not_written(path, &error))?;
         Ok(Self {
             path: target,
             temporary,

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use annals_format::{Cause, CompressionLevel, Definitions, Ended, Recording, amend};
-use annals_merger::{InputRecording, Symbols, find, recover};
+use annals_merger::{InputRecording, Symbols, create_file_beside, find, recover};
 use annals_recorder::RECORDED_BY_PROPERTY;
 
 /// A property of a recording's process.
@@ -192,17 +192,9 @@ fn bring_home(live: &Path, recording: &Path) -> io::Result<PathBuf> {
     if fs::canonicalize(live)? == fs::canonicalize(&home).unwrap_or_default() {
         return Ok(home);
     }
-    let mut part = home.clone().into_os_string();
-    part.push(".part");
-    let part = PathBuf::from(part);
+    let (mut to, part) = create_file_beside(&home, 0o600)?;
     let copied = (|| {
         let mut from = File::open(live)?;
-        let mut to = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&part)?;
         io::copy(&mut from, &mut to)?;
         // What is removed below must be on the disk by then.
         to.sync_all()?;

@@ -45,6 +45,15 @@ fn text(input: &mut Input<'_>, expected: &'static str) -> Result<String> {
     Ok(String::from_utf8_lossy(input.text(expected)?).into_owned())
 }
 
+/// How far the reading of an anchor came.
+#[derive(Default)]
+struct Reached {
+    /// The sizes of chunks are known.
+    has_sizes: bool,
+    /// The archive is of a kind that cannot be read.
+    is_unreadable: bool,
+}
+
 impl Anchor {
     /// Whether bytes begin as an anchor does.
     pub fn is_one(bytes: &[u8]) -> bool {
@@ -54,12 +63,54 @@ impl Anchor {
             && bytes[2..7] == *b"OTF2\0"
     }
 
+    /// An anchor that says nothing: of the newest version, with chunks of the sizes that the reference library uses
+    /// unless it is told.
+    pub const fn empty() -> Self {
+        Self {
+            anchor_format: 3,
+            trace_format: 2,
+            version: [0; 3],
+            event_chunk_size: 1 << 20,
+            definition_chunk_size: 4 << 20,
+            location_count: 0,
+            definition_count: 0,
+            machine: String::new(),
+            creator: String::new(),
+            description: String::new(),
+            properties: Vec::new(),
+            trace_id: None,
+            snapshot_count: 0,
+            thumbnail_count: 0,
+        }
+    }
+
     /// Reads an anchor.
     ///
     /// # Errors
     /// If the bytes are none, of another format, or of what this reader cannot read: compressed, or in another
     /// substrate than plain files.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut anchor = Self::empty();
+        anchor.read_on(bytes, &mut Reached::default())?;
+        Ok(anchor)
+    }
+
+    /// Reads of a damaged anchor what stands before the damage; the rest is as in [`Anchor::empty`]. Gives with it
+    /// whether the sizes of chunks are its own, and what is wrong with it, if anything.
+    ///
+    /// # Errors
+    /// If what can be read says that the archive cannot: a trace format later than 2, SION containers, compression.
+    pub fn salvage(bytes: &[u8]) -> Result<(Self, bool, Option<FormatError>)> {
+        let mut anchor = Self::empty();
+        let mut reached = Reached::default();
+        let outcome = anchor.read_on(bytes, &mut reached);
+        match outcome {
+            Err(error) if reached.is_unreadable => Err(error),
+            outcome => Ok((anchor, reached.has_sizes, outcome.err())),
+        }
+    }
+
+    fn read_on(&mut self, bytes: &[u8], reached: &mut Reached) -> Result<()> {
         if !Self::is_one(bytes) {
             return Err(FormatError::invalid(
                 0,
@@ -70,15 +121,17 @@ impl Anchor {
         let endian = Endian::from_code(bytes[1]).unwrap_or_default();
         let mut input = Input::new(bytes, endian);
         input.seek(7);
-        let anchor_format = input.u8("version of the anchor")?;
-        if anchor_format == 0 {
+        self.anchor_format = input.u8("version of the anchor")?;
+        if self.anchor_format == 0 {
             return Err(FormatError::invalid(7, "a version of the anchor", 0));
         }
         let trace_format = input.u8("version of the trace format")?;
         if !(1..=2).contains(&trace_format) {
+            reached.is_unreadable = trace_format > 2;
             return Err(FormatError::invalid(8, "trace format 1 or 2", trace_format));
         }
-        let version = [
+        self.trace_format = trace_format;
+        self.version = [
             input.u8("major version")?,
             input.u8("minor version")?,
             input.u8("bug-fix version")?,
@@ -91,50 +144,44 @@ impl Anchor {
                 return Err(FormatError::invalid(at, expected, size));
             }
         }
+        self.event_chunk_size = event_chunk_size;
+        self.definition_chunk_size = definition_chunk_size;
+        reached.has_sizes = true;
         let substrate = input.u8("file substrate")?;
         if substrate != 1 {
+            reached.is_unreadable = substrate == 2;
             let expected = "substrate 1 (plain files); SION containers (2) are not read";
             return Err(FormatError::invalid(28, expected, substrate));
         }
         let compression = input.u8("compression")?;
         if compression != 1 {
+            reached.is_unreadable = compression == 2;
             let expected = "compression 1 (none); zlib (2), which OTF2 3.0 removed, is not read";
             return Err(FormatError::invalid(29, expected, compression));
         }
-        let mut anchor = Self {
-            anchor_format,
-            trace_format,
-            version,
-            event_chunk_size,
-            definition_chunk_size,
-            location_count: input.u64("number of locations")?,
-            definition_count: input.u64("number of global definitions")?,
-            machine: text(&mut input, "name of the machine")?,
-            creator: text(&mut input, "creator")?,
-            description: text(&mut input, "description")?,
-            properties: Vec::new(),
-            trace_id: None,
-            snapshot_count: 0,
-            thumbnail_count: 0,
-        };
-        if anchor_format >= 2 {
+        self.location_count = input.u64("number of locations")?;
+        self.definition_count = input.u64("number of global definitions")?;
+        self.machine = text(&mut input, "name of the machine")?;
+        self.creator = text(&mut input, "creator")?;
+        self.description = text(&mut input, "description")?;
+        if self.anchor_format >= 2 {
             for _ in 0..input.u32("number of properties")? {
                 let name = text(&mut input, "name of a property")?;
                 let value = text(&mut input, "value of a property")?;
-                anchor.properties.push((name, value));
+                self.properties.push((name, value));
             }
-            anchor.trace_id = Some(input.u64("trace id")?);
+            self.trace_id = Some(input.u64("trace id")?);
         }
-        if anchor_format >= 3 {
-            anchor.snapshot_count = input.u32("number of snapshots")?;
-            anchor.thumbnail_count = input.u32("number of thumbnails")?;
+        if self.anchor_format >= 3 {
+            self.snapshot_count = input.u32("number of snapshots")?;
+            self.thumbnail_count = input.u32("number of thumbnails")?;
         }
         let at = input.position();
         let end = input.u8("the anchor's end")?;
-        if anchor_format == 3 && end != 2 {
+        if self.anchor_format == 3 && end != 2 {
             return Err(FormatError::invalid(at, "the anchor's end (2)", end));
         }
-        Ok(anchor)
+        Ok(())
     }
 
     /// Appends an anchor of the newest version.

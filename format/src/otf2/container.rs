@@ -57,6 +57,36 @@ impl ChunkHeader {
     }
 }
 
+/// The size of a file's chunks by the headers in it: where the second starts. None: there is no second one in
+/// `start`, which should be as long as the largest chunk and a header more, if the file is.
+pub fn chunk_size_of(start: &[u8], is_of_events: bool) -> Option<u64> {
+    let first = ChunkHeader::decode(start).ok()?;
+    let least = super::anchor::LEAST_CHUNK as usize;
+    let is_next = |at: usize| {
+        let Some(header) = start
+            .get(at..)
+            .and_then(|rest| ChunkHeader::decode(rest).ok())
+        else {
+            return false;
+        };
+        if header.endian != first.endian {
+            return false;
+        }
+        if !is_of_events {
+            return (header.first, header.last) == (1, 0);
+        }
+        // It goes on from the chunk before, and so do the numbers; behind it is a timestamp.
+        let count = header.last.wrapping_add(1).wrapping_sub(header.first);
+        header.first == first.last.wrapping_add(1)
+            && count <= super::anchor::MOST_CHUNK
+            && start
+                .get(at + CHUNK_HEADER_LEN)
+                .is_none_or(|byte| *byte == 5)
+    };
+    let place = |at: &usize| start[*at] == CHUNK && is_next(*at);
+    (least..start.len()).find(place).map(|at| at as u64)
+}
+
 /// A value of a field.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Datum {
@@ -311,6 +341,21 @@ impl<'a> RawRecords<'a> {
             end: None,
             is_failed: false,
         })
+    }
+
+    /// Of a part of a chunk that starts at a record.
+    pub const fn of_part(part: &'a [u8], endian: Endian) -> Self {
+        Self {
+            input: Input::new(part, endian),
+            endian,
+            end: None,
+            is_failed: false,
+        }
+    }
+
+    /// Where the next record is.
+    pub const fn position(&self) -> usize {
+        self.input.position()
     }
 
     /// The chunk's byte order.

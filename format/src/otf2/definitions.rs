@@ -103,11 +103,15 @@ impl GlobalDefinitions {
         self.all.iter().filter(move |d| d.record.name == name)
     }
 
-    /// A string; empty when it is not defined.
+    /// A string; empty when it is not defined. The format names no encoding: what is not UTF-8 is taken for Latin-1,
+    /// so that different strings stay different.
     pub fn string(&self, id: u64) -> std::borrow::Cow<'_, str> {
         let found = self.find(Kind::String, id);
-        let text = found.map_or(&[][..], |found| found.data[1].text());
-        String::from_utf8_lossy(text)
+        let bytes = found.map_or(&[][..], |found| found.data[1].text());
+        match std::str::from_utf8(bytes) {
+            Ok(text) => text.into(),
+            Err(_) => bytes.iter().map(|byte| char::from(*byte)).collect(),
+        }
     }
 
     /// The name of a definition; of one without a name, of what it refers to; empty when there is none.

@@ -17,24 +17,28 @@ pub mod records;
 #[cfg(test)]
 mod tests;
 mod wire;
+mod writer;
 
 pub use anchor::{Anchor, LEAST_CHUNK, MOST_CHUNK};
 pub use container::{
     CHUNK_HEADER_LEN, ChunkEnd, ChunkHeader, Datum, RawRecord, RawRecords, RecordWriter,
-    put_record, read_fields,
+    chunk_size_of, put_record, read_fields,
 };
 pub use definitions::{GlobalDefinition, GlobalDefinitions};
 pub use describe::{Enumeration, Field, Frame, Kind, Record, What, types};
-pub use events::{
-    AttributeValue, EventReader, EventToWrite, EventWriter, Item, event_record, list_of,
-};
+pub use events::{AttributeValue, EventReader, Item, event_record, list_of};
 pub use local::{ClockCorrection, ClockOffset, IdMap, LocalDefinitions};
 pub use wire::{Endian, Input, Output};
+pub use writer::{EventToWrite, EventWriter};
 
 /// Reads bytes as each of the files of an archive. For fuzzing: it must come back, whatever they are.
 #[doc(hidden)]
 pub fn exercise(bytes: &[u8]) {
     let _ = Anchor::decode(bytes);
+    let _ = Anchor::salvage(bytes);
+    for is_of_events in [true, false] {
+        let _ = chunk_size_of(bytes, is_of_events);
+    }
     if let Ok(records) = RawRecords::new(bytes) {
         let endian = records.endian();
         let mut global = GlobalDefinitions::default();

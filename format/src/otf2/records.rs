@@ -677,7 +677,7 @@ pub const EVENTS: &[Record] = &[
     record(
         73,
         "IoChangeStatusFlags",
-        "IO_CHANGE_STATUS_FLAGS",
+        "IO_CHANGE_FLAGS",
         "2.1",
         Frame::Length,
         &[

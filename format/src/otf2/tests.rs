@@ -129,11 +129,12 @@ proptest! {
                 writer.write(event).unwrap();
                 expected.push((id, time, values, list));
             }
-            file.append(&mut writer.out);
+            file.extend_from_slice(writer.bytes());
+            writer.clear();
             patches.append(&mut writer.patches);
         }
         writer.finish();
-        file.append(&mut writer.out);
+        file.extend_from_slice(writer.bytes());
         patches.append(&mut writer.patches);
         for (at, value) in patches {
             file[at as usize..at as usize + 8].copy_from_slice(&value.to_le_bytes());

@@ -251,64 +251,58 @@ impl<'a> Input<'a> {
 
 /// Appends in the little-endian order that our writer uses.
 pub trait Output {
+    /// A byte.
+    fn put_byte(&mut self, byte: u8);
+    /// Bytes as they are.
+    fn put_slice(&mut self, slice: &[u8]);
+    /// The size of an integer and its bytes, as few as it takes.
+    fn put_compressed(&mut self, value: u64);
+
     /// Eight bytes.
-    fn put_u64(&mut self, value: u64);
-    /// A compressed integer, in as few bytes as it takes; all bits set (of 32): undefined.
-    fn put_c32(&mut self, value: u32);
-    /// A compressed integer, in as few bytes as it takes; all bits set: undefined.
-    fn put_c64(&mut self, value: u64);
-    /// A compressed signed integer: negative ones take all eight bytes.
-    fn put_ci64(&mut self, value: i64);
-    /// Text and its NUL; a NUL within ends it.
-    fn put_text(&mut self, text: &[u8]);
-    /// A value by the code of its type, from its bits.
-    fn put_value(&mut self, type_code: u8, bits: u64);
-    /// The length of a record: in its long form when what the record could take at most does not fit the short.
-    fn put_record_length(&mut self, length: usize, at_most: usize);
-}
-
-fn put_compressed(out: &mut Vec<u8>, value: u64) {
-    let length = 8 - value.leading_zeros() as usize / 8;
-    out.push(length as u8);
-    out.extend_from_slice(&value.to_le_bytes()[..length]);
-}
-
-impl Output for Vec<u8> {
+    #[inline]
     fn put_u64(&mut self, value: u64) {
-        self.extend_from_slice(&value.to_le_bytes());
+        self.put_slice(&value.to_le_bytes());
     }
 
+    /// A compressed integer, in as few bytes as it takes; all bits set (of 32): undefined.
+    #[inline]
     fn put_c32(&mut self, value: u32) {
         match value {
-            u32::MAX => self.push(0xff),
-            value => put_compressed(self, value.into()),
+            u32::MAX => self.put_byte(0xff),
+            value => self.put_compressed(value.into()),
         }
     }
 
+    /// A compressed integer, in as few bytes as it takes; all bits set: undefined.
+    #[inline]
     fn put_c64(&mut self, value: u64) {
         match value {
-            u64::MAX => self.push(0xff),
-            value => put_compressed(self, value),
+            u64::MAX => self.put_byte(0xff),
+            value => self.put_compressed(value),
         }
     }
 
+    /// A compressed signed integer: negative ones take all eight bytes.
+    #[inline]
     fn put_ci64(&mut self, value: i64) {
-        put_compressed(self, value as u64);
+        self.put_compressed(value as u64);
     }
 
+    /// Text and its NUL; a NUL within ends it.
     fn put_text(&mut self, text: &[u8]) {
         let end = text.iter().position(|byte| *byte == 0);
-        self.extend_from_slice(&text[..end.unwrap_or(text.len())]);
-        self.push(0);
+        self.put_slice(&text[..end.unwrap_or(text.len())]);
+        self.put_byte(0);
     }
 
+    /// A value by the code of its type, from its bits.
     fn put_value(&mut self, type_code: u8, bits: u64) {
         match type_code {
-            types::UINT8 | types::INT8 => self.push(bits as u8),
-            types::UINT16 | types::INT16 => self.extend_from_slice(&(bits as u16).to_le_bytes()),
+            types::UINT8 | types::INT8 => self.put_byte(bits as u8),
+            types::UINT16 | types::INT16 => self.put_slice(&(bits as u16).to_le_bytes()),
             // Signed, all bits set is a value and takes four bytes.
-            types::INT32 => put_compressed(self, bits & 0xffff_ffff),
-            types::FLOAT => self.extend_from_slice(&(bits as u32).to_le_bytes()),
+            types::INT32 => self.put_compressed(bits & 0xffff_ffff),
+            types::FLOAT => self.put_slice(&(bits as u32).to_le_bytes()),
             types::DOUBLE => self.put_u64(bits),
             types::INT64 => self.put_ci64(bits as i64),
             types::UINT32 | 11 | 12 | 14..=25 => self.put_c32(bits as u32),
@@ -316,13 +310,30 @@ impl Output for Vec<u8> {
         }
     }
 
+    /// The length of a record: in its long form when what the record could take at most does not fit the short.
     fn put_record_length(&mut self, length: usize, at_most: usize) {
         if at_most < 255 && length < 255 {
-            self.push(length as u8);
+            self.put_byte(length as u8);
         } else {
-            self.push(0xff);
+            self.put_byte(0xff);
             self.put_u64(length as u64);
         }
+    }
+}
+
+impl Output for Vec<u8> {
+    fn put_byte(&mut self, byte: u8) {
+        self.push(byte);
+    }
+
+    fn put_slice(&mut self, slice: &[u8]) {
+        self.extend_from_slice(slice);
+    }
+
+    fn put_compressed(&mut self, value: u64) {
+        let length = 8 - value.leading_zeros() as usize / 8;
+        self.push(length as u8);
+        self.extend_from_slice(&value.to_le_bytes()[..length]);
     }
 }
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use annals_format::otf2::{
-    Anchor, ChunkEnd, ClockCorrection, GlobalDefinition, GlobalDefinitions, Kind, LocalDefinitions,
-    RawRecords,
+    Anchor, CHUNK_HEADER_LEN, ChunkEnd, ClockCorrection, GlobalDefinition, GlobalDefinitions, Kind,
+    LEAST_CHUNK, LocalDefinitions, MOST_CHUNK, RawRecords, chunk_size_of,
 };
 use annals_format::wire::Put;
 use annals_format::{
@@ -21,7 +21,8 @@ use rayon::prelude::*;
 
 use super::catalogue::Catalogue;
 use super::decode;
-use super::naming::{IO_PARADIGM, Numberings, OBJECTS, Strings};
+use super::markers::{self, Markers};
+use super::naming::{IO_PARADIGM, Numberings, OBJECTS, Strings, text_of_undefined};
 use super::scan::{Part, Scanned, scan};
 use super::world::World;
 use crate::error::{MergeError, Result};
@@ -52,6 +53,21 @@ pub(crate) struct Archive {
     pub(crate) world: World,
     /// By their numbers.
     pub(crate) locations: Vec<LocationFile>,
+    pub(crate) markers: Option<Markers>,
+}
+
+impl LocationFile {
+    /// The file of markers, as a location's.
+    pub(crate) fn of_markers(file: Option<FileAt>, scanned: Scanned) -> Self {
+        Self {
+            id: Kind::Location.undefined(),
+            file,
+            local: LocalDefinitions::default(),
+            correction: ClockCorrection::default(),
+            scanned,
+            rank: None,
+        }
+    }
 }
 
 /// One of an archive's processes: reads the parts of its locations.
@@ -61,6 +77,11 @@ pub(crate) struct ArchivePart(pub(crate) Arc<Archive>);
 impl ArchivePart {
     pub(crate) fn load(&self, stream: StreamId, part: usize) -> annals_format::Result<Chunk> {
         let location = self.0.locations.get(stream.index());
+        if let (None, Some(markers)) = (location, &self.0.markers)
+            && let Some(part) = markers.file.scanned.parts.get(part)
+        {
+            return markers::decode(&self.0, markers, part);
+        }
         let found =
             location.and_then(|location| Some((location, location.scanned.parts.get(part)?)));
         let (location, part) = found.ok_or(annals_format::FormatError::Invalid {
@@ -90,9 +111,17 @@ fn digest(digest: u128, bytes: &[u8]) -> u128 {
 /// The format's name in foreign records.
 pub(crate) const FORMAT: &str = "OTF2";
 
+/// The number of the first definition of markers among the foreign records of the whole.
+pub(crate) const FIRST_OF_MARKERS: u32 = 1 << 31;
+
 const DIGEST_START: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
 
-fn problem_of(path: &Path, offset: u64, length: u64, what: impl std::fmt::Display) -> Problem {
+pub(crate) fn problem_of(
+    path: &Path,
+    offset: u64,
+    length: u64,
+    what: impl std::fmt::Display,
+) -> Problem {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     Problem {
         offset,
@@ -102,12 +131,13 @@ fn problem_of(path: &Path, offset: u64, length: u64, what: impl std::fmt::Displa
 }
 
 /// Gives the chunks of a file of definitions to `take`, which tells how the chunk ends; notes what cannot be read.
-fn each_chunk(
+/// Tells whether the file's end was there.
+pub(crate) fn each_chunk(
     path: &Path,
     chunk_size: u64,
     problems: &mut Vec<Problem>,
     mut take: impl FnMut(&[u8], u64, &mut Vec<Problem>) -> Option<ChunkEnd>,
-) -> Result<()> {
+) -> Result<bool> {
     let format = |source| MergeError::Format {
         path: path.to_owned(),
         source,
@@ -120,7 +150,7 @@ fn each_chunk(
         buffer.resize((length - offset).min(chunk_size) as usize, 0);
         file.read_exact_at(offset, &mut buffer).map_err(format)?;
         if take(&buffer, offset, problems) == Some(ChunkEnd::File) {
-            return Ok(());
+            return Ok(true);
         }
         offset += chunk_size;
     }
@@ -130,7 +160,7 @@ fn each_chunk(
         0,
         "the end of the file expected, but the data ends there",
     ));
-    Ok(())
+    Ok(false)
 }
 
 /// Reads a file of definitions, record by record.
@@ -142,7 +172,7 @@ fn each_record(
         annals_format::otf2::RawRecord<'_>,
         annals_format::otf2::Endian,
     ) -> annals_format::Result<()>,
-) -> Result<()> {
+) -> Result<bool> {
     each_chunk(path, chunk_size, problems, |chunk, offset, problems| {
         let mut records = match RawRecords::new(chunk) {
             Ok(records) => records,
@@ -181,10 +211,20 @@ impl TimeBase {
         let parts = scanned.iter().flat_map(|location| &location.scanned.parts);
         let least = parts.map(|part| part.least).min();
         let unix = bits("realtime_timestamp").filter(|unix| *unix != u64::MAX);
+        let resolution = resolution.unwrap_or(1_000_000_000);
+        let told = bits("global_offset").or(least).unwrap_or(0);
+        // A start that lies decades before or behind the first event is none, and times since would not fit.
+        let is_far = |least: &u64| {
+            let apart_ns =
+                u128::from(least.abs_diff(told)) * 1_000_000_000 / u128::from(resolution);
+            apart_ns >= 1 << 60
+        };
+        let offset = least.filter(is_far).unwrap_or(told);
+        let length = bits("trace_length").unwrap_or(0);
         Self {
-            resolution: resolution.unwrap_or(1_000_000_000),
-            offset: bits("global_offset").or(least).unwrap_or(0),
-            length: bits("trace_length").unwrap_or(0),
+            resolution,
+            offset,
+            length: told.saturating_add(length).saturating_sub(offset),
             unix_ns: unix.and_then(|unix| i64::try_from(unix).ok()),
         }
     }
@@ -210,18 +250,10 @@ struct Group {
 /// # Errors
 /// If the anchor cannot be read.
 pub(crate) fn open(path: &Path) -> Result<Vec<InputRecording>> {
-    let format = |source| MergeError::Format {
-        path: path.to_owned(),
-        source,
-    };
-    let anchor_file = FileAt::open(path)?;
-    let length = anchor_file.len().map_err(format)?.min(1 << 20);
-    let mut bytes = vec![0; length as usize];
-    anchor_file.read_exact_at(0, &mut bytes).map_err(format)?;
-    let anchor = Anchor::decode(&bytes).map_err(format)?;
     let mut problems = Vec::new();
     let mut definitions = GlobalDefinitions::default();
     let stem = path.with_extension("");
+    let (anchor, bytes) = anchor_at(path, &stem, &mut problems)?;
     let mut identity = digest(DIGEST_START, &bytes);
     let definitions_path = stem.with_added_extension("def");
     let chunk_size = anchor.definition_chunk_size;
@@ -246,16 +278,23 @@ pub(crate) fn open(path: &Path) -> Result<Vec<InputRecording>> {
         .collect();
     let groups = groups_of(&definitions, &world, &mut locations);
     let time = TimeBase::of(&definitions, &locations);
-    let scanned: Vec<Scanned> = locations
+    let mut markers = Markers::of(&stem.with_added_extension("marker"), chunk_size);
+    markers.take_if(|markers| !markers.is_anything());
+    let files = locations
         .iter_mut()
-        .map(|location| std::mem::replace(&mut location.scanned, Scanned::nothing()))
+        .chain(markers.as_mut().map(|markers| &mut markers.file));
+    let scanned: Vec<Scanned> = files
+        .map(|file| std::mem::replace(&mut file.scanned, Scanned::nothing()))
         .collect();
     let numberings = Numberings::of(&definitions, &scanned);
     let first_string = numberings.of_kind(Kind::String).ids.len() as u32;
     let mut strings = Strings::new(first_string);
     let catalogue = Catalogue::of(&scanned, &definitions, &mut strings);
-    for (location, scanned) in locations.iter_mut().zip(scanned) {
-        location.scanned = scanned;
+    let files = locations
+        .iter_mut()
+        .chain(markers.as_mut().map(|markers| &mut markers.file));
+    for (file, scanned) in files.zip(scanned) {
+        file.scanned = scanned;
     }
     let archive = Archive {
         path: path.to_owned(),
@@ -265,6 +304,7 @@ pub(crate) fn open(path: &Path) -> Result<Vec<InputRecording>> {
         numberings,
         world,
         locations,
+        markers,
     };
     let archive = Arc::new(archive);
     let mut maker = Maker {
@@ -286,6 +326,107 @@ pub(crate) fn open(path: &Path) -> Result<Vec<InputRecording>> {
     Ok(inputs)
 }
 
+/// Reads the anchor. When it is missing or damaged, what it does not say is what the archive's files show.
+fn anchor_at(path: &Path, stem: &Path, problems: &mut Vec<Problem>) -> Result<(Anchor, Vec<u8>)> {
+    let format = |source| MergeError::Format {
+        path: path.to_owned(),
+        source,
+    };
+    let mut bytes = Vec::new();
+    let mut is_missing = false;
+    match FileAt::open(path) {
+        Ok(file) => {
+            let length = file.len().map_err(format)?.min(1 << 20);
+            bytes.resize(length as usize, 0);
+            file.read_exact_at(0, &mut bytes).map_err(format)?;
+        }
+        Err(_) if !path.exists() => is_missing = true,
+        Err(error) => return Err(error),
+    }
+    let (mut anchor, has_sizes, error) = Anchor::salvage(&bytes).map_err(format)?;
+    let Some(error) = error else {
+        return Ok((anchor, bytes));
+    };
+    let mut what = match &error {
+        _ if is_missing => "the anchor is missing".to_owned(),
+        error => format!("the anchor is damaged ({error})"),
+    };
+    if !has_sizes {
+        let events = chunk_size_in(&event_files(stem), true);
+        let mut files = vec![stem.with_added_extension("def")];
+        files.extend(
+            event_files(stem)
+                .iter()
+                .map(|file| file.with_extension("def")),
+        );
+        let definitions = chunk_size_in(&files, false);
+        // Files of one chunk each are read in whatever size they fit.
+        anchor.event_chunk_size = events.unwrap_or(MOST_CHUNK);
+        anchor.definition_chunk_size = definitions.unwrap_or(MOST_CHUNK);
+        let shown = |size: Option<u64>| match size {
+            Some(size) => format!("{size} bytes a chunk"),
+            None => "one chunk a file".to_owned(),
+        };
+        what += &format!(
+            ": by what the files show, events have {} and definitions {}",
+            shown(events),
+            shown(definitions)
+        );
+    }
+    problems.push(problem_of(path, 0, bytes.len() as u64, what));
+    Ok((anchor, bytes))
+}
+
+/// The files of events beside an anchor, by their names.
+fn event_files(stem: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(stem).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    let mut files: Vec<PathBuf> = paths.filter(|path| location_of(path).is_some()).collect();
+    files.sort();
+    files
+}
+
+/// The location that a file of events is of.
+fn location_of(path: &Path) -> Option<u64> {
+    let is_events = path.extension().is_some_and(|extension| extension == "evt");
+    let name = path.file_stem().and_then(|name| name.to_str());
+    let name = name.filter(|name| is_events && (*name == "0" || !name.starts_with('0')));
+    name.and_then(|name| name.parse().ok())
+}
+
+/// The size of chunks that files of one kind show: the longest that shows one.
+fn chunk_size_in(files: &[PathBuf], is_of_events: bool) -> Option<u64> {
+    let length = |path: &PathBuf| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    let mut files: Vec<(u64, &PathBuf)> = files.iter().map(|path| (length(path), path)).collect();
+    files.retain(|(length, _)| *length > LEAST_CHUNK);
+    files.sort_by_key(|(length, path)| (std::cmp::Reverse(*length), *path));
+    files.iter().take(16).find_map(|(length, path)| {
+        let file = FileAt::open(path).ok()?;
+        let most = MOST_CHUNK + CHUNK_HEADER_LEN as u64 + 1;
+        let mut start = vec![0; (*length).min(most) as usize];
+        file.read_exact_at(0, &mut start).ok()?;
+        chunk_size_of(&start, is_of_events)
+    })
+}
+
+/// The anchor of the archive that a file or a directory is a part of, although it is not there or no anchor: for a
+/// name `NAME.otf2` when `NAME.def` or files of events are beside it; for a directory of files of events.
+pub(crate) fn anchor_for(path: &Path) -> Option<PathBuf> {
+    let is_named = path
+        .extension()
+        .is_some_and(|extension| extension == "otf2");
+    if is_named && !path.is_dir() {
+        let stem = path.with_extension("");
+        let has_definitions = stem.with_added_extension("def").is_file();
+        let has_files = has_definitions || !event_files(&stem).is_empty();
+        return has_files.then(|| path.to_owned());
+    }
+    (path.is_dir() && !event_files(path).is_empty()).then(|| {
+        let directory = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        directory.with_added_extension("otf2")
+    })
+}
+
 /// The locations that are defined, and how many events each should have; and those whose files are there
 /// although no definition is: definitions may be lost.
 fn locations_of(
@@ -297,14 +438,8 @@ fn locations_of(
         .of_kind(Kind::Location)
         .map(|(id, location)| (id, location.bits("number_of_events")))
         .collect();
-    let files = std::fs::read_dir(stem).into_iter().flatten().flatten();
-    for file in files {
-        let path = file.path();
-        let is_events = path.extension().is_some_and(|extension| extension == "evt");
-        let name = path.file_stem().and_then(|name| name.to_str());
-        let id = name.filter(|name| *name == "0" || !name.starts_with('0'));
-        let id = id.and_then(|id| id.parse::<u64>().ok());
-        if let Some(id) = id.filter(|id| is_events && !known.contains_key(id)) {
+    for path in event_files(stem) {
+        if let Some(id) = location_of(&path).filter(|id| !known.contains_key(id)) {
             problems.push(problem_of(&path, 0, 0, "the location has no definition"));
             known.insert(id, None);
         }
@@ -365,7 +500,7 @@ fn open_location(stem: &Path, anchor: &Anchor, id: u64, expected: Option<u64>) -
     }
 }
 
-fn with_cause(error: &MergeError) -> String {
+pub(crate) fn with_cause(error: &MergeError) -> String {
     use std::error::Error;
     error
         .source()
@@ -563,6 +698,7 @@ impl Maker<'_> {
         }
         let mut bytes = 0;
         let mut is_cut = false;
+        let mut files = Vec::new();
         for number in &of_group.locations {
             let location = &archive.locations[*number];
             let id = LocationId::new(*number as u32);
@@ -581,9 +717,17 @@ impl Maker<'_> {
                 location: Some(id),
             }));
             streams.insert(stream, self.contents(stream, location));
-            problems.extend(location.scanned.problems.iter().cloned());
-            bytes += location.scanned.bytes;
-            is_cut |= location
+            files.push(location);
+        }
+        if let Some(markers) = archive.markers.as_ref().filter(|_| self.is_first) {
+            let stream = self.markers(&mut own, clock);
+            streams.insert(stream, self.contents(stream, &markers.file));
+            files.push(&markers.file);
+        }
+        for file in files {
+            problems.extend(file.scanned.problems.iter().cloned());
+            bytes += file.scanned.bytes;
+            is_cut |= file
                 .scanned
                 .lost
                 .iter()
@@ -600,6 +744,37 @@ impl Maker<'_> {
         recording.problems = problems;
         recording.last_reference_ns = self.time.end_ns();
         (recording, bytes)
+    }
+
+    /// The source, the location and the stream of the archive's markers: tools add them in any order.
+    fn markers(&mut self, own: &mut Own, clock: ClockId) -> StreamId {
+        let process = ProcessId::new(0);
+        let number = self.archive.locations.len() as u32;
+        let (source, location) = (SourceId::new(1), LocationId::new(number));
+        let stream = StreamId::new(number);
+        let name = self.string(own, "markers");
+        let description = self.string(own, "the markers of an OTF2 archive");
+        own.definitions.add(Definition::Source(Source {
+            id: source,
+            process,
+            name,
+            description,
+            ordering: Ordering::Unordered,
+            clock,
+        }));
+        own.definitions.add(Definition::Location(Location {
+            id: location,
+            process,
+            name,
+            kind: LocationKind::Device,
+            system_id: 0,
+        }));
+        own.definitions.add(Definition::Stream(Stream {
+            id: stream,
+            source,
+            location: Some(location),
+        }));
+        stream
     }
 
     fn location_name(&mut self, own: &mut Own, id: u64) -> StringId {
@@ -634,6 +809,11 @@ impl Maker<'_> {
             add(Reference::None, 0, anchor);
             for (number, definition) in (1..).zip(&archive.definitions.all) {
                 add(Reference::None, number, definition.encode());
+            }
+            let of_markers = archive.markers.iter();
+            let of_markers = of_markers.flat_map(|markers| markers.definitions.values());
+            for (number, definition) in (FIRST_OF_MARKERS..).zip(of_markers) {
+                add(Reference::None, number, definition.record.clone());
             }
         }
         let regions: Vec<RegionId> = own.definitions.regions.keys().copied().collect();
@@ -743,7 +923,7 @@ impl Maker<'_> {
         for id in used(Kind::String) {
             let text = match archive.definitions.find(Kind::String, id) {
                 Some(_) => archive.definitions.string(id).into_owned(),
-                None => format!("string {id}"),
+                None => text_of_undefined(id),
             };
             own.definitions
                 .add(Definition::String(StringId::new(strings.get(id)), text));

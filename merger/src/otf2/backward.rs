@@ -4,12 +4,13 @@
 use annals_format::otf2::{AttributeValue, Kind, What, event_record, types};
 use annals_format::wire::Wire;
 use annals_format::{
-    Column, Element, ElementType, EventType, EventTypeId, ObjectId, ProcessId, Reference, Role,
+    Column, Element, ElementType, EventType, EventTypeId, ProcessId, Reference, Role, TypeColumns,
     Value,
 };
 
 use super::catalogue::element_name;
 use super::decode::read_attributes;
+use super::markers::MARKER;
 use super::outgoing::Outgoing;
 use super::scan::{METRIC, MOST_ARGUMENTS, MOST_VALUES};
 
@@ -57,8 +58,20 @@ pub(crate) enum Plan {
         more_attributes: Option<usize>,
         payload: Option<usize>,
     },
+    /// As the marker that they were.
+    Marker(MarkerPlan),
     /// By role.
     Role(RolePlan),
+}
+
+/// The columns of an event type that is made of markers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MarkerPlan {
+    pub(crate) text: usize,
+    pub(crate) duration: usize,
+    pub(crate) definition: usize,
+    pub(crate) scope_type: usize,
+    pub(crate) scope: usize,
 }
 
 /// How events of our own are written.
@@ -159,6 +172,15 @@ impl Plan {
         let name = |element: &Element| outgoing.ours.string(element.name);
         let names = d.elements.iter().map(name);
         let place = |wanted: &str| names.clone().position(|name| name == wanted);
+        if id == MARKER {
+            return Some(Self::Marker(MarkerPlan {
+                text: place("text")?,
+                duration: place("duration")?,
+                definition: place("definition")?,
+                scope_type: place("scope_type")?,
+                scope: place("scope")?,
+            }));
+        }
         let last = d.elements.len().checked_sub(1);
         let is_more = |at: &usize| {
             let element = &d.elements[*at];
@@ -177,8 +199,9 @@ impl Plan {
             None => payload = Some(place("payload")?),
             Some(_) if id == METRIC => {
                 parts.push(Part::Column(place("metric")?, How::Object(Kind::Metric)));
-                if type_codes.is_empty() {
-                    parts.push(Part::Rest(place("values")?, false));
+                // One beyond the limit of compositions; of no values there is nothing to be told.
+                if let (true, Some(values)) = (type_codes.is_empty(), place("values")) {
+                    parts.push(Part::Rest(values, false));
                 }
                 for (index, type_code) in type_codes.iter().enumerate().take(MOST_VALUES) {
                     parts.push(Part::Constant((*type_code).into()));
@@ -347,15 +370,27 @@ fn convert(
     ticks: &impl Fn(u64) -> u64,
 ) -> Option<u64> {
     let value = place.columns.get(column)?.get(place.ordinal);
-    if let Some(text) = value.as_bytes() {
-        let text = match value {
-            Value::Bytes(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
-            _ => String::from_utf8_lossy(text).into_owned(),
-        };
-        return Some(outgoing.string(&text));
+    match value {
+        Value::String(text) => return Some(outgoing.string(&String::from_utf8_lossy(text))),
+        Value::Bytes(bytes) => {
+            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            return Some(outgoing.string(&digits));
+        }
+        _ => {}
     }
     let bits = value.to_bits()?;
-    Some(match (how, place.archive) {
+    Some(convert_bits(outgoing, place.archive, how, bits, ticks))
+}
+
+#[inline]
+fn convert_bits(
+    outgoing: &mut Outgoing<'_>,
+    archive: Option<usize>,
+    how: How,
+    bits: u64,
+    ticks: &impl Fn(u64) -> u64,
+) -> u64 {
+    match (how, archive) {
         (How::Same | How::Text, _) => bits,
         (How::Ticks, _) => ticks(bits),
         (How::Float, _) => u64::from((f64::from_bits(bits) as f32).to_bits()),
@@ -374,32 +409,7 @@ fn convert(
                 outgoing.incoming[archive].map(kind, id)
             })
         }
-        (How::Name(reference), _) => {
-            let name = name_of(outgoing, reference, bits);
-            outgoing.string(&name)
-        }
-    })
-}
-
-fn name_of(outgoing: &Outgoing<'_>, reference: Reference, bits: u64) -> String {
-    let ours = outgoing.ours;
-    let number = u32::try_from(bits).unwrap_or(u32::MAX);
-    let string = match reference {
-        Reference::Object => ours.objects.get(&ObjectId::new(number)).map(|d| d.name),
-        Reference::Location => {
-            let id = annals_format::LocationId::new(number);
-            ours.locations.get(&id).map(|d| d.name)
-        }
-        Reference::Source => {
-            let id = annals_format::SourceId::new(number);
-            ours.sources.get(&id).map(|d| d.name)
-        }
-        _ => None,
-    };
-    match string {
-        Some(string) => ours.string(string).to_owned(),
-        None if reference == Reference::EventType => ours.event_type_name(EventTypeId::new(number)),
-        None => format!("{} {bits}", reference.name()),
+        (How::Name(reference), _) => outgoing.name_of(reference, bits),
     }
 }
 
@@ -454,6 +464,8 @@ pub(crate) fn translate(
             out.payload
                 .extend_from_slice(bytes(*payload).unwrap_or(&[]));
         }
+        // They are no events of a location.
+        Plan::Marker(_) => {}
         Plan::Role(plan) => by_role(outgoing, plan, place, ticks, out),
     }
 }
@@ -504,7 +516,7 @@ fn by_role(
     let request = number(plan.request);
     let communicator = plan.communicator.and_then(|(column, reference)| {
         let value = number(Some(column))?;
-        Some(communicator(outgoing, reference, value))
+        Some(outgoing.communicator_of(reference, value))
     });
     let peer = place
         .integer(plan.peer)
@@ -584,22 +596,260 @@ fn by_role(
     }
 }
 
-fn communicator(outgoing: &mut Outgoing<'_>, reference: Reference, value: u64) -> u64 {
-    let name = match reference {
-        Reference::Object | Reference::String => {
-            let ours = outgoing.ours;
-            let number = u32::try_from(value).unwrap_or(u32::MAX);
-            let object = ours.objects.get(&ObjectId::new(number));
-            let string = match reference {
-                Reference::String => Some(annals_format::StringId::new(number)),
-                _ => object.map(|object| object.name),
-            };
-            string.map(|string| ours.string(string).to_owned())
-        }
-        _ => None,
-    };
-    match name {
-        Some(name) => outgoing.communicator(&format!("named {name}"), &name),
-        None => outgoing.communicator(&format!("{value}"), &format!("communicator {value}")),
+/// The events of one type in a chunk as records that are all made alike: made at once, column by column.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    pub(crate) id: u8,
+    /// Values of all events, one event after the other.
+    values: Vec<u64>,
+    width: usize,
+    attributes: Vec<AttributeValue>,
+    attribute_count: usize,
+    scratch: Vec<u64>,
+}
+
+impl Rows {
+    #[inline]
+    pub(crate) fn values(&self, ordinal: usize) -> &[u64] {
+        &self.values[ordinal * self.width..][..self.width]
     }
+
+    #[inline]
+    pub(crate) fn attributes(&self, ordinal: usize) -> &[AttributeValue] {
+        &self.attributes[ordinal * self.attribute_count..][..self.attribute_count]
+    }
+
+    fn start(&mut self, id: u8, width: usize, count: usize) {
+        self.id = id;
+        self.width = width;
+        self.values.clear();
+        self.values.resize(width * count, 0);
+    }
+
+    /// Fills the place of a value from a column; tells whether it has one for each event.
+    fn fill(&mut self, place: usize, column: Option<&Column>, map: impl FnMut(u64) -> u64) -> bool {
+        if !take_bits(column, &mut self.scratch, map) {
+            return false;
+        }
+        let each = self
+            .values
+            .iter_mut()
+            .skip(place)
+            .step_by(self.width.max(1));
+        each.zip(&self.scratch).for_each(|(to, from)| *to = *from);
+        true
+    }
+
+    fn fill_constant(&mut self, place: usize, value: u64) {
+        let each = self
+            .values
+            .iter_mut()
+            .skip(place)
+            .step_by(self.width.max(1));
+        each.for_each(|to| *to = value);
+    }
+
+    /// Adds additional values of the columns that are not left out.
+    fn add_attributes(
+        &mut self,
+        outgoing: &mut Outgoing<'_>,
+        archive: Option<usize>,
+        columns: &TypeColumns,
+        attributes: &[(usize, u32, u8, How)],
+    ) -> bool {
+        let count = columns.count;
+        let blank = AttributeValue {
+            attribute: 0,
+            type_code: 0,
+            bits: 0,
+        };
+        self.attribute_count = attributes.len();
+        self.attributes.clear();
+        self.attributes.resize(count * attributes.len(), blank);
+        for (place, (column, attribute, type_code, how)) in attributes.iter().enumerate() {
+            let is_variable = |column: &Column| column.element_type().is_variable();
+            let is_text = columns.columns.get(*column).is_some_and(is_variable);
+            if is_text {
+                self.scratch.clear();
+                for ordinal in 0..count {
+                    let at = Place {
+                        columns: &columns.columns,
+                        ordinal,
+                        archive,
+                    };
+                    match convert(outgoing, at, *column, *how, &|tick| tick) {
+                        Some(bits) => self.scratch.push(bits),
+                        None => return false,
+                    }
+                }
+            } else {
+                let map = |bits| convert_bits(outgoing, archive, *how, bits, &|tick| tick);
+                if !take_bits(columns.columns.get(*column), &mut self.scratch, map) {
+                    return false;
+                }
+            }
+            let each = self.attributes.iter_mut().skip(place);
+            let each = each.step_by(attributes.len());
+            for (to, bits) in each.zip(&self.scratch) {
+                *to = AttributeValue {
+                    attribute: *attribute,
+                    type_code: *type_code,
+                    bits: *bits,
+                };
+            }
+        }
+        true
+    }
+
+    /// Makes records of all events of a type in a chunk. False: they are not all alike, and each must be translated.
+    /// `has_own_ticks`: times in fields stay as they are.
+    pub(crate) fn make(
+        &mut self,
+        outgoing: &mut Outgoing<'_>,
+        plan: &Plan,
+        archive: Option<usize>,
+        columns: &TypeColumns,
+        has_own_ticks: bool,
+    ) -> bool {
+        match plan {
+            Plan::Marker(_) => false,
+            Plan::Role(plan) => self.make_by_role(outgoing, plan, archive, columns),
+            Plan::Record {
+                id,
+                parts,
+                attributes,
+                more_attributes: None,
+                payload: None,
+            } => {
+                self.start(*id, parts.len(), columns.count);
+                for (place, part) in parts.iter().enumerate() {
+                    let is_filled = match part {
+                        Part::Column(_, How::Ticks) if !has_own_ticks => false,
+                        Part::Column(column, how) => {
+                            let map =
+                                |bits| convert_bits(outgoing, archive, *how, bits, &|tick| tick);
+                            self.fill(place, columns.columns.get(*column), map)
+                        }
+                        Part::Constant(value) => {
+                            self.fill_constant(place, *value);
+                            true
+                        }
+                        Part::Strings(..) | Part::Rest(..) => false,
+                    };
+                    if !is_filled {
+                        return false;
+                    }
+                }
+                self.add_attributes(outgoing, archive, columns, attributes)
+            }
+            Plan::Record { .. } => false,
+        }
+    }
+
+    fn make_by_role(
+        &mut self,
+        outgoing: &mut Outgoing<'_>,
+        plan: &RolePlan,
+        archive: Option<usize>,
+        columns: &TypeColumns,
+    ) -> bool {
+        let count = columns.count;
+        let column = |at: Option<usize>| at.and_then(|at| columns.columns.get(at));
+        let is_number =
+            |at: Option<usize>| column(at).is_none_or(|c| c.element_type() != ElementType::F64);
+        let numbers = [plan.peer, plan.tag, plan.bytes, plan.request];
+        if !numbers.into_iter().all(is_number) {
+            return false;
+        }
+        let mut is_whole = true;
+        match (plan.role, plan.communicator, column(plan.request)) {
+            (Role::Enter | Role::Leave, ..) => {
+                self.start(if plan.role == Role::Enter { 12 } else { 13 }, 1, count);
+                if !self.fill(0, column(plan.region), |region| outgoing.region(region)) {
+                    return false;
+                }
+            }
+            (Role::Send | Role::Receive, Some((of, reference)), request) => {
+                let id = match (plan.role, request.is_some()) {
+                    (Role::Send, false) => 14,
+                    (Role::Send, true) => 15,
+                    (_, false) => 18,
+                    (_, true) => 19,
+                };
+                self.start(id, if request.is_some() { 5 } else { 4 }, count);
+                let mut is_peer = true;
+                let peer = |peer| {
+                    is_peer &= peer <= u64::from(u32::MAX);
+                    peer
+                };
+                let is_filled = self.fill(0, column(plan.peer), peer) && is_peer;
+                let communicator = |value| outgoing.communicator_of(reference, value);
+                let is_filled = is_filled
+                    && is_number(Some(of))
+                    && self.fill(1, column(Some(of)), communicator)
+                    && (plan.tag.is_none()
+                        || self.fill(2, column(plan.tag), |tag| tag & 0xffff_ffff))
+                    && (plan.bytes.is_none() || self.fill(3, column(plan.bytes), |bytes| bytes))
+                    && (request.is_none() || self.fill(4, request, |request| request));
+                if !is_filled {
+                    return false;
+                }
+            }
+            (Role::SendEnd | Role::ReceiveStart | Role::Cancel, _, Some(request)) => {
+                let id = match plan.role {
+                    Role::SendEnd => 16,
+                    Role::ReceiveStart => 17,
+                    _ => 21,
+                };
+                self.start(id, 1, count);
+                if !self.fill(0, Some(request), |request| request) {
+                    return false;
+                }
+            }
+            (Role::CollectiveBegin, ..) => self.start(22, 0, count),
+            // What their root is, or whether there is one, differs from one to the next.
+            (Role::CollectiveEnd, ..) => return false,
+            (Role::Metric, ..) => {
+                let (metric, type_code) = plan.definition;
+                self.start(METRIC, 3, count);
+                self.fill_constant(0, metric);
+                self.fill_constant(1, type_code.into());
+                if !self.fill(2, column(plan.value), |bits| bits) {
+                    return false;
+                }
+            }
+            _ => {
+                is_whole = false;
+                self.start(32, 2, count);
+                self.fill_constant(0, plan.parameter);
+                self.fill_constant(1, plan.text);
+            }
+        }
+        let attributes = plan.attributes.iter();
+        let attributes = attributes.filter(|(.., is_told)| !(is_whole && *is_told));
+        let attributes: Vec<_> = attributes
+            .map(|(column, attribute, type_code, how, _)| (*column, *attribute, *type_code, *how))
+            .collect();
+        self.add_attributes(outgoing, archive, columns, &attributes)
+    }
+}
+
+/// The bits of all values of a column, mapped; false: there is none, one is absent, or it is of text.
+fn take_bits(column: Option<&Column>, out: &mut Vec<u64>, mut map: impl FnMut(u64) -> u64) -> bool {
+    let Some((column, bits)) = column.and_then(|column| Some((column, column.bits()?))) else {
+        return false;
+    };
+    out.clear();
+    bits.extend_into(0..bits.len(), out);
+    match column.element_type() {
+        ElementType::U32 => out
+            .iter_mut()
+            .for_each(|bits| *bits = map(*bits & 0xffff_ffff)),
+        ElementType::I32 => {
+            let wide = |bits: u64| i64::from(bits as u32 as i32) as u64;
+            out.iter_mut().for_each(|bits| *bits = map(wide(*bits)));
+        }
+        _ => out.iter_mut().for_each(|bits| *bits = map(*bits)),
+    }
+    true
 }

@@ -3,13 +3,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use annals_format::otf2::{Field, GlobalDefinitions, Kind, Record, What, event_record, types};
+use annals_format::otf2::{
+    Enumeration, Field, GlobalDefinitions, Kind, Record, What, enums, event_record, types,
+};
 use annals_format::wire::Put;
 use annals_format::{
     Definition, Element, ElementType, EventType, EventTypeId, Reference, Role, Verbosity,
 };
 use rustc_hash::FxHashMap;
 
+use super::markers::MARKER;
 use super::naming::Strings;
 use super::scan::{FIRST_COMPOSITION, Key, METRIC, MOST_ARGUMENTS, MOST_VALUES, Scanned};
 
@@ -44,6 +47,22 @@ pub(crate) enum From {
     Attribute(u32, u8),
     /// Additional values that have no place of their own, as bytes.
     Attributes,
+    /// Of a marker.
+    Marker(OfMarker),
+}
+
+/// What an event made of a marker tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OfMarker {
+    Category,
+    Group,
+    Severity,
+    Text,
+    Duration,
+    ScopeType,
+    ScopeName,
+    Scope,
+    Definition,
 }
 
 /// What a collective operation's begin has from its end.
@@ -127,7 +146,18 @@ impl Elements<'_> {
         };
         let is_optional = !matches!(
             from,
-            From::Value(_) | From::Reference(..) | From::Time(_) | From::Sum(..) | From::Payload
+            From::Value(_)
+                | From::Reference(..)
+                | From::Time(_)
+                | From::Sum(..)
+                | From::Payload
+                | From::Marker(
+                    OfMarker::Text
+                        | OfMarker::Duration
+                        | OfMarker::ScopeType
+                        | OfMarker::Scope
+                        | OfMarker::Definition
+                )
         );
         self.elements.push(Element {
             name: self.strings.id(&unique),
@@ -319,6 +349,9 @@ impl Catalogue {
             let attributes = attributes.get(&key).unwrap_or(&nothing);
             let has_more = overflowing.contains(&key);
             let plan = |elements: &mut Elements<'_>| {
+                if key == MARKER {
+                    return add_marker(elements);
+                }
                 let Some(record) = event_record(key) else {
                     elements.add("payload", ElementType::Bytes, From::Payload);
                     let name = format!("UNKNOWN_{key}");
@@ -459,11 +492,51 @@ impl Catalogue {
         place.map(|place| &self.plans[*place])
     }
 
+    /// The plan for a record that is no metric.
+    pub(crate) fn plan_of_record(&self, record: u8) -> Option<&Plan> {
+        let place = self.by_record.get(&record)?;
+        Some(&self.plans[*place])
+    }
+
     /// Definitions of all event types.
     pub(crate) fn definitions(&self) -> impl Iterator<Item = Definition> {
         let plans = self.plans.iter();
         plans.map(|plan| Definition::EventType(plan.definition.clone()))
     }
+}
+
+fn add_marker(elements: &mut Elements<'_>) -> (String, String, Role) {
+    let mut add = |name: &str, element_type: ElementType, of: OfMarker| {
+        elements
+            .add(name, element_type, From::Marker(of))
+            .original_bits = match of {
+            OfMarker::Severity | OfMarker::ScopeType => 8,
+            _ => 0,
+        };
+    };
+    add("category", ElementType::String, OfMarker::Category);
+    add("text", ElementType::String, OfMarker::Text);
+    add("severity", ElementType::U32, OfMarker::Severity);
+    add("group", ElementType::String, OfMarker::Group);
+    add("scope_name", ElementType::String, OfMarker::ScopeName);
+    add("scope_type", ElementType::U32, OfMarker::ScopeType);
+    add("scope", ElementType::U64, OfMarker::Scope);
+    add("duration", ElementType::U64, OfMarker::Duration);
+    add("definition", ElementType::U32, OfMarker::Definition);
+    if let Some(duration) = elements.elements.iter_mut().rev().nth(1) {
+        duration.unit = elements.strings.id("ticks");
+    }
+    let names = |enumeration: &Enumeration| {
+        let values = enumeration.values.iter();
+        let values: Vec<String> = values
+            .map(|(code, name)| format!("{code} {name}"))
+            .collect();
+        values.join(", ")
+    };
+    let (severity, scope) = (names(&enums::SEVERITY), names(&enums::MARKER_SCOPE));
+    let description =
+        format!("Marker of OTF2 1.2, added by a tool; severity: {severity}; scope_type: {scope}");
+    ("MARKER".to_owned(), description, Role::Point)
 }
 
 /// The class of a metric; of one that is not defined, itself.

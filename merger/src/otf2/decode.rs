@@ -34,7 +34,7 @@ struct Decoder<'a> {
     used: Vec<bool>,
 }
 
-fn disagreement(offset: u64) -> FormatError {
+pub(crate) fn disagreement(offset: u64) -> FormatError {
     FormatError::Invalid {
         offset,
         expected: "the events that were there when the archive was opened",
@@ -213,7 +213,7 @@ impl<'a> Decoder<'a> {
                 }
                 // At the end, when all of them are known.
                 From::Collective(_) => continue,
-                From::Attribute(..) | From::Attributes => None,
+                From::Attribute(..) | From::Attributes | From::Marker(_) => None,
             };
             let column = &mut self.chunk.types[place].columns[index];
             match optional {

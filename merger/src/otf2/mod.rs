@@ -6,11 +6,12 @@ mod archive;
 mod backward;
 mod catalogue;
 mod decode;
+mod markers;
 mod naming;
 mod outgoing;
 mod scan;
 mod world;
 mod write;
 
-pub(crate) use archive::{ArchivePart, is_anchor, open};
+pub(crate) use archive::{ArchivePart, anchor_for, is_anchor, open};
 pub use write::{ArchiveOptions, anchor_of, write_archive};

@@ -8,6 +8,17 @@ use rustc_hash::FxHashMap;
 
 use super::scan::Scanned;
 
+/// The text that stands for a string that is not defined.
+pub(crate) fn text_of_undefined(number: u64) -> String {
+    format!("string {number}")
+}
+
+/// The number of a string by the text that stands for it when it is not defined.
+pub(crate) fn number_of_undefined(text: &str) -> Option<u64> {
+    let number = text.strip_prefix("string ")?.parse().ok()?;
+    (text_of_undefined(number) == text).then_some(number)
+}
+
 /// Strings beside those of the archive.
 #[derive(Debug)]
 pub(crate) struct Strings {

@@ -5,16 +5,17 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use annals_format::otf2::{
     Anchor, Datum, Endian, Field, GlobalDefinition, GlobalDefinitions, Kind, RawRecord, Record,
-    What, enums, records, types,
+    What, enums, read_fields, records, types,
 };
 use annals_format::wire::Wire;
 use annals_format::{
-    Definitions, LocationKind, ObjectId, Ordering, ProcessId, Reference, RegionId, StreamId,
-    StringId,
+    Definitions, EventTypeId, LocationId, LocationKind, ObjectId, Ordering, ProcessId, Reference,
+    RegionId, SourceId, StreamId, StringId,
 };
 use rustc_hash::FxHashMap;
 
-use super::archive::FORMAT;
+use super::archive::{FIRST_OF_MARKERS, FORMAT};
+use super::markers::definition_record;
 
 const LOCATIONS: u64 = 1;
 const REGIONS: u64 = 2;
@@ -33,12 +34,15 @@ pub(crate) struct Incoming {
     pub(crate) anchor: Option<Anchor>,
     /// New numbers by kind; none: all stay as they are.
     maps: Option<Vec<FxHashMap<u64, u64>>>,
-    /// Numbers of regions by ours.
-    regions: FxHashMap<RegionId, u64>,
+    /// Numbers of regions by ours, in the archive that is written; undefined: not of this archive.
+    regions: Vec<u64>,
     /// By paradigm, how many locations stand before its own in the group of all.
     shifts: BTreeMap<u64, u64>,
     /// Groups that have become part of another archive's.
     joined: BTreeSet<u64>,
+    /// Definitions of markers, and their new numbers.
+    markers: Vec<Vec<Datum>>,
+    marker_numbers: FxHashMap<u64, u64>,
 }
 
 /// The group of all locations of a paradigm: there must be one of each.
@@ -59,10 +63,11 @@ impl Incoming {
         }
     }
 
+    #[inline]
     pub(crate) fn region(&self, region: u64) -> u64 {
-        let region = u32::try_from(region).ok().map(RegionId::new);
-        let id = region.and_then(|region| self.regions.get(&region));
-        id.map_or(UNDEFINED, |id| self.map(Kind::Region, *id))
+        let at = usize::try_from(region).ok();
+        let id = at.and_then(|at| self.regions.get(at));
+        id.copied().unwrap_or(UNDEFINED)
     }
 }
 
@@ -86,7 +91,7 @@ pub(crate) struct Outgoing<'a> {
     archive_by_process: Vec<Option<usize>>,
     /// Kind and number in their archive, by object.
     pub(crate) objects: Vec<Option<(Kind, u64)>>,
-    strings: HashMap<String, u64>,
+    strings: FxHashMap<String, u64>,
     new_strings: Vec<(u64, String)>,
     next: [u64; Kind::COUNT],
     /// By our string.
@@ -96,16 +101,25 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) place_of: Vec<usize>,
     groups: BTreeMap<ProcessId, u64>,
     own: BTreeMap<(u8, u64), Vec<Datum>>,
-    regions: FxHashMap<RegionId, u64>,
+    /// By our region; all bits set: not asked for yet.
+    regions: Vec<u64>,
     attributes: HashMap<(String, u8), u64>,
     parameters: HashMap<String, u64>,
     communicators: HashMap<String, u64>,
+    /// The same by what elements say: a reference and its value. Every message asks.
+    communicator_of: FxHashMap<(Reference, u64), u64>,
+    /// Strings that name what elements refer to, so too.
+    name_of: FxHashMap<(Reference, u64), u64>,
     metrics: HashMap<String, u64>,
     world: Option<u64>,
     /// By paradigm.
     worlds: BTreeMap<u64, World>,
     /// By paradigm, the group that stands for each by itself.
     selves: BTreeMap<u64, u64>,
+    /// Of all archives.
+    pub(crate) marker_definitions: Vec<Vec<Datum>>,
+    /// The number of the next.
+    pub(crate) next_marker: u64,
 }
 
 const fn bits(value: u64) -> Datum {
@@ -264,7 +278,7 @@ impl<'a> Outgoing<'a> {
             archive_of: BTreeMap::new(),
             archive_by_process: Vec::new(),
             objects: vec![None; ours.objects.keys().last().map_or(0, |id| id.index() + 1)],
-            strings: HashMap::new(),
+            strings: FxHashMap::default(),
             new_strings: Vec::new(),
             next: [0; Kind::COUNT],
             string_of: vec![u64::MAX; ours.strings.keys().last().map_or(0, |id| id.index() + 1)],
@@ -272,14 +286,18 @@ impl<'a> Outgoing<'a> {
             place_of: vec![usize::MAX; ours.streams.keys().last().map_or(0, |id| id.index() + 1)],
             groups: BTreeMap::new(),
             own: BTreeMap::new(),
-            regions: FxHashMap::default(),
+            regions: vec![u64::MAX; ours.regions.keys().last().map_or(0, |id| id.index() + 1)],
             attributes: HashMap::new(),
             parameters: HashMap::new(),
             communicators: HashMap::new(),
+            communicator_of: FxHashMap::default(),
+            name_of: FxHashMap::default(),
             metrics: HashMap::new(),
             world: None,
             worlds: BTreeMap::new(),
             selves: BTreeMap::new(),
+            marker_definitions: Vec::new(),
+            next_marker: 0,
         };
         outgoing.take_archives();
         for (process, archive) in &outgoing.archive_of {
@@ -287,7 +305,10 @@ impl<'a> Outgoing<'a> {
             by_process.resize(by_process.len().max(process.index() + 1), None);
             by_process[process.index()] = Some(*archive);
         }
-        outgoing.string("");
+        if !outgoing.is_one_archive() {
+            // By custom the first, where nothing else is.
+            outgoing.string("");
+        }
         outgoing.place_streams();
         outgoing
     }
@@ -320,9 +341,11 @@ impl<'a> Outgoing<'a> {
                     definitions: GlobalDefinitions::default(),
                     anchor: None,
                     maps: None,
-                    regions: FxHashMap::default(),
+                    regions: Vec::new(),
                     shifts: BTreeMap::new(),
                     joined: BTreeSet::new(),
+                    markers: Vec::new(),
+                    marker_numbers: FxHashMap::default(),
                 });
                 if d.id == 0 {
                     found.anchor = Anchor::decode(&d.body).ok();
@@ -336,6 +359,11 @@ impl<'a> Outgoing<'a> {
                 };
                 if let Ok((id, at)) = start() {
                     let payload = &d.body[at..];
+                    if d.id >= FIRST_OF_MARKERS {
+                        let data = read_fields(definition_record(), payload, Endian::Little);
+                        found.markers.extend(data);
+                        continue;
+                    }
                     let raw = RawRecord {
                         offset: 0,
                         id,
@@ -367,8 +395,17 @@ impl<'a> Outgoing<'a> {
             match d.of {
                 Reference::Region => {
                     if let (Ok(_), Ok(number)) = (wire.u8("flag"), wire.varint("number")) {
-                        let regions = &mut self.incoming[*archive].regions;
-                        regions.entry(RegionId::new(d.id)).or_insert(number);
+                        let archive = &mut self.incoming[*archive];
+                        let (at, number) = (d.id as usize, archive.map(Kind::Region, number));
+                        if at < self.regions.len() && archive.regions.len() <= at {
+                            archive.regions.resize(self.regions.len(), UNDEFINED);
+                        }
+                        // Of several, the first.
+                        if let Some(place) = archive.regions.get_mut(at)
+                            && *place == UNDEFINED
+                        {
+                            *place = number;
+                        }
                     }
                 }
                 Reference::Object => {
@@ -389,8 +426,44 @@ impl<'a> Outgoing<'a> {
         }
     }
 
+    /// Gives definitions of markers their numbers: those of the first archive keep their own.
+    fn number_markers(&mut self, archive: &mut Incoming, is_first: bool) {
+        for mut data in std::mem::take(&mut archive.markers) {
+            let known = data[0].bits().unwrap_or(0);
+            let number = if is_first { known } else { self.next_marker };
+            data[0] = bits(number);
+            archive.marker_numbers.insert(known, number);
+            self.count_marker(number);
+            self.marker_definitions.push(data);
+        }
+    }
+
+    /// The number of a definition of markers of an archive; of one that is lost, one that nothing else has.
+    pub(crate) fn marker_definition(&mut self, archive: usize, number: u64) -> u64 {
+        let numbers = &mut self.incoming[archive].marker_numbers;
+        if let Some(known) = numbers.get(&number) {
+            return *known;
+        }
+        let to = if archive == 0 {
+            number
+        } else {
+            self.next_marker
+        };
+        numbers.insert(number, to);
+        self.count_marker(to);
+        to
+    }
+
+    fn count_marker(&mut self, number: u64) {
+        // At the end of the numbers there is nothing to count.
+        if number + 1 < UNDEFINED {
+            self.next_marker = self.next_marker.max(number + 1);
+        }
+    }
+
     /// Gives an archive's definitions their numbers: the first keeps its own.
     fn number(&mut self, archive: &mut Incoming, is_first: bool) {
+        self.number_markers(archive, is_first);
         if is_first {
             for definition in &archive.definitions.all {
                 if let Some((kind, id)) = definition.own_id().filter(|(k, id)| *id < k.undefined())
@@ -492,9 +565,30 @@ impl<'a> Outgoing<'a> {
             return *known;
         }
         let text = self.ours.string(StringId::new(id as u32)).to_owned();
-        let to = self.string(&text);
+        let to = self.undefined_string(&text);
+        let to = to.unwrap_or_else(|| self.string(&text));
         self.string_of[id as usize] = to;
         to
+    }
+
+    /// The number of a string that the only archive refers to and does not define: it stays undefined.
+    fn undefined_string(&mut self, text: &str) -> Option<u64> {
+        let number = super::naming::number_of_undefined(text)?;
+        let [archive] = &self.incoming[..] else {
+            return None;
+        };
+        if archive.definitions.find(Kind::String, number).is_some()
+            || self.strings.contains_key(text)
+            || !self.is_one_archive()
+        {
+            return None;
+        }
+        // Nothing else gets that number.
+        if number < UNDEFINED / 2 {
+            let next = &mut self.next[Kind::String as usize];
+            *next = (*next).max(number + 1);
+        }
+        Some(number)
     }
 
     fn add(&mut self, name: &str, id: u64, data: Vec<Datum>) {
@@ -537,6 +631,12 @@ impl<'a> Outgoing<'a> {
                 self.place_of[id.index()] = place;
                 continue;
             }
+            if self.archive_of.contains_key(&process)
+                && !self.is_of_archive(process, stream.location)
+            {
+                // Markers: they are of no location.
+                continue;
+            }
             let location = stream.location.and_then(|id| ours.locations.get(&id));
             let is_thread = location.is_some_and(|location| location.kind == LocationKind::Thread)
                 && source.ordering == Ordering::Ordered;
@@ -569,6 +669,14 @@ impl<'a> Outgoing<'a> {
             };
             self.place_of[id.index()] = place;
         }
+    }
+
+    /// Whether a location of a process is one of its archive.
+    fn is_of_archive(&self, process: ProcessId, location: Option<LocationId>) -> bool {
+        location.is_some_and(|location| {
+            let key = (process, Reference::Location, location.get());
+            self.ours.foreign.contains_key(&key)
+        })
     }
 
     fn place_in_archive(
@@ -667,14 +775,20 @@ impl<'a> Outgoing<'a> {
     }
 
     /// The region for one of ours.
+    #[inline]
     pub(crate) fn region(&mut self, region: u64) -> u64 {
+        let known = usize::try_from(region).ok();
+        match known.and_then(|at| self.regions.get(at)) {
+            Some(id) if *id != u64::MAX => *id,
+            _ => self.region_defined(region),
+        }
+    }
+
+    fn region_defined(&mut self, region: u64) -> u64 {
         let Ok(number) = u32::try_from(region) else {
             return UNDEFINED;
         };
         let number = RegionId::new(number);
-        if let Some(id) = self.regions.get(&number) {
-            return *id;
-        }
         let Some(d) = self.ours.regions.get(&number) else {
             return UNDEFINED;
         };
@@ -686,7 +800,7 @@ impl<'a> Outgoing<'a> {
         let name = self.ours.region_name(number);
         let file = self.ours.string(d.file).to_owned();
         let id = self.new_region(&name, &file, d.line, paradigm);
-        self.regions.insert(number, id);
+        self.regions[number.index()] = id;
         id
     }
 
@@ -733,8 +847,58 @@ impl<'a> Outgoing<'a> {
         id
     }
 
+    /// The communicator that an element names.
+    #[inline]
+    pub(crate) fn communicator_of(&mut self, reference: Reference, value: u64) -> u64 {
+        match self.communicator_of.get(&(reference, value)) {
+            Some(id) => *id,
+            None => self.new_communicator_of(reference, value),
+        }
+    }
+
+    fn new_communicator_of(&mut self, reference: Reference, value: u64) -> u64 {
+        let ours = self.ours;
+        let number = u32::try_from(value).unwrap_or(u32::MAX);
+        let string = match reference {
+            Reference::String => Some(StringId::new(number)),
+            Reference::Object => ours.objects.get(&ObjectId::new(number)).map(|d| d.name),
+            _ => None,
+        };
+        let id = match string.map(|string| ours.string(string)) {
+            Some(name) => self.communicator(&format!("named {name}"), name),
+            None => self.communicator(&format!("{value}"), &format!("communicator {value}")),
+        };
+        self.communicator_of.insert((reference, value), id);
+        id
+    }
+
+    /// The string that names what an element refers to.
+    pub(crate) fn name_of(&mut self, reference: Reference, value: u64) -> u64 {
+        if let Some(id) = self.name_of.get(&(reference, value)) {
+            return *id;
+        }
+        let ours = self.ours;
+        let number = u32::try_from(value).unwrap_or(u32::MAX);
+        let string = match reference {
+            Reference::Object => ours.objects.get(&ObjectId::new(number)).map(|d| d.name),
+            Reference::Location => ours.locations.get(&LocationId::new(number)).map(|d| d.name),
+            Reference::Source => ours.sources.get(&SourceId::new(number)).map(|d| d.name),
+            _ => None,
+        };
+        let name = match string {
+            Some(string) => ours.string(string).to_owned(),
+            None if reference == Reference::EventType => {
+                ours.event_type_name(EventTypeId::new(number))
+            }
+            None => format!("{} {value}", reference.name()),
+        };
+        let id = self.string(&name);
+        self.name_of.insert((reference, value), id);
+        id
+    }
+
     /// A communicator: all ranks of the run are in it, because which are not said.
-    pub(crate) fn communicator(&mut self, key: &str, name: &str) -> u64 {
+    fn communicator(&mut self, key: &str, name: &str) -> u64 {
         if let Some(id) = self.communicators.get(key) {
             return *id;
         }
@@ -908,7 +1072,12 @@ impl<'a> Outgoing<'a> {
                 .iter_mut()
                 .filter(|((order, _), _)| *order == order_of("Group"));
             let all = of_archives.chain(ours.map(|(_, data)| data));
-            for data in all.filter(|data| data[0] == bits(world.id)) {
+            // Others may have the number as well, against the rules.
+            let kind = group.place("group_type").unwrap_or(0);
+            let is_world = |data: &&mut Vec<Datum>| {
+                data[0] == bits(world.id) && data[kind] == bits(COMM_LOCATIONS)
+            };
+            for data in all.filter(is_world) {
                 data[at] = Datum::Numbers(world.members.clone());
             }
         }

@@ -14,9 +14,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::input::FileAt;
 
 /// Events of a part: what is decoded at once.
-const PART_EVENTS: u32 = 1 << 14;
+pub(crate) const PART_EVENTS: u32 = 1 << 14;
 /// Times of one part are less apart than this, so that they fit where distances are kept.
-const PART_TICKS: u64 = 1 << 62;
+pub(crate) const PART_TICKS: u64 = 1 << 62;
 /// Kinds of additional values that an event type has places for.
 pub(crate) const MOST_ATTRIBUTES: usize = 150;
 /// Compositions of metric events of one location that get event types of their own.
@@ -62,6 +62,28 @@ pub(crate) struct Part {
     pub(crate) counts: Vec<(Key, u64)>,
     /// The end of the operation that begins last in it, if that is behind it.
     pub(crate) collective_behind: Option<Collective>,
+}
+
+impl Part {
+    /// A part without events, whose first one is of this time.
+    pub(crate) const fn starting(offset: u64, endian: Endian, time: u64) -> Self {
+        Self {
+            offset,
+            length: 0,
+            endian,
+            time,
+            interval: 0,
+            events: 0,
+            first: time,
+            least: time,
+            most: time,
+            last: time,
+            inversions: 0,
+            largest_lateness: 0,
+            counts: Vec::new(),
+            collective_behind: None,
+        }
+    }
 }
 
 /// Events that cannot be read.
@@ -146,7 +168,13 @@ impl Scanned {
         }
     }
 
-    fn lose(&mut self, key: Option<Key>, cause: Cause, count: u64, is_lower_bound: bool) {
+    pub(crate) fn lose(
+        &mut self,
+        key: Option<Key>,
+        cause: Cause,
+        count: u64,
+        is_lower_bound: bool,
+    ) {
         self.lost.push(Lost {
             before_part: self.parts.len(),
             key,

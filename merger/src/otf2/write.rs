@@ -7,16 +7,17 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use annals_format::otf2::{
-    Anchor, AttributeValue, Datum, EventToWrite, EventWriter, Record, RecordWriter, put_record,
-    records, types,
+    Anchor, AttributeValue, Datum, EventToWrite, EventWriter, Kind, RecordWriter, put_record, types,
 };
 use annals_format::{ClockMap, MapCursor, ProcessId, StreamId, TraceChunk, TraceLoss};
 
 use super::archive::is_anchor;
-use super::backward::{Place, Plan, Translated, translate};
+use super::backward::{MarkerPlan, Place, Plan, Rows, Translated, translate};
+use super::markers::{definition_record, kind_of_scope, marker_record};
 use super::outgoing::Outgoing;
 use crate::error::{MergeError, Result};
 use crate::merge::{Merge, Merged};
+use crate::temporary::create_beside;
 
 const EVENT_CHUNK: u64 = 1 << 20;
 const DEFINITION_CHUNK: u64 = 4 << 20;
@@ -80,10 +81,14 @@ fn io(action: &'static str, path: &Path) -> impl Fn(std::io::Error) -> MergeErro
 impl Files {
     fn create(anchor: &Path) -> Result<Self> {
         let stem = anchor.file_stem().unwrap_or_default().to_string_lossy();
-        let temporary = anchor.with_file_name(format!("{stem}.otf2.{}.tmp", std::process::id()));
-        let events = temporary.join(&*stem);
-        fs::create_dir_all(&events).map_err(io("create", &events))?;
-        Ok(Self {
+        let failed = io("create", anchor);
+        if let Some(parent) = anchor.parent() {
+            fs::create_dir_all(parent).map_err(&failed)?;
+        }
+        let named = anchor.with_file_name(format!("{stem}.otf2"));
+        let created = create_beside(&named, |path| fs::create_dir(path));
+        let ((), temporary) = created.map_err(&failed)?;
+        let files = Self {
             temporary,
             stem: stem.into_owned(),
             locations: Vec::new(),
@@ -91,7 +96,9 @@ impl Files {
             waiting: 0,
             written: 0,
             is_complete: false,
-        })
+        };
+        fs::create_dir(files.temporary.join(&files.stem)).map_err(&failed)?;
+        Ok(files)
     }
 
     fn add_locations(&mut self, ids: impl Iterator<Item = u64>, chunk_size: u64) {
@@ -105,15 +112,16 @@ impl Files {
         }
     }
 
+    #[inline]
     fn write(&mut self, place: usize, event: EventToWrite<'_>) -> Result<()> {
         let location = &mut self.locations[place];
-        let before = location.writer.out.len();
+        let before = location.writer.pending();
         let written = location.writer.write(event);
         written.map_err(|source| MergeError::Format {
             path: location.path.clone(),
             source,
         })?;
-        let after = location.writer.out.len();
+        let after = location.writer.pending();
         self.waiting += after - before;
         if after >= MOST_WAITING {
             self.flush(place)?;
@@ -126,8 +134,9 @@ impl Files {
     }
 
     fn flush(&mut self, place: usize) -> Result<()> {
+        let is_few = self.locations.len() <= MOST_OPEN;
         let location = &mut self.locations[place];
-        let bytes = &location.writer.out;
+        let bytes = location.writer.bytes();
         if bytes.is_empty() && location.writer.patches.is_empty() {
             return Ok(());
         }
@@ -146,17 +155,18 @@ impl Files {
         let failed = io("write", &location.path);
         file.write_all_at(bytes, location.written)
             .map_err(&failed)?;
-        location.written += bytes.len() as u64;
-        self.written += bytes.len() as u64;
-        self.waiting -= bytes.len();
+        let length = bytes.len();
+        location.written += length as u64;
+        self.written += length as u64;
+        self.waiting -= length;
         for (at, value) in location.writer.patches.drain(..) {
             file.write_all_at(&value.to_le_bytes(), at)
                 .map_err(&failed)?;
         }
-        // Kept for what comes next; not more than that.
-        location.writer.out.clear();
-        if self.locations.len() > MOST_OPEN {
-            self.locations[place].writer.out = Vec::new();
+        // Room is kept for what comes next; that of many would be too much.
+        match is_few {
+            true => location.writer.clear(),
+            false => location.writer.release(),
         }
         Ok(())
     }
@@ -167,16 +177,42 @@ impl Files {
         fs::write(&path, bytes).map_err(io("write", &path))
     }
 
-    /// Gives the archive its name. The anchor comes last: without it there is none.
+    /// Gives the archive its name, or leaves nothing of it under that.
     fn complete(&mut self, anchor: &Path) -> Result<()> {
+        let mut placed = Vec::new();
+        let outcome = self.place(anchor, &mut placed);
+        if outcome.is_ok() {
+            self.is_complete = true;
+            return outcome;
+        }
+        for path in placed {
+            let _ = match path.is_dir() {
+                true => fs::remove_dir_all(&path),
+                false => fs::remove_file(&path),
+            };
+        }
+        outcome
+    }
+
+    /// Moves everything to where it belongs, and notes what is there. The anchor comes last: without it there is no
+    /// archive.
+    fn place(&self, anchor: &Path, placed: &mut Vec<PathBuf>) -> Result<()> {
         let to = |name: &str| anchor.with_file_name(name);
         let stem = self.stem.clone();
         let events = to(&stem);
+        let unfinished = |events: &Path| File::create(events.join(UNFINISHED)).map(drop);
         if events.exists() {
-            // Checked when it was begun: it is of the archive that is replaced.
-            let _ = fs::remove_file(anchor);
-            fs::remove_dir_all(&events).map_err(io("replace", &events))?;
+            // Checked when it was begun: it is of the archive that is replaced. Its events go in one step.
+            let replaced = self.temporary.join("replaced");
+            unfinished(&events)
+                .and_then(|()| match fs::remove_file(anchor) {
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+                    _ => fs::rename(&events, &replaced),
+                })
+                .map_err(io("replace", &events))?;
         }
+        let made = self.temporary.join(&stem);
+        unfinished(&made).map_err(io("write", &made))?;
         for name in [
             stem.clone(),
             format!("{stem}.def"),
@@ -186,12 +222,13 @@ impl Files {
             let (from, to) = (self.temporary.join(&name), to(&name));
             if from.exists() {
                 fs::rename(&from, &to).map_err(io("write", &to))?;
+                placed.push(to);
             } else if name.ends_with(".marker") {
                 let _ = fs::remove_file(&to);
             }
         }
-        let _ = fs::remove_dir(&self.temporary);
-        self.is_complete = true;
+        let _ = fs::remove_file(events.join(UNFINISHED));
+        let _ = fs::remove_dir_all(&self.temporary);
         Ok(())
     }
 }
@@ -265,25 +302,117 @@ struct Losses {
     is_lower_bound: u64,
 }
 
+/// The file of markers in the making.
+struct MarkerFile {
+    writer: RecordWriter,
+    path: PathBuf,
+    file: File,
+    /// Bytes that wait.
+    bytes: Vec<u8>,
+    /// Bytes of the file.
+    written: u64,
+    /// The definition of those that tell of losses.
+    of_losses: Option<u64>,
+}
+
+impl MarkerFile {
+    fn create(path: PathBuf) -> Result<Self> {
+        let file = File::create(&path).map_err(io("create", &path))?;
+        Ok(Self {
+            writer: RecordWriter::new(DEFINITION_CHUNK),
+            path,
+            file,
+            bytes: Vec::new(),
+            written: 0,
+            of_losses: None,
+        })
+    }
+
+    fn write(
+        &mut self,
+        record: &'static annals_format::otf2::Record,
+        data: &[Datum],
+    ) -> Result<()> {
+        let mut record_bytes = Vec::new();
+        put_record(record, data, &mut record_bytes);
+        let written = self.writer.write(&record_bytes, &mut self.bytes);
+        written.map_err(|source| MergeError::Format {
+            path: self.path.clone(),
+            source,
+        })?;
+        match self.bytes.len() {
+            waiting if waiting >= MOST_WAITING => self.flush(),
+            _ => Ok(()),
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let written = self.file.write_all_at(&self.bytes, self.written);
+        written.map_err(io("write", &self.path))?;
+        self.written += self.bytes.len() as u64;
+        self.bytes.clear();
+        Ok(())
+    }
+
+    /// Writes the end; gives the bytes of the file.
+    fn finish(mut self) -> Result<u64> {
+        let writer = std::mem::replace(&mut self.writer, RecordWriter::new(DEFINITION_CHUNK));
+        writer.finish(&mut self.bytes);
+        self.flush()?;
+        Ok(self.written)
+    }
+}
+
+/// Where a stream's events go.
+struct StreamPlace<'a> {
+    process: Option<ProcessId>,
+    /// The archive that it is of.
+    archive: Option<usize>,
+    /// Processes of one archive have their event types in common; behind the archives: ours.
+    group: usize,
+    /// Its location, if it has one: markers have none.
+    location: Option<usize>,
+    ticks: Option<StreamTicks<'a>>,
+}
+
+impl StreamPlace<'_> {
+    /// The archive's time: of its own ticks, or nanoseconds of the trace.
+    #[inline]
+    fn time(&mut self, has_own_ticks: bool, time_ns: i64, residual: i64) -> u64 {
+        match has_own_ticks {
+            true => self.raw_tick(time_ns, residual),
+            false => u64::try_from(time_ns).unwrap_or(0),
+        }
+    }
+
+    /// The tick that the stream's clock had.
+    fn raw_tick(&mut self, time_ns: i64, residual: i64) -> u64 {
+        self.ticks.as_mut().map_or(0, |ticks| {
+            let tick = ticks.tick(time_ns).saturating_add(residual.into());
+            tick.clamp(0, u64::MAX.into()) as u64
+        })
+    }
+}
+
 /// The merge's events on their way.
 struct Converter<'a> {
     merge: &'a Merge,
     outgoing: Outgoing<'a>,
     files: Files,
-    /// By archive (behind them: ours) and event type.
+    /// By group and event type.
     plans: Vec<Vec<Option<Plan>>>,
-    /// By stream.
-    ticks: Vec<Option<StreamTicks<'a>>>,
+    streams: Vec<StreamPlace<'a>>,
     /// Whether ticks are those that the only archive had; else they are nanoseconds of the trace.
     has_own_ticks: bool,
-    /// By stream.
-    process_of: Vec<Option<ProcessId>>,
+    /// The group that all streams are of, if it is one, and a process of it.
+    only_group: Option<(usize, ProcessId)>,
+    /// Of the chunk, by type: its events as records, if they are all alike.
+    rows: Vec<(bool, Rows)>,
     translated: Translated,
     first: u64,
     last: u64,
     losses: Option<Losses>,
-    markers: Vec<u8>,
-    marker_writer: Option<RecordWriter>,
+    markers: Option<MarkerFile>,
 }
 
 impl<'a> Converter<'a> {
@@ -293,13 +422,28 @@ impl<'a> Converter<'a> {
         let mut files = files;
         let ids = outgoing.locations.iter().map(|location| location.id);
         files.add_locations(ids, options.event_chunk_size);
-        let mut ticks = Vec::new();
-        ticks.resize_with(outgoing.place_of.len(), || None);
-        for (id, stream) in &ours.streams {
-            let source = ours.sources.get(&stream.source);
+        let streams = (0..outgoing.place_of.len() as u32).map(|number| {
+            let id = StreamId::new(number);
+            let process = ours.process_of(id);
+            let archive = process.and_then(|process| outgoing.archive_of(process));
+            let stream = ours.streams.get(&id);
+            let source = stream.and_then(|stream| ours.sources.get(&stream.source));
             let map = source.and_then(|source| ours.clock_maps.get(&source.clock));
-            ticks[id.index()] = map.map(StreamTicks::of);
-        }
+            let place = outgoing.place_of[id.index()];
+            StreamPlace {
+                process,
+                archive,
+                group: archive.unwrap_or(outgoing.incoming.len()),
+                location: (place != usize::MAX).then_some(place),
+                ticks: map.map(StreamTicks::of),
+            }
+        });
+        let streams: Vec<StreamPlace<'_>> = streams.collect();
+        let mut groups = streams
+            .iter()
+            .filter_map(|stream| Some((stream.group, stream.process?)));
+        let only_group = groups.next();
+        let only_group = only_group.filter(|(group, _)| groups.all(|(other, _)| other == *group));
         let types = ours
             .event_types
             .keys()
@@ -307,43 +451,33 @@ impl<'a> Converter<'a> {
             .map_or(0, |id| id.index() + 1);
         let plans = vec![vec![None; types]; outgoing.incoming.len() + 1];
         let has_own_ticks = outgoing.is_one_archive();
-        let mut process_of = vec![None; outgoing.place_of.len()];
-        for id in ours.streams.keys() {
-            process_of[id.index()] = ours.process_of(*id);
-        }
         Self {
             merge,
             outgoing,
             files,
             plans,
-            ticks,
+            streams,
             has_own_ticks,
-            process_of,
+            only_group,
+            rows: Vec::new(),
             translated: Translated::default(),
             first: u64::MAX,
             last: 0,
             losses: None,
-            markers: Vec::new(),
-            marker_writer: None,
+            markers: None,
         }
     }
 
+    /// The archive's time.
     fn tick(&mut self, stream: StreamId, time_ns: i64, residual: i64) -> u64 {
-        let tick = if self.has_own_ticks {
-            let ticks = self.ticks[stream.index()].as_mut();
-            ticks.map_or(0, |ticks| {
-                let tick = ticks.tick(time_ns).saturating_add(residual.into());
-                tick.clamp(0, u64::MAX.into()) as u64
-            })
-        } else {
-            u64::try_from(time_ns).unwrap_or(0)
-        };
+        let tick = self.streams[stream.index()].time(self.has_own_ticks, time_ns, residual);
         self.first = self.first.min(tick);
         self.last = self.last.max(tick);
         tick
     }
 
     fn chunk(&mut self, chunk: &TraceChunk) -> Result<()> {
+        self.make_rows(chunk);
         let ordinals = chunk.ordinals();
         let mut losses = chunk.losses.iter().peekable();
         for (index, ordinal) in ordinals.iter().enumerate() {
@@ -356,18 +490,61 @@ impl<'a> Converter<'a> {
         losses.try_for_each(|(_, loss)| self.loss(loss, i64::MAX))
     }
 
+    /// Makes records of what is alike in the chunk.
+    fn make_rows(&mut self, chunk: &TraceChunk) {
+        if self.rows.len() < chunk.types.len() {
+            self.rows.resize_with(chunk.types.len(), Default::default);
+        }
+        self.rows
+            .iter_mut()
+            .for_each(|(is_made, _)| *is_made = false);
+        let Some((group, process)) = self.only_group else {
+            return;
+        };
+        let archive = self.outgoing.archive_of(process);
+        for (columns, (is_made, rows)) in chunk.types.iter().zip(&mut self.rows) {
+            let Some(plan) = self.plans[group].get_mut(columns.event_type.index()) else {
+                continue;
+            };
+            if plan.is_none() {
+                *plan = Plan::new(&mut self.outgoing, process, columns.event_type);
+            }
+            if let Some(plan) = plan {
+                let own = self.has_own_ticks;
+                *is_made = rows.make(&mut self.outgoing, plan, archive, columns, own);
+            }
+        }
+    }
+
     fn event(&mut self, chunk: &TraceChunk, index: usize, ordinal: usize) -> Result<()> {
         let stream = chunk.streams[index];
-        let process = self.process_of.get(stream.index()).copied().flatten();
-        let place = self.outgoing.place_of.get(stream.index()).copied();
-        let (Some(process), Some(to)) = (process, place.filter(|place| *place != usize::MAX))
-        else {
+        let Some(to) = self.streams.get_mut(stream.index()) else {
             return Ok(());
         };
-        let columns = &chunk.types[usize::from(chunk.type_index[index])];
-        let archive = self.outgoing.archive_of(process);
-        // Processes of one archive have their event types in common.
-        let group = archive.unwrap_or(self.outgoing.incoming.len());
+        let Some(process) = to.process else {
+            return Ok(());
+        };
+        let (group, archive, location) = (to.group, to.archive, to.location);
+        let residual = chunk.tick_residuals.get(index).copied().unwrap_or(0);
+        let time_ns = match (self.has_own_ticks, chunk.shifts_ns.get(index)) {
+            (true, Some(shift)) => chunk.times_ns[index].saturating_sub(*shift),
+            _ => chunk.times_ns[index],
+        };
+        let time = to.time(self.has_own_ticks, time_ns, residual);
+        self.first = self.first.min(time);
+        self.last = self.last.max(time);
+        let type_index = usize::from(chunk.type_index[index]);
+        if let (Some(location), Some((true, rows))) = (location, self.rows.get(type_index)) {
+            let event = EventToWrite {
+                id: rows.id,
+                time,
+                values: rows.values(ordinal),
+                attributes: rows.attributes(ordinal),
+                payload: &[],
+            };
+            return self.files.write(location, event);
+        }
+        let columns = &chunk.types[type_index];
         let event_type = columns.event_type.index();
         if self.plans[group]
             .get(event_type)
@@ -376,13 +553,6 @@ impl<'a> Converter<'a> {
             let plan = Plan::new(&mut self.outgoing, process, columns.event_type);
             self.plans[group][event_type] = plan;
         }
-        let residual = chunk.tick_residuals.get(index).copied().unwrap_or(0);
-        let shift = chunk.shifts_ns.get(index).copied().unwrap_or(0);
-        let time_ns = match self.has_own_ticks {
-            true => chunk.times_ns[index].saturating_sub(shift),
-            false => chunk.times_ns[index],
-        };
-        let time = self.tick(stream, time_ns, residual);
         let Some(Some(plan)) = self.plans[group].get(event_type) else {
             return Ok(());
         };
@@ -391,7 +561,16 @@ impl<'a> Converter<'a> {
             ordinal,
             archive,
         };
-        let map = self.ticks[stream.index()].as_ref().map(|ticks| ticks.map);
+        if let Plan::Marker(plan) = plan {
+            let plan = *plan;
+            let raw = self.streams[stream.index()].raw_tick(time_ns, residual);
+            return self.marker(plan, at, stream, time, raw);
+        }
+        let Some(location) = location else {
+            return Ok(());
+        };
+        let map = self.streams[stream.index()].ticks.as_ref();
+        let map = map.map(|ticks| ticks.map);
         let has_own_ticks = self.has_own_ticks;
         let ticks = |tick: u64| match map {
             Some(map) if !has_own_ticks => {
@@ -408,15 +587,68 @@ impl<'a> Converter<'a> {
             attributes: &translated.attributes,
             payload: &translated.payload,
         };
-        self.files.write(to, event)
+        self.files.write(location, event)
+    }
+
+    /// Writes an event that was made of a marker as the marker that it was. `raw`: its tick.
+    fn marker(
+        &mut self,
+        plan: MarkerPlan,
+        at: Place<'_>,
+        stream: StreamId,
+        time: u64,
+        raw: u64,
+    ) -> Result<()> {
+        let number = |column: usize| at.columns[column].get(at.ordinal).to_bits().unwrap_or(0);
+        let mut duration = number(plan.duration);
+        if !self.has_own_ticks
+            && let Some(ticks) = &self.streams[stream.index()].ticks
+        {
+            let end = MapCursor::new(ticks.map).time_ns(i128::from(raw) + i128::from(duration));
+            duration = u64::try_from(end).unwrap_or(0).saturating_sub(time);
+        }
+        self.last = self.last.max(time.saturating_add(duration));
+        let (definition, scope_type) = (number(plan.definition), number(plan.scope_type));
+        let mut scope = number(plan.scope);
+        let definition = match at.archive {
+            None => definition,
+            Some(archive) => {
+                if let Some(kind) = kind_of_scope(scope_type) {
+                    scope = self.outgoing.incoming[archive].map(kind, scope);
+                }
+                self.outgoing.marker_definition(archive, definition)
+            }
+        };
+        let text = at.columns[plan.text].get(at.ordinal);
+        let text = text.as_bytes().unwrap_or(&[]).to_vec();
+        let data = [time, duration, definition, scope_type, scope];
+        let mut data = data.map(Datum::Bits).to_vec();
+        data.push(Datum::Text(text));
+        self.marker_file()?.write(marker_record(), &data)
+    }
+
+    /// The file of markers; its first records are the definitions that archives have.
+    fn marker_file(&mut self) -> Result<&mut MarkerFile> {
+        if self.markers.is_none() {
+            let path = self
+                .files
+                .temporary
+                .join(format!("{}.marker", self.files.stem));
+            let mut file = MarkerFile::create(path)?;
+            for data in &self.outgoing.marker_definitions {
+                file.write(definition_record(), data)?;
+            }
+            self.markers = Some(file);
+        }
+        Ok(self.markers.as_mut().expect("it was made"))
     }
 
     /// Makes a loss visible: recording is off for its time, and a marker tells it.
     fn loss(&mut self, loss: &TraceLoss, until_ns: i64) -> Result<()> {
-        let place = self.outgoing.place_of.get(loss.stream.index()).copied();
-        let Some(place) = place.filter(|place| *place != usize::MAX) else {
+        let Some(to) = self.streams.get(loss.stream.index()) else {
             return Ok(());
         };
+        let place = to.location;
         let known = self.losses.get_or_insert_with(|| {
             let mut attribute = |name: &str, code: u8| self.outgoing.attribute(name, code);
             Losses {
@@ -449,7 +681,7 @@ impl<'a> Converter<'a> {
         ];
         let end_ns = loss.to_ns.min(until_ns);
         let start_ns = loss.from_ns.min(end_ns);
-        let least = self.files.locations[place].writer.last_time();
+        let least = place.map_or(0, |place| self.files.locations[place].writer.last_time());
         let start = self.tick(loss.stream, start_ns, 0).max(least);
         let end = self.tick(loss.stream, end_ns, 0).max(start);
         self.last = self.last.max(end);
@@ -461,51 +693,45 @@ impl<'a> Converter<'a> {
                 attributes,
                 payload: &[],
             };
-            self.files.write(place, event)?;
+            if let Some(place) = place {
+                self.files.write(place, event)?;
+            }
         }
         let lower = if loss.is_lower_bound { "at least " } else { "" };
         let events = if event == "any" { "events" } else { &event };
         let text = format!("{lower}{} {events} lost: {}", loss.count, loss.cause.name());
-        self.mark(start, end - start, self.outgoing.locations[place].id, &text)
+        let location = place.map(|place| self.outgoing.locations[place].id);
+        self.mark(start, end - start, location, &text)
     }
 
-    fn mark(&mut self, time: u64, duration: u64, location: u64, what: &str) -> Result<()> {
-        let failed = |source| MergeError::Format {
-            path: self
-                .files
-                .temporary
-                .join(format!("{}.marker", self.files.stem)),
-            source,
-        };
-        let marker = |name: &str| -> &'static Record {
-            let mut all = records::MARKERS.iter();
-            all.find(|record| record.name == name)
-                .expect("the table has both")
-        };
+    /// Marks a loss, at a location or of the whole.
+    fn mark(&mut self, time: u64, duration: u64, location: Option<u64>, what: &str) -> Result<()> {
         let text = |text: &str| Datum::Text(text.as_bytes().to_vec());
-        let mut bytes = Vec::new();
-        if self.marker_writer.is_none() {
-            let mut writer = RecordWriter::new(DEFINITION_CHUNK);
-            // Of medium severity.
-            let severity = Datum::Bits(2);
-            let data = [
-                Datum::Bits(0),
-                text("Annals"),
-                text("lost events"),
-                severity,
-            ];
-            put_record(marker("DefMarker"), &data, &mut bytes);
-            writer.write(&bytes, &mut self.markers).map_err(failed)?;
-            bytes.clear();
-            self.marker_writer = Some(writer);
-        }
-        let mut data = [time, duration, 0, 1, location].map(Datum::Bits).to_vec();
+        let number = self.outgoing.next_marker;
+        let file = self.marker_file()?;
+        let definition = match file.of_losses {
+            Some(definition) => definition,
+            None => {
+                // Of medium severity.
+                let data = [
+                    Datum::Bits(number),
+                    text("Annals"),
+                    text("lost events"),
+                    Datum::Bits(2),
+                ];
+                file.write(definition_record(), &data)?;
+                file.of_losses = Some(number);
+                number
+            }
+        };
+        let (scope_type, scope) = match location {
+            Some(location) => (1, location),
+            None => (0, Kind::Location.undefined()),
+        };
+        let data = [time, duration, definition, scope_type, scope];
+        let mut data = data.map(Datum::Bits).to_vec();
         data.push(text(what));
-        put_record(marker("Marker"), &data, &mut bytes);
-        if let Some(writer) = &mut self.marker_writer {
-            writer.write(&bytes, &mut self.markers).map_err(failed)?;
-        }
-        Ok(())
+        file.write(marker_record(), &data)
     }
 
     /// Writes what is known at the end: definitions, markers, and last the anchor.
@@ -523,9 +749,9 @@ impl<'a> Converter<'a> {
         let mut counts = Vec::new();
         for place in 0..self.files.locations.len() {
             let location = &mut self.files.locations[place];
-            let before = location.writer.out.len();
+            let before = location.writer.pending();
             location.writer.finish();
-            self.files.waiting += location.writer.out.len() - before;
+            self.files.waiting += location.writer.pending() - before;
             counts.push(location.writer.count());
             let definitions = location.path.with_extension("def");
             self.files.flush(place)?;
@@ -549,10 +775,11 @@ impl<'a> Converter<'a> {
         writer.finish(&mut file);
         let stem = self.files.stem.clone();
         self.files.put(&format!("{stem}.def"), &file)?;
-        if let Some(writer) = self.marker_writer.take() {
-            let mut markers = std::mem::take(&mut self.markers);
-            writer.finish(&mut markers);
-            self.files.put(&format!("{stem}.marker"), &markers)?;
+        if !self.outgoing.marker_definitions.is_empty() {
+            self.marker_file()?;
+        }
+        if let Some(file) = self.markers.take() {
+            self.files.written += file.finish()?;
         }
         let mut bytes = Vec::new();
         self.anchor(options, definition_count).encode(&mut bytes);
@@ -564,6 +791,7 @@ impl<'a> Converter<'a> {
     /// Resolution, start, length, wall clock at the start.
     fn clock(&self) -> [u64; 4] {
         let ours = &self.merge.definitions;
+        let has_events = self.first <= self.last;
         let first = self.first.min(self.last);
         let zero = ours.time_zero;
         let unix_ns = zero.map_or(0, |zero| zero.unix_ns);
@@ -580,7 +808,11 @@ impl<'a> Converter<'a> {
         if let Some([resolution, offset, length, unix]) = self.outgoing.clock() {
             let end = offset.saturating_add(length).max(self.last);
             // A wall clock is that at the start.
-            let offset = offset.min(first);
+            let offset = if has_events {
+                offset.min(first)
+            } else {
+                offset
+            };
             return [resolution, offset, end - offset, unix];
         }
         let resolution = ours.clocks.values().next();
@@ -620,6 +852,15 @@ impl<'a> Converter<'a> {
     }
 }
 
+/// Stands among an archive's events while they have no anchor.
+const UNFINISHED: &str = ".annals-unfinished";
+
+/// Whether this is what a writer leaves that was killed while it gave an archive its names. Events of others that have
+/// no anchor are theirs.
+fn is_left_over(anchor: &Path, events: &Path) -> bool {
+    !anchor.exists() && events.join(UNFINISHED).exists()
+}
+
 /// Runs a merge and writes an OTF2 archive; gives what it did and the bytes written. `output` names the anchor
 /// (`*.otf2`), or a directory for one. `progress` gets the number of events written so far.
 ///
@@ -638,7 +879,7 @@ pub fn write_archive(
     }
     let events = anchor.with_extension("");
     let is_free = !events.exists() && !anchor.exists();
-    if !is_free && !is_anchor(&anchor) {
+    if !is_free && !is_anchor(&anchor) && !is_left_over(&anchor, &events) {
         let path = if anchor.exists() { anchor } else { events };
         let exists = std::io::ErrorKind::AlreadyExists.into();
         return Err(io("create", &path)(exists));

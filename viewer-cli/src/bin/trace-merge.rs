@@ -358,8 +358,8 @@ fn tell(report: &Report, bytes: Option<u64>, arguments: &Arguments) -> anyhow::R
         if path.as_os_str() == "-" {
             std::io::stdout().write_all(json.as_bytes())?;
         } else {
-            std::fs::write(path, json)
-                .with_context(|| format!("cannot write the report to {}", path.display()))?;
+            annals_cli::file::write(path, json.as_bytes())
+                .context("the output is written, its report is not")?;
         }
     }
     Ok(())

@@ -4,9 +4,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use annals_merger::create_beside;
 use anyhow::bail;
 
-use crate::file::{not_written, temporary_name};
+use crate::file::not_written;
 
 /// A directory in the making: what is in it has its names, and it has another one until it is
 /// [finished](WholeDirectory::finish). Dropped before, nothing is left.
@@ -44,11 +45,12 @@ impl WholeDirectory {
             bail!("{}: is there, and no directory", path.display());
         }
         let is_there = target.exists();
-        let temporary = match is_there {
-            true => temporary_name(&target.join("export")),
-            false => temporary_name(&target),
+        let named = match is_there {
+            true => target.join("export"),
+            false => target.clone(),
         };
-        fs::create_dir(&temporary).map_err(|error| not_written(path, &error))?;
+        let created = create_beside(&named, |path| fs::create_dir(path));
+        let ((), temporary) = created.map_err(|error| not_written(path, &error))?;
         Ok(Self {
             path: path.to_owned(),
             target,

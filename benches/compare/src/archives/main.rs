@@ -95,13 +95,13 @@ fn write(directory: &Path, locations: u32, events: u64) -> std::io::Result<()> {
                 payload: &[],
             };
             writer.write(event).map_err(std::io::Error::other)?;
-            if writer.out.len() >= 1 << 18 {
-                file.write_all(&writer.out)?;
-                writer.out.clear();
+            if writer.pending() >= 1 << 18 {
+                file.write_all(writer.bytes())?;
+                writer.clear();
             }
         }
         writer.finish();
-        file.write_all(&writer.out)?;
+        file.write_all(writer.bytes())?;
         for (at, value) in writer.patches {
             file.write_all_at(&value.to_le_bytes(), at)?;
         }

@@ -1,0 +1,444 @@
+//! What the fuzz targets do with the bytes that they get. A test replays the corpora through the same functions, with the
+//! stable compiler.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use annals_format::live::layout as l;
+use annals_format::wire::Wire;
+use annals_format::{
+    BlockHeader, BlockKind, BlockWriter, Chunk, ChunkBuilder, ChunkHeader, Clock, ClockId,
+    ClockKind, Column, CompressionLevel, Definition, Definitions, ElementType, EventType,
+    EventTypeId, FileHeader, FileKind, Footer, LiveHeader, LiveImage, Location, LocationId,
+    LocationKind, Ordering, ProcessId, ReadAt, Recording, RecordingId, RegionStatistics, Role,
+    Snapshot, SnapshotHeader, Source, SourceId, Stream, StreamId, StreamTotals, StringId, Trace,
+    TraceChunk, TraceChunkHeader, Verbosity, encode_tail, put_row_start, read_ints,
+};
+use annals_merger::{ClockOffsets, EventFilter, Plan, globs, parse_size, parse_time};
+use annals_recorder::{ENVIRONMENT, Options, Rules, Trigger};
+
+/// A fuzz target: what it is called, and what it does.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All of them.
+pub const TARGETS: [Target; 5] = [
+    ("parts", parts),
+    ("file", file),
+    ("live", live),
+    ("otf2", otf2),
+    ("text", text),
+];
+
+/// Every decoder of a part of a file, on any bytes: no checksum stands before them.
+pub fn parts(bytes: &[u8]) {
+    let Some((which, bytes)) = bytes.split_first() else {
+        return;
+    };
+    match which % 10 {
+        0 => {
+            let mut definitions = Definitions::default();
+            let _ = definitions.add_all(bytes);
+            let mut again = Vec::new();
+            definitions.encode(&mut again);
+            let mut read = Definitions::default();
+            assert!(read.add_all(&again).is_ok(), "what is written is read");
+        }
+        1 => {
+            let mut wire = Wire::new(bytes);
+            if let Ok(header) = ChunkHeader::decode(&mut wire) {
+                let _ = Chunk::decode(&header, &bytes[wire.position()..]);
+            }
+        }
+        2 => {
+            let mut wire = Wire::new(bytes);
+            if let Ok(header) = TraceChunkHeader::decode(&mut wire) {
+                let _ = TraceChunk::decode(&header, &bytes[wire.position()..]);
+            }
+        }
+        3 => drop(Footer::decode(bytes)),
+        4 => {
+            let mut wire = Wire::new(bytes);
+            if let Ok(header) = SnapshotHeader::decode(&mut wire) {
+                let _ = Snapshot::decode(&header, &bytes[wire.position()..]);
+            }
+        }
+        5 => drop(StreamTotals::decode(&mut Wire::new(bytes))),
+        6 => drop(LiveHeader::decode(bytes, 1 << 20)),
+        7 => drop(BlockHeader::decode(bytes)),
+        8 => {
+            if let Some((head, body)) = bytes.split_first() {
+                let _ = RegionStatistics::decode(&[*head], body);
+            }
+        }
+        _ => {
+            let Some(([element_type, count @ ..], rest)) = bytes.split_first_chunk::<3>() else {
+                return;
+            };
+            let count = usize::from(u16::from_le_bytes(*count));
+            let _ = read_ints(&mut Wire::new(rest), count);
+            if let Some(element_type) = ElementType::from_code(*element_type) {
+                let _ = Column::read(&mut Wire::new(rest), element_type, count);
+            }
+        }
+    }
+}
+
+/// Takes so many bytes off, or what is left.
+fn take<'a>(bytes: &mut &'a [u8], count: usize) -> &'a [u8] {
+    let (first, rest) = bytes.split_at(count.min(bytes.len()));
+    *bytes = rest;
+    first
+}
+
+fn byte(bytes: &mut &[u8]) -> usize {
+    take(bytes, 1).first().copied().unwrap_or(0).into()
+}
+
+fn number(bytes: &mut &[u8]) -> usize {
+    let mut number = [0; 2];
+    let taken = take(bytes, 2);
+    number[..taken.len()].copy_from_slice(taken);
+    usize::from(u16::from_le_bytes(number))
+}
+
+/// Loads every chunk; gives how many events there are.
+fn load(recording: &Recording, file: &dyn ReadAt) -> u64 {
+    let chunks = recording.streams.values().flat_map(|stream| &stream.chunks);
+    let loaded = chunks.filter_map(|stored| recording.load(file, stored).ok());
+    loaded.map(|chunk| chunk.type_index.len() as u64).sum()
+}
+
+fn read_recording(file: &[u8], live: Option<LiveImage>, is_alive: bool) {
+    let file = &file.to_vec();
+    let Ok(recording) = Recording::read(file, live, |_| is_alive) else {
+        return;
+    };
+    let events = load(&recording, file);
+    if is_alive {
+        return;
+    }
+    let Ok(Some(recovery)) = recording.recover(file, CompressionLevel::None) else {
+        return;
+    };
+    let kept = usize::try_from(recovery.kept).expect("a part of the file");
+    let mut whole = file[..kept].to_vec();
+    whole.extend_from_slice(&recovery.bytes);
+    let again = Recording::read(&whole, None, |_| false).expect("what is recovered is read");
+    assert!(again.has_footer, "what is recovered has its footer");
+    let found = load(&again, &whole);
+    assert_eq!(found, events, "what is recovered has the same events");
+}
+
+fn read_trace(file: &dyn ReadAt) {
+    let Ok(trace) = Trace::read(file) else { return };
+    for entry in &trace.chunks {
+        let _ = trace.load(file, entry);
+    }
+    for snapshot in &trace.snapshots {
+        let _ = trace.load_snapshot(file, snapshot);
+    }
+    let _ = trace.load_statistics(file);
+}
+
+/// Whole files: made of any blocks with checksums that are right, then read, loaded, and recovered.
+pub fn file(bytes: &[u8]) {
+    let mut left = bytes;
+    let flags = byte(&mut left);
+    let kind = if flags & 1 == 0 {
+        FileKind::Recording
+    } else {
+        FileKind::Trace
+    };
+    let header = FileHeader::new(kind, RecordingId([7; 16]));
+    let mut file = header.encode().to_vec();
+    let mut writer = BlockWriter::new(CompressionLevel::None).expect("no compression");
+    let mut footer = 0;
+    while !left.is_empty() {
+        let kind = BlockKind::from_code(left[0]);
+        left = &left[1..];
+        let (head, body) = (number(&mut left), number(&mut left));
+        let (head, body) = (take(&mut left, head), take(&mut left, body));
+        if kind == BlockKind::Footer {
+            footer = file.len() as u64;
+        }
+        writer.write(kind, head, body, &mut file);
+    }
+    if flags & 2 != 0 {
+        file.extend_from_slice(&encode_tail(footer));
+    }
+    match kind {
+        FileKind::Recording => read_recording(&file, None, false),
+        FileKind::Trace => read_trace(&file),
+    }
+    // As it came, too.
+    read_recording(bytes, None, false);
+    read_trace(&bytes.to_vec());
+}
+
+/// Event types 0 to 2 without elements, and streams 0 and 1 of one source.
+fn definitions() -> Definitions {
+    let (process, name) = (ProcessId::new(0), StringId::new(0));
+    let mut definitions = Definitions::default();
+    definitions.add(Definition::Clock(Clock {
+        id: ClockId::new(0),
+        process,
+        name,
+        kind: ClockKind::Reference,
+        ticks_per_second: 1_000_000_000,
+        rate_error_ppb: 0,
+        max_ticks: u64::MAX,
+    }));
+    definitions.add(Definition::Source(Source {
+        id: SourceId::new(0),
+        process,
+        name,
+        description: name,
+        ordering: Ordering::Ordered,
+        clock: ClockId::new(0),
+    }));
+    for number in 0..3 {
+        definitions.add(Definition::EventType(EventType {
+            id: EventTypeId::new(number),
+            name,
+            description: name,
+            verbosity: Verbosity::UserBasic,
+            role: Role::Point,
+            key_element: None,
+            elements: Vec::new(),
+        }));
+    }
+    for number in 0..2 {
+        definitions.add(Definition::Location(Location {
+            id: LocationId::new(number),
+            process,
+            name,
+            kind: LocationKind::Thread,
+            system_id: 0,
+        }));
+        definitions.add(Definition::Stream(Stream {
+            id: StreamId::new(number),
+            source: SourceId::new(0),
+            location: Some(LocationId::new(number)),
+        }));
+    }
+    definitions
+}
+
+const PAGE_LEN: usize = 512;
+const PAGE_COUNT: usize = 4;
+const SLOTS_AT: usize = l::HEADER_LEN;
+const SLOT_COUNT: usize = 4;
+const SEGMENTS_AT: usize = SLOTS_AT + SLOT_COUNT * l::SLOT_LEN;
+const SEGMENT_COUNT: usize = 2;
+const DEFINITIONS_AT: usize = SEGMENTS_AT + SEGMENT_COUNT * l::SEGMENT_LEN;
+const DEFINITIONS_LEN: usize = 1024;
+const PAGES_AT: usize = DEFINITIONS_AT + DEFINITIONS_LEN;
+const LIVE_LEN: usize = PAGES_AT + PAGE_COUNT * PAGE_LEN;
+
+fn put(file: &mut [u8], offset: usize, value: u64) {
+    file[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+/// A live file with two streams, one page of the first and two of the second, the older one cut off by a newer
+/// generation.
+fn live_file() -> Vec<u8> {
+    let mut file = vec![0; LIVE_LEN];
+    let header = LiveHeader {
+        recording_id: RecordingId([7; 16]),
+        boot_id: [1; 16],
+        pid: 2,
+        process_start: 3,
+        page_size: PAGE_LEN as u32,
+        page_count: PAGE_COUNT as u32,
+        pages_offset: PAGES_AT as u64,
+        slots_offset: SLOTS_AT as u64,
+        slot_count: SLOT_COUNT as u32,
+        segment_count: SEGMENT_COUNT as u32,
+        segments_offset: SEGMENTS_AT as u64,
+        definitions_offset: DEFINITIONS_AT as u64,
+        definitions_capacity: DEFINITIONS_LEN as u64,
+    };
+    let header = header.encode();
+    file[..header.len()].copy_from_slice(&header);
+    put(&mut file, l::STATE, l::STATE_RECORDING);
+    put(&mut file, l::HEARTBEAT, 1_000_000);
+    let mut records = Vec::new();
+    definitions().encode(&mut records);
+    put(&mut file, l::DEFINITIONS_LEN, records.len() as u64);
+    file[DEFINITIONS_AT..][..records.len()].copy_from_slice(&records);
+    for slot in 0..2_usize {
+        let at = SLOTS_AT + slot * l::SLOT_LEN;
+        file[at + l::SLOT_STREAM] = slot as u8 + 1;
+        file[at + l::SLOT_LOCATION] = slot as u8 + 1;
+        file[at + l::SLOT_SEGMENTS] = slot as u8 + 1;
+        put(&mut file, at + l::SLOT_RECORDED, 3);
+        for row in 0..3 {
+            let row = SEGMENTS_AT + slot * l::SEGMENT_LEN + row * l::ROW_LEN;
+            put(&mut file, row + l::ROW_RAISED, 4);
+            put(&mut file, row + l::ROW_DROPPED, 1);
+        }
+    }
+    let mut rows = Vec::new();
+    for number in 0..3 {
+        put_row_start(EventTypeId::new(number), 0, 10, &mut rows);
+    }
+    for (page, stream, sequence) in [(0, 0, 1), (1, 1, 0), (3, 1, 1)] {
+        let at = PAGES_AT + page * PAGE_LEN;
+        put(&mut file, at + l::PAGE_STREAM, stream + 1);
+        put(&mut file, at + l::PAGE_SEQUENCE, sequence);
+        put(&mut file, at + l::PAGE_RECORDED, 3 * sequence);
+        put(&mut file, at + l::PAGE_RAISED, 3 * sequence);
+        put(&mut file, at + l::PAGE_BASE_TICK, 100 * sequence);
+        put(&mut file, at + l::PAGE_COMMIT, 3 << 32 | rows.len() as u64);
+        file[at + l::PAGE_HEADER_LEN..][..rows.len()].copy_from_slice(&rows);
+    }
+    file
+}
+
+/// A recording whose first stream has a chunk, without a footer.
+fn begun_recording() -> Vec<u8> {
+    let header = FileHeader::new(FileKind::Recording, RecordingId([7; 16]));
+    let mut file = header.encode().to_vec();
+    let mut writer = BlockWriter::new(CompressionLevel::None).expect("no compression");
+    let definitions = definitions();
+    let mut records = Vec::new();
+    definitions.encode(&mut records);
+    writer.write(BlockKind::Definitions, &[], &records, &mut file);
+    let mut rows = Vec::new();
+    for number in 0..3 {
+        put_row_start(EventTypeId::new(number), 0, 10, &mut rows);
+    }
+    let mut builder = ChunkBuilder::new(u64::MAX);
+    let built = builder.push_rows(&definitions.schema(), 0, &rows);
+    built.expect("rows of defined types");
+    let (header, chunk) = builder.finish(StreamId::new(0));
+    let (mut head, mut body) = (Vec::new(), Vec::new());
+    header.encode(&mut head);
+    chunk.encode(&mut body);
+    writer.write(BlockKind::Chunk, &head, &body, &mut file);
+    file
+}
+
+/// Where one of a live file's fields stands, by two bytes: every field is near, and the rest can be reached.
+fn place(which: usize, at: usize) -> usize {
+    match which % 8 {
+        0 => 64 + at % 64,
+        1 => l::DEFINITIONS_LEN + at % 32,
+        2 | 3 => SLOTS_AT + at % (SLOT_COUNT * l::SLOT_LEN),
+        4 => SEGMENTS_AT + at % (SEGMENT_COUNT * l::SEGMENT_LEN),
+        5 => DEFINITIONS_AT + at % DEFINITIONS_LEN,
+        6 => PAGES_AT + at % PAGE_COUNT * PAGE_LEN + at / PAGE_COUNT % l::PAGE_HEADER_LEN,
+        _ => PAGES_AT + at % (PAGE_COUNT * PAGE_LEN),
+    }
+}
+
+/// A live file beside a recording that begins: bytes of it are changed anywhere, and its checksum is right.
+pub fn live(bytes: &[u8]) {
+    let mut left = bytes;
+    let flags = byte(&mut left);
+    let mut image = live_file();
+    let mut recording = begun_recording();
+    while !left.is_empty() {
+        let (which, at) = (byte(&mut left), number(&mut left));
+        let count = 1 + which / 8 % 16;
+        let new = take(&mut left, count);
+        let at = place(which, at);
+        let end = image.len().min(at + new.len());
+        image[at..end].copy_from_slice(&new[..end - at]);
+    }
+    let checksum = crc32fast::hash(&image[..l::FIXED_LEN]);
+    image[l::FIXED_LEN..][..4].copy_from_slice(&checksum.to_le_bytes());
+    match flags & 3 {
+        0 => {}
+        // A block that is cut off; nothing but the header; a chunk that is lost.
+        1 => drop(recording.drain(recording.len() - 1..)),
+        2 => recording.truncate(annals_format::FILE_HEADER_LEN),
+        _ => recording.truncate(recording.len() - 40),
+    }
+    if let Ok(image) = LiveImage::read(&image) {
+        read_recording(&recording, Some(image), flags & 4 != 0);
+    }
+    // As it came, too.
+    let _ = LiveImage::read(&bytes.to_vec());
+}
+
+/// Every parser of OTF2 archives, on any bytes: as they are, and with a chunk's header before them.
+pub fn otf2(bytes: &[u8]) {
+    annals_format::otf2::exercise(bytes);
+    let mut chunk = vec![
+        3,
+        if bytes.len().is_multiple_of(2) {
+            0x42
+        } else {
+            0x23
+        },
+    ];
+    chunk.resize(18, 0);
+    chunk.extend_from_slice(bytes);
+    annals_format::otf2::exercise(&chunk);
+}
+
+/// Every parser of what people write: filters, times, sizes, measured offsets, plans, rules, triggers, settings.
+pub fn text(bytes: &[u8]) {
+    let Some((which, bytes)) = bytes.split_first() else {
+        return;
+    };
+    let text = &*String::from_utf8_lossy(bytes);
+    let path = Path::new("a file");
+    match which % 10 {
+        0 => {
+            if let Ok(ns) = parse_time(text) {
+                assert_eq!(parse_time(&format!("{ns}ns")), Ok(ns), "times are written");
+            }
+        }
+        1 => {
+            if let Ok(size) = parse_size(text) {
+                assert_eq!(parse_size(&size.to_string()), Ok(size), "sizes are written");
+            }
+            let _ = annals_recorder::parse_size(text);
+        }
+        2 => {
+            let (patterns, name) = text.split_once('\n').unwrap_or((text, "solve"));
+            let _ = globs(patterns).map(|set| set.is_match(name));
+        }
+        3 => {
+            let mut parts = text.split('\n').map(str::to_owned);
+            let filter = EventFilter {
+                rank: parts.next(),
+                source: parts.next(),
+                location: parts.next(),
+                event: parts.next(),
+            };
+            let _ = filter.select(&definitions());
+        }
+        4 => drop(ClockOffsets::parse(text, path)),
+        5 => drop(Plan::parse(bytes, path)),
+        6 => {
+            if let Ok(mut rules) = text.parse::<Rules>() {
+                rules.extend(&Rules::default());
+                assert!(!rules.is_empty() || text.split(['\n', ';']).all(is_comment));
+            }
+        }
+        7 => drop(text.parse::<Trigger>()),
+        8 => {
+            let Some((which, _)) = bytes.split_first() else {
+                return;
+            };
+            // A setting that is read out of a file is another matter.
+            if let Some(value) = text.get(1..).filter(|value| !value.starts_with('@')) {
+                let name = ENVIRONMENT[usize::from(*which) % ENVIRONMENT.len()].0;
+                let _ = Options::new("run").set(name, OsStr::new(value));
+            }
+        }
+        _ => {
+            if let Ok(level) = text.parse::<CompressionLevel>() {
+                let _ = BlockWriter::new(level).expect("a level that can be had");
+            }
+        }
+    }
+}
+
+fn is_comment(line: &str) -> bool {
+    let line = line.trim();
+    line.is_empty() || line.starts_with('#')
+}

@@ -1,0 +1,315 @@
+//! Messages of a merge: which are checked, what losses may have had of them, and how a repair is planned.
+
+use std::collections::BTreeMap;
+
+use annals_format::{
+    Definition, Ordering, ProcessEnd, ProcessId, StreamId, StreamTotals, TraceChunk, TypeTotals,
+};
+
+use super::{Member, Merge, StretchOfAxis, boot_id_of};
+use crate::causality::{Causality, Check, RepairReport};
+use crate::error::{MergeError, Result};
+use crate::filter::Keep;
+use crate::hulls::Hulls;
+use crate::matching::Mark;
+use crate::messages::{self, Extractor, Lost, MessageBatch};
+use crate::proof::ElementReferences;
+use crate::repair::Repair;
+use crate::unify::Numbers;
+use crate::window::Part;
+
+impl Merge {
+    /// Plans what [`Causality::Repair`] asks for: reads all messages, also those that a filter leaves out, and
+    /// settles how events are moved. Without violations nothing is changed. To be called before the merge is run;
+    /// does nothing otherwise.
+    ///
+    /// # Errors
+    /// If no threads can be had.
+    pub fn plan_repair(&mut self, jobs: usize) -> Result<()> {
+        if self.causality != Causality::Repair || self.repair.is_some() || self.is_planned {
+            return Ok(());
+        }
+        if let Some(trace) = self.traces.first() {
+            let path = trace.input.path.clone();
+            return Err(MergeError::RepairOfTrace { path });
+        }
+        let Some(extractor) = self.extractor() else {
+            return Ok(());
+        };
+        let boots = self.members.iter().map(|member| boot_id_of(&member.input));
+        let boots: Vec<[u8; 16]> = boots.collect();
+        let mut hulls: BTreeMap<([u8; 16], [u8; 16]), Hulls> = BTreeMap::new();
+        let mut gather = |from: Mark, to: Mark| {
+            let boot = |mark: Mark| boots.get(mark.process as usize).copied();
+            let (Some(sender), Some(receiver)) = (boot(from), boot(to)) else {
+                return;
+            };
+            if sender == receiver {
+                return;
+            }
+            let is_full = hulls.len() >= MOST_HOST_PAIRS;
+            if !is_full || hulls.contains_key(&(receiver, sender)) {
+                let of_receiver = hulls.entry((receiver, sender)).or_default();
+                of_receiver.child_received(to.time_ns, from.time_ns);
+            }
+            if !is_full || hulls.contains_key(&(sender, receiver)) {
+                let of_sender = hulls.entry((sender, receiver)).or_default();
+                of_sender.child_sent(from.time_ns, to.time_ns);
+            }
+        };
+        let mut check = self.check(&extractor, &Keep::default());
+        self.read_messages(jobs, &extractor, |batch| check.feed(batch, &mut gather))?;
+        let before = check.violations();
+        if before.count == 0 {
+            return Ok(());
+        }
+        let mut report = RepairReport {
+            before,
+            ..RepairReport::default()
+        };
+        let base = boots.first().copied().unwrap_or_default();
+        report.hosts = self.hosts.correct(base, hulls);
+        if !report.hosts.is_empty() {
+            self.fit_again();
+            check = self.check(&extractor, &Keep::default());
+            self.read_messages(jobs, &extractor, |batch| check.feed(batch, &mut |_, _| {}))?;
+        }
+        let lag_ns = check.lag_ns();
+        if check.violations().count == 0 {
+            self.repair = Some(report);
+            return Ok(());
+        }
+        let mut repair = Repair::new(extractor.processes(), self.messages_in_flight, lag_ns);
+        for member in &self.members {
+            repair.lose(member.process.get(), self.lost_somewhere(member));
+        }
+        self.read_messages(jobs, &extractor, |batch| repair.feed(batch))?;
+        let (shifts, left) = repair.finish();
+        self.shifts = shifts;
+        let moved = self.shifts.iter().filter(|shifts| !shifts.is_empty());
+        report.processes = moved.count() as u64;
+        report.over_limit = left.over_limit;
+        self.repair = Some(report);
+        self.move_ends();
+        Ok(())
+    }
+
+    /// A pass over the messages alone.
+    pub(super) fn read_messages(
+        &self,
+        jobs: usize,
+        extractor: &Extractor,
+        mut each: impl FnMut(&MessageBatch),
+    ) -> Result<()> {
+        let (all, references) = (Keep::default(), ElementReferences::of(&self.definitions));
+        let work = |parts: Vec<Part>, _: &StretchOfAxis<'_>| -> Vec<MessageBatch> {
+            let each = parts.iter().map(|part| extractor.extract(&part.chunk));
+            each.collect()
+        };
+        self.for_each_window(jobs, &all, &references, false, work, |batches| {
+            batches.iter().for_each(&mut each);
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// The ends of processes move with their events.
+    pub(super) fn move_ends(&mut self) {
+        let mut trace_end_ns = 0;
+        for member in &mut self.members {
+            if let Some(shifts) = self.shifts.get(member.process.index()) {
+                member.end_ns = shifts.moved(member.end_ns);
+            }
+            trace_end_ns = trace_end_ns.max(member.end_ns);
+            self.definitions.add(Definition::ProcessEnd(ProcessEnd {
+                process: member.process,
+                ended: member.input.recording.ended,
+                start_ns: member.start_ns,
+                end_ns: member.end_ns,
+            }));
+        }
+        if let Some(zero) = &mut self.definitions.time_zero {
+            zero.end_ns = trace_end_ns;
+        }
+    }
+
+    /// What takes messages out of the events, if there are any and they are wanted.
+    pub(super) fn extractor(&self) -> Option<Extractor> {
+        if self.causality == Causality::Off {
+            return None;
+        }
+        let mut carries = BTreeMap::new();
+        for member in &self.members {
+            for (id, contents) in &member.input.recording.streams {
+                if let Some(number) = member.numbers.streams.get(id) {
+                    carries.insert(*number, self.carried(&member.numbers, &contents.totals));
+                }
+            }
+        }
+        for trace in &self.traces {
+            for (number, totals) in trace.totals() {
+                carries.insert(number, self.carried(&trace.numbers, totals));
+            }
+        }
+        Extractor::of(&self.definitions, &carries)
+    }
+
+    /// What a loss of any type in a stream may have had.
+    pub(super) fn carried(&self, numbers: &Numbers, totals: &StreamTotals) -> Lost {
+        let is_vague = |row: &TypeTotals| {
+            row.raised_is_lower_bound || row.event_type == annals_format::ANY_EVENT_TYPE
+        };
+        if totals.rows.iter().any(is_vague) {
+            return Lost::ALL;
+        }
+        let raised = totals.rows.iter().filter(|row| row.raised != 0);
+        let types = raised.filter_map(|row| numbers.event_types.get(&row.event_type));
+        messages::carried(&self.definitions, types.copied())
+    }
+
+    pub(super) fn check(&self, extractor: &Extractor, keep: &Keep) -> Check {
+        let mut check = Check::new(
+            extractor,
+            &self.definitions,
+            self.messages_in_flight,
+            self.causality,
+        );
+        for member in &self.members {
+            // What a filter left out may have been the other half of any message.
+            let lost = if keep.is_all() {
+                self.lost_somewhere(member)
+            } else {
+                Lost::ALL
+            };
+            check.lose(member.process.get(), lost);
+        }
+        for trace in &self.traces {
+            let is_all = keep.is_all() && trace.definitions().filters.is_empty();
+            // By process once: a trace has as many streams as all of them together.
+            let mut of_process: BTreeMap<ProcessId, Vec<(StreamId, &StreamTotals)>> =
+                BTreeMap::new();
+            for (number, totals) in trace.totals() {
+                if let Some(process) = self.definitions.process_of(number) {
+                    of_process
+                        .entry(process)
+                        .or_default()
+                        .push((number, totals));
+                }
+            }
+            for process in trace.processes.values() {
+                let streams = of_process.remove(process).unwrap_or_default().into_iter();
+                let streams = streams.map(|(number, totals)| (Some(number), totals));
+                let lost = match is_all {
+                    true => self.lost_of(&trace.numbers, streams),
+                    false => Lost::ALL,
+                };
+                check.lose(process.get(), lost);
+            }
+        }
+        check
+    }
+
+    /// Messages that a process lost, and nobody can say when: what a sample or a limit kept out has no
+    /// place in its stream; what was lost from one stream of several, or from one that is sorted, stands
+    /// behind events that came after it.
+    pub(super) fn lost_somewhere(&self, member: &Member) -> Lost {
+        let streams = member.input.recording.streams.iter();
+        let streams = streams.map(|(id, contents)| {
+            let number = member.numbers.streams.get(id).copied();
+            (number, &contents.totals)
+        });
+        self.lost_of(&member.numbers, streams)
+    }
+
+    pub(super) fn lost_of<'a>(
+        &self,
+        numbers: &Numbers,
+        streams: impl Iterator<Item = (Option<StreamId>, &'a StreamTotals)>,
+    ) -> Lost {
+        let mut lost = Lost::default();
+        let mut carrying = 0;
+        let mut with_losses = Lost::default();
+        for (number, totals) in streams {
+            let of_stream = self.carried(numbers, totals);
+            carrying += usize::from(of_stream.is_any());
+            let of_rows = |is_wanted: fn(&TypeTotals) -> bool| {
+                let rows = totals.rows.iter().filter(|row| is_wanted(row));
+                let mut lost = Lost::default();
+                for row in rows {
+                    let number = numbers.event_types.get(&row.event_type).copied();
+                    let more = match number {
+                        Some(number) => {
+                            messages::carried(&self.definitions, std::iter::once(number))
+                        }
+                        None => of_stream,
+                    };
+                    lost.add(more);
+                }
+                lost
+            };
+            lost.add(of_rows(|row| row.suppressed != 0));
+            let dropped = of_rows(|row| row.dropped_sum() + row.skipped + row.truncated != 0);
+            let stream = number.and_then(|number| self.definitions.streams.get(&number));
+            let source = stream.and_then(|stream| self.definitions.sources.get(&stream.source));
+            let has_place = stream.is_some_and(|stream| stream.location.is_some())
+                && source.is_some_and(|source| source.ordering == Ordering::Ordered);
+            if has_place {
+                with_losses.add(dropped);
+            } else {
+                lost.add(dropped);
+            }
+        }
+        if carrying > 1 {
+            lost.add(with_losses);
+        }
+        lost
+    }
+}
+
+/// Pairs of hosts whose messages are looked at for a fit.
+const MOST_HOST_PAIRS: usize = 1 << 16;
+
+pub(super) fn shifts_of(chunk: &TraceChunk) -> Vec<(StreamId, i64)> {
+    let streams = chunk.streams.iter().copied();
+    let shifts = (0..chunk.len()).map(|index| chunk.shift_ns(index));
+    streams.zip(shifts).collect()
+}
+
+/// What a repair moved.
+#[derive(Default)]
+pub(super) struct Moved {
+    /// By stream, the shift of its last event.
+    last: Vec<Option<i64>>,
+    events: u64,
+    sum_ns: u128,
+    largest_ns: u64,
+    neighbours: u64,
+    changes_ns: u128,
+    largest_change_ns: u64,
+}
+
+impl Moved {
+    pub(super) fn add(&mut self, (stream, shift): (StreamId, i64)) {
+        if self.last.len() <= stream.index() {
+            self.last.resize(stream.index() + 1, None);
+        }
+        if let Some(last) = self.last[stream.index()].replace(shift) {
+            let change = shift.abs_diff(last);
+            self.neighbours += 1;
+            self.changes_ns += u128::from(change);
+            self.largest_change_ns = self.largest_change_ns.max(change);
+        }
+        self.events += u64::from(shift != 0);
+        self.sum_ns += u128::from(shift.unsigned_abs());
+        self.largest_ns = self.largest_ns.max(shift.unsigned_abs());
+    }
+
+    pub(super) fn report(&self, report: &mut RepairReport) {
+        report.events = self.events;
+        report.largest_shift_ns = self.largest_ns;
+        report.mean_shift_ns = (self.sum_ns / u128::from(self.events.max(1))) as u64;
+        report.largest_interval_change_ns = self.largest_change_ns;
+        let neighbours = u128::from(self.neighbours.max(1));
+        report.mean_interval_change_ns = (self.changes_ns / neighbours) as u64;
+    }
+}

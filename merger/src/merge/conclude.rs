@@ -1,0 +1,174 @@
+//! What a merge did, put together from what its readers found.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use annals_format::{Definitions, ProcessId, StreamTotals, TraceLoss, TypeTotals};
+
+use super::{Merge, Merged};
+use crate::causality::CausalityReport;
+use crate::earlier::InputTrace;
+use crate::error::{MergeError, Result};
+use crate::proof::StreamHashes;
+use crate::reader::Reader;
+use crate::report::{self, InputReport, Report, StreamReport};
+use crate::stream::StreamReader;
+
+impl Merge {
+    pub(super) fn conclude(
+        &self,
+        readers: Vec<Reader<'_>>,
+        losses: Vec<TraceLoss>,
+        hashes: Option<&StreamHashes>,
+        causality: Option<CausalityReport>,
+    ) -> Result<Merged> {
+        let mut of_streams: Vec<(StreamTotals, StreamReport)> = Vec::new();
+        let mut unplaced = BTreeMap::new();
+        for reader in readers {
+            match reader {
+                Reader::Stream(reader) => {
+                    of_streams.push(self.conclude_stream(&reader, hashes)?);
+                }
+                // What it has was read by others before.
+                Reader::Run(_) => {}
+                Reader::Trace(reader) => {
+                    if let Some(process) = reader.earlier.processes.values().min() {
+                        unplaced.insert(*process, reader.unplaced);
+                    }
+                    for (totals, findings, miscounted) in reader.conclude() {
+                        let stream = totals.stream;
+                        let totals = StreamTotals {
+                            order_hash: hashes.map(|hashes| hashes.get(stream).value()),
+                            ..totals
+                        };
+                        if hashes.is_some_and(|h| h.get(stream) != reader.hashes.get(stream)) {
+                            let path = reader.earlier.input.path.clone();
+                            return Err(MergeError::Unproven { path, stream });
+                        }
+                        let definitions = &self.definitions;
+                        let report = StreamReport::new(definitions, &totals, &findings, miscounted);
+                        of_streams.push((totals, report));
+                    }
+                }
+            }
+        }
+        of_streams.sort_by_key(|(totals, _)| totals.stream);
+        let (totals, streams): (Vec<_>, Vec<_>) = of_streams.into_iter().unzip();
+        for member in &self.members {
+            for (id, contents) in &member.input.recording.streams {
+                if !member.numbers.streams.contains_key(id) {
+                    let chunks = contents.chunks.iter();
+                    let sum: &mut u64 = unplaced.entry(member.process).or_insert(0);
+                    *sum = chunks.fold(*sum, |sum, chunk| {
+                        sum.saturating_add(chunk.header.event_count)
+                    });
+                }
+            }
+        }
+        let unplaced = |process: ProcessId| unplaced.get(&process).copied().unwrap_or(0);
+        let abort_codes = report::abort_codes(&self.definitions);
+        let abort_code = |process: ProcessId| abort_codes.get(&process).cloned();
+        let inputs = self.members.iter().map(|member| {
+            let process = member.process;
+            let report = InputReport::new(
+                &member.input,
+                &self.definitions,
+                process,
+                unplaced(process),
+                abort_code(process),
+            );
+            (process, report)
+        });
+        let of_traces = self.traces.iter().flat_map(|trace| {
+            let first = trace.processes.values().min().copied();
+            trace.processes.values().map(move |process| {
+                let is_first = first == Some(*process);
+                let report = InputReport::of_trace(
+                    &trace.input,
+                    &self.definitions,
+                    *process,
+                    (is_first, unplaced(*process)),
+                    abort_code(*process),
+                );
+                (*process, report)
+            })
+        });
+        let mut inputs: Vec<(ProcessId, InputReport)> = inputs.chain(of_traces).collect();
+        inputs.sort_by_key(|(process, _)| *process);
+        let mut report = Report::new(
+            inputs.into_iter().map(|(_, report)| report).collect(),
+            streams,
+            &totals,
+            &losses,
+            self,
+            self.duplicates.clone(),
+        );
+        report.causality = causality;
+        let is_whole =
+            |trace: &InputTrace| trace.trace.has_footer && trace.trace.problems.is_empty();
+        report.complete &= self.input_traces().all(is_whole);
+        Ok(Merged {
+            totals,
+            losses,
+            report,
+        })
+    }
+
+    pub(super) fn conclude_stream(
+        &self,
+        reader: &StreamReader<'_>,
+        hashes: Option<&StreamHashes>,
+    ) -> Result<(StreamTotals, StreamReport)> {
+        let mut of_trace = StreamTotals {
+            stream: reader.stream,
+            rows: Vec::new(),
+            order_hash: hashes.map(|hashes| hashes.get(reader.stream).value()),
+            ..reader.totals.clone()
+        };
+        if hashes.is_some_and(|hashes| hashes.get(reader.stream) != reader.hash) {
+            return Err(MergeError::Unproven {
+                path: reader.input.path.clone(),
+                stream: reader.stream,
+            });
+        }
+        let mut miscounted = 0;
+        for row in &reader.totals.rows {
+            let number = reader.numbers.event_types.get(&row.event_type);
+            let event_type = number.copied().unwrap_or(annals_format::ANY_EVENT_TYPE);
+            let to = of_trace.row(event_type);
+            *to = add_rows(*to, row);
+            let found = reader.findings.present.get(&row.event_type).copied();
+            let difference = row.present().abs_diff(found.unwrap_or(0));
+            miscounted = difference.saturating_add(miscounted);
+        }
+        let report = StreamReport::new(&self.definitions, &of_trace, &reader.findings, miscounted);
+        Ok((of_trace, report))
+    }
+}
+
+pub(crate) fn add_rows(a: TypeTotals, b: &TypeTotals) -> TypeTotals {
+    TypeTotals {
+        event_type: a.event_type,
+        raised: a.raised.saturating_add(b.raised),
+        raised_is_lower_bound: a.raised_is_lower_bound || b.raised_is_lower_bound,
+        recorded: a.recorded.saturating_add(b.recorded),
+        suppressed: a.suppressed.saturating_add(b.suppressed),
+        dropped: std::array::from_fn(|code| a.dropped[code].saturating_add(b.dropped[code])),
+        skipped: a.skipped.saturating_add(b.skipped),
+        truncated: a.truncated.saturating_add(b.truncated),
+        filtered: a.filtered.saturating_add(b.filtered),
+    }
+}
+
+/// Ranks that a run should have and that no recording is of: below the number of ranks that a
+/// recording states, else below the highest that is there.
+pub fn missing_ranks(definitions: &Definitions) -> Vec<u32> {
+    let ranks = definitions.ranks.values().filter(|rank| !rank.is_assigned);
+    let present: BTreeSet<u32> = ranks.clone().map(|rank| rank.rank).collect();
+    let stated = ranks.filter_map(|rank| rank.rank_count).max().unwrap_or(0);
+    let highest = present.last().map_or(0, |rank| rank.saturating_add(1));
+    // A hostile count must not become a list of four billion.
+    let expected = stated.max(highest).min(1 << 20);
+    (0..expected)
+        .filter(|rank| !present.contains(rank))
+        .collect()
+}

@@ -1,0 +1,301 @@
+//! The markers of an archive. Their file is gone through as that of a location, and becomes a stream of its own: each
+//! marker is an event at its time, with what its definition says as elements.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use annals_format::otf2::{
+    ChunkEnd, Datum, Endian, GlobalDefinitions, Kind, RawRecord, RawRecords, Record, put_record,
+    read_fields, records,
+};
+use annals_format::{Cause, Chunk, Problem, ReadAt, Result, TypeColumns};
+
+use super::archive::{Archive, LocationFile, each_chunk, problem_of, with_cause};
+use super::catalogue::{From, OfMarker, Plan};
+use super::decode::disagreement;
+use super::scan::{PART_EVENTS, PART_TICKS, Part, Scanned};
+use crate::input::FileAt;
+
+/// The id of a marker's record, by which markers are counted: no event has it.
+pub(crate) const MARKER: u8 = 6;
+/// The id of the record of a definition of markers.
+const DEFINITION: u8 = 5;
+
+/// What markers of one kind have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct MarkerDefinition {
+    group: Vec<u8>,
+    category: Vec<u8>,
+    severity: u64,
+    /// The record's bytes in the little-endian order.
+    pub(crate) record: Vec<u8>,
+}
+
+/// The markers of an archive.
+#[derive(Debug)]
+pub(crate) struct Markers {
+    /// As if it were a location's.
+    pub(crate) file: LocationFile,
+    /// By their numbers; of several with one number the first.
+    pub(crate) definitions: BTreeMap<u64, MarkerDefinition>,
+}
+
+pub(crate) fn definition_record() -> &'static Record {
+    Record::find(records::MARKERS, DEFINITION).expect("the table has it")
+}
+
+pub(crate) fn marker_record() -> &'static Record {
+    Record::find(records::MARKERS, MARKER).expect("the table has it")
+}
+
+/// The kind of definition that a marker's scope names.
+pub(crate) const fn kind_of_scope(scope_type: u64) -> Option<Kind> {
+    Some(match scope_type {
+        1 => Kind::Location,
+        2 => Kind::LocationGroup,
+        3 => Kind::SystemTreeNode,
+        4 => Kind::Group,
+        5 => Kind::Comm,
+        _ => return None,
+    })
+}
+
+impl MarkerDefinition {
+    fn of(data: &[Datum]) -> Option<(u64, Self)> {
+        let [number, group, category, severity] = data else {
+            return None;
+        };
+        let mut record = Vec::new();
+        put_record(definition_record(), data, &mut record);
+        let definition = Self {
+            group: group.text().to_vec(),
+            category: category.text().to_vec(),
+            severity: severity.bits()?,
+            record,
+        };
+        Some((number.bits()?, definition))
+    }
+}
+
+/// The pass over the file.
+struct Pass {
+    scanned: Scanned,
+    definitions: BTreeMap<u64, MarkerDefinition>,
+    open: Option<Part>,
+}
+
+impl Pass {
+    fn close(&mut self) {
+        if let Some(mut part) = self.open.take() {
+            let key = u32::from(MARKER);
+            part.counts = vec![(key, part.events)];
+            *self.scanned.counts.entry(key).or_default() += part.events;
+            self.scanned.parts.push(part);
+        }
+    }
+
+    fn marker(&mut self, time: u64, offset: u64, end: u64, endian: Endian) {
+        let is_far =
+            |part: &Part| part.least.abs_diff(time).max(part.most.abs_diff(time)) > PART_TICKS;
+        if let Some(part) = &self.open
+            && (part.events >= u64::from(PART_EVENTS) || is_far(part))
+        {
+            self.close();
+        }
+        let part = self
+            .open
+            .get_or_insert_with(|| Part::starting(offset, endian, time));
+        if time < part.most {
+            part.inversions += 1;
+            part.largest_lateness = part.largest_lateness.max(part.most - time);
+        }
+        part.least = part.least.min(time);
+        part.most = part.most.max(time);
+        part.last = time;
+        part.events += 1;
+        part.length = end - part.offset;
+    }
+
+    /// Takes a record in; gives what is wrong with it.
+    fn record(&mut self, raw: RawRecord<'_>, offset: u64, end: u64, endian: Endian) -> Result<()> {
+        let Some(record) = Record::find(records::MARKERS, raw.id) else {
+            return Ok(());
+        };
+        let data = read_fields(record, raw.payload, endian)?;
+        if raw.id == DEFINITION {
+            if let Some((number, definition)) = MarkerDefinition::of(&data) {
+                self.definitions.entry(number).or_insert(definition);
+            }
+        } else {
+            self.marker(data[0].bits().unwrap_or(0), offset, end, endian);
+        }
+        Ok(())
+    }
+
+    fn chunk(
+        &mut self,
+        path: &Path,
+        bytes: &[u8],
+        offset: u64,
+        problems: &mut Vec<Problem>,
+    ) -> Option<ChunkEnd> {
+        let mut records = match RawRecords::new(bytes) {
+            Ok(records) => records,
+            Err(error) => {
+                problems.push(problem_of(path, offset, bytes.len() as u64, error));
+                self.lose(Cause::Skipped, true);
+                return None;
+            }
+        };
+        let endian = records.endian();
+        while let Some(read) = records.next() {
+            let end = offset + records.position() as u64;
+            let (at, outcome) = match read {
+                Ok(raw) => {
+                    let at = offset + raw.offset as u64;
+                    (at, self.record(raw, at, end, endian))
+                }
+                Err(error) => {
+                    // Where the next record would be is not known.
+                    problems.push(problem_of(
+                        path,
+                        end,
+                        offset + bytes.len() as u64 - end,
+                        error,
+                    ));
+                    self.close();
+                    self.lose(Cause::Truncated, true);
+                    return None;
+                }
+            };
+            if let Err(error) = outcome {
+                problems.push(problem_of(path, at, end - at, error));
+                self.close();
+                self.lose(Cause::Skipped, false);
+            }
+        }
+        self.close();
+        records.end
+    }
+
+    fn lose(&mut self, cause: Cause, is_lower_bound: bool) {
+        let key = Some(MARKER.into());
+        self.scanned.lose(key, cause, 1, is_lower_bound);
+    }
+}
+
+impl Markers {
+    /// Goes through the file of markers, if there is one.
+    pub(crate) fn of(path: &Path, chunk_size: u64) -> Option<Self> {
+        if !path.exists() {
+            return None;
+        }
+        let mut pass = Pass {
+            scanned: Scanned::nothing(),
+            definitions: BTreeMap::new(),
+            open: None,
+        };
+        let mut problems = Vec::new();
+        let read = each_chunk(
+            path,
+            chunk_size,
+            &mut problems,
+            |chunk, offset, problems| pass.chunk(path, chunk, offset, problems),
+        );
+        match read {
+            Err(error) => {
+                problems.push(problem_of(path, 0, 0, with_cause(&error)));
+                pass.lose(Cause::Skipped, true);
+            }
+            Ok(false) if pass.scanned.lost.is_empty() => pass.lose(Cause::Truncated, true),
+            Ok(_) => {}
+        }
+        let file = FileAt::open(path).ok();
+        let mut scanned = pass.scanned;
+        scanned.bytes = file.as_ref().and_then(|file| file.len().ok()).unwrap_or(0);
+        scanned.problems = problems;
+        let file = LocationFile::of_markers(file, scanned);
+        Some(Self {
+            file,
+            definitions: pass.definitions,
+        })
+    }
+
+    /// Whether there is anything: a marker, a definition, or damage.
+    pub(crate) fn is_anything(&self) -> bool {
+        let scanned = &self.file.scanned;
+        !(scanned.parts.is_empty() && scanned.problems.is_empty() && self.definitions.is_empty())
+    }
+}
+
+/// Reads a part's markers.
+pub(crate) fn decode(archive: &Archive, markers: &Markers, part: &Part) -> Result<Chunk> {
+    let plan = archive.catalogue.plan_of_record(MARKER);
+    let (Some(file), Some(plan)) = (&markers.file.file, plan) else {
+        return Err(disagreement(part.offset));
+    };
+    let mut bytes = vec![0; part.length as usize];
+    file.read_exact_at(part.offset, &mut bytes)?;
+    let elements = plan.definition.elements.iter();
+    let mut columns = TypeColumns::new(plan.id, elements.map(|element| element.element_type));
+    let mut chunk = Chunk::default();
+    for raw in RawRecords::of_part(&bytes, part.endian) {
+        let raw = raw?;
+        if raw.id != MARKER {
+            continue;
+        }
+        let Ok(data) = read_fields(marker_record(), raw.payload, part.endian) else {
+            continue;
+        };
+        chunk.ticks.push(data[0].bits().unwrap_or(0));
+        chunk.type_index.push(0);
+        columns.count += 1;
+        push(
+            plan,
+            &archive.definitions,
+            &markers.definitions,
+            &data,
+            &mut columns,
+        );
+        if chunk.ticks.len() as u64 == part.events {
+            break;
+        }
+    }
+    if chunk.ticks.len() as u64 != part.events {
+        return Err(disagreement(part.offset));
+    }
+    chunk.types.push(columns);
+    Ok(chunk)
+}
+
+fn push(
+    plan: &Plan,
+    archive: &GlobalDefinitions,
+    definitions: &BTreeMap<u64, MarkerDefinition>,
+    data: &[Datum],
+    columns: &mut TypeColumns,
+) {
+    let bits = |at: usize| data[at].bits().unwrap_or(0);
+    let definition = definitions.get(&bits(2));
+    let scope = kind_of_scope(bits(3)).map(|kind| archive.name(kind, bits(4)));
+    let scope = scope.filter(|name| !name.is_empty());
+    for (column, from) in columns.columns.iter_mut().zip(&plan.sources) {
+        let From::Marker(of) = from else { continue };
+        let (value, text) = match of {
+            OfMarker::Category => (None, definition.map(|d| &d.category[..])),
+            OfMarker::Group => (None, definition.map(|d| &d.group[..])),
+            OfMarker::Severity => (definition.map(|d| d.severity), None),
+            OfMarker::Text => (None, Some(data[5].text())),
+            OfMarker::ScopeName => (None, scope.as_deref().map(str::as_bytes)),
+            OfMarker::Duration => (Some(bits(1)), None),
+            OfMarker::ScopeType => (Some(bits(3)), None),
+            OfMarker::Scope => (Some(bits(4)), None),
+            OfMarker::Definition => (Some(bits(2)), None),
+        };
+        match (value, text) {
+            (Some(value), _) => column.push_bits(value),
+            (None, Some(text)) => column.push_text(text),
+            (None, None) => column.push_absent(),
+        }
+    }
+}

@@ -1,0 +1,817 @@
+//! Whichever storage call a program is killed at, or fails: what is read stays as it is, what is written appears whole or
+//! not at all, and what was acknowledged is there.
+//!
+//! A preloaded library (`faults.c`) counts the calls that change files below a directory, and lets one of them go wrong. Every call of
+//! every program is met.
+#![expect(
+    unsafe_code,
+    reason = "a page shared with a child, and a signal that ends it"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use annals_format::{CompressionLevel, Ended, Ordering as SourceOrdering};
+use annals_merger::{InputRecording, Opened, recover};
+use annals_recorder::{EventTypeSpec, Options, Overflow, Recorder};
+use support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream, sums_by_type};
+
+/// The preloaded library, built once.
+fn faults() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/crash/faults.c");
+        let library = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("libfaults-{}.so", std::process::id()));
+        let built = Command::new("cc")
+            .args(["-Wall", "-Wextra", "-O1", "-shared", "-fPIC", "-o"])
+            .args([&library, &source])
+            .output()
+            .expect("a C compiler");
+        assert!(built.status.success(), "{}", said(&built));
+        library
+    })
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn with_faults(command: &mut Command, fault: &str, under: &Path, log: Option<&Path>) {
+    command.env("LD_PRELOAD", faults());
+    command.env("FAULTS", fault).env("FAULTS_UNDER", under);
+    if let Some(log) = log {
+        command.env("FAULTS_LOG", log);
+    }
+}
+
+/// What stands in a directory, by path; directories are there without bytes.
+type Standing = BTreeMap<PathBuf, Option<Vec<u8>>>;
+
+fn standing(directory: &Path) -> Standing {
+    let mut found = Standing::new();
+    let mut waiting = vec![directory.to_owned()];
+    while let Some(at) = waiting.pop() {
+        for entry in fs::read_dir(&at).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            let name = path.strip_prefix(directory).expect("below").to_owned();
+            if path.is_dir() {
+                waiting.push(path);
+                found.insert(name, None);
+            } else {
+                found.insert(name, Some(fs::read(&path).expect("a file")));
+            }
+        }
+    }
+    found
+}
+
+/// Leftovers of a program that was killed have names that no program takes for an input.
+fn is_leftover(path: &Path) -> bool {
+    path.components().any(|part| {
+        let name = part.as_os_str().to_string_lossy();
+        name.ends_with(".tmp") || name.ends_with(".part") || name == ".annals-unfinished"
+    })
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a directory");
+    for (name, bytes) in standing(from) {
+        match bytes {
+            None => fs::create_dir_all(to.join(name)).expect("a directory"),
+            Some(bytes) => {
+                let path = to.join(name);
+                fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+                fs::write(path, bytes).expect("a file");
+            }
+        }
+    }
+}
+
+/// A program that writes: `IN` in its arguments is the directory of its inputs, `OUT` that of its outputs.
+struct Tool {
+    name: &'static str,
+    is_merge: bool,
+    arguments: &'static str,
+    /// Which inputs it gets.
+    inputs: &'static str,
+    /// Its only output, of which there may be another one before.
+    output: Option<&'static str>,
+    /// That file is there when all are.
+    last: Option<&'static str>,
+}
+
+const fn tool(name: &'static str, arguments: &'static str, inputs: &'static str) -> Tool {
+    Tool {
+        name,
+        is_merge: false,
+        arguments,
+        inputs,
+        output: None,
+        last: None,
+    }
+}
+
+const fn merge(name: &'static str, arguments: &'static str, inputs: &'static str) -> Tool {
+    Tool {
+        is_merge: true,
+        ..tool(name, arguments, inputs)
+    }
+}
+
+const TOOLS: [Tool; 15] = [
+    Tool {
+        output: Some("run.annals"),
+        ..merge("merge", "IN -o OUT/run.annals", "finished")
+    },
+    Tool {
+        output: Some("run.annals"),
+        ..merge(
+            "merge of a killed process",
+            "IN -o OUT/run.annals",
+            "killed",
+        )
+    },
+    merge(
+        "merge with a report and a plan",
+        "IN -o OUT/run.annals --report OUT/report.json --write-plan OUT/plan.json --causality repair",
+        "finished",
+    ),
+    merge(
+        "merge in little memory",
+        "IN -o OUT/run.annals --memory-limit 64K --jobs 1",
+        "finished",
+    ),
+    Tool {
+        last: Some("run.otf2"),
+        ..merge("merge into an archive", "IN -o OUT/run.otf2", "finished")
+    },
+    Tool {
+        output: Some("run.json"),
+        ..merge(
+            "merge into another format",
+            "IN -o OUT/run.json",
+            "finished",
+        )
+    },
+    Tool {
+        output: Some("run.annals"),
+        ..merge(
+            "join",
+            "--join IN/1.annals IN/2.annals -o OUT/run.annals",
+            "slices",
+        )
+    },
+    tool("recover elsewhere", "recover IN -o OUT", "killed"),
+    Tool {
+        output: Some("part.annals"),
+        ..tool(
+            "slice",
+            "slice IN/run.annals --from 100us --to 600us -o OUT/part.annals",
+            "trace",
+        )
+    },
+    tool("split", "split IN/run.annals --every 400us -o OUT", "trace"),
+    Tool {
+        output: Some("run.pftrace"),
+        ..tool(
+            "export of a file",
+            "export IN/run.annals --quiet -o OUT/run.pftrace",
+            "trace",
+        )
+    },
+    Tool {
+        output: Some("run.csv.gz"),
+        ..tool(
+            "export of a compressed file",
+            "export IN/run.annals --quiet -o OUT/run.csv.gz",
+            "trace",
+        )
+    },
+    tool(
+        "export of tables",
+        "export IN/run.annals --quiet --format parquet -o OUT/tables",
+        "trace",
+    ),
+    Tool {
+        output: Some("run.svg"),
+        ..tool(
+            "a picture",
+            "timeline IN/run.annals --svg OUT/run.svg",
+            "trace",
+        )
+    },
+    Tool {
+        output: Some("run.png"),
+        ..tool(
+            "a picture of pixels",
+            "timeline IN/run.annals --png OUT/run.png",
+            "trace",
+        )
+    },
+];
+
+impl Tool {
+    fn command(&self, inputs: &Path, outputs: &Path) -> Command {
+        let mut command = Command::new(if self.is_merge {
+            env!("CARGO_BIN_EXE_trace-merge")
+        } else {
+            env!("CARGO_BIN_EXE_trace-cli")
+        });
+        for argument in self.arguments.split(' ') {
+            let (inputs, outputs) = (inputs.to_str(), outputs.to_str());
+            let argument = argument.replace("IN", inputs.expect("a name"));
+            command.arg(argument.replace("OUT", outputs.expect("a name")));
+        }
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+    }
+}
+
+fn recording(rank: u32) -> TestRecording {
+    let at = |us: u64| 5_000_000_000 + us * 1000;
+    let rows = (0..120_u64).flat_map(|n| {
+        [
+            Row::Event(ENTER, at(n * 7), n % 4),
+            Row::Event(MARK, at(n * 7 + 2), n),
+            Row::Event(LEAVE, at(n * 7 + 5), n % 4),
+        ]
+    });
+    let rows: Vec<Row> = rows.collect();
+    TestRecording {
+        rank: Some(rank),
+        rank_count: Some(2),
+        id: rank as u8,
+        start_ns: at(0) as i64,
+        end_ns: at(1000) as i64,
+        clocks: vec![REFERENCE],
+        streams: vec![TestStream {
+            clock: 0,
+            ordering: SourceOrdering::Ordered,
+            chunks: rows
+                .chunks(60)
+                .map(|rows| (at(0) as i64, rows.to_vec()))
+                .collect(),
+        }],
+        has_footer: true,
+    }
+}
+
+/// The inputs that tools get, each in a directory of its own.
+fn stock() -> &'static Path {
+    static STOCK: OnceLock<PathBuf> = OnceLock::new();
+    STOCK.get_or_init(|| {
+        let stock =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("stock-{}", std::process::id()));
+        let directory = |name: &str| {
+            let directory = stock.join(name);
+            fs::create_dir_all(&directory).expect("a directory");
+            directory
+        };
+        let finished = directory("finished");
+        for rank in 0..2 {
+            recording(rank).write(&finished, CompressionLevel::None);
+        }
+        let killed = directory("killed");
+        let scratch = tempfile::tempdir().expect("a directory");
+        let mut child = child("plain", scratch.path());
+        assert!(!child.output().expect("a child").status.success());
+        copy(&scratch.path().join(RECORDINGS), &killed);
+        assert_eq!(standing(&killed).len(), 2, "a recording and its live file");
+        let run = |arguments: &[&str]| {
+            let output = Command::new(env!("CARGO_BIN_EXE_trace-merge"))
+                .args(arguments)
+                .arg("-q")
+                .output()
+                .expect("trace-merge runs");
+            assert!(output.status.success(), "{}", said(&output));
+        };
+        let finished = finished.to_str().expect("a name");
+        let to = |directory: &Path, name: &str| {
+            directory.join(name).to_str().expect("a name").to_owned()
+        };
+        run(&[finished, "-o", &to(&directory("trace"), "run.annals")]);
+        let slices = directory("slices");
+        let plan = to(&slices, "plan.json");
+        let (first, second) = (to(&slices, "1.annals"), to(&slices, "2.annals"));
+        run(&[
+            finished,
+            "-o",
+            &first,
+            "--write-plan",
+            &plan,
+            "--slice",
+            "1/2",
+        ]);
+        run(&[finished, "-o", &second, "--plan", &plan, "--slice", "2/2"]);
+        stock
+    })
+}
+
+/// What a tool does when nothing goes wrong: its outputs, exit code, and storage calls.
+struct Whole {
+    standing: Standing,
+    code: Option<i32>,
+    calls: Vec<String>,
+}
+
+fn whole(tool: &Tool, scratch: &Path) -> Whole {
+    let outputs = scratch.join("whole");
+    fs::create_dir(&outputs).expect("a directory");
+    let log = scratch.join("calls");
+    let mut command = tool.command(&stock().join(tool.inputs), &outputs);
+    with_faults(&mut command, "count 0", scratch, Some(&log));
+    let output = command.output().expect("a tool");
+    let code = output.status.code();
+    assert!(
+        matches!(code, Some(0 | 3)),
+        "{}: {}",
+        tool.name,
+        said(&output)
+    );
+    let calls = fs::read_to_string(&log).expect("the calls");
+    let calls: Vec<String> = calls.lines().map(str::to_owned).collect();
+    assert!(calls.len() >= 3, "{}: {calls:?}", tool.name);
+    let standing = standing(&outputs);
+    assert!(!standing.is_empty() && !standing.keys().any(|name| is_leftover(name)));
+    Whole {
+        standing,
+        code,
+        calls,
+    }
+}
+
+/// A directory of outputs, with another file under the output's name if that is wanted.
+fn outputs(tool: &Tool, scratch: &Path, has_before: bool) -> (PathBuf, Standing) {
+    let outputs = scratch.join("out");
+    let _ = fs::remove_dir_all(&outputs);
+    fs::create_dir(&outputs).expect("a directory");
+    if let Some(name) = tool.output.filter(|_| has_before) {
+        fs::write(outputs.join(name), b"before").expect("a file");
+    }
+    let before = standing(&outputs);
+    (outputs, before)
+}
+
+/// Every name has what it had before, or what it is to have.
+fn check_names(tool: &Tool, found: &Standing, before: &Standing, whole: &Whole, when: &str) {
+    let named = found.iter().filter(|(name, _)| !is_leftover(name));
+    for (name, bytes) in named.clone() {
+        let is_fine = whole.standing.get(name) == Some(bytes) || before.get(name) == Some(bytes);
+        assert!(
+            is_fine,
+            "{when}: {} is neither old nor whole",
+            name.display()
+        );
+    }
+    for name in before.keys() {
+        assert!(
+            found.contains_key(name),
+            "{when}: {} is gone",
+            name.display()
+        );
+    }
+    if let Some(last) = tool.last.filter(|last| found.contains_key(Path::new(last))) {
+        assert_eq!(
+            named.count(),
+            whole.standing.len(),
+            "{when}: {last} is there"
+        );
+    }
+}
+
+#[test]
+fn a_tool_that_is_killed_at_any_storage_call_leaves_inputs_alone_and_nothing_half_under_a_name() {
+    let mut kills = 0;
+    for tool in &TOOLS {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let whole = whole(tool, scratch.path());
+        let inputs = stock().join(tool.inputs);
+        let inputs_before = standing(&inputs);
+        for number in 1..=whole.calls.len() {
+            for how in ["kill", "tear"] {
+                let when = format!(
+                    "{}, {how} at {number}: {}",
+                    tool.name,
+                    whole.calls[number - 1]
+                );
+                let (outputs, before) = outputs(tool, scratch.path(), how == "tear");
+                let mut command = tool.command(&inputs, &outputs);
+                with_faults(
+                    &mut command,
+                    &format!("{how} {number}"),
+                    scratch.path(),
+                    None,
+                );
+                let killed = command.output().expect("a tool");
+                assert_eq!(killed.status.code(), None, "{when}: {}", said(&killed));
+                kills += 1;
+                check_names(tool, &standing(&outputs), &before, &whole, &when);
+                assert!(standing(&inputs) == inputs_before, "{when}: inputs stay");
+            }
+            // Leftovers are in nobody's way.
+            let outputs = scratch.path().join("out");
+            let mut found = standing(&outputs);
+            found.retain(|name, _| !is_leftover(name));
+            if found == whole.standing {
+                continue;
+            }
+            let again = tool.command(&inputs, &outputs).output().expect("a tool");
+            let when = format!(
+                "{}, behind a kill at {number}: {}",
+                tool.name,
+                whole.calls[number - 1]
+            );
+            assert_eq!(again.status.code(), whole.code, "{when}: {}", said(&again));
+            let mut found = standing(&outputs);
+            found.retain(|name, _| !is_leftover(name));
+            assert!(found == whole.standing, "{when}: the second run writes all");
+        }
+    }
+    eprintln!("{kills} kills");
+}
+
+#[test]
+fn a_tool_whose_storage_fails_at_any_call_says_so_and_leaves_what_was_there() {
+    let mut failures = 0;
+    for tool in &TOOLS {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let whole = whole(tool, scratch.path());
+        let inputs = stock().join(tool.inputs);
+        let inputs_before = standing(&inputs);
+        for (number, call) in (1..).zip(&whole.calls) {
+            for how in ["EIO", "full"] {
+                let when = format!("{}, {how} at {number}: {call}", tool.name);
+                let (outputs, before) = outputs(tool, scratch.path(), number % 2 == 0);
+                let mut command = tool.command(&inputs, &outputs);
+                with_faults(
+                    &mut command,
+                    &format!("{how} {number}"),
+                    scratch.path(),
+                    None,
+                );
+                let failed = command.output().expect("a tool");
+                let text = said(&failed);
+                failures += 1;
+                let mut found = standing(&outputs);
+                check_names(tool, &found, &before, &whole, &when);
+                assert!(standing(&inputs) == inputs_before, "{when}: inputs stay");
+                if failed.status.code() == whole.code {
+                    // What failed was not needed: to take away what is of no use any more, for one.
+                    found.retain(|name, _| !is_leftover(name));
+                    assert!(found == whole.standing, "{when}: {text}");
+                    continue;
+                }
+                assert_eq!(failed.status.code(), Some(1), "{when}: {text}");
+                let why = if how == "EIO" {
+                    "Input/output"
+                } else {
+                    "No space left"
+                };
+                assert!(text.contains(why), "{when}: {text}");
+                let left = found.keys().filter(|name| is_leftover(name));
+                assert_eq!(left.count(), 0, "{when}: {:?}", found.keys());
+            }
+        }
+    }
+    eprintln!("{failures} failures");
+}
+
+#[test]
+fn short_writes_and_interrupted_calls_cost_a_tool_nothing() {
+    for tool in &TOOLS {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let whole = whole(tool, scratch.path());
+        let (outputs, _) = outputs(tool, scratch.path(), true);
+        let log = scratch.path().join("short");
+        let mut command = tool.command(&stock().join(tool.inputs), &outputs);
+        with_faults(&mut command, "short 1", scratch.path(), Some(&log));
+        let output = command.output().expect("a tool");
+        assert_eq!(
+            output.status.code(),
+            whole.code,
+            "{}: {}",
+            tool.name,
+            said(&output)
+        );
+        assert!(standing(&outputs) == whole.standing, "{}", tool.name);
+        let calls = fs::read_to_string(&log).expect("the calls");
+        assert!(
+            calls.lines().count() > whole.calls.len(),
+            "writes were short"
+        );
+    }
+}
+
+#[test]
+fn a_recovery_in_place_that_is_killed_or_fails_at_any_call_loses_nothing_and_can_be_done_again() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let killed = stock().join("killed");
+    let log = scratch.path().join("calls");
+    let run = scratch.path().join("run");
+    let begin = |fault: &str, log: Option<&Path>| {
+        let _ = fs::remove_dir_all(&run);
+        copy(&killed, &run);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trace-cli"));
+        command.arg("recover").arg(&run);
+        with_faults(&mut command, fault, scratch.path(), log);
+        command.output().expect("trace-cli runs")
+    };
+    let sums = sums_by_type(&killed);
+    assert!(sums["mark"].raised > 1000);
+    let done = begin("count 0", Some(&log));
+    assert_eq!(done.status.code(), Some(0), "{}", said(&done));
+    assert_eq!(sums_by_type(&run), sums);
+    let clean = standing(&run);
+    assert_eq!(clean.len(), 1, "one clean recording is left");
+    let calls = fs::read_to_string(&log).expect("the calls");
+    for (number, call) in (1..).zip(calls.lines()) {
+        for how in ["kill", "tear", "EIO", "ENOSPC", "full"] {
+            let when = format!("{how} at {number}: {call}");
+            let outcome = begin(&format!("{how} {number}"), None);
+            match how {
+                "kill" | "tear" => assert_eq!(outcome.status.code(), None, "{when}"),
+                _ => assert!(
+                    matches!(outcome.status.code(), Some(0 | 1)),
+                    "{when}: {}",
+                    said(&outcome)
+                ),
+            }
+            assert_eq!(sums_by_type(&run), sums, "{when}");
+            let opened = Opened::open(&run).expect("a recording");
+            let ends: Vec<Ended> = opened
+                .definitions
+                .process_ends
+                .values()
+                .map(|end| end.ended)
+                .collect();
+            assert_eq!(ends, [Ended::Killed], "{when}");
+            // Again, without a fault.
+            let again = Command::new(env!("CARGO_BIN_EXE_trace-cli"))
+                .arg("recover")
+                .arg(&run)
+                .output()
+                .expect("trace-cli runs");
+            assert_eq!(again.status.code(), Some(0), "{when}: {}", said(&again));
+            let mut found = standing(&run);
+            found.retain(|name, _| !is_leftover(name));
+            assert!(found == clean, "{when}: {:?}", found.keys());
+        }
+    }
+    let short = begin("short 1", None);
+    assert_eq!(short.status.code(), Some(0), "{}", said(&short));
+    assert!(standing(&run) == clean);
+}
+
+const CHILD: &str = "ANNALS_FAULTY_CHILD";
+/// Where the child records, in its directory.
+const RECORDINGS: &str = "recordings";
+/// Events that the child raises; they fill many pages.
+const EVENTS: u64 = 3000;
+
+fn child(how: &str, directory: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command
+        .args([
+            "child_that_records",
+            "--exact",
+            "--nocapture",
+            "--test-threads=1",
+        ])
+        .env(CHILD, format!("{how} {}", directory.display()))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// A page in which the child says what it has been told: events, then whether the recorder told of a failure, then what it counted.
+struct Acknowledged(memmap2::MmapMut);
+
+impl Acknowledged {
+    fn open(directory: &Path) -> Self {
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(directory.join("acknowledged"))
+            .expect("the shared page");
+        file.set_len(4096).expect("the shared page");
+        // SAFETY: the file is this test's own and keeps its length.
+        Self(unsafe { memmap2::MmapMut::map_mut(&file) }.expect("the shared page"))
+    }
+
+    fn word(&self, number: usize) -> &AtomicU64 {
+        let start = self.0.as_ptr().cast_mut().cast::<u64>();
+        assert!(number < 512);
+        // SAFETY: within the page, aligned, and only accessed as an atomic.
+        unsafe { AtomicU64::from_ptr(start.add(number)) }
+    }
+
+    fn get(&self, number: usize) -> u64 {
+        self.word(number).load(Ordering::Acquire)
+    }
+}
+
+/// Not a test of its own: a process that records, and ends as it is told to.
+#[test]
+fn child_that_records() {
+    let Ok(task) = std::env::var(CHILD) else {
+        return;
+    };
+    let (how, directory) = task.split_once(' ').expect("a way and a directory");
+    let directory = Path::new(directory);
+    let acknowledged = Acknowledged::open(directory);
+    let mut options = Options::new(directory.join(RECORDINGS));
+    options.run = Some("run".to_owned());
+    options.buffer_bytes = 128 << 10;
+    options.page_bytes = Some(4096);
+    options.calibration_period = std::time::Duration::from_secs(60);
+    if how == "overwrite" {
+        options.overflow = Overflow::Overwrite;
+    }
+    let Ok(recorder) = Recorder::start(&options) else {
+        return;
+    };
+    let told = |number: usize, value: u64| {
+        acknowledged.word(number).store(value, Ordering::Release);
+    };
+    let raise = |name: &str, from: u64, to: u64| {
+        let spec = EventTypeSpec::new(name).element("number");
+        let mark = recorder
+            .add_event_type::<(u64,)>(&spec)
+            .expect("an event type");
+        for number in from..to {
+            recorder.raise(&mark, (number,));
+            told(0, number + 1);
+        }
+    };
+    raise("mark", 0, EVENTS / 2);
+    if how == "overwrite" {
+        let _ = recorder.snapshot();
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| raise("mark of a thread", EVENTS / 2, EVENTS));
+    });
+    if how == "plain" {
+        // SAFETY: ends the process.
+        unsafe { libc::raise(libc::SIGKILL) };
+    }
+    let status = recorder.finish();
+    assert_eq!(status.raised, EVENTS);
+    told(1, u64::from(status.storage_failure.is_some()) + 1);
+    told(2, status.dropped);
+    told(3, status.not_kill_safe.is_some().into());
+}
+
+/// Storage calls of the child that records.
+fn calls_of_child(how: &str) -> Vec<String> {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let log = scratch.path().join("calls");
+    let mut command = child(how, scratch.path());
+    with_faults(
+        &mut command,
+        "count 0",
+        &scratch.path().join(RECORDINGS),
+        Some(&log),
+    );
+    let output = command.output().expect("a child");
+    assert!(output.status.success(), "{}", said(&output));
+    let calls = fs::read_to_string(&log).expect("the calls");
+    let calls: Vec<String> = calls.lines().map(str::to_owned).collect();
+    assert!(calls.len() > 8, "{calls:?}");
+    calls
+}
+
+/// What is there, against what was acknowledged: all of it, recorded or counted.
+fn check_recording(recordings: &Path, acknowledged: &Acknowledged, when: &str) {
+    let told = acknowledged.get(0);
+    let opened = Opened::open(recordings);
+    let Ok(opened) = opened else {
+        assert_eq!(
+            told, 0,
+            "{when}: nothing can be read, and {told} events were acknowledged"
+        );
+        return;
+    };
+    drop(opened);
+    let sums = sums_by_type(recordings);
+    let marks = sums.iter().filter(|(name, _)| name.starts_with("mark"));
+    let (mut raised, mut explained) = (0, 0);
+    for (_, sum) in marks {
+        raised += sum.raised;
+        explained += sum.recorded + sum.dropped;
+        assert_eq!((sum.skipped, sum.truncated), (0, 0), "{when}");
+    }
+    assert_eq!(raised, explained, "{when}");
+    assert!(
+        told <= raised && raised <= told + 1,
+        "{when}: {told} acknowledged, {raised} found"
+    );
+}
+
+fn main_recording(recordings: &Path) -> Option<PathBuf> {
+    let mut files = fs::read_dir(recordings)
+        .ok()?
+        .map(|file| file.expect("a file").path());
+    files.find(|path| path.extension().is_some_and(|e| e == "annals"))
+}
+
+#[test]
+fn a_recorder_that_is_killed_at_any_storage_call_loses_nothing_that_was_acknowledged() {
+    let mut kills = 0;
+    for policy in ["finish", "overwrite"] {
+        // A thread more or less between two writes moves them: some behind the last that were counted.
+        for number in 1.. {
+            let mut was_killed = false;
+            for how in ["kill", "tear"] {
+                let scratch = tempfile::tempdir().expect("a directory");
+                let acknowledged = Acknowledged::open(scratch.path());
+                let recordings = scratch.path().join(RECORDINGS);
+                let mut command = child(policy, scratch.path());
+                with_faults(&mut command, &format!("{how} {number}"), &recordings, None);
+                let ended = command.output().expect("a child");
+                let when = format!("{policy}, {how} at {number}");
+                was_killed |= ended.status.code().is_none();
+                kills += u64::from(ended.status.code().is_none());
+                check_recording(&recordings, &acknowledged, &when);
+                if let Some(path) = main_recording(&recordings)
+                    && let Ok(input) = InputRecording::open(&path)
+                {
+                    recover(&input, None).expect("a recovery");
+                    check_recording(&recordings, &acknowledged, &format!("{when}, recovered"));
+                }
+            }
+            if !was_killed {
+                assert!(number > 8, "the recorder writes");
+                break;
+            }
+        }
+    }
+    eprintln!("{kills} kills");
+}
+
+#[test]
+fn a_recorder_whose_storage_fails_at_any_call_counts_what_it_cannot_write() {
+    let mut failures = 0;
+    for (policy, how) in [
+        ("finish", "EIO"),
+        ("finish", "full"),
+        ("overwrite", "full"),
+        ("overwrite", "EIO"),
+    ] {
+        let calls = calls_of_child(policy).len();
+        for number in 1..=calls {
+            let scratch = tempfile::tempdir().expect("a directory");
+            let acknowledged = Acknowledged::open(scratch.path());
+            let recordings = scratch.path().join(RECORDINGS);
+            let mut command = child(policy, scratch.path());
+            with_faults(&mut command, &format!("{how} {number}"), &recordings, None);
+            let ended = command.output().expect("a child");
+            let when = format!("{policy}, {how} at {number}");
+            // Whatever the storage does, the program goes on.
+            assert!(ended.status.success(), "{when}: {}", said(&ended));
+            failures += 1;
+            if acknowledged.get(0) == 0 {
+                // It could not start, and left nothing.
+                assert!(main_recording(&recordings).is_none(), "{when}");
+                continue;
+            }
+            assert_eq!(acknowledged.get(0), EVENTS, "{when}");
+            if acknowledged.get(3) != 0 && acknowledged.get(1) == 2 {
+                // No live file, and no room for the recording: the recorder said both, and counts in its status.
+                assert!(acknowledged.get(2) > 0, "{when}");
+                continue;
+            }
+            check_recording(&recordings, &acknowledged, &when);
+        }
+    }
+    eprintln!("{failures} failures");
+}
+
+#[test]
+fn short_writes_and_interrupted_calls_cost_a_recorder_nothing() {
+    for policy in ["finish", "overwrite"] {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let acknowledged = Acknowledged::open(scratch.path());
+        let recordings = scratch.path().join(RECORDINGS);
+        let mut command = child(policy, scratch.path());
+        with_faults(&mut command, "short 1", &recordings, None);
+        let ended = command.output().expect("a child");
+        assert!(ended.status.success(), "{}", said(&ended));
+        assert_eq!(acknowledged.get(0), EVENTS);
+        assert_eq!(
+            acknowledged.get(1),
+            1,
+            "the recorder finished, and its storage did not fail"
+        );
+        check_recording(&recordings, &acknowledged, policy);
+    }
+}
