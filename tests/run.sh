@@ -14,6 +14,11 @@ need() {
 need cargo "install Rust 1.93 or newer"
 need cc "install a C compiler (Debian: apt-get install gcc)"
 
+# Tells how long the part before took.
+step() {
+    echo "tests/run.sh: $((SECONDS / 60)) min $((SECONDS % 60)) s: $*"
+}
+
 # Installs Debian packages that are not there yet.
 install() {
     local missing=()
@@ -64,22 +69,28 @@ if ! [ -x target/export-python/bin/python ]; then
         { rm -rf target/export-python; exit 1; }
 fi
 
+step "the README's first command"
 # The first of the README's two commands, as a user runs it.
 demo=target/readme-demo
 rm -rf "$demo"
 cargo run --release -p annals-cli -- demo --output "$demo"
 
+step "the workspace"
 # Everything once, with the features that tests turn on; what tests install is taken from there.
 cargo build --workspace --lib --bins --examples --tests
-TESTS_BUILT_IN="$PWD/target/debug" cargo test --workspace --no-fail-fast
+step "its tests"
+# What hangs is a failure that says where.
+TESTS_BUILT_IN="$PWD/target/debug" timeout --foreground 45m cargo test --workspace --no-fail-fast
 
-# The macros, removed.
+step "the macros, removed"
 cargo test -p annals-recorder --lib --features off global
 
+step "protocols between threads, in every interleaving"
 # The recorder's own protocols between threads, in every interleaving.
 CARGO_TARGET_DIR=target/loom RUSTFLAGS="--cfg loom" \
     cargo test --release -p annals-recorder --lib models
 
+step "the other processor"
 # The parts that run in other people's programs, on the other processor: built, and tested under
 # emulation.
 arm=aarch64-unknown-linux-gnu
@@ -91,3 +102,4 @@ if command -v rustup >/dev/null && rustup target add "$arm"; then
 else
     echo "tests/run.sh: NOT TESTED: $arm (rustup cannot add that target here)"
 fi
+step "all passed"

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use annals_merger::Opened;
-use annals_recorder::{EventType, EventTypeSpec, Options, Recorder, RegionId};
+use annals_recorder::{EventType, EventTypeSpec, Options, Overflow, Recorder, RegionId};
 
 mod support;
 
@@ -129,8 +129,11 @@ fn handlers_that_interrupt_their_threads_own_recording_are_recorded() {
                         shared.recorder.raise(&mark, (number,));
                         number += 1;
                     }
-                    // A full pool would hide what is tested.
-                    std::thread::sleep(Duration::from_micros(200));
+                    // A full pool would hide what is tested. A sleep would begin again behind each signal.
+                    let until = Instant::now() + Duration::from_micros(200);
+                    while Instant::now() < until {
+                        std::thread::yield_now();
+                    }
                 }
                 raised.fetch_add(number, Ordering::Relaxed);
             });
@@ -187,6 +190,47 @@ fn the_first_event_of_a_thread_may_come_from_a_handler_that_interrupts_an_alloca
     let sums = sums_by_type(&status.path);
     assert_eq!(sums["told"].raised, handled);
     assert!(sums["told"].recorded > 0);
+}
+
+#[test]
+fn blocking_ends_at_its_limit_in_the_middle_of_a_storm() {
+    let _one = CURRENT
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut options = options(scratch.path());
+    options.overflow = Overflow::Block;
+    options.block_limit = Duration::from_millis(30);
+    // All pages belong to streams of others, which keep them.
+    options.buffer_bytes = 1;
+    options.flush_interval = Duration::ZERO;
+    let shared = start(&options);
+    let pages = shared.recorder.status().pages;
+    let barrier = std::sync::Barrier::new(pages + 1);
+    std::thread::scope(|scope| {
+        for _ in 0..pages {
+            scope.spawn(|| {
+                shared.recorder.enter(shared.region);
+                barrier.wait();
+                barrier.wait();
+            });
+        }
+        barrier.wait();
+        scope.spawn(|| {
+            let storm = Storm::begin();
+            let begun = Instant::now();
+            shared.recorder.enter(shared.region);
+            let waited = begun.elapsed();
+            drop(storm);
+            barrier.wait();
+            assert!(waited >= Duration::from_millis(30) && waited < Duration::from_secs(5));
+        });
+    });
+    HANDLER_USES.store(std::ptr::null_mut(), Ordering::Release);
+    let status = shared.recorder.finish();
+    let sums = sums_by_type(&status.path);
+    assert_eq!(sums["enter"].recorded, pages as u64);
+    assert!(sums["enter"].dropped > 0 && HANDLED.load(Ordering::Relaxed) > 0);
 }
 
 #[test]

@@ -117,6 +117,8 @@ pub use recorder::{
 };
 pub use row::RowCursor;
 pub use rules::Rules;
+#[doc(hidden)]
+pub use sys::pause;
 pub use thread::{Depth, Inside, record_nothing_here};
 pub use trigger::Trigger;
 

@@ -949,7 +949,7 @@ impl Core {
             let begun = Instant::now();
             while !shared.is_writer_gone.load(Ordering::Acquire) && begun.elapsed() < LONGEST_FINISH
             {
-                std::thread::sleep(Duration::from_millis(1));
+                sys::pause(Duration::from_millis(1));
             }
             return;
         }

@@ -700,7 +700,7 @@ impl Stream {
             let mut pause = Duration::from_micros(10);
             while begun.elapsed() < shared.block_limit && !shared.storage_has_failed() {
                 shared.wake_writer();
-                std::thread::sleep(pause);
+                sys::pause(pause);
                 pause = (pause * 2).min(Duration::from_millis(1));
                 if let Some(number) = shared.take_free_page() {
                     shared.count_blocked(begun.elapsed());

@@ -109,7 +109,7 @@ pub(crate) fn remove(number: u32) -> bool {
             // Threads of the parent were at work here, and will never be done. The slot stays taken.
             return true;
         }
-        std::thread::sleep(std::time::Duration::from_micros(100));
+        annals_recorder::pause(std::time::Duration::from_micros(100));
     }
     slot.recorder.store(null_mut(), Ordering::SeqCst);
     slot.number.store(0, Ordering::SeqCst);

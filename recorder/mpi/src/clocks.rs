@@ -110,7 +110,7 @@ fn agree(recorder: &Recorder, rank: i32, size: i32) -> bool {
             Some(_) => "one host",
             None if is_late => "not all are recorded",
             None => {
-                std::thread::sleep(Duration::from_millis(5));
+                annals_recorder::pause(Duration::from_millis(5));
                 continue;
             }
         };
@@ -122,7 +122,7 @@ fn agree(recorder: &Recorder, rank: i32, size: i32) -> bool {
             if rank == 0 || Instant::now() >= until + AT_START {
                 break false;
             }
-            std::thread::sleep(Duration::from_millis(5));
+            annals_recorder::pause(Duration::from_millis(5));
         }
     };
     let _ = std::fs::remove_file(meeting.join(rank.to_string()));
