@@ -11,7 +11,8 @@ use crate::live::{LiveHeader, LiveImage, LivePage, LiveStream, layout};
 use crate::loss::Cause;
 use crate::read::ReadAt;
 use crate::scan::{
-    FoundFooter, Problem, decode_with, find_footer, read_block, read_file_header, read_footer, scan,
+    FoundFooter, Problem, decode_with, find_footer, read_block, read_block_header,
+    read_file_header, read_footer, scan,
 };
 use crate::totals::{StreamTotals, TypeTotals};
 use crate::wire::Wire;
@@ -383,6 +384,19 @@ impl Recording {
             let contents = parts.assemble(known, live);
             self.streams.insert(stream, contents);
         }
+    }
+
+    /// How many bytes the body of a chunk has, decompressed; none for one that is in no block of the file. `file` is
+    /// the one the recording was read from.
+    ///
+    /// # Errors
+    /// If the block cannot be read or its header is damaged.
+    pub fn body_len(&self, file: &dyn ReadAt, chunk: &StoredChunk) -> Result<Option<u64>> {
+        let ChunkPlace::Block(offset) = chunk.place else {
+            return Ok(None);
+        };
+        let header = read_block_header(file, offset)?;
+        Ok(Some(header.raw_len.into()))
     }
 
     /// Decodes the events of a chunk. `file` is the one the recording was read from.

@@ -132,14 +132,19 @@ pub(crate) fn find_footer(file: &dyn ReadAt, blocks: &[FoundBlock]) -> Option<Fo
     Some((footer, outcome))
 }
 
+/// Reads the header of the block at `offset`.
+pub(crate) fn read_block_header(file: &dyn ReadAt, offset: u64) -> Result<BlockHeader> {
+    let mut bytes = [0; BLOCK_HEADER_LEN];
+    file.read_exact_at(offset, &mut bytes)?;
+    BlockHeader::decode(&bytes).map_err(|error| error.shifted(offset))
+}
+
 /// Reads the block at `offset`: header, head, body as it is stored and not checked yet.
 pub(crate) fn read_stored_block(
     file: &dyn ReadAt,
     offset: u64,
 ) -> Result<(BlockHeader, Vec<u8>, Vec<u8>)> {
-    let mut bytes = [0; BLOCK_HEADER_LEN];
-    file.read_exact_at(offset, &mut bytes)?;
-    let header = BlockHeader::decode(&bytes).map_err(|error| error.shifted(offset))?;
+    let header = read_block_header(file, offset)?;
     if offset.saturating_add(header.block_len()) > file.len()? {
         return Err(FormatError::UnexpectedEnd {
             offset: file.len()?,

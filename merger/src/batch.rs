@@ -10,9 +10,54 @@ const LEAST_STRIDE: usize = 256;
 /// Times of events, ascending, no wider than they must be.
 #[derive(Debug)]
 enum Times {
+    Close(CloseTimes),
     /// Nanoseconds behind the first.
     Near(Vec<u32>),
     Far(Vec<i64>),
+}
+
+/// Times of events that follow each other closely.
+#[derive(Debug)]
+struct CloseTimes {
+    /// The first time of each stretch.
+    bases: Vec<i64>,
+    /// Nanoseconds behind the first of the stretch.
+    offsets: Vec<u16>,
+}
+
+impl CloseTimes {
+    /// Events of a stretch.
+    const STRETCH: usize = 64;
+
+    /// Ascending times; none when they are too far from each other.
+    fn of(times: &[i64]) -> Option<Self> {
+        let is_close = |stretch: &[i64]| match stretch {
+            [first, .., last] => last.abs_diff(*first) <= u16::MAX.into(),
+            _ => true,
+        };
+        if !times.chunks(Self::STRETCH).all(is_close) {
+            return None;
+        }
+        let stretches = times.chunks(Self::STRETCH);
+        let offsets = stretches.flat_map(|s| s.iter().map(|time| time.wrapping_sub(s[0]) as u16));
+        Some(Self {
+            bases: times.iter().step_by(Self::STRETCH).copied().collect(),
+            offsets: offsets.collect(),
+        })
+    }
+
+    #[inline]
+    fn at(&self, index: usize) -> i64 {
+        self.bases[index / Self::STRETCH].wrapping_add(self.offsets[index].into())
+    }
+
+    #[inline]
+    fn iter(&self, range: Range<usize>) -> impl Iterator<Item = i64> {
+        let offsets = self.offsets[range.clone()].iter();
+        let places = range.zip(offsets);
+        places
+            .map(|(index, offset)| self.bases[index / Self::STRETCH].wrapping_add((*offset).into()))
+    }
 }
 
 /// For each event, its unwrapped tick less the one that its clock's map gives for its time.
@@ -79,6 +124,21 @@ struct Many {
 }
 
 impl Batch {
+    /// Bytes that a batch takes for each event, but for the columns of its types: `span_ns` lies between the first and
+    /// the last.
+    pub(crate) const fn event_bytes(span_ns: u64, is_sorted: bool) -> u64 {
+        // Two if they are close.
+        let time = if span_ns <= u32::MAX as u64 { 4 } else { 8 };
+        let place = if is_sorted { 4 } else { 0 };
+        // Residuals and types' indexes are a byte each in nearly all chunks.
+        time + 2 + place
+    }
+
+    /// Bytes that a batch takes for its types, however few events they have.
+    pub(crate) const fn type_bytes(types: usize) -> u64 {
+        1024 + 512 * types as u64
+    }
+
     /// Events of a chunk of a trace, of many streams; streams and event types are numbered as in the
     /// trace to be made.
     pub(crate) fn of_trace(chunk: TraceChunk, event_types: Vec<EventTypeId>) -> Self {
@@ -188,9 +248,13 @@ impl Batch {
             let is_near = last
                 .checked_sub(first)
                 .is_some_and(|span| span <= u32::MAX.into());
-            if is_near && times.is_sorted() {
-                let near = times.iter().map(|time| (time - first) as u32);
-                self.times = Times::Near(near.collect());
+            if times.is_sorted() {
+                if let Some(times) = CloseTimes::of(times) {
+                    self.times = Times::Close(times);
+                } else if is_near {
+                    let near = times.iter().map(|time| (time - first) as u32);
+                    self.times = Times::Near(near.collect());
+                }
             }
         }
         if let Residuals::Large(residuals) = &self.residuals {
@@ -249,6 +313,7 @@ impl Batch {
     #[inline]
     pub(crate) fn time_ns(&self, index: usize) -> i64 {
         match &self.times {
+            Times::Close(times) => times.at(index),
             Times::Near(times) => self.first_ns + i64::from(times[index]),
             Times::Far(times) => times[index],
         }
@@ -346,6 +411,11 @@ impl Batch {
     pub(crate) fn for_each_time(&self, range: Range<usize>, mut each: impl FnMut(usize, i64)) {
         let types = &self.type_index;
         match &self.times {
+            Times::Close(times) => {
+                let mut times = times.iter(range.clone());
+                let mut next = || times.next().unwrap_or(0);
+                types.for_each(range, |place| each(place, next()));
+            }
             Times::Near(times) => {
                 let first_ns = self.first_ns;
                 let mut times = times[range.clone()].iter();
@@ -381,6 +451,10 @@ impl Batch {
             key
         };
         match &self.times {
+            Times::Close(times) => {
+                let times = times.iter(range);
+                keys.extend(times.map(|time| put(time.wrapping_sub(zero_ns) as u64)));
+            }
             Times::Near(times) => {
                 let base = self.first_ns.wrapping_sub(zero_ns) as u64;
                 let times = times[range].iter();
@@ -427,6 +501,8 @@ impl Batch {
     /// Whether times ascend from `front_ns` on.
     pub(crate) fn ascends_from(&self, front_ns: i64) -> bool {
         let ascends = match &self.times {
+            // Only ascending ones become that.
+            Times::Close(_) => true,
             Times::Near(times) => times.is_sorted(),
             Times::Far(times) => times.is_sorted(),
         };

@@ -469,6 +469,14 @@ impl InputRecording {
         matches!(self.origin, ChunkOrigin::Archive(_))
     }
 
+    /// How many bytes the body of a chunk has, decompressed, if that can be known without decoding it.
+    pub(crate) fn body_len(&self, chunk: &StoredChunk) -> Option<u64> {
+        match &self.origin {
+            ChunkOrigin::File(file) => self.recording.body_len(file, chunk).ok().flatten(),
+            ChunkOrigin::Archive(_) => None,
+        }
+    }
+
     /// Decodes the events of a chunk.
     ///
     /// # Errors

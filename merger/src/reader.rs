@@ -138,16 +138,27 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Its chunks: first and last time, and the bytes that their events take when they are decoded.
+    /// Its chunks: first and last time, and at most how many bytes their events take when they are decoded.
     /// `sizes`: of an event, by type.
     pub(crate) fn spans(&self, sizes: &FxHashMap<EventTypeId, u64>) -> Vec<(i64, i64, u64)> {
         match self {
-            Self::Stream(reader) => reader.spans(sizes).collect(),
+            Self::Stream(reader) => reader.spans_by_heads(sizes).collect(),
             Self::Trace(reader) => {
                 let largest = sizes.values().max().copied().unwrap_or(64);
                 reader.spans(largest).collect()
             }
             Self::Run(_) => Vec::new(),
+        }
+    }
+
+    /// The same, with a look at each chunk where that tells more.
+    pub(crate) fn measured_spans(
+        &self,
+        sizes: &FxHashMap<EventTypeId, u64>,
+    ) -> Vec<(i64, i64, u64)> {
+        match self {
+            Self::Stream(reader) => reader.spans_by_bodies(sizes).collect(),
+            Self::Trace(_) | Self::Run(_) => self.spans(sizes),
         }
     }
 }

@@ -51,7 +51,7 @@ impl Budget {
     }
 }
 
-/// Bytes of a decoded event, by type.
+/// Most bytes of a decoded event, by type.
 pub(crate) fn sizes_of(definitions: &Definitions) -> FxHashMap<EventTypeId, u64> {
     let types = definitions.event_types.values();
     let sizes = types.map(|event_type| {
@@ -203,8 +203,18 @@ impl Runs<'_> {
         numbers: &'a Numbers,
     ) -> Result<Reduced<'a>> {
         let sizes = sizes_of(definitions);
-        let most = most_at_once(readers.iter().flat_map(|reader| reader.spans(&sizes)));
-        if most <= self.budget.open || readers.len() < 2 {
+        let fits = |spans: &mut dyn Iterator<Item = (i64, i64, u64)>| {
+            most_at_once(spans) <= self.budget.open
+        };
+        let mut spans = readers.iter().flat_map(|reader| reader.spans(&sizes));
+        if readers.len() < 2 || fits(&mut spans) {
+            return Ok((readers, Vec::new()));
+        }
+        let measured: Vec<Vec<(i64, i64, u64)>> = self.pool.install(|| {
+            let each = readers.par_iter();
+            each.map(|reader| reader.measured_spans(&sizes)).collect()
+        });
+        if fits(&mut measured.iter().flatten().copied()) {
             return Ok((readers, Vec::new()));
         }
         let largest = sizes
@@ -219,8 +229,8 @@ impl Runs<'_> {
 
         let mut groups: Vec<Vec<Reader<'a>>> = Vec::new();
         let mut sum = 0_u64;
-        for reader in readers {
-            let bytes = most_at_once(reader.spans(&sizes).into_iter());
+        for (reader, spans) in readers.into_iter().zip(measured) {
+            let bytes = most_at_once(spans.into_iter());
             match groups.last_mut() {
                 Some(group) if sum.saturating_add(bytes) <= self.budget.open => {
                     sum = sum.saturating_add(bytes);

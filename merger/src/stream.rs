@@ -375,25 +375,53 @@ impl<'a> StreamReader<'a> {
         self.events_before[end.max(first)] - self.events_before[first]
     }
 
-    /// The chunks: first and last time, and the bytes that their events take when they are decoded. `sizes`: of
-    /// an event, by type.
-    pub(crate) fn spans(
+    /// The chunks: first and last time, and what stands for their events' bytes.
+    fn spans(
+        &self,
+        bytes_of: impl Fn(&StoredChunk, u64) -> u64,
+    ) -> impl Iterator<Item = (i64, i64, u64)> {
+        let ends = self.order.iter().zip(&self.ends);
+        ends.map(move |((index, bound), end_ns)| {
+            let first_ns = bound.unwrap_or(i64::MIN);
+            let bytes = bytes_of(&self.contents.chunks[*index], end_ns.abs_diff(first_ns));
+            (first_ns, *end_ns, bytes)
+        })
+    }
+
+    /// The chunks: first and last time, and at most how many bytes they take when they are decoded, by what their heads
+    /// say. `sizes`: of an event, by type.
+    pub(crate) fn spans_by_heads(
         &self,
         sizes: &FxHashMap<EventTypeId, u64>,
     ) -> impl Iterator<Item = (i64, i64, u64)> {
-        self.order
-            .iter()
-            .zip(&self.ends)
-            .map(|((index, bound), end)| {
-                let counts = self.contents.chunks[*index].header.counts.iter();
-                let bytes = counts.map(|(event_type, count)| {
-                    let size = self.trace_type(Some(*event_type));
-                    let size = size.and_then(|id| sizes.get(&id)).copied().unwrap_or(64);
-                    count.saturating_mul(size)
-                });
-                let sum = bytes.fold(0, u64::saturating_add);
-                (bound.unwrap_or(i64::MIN), *end, sum)
-            })
+        self.spans(|stored, _| {
+            let bytes = stored.header.counts.iter().map(|(event_type, count)| {
+                let size = self.trace_type(Some(*event_type));
+                let size = size.and_then(|id| sizes.get(&id)).copied().unwrap_or(64);
+                count.saturating_mul(size)
+            });
+            bytes.fold(0, u64::saturating_add)
+        })
+    }
+
+    /// The same by what their bodies have, which a look into the file tells.
+    pub(crate) fn spans_by_bodies(
+        &self,
+        sizes: &FxHashMap<EventTypeId, u64>,
+    ) -> impl Iterator<Item = (i64, i64, u64)> {
+        let by_heads = self.spans_by_heads(sizes);
+        let by_bodies = self.spans(|stored, span_ns| match self.input.body_len(stored) {
+            None => u64::MAX,
+            Some(body) => {
+                let header = &stored.header;
+                let each = Batch::event_bytes(span_ns, self.is_sorted);
+                let of_events = header.event_count.saturating_mul(each);
+                let of_types = Batch::type_bytes(header.counts.len());
+                body.saturating_add(of_events).saturating_add(of_types)
+            }
+        });
+        let pairs = by_heads.zip(by_bodies);
+        pairs.map(|((first, last, most), (_, _, bytes))| (first, last, bytes.min(most)))
     }
 
     /// Whether every chunk was taken in.

@@ -93,9 +93,11 @@ impl<'a> Sweep<'a> {
 
     /// The next windows, in order; none at the end.
     pub(crate) fn next_windows(&mut self, pool: &ThreadPool) -> Vec<Window<'a>> {
-        let of_threads = pool
-            .current_num_threads()
-            .saturating_mul(WINDOWS_PER_THREAD);
+        let of_threads = match pool.current_num_threads() {
+            // It waits for nobody, and what it works on is still in its cache.
+            1 => 1,
+            threads => threads.saturating_mul(WINDOWS_PER_THREAD),
+        };
         let most = of_threads.min(self.at_once);
         let mut windows = Vec::with_capacity(most);
         if self.is_done {
