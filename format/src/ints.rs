@@ -3,6 +3,7 @@
 
 use byteorder::{ByteOrder, LittleEndian as LE};
 
+use crate::cache::fetch_ahead;
 use crate::error::{FormatError, Result};
 use crate::ids::StreamId;
 use crate::wire::{Put, Wire, unzigzag, zigzag};
@@ -290,6 +291,18 @@ impl Ints {
             Offsets::Whole(offsets) => offsets[index],
         };
         self.base.wrapping_add(offset)
+    }
+
+    /// Has the processor fetch the value at `index`, if there is one: it is wanted soon.
+    #[inline]
+    pub fn fetch_ahead(&self, index: usize) {
+        match &self.offsets {
+            Offsets::Same(_) => {}
+            Offsets::Bytes(offsets) => fetch_ahead(offsets, index),
+            Offsets::Halves(offsets) => fetch_ahead(offsets, index),
+            Offsets::Words(offsets) => fetch_ahead(offsets, index),
+            Offsets::Whole(offsets) => fetch_ahead(offsets, index),
+        }
     }
 
     /// Whether there are none.

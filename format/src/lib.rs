@@ -25,6 +25,7 @@
 
 mod amend;
 mod block;
+mod cache;
 mod chunk;
 mod clock_map;
 mod column;
@@ -61,6 +62,8 @@ pub use block::{
     FileHeader, FileKind, MAGIC, MAJOR, MAX_BODY_LEN, MAX_HEAD_LEN, MINOR, SYNC, StoredBody,
     TAIL_LEN, decode_tail, encode_tail,
 };
+#[doc(hidden)]
+pub use cache::fetch_ahead;
 pub use chunk::{
     Chunk, ChunkBuilder, ChunkHeader, Cumulative, MAX_CHUNK_EVENTS, MAX_CHUNK_VALUES, ROW_DROPPED,
     ROW_EVENT, ROW_FAR_TICK, ROW_OBSERVATION, TypeColumns, ordinals, put_dropped_row,

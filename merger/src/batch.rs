@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use annals_format::{Chunk, EventTypeId, MapCursor, StreamId, TraceChunk, TypeColumns};
+use annals_format::{
+    Chunk, EventTypeId, MapCursor, StreamId, TraceChunk, TypeColumns, fetch_ahead,
+};
 
 /// Least events between two checkpoints.
 const LEAST_STRIDE: usize = 256;
@@ -308,6 +310,42 @@ impl Batch {
     /// Number of events.
     pub(crate) fn len(&self) -> usize {
         self.type_index.len()
+    }
+
+    /// Has the processor fetch what it needs to know of the events from `index` on, but for their elements.
+    #[inline]
+    pub(crate) fn fetch_ahead(&self, index: usize) {
+        self.fetch_times(index);
+        match &self.type_index {
+            TypeIndex::Few(places) => {
+                fetch_ahead(places, index);
+                fetch_ahead(places, index + 64);
+            }
+            TypeIndex::Many(places) => fetch_ahead(places, index),
+        }
+        match &self.residuals {
+            Residuals::Small(residuals) => {
+                fetch_ahead(residuals, index);
+                fetch_ahead(residuals, index + 64);
+            }
+            Residuals::Large(residuals) => fetch_ahead(residuals, index),
+        }
+        fetch_ahead(&self.checkpoints, index / self.stride * self.types.len());
+    }
+
+    /// Has the processor fetch the times from `index` on.
+    #[inline]
+    pub(crate) fn fetch_times(&self, index: usize) {
+        match &self.times {
+            Times::Close(times) => {
+                fetch_ahead(&times.bases, index / CloseTimes::STRETCH);
+                for line in 0..4 {
+                    fetch_ahead(&times.offsets, index + 32 * line);
+                }
+            }
+            Times::Near(times) => fetch_ahead(times, index),
+            Times::Far(times) => fetch_ahead(times, index),
+        }
     }
 
     #[inline]

@@ -23,7 +23,10 @@ const WINDOWS_AT_ONCE: usize = 16;
 const EVENT_BYTES: u64 = 96;
 
 /// Events of each stream in a window, if there are many streams: each stream costs a window something.
-const EVENTS_PER_STREAM: usize = 128;
+const EVENTS_PER_STREAM: usize = 96;
+
+/// By so many lanes memory is asked for before it is looked at.
+const LANES_AHEAD: usize = 4;
 
 /// Longest step of the sweep, nanoseconds.
 const LONGEST_NS: i64 = 1 << 60;
@@ -200,9 +203,15 @@ impl<'a> Sweep<'a> {
     }
 
     fn count_before(&self, until_ns: i64) -> usize {
-        self.lanes()
-            .map(|lane| lane.first_from(lane.at, until_ns) - lane.at)
-            .sum()
+        let mut ahead = self.lanes();
+        ahead.by_ref().take(LANES_AHEAD).for_each(drop);
+        let counts = self.lanes().map(|lane| {
+            if let Some(later) = ahead.next() {
+                later.batch.fetch_times(later.at);
+            }
+            lane.first_from(lane.at, until_ns) - lane.at
+        });
+        counts.sum()
     }
 
     /// Cuts a window of the next events, of which there are more than so many.

@@ -79,6 +79,9 @@ struct Event {
     residual: i16,
 }
 
+/// By so many slices memory is asked for before it is looked at.
+const SLICES_AHEAD: usize = 4;
+
 const FAR_RESIDUAL: i16 = i16::MIN;
 
 /// Instead of a shift: keys hold numbers alone.
@@ -227,6 +230,9 @@ impl Window<'_> {
         events.clear();
         events.reserve(self.len());
         for (number, slice) in self.slices.iter().enumerate() {
+            if let Some(later) = self.slices.get(number + SLICES_AHEAD) {
+                later.batch.fetch_ahead(later.range.start);
+            }
             let batch = &*slice.batch;
             let range = slice.range.clone();
             starts.clear();
@@ -546,8 +552,12 @@ impl Window<'_> {
             let reference = shape.references.get(slot.event_type, element);
             let sources = slot.members.iter().map(|member| {
                 let slice = &self.slices[member.slice];
+                let column = &slice.batch.types[member.local].columns[element];
+                if let Some(bits) = column.bits() {
+                    bits.fetch_ahead(member.ordinals.start);
+                }
                 Source {
-                    column: &slice.batch.types[member.local].columns[element],
+                    column,
                     ordinals: member.ordinals.clone(),
                     references: slice.numbers.references(reference),
                 }
