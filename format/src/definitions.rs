@@ -1257,6 +1257,38 @@ impl<T: Copy + Eq + Hash> Seen<T> {
     }
 }
 
+/// What definitions of a file may take in memory: a few bytes in a file can become many more.
+const MOST_MEMORY: u64 = 4 << 30;
+
+/// What the definitions that were read take in memory at most, bytes. Says nothing of what they are, and is not
+/// compared.
+#[derive(Clone, Copy, Default, Debug)]
+struct Taken(u64);
+
+impl PartialEq for Taken {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Taken {}
+
+impl Taken {
+    /// Takes in a definition whose record has so many bytes, if there is room for it.
+    fn take(&mut self, definition: &Definition, record: usize) -> bool {
+        let bytes = match definition {
+            Definition::Calibrations(points) => {
+                points.len() as u64 * size_of::<CalibrationPoint>() as u64
+            }
+            // The smallest parts of a record are those of the largest lists: knots of a clock map, 2 bytes for 32.
+            _ => 128 + 16 * record as u64,
+        };
+        let has_room = bytes <= MOST_MEMORY - self.0;
+        self.0 += if has_room { bytes } else { 0 };
+        has_room
+    }
+}
+
 /// All definitions of a file, by id.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
@@ -1283,6 +1315,7 @@ pub struct Definitions {
     pub symbols: BTreeMap<RegionId, Symbol>,
     pub filters: Vec<Filter>,
     pub slice: Option<Slice>,
+    taken: Taken,
     seen_filters: Seen<Filter>,
     pub host_offsets: Vec<HostOffset>,
     pub clock_errors: BTreeMap<ClockId, ClockError>,
@@ -1433,14 +1466,22 @@ impl Definitions {
     ///
     /// # Errors
     /// The first record that could not be taken in, all others taken in; behind one whose length is
-    /// broken none can be found.
+    /// broken none can be found. What would take more than 4 GiB of memory, with all that was read before, ends the
+    /// reading.
     pub fn add_all(&mut self, bytes: &[u8]) -> Result<()> {
         let mut wire = Wire::new(bytes);
         let mut outcome = Ok(());
         while !wire.is_empty() {
             let before = wire.position();
             match Definition::decode(&mut wire) {
-                Ok(Some(definition)) => self.add(definition),
+                Ok(Some(definition)) => {
+                    if !self.taken.take(&definition, wire.position() - before) {
+                        let found = "more in the same file";
+                        let expected = "definitions that take at most 4 GiB of memory";
+                        return outcome.and(Err(FormatError::invalid(before, expected, found)));
+                    }
+                    self.add(definition);
+                }
                 Ok(None) => {}
                 Err(error) => {
                     let is_whole = Definition::step_over(&mut wire, bytes, before);
@@ -1817,6 +1858,23 @@ mod tests {
                     .to_vec(),
             }),
         ]
+    }
+
+    #[test]
+    fn definitions_take_no_more_memory_than_they_may() {
+        let mut record = Vec::new();
+        Definition::String(StringId::new(7), "a".repeat(16 << 20)).encode(&mut record);
+        let mut read = Definitions::default();
+        let refused = (0..20).find_map(|number| Some((number, read.add_all(&record).err()?)));
+        let (number, error) = refused.unwrap();
+        assert_eq!(number, 15, "16 of 256 MiB each are a little too many");
+        assert!(error.to_string().contains("4 GiB"), "{error}");
+        assert_eq!(read.strings.len(), 1);
+        // A smaller one has room still.
+        let mut record = Vec::new();
+        Definition::String(StringId::new(8), "b".to_owned()).encode(&mut record);
+        read.add_all(&record).unwrap();
+        assert_eq!(read.string(StringId::new(8)), "b");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -366,13 +367,30 @@ impl<'a> Setting<'a> {
         let Some(file) = rules.strip_prefix('@') else {
             return rules.parse();
         };
-        let text = std::fs::read_to_string(file).map_err(|source| RecorderError::Io {
+        let text = read_rules(file).map_err(|source| RecorderError::Io {
             action: "read the rules in",
             path: PathBuf::from(file),
             source,
         })?;
         text.parse()
     }
+}
+
+/// The program starts with this: it must not wait for what never comes, nor read what never ends.
+fn read_rules(file: &str) -> std::io::Result<String> {
+    const MOST_BYTES: u64 = 16 << 20;
+    let metadata = std::fs::metadata(file)?;
+    if !metadata.is_file() {
+        return Err(std::io::Error::other("it is no regular file"));
+    }
+    let mut text = String::new();
+    let read = std::fs::File::open(file)?
+        .take(MOST_BYTES + 1)
+        .read_to_string(&mut text)?;
+    if read as u64 > MOST_BYTES {
+        return Err(std::io::Error::other("rules are 16 MiB at most"));
+    }
+    Ok(text)
 }
 
 fn first_of(names: &[&str]) -> Option<String> {
@@ -451,6 +469,20 @@ mod tests {
             let row = format!("//! | `{name}` | {meaning} | ");
             assert!(documented.contains(&row), "{row}");
         }
+    }
+
+    #[test]
+    fn a_program_does_not_wait_for_rules() {
+        let refused = |file: &str| read_rules(file).unwrap_err().to_string();
+        assert_eq!(refused("/dev/zero"), "it is no regular file");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("rules");
+        let file = std::fs::File::create(&path).unwrap();
+        file.set_len((16 << 20) + 1).unwrap();
+        let path = path.to_str().unwrap();
+        assert_eq!(refused(path), "rules are 16 MiB at most");
+        std::fs::write(path, "off region std::*").unwrap();
+        assert_eq!(read_rules(path).unwrap(), "off region std::*");
     }
 
     #[test]
