@@ -752,7 +752,11 @@ impl ChunkBuilder {
                 }
                 ROW_OBSERVATION => {
                     let time_ns = w.signed("reference clock")?;
-                    self.chunk.observations.push((index, time_ns));
+                    // A recorder writes one an event; of more, as damage makes them, the last is the nearest.
+                    match self.chunk.observations.last_mut() {
+                        Some(last) if last.0 == index => last.1 = time_ns,
+                        _ => self.chunk.observations.push((index, time_ns)),
+                    }
                 }
                 _ => {
                     let number = u32::try_from(code - ROW_EVENT).unwrap_or(u32::MAX);
@@ -1147,6 +1151,23 @@ mod tests {
         let (header, chunk) = builder.finish(StreamId::new(0));
         assert_eq!(header.event_count, fitting as u64);
         assert!(Chunk::decode(&header, &encoded(&chunk)).is_ok());
+    }
+
+    #[test]
+    fn of_several_observations_of_an_event_the_last_counts() {
+        let mut schema = Schema::default();
+        schema.add(&event_type(0, 0, false));
+        let mut rows = Vec::new();
+        for time_ns in [42, -56, 49] {
+            rows.put_varint(ROW_OBSERVATION);
+            rows.put_signed(time_ns);
+        }
+        put_row(0, &mut rows);
+        let mut builder = ChunkBuilder::new(u64::MAX);
+        assert_eq!(builder.push_rows(&schema, 0, &rows).unwrap(), 1);
+        let (header, chunk) = builder.finish(StreamId::new(0));
+        assert_eq!(chunk.observations, [(0, 49)]);
+        assert_eq!(Chunk::decode(&header, &encoded(&chunk)).unwrap(), chunk);
     }
 
     #[test]
