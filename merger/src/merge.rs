@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use annals_format::{
-    Definition, Definitions, OrderHash, Ordering, ProcessId, RecordingId, Slice, StreamId,
-    StreamTotals, TraceChunk, TraceLoss,
+    Definition, Definitions, OrderHash, Ordering, ProcessEnd, ProcessId, RecordingId, Slice,
+    StreamId, StreamTotals, TraceChunk, TraceLoss,
 };
 
 use rayon::prelude::*;
@@ -50,6 +50,18 @@ struct Member {
     numbers: Numbers,
     start_ns: i64,
     end_ns: i64,
+}
+
+impl Member {
+    /// The end of the process, as the trace defines it.
+    fn end(&self) -> Definition {
+        Definition::ProcessEnd(ProcessEnd {
+            process: self.process,
+            ended: self.input.recording.ended,
+            start_ns: self.start_ns,
+            end_ns: self.end_ns,
+        })
+    }
 }
 
 /// What a merge will do: definitions and clock maps are settled, events are not read yet.

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use annals_format::{
-    Definition, Ordering, ProcessEnd, ProcessId, StreamId, StreamTotals, TraceChunk, TypeTotals,
-};
+use annals_format::{Ordering, ProcessId, StreamId, StreamTotals, TraceChunk, TypeTotals};
 
 use super::{Member, Merge, StretchOfAxis, boot_id_of};
 use crate::causality::{Causality, Check, RepairReport};
@@ -121,12 +119,7 @@ impl Merge {
                 member.end_ns = shifts.moved(member.end_ns);
             }
             trace_end_ns = trace_end_ns.max(member.end_ns);
-            self.definitions.add(Definition::ProcessEnd(ProcessEnd {
-                process: member.process,
-                ended: member.input.recording.ended,
-                start_ns: member.start_ns,
-                end_ns: member.end_ns,
-            }));
+            self.definitions.add(member.end());
         }
         if let Some(zero) = &mut self.definitions.time_zero {
             zero.end_ns = trace_end_ns;

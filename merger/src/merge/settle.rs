@@ -291,12 +291,7 @@ impl Merge {
             member.start_ns = start_ns.saturating_sub(zero_ns);
             member.end_ns = end_ns.saturating_sub(zero_ns);
             trace_end_ns = trace_end_ns.max(member.end_ns);
-            self.definitions.add(Definition::ProcessEnd(ProcessEnd {
-                process: member.process,
-                ended: member.input.recording.ended,
-                start_ns: member.start_ns,
-                end_ns: member.end_ns,
-            }));
+            self.definitions.add(member.end());
         }
         for map in self.definitions.clock_maps.values_mut() {
             for knot in &mut map.knots {
