@@ -542,7 +542,7 @@ fn an_export_that_is_killed_has_no_name_or_is_whole() {
         let start = Instant::now();
         let whole = exporting(arguments, &inputs, &to).output();
         assert!(whole.expect("trace-cli runs").status.success(), "{name}");
-        let took = start.elapsed();
+        let mut took = start.elapsed();
         let whole = standing(&to);
         let is_directory = to.is_dir();
         let (mut met, mut round) = (0, 0);
@@ -575,6 +575,10 @@ fn an_export_that_is_killed_has_no_name_or_is_whole() {
                 whole.len()
             );
             met += usize::from(status.signal().is_some() && found == before);
+            if status.signal().is_none() {
+                // It was done before: the machine had been busier when the time was taken.
+                took = took * 4 / 5;
+            }
             round += 1;
         }
         assert!(met > 0, "{name}: no export was met in the middle");
