@@ -18,6 +18,9 @@ pub(crate) trait Sink: Send {
     /// Writes all bytes at an offset.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
+    /// Takes away what stands behind so many bytes.
+    fn truncate(&mut self, length: u64) -> io::Result<()>;
+
     /// Whether what is written can still be found by anybody.
     fn check(&self) -> io::Result<()> {
         Ok(())
@@ -63,6 +66,10 @@ impl OwnFile {
 impl Sink for OwnFile {
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.own()?.0.write_all_at(bytes, offset)
+    }
+
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
+        self.own()?.0.set_len(length)
     }
 
     fn check(&self) -> io::Result<()> {
@@ -218,6 +225,9 @@ impl Storage {
         let is_written = self.append(BlockKind::Chunk, &head, body);
         if is_written {
             self.index.add_chunk(offset, &head);
+        } else {
+            // A head without its body would count events that are counted as dropped, too.
+            let _ = self.sink.truncate(offset);
         }
         is_written
     }
@@ -293,6 +303,10 @@ mod tests {
             }
             self.left.store(left - 1, Ordering::Relaxed);
             self.file.write_all_at(bytes, offset)
+        }
+
+        fn truncate(&mut self, _: u64) -> io::Result<()> {
+            Err(io::Error::from_raw_os_error(libc::EIO))
         }
     }
 

@@ -194,7 +194,14 @@ impl Writer {
             let Some(number) = self.shared.pages.take_full() else {
                 break;
             };
-            self.seal(number);
+            self.seal_or_keep(number);
+        }
+    }
+
+    /// Writes a page; one that cannot be written waits for the end.
+    fn seal_or_keep(&mut self, number: u32) {
+        if !self.seal(number) {
+            self.shared.pages.push_full(number);
         }
     }
 
@@ -259,7 +266,7 @@ impl Writer {
                         }
                         self.announce();
                         shared.flush_definitions();
-                        self.seal(number);
+                        self.seal_or_keep(number);
                     }
                 }
                 _ => progress.idle = Some((number, commit, now)),
@@ -307,15 +314,15 @@ impl Writer {
             if stream.take_idle_page(number) {
                 self.announce();
                 shared.flush_definitions();
-                self.seal(number);
+                self.seal_or_keep(number);
             }
         }
         self.round(true);
     }
 
-    /// Writes a page's rows as a chunk and frees the page. When writing fails the page stays as it
-    /// is: the live file keeps its events.
-    fn seal(&mut self, number: u32) {
+    /// Writes a page's rows as a chunk and frees the page. False when writing fails: the page stays as it
+    /// is, and the live file keeps its events.
+    fn seal(&mut self, number: u32) -> bool {
         let shared = Arc::clone(&self.shared);
         let page = shared.memory.page(number);
         let rows = page.committed_rows();
@@ -326,15 +333,16 @@ impl Writer {
             self.is_full |= written.saturating_add(rows.len() as u64) > most;
             if self.is_full {
                 self.give_up(number, Cause::SizeLimit);
-                return;
+                return true;
             }
             if !self.write_chunk(number, &page, rows) {
                 self.note_failure();
-                return;
+                return false;
             }
         }
         shared.free_kept(number, page);
         shared.pages.free(number);
+        true
     }
 
     fn write_chunk(&mut self, number: u32, page: &Page<'_>, rows: &[u8]) -> bool {
@@ -570,11 +578,8 @@ impl Writer {
             }
         }
         let mut is_sealed = |number: &u32| {
-            if !shared.storage_has_failed() {
-                self.seal(*number);
-            }
             // A page that could not be written keeps its stream.
-            !shared.storage_has_failed()
+            !shared.storage_has_failed() && self.seal(*number)
         };
         let sealed = waiting
             .iter()
