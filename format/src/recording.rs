@@ -84,6 +84,7 @@ pub struct Recording {
     pub last_reference_ns: Option<i64>,
     /// Parts of the file that could not be used.
     pub problems: Vec<Problem>,
+    /// Of the live file; their rows are read with the schema.
     pages: Vec<LivePage>,
     schema: Schema,
 }
@@ -135,7 +136,6 @@ impl Recording {
             recording.take_live(live, &is_alive, &mut chunks, &mut open);
         }
         recording.definitions.tidy();
-        recording.schema = recording.definitions.schema();
         recording.assemble(chunks, totals, open);
         Ok(recording)
     }
@@ -157,6 +157,11 @@ impl Recording {
             pages: Vec::new(),
             schema: Schema::default(),
         }
+    }
+
+    /// Whether some of its events are in a live file only: reading them needs the definitions.
+    pub const fn has_pages(&self) -> bool {
+        !self.pages.is_empty()
     }
 
     fn problem(&mut self, offset: u64, length: u64, error: &FormatError) {

@@ -1,5 +1,6 @@
 //! Finding and opening inputs: files, directories, live files beside them.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -28,6 +29,8 @@ pub(crate) struct FileAt {
 #[derive(Debug)]
 struct OpenFiles {
     files: FxHashMap<u64, (Arc<File>, u64)>,
+    /// Numbers by the moment of the last use.
+    by_use: BTreeMap<u64, u64>,
     /// Uses, and numbers given.
     count: u64,
     most: usize,
@@ -36,6 +39,7 @@ struct OpenFiles {
 static OPEN_FILES: LazyLock<Mutex<OpenFiles>> = LazyLock::new(|| {
     Mutex::new(OpenFiles {
         files: FxHashMap::default(),
+        by_use: BTreeMap::new(),
         count: 0,
         most: most_files(),
     })
@@ -60,18 +64,28 @@ impl OpenFiles {
     fn get(&mut self, number: u64) -> Option<Arc<File>> {
         self.count += 1;
         let (file, used) = self.files.get_mut(&number)?;
+        self.by_use.remove(used);
         *used = self.count;
+        self.by_use.insert(self.count, number);
         Some(file.clone())
     }
 
     fn put(&mut self, number: u64, file: Arc<File>) {
-        while self.files.len() >= self.most {
-            let longest = self.files.iter().min_by_key(|(_, (_, used))| *used);
-            let longest = longest.map(|(number, _)| *number);
-            longest.map(|number| self.files.remove(&number));
+        self.remove(number);
+        while self.files.len() >= self.most
+            && let Some((_, longest_unused)) = self.by_use.pop_first()
+        {
+            self.files.remove(&longest_unused);
         }
         self.count += 1;
         self.files.insert(number, (file, self.count));
+        self.by_use.insert(self.count, number);
+    }
+
+    fn remove(&mut self, number: u64) {
+        if let Some((_, used)) = self.files.remove(&number) {
+            self.by_use.remove(&used);
+        }
     }
 }
 
@@ -113,7 +127,7 @@ impl FileAt {
 
 impl Drop for FileAt {
     fn drop(&mut self) {
-        OpenFiles::lock().files.remove(&self.number);
+        OpenFiles::lock().remove(self.number);
     }
 }
 
@@ -155,6 +169,8 @@ pub struct InputRecording {
     pub file_bytes: u64,
     /// What is in it.
     pub recording: Recording,
+    /// Definitions of it that were packed.
+    packed: Vec<u8>,
     pub(crate) origin: ChunkOrigin,
 }
 
@@ -427,8 +443,28 @@ impl InputRecording {
             live_path: is_live_used.then_some(live_path),
             file_bytes,
             recording,
+            packed: Vec::new(),
             origin: ChunkOrigin::File(file),
         })
+    }
+
+    /// Puts its definitions, but those of its process and rank, into a tenth of their memory: a run has many recordings,
+    /// and they all wait for the last one before they are put into order.
+    pub(crate) fn pack_definitions(&mut self) {
+        let definitions = &mut self.recording.definitions;
+        let (processes, ranks) = (definitions.processes.clone(), definitions.ranks.clone());
+        let mut packed = Vec::new();
+        std::mem::take(definitions).encode(&mut packed);
+        self.packed = packed.into_boxed_slice().into_vec();
+        (definitions.processes, definitions.ranks) = (processes, ranks);
+    }
+
+    /// Gives it back the definitions that were packed.
+    pub(crate) fn unpack_definitions(&mut self) {
+        let packed = std::mem::take(&mut self.packed);
+        // What was encoded a moment ago is whole.
+        let outcome = self.recording.definitions.add_all(&packed);
+        debug_assert!(outcome.is_ok(), "{outcome:?}");
     }
 
     /// The live file of a recording that has its footer, when its process was killed before it could remove it, or
@@ -460,6 +496,7 @@ impl InputRecording {
             live_path: None,
             file_bytes,
             recording,
+            packed: Vec::new(),
             origin: ChunkOrigin::Archive(part),
         }
     }

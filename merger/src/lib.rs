@@ -16,6 +16,7 @@
 //! ```
 
 mod ahead;
+mod allocator;
 mod batch;
 mod bounds;
 pub mod calls;
@@ -57,6 +58,7 @@ mod unify;
 mod verify;
 mod window;
 
+pub use allocator::keep_freed_memory;
 pub use bounds::Bounds;
 pub use causality::{
     Causality, CausalityReport, CollectiveReport, HostFitReport, MESSAGES_IN_FLIGHT, MessageReport,

@@ -9,7 +9,6 @@ mod conclude;
 mod settle;
 
 use std::path::PathBuf;
-use std::sync::Mutex;
 
 use annals_format::{
     Definition, Definitions, OrderHash, Ordering, ProcessEnd, ProcessId, RecordingId, Slice,
@@ -36,7 +35,7 @@ use crate::runs::{Budget, Runs};
 use crate::stream::{StreamClock, StreamReader};
 use crate::sweep::Sweep;
 use crate::unify::Numbers;
-use crate::window::{Part, Scratch, Shape, Window as StretchOfAxis};
+use crate::window::{Part, Scratches, Shape, Window as StretchOfAxis};
 
 use self::causes::{Moved, shifts_of};
 pub(crate) use self::conclude::add_rows;
@@ -79,8 +78,8 @@ pub struct Merge {
     pub causality: Causality,
     /// Messages that may be in flight at once; those beyond are counted, not matched.
     pub messages_in_flight: usize,
-    /// Memory that events may take, bytes: what does not fit is merged in several passes, to the same trace.
-    /// Definitions and indexes come on top.
+    /// Memory that a merge may take, about, bytes: what does not fit is merged in several passes, to the same trace.
+    /// Of very many streams, definitions and indexes alone take more (12 KiB for each): events then get a quarter of it.
     pub memory_limit_bytes: u64,
     /// Where the files of several passes go; they have no names, and are gone with the program.
     pub temporary_directory: PathBuf,
@@ -354,7 +353,7 @@ impl Merge {
         })?;
         let readers = self.open_readers(keep, is_proved.then_some(references));
         let streams = self.definitions.streams.len();
-        let budget = Budget::of(self.memory_limit_bytes);
+        let budget = Budget::of(self.memory_limit_bytes, streams);
         let runs = Runs {
             pool: &pool,
             references,
@@ -367,7 +366,7 @@ impl Merge {
             references,
             most_events: sweep.window_events(),
         };
-        let scratches: Mutex<Vec<Scratch>> = Mutex::default();
+        let scratches = Scratches::default();
         let mut next = || -> Result<Option<Vec<R>>> {
             let windows = sweep.next_windows(&pool);
             if let Some(error) = sweep.failure() {
@@ -378,10 +377,7 @@ impl Merge {
             }
             let results = pool.install(|| {
                 let each = windows.into_par_iter().map(|window| {
-                    let spare = lock(&scratches).pop();
-                    let mut scratch = spare.unwrap_or_default();
-                    let parts = window.assemble(&shape, &mut scratch);
-                    lock(&scratches).push(scratch);
+                    let parts = scratches.with(|scratch| window.assemble(&shape, scratch));
                     work(parts, &window)
                 });
                 each.collect()
@@ -447,10 +443,4 @@ struct Worked<R> {
     messages: Vec<MessageBatch>,
     /// Of each chunk, stream and shift of every event.
     shifts: Vec<Vec<(StreamId, i64)>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -124,11 +124,22 @@ pub struct Reach {
 /// # Errors
 /// If none of them can be used.
 pub fn open_recordings(paths: &[PathBuf]) -> Result<(Vec<InputRecording>, Vec<RejectedInput>)> {
+    open_each(paths, |_| {})
+}
+
+/// The same, with something done to each at once.
+fn open_each(
+    paths: &[PathBuf],
+    mut each: impl FnMut(&mut InputRecording),
+) -> Result<(Vec<InputRecording>, Vec<RejectedInput>)> {
     let mut inputs = Vec::new();
     let mut rejected = Vec::new();
     for path in paths {
         match InputRecording::open(path) {
-            Ok(input) => inputs.push(input),
+            Ok(mut input) => {
+                each(&mut input);
+                inputs.push(input);
+            }
             Err(error) => rejected.push(RejectedInput {
                 path: path.clone(),
                 why: crate::input::without_path(&error),
@@ -137,6 +148,9 @@ pub fn open_recordings(paths: &[PathBuf]) -> Result<(Vec<InputRecording>, Vec<Re
     }
     Ok((inputs, rejected))
 }
+
+/// Of more recordings than this the definitions are packed until all of them are opened.
+const MOST_UNPACKED: usize = 256;
 
 fn nothing_readable(rejected: &[RejectedInput]) -> MergeError {
     MergeError::NothingReadable {
@@ -198,11 +212,25 @@ pub fn plan_merge_with_offsets(
             path: paths.first().cloned().unwrap_or_default(),
         });
     }
-    let (mut inputs, more) = open_recordings(&recordings)?;
+    let name_functions = |input: &mut InputRecording| {
+        let definitions = &mut input.recording.definitions;
+        let found = symbols.resolve(definitions);
+        found.into_iter().for_each(|record| definitions.add(record));
+    };
+    let is_packed = recordings.len() > MOST_UNPACKED;
+    let (mut inputs, more) = open_each(&recordings, |input| {
+        name_functions(input);
+        if is_packed {
+            input.pack_definitions();
+        }
+    })?;
     rejected.extend(more);
     for path in archives {
         match crate::otf2::open(&path) {
-            Ok(processes) => inputs.extend(processes),
+            Ok(mut processes) => {
+                processes.iter_mut().for_each(name_functions);
+                inputs.extend(processes);
+            }
             Err(error) => rejected.push(RejectedInput {
                 why: crate::input::without_path(&error),
                 path,
@@ -235,11 +263,6 @@ pub fn plan_merge_with_offsets(
     }
     if inputs.is_empty() && opened.is_empty() {
         return Err(nothing_readable(&rejected));
-    }
-    for input in &mut inputs {
-        let definitions = &mut input.recording.definitions;
-        let found = symbols.resolve(definitions);
-        found.into_iter().for_each(|record| definitions.add(record));
     }
     let mut merge = Merge::plan_all(inputs, opened, offsets);
     rejected.extend(differing(&mut merge));

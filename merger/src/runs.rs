@@ -1,6 +1,7 @@
 //! Runs: what many streams have become in a first pass, when all of them at once would take more memory
-//! than there may be. Groups of streams are merged into runs, runs into fewer of them, and the last few are
-//! what the merge itself reads. Events keep their order and their numbers, so the trace is the same.
+//! than there may be, or more of the processor's cache than there is. Groups of streams are merged into runs, runs into
+//! fewer of them, and the last few are what the merge itself reads. Events keep their order and their numbers, so the
+//! trace is the same.
 
 use std::fs::File;
 use std::io::Write;
@@ -24,7 +25,7 @@ use crate::reader::Reader;
 use crate::stream::LossPlace;
 use crate::sweep::Sweep;
 use crate::unify::Numbers;
-use crate::window::{Scratch, Shape, WindowPlace};
+use crate::window::{Scratches, Shape, WindowPlace};
 
 /// Most events of a chunk of a run.
 const MOST_EVENTS: u64 = 1 << 16;
@@ -32,6 +33,11 @@ const MOST_EVENTS: u64 = 1 << 16;
 const LEAST_EVENTS: u64 = 64;
 /// Runs that a pass reads at once, as memory allows.
 const RUNS_AT_ONCE: u64 = 64;
+/// Streams that a pass reads at once at most, however much memory there is: of more streams so few events follow each
+/// other that each look at one waits for memory. Two passes are then faster than one.
+const STREAMS_AT_ONCE: usize = 512;
+/// Streams of a group, when memory allows: fewer, and there are more runs than need be.
+const LEAST_GROUP: usize = 64;
 
 /// How much memory the parts of a merge may take.
 #[derive(Clone, Copy, Debug)]
@@ -42,11 +48,17 @@ pub(crate) struct Budget {
     pub(crate) windows: u64,
 }
 
+/// What a merge keeps of each stream, about: definitions, index, counts.
+const STREAM_BYTES: u64 = 12 << 10;
+
 impl Budget {
-    pub(crate) const fn of(limit_bytes: u64) -> Self {
+    /// What is left of a limit beside what is kept of so many streams; a quarter of it in any case.
+    pub(crate) fn of(limit_bytes: u64, streams: usize) -> Self {
+        let kept = STREAM_BYTES.saturating_mul(streams as u64);
+        let bytes = limit_bytes.saturating_sub(kept).max(limit_bytes / 4);
         Self {
-            open: limit_bytes / 8 * 5,
-            windows: limit_bytes / 8 * 3,
+            open: bytes / 8 * 5,
+            windows: bytes / 8 * 3,
         }
     }
 }
@@ -206,17 +218,24 @@ impl Runs<'_> {
         let fits = |spans: &mut dyn Iterator<Item = (i64, i64, u64)>| {
             most_at_once(spans) <= self.budget.open
         };
+        let is_crowded = readers.len() > STREAMS_AT_ONCE;
         let mut spans = readers.iter().flat_map(|reader| reader.spans(&sizes));
-        if readers.len() < 2 || fits(&mut spans) {
+        if readers.len() < 2 || !is_crowded && fits(&mut spans) {
             return Ok((readers, Vec::new()));
         }
         let measured: Vec<Vec<(i64, i64, u64)>> = self.pool.install(|| {
             let each = readers.par_iter();
             each.map(|reader| reader.measured_spans(&sizes)).collect()
         });
-        if fits(&mut measured.iter().flatten().copied()) {
+        let is_fitting = fits(&mut measured.iter().flatten().copied());
+        if !is_crowded && is_fitting {
             return Ok((readers, Vec::new()));
         }
+        let mut file = match RunFile::create(self.directory) {
+            Ok(file) => Arc::new(file),
+            Err(_) if is_fitting => return Ok((readers, Vec::new())),
+            Err(error) => return Err(error),
+        };
         let largest = sizes
             .values()
             .max()
@@ -227,12 +246,16 @@ impl Runs<'_> {
         let events = events.clamp(LEAST_EVENTS, MOST_EVENTS);
         let at_once = (self.budget.open / (events * largest)).clamp(2, RUNS_AT_ONCE) as usize;
 
+        let most_streams = readers.len().div_ceil(at_once).max(LEAST_GROUP);
         let mut groups: Vec<Vec<Reader<'a>>> = Vec::new();
         let mut sum = 0_u64;
         for (reader, spans) in readers.into_iter().zip(measured) {
             let bytes = most_at_once(spans.into_iter());
             match groups.last_mut() {
-                Some(group) if sum.saturating_add(bytes) <= self.budget.open => {
+                Some(group)
+                    if group.len() < most_streams
+                        && sum.saturating_add(bytes) <= self.budget.open =>
+                {
                     sum = sum.saturating_add(bytes);
                     group.push(reader);
                 }
@@ -242,7 +265,6 @@ impl Runs<'_> {
                 }
             }
         }
-        let mut file = Arc::new(RunFile::create(self.directory)?);
         let mut offset = 0;
         let mut done = Vec::new();
         let mut runs: Vec<Reader<'a>> = Vec::new();
@@ -287,6 +309,7 @@ impl Runs<'_> {
             most_events: sweep.window_events(),
         };
         let mut run = Run::default();
+        let scratches = Scratches::default();
         loop {
             let mut windows = sweep.next_windows(self.pool);
             if let Some(error) = sweep.failure() {
@@ -308,13 +331,14 @@ impl Runs<'_> {
             }
             let encoded: Vec<std::io::Result<Vec<_>>> = self.pool.install(|| {
                 let each = windows.into_par_iter().map(|window| {
-                    let parts = window.assemble(&shape, &mut Scratch::default());
+                    let parts = scratches.with(|scratch| window.assemble(&shape, scratch));
                     let parts = parts.into_iter().filter(|part| !part.chunk.is_empty());
                     let parts = parts.map(|part| {
                         let (mut head, mut body, mut block) = (Vec::new(), Vec::new(), Vec::new());
                         part.header.encode(&mut head);
                         part.chunk.encode(&mut body);
-                        let mut writer = BlockWriter::new(CompressionLevel::Zstd(1))?;
+                        // Read once, and soon: compressing takes longer than writing.
+                        let mut writer = BlockWriter::new(CompressionLevel::None)?;
                         writer.write(BlockKind::TraceChunk, &head, &body, &mut block);
                         Ok((part.header.first_ns, part.header.event_count, block))
                     });

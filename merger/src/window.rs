@@ -1,7 +1,7 @@
 //! A stretch of the axis: events of many streams become chunks of the trace.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use annals_format::{
     Column, EventTypeId, MAX_CHUNK_VALUES, StreamId, TraceChunk, TraceChunkHeader, TraceLoss,
@@ -66,6 +66,22 @@ pub(crate) struct Scratch {
     /// Numbers of the events among those of their type, type by type.
     picks: Vec<u32>,
     values: Vec<u64>,
+}
+
+/// Memory of the windows that are worked on at once.
+#[derive(Debug, Default)]
+pub(crate) struct Scratches(Mutex<Vec<Scratch>>);
+
+impl Scratches {
+    /// Lends memory that nobody else uses.
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Scratch) -> R) -> R {
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let spare = lock().pop();
+        let mut scratch = spare.unwrap_or_default();
+        let result = work(&mut scratch);
+        lock().push(scratch);
+        result
+    }
 }
 
 /// What the order needs to know of an event: gathered slice by slice, as memory likes it.

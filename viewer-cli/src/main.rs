@@ -9,7 +9,7 @@ use annals_cli::commands::{
     suggest_filter, timeline, tui, verify,
 };
 use annals_cli::output::{Finding, UsageError};
-use annals_merger::FilterError;
+use annals_merger::{FilterError, keep_freed_memory};
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -164,6 +164,7 @@ fn main() -> ExitCode {
             Err(error) => failed(&error),
         };
     }
+    keep_freed_memory();
     let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout());
     let outcome = run(&arguments.command, &mut out)
         .and_then(|finding| out.flush().map(|()| finding).map_err(Into::into));

@@ -100,6 +100,7 @@ impl Merge {
             match candidate {
                 Candidate::Recording(input) => {
                     let mut input = *input;
+                    input.unpack_definitions();
                     let recording = &input.recording;
                     let definitions = &recording.definitions;
                     facts.push(host_of(
@@ -451,11 +452,17 @@ fn types_of_chunks(input: &InputRecording) -> BTreeSet<EventTypeId> {
         .collect()
 }
 
-/// Leaves a recording only the definitions that clocks are fitted with: the others stand in the trace now, and a run
-/// has many recordings.
+/// Leaves a recording only the definitions that clocks are fitted with, and those that live pages are read with: the
+/// others stand in the trace now, and a run has many recordings.
 fn forget_names(input: &mut InputRecording) {
+    let has_pages = input.recording.has_pages();
     let definitions = &mut input.recording.definitions;
     let mut kept = Definitions::default();
+    if has_pages {
+        kept.streams = std::mem::take(&mut definitions.streams);
+        kept.sources = std::mem::take(&mut definitions.sources);
+        kept.clocks = std::mem::take(&mut definitions.clocks);
+    }
     kept.processes = std::mem::take(&mut definitions.processes);
     kept.calibration = std::mem::take(&mut definitions.calibration);
     *definitions = kept;

@@ -11,8 +11,8 @@ use annals_format::CompressionLevel;
 use annals_merger::{
     ArchiveOptions, Causality, CausalityReport, ClockOffsets, EventFilter, FilterError,
     MESSAGES_IN_FLIGHT, Merge, Opened, Plan, RejectedInput, Report, Symbols, Window,
-    WindowArguments, WriteOptions, join, parse_size, plan_merge_with_offsets, write_archive,
-    write_trace,
+    WindowArguments, WriteOptions, join, keep_freed_memory, parse_size, plan_merge_with_offsets,
+    write_archive, write_trace,
 };
 use anyhow::{Context, bail};
 use clap::Parser;
@@ -195,6 +195,7 @@ fn slice_of(text: &str) -> Result<(u32, u32), String> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    keep_freed_memory();
     let outcome = if arguments.join {
         run_join(&arguments)
     } else {

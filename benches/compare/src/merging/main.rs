@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-use annals_merger::{WriteOptions, plan_merge, write_trace};
+use annals_merger::{WriteOptions, keep_freed_memory, plan_merge, write_trace};
 use clap::{Parser, Subcommand};
 
 /// How fast a run of many processes is merged, beside OTF2's global reader and babeltrace2.
@@ -127,6 +127,7 @@ fn measure(command: &[std::ffi::OsString]) -> Result<Measured, String> {
 }
 
 fn merge(inputs: &Path, output: &Path, jobs: usize) -> Result<(), String> {
+    keep_freed_memory();
     let inputs = [inputs.to_owned()];
     let (merge, _) = plan_merge(&inputs, Some(output)).map_err(|error| error.to_string())?;
     let options = WriteOptions {
