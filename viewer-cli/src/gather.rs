@@ -12,6 +12,8 @@ use annals_format::{Cause, CompressionLevel, Definitions, Ended, Recording, amen
 use annals_merger::{InputRecording, Symbols, create_file_beside, find, recover};
 use annals_recorder::RECORDED_BY_PROPERTY;
 
+use crate::file::At;
+
 /// A property of a recording's process.
 fn property<'a>(definitions: &'a Definitions, key: &str) -> Option<&'a str> {
     let mut properties = definitions.properties.iter();
@@ -24,6 +26,8 @@ fn property<'a>(definitions: &'a Definitions, key: &str) -> Option<&'a str> {
 pub struct Known {
     /// Its file.
     pub path: PathBuf,
+    /// Its live file, if it has one.
+    pub live_path: Option<PathBuf>,
     /// The run it belongs to.
     pub run: String,
     /// When it was started, nanoseconds since the Unix epoch.
@@ -45,6 +49,7 @@ pub fn known(directory: &Path) -> anyhow::Result<Vec<Known>> {
         Known {
             is_begun_just_now: process.is_none() && age.is_none_or(|age| age < JUST_NOW),
             path: input.path,
+            live_path: input.live_path,
             run: process.map_or_else(String::new, |p| definitions.string(p.run).to_owned()),
             start_unix_ns: process.map_or(i64::MAX, |process| process.start_unix_ns),
         }
@@ -125,7 +130,8 @@ fn gather_one(mut input: InputRecording, symbols: &Symbols) -> Gathered {
             Ok(_) => input.live_path = None,
             // The disk is full, perhaps: what there is must at least not go with a memory file system.
             Err(error) => {
-                problems.push(format!("{} stays apart: {error}", live.display()));
+                let error = anyhow::Error::from(error);
+                problems.push(format!("{} stays apart: {error:#}", live.display()));
                 match bring_home(&live, &input.path) {
                     Ok(path) => input.live_path = Some(path),
                     Err(error) => {
@@ -140,7 +146,10 @@ fn gather_one(mut input: InputRecording, symbols: &Symbols) -> Gathered {
         let mut bytes = Vec::new();
         records.iter().for_each(|record| record.encode(&mut bytes));
         if let Err(error) = write_symbols(&input.path, &bytes) {
-            problems.push(format!("names of functions could not be written: {error}"));
+            let path = input.path.display();
+            problems.push(format!(
+                "{path}: names of functions could not be written: {error:#}"
+            ));
         }
     }
     let definitions = &mut input.recording.definitions;
@@ -211,28 +220,12 @@ fn bring_home(live: &Path, recording: &Path) -> io::Result<PathBuf> {
 fn write_symbols(path: &Path, records: &[u8]) -> anyhow::Result<()> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     let amendment = amend(&At(&file), records, CompressionLevel::default())?;
-    file.write_all_at(&amendment.bytes, amendment.offset)?;
+    if let Err(error) = file.write_all_at(&amendment.bytes, amendment.offset) {
+        // A part of it would be damage.
+        let _ = file.set_len(amendment.offset);
+        return Err(error.into());
+    }
     Ok(())
-}
-
-/// A file that is read at offsets.
-struct At<'a>(&'a File);
-
-impl annals_format::ReadAt for At<'_> {
-    fn len(&self) -> Result<u64, annals_format::FormatError> {
-        let metadata = self.0.metadata();
-        let error = |source| annals_format::FormatError::Io { offset: 0, source };
-        metadata.map(|file| file.len()).map_err(error)
-    }
-
-    fn read_exact_at(
-        &self,
-        offset: u64,
-        buffer: &mut [u8],
-    ) -> Result<(), annals_format::FormatError> {
-        let error = |source| annals_format::FormatError::Io { offset, source };
-        self.0.read_exact_at(buffer, offset).map_err(error)
-    }
 }
 
 /// Tells on standard error; a closed one does not matter.

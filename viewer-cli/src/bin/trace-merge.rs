@@ -31,7 +31,7 @@ const MOST_SLICES: u32 = 4096;
     name = "trace-merge",
     version,
     after_help = "Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 merged, but data was lost \
-                  (dropped, skipped, truncated) or a rank is missing.\n\n\
+                  (dropped, skipped, truncated), a rank is missing, or an input is damaged.\n\n\
                   Examples:\n  trace-merge annals-run -o run.annals\n  \
                   trace-merge annals-run -o run.pftrace\n  \
                   trace-merge annals-run -o window.annals --from 1.5s --to 2s --rank 0-3"
@@ -198,7 +198,9 @@ fn main() -> ExitCode {
     let outcome = if arguments.join {
         run_join(&arguments)
     } else {
-        run(&arguments).map(|report| report.has_loss())
+        run(&arguments).map(|report| {
+            report.has_loss() || report.inputs.iter().any(|input| !input.damage.is_empty())
+        })
     };
     match outcome {
         Ok(true) => ExitCode::from(3),

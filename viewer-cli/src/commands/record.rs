@@ -29,12 +29,14 @@ const LIBRARY_VARIABLE: &str = "ANNALS_LIB";
 ///
 /// Everything that the program raises through Annals is recorded, every call of MPI, whatever the MPI library, and every
 /// function that was compiled with -finstrument-functions, in it and in the programs it starts. Signals are passed on, and the exit
-/// code is the program's: 128 and the number when a signal ended it. Afterwards the recordings are told on standard error. Functions are
-/// named from the symbols and debug information (-g) of their files.
+/// code is the program's: 128 and the number when a signal ended it. When the program succeeded and something could not be
+/// done for its recordings, which is told, the exit code is 1; not below a launcher of ranks, which would end the others. Afterwards the
+/// recordings are told on standard error. Functions are named from the symbols and debug information (-g) of their files.
 ///
 /// Both `mpirun -n 4 trace-cli record -o run -- ./app` and `trace-cli record -o run -- mpirun -n 4 ./app` work;
 /// with more than one host, take the first: each recorder then sees to its own process's files.
-/// What a killed process left in its live file is folded into its recording.
+/// What a killed process left in its live file is folded into its recording. What could not be done afterwards, for want of room
+/// say, `trace-cli recover` and `trace-merge` do later.
 #[derive(Clone, Debug, Args)]
 pub struct RecordArguments {
     /// Directory for the recordings
@@ -172,6 +174,10 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<u8> {
         |_| Vec::new(),
         |all| all.iter().map(|one| one.path.clone()).collect(),
     );
+    let mut has_failed = match &gathered {
+        Ok(gathered) => gathered.iter().any(|one| !one.problems.is_empty()),
+        Err(_) => true,
+    };
     match gathered {
         Ok(gathered) if !arguments.quiet => {
             gather::tell(&report(&gathered, status, output));
@@ -188,10 +194,17 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<u8> {
         match merge(&recordings, output) {
             Ok(_) if arguments.quiet => {}
             Ok(told) => gather::tell(&told),
-            Err(error) => gather::tell(&format!("trace-cli: not merged: {error:#}\n")),
+            Err(error) => {
+                has_failed = true;
+                gather::tell(&format!("trace-cli: not merged: {error:#}\n"));
+            }
         }
     }
-    Ok(launch::exit_code(status))
+    let is_below_launcher = options.rank.is_some();
+    Ok(match launch::exit_code(status) {
+        0 if has_failed && !is_below_launcher => 1,
+        code => code,
+    })
 }
 
 /// Merges the recordings of this run; gives what is to be told.
@@ -268,7 +281,9 @@ fn settle(directory: &Path, arguments: &RecordArguments, options: &Options) -> a
     for known in others {
         let mut live = known.path.clone().into_os_string();
         live.push("-live");
-        for path in [known.path, live.into()] {
+        // The recording last: without it, nobody would know what the others are of.
+        let lives = [Some(live.into()), known.live_path];
+        for path in lives.into_iter().flatten().chain([known.path]) {
             match std::fs::remove_file(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     let context = format!("cannot remove {}", path.display());
