@@ -7,9 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use annals_format::{LIVE_FILE_PROPERTY, Recording, Value};
 use annals_merger::{Opened, Outcome, Sums, Window};
 use annals_recorder::{
-    Blob, ClockSpec, ElementType, EventType, EventTypeSchema, EventTypeSpec, Options, Recorder,
-    RecorderError, Reference, SourceSpec, Text,
+    Blob, ClockSpec, ElementType, EventTypeSchema, EventTypeSpec, Options, Recorder, RecorderError,
+    Reference, SourceSpec, Text,
 };
+
+#[path = "support/recorders.rs"]
+mod recorders;
+
+use recorders::mark;
 
 /// An event as it is read: time, location, name, elements as text.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,12 +68,6 @@ fn recorder() -> (tempfile::TempDir, Recorder) {
     let scratch = tempfile::tempdir().expect("a directory");
     let recorder = Recorder::start(&Options::new(scratch.path())).expect("a recorder");
     (scratch, recorder)
-}
-
-/// `mark(number)`: what most of these tests raise.
-fn mark(recorder: &Recorder) -> EventType<(u64,)> {
-    let spec = EventTypeSpec::new("mark").element("number");
-    recorder.add_event_type(&spec).expect("an event type")
 }
 
 #[test]
