@@ -338,3 +338,50 @@ fn short_writes_and_interrupted_calls_cost_a_record_nothing() {
         assert_eq!(ran.trace().exists(), way.is_merged);
     }
 }
+
+/// What is odd is told, whatever it is called, and the program does not notice.
+#[test]
+fn a_record_tells_what_it_cannot_read_and_where_a_kill_would_have_cost_something() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let run = scratch.path().join("run");
+    fs::create_dir(&run).expect("a directory");
+    let program = child(FINISHES, scratch.path());
+    let acknowledged = open_page(scratch.path());
+    let mut record = Command::new(env!("CARGO_BIN_EXE_trace-cli"));
+    record.current_dir(&run).env("ANNALS_LIB", library());
+    record.args([
+        "record",
+        "-o",
+        ".",
+        "--merge",
+        "--live-dir",
+        "no/such/directory",
+    ]);
+    // An empty file that claims to be a recording, with an escape in its name.
+    record.args([
+        "--",
+        "sh",
+        "-c",
+        ": > \"$1\"; shift; exec \"$@\"",
+        "sh",
+        "odd\x1b[31m.annals",
+    ]);
+    record.arg(program.get_program()).args(program.get_args());
+    for (name, value) in program.get_envs() {
+        record.env(name, value.expect("a value"));
+    }
+    let output = record.output().expect("trace-cli runs");
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(
+        said.contains("odd\\u{1b}[31m.annals cannot be read: "),
+        "{said}"
+    );
+    assert!(!said.contains('\x1b'), "{said}");
+    assert!(said.contains("1 recording in ."), "{said}");
+    assert!(said.contains("no live file could be made"), "{said}");
+    // Beside the directory, of its name.
+    let trace = scratch.path().join("run.annals");
+    assert!(trace.exists(), "{said}");
+    check_recording(&trace, &acknowledged, &said);
+}

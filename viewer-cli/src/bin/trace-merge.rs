@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use annals_cli::commands::export::{progress, tell_of_messages};
 use annals_cli::export::{Format, Settings, export};
 use annals_cli::output::UsageError;
+use annals_cli::table::safe_lines;
 use annals_format::CompressionLevel;
 use annals_merger::{
     ArchiveOptions, Causality, CausalityReport, ClockOffsets, EventFilter, FilterError,
@@ -206,7 +207,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::from(3),
         Ok(false) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("trace-merge: {error:#}");
+            eprintln!("trace-merge: {}", safe_lines(&format!("{error:#}")));
             match error.downcast_ref() {
                 Some(FilterError::Syntax(_)) => ExitCode::from(2),
                 _ if error.is::<UsageError>() => ExitCode::from(2),
@@ -352,7 +353,7 @@ fn tell(report: &Report, bytes: Option<u64>, arguments: &Arguments) -> anyhow::R
     if !arguments.quiet {
         let summary = summary(report, bytes, arguments);
         // A closed standard error does not undo a merge.
-        let _ = std::io::stderr().write_all(summary.as_bytes());
+        let _ = std::io::stderr().write_all(safe_lines(&summary).as_bytes());
     }
     if let Some(path) = &arguments.report {
         let mut json = serde_json::to_string_pretty(report)?;

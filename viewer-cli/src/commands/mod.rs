@@ -82,20 +82,25 @@ impl InputArguments {
     }
 }
 
+/// Tells on standard error, in one line, whatever files are called.
+fn tell(text: &str) {
+    eprintln!("{}", safe(text));
+}
+
 /// Tells on stderr what this read had to skip.
 pub(crate) fn warn_of_damage(opened: &Opened, outcome: &Outcome) {
     for input in &opened.rejected {
-        eprintln!("left out: {}: {}", input.path.display(), input.why);
+        tell(&format!(
+            "left out: {}: {}",
+            input.path.display(),
+            input.why
+        ));
     }
     let mut damage = outcome.damage.clone();
     damage.extend(unreadable_chunks(opened, outcome));
     for (path, problem) in damage.iter().take(20) {
-        eprintln!(
-            "{}: byte {}: {}",
-            path.display(),
-            problem.offset,
-            problem.what
-        );
+        let (path, offset) = (path.display(), problem.offset);
+        tell(&format!("{path}: byte {offset}: {}", problem.what));
     }
     if damage.len() > 20 {
         eprintln!("… {} more damaged places", damage.len() - 20);
@@ -109,7 +114,9 @@ pub(crate) fn warn_of_damage(opened: &Opened, outcome: &Outcome) {
         .filter(|input| input.ended == Ended::Truncated.name());
     for input in early.take(20) {
         let path = input.path.display();
-        eprintln!("{path}: ends early: it has no footer, and there is no live file");
+        tell(&format!(
+            "{path}: ends early: it has no footer, and there is no live file"
+        ));
     }
     let lost = outcome
         .losses
