@@ -8,19 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use annals_format::Ended;
 use annals_merger::Opened;
-use annals_recorder::{ClockSpec, EventType, EventTypeSpec, Options, Recorder, SourceSpec};
+use annals_recorder::{ClockSpec, EventType, Options, Recorder, SourceSpec};
 
+#[path = "support/recorders.rs"]
+mod recorders;
 mod support;
 
+use recorders::mark;
 use support::sums_by_type;
 
 fn is_long() -> bool {
     std::env::var_os("ANNALS_LONG").is_some()
-}
-
-fn mark(recorder: &Recorder) -> EventType<(u64,)> {
-    let spec = EventTypeSpec::new("mark").element("number");
-    recorder.add_event_type(&spec).expect("an event type")
 }
 
 /// Runs a test in a process of its own: what it measures is the process's. True in that process.

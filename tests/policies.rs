@@ -11,20 +11,15 @@ use annals_recorder::{
     Status,
 };
 
+#[path = "support/recorders.rs"]
+mod recorders;
 mod support;
 
+use recorders::{few_pages_and_a_limit, mark, raise_without_a_page, small_pages};
 use support::sums_by_type;
 
 fn options(directory: &Path) -> Options {
-    let mut options = Options::new(directory);
-    options.buffer_bytes = 256 << 10;
-    options.page_bytes = Some(4096);
-    options
-}
-
-fn mark(recorder: &Recorder) -> EventType<(u64,)> {
-    let spec = EventTypeSpec::new("mark").element("number");
-    recorder.add_event_type(&spec).expect("an event type")
+    small_pages(directory, 256 << 10)
 }
 
 /// The numbers of the marks that a recording holds, and what is known of the rest.
@@ -81,31 +76,10 @@ fn a_recorder_that_blocks_loses_nothing_to_overload() {
 #[test]
 fn blocking_ends_at_its_limit() {
     let scratch = tempfile::tempdir().expect("a directory");
-    let mut options = options(scratch.path());
-    options.overflow = Overflow::Block;
-    options.block_limit = Duration::from_millis(30);
-    // All pages belong to streams of others, which keep them.
-    options.buffer_bytes = 1;
-    options.flush_interval = Duration::ZERO;
-    let recorder = Recorder::start(&options).expect("a recorder");
+    let recorder = Recorder::start(&few_pages_and_a_limit(scratch.path())).expect("a recorder");
     let mark = mark(&recorder);
-    let pages = recorder.status().pages;
-    let barrier = std::sync::Barrier::new(pages + 1);
-    std::thread::scope(|scope| {
-        for _ in 0..pages {
-            scope.spawn(|| {
-                recorder.raise(&mark, (0,));
-                barrier.wait();
-                barrier.wait();
-            });
-        }
-        barrier.wait();
-        let begun = Instant::now();
-        recorder.raise(&mark, (1,));
-        let waited = begun.elapsed();
-        barrier.wait();
-        assert!(waited >= Duration::from_millis(30) && waited < Duration::from_secs(5));
-    });
+    let raise = |number| recorder.raise(&mark, (number,));
+    let pages = raise_without_a_page(&recorder, || raise(0), || raise(1));
     let status = recorder.finish();
     let (numbers, outcome) = read(&status.path);
     assert_eq!(numbers, vec![0; pages]);

@@ -4,12 +4,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use annals_format::Value;
+use annals_format::{LIVE_FILE_PROPERTY, Recording, Value};
 use annals_merger::{Opened, Outcome, Sums, Window};
 use annals_recorder::{
-    Blob, ClockSpec, ElementType, EventType, EventTypeSchema, EventTypeSpec, Options, Recorder,
-    RecorderError, Reference, SourceSpec, Text,
+    Blob, ClockSpec, ElementType, EventTypeSchema, EventTypeSpec, Options, Recorder, RecorderError,
+    Reference, SourceSpec, Text,
 };
+
+#[path = "support/recorders.rs"]
+mod recorders;
+
+use recorders::mark;
 
 /// An event as it is read: time, location, name, elements as text.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,12 +68,6 @@ fn recorder() -> (tempfile::TempDir, Recorder) {
     let scratch = tempfile::tempdir().expect("a directory");
     let recorder = Recorder::start(&Options::new(scratch.path())).expect("a recorder");
     (scratch, recorder)
-}
-
-/// `mark(number)`: what most of these tests raise.
-fn mark(recorder: &Recorder) -> EventType<(u64,)> {
-    let spec = EventTypeSpec::new("mark").element("number");
-    recorder.add_event_type(&spec).expect("an event type")
 }
 
 #[test]
@@ -388,6 +387,26 @@ fn two_recorders_of_one_process_do_not_mix() {
         assert_eq!(events[0].elements[0], format!("U64({first})"));
         assert!(is_balanced(&outcome));
     }
+}
+
+#[test]
+fn a_recording_says_where_its_live_file_is_before_anything_is_recorded() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let elsewhere = tempfile::tempdir().expect("a directory");
+    let mut options = Options::new(scratch.path());
+    options.live_directory = Some(elsewhere.path().to_owned());
+    let recorder = Recorder::start(&options).expect("a recorder");
+    // A process that is killed now has told nobody else.
+    let bytes = std::fs::read(recorder.status().path).expect("the recording");
+    let recording = Recording::read(&bytes, None, |_| false).expect("a recording");
+    let d = &recording.definitions;
+    let property = d
+        .properties
+        .iter()
+        .find(|property| d.string(property.key) == LIVE_FILE_PROPERTY);
+    let live_file = d.string(property.expect("the property").value);
+    assert_eq!(Path::new(live_file).parent(), Some(elsewhere.path()));
+    assert!(Path::new(live_file).exists());
 }
 
 #[test]

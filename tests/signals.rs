@@ -6,10 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use annals_merger::Opened;
-use annals_recorder::{EventType, EventTypeSpec, Options, Overflow, Recorder, RegionId};
+use annals_recorder::{EventType, EventTypeSpec, Options, Recorder, RegionId};
 
+#[path = "support/recorders.rs"]
+mod recorders;
 mod support;
 
+use recorders::{few_pages_and_a_limit, mark, raise_without_a_page, small_pages};
 use support::sums_by_type;
 
 /// What the handler records with. One test at a time: signals and handlers are the process's.
@@ -41,10 +44,7 @@ extern "C" fn handler(_: libc::c_int) {
 }
 
 fn options(directory: &std::path::Path) -> Options {
-    let mut options = Options::new(directory);
-    options.buffer_bytes = 4 << 20;
-    options.page_bytes = Some(4096);
-    options
+    small_pages(directory, 4 << 20)
 }
 
 fn start(options: &Options) -> &'static Shared {
@@ -117,9 +117,7 @@ fn handlers_that_interrupt_their_threads_own_recording_are_recorded() {
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     let scratch = tempfile::tempdir().expect("a directory");
     let shared = start(&options(scratch.path()));
-    let spec = EventTypeSpec::new("mark").element("number");
-    let mark = shared.recorder.add_event_type::<(u64,)>(&spec);
-    let mark = mark.expect("an event type");
+    let mark = mark(&shared.recorder);
     let deadline = Instant::now() + seconds();
     let raised = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -201,41 +199,21 @@ fn blocking_ends_at_its_limit_in_the_middle_of_a_storm() {
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     let scratch = tempfile::tempdir().expect("a directory");
-    let mut options = options(scratch.path());
-    options.overflow = Overflow::Block;
-    options.block_limit = Duration::from_millis(30);
-    // All pages belong to streams of others, which keep them.
-    options.buffer_bytes = 1;
-    options.flush_interval = Duration::ZERO;
-    let shared = start(&options);
+    let shared = start(&few_pages_and_a_limit(scratch.path()));
     // A handler that recorded would be blocked itself, longer than it takes the next signal to come.
     HANDLER_USES.store(std::ptr::null_mut(), Ordering::Release);
-    let pages = shared.recorder.status().pages;
-    let barrier = std::sync::Barrier::new(pages + 1);
-    std::thread::scope(|scope| {
-        for _ in 0..pages {
-            scope.spawn(|| {
-                shared.recorder.enter(shared.region);
-                barrier.wait();
-                barrier.wait();
-            });
-        }
-        barrier.wait();
-        scope.spawn(|| {
-            let before = SIGNALS.load(Ordering::Relaxed);
-            let storm = Storm::begin();
-            let begun = Instant::now();
-            shared.recorder.enter(shared.region);
-            let waited = begun.elapsed();
-            drop(storm);
-            barrier.wait();
-            assert!(waited >= Duration::from_millis(30) && waited < Duration::from_secs(5));
-            assert!(
-                SIGNALS.load(Ordering::Relaxed) > before,
-                "there was a storm"
-            );
-        });
-    });
+    let enter = || shared.recorder.enter(shared.region);
+    let in_a_storm = || {
+        let before = SIGNALS.load(Ordering::Relaxed);
+        let storm = Storm::begin();
+        enter();
+        drop(storm);
+        assert!(
+            SIGNALS.load(Ordering::Relaxed) > before,
+            "there was a storm"
+        );
+    };
+    let pages = raise_without_a_page(&shared.recorder, enter, in_a_storm);
     let status = shared.recorder.finish();
     let sums = sums_by_type(&status.path)["enter"];
     assert_eq!((sums.recorded, sums.dropped), (pages as u64, 1));

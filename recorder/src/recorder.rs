@@ -357,6 +357,13 @@ impl Recorder {
         let shared = Shared::new(guard, memory, storage, options).map_err(io(no_memory, &path))?;
         let shared = Arc::new(shared);
         define_process(&shared, options, id, run, host)?;
+        if live_path.parent() != path.parent() {
+            // From now on a kill costs nothing: the recording says where its live file is.
+            shared.flush_definitions();
+            if let Some(why) = shared.storage_status.failure() {
+                return Err(io("write", &path)(std::io::Error::other(why.to_owned())));
+            }
+        }
 
         for signal in shared.triggers.signals() {
             if !sys::handle_signal(signal, signal_fires) {

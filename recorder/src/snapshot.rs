@@ -12,7 +12,7 @@ use annals_format::{
 use crate::clock::reference_ns;
 use crate::memory::PageCopy;
 use crate::shared::{PROCESS, Shared, lock};
-use crate::storage::{OwnFile, Storage};
+use crate::storage::{self, OwnFile, Storage};
 use crate::stream::Stream;
 use crate::sys;
 
@@ -37,7 +37,7 @@ pub(crate) fn path(recording: &Path, number: u64) -> PathBuf {
 }
 
 /// Writes a snapshot of these pages, by slot and oldest first; gives its file, which has a number behind
-/// its name when there is one of that name already.
+/// its name when there is one of that name already. Until it is whole, it has a name that no reader takes for a recording.
 pub(crate) fn write(
     shared: &Shared,
     path: &Path,
@@ -48,15 +48,31 @@ pub(crate) fn write(
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory)?;
     }
-    let (directory, stem) = (path.parent().unwrap_or(Path::new(".")), path.file_stem());
-    let stem = stem.unwrap_or_default().to_string_lossy();
-    let (file, path) = Storage::create_file(directory, &stem)?;
-    let outcome =
-        OwnFile::new(file).and_then(|file| fill(shared, Box::new(file), level, request, pages));
+    let (file, temporary) = Storage::create_temporary(path)?;
+    let outcome = OwnFile::new(file)
+        .and_then(|file| fill(shared, Box::new(file), level, request, pages))
+        .and_then(|()| name(&temporary, path));
     if outcome.is_err() {
-        let _ = std::fs::remove_file(&path);
+        let _ = std::fs::remove_file(&temporary);
     }
-    outcome.map(|()| path)
+    outcome
+}
+
+/// Gives a whole snapshot its name, or that with a number behind when an earlier program left one of the name. Nobody else gives it
+/// now: it is the name of this process's recording.
+fn name(temporary: &Path, path: &Path) -> std::io::Result<PathBuf> {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let names = (1..).map(|attempt| path.with_file_name(storage::numbered(&stem, attempt)));
+    for path in names.take(storage::MOST_ATTEMPTS) {
+        match std::fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return std::fs::rename(temporary, &path).map(|()| path);
+            }
+            Err(error) => return Err(error),
+            Ok(_) => {}
+        }
+    }
+    Err(std::io::ErrorKind::AlreadyExists.into())
 }
 
 fn fill(

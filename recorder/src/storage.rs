@@ -128,24 +128,49 @@ impl StorageStatus {
     }
 }
 
+/// How many names are tried.
+pub(crate) const MOST_ATTEMPTS: usize = 10_000;
+
+/// A recording's file name: the first plain, then with a number.
+pub(crate) fn numbered(stem: &str, attempt: usize) -> String {
+    match attempt {
+        1 => format!("{stem}.annals"),
+        _ => format!("{stem}-{attempt}.annals"),
+    }
+}
+
+/// Creates the first of these files that is not there.
+fn create_first(paths: impl Iterator<Item = PathBuf>) -> io::Result<(File, PathBuf)> {
+    for path in paths.take(MOST_ATTEMPTS) {
+        let mut options = OpenOptions::new();
+        let opened = options.write(true).create_new(true).mode(0o600).open(&path);
+        match opened {
+            Ok(file) => return Ok((file, path)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
 impl Storage {
     /// Creates `<run>-<host>-<pid>.annals` in a directory, with a number behind when that exists.
     pub(crate) fn create_file(directory: &Path, stem: &str) -> io::Result<(File, PathBuf)> {
-        for attempt in 1_u32.. {
-            let name = match attempt {
-                1 => format!("{stem}.annals"),
-                _ => format!("{stem}-{attempt}.annals"),
-            };
-            let path = directory.join(name);
-            let mut options = OpenOptions::new();
-            let opened = options.write(true).create_new(true).mode(0o600).open(&path);
-            match opened {
-                Ok(file) => return Ok((file, path)),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 10_000 => {}
-                Err(error) => return Err(error),
-            }
-        }
-        unreachable!("the loop ends by returning")
+        create_first((1..).map(|attempt| directory.join(numbered(stem, attempt))))
+    }
+
+    /// Creates `<name>.<pid>.tmp` beside what is to have the name, with a number behind where a process that was killed
+    /// left one.
+    pub(crate) fn create_temporary(path: &Path) -> io::Result<(File, PathBuf)> {
+        let (name, pid) = (path.file_name().unwrap_or_default(), std::process::id());
+        create_first((1_usize..).map(|attempt| {
+            let mut name = name.to_owned();
+            name.push(match attempt {
+                1 => format!(".{pid}.tmp"),
+                _ => format!(".{pid}-{attempt}.tmp"),
+            });
+            path.with_file_name(name)
+        }))
     }
 
     /// Starts a recording: writes the file header.

@@ -228,6 +228,59 @@ fn damage_costs_what_it_hits_and_is_counted() {
     assert!(error.contains("2.9") && error.contains("1.x"), "{error}");
 }
 
+/// Who gets exit code 3 is told why on standard error: the file, the place in it, and what it cost.
+#[test]
+fn damage_is_told_with_its_place_and_what_it_costs() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let exported = scratch.path().join("run.json");
+    let exported = exported.to_str().expect("a name");
+    let chunk_of = |name: &str| {
+        let bytes = std::fs::read(directory().join(format!("{name}.annals")));
+        blocks(&bytes.expect("a file in the tree"))[2]
+    };
+    let at = |name: &str| format!("{name}.annals: byte {}: ", chunk_of(name));
+    let lost = "60 events cannot be read".to_owned();
+    for (name, told) in [
+        ("good", vec![]),
+        (
+            "flipped-body",
+            vec![
+                at("flipped-body"),
+                "60 events of rank 0, thread 0 are lost".to_owned(),
+                lost.clone(),
+            ],
+        ),
+        ("flipped-header", vec![at("flipped-header"), lost.clone()]),
+        (
+            "truncated-in-a-chunk",
+            vec!["truncated-in-a-chunk.annals: ends early".to_owned(), lost],
+        ),
+        (
+            "good-no-footer",
+            vec!["good-no-footer.annals: ends early".to_owned()],
+        ),
+    ] {
+        let input = directory().join(format!("{name}.annals"));
+        for arguments in [
+            ["export", "--quiet", "-o", exported].as_slice(),
+            &["print"],
+            &["regions"],
+            &["info"],
+        ] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_trace-cli"));
+            let command = command.arg(arguments[0]).arg(&input).args(&arguments[1..]);
+            let output = command.output().expect("trace-cli runs");
+            let said = String::from_utf8_lossy(&output.stderr);
+            let expected = if told.is_empty() { 0 } else { 3 };
+            assert_eq!(output.status.code(), Some(expected), "{name}: {said}");
+            assert_eq!(said.is_empty(), told.is_empty(), "{name}: {said}");
+            for what in &told {
+                assert!(said.contains(what), "{arguments:?}: {what}: {said}");
+            }
+        }
+    }
+}
+
 /// The pixels of a picture.
 fn pixels(bytes: &[u8]) -> (u32, u32, Vec<u8>) {
     let mut reader = png::Decoder::new(std::io::Cursor::new(bytes))

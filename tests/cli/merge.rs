@@ -66,6 +66,42 @@ impl Scratch {
 }
 
 #[test]
+fn damage_that_costs_no_event_is_told_and_exit_code_3() {
+    let scratch = Scratch::new();
+    let inputs = scratch.path().join("in");
+    std::fs::create_dir(&inputs).expect("a directory");
+    recording(0, 1, 300).write(&inputs, CompressionLevel::None);
+    let anchor = scratch.path().join("run.otf2");
+    let written = merge(&[&inputs, Path::new("-o"), &anchor]);
+    assert_eq!(written.status.code(), Some(0), "{}", said(&written));
+    let verified = || {
+        let mut verify = Command::new(env!("CARGO_BIN_EXE_trace-cli"));
+        let output = verify.arg("verify").arg(&anchor).output();
+        let output = output.expect("trace-cli runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.code(), text)
+    };
+    let (code, text) = verified();
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("nothing is lost"), "{text}");
+    let whole = scratch.merge(&[&anchor]);
+    assert_eq!(whole.status.code(), Some(0), "{}", said(&whole));
+
+    let mut bytes = std::fs::read(&anchor).expect("the anchor");
+    bytes[3] ^= 0xff;
+    std::fs::write(&anchor, bytes).expect("the anchor");
+    let (code, text) = verified();
+    assert_eq!(code, Some(3), "{text}");
+    let is_told = text.contains("damaged: byte 0") && text.contains("no event is lost");
+    assert!(is_told, "{text}");
+    let merged = scratch.merge(&[&anchor]);
+    let text = said(&merged);
+    assert_eq!(merged.status.code(), Some(3), "{text}");
+    assert!(text.contains("run.otf2: the anchor is damaged"), "{text}");
+    assert!(text.contains("300 events"), "{text}");
+}
+
+#[test]
 fn whole_recordings_merge_with_exit_code_0() {
     let scratch = Scratch::new();
     recording(0, 2, 300).write(scratch.path(), CompressionLevel::Zstd(1));

@@ -9,6 +9,7 @@
 //                   full N    that call and all behind it that need space fail with ENOSPC
 //                   short N   writes from there on write half, and every third call is interrupted (EINTR)
 //   FAULTS_UNDER  the directory
+//   FAULTS_PROGRAM  the only program that is meant, by its file's name; without it, all are
 //   FAULTS_LOG    a file that gets a line for each call
 
 #define _GNU_SOURCE
@@ -39,9 +40,12 @@ static int log_file = -1;
 __attribute__((constructor)) static void begin(void) {
     const char *faults = getenv("FAULTS");
     const char *log = getenv("FAULTS_LOG");
+    const char *program = getenv("FAULTS_PROGRAM");
     char name[16] = "";
     under = getenv("FAULTS_UNDER");
     if (!faults || !under || sscanf(faults, "%15s %ld", name, &at) != 2)
+        return;
+    if (program && strcmp(program, program_invocation_short_name))
         return;
     under_length = strlen(under);
     if (log)

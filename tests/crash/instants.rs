@@ -1,99 +1,30 @@
 //! Whichever storage call a program is killed at, or fails: what is read stays as it is, what is written appears whole or
 //! not at all, and what was acknowledged is there.
 //!
-//! A preloaded library (`faults.c`) counts the calls that change files below a directory, and lets one of them go wrong. Every call of
-//! every program is met.
+//! Every call of every program is met.
 #![expect(
     unsafe_code,
-    reason = "a page shared with a child, and a signal that ends it"
+    reason = "a signal that ends a process, and where a function is"
 )]
 
+mod faults;
+#[path = "../support/page.rs"]
+mod page;
+mod record;
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use annals_format::{CompressionLevel, Ended, Ordering as SourceOrdering};
 use annals_merger::{InputRecording, Opened, recover};
 use annals_recorder::{EventTypeSpec, Options, Overflow, Recorder};
+use faults::{Standing, copy, faulty, is_leftover, logged, said, standing};
+use page::SharedPage;
 use support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream, sums_by_type};
-
-/// The preloaded library, built once.
-fn faults() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/crash/faults.c");
-        let library = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("libfaults-{}.so", std::process::id()));
-        let built = Command::new("cc")
-            .args(["-Wall", "-Wextra", "-O1", "-shared", "-fPIC", "-o"])
-            .args([&library, &source])
-            .output()
-            .expect("a C compiler");
-        assert!(built.status.success(), "{}", said(&built));
-        library
-    })
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn with_faults(command: &mut Command, fault: &str, under: &Path, log: Option<&Path>) {
-    command.env("LD_PRELOAD", faults());
-    command.env("FAULTS", fault).env("FAULTS_UNDER", under);
-    if let Some(log) = log {
-        command.env("FAULTS_LOG", log);
-    }
-}
-
-/// What stands in a directory, by path; directories are there without bytes.
-type Standing = BTreeMap<PathBuf, Option<Vec<u8>>>;
-
-fn standing(directory: &Path) -> Standing {
-    let mut found = Standing::new();
-    let mut waiting = vec![directory.to_owned()];
-    while let Some(at) = waiting.pop() {
-        for entry in fs::read_dir(&at).expect("a directory") {
-            let path = entry.expect("an entry").path();
-            let name = path.strip_prefix(directory).expect("below").to_owned();
-            if path.is_dir() {
-                waiting.push(path);
-                found.insert(name, None);
-            } else {
-                found.insert(name, Some(fs::read(&path).expect("a file")));
-            }
-        }
-    }
-    found
-}
-
-/// Leftovers of a program that was killed have names that no program takes for an input.
-fn is_leftover(path: &Path) -> bool {
-    path.components().any(|part| {
-        let name = part.as_os_str().to_string_lossy();
-        name.ends_with(".tmp") || name.ends_with(".part") || name == ".annals-unfinished"
-    })
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("a directory");
-    for (name, bytes) in standing(from) {
-        match bytes {
-            None => fs::create_dir_all(to.join(name)).expect("a directory"),
-            Some(bytes) => {
-                let path = to.join(name);
-                fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
-                fs::write(path, bytes).expect("a file");
-            }
-        }
-    }
-}
 
 /// A program that writes: `IN` in its arguments is the directory of its inputs, `OUT` that of its outputs.
 struct Tool {
@@ -325,10 +256,8 @@ struct Whole {
 fn whole(tool: &Tool, scratch: &Path) -> Whole {
     let outputs = scratch.join("whole");
     fs::create_dir(&outputs).expect("a directory");
-    let log = scratch.join("calls");
     let mut command = tool.command(&stock().join(tool.inputs), &outputs);
-    with_faults(&mut command, "count 0", scratch, Some(&log));
-    let output = command.output().expect("a tool");
+    let (output, calls) = logged(&mut command, "count 0", scratch);
     let code = output.status.code();
     assert!(
         matches!(code, Some(0 | 3)),
@@ -336,8 +265,6 @@ fn whole(tool: &Tool, scratch: &Path) -> Whole {
         tool.name,
         said(&output)
     );
-    let calls = fs::read_to_string(&log).expect("the calls");
-    let calls: Vec<String> = calls.lines().map(str::to_owned).collect();
     assert!(calls.len() >= 3, "{}: {calls:?}", tool.name);
     let standing = standing(&outputs);
     assert!(!standing.is_empty() && !standing.keys().any(|name| is_leftover(name)));
@@ -404,13 +331,7 @@ fn a_tool_that_is_killed_at_any_storage_call_leaves_inputs_alone_and_nothing_hal
                 );
                 let (outputs, before) = outputs(tool, scratch.path(), how == "tear");
                 let mut command = tool.command(&inputs, &outputs);
-                with_faults(
-                    &mut command,
-                    &format!("{how} {number}"),
-                    scratch.path(),
-                    None,
-                );
-                let killed = command.output().expect("a tool");
+                let killed = faulty(&mut command, &format!("{how} {number}"), scratch.path());
                 assert_eq!(killed.status.code(), None, "{when}: {}", said(&killed));
                 kills += 1;
                 check_names(tool, &standing(&outputs), &before, &whole, &when);
@@ -451,13 +372,7 @@ fn a_tool_whose_storage_fails_at_any_call_says_so_and_leaves_what_was_there() {
                 let when = format!("{}, {how} at {number}: {call}", tool.name);
                 let (outputs, before) = outputs(tool, scratch.path(), number % 2 == 0);
                 let mut command = tool.command(&inputs, &outputs);
-                with_faults(
-                    &mut command,
-                    &format!("{how} {number}"),
-                    scratch.path(),
-                    None,
-                );
-                let failed = command.output().expect("a tool");
+                let failed = faulty(&mut command, &format!("{how} {number}"), scratch.path());
                 let text = said(&failed);
                 failures += 1;
                 let mut found = standing(&outputs);
@@ -490,10 +405,8 @@ fn short_writes_and_interrupted_calls_cost_a_tool_nothing() {
         let scratch = tempfile::tempdir().expect("a directory");
         let whole = whole(tool, scratch.path());
         let (outputs, _) = outputs(tool, scratch.path(), true);
-        let log = scratch.path().join("short");
         let mut command = tool.command(&stock().join(tool.inputs), &outputs);
-        with_faults(&mut command, "short 1", scratch.path(), Some(&log));
-        let output = command.output().expect("a tool");
+        let (output, calls) = logged(&mut command, "short 1", scratch.path());
         assert_eq!(
             output.status.code(),
             whole.code,
@@ -502,11 +415,7 @@ fn short_writes_and_interrupted_calls_cost_a_tool_nothing() {
             said(&output)
         );
         assert!(standing(&outputs) == whole.standing, "{}", tool.name);
-        let calls = fs::read_to_string(&log).expect("the calls");
-        assert!(
-            calls.lines().count() > whole.calls.len(),
-            "writes were short"
-        );
+        assert!(calls.len() > whole.calls.len(), "writes were short");
     }
 }
 
@@ -514,28 +423,25 @@ fn short_writes_and_interrupted_calls_cost_a_tool_nothing() {
 fn a_recovery_in_place_that_is_killed_or_fails_at_any_call_loses_nothing_and_can_be_done_again() {
     let scratch = tempfile::tempdir().expect("a directory");
     let killed = stock().join("killed");
-    let log = scratch.path().join("calls");
     let run = scratch.path().join("run");
-    let begin = |fault: &str, log: Option<&Path>| {
+    let begin = |fault: &str| {
         let _ = fs::remove_dir_all(&run);
         copy(&killed, &run);
         let mut command = Command::new(env!("CARGO_BIN_EXE_trace-cli"));
         command.arg("recover").arg(&run);
-        with_faults(&mut command, fault, scratch.path(), log);
-        command.output().expect("trace-cli runs")
+        logged(&mut command, fault, scratch.path())
     };
     let sums = sums_by_type(&killed);
     assert!(sums["mark"].raised > 1000);
-    let done = begin("count 0", Some(&log));
+    let (done, calls) = begin("count 0");
     assert_eq!(done.status.code(), Some(0), "{}", said(&done));
     assert_eq!(sums_by_type(&run), sums);
     let clean = standing(&run);
     assert_eq!(clean.len(), 1, "one clean recording is left");
-    let calls = fs::read_to_string(&log).expect("the calls");
-    for (number, call) in (1..).zip(calls.lines()) {
+    for (number, call) in (1..).zip(&calls) {
         for how in ["kill", "tear", "EIO", "ENOSPC", "full"] {
             let when = format!("{how} at {number}: {call}");
-            let outcome = begin(&format!("{how} {number}"), None);
+            let (outcome, _) = begin(&format!("{how} {number}"));
             match how {
                 "kill" | "tear" => assert_eq!(outcome.status.code(), None, "{when}"),
                 _ => assert!(
@@ -565,7 +471,7 @@ fn a_recovery_in_place_that_is_killed_or_fails_at_any_call_loses_nothing_and_can
             assert!(found == clean, "{when}: {:?}", found.keys());
         }
     }
-    let short = begin("short 1", None);
+    let (short, _) = begin("short 1");
     assert_eq!(short.status.code(), Some(0), "{}", said(&short));
     assert!(standing(&run) == clean);
 }
@@ -591,33 +497,19 @@ fn child(how: &str, directory: &Path) -> Command {
     command
 }
 
-/// A page in which the child says what it has been told: events, then whether the recorder told of a failure, then what it counted.
-struct Acknowledged(memmap2::MmapMut);
+/// What the child says in the page that it shares: the number of events it has been told of.
+const TOLD: usize = 0;
+/// 1 when it has finished and no storage failed, 2 when some did.
+const FINISHED: usize = 1;
+/// Events that were dropped.
+const DROPPED: usize = 2;
+/// 1 when there is no live file.
+const NOT_KILL_SAFE: usize = 3;
+/// Of each of two snapshots: 1 when it was written, 2 when it was not.
+const SNAPSHOTS: usize = 4;
 
-impl Acknowledged {
-    fn open(directory: &Path) -> Self {
-        let file = fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(directory.join("acknowledged"))
-            .expect("the shared page");
-        file.set_len(4096).expect("the shared page");
-        // SAFETY: the file is this test's own and keeps its length.
-        Self(unsafe { memmap2::MmapMut::map_mut(&file) }.expect("the shared page"))
-    }
-
-    fn word(&self, number: usize) -> &AtomicU64 {
-        let start = self.0.as_ptr().cast_mut().cast::<u64>();
-        assert!(number < 512);
-        // SAFETY: within the page, aligned, and only accessed as an atomic.
-        unsafe { AtomicU64::from_ptr(start.add(number)) }
-    }
-
-    fn get(&self, number: usize) -> u64 {
-        self.word(number).load(Ordering::Acquire)
-    }
+fn open_page(directory: &Path) -> SharedPage {
+    SharedPage::open(&directory.join("acknowledged"))
 }
 
 /// Not a test of its own: a process that records, and ends as it is told to.
@@ -628,9 +520,13 @@ fn child_that_records() {
     };
     let (how, directory) = task.split_once(' ').expect("a way and a directory");
     let directory = Path::new(directory);
-    let acknowledged = Acknowledged::open(directory);
+    let acknowledged = open_page(directory);
     let mut options = Options::new(directory.join(RECORDINGS));
     options.run = Some("run".to_owned());
+    let is_recorded = how.starts_with("recorded");
+    if is_recorded {
+        options.set_from_env().expect("what trace-cli record says");
+    }
     options.buffer_bytes = 128 << 10;
     options.page_bytes = Some(4096);
     options.calibration_period = std::time::Duration::from_secs(60);
@@ -640,9 +536,6 @@ fn child_that_records() {
     let Ok(recorder) = Recorder::start(&options) else {
         return;
     };
-    let told = |number: usize, value: u64| {
-        acknowledged.word(number).store(value, Ordering::Release);
-    };
     let raise = |name: &str, from: u64, to: u64| {
         let spec = EventTypeSpec::new(name).element("number");
         let mark = recorder
@@ -650,49 +543,50 @@ fn child_that_records() {
             .expect("an event type");
         for number in from..to {
             recorder.raise(&mark, (number,));
-            told(0, number + 1);
+            acknowledged.tell(TOLD, number + 1);
         }
     };
-    raise("mark", 0, EVENTS / 2);
-    if how == "overwrite" {
-        let _ = recorder.snapshot();
+    if is_recorded {
+        record::call_a_function(&recorder);
     }
+    raise("mark", 0, EVENTS / 2);
+    let snapshot = |number: usize| {
+        if how == "overwrite" {
+            let outcome = recorder.snapshot();
+            acknowledged.tell(SNAPSHOTS + number, 1 + u64::from(outcome.is_err()));
+        }
+    };
+    snapshot(0);
     std::thread::scope(|scope| {
         scope.spawn(|| raise("mark of a thread", EVENTS / 2, EVENTS));
     });
-    if how == "plain" {
+    snapshot(1);
+    if how == "plain" || how == record::KILLED {
         // SAFETY: ends the process.
         unsafe { libc::raise(libc::SIGKILL) };
     }
     let status = recorder.finish();
-    assert_eq!(status.raised, EVENTS);
-    told(1, u64::from(status.storage_failure.is_some()) + 1);
-    told(2, status.dropped);
-    told(3, status.not_kill_safe.is_some().into());
+    // A function is entered and left.
+    let more = if is_recorded { 2 } else { 0 };
+    assert_eq!(status.raised, EVENTS + more);
+    acknowledged.tell(FINISHED, u64::from(status.storage_failure.is_some()) + 1);
+    acknowledged.tell(DROPPED, status.dropped);
+    acknowledged.tell(NOT_KILL_SAFE, status.not_kill_safe.is_some().into());
 }
 
 /// Storage calls of the child that records.
 fn calls_of_child(how: &str) -> Vec<String> {
     let scratch = tempfile::tempdir().expect("a directory");
-    let log = scratch.path().join("calls");
     let mut command = child(how, scratch.path());
-    with_faults(
-        &mut command,
-        "count 0",
-        &scratch.path().join(RECORDINGS),
-        Some(&log),
-    );
-    let output = command.output().expect("a child");
+    let (output, calls) = logged(&mut command, "count 0", &scratch.path().join(RECORDINGS));
     assert!(output.status.success(), "{}", said(&output));
-    let calls = fs::read_to_string(&log).expect("the calls");
-    let calls: Vec<String> = calls.lines().map(str::to_owned).collect();
     assert!(calls.len() > 8, "{calls:?}");
     calls
 }
 
 /// What is there, against what was acknowledged: all of it, recorded or counted.
-fn check_recording(recordings: &Path, acknowledged: &Acknowledged, when: &str) {
-    let told = acknowledged.get(0);
+fn check_recording(recordings: &Path, acknowledged: &SharedPage, when: &str) {
+    let told = acknowledged.get(TOLD);
     let opened = Opened::open(recordings);
     let Ok(opened) = opened else {
         assert_eq!(
@@ -717,6 +611,33 @@ fn check_recording(recordings: &Path, acknowledged: &Acknowledged, when: &str) {
     );
 }
 
+/// What there is of snapshots is whole, and what was written is there. Gives how many were left in the making.
+fn check_snapshots(recordings: &Path, acknowledged: &SharedPage, when: &str) -> usize {
+    let mut leftovers = 0;
+    for number in 0..2 {
+        let directory = recordings.join(format!("snapshot-{}", number + 1));
+        let files = fs::read_dir(&directory).into_iter().flatten();
+        let files = files.map(|file| file.expect("a file").path());
+        let (left, named): (Vec<_>, Vec<_>) = files.partition(|path| is_leftover(path));
+        leftovers += left.len();
+        match acknowledged.get(SNAPSHOTS + number) {
+            1 => assert_eq!(named.len(), 1, "{when}: snapshot {number} is there"),
+            2 => assert!(
+                named.is_empty(),
+                "{when}: snapshot {number} was not written"
+            ),
+            _ => {}
+        }
+        for path in named {
+            let snapshot = InputRecording::open(&path).expect("a snapshot").recording;
+            let is_whole = snapshot.has_footer && snapshot.problems.is_empty();
+            assert!(is_whole, "{when}: {}", path.display());
+            assert!(sums_by_type(&directory)["mark"].raised > 0, "{when}");
+        }
+    }
+    leftovers
+}
+
 fn main_recording(recordings: &Path) -> Option<PathBuf> {
     let mut files = fs::read_dir(recordings)
         .ok()?
@@ -726,27 +647,39 @@ fn main_recording(recordings: &Path) -> Option<PathBuf> {
 
 #[test]
 fn a_recorder_that_is_killed_at_any_storage_call_loses_nothing_that_was_acknowledged() {
-    let mut kills = 0;
+    let (mut kills, mut leftovers) = (0, 0);
     for policy in ["finish", "overwrite"] {
         // A thread more or less between two writes moves them: some behind the last that were counted.
         for number in 1.. {
             let mut was_killed = false;
             for how in ["kill", "tear"] {
                 let scratch = tempfile::tempdir().expect("a directory");
-                let acknowledged = Acknowledged::open(scratch.path());
+                let acknowledged = open_page(scratch.path());
                 let recordings = scratch.path().join(RECORDINGS);
                 let mut command = child(policy, scratch.path());
-                with_faults(&mut command, &format!("{how} {number}"), &recordings, None);
-                let ended = command.output().expect("a child");
+                let ended = faulty(&mut command, &format!("{how} {number}"), &recordings);
                 let when = format!("{policy}, {how} at {number}");
                 was_killed |= ended.status.code().is_none();
                 kills += u64::from(ended.status.code().is_none());
                 check_recording(&recordings, &acknowledged, &when);
+                let left = check_snapshots(&recordings, &acknowledged, &when);
                 if let Some(path) = main_recording(&recordings)
                     && let Ok(input) = InputRecording::open(&path)
                 {
                     recover(&input, None).expect("a recovery");
                     check_recording(&recordings, &acknowledged, &format!("{when}, recovered"));
+                }
+                if left != 0 {
+                    // It is in nobody's way: neither of whoever reads, nor of the next program's snapshots.
+                    leftovers += left;
+                    let next = child(policy, scratch.path()).output().expect("a child");
+                    assert!(next.status.success(), "{when}: {}", said(&next));
+                    assert_eq!(acknowledged.get(SNAPSHOTS), 1, "{when}");
+                    assert_eq!(acknowledged.get(SNAPSHOTS + 1), 1, "{when}");
+                    for number in 1..=2 {
+                        let snapshot = recordings.join(format!("snapshot-{number}"));
+                        assert!(sums_by_type(&snapshot)["mark"].raised > 0, "{when}");
+                    }
                 }
             }
             if !was_killed {
@@ -755,12 +688,13 @@ fn a_recorder_that_is_killed_at_any_storage_call_loses_nothing_that_was_acknowle
             }
         }
     }
+    assert!(leftovers > 10, "snapshots are met in the making");
     eprintln!("{kills} kills");
 }
 
 #[test]
 fn a_recorder_whose_storage_fails_at_any_call_counts_what_it_cannot_write() {
-    let mut failures = 0;
+    let (mut failures, mut unwritten_snapshots) = (0, 0);
     for (policy, how) in [
         ("finish", "EIO"),
         ("finish", "full"),
@@ -770,29 +704,38 @@ fn a_recorder_whose_storage_fails_at_any_call_counts_what_it_cannot_write() {
         let calls = calls_of_child(policy).len();
         for number in 1..=calls {
             let scratch = tempfile::tempdir().expect("a directory");
-            let acknowledged = Acknowledged::open(scratch.path());
+            let acknowledged = open_page(scratch.path());
             let recordings = scratch.path().join(RECORDINGS);
             let mut command = child(policy, scratch.path());
-            with_faults(&mut command, &format!("{how} {number}"), &recordings, None);
-            let ended = command.output().expect("a child");
+            let ended = faulty(&mut command, &format!("{how} {number}"), &recordings);
             let when = format!("{policy}, {how} at {number}");
             // Whatever the storage does, the program goes on.
             assert!(ended.status.success(), "{when}: {}", said(&ended));
             failures += 1;
-            if acknowledged.get(0) == 0 {
+            let left = check_snapshots(&recordings, &acknowledged, &when);
+            assert_eq!(left, 0, "{when}: nothing is left of a snapshot that failed");
+            let unwritten = (0..2).filter(|n| acknowledged.get(SNAPSHOTS + n) == 2);
+            let unwritten = unwritten.count();
+            assert!(
+                how == "full" || unwritten < 2,
+                "{when}: the next one is written"
+            );
+            unwritten_snapshots += unwritten;
+            if acknowledged.get(TOLD) == 0 {
                 // It could not start, and left nothing.
                 assert!(main_recording(&recordings).is_none(), "{when}");
                 continue;
             }
-            assert_eq!(acknowledged.get(0), EVENTS, "{when}");
-            if acknowledged.get(3) != 0 && acknowledged.get(1) == 2 {
+            assert_eq!(acknowledged.get(TOLD), EVENTS, "{when}");
+            if acknowledged.get(NOT_KILL_SAFE) != 0 && acknowledged.get(FINISHED) == 2 {
                 // No live file, and no room for the recording: the recorder said both, and counts in its status.
-                assert!(acknowledged.get(2) > 0, "{when}");
+                assert!(acknowledged.get(DROPPED) > 0, "{when}");
                 continue;
             }
             check_recording(&recordings, &acknowledged, &when);
         }
     }
+    assert!(unwritten_snapshots > 10, "snapshots fail, too");
     eprintln!("{failures} failures");
 }
 
@@ -800,18 +743,18 @@ fn a_recorder_whose_storage_fails_at_any_call_counts_what_it_cannot_write() {
 fn short_writes_and_interrupted_calls_cost_a_recorder_nothing() {
     for policy in ["finish", "overwrite"] {
         let scratch = tempfile::tempdir().expect("a directory");
-        let acknowledged = Acknowledged::open(scratch.path());
+        let acknowledged = open_page(scratch.path());
         let recordings = scratch.path().join(RECORDINGS);
         let mut command = child(policy, scratch.path());
-        with_faults(&mut command, "short 1", &recordings, None);
-        let ended = command.output().expect("a child");
+        let ended = faulty(&mut command, "short 1", &recordings);
         assert!(ended.status.success(), "{}", said(&ended));
-        assert_eq!(acknowledged.get(0), EVENTS);
+        assert_eq!(acknowledged.get(TOLD), EVENTS);
         assert_eq!(
-            acknowledged.get(1),
+            acknowledged.get(FINISHED),
             1,
             "the recorder finished, and its storage did not fail"
         );
         check_recording(&recordings, &acknowledged, policy);
+        check_snapshots(&recordings, &acknowledged, policy);
     }
 }

@@ -3,11 +3,12 @@
 //! The child records numbered events from several threads, and acknowledges each in a shared page of
 //! its own after the call has returned. `ANNALS_KILLS` sets the number of kills (default 300).
 
+#[path = "../support/page.rs"]
+mod page;
+
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use annals_format::{Cause, CompressionLevel, Value};
@@ -15,38 +16,14 @@ use annals_merger::{
     InputRecording, Opened, Window, WriteOptions, plan_merge, recover, verify, write_trace,
 };
 use annals_recorder::{EventTypeSpec, Options, Overflow, Recorder};
+use page::SharedPage;
 
 const THREADS: usize = 3;
 const CHILD: &str = "ANNALS_KILLED_CHILD";
 
 /// Acknowledgements: a word a thread, each on a cache line of its own.
-struct Acknowledged(memmap2::MmapMut);
-
-impl Acknowledged {
-    fn open(path: &Path) -> Self {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .expect("the shared page");
-        file.set_len(4096).expect("the shared page");
-        #[expect(unsafe_code, reason = "a shared page outlives the killed child")]
-        // SAFETY: the file is this test's own and keeps its length.
-        let map = unsafe { memmap2::MmapMut::map_mut(&file) }.expect("the shared page");
-        Self(map)
-    }
-
-    fn word(&self, thread: usize) -> &AtomicU64 {
-        assert!(thread < THREADS);
-        let start = self.0.as_ptr().cast_mut().cast::<u64>();
-        #[expect(unsafe_code, reason = "see `open`")]
-        // SAFETY: within the page, aligned, and only accessed as an atomic.
-        unsafe {
-            AtomicU64::from_ptr(start.add(8 * thread))
-        }
-    }
+fn word_of(thread: usize) -> usize {
+    8 * thread
 }
 
 /// Not a test of its own: what the killed process runs.
@@ -57,7 +34,7 @@ fn child() {
     };
     let (policy, directory) = task.split_once(' ').expect("a policy and a directory");
     let directory = Path::new(directory);
-    let acknowledged = Acknowledged::open(&directory.join("acknowledged"));
+    let acknowledged = SharedPage::open(&directory.join("acknowledged"));
     let mut options = Options::new(directory.join("recordings"));
     options.rank = Some(0);
     options.rank_count = Some(1);
@@ -80,18 +57,16 @@ fn child() {
             scope.spawn(move || {
                 for number in 0.. {
                     recorder.raise(&mark, (thread as u32, number));
-                    acknowledged
-                        .word(thread)
-                        .store(number + 1, Ordering::Release);
+                    acknowledged.tell(word_of(thread), number + 1);
                 }
             });
         }
     });
 }
 
-fn wait_for_events(acknowledged: &Acknowledged) {
+fn wait_for_events(acknowledged: &SharedPage) {
     let deadline = Instant::now() + Duration::from_secs(30);
-    while (0..THREADS).any(|thread| acknowledged.word(thread).load(Ordering::Acquire) == 0) {
+    while (0..THREADS).any(|thread| acknowledged.get(word_of(thread)) == 0) {
         assert!(Instant::now() < deadline, "the child records");
         std::thread::sleep(Duration::from_micros(200));
     }
@@ -105,7 +80,7 @@ fn a_killed_process_loses_nothing_that_was_acknowledged() {
     let mut runs_with_drops = 0;
     for kill in 0..kills {
         let scratch = tempfile::tempdir().expect("a directory");
-        let acknowledged = Acknowledged::open(&scratch.path().join("acknowledged"));
+        let acknowledged = SharedPage::open(&scratch.path().join("acknowledged"));
         // One in four is a flight recorder.
         let policy = if kill % 4 == 3 { "overwrite" } else { "drop" };
         let mut child = Command::new(std::env::current_exe().expect("this test"))
@@ -122,7 +97,7 @@ fn a_killed_process_loses_nothing_that_was_acknowledged() {
         std::thread::sleep(Duration::from_micros(random % 12_000));
         child.kill().expect("the child is killed");
         child.wait().expect("the child is gone");
-        let known = std::array::from_fn(|thread| acknowledged.word(thread).load(Ordering::Acquire));
+        let known = std::array::from_fn(|thread| acknowledged.get(word_of(thread)));
         let recordings = scratch.path().join("recordings");
         runs_with_drops += u64::from(check(&recordings, known));
         check_recovery(&recordings, known);

@@ -5,18 +5,21 @@
 //! instruction that changed the files, what a SIGKILL would leave there is recovered and held against what
 //! the child's threads had been told. `ANNALS_STEPS` sets the number of children (default 1); with `ANNALS_LONG=1` there are 20, and
 //! the end of the recording, which is met at its system calls otherwise, is stepped as well.
-#![expect(unsafe_code, reason = "ptrace, and a page shared with the child")]
+#![expect(unsafe_code, reason = "ptrace, and a look at mapped files")]
+
+#[path = "../support/page.rs"]
+mod page;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use annals_format::{CompressionLevel, LiveImage, ReadAt, Recording, StreamId, Value};
 use annals_recorder::{EventTypeSpec, Options, Overflow, Recorder, Text};
+use page::{SharedPage, map};
 
 const CHILD: &str = "ANNALS_STEPPED_CHILD";
 /// Words of the shared page: events told to be recorded, of each thread; then event types.
@@ -25,46 +28,6 @@ const TYPES: usize = THREADS;
 /// Events of one thread between two marks: more than two pages hold, as long as they are.
 const EVENTS: u64 = 50;
 const TEXT: [u8; 180] = [b'.'; 180];
-
-/// A page that both processes see, for good.
-struct Acknowledged(&'static [AtomicU64]);
-
-impl Acknowledged {
-    fn open(path: &Path) -> Self {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .expect("the shared page");
-        file.set_len(4096).expect("the shared page");
-        let words = map(&file, 4096, libc::PROT_READ | libc::PROT_WRITE);
-        // SAFETY: the page stays mapped, has so many words, and is only accessed as atomics.
-        Self(unsafe { std::slice::from_raw_parts(words.cast(), 512) })
-    }
-
-    fn word(&self, number: usize) -> &AtomicU64 {
-        &self.0[number]
-    }
-}
-
-fn map(file: &File, length: usize, protection: i32) -> *const u8 {
-    use std::os::fd::AsRawFd;
-    // SAFETY: a new mapping of an open file.
-    let map = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            length,
-            protection,
-            libc::MAP_SHARED,
-            file.as_raw_fd(),
-            0,
-        )
-    };
-    assert!(map != libc::MAP_FAILED, "the file is mapped");
-    map.cast_const().cast()
-}
 
 /// Tells the parent that a part of the script begins; it takes the signal away.
 fn mark() {
@@ -80,9 +43,9 @@ fn child() {
     };
     let (policy, directory) = task.split_once(' ').expect("a policy and a directory");
     let directory = Path::new(directory);
-    let acknowledged = Acknowledged::open(&directory.join("acknowledged"));
+    let acknowledged = SharedPage::open(&directory.join("acknowledged"));
     let told = |number: usize, count: u64| {
-        acknowledged.word(number).store(count, Ordering::Release);
+        acknowledged.tell(number, count);
     };
     mark();
     let mut options = Options::new(directory.join("recordings"));
@@ -403,8 +366,8 @@ fn rows(recording: &Recording) -> BTreeMap<StreamId, Rows> {
 }
 
 /// What a kill at this instant leaves, against what the child's threads know.
-fn check(disk: &Disk, acknowledged: &Acknowledged) {
-    let known = |number: usize| acknowledged.word(number).load(Ordering::Acquire);
+fn check(disk: &Disk, acknowledged: &SharedPage) {
+    let known = |number: usize| acknowledged.get(number);
     let Some(recording) = disk.read() else {
         assert_eq!(known(TYPES), 0, "a recording that has begun is read");
         return;
@@ -478,7 +441,7 @@ fn step_to_mark(
     traced: &mut Traced,
     mut stepped: Vec<i32>,
     disk: &mut Disk,
-    acknowledged: &Acknowledged,
+    acknowledged: &SharedPage,
     random: &mut Random,
 ) -> (u64, u64) {
     let (mut instructions, mut changes) = (0, 0);
@@ -536,7 +499,7 @@ fn a_kill_behind_any_instruction_loses_nothing_that_was_acknowledged() {
     for number in 0..children {
         let policy = if number % 2 == 0 { "drop" } else { "overwrite" };
         let scratch = tempfile::tempdir().expect("a directory");
-        let acknowledged = Acknowledged::open(&scratch.path().join("acknowledged"));
+        let acknowledged = SharedPage::open(&scratch.path().join("acknowledged"));
         let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ number);
         let mut traced = Traced::spawn(policy, scratch.path());
         let mut disk = Disk {

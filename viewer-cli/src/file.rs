@@ -1,9 +1,11 @@
-//! Results that go to a file: whole, or not at all.
+//! Results that go to a file: whole, or not at all. And files that are read at offsets.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use annals_format::{FormatError, ReadAt};
 use annals_merger::create_file_beside;
 
 /// Writes a file under a temporary name beside it and renames it when it is whole. Devices and pipes are
@@ -104,5 +106,21 @@ impl Drop for WholeFile {
         if let Some(temporary) = &self.temporary {
             let _ = std::fs::remove_file(temporary);
         }
+    }
+}
+
+/// A file that is read at offsets.
+pub(crate) struct At<'a>(pub(crate) &'a File);
+
+impl ReadAt for At<'_> {
+    fn len(&self) -> Result<u64, FormatError> {
+        let metadata = self.0.metadata();
+        let error = |source| FormatError::Io { offset: 0, source };
+        metadata.map(|file| file.len()).map_err(error)
+    }
+
+    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), FormatError> {
+        let error = |source| FormatError::Io { offset, source };
+        self.0.read_exact_at(buffer, offset).map_err(error)
     }
 }

@@ -8,9 +8,14 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use annals_format::{Cause, CompressionLevel, Definitions, Ended, Recording, amend};
+use annals_format::{
+    Cause, CompressionLevel, Definitions, Ended, LIVE_FILE_PROPERTY, Recording, amend,
+};
 use annals_merger::{InputRecording, Symbols, create_file_beside, find, recover};
 use annals_recorder::RECORDED_BY_PROPERTY;
+
+use crate::file::At;
+use crate::table::safe_lines;
 
 /// A property of a recording's process.
 fn property<'a>(definitions: &'a Definitions, key: &str) -> Option<&'a str> {
@@ -24,6 +29,8 @@ fn property<'a>(definitions: &'a Definitions, key: &str) -> Option<&'a str> {
 pub struct Known {
     /// Its file.
     pub path: PathBuf,
+    /// Its live file, if it has one.
+    pub live_path: Option<PathBuf>,
     /// The run it belongs to.
     pub run: String,
     /// When it was started, nanoseconds since the Unix epoch.
@@ -37,7 +44,8 @@ pub struct Known {
 /// # Errors
 /// If it cannot be read.
 pub fn known(directory: &Path) -> anyhow::Result<Vec<Known>> {
-    let inputs = open_all(directory, None)?.into_iter().map(|input| {
+    let (inputs, _) = open_all(directory, None)?;
+    let inputs = inputs.into_iter().map(|input| {
         let definitions = &input.recording.definitions;
         let process = definitions.processes.values().next();
         let changed = fs::metadata(&input.path).and_then(|file| file.modified());
@@ -45,6 +53,7 @@ pub fn known(directory: &Path) -> anyhow::Result<Vec<Known>> {
         Known {
             is_begun_just_now: process.is_none() && age.is_none_or(|age| age < JUST_NOW),
             path: input.path,
+            live_path: input.live_path,
             run: process.map_or_else(String::new, |p| definitions.string(p.run).to_owned()),
             start_unix_ns: process.map_or(i64::MAX, |process| process.start_unix_ns),
         }
@@ -55,25 +64,38 @@ pub fn known(directory: &Path) -> anyhow::Result<Vec<Known>> {
 /// How long a recorder may take from its file's first bytes to the definition of its process.
 const JUST_NOW: Duration = Duration::from_secs(60);
 
-/// The recordings of a directory that were written to since `since`.
-fn open_all(directory: &Path, since: Option<SystemTime>) -> anyhow::Result<Vec<InputRecording>> {
+/// A file that cannot be read, and why.
+type Unreadable = (PathBuf, String);
+
+/// The recordings of a directory that were written to since `since`; and the files of such a name that cannot be read.
+fn open_all(
+    directory: &Path,
+    since: Option<SystemTime>,
+) -> anyhow::Result<(Vec<InputRecording>, Vec<Unreadable>)> {
     let is_empty = fs::read_dir(directory).map_or(true, |mut files| files.next().is_none());
     if is_empty {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), Vec::new()));
     }
     let found = match find(&[directory.to_owned()], None) {
         Ok(found) => found,
-        Err(annals_merger::MergeError::NoRecordings { .. }) => return Ok(Vec::new()),
+        Err(annals_merger::MergeError::NoRecordings { .. }) => return Ok((Vec::new(), Vec::new())),
         Err(error) => return Err(error.into()),
     };
     let is_new = |path: &PathBuf| {
         let changed = fs::metadata(path).and_then(|file| file.modified());
         since.is_none_or(|since| changed.is_ok_and(|changed| changed >= since))
     };
-    let recordings = found.recordings.into_iter().filter(is_new);
-    // One that cannot be read is told of by whoever reads it for its events.
-    let opened = recordings.filter_map(|path| InputRecording::open(&path).ok());
-    Ok(opened.collect())
+    let rejected = found.rejected.into_iter();
+    let rejected = rejected.map(|input| (input.path, input.why));
+    let mut unreadable: Vec<Unreadable> = rejected.filter(|(path, _)| is_new(path)).collect();
+    let mut opened = Vec::new();
+    for path in found.recordings.into_iter().filter(is_new) {
+        match InputRecording::open(&path) {
+            Ok(input) => opened.push(input),
+            Err(error) => unreadable.push((path, format!("{:#}", anyhow::Error::from(error)))),
+        }
+    }
+    Ok((opened, unreadable))
 }
 
 /// What became of one process's recording.
@@ -93,13 +115,16 @@ pub struct Gathered {
     pub dropped: BTreeMap<&'static str, u64>,
     /// Bytes of the recording, and of its live file.
     pub bytes: u64,
+    /// Whether there was a live file: a kill would have cost nothing.
+    pub is_kill_safe: bool,
     /// Functions that were called, and those of them that have no name.
     pub functions: (usize, usize),
     /// What could not be done.
     pub problems: Vec<String>,
 }
 
-/// Makes everything whole that programs started with this token have recorded into a directory.
+/// Makes everything whole that programs started with this token have recorded into a directory; and gives the files that
+/// cannot be read, of whatever program.
 ///
 /// # Errors
 /// If the directory cannot be read.
@@ -108,12 +133,13 @@ pub fn gather(
     token: &str,
     since: SystemTime,
     symbols: &Symbols,
-) -> anyhow::Result<Vec<Gathered>> {
-    let inputs = open_all(directory, Some(since))?;
+) -> anyhow::Result<(Vec<Gathered>, Vec<Unreadable>)> {
+    let (inputs, unreadable) = open_all(directory, Some(since))?;
     let own = inputs.into_iter().filter(|input| {
         property(&input.recording.definitions, RECORDED_BY_PROPERTY) == Some(token)
     });
-    Ok(own.map(|input| gather_one(input, symbols)).collect())
+    let gathered = own.map(|input| gather_one(input, symbols));
+    Ok((gathered.collect(), unreadable))
 }
 
 fn gather_one(mut input: InputRecording, symbols: &Symbols) -> Gathered {
@@ -125,7 +151,8 @@ fn gather_one(mut input: InputRecording, symbols: &Symbols) -> Gathered {
             Ok(_) => input.live_path = None,
             // The disk is full, perhaps: what there is must at least not go with a memory file system.
             Err(error) => {
-                problems.push(format!("{} stays apart: {error}", live.display()));
+                let error = anyhow::Error::from(error);
+                problems.push(format!("{} stays apart: {error:#}", live.display()));
                 match bring_home(&live, &input.path) {
                     Ok(path) => input.live_path = Some(path),
                     Err(error) => {
@@ -140,7 +167,10 @@ fn gather_one(mut input: InputRecording, symbols: &Symbols) -> Gathered {
         let mut bytes = Vec::new();
         records.iter().for_each(|record| record.encode(&mut bytes));
         if let Err(error) = write_symbols(&input.path, &bytes) {
-            problems.push(format!("names of functions could not be written: {error}"));
+            let path = input.path.display();
+            problems.push(format!(
+                "{path}: names of functions could not be written: {error:#}"
+            ));
         }
     }
     let definitions = &mut input.recording.definitions;
@@ -158,6 +188,7 @@ fn gather_one(mut input: InputRecording, symbols: &Symbols) -> Gathered {
         ended: recording.ended,
         events: rows(recording).map(|row| row.present()).sum(),
         dropped: dropped(recording),
+        is_kill_safe: property(definitions, LIVE_FILE_PROPERTY).is_none_or(|file| !file.is_empty()),
         bytes: length(&input.path) + input.live_path.as_ref().map_or(0, length),
         functions: (definitions.functions.len(), unnamed.count()),
         problems,
@@ -211,31 +242,15 @@ fn bring_home(live: &Path, recording: &Path) -> io::Result<PathBuf> {
 fn write_symbols(path: &Path, records: &[u8]) -> anyhow::Result<()> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     let amendment = amend(&At(&file), records, CompressionLevel::default())?;
-    file.write_all_at(&amendment.bytes, amendment.offset)?;
+    if let Err(error) = file.write_all_at(&amendment.bytes, amendment.offset) {
+        // A part of it would be damage.
+        let _ = file.set_len(amendment.offset);
+        return Err(error.into());
+    }
     Ok(())
-}
-
-/// A file that is read at offsets.
-struct At<'a>(&'a File);
-
-impl annals_format::ReadAt for At<'_> {
-    fn len(&self) -> Result<u64, annals_format::FormatError> {
-        let metadata = self.0.metadata();
-        let error = |source| annals_format::FormatError::Io { offset: 0, source };
-        metadata.map(|file| file.len()).map_err(error)
-    }
-
-    fn read_exact_at(
-        &self,
-        offset: u64,
-        buffer: &mut [u8],
-    ) -> Result<(), annals_format::FormatError> {
-        let error = |source| annals_format::FormatError::Io { offset, source };
-        self.0.read_exact_at(buffer, offset).map_err(error)
-    }
 }
 
 /// Tells on standard error; a closed one does not matter.
 pub fn tell(text: &str) {
-    let _ = io::stderr().write_all(text.as_bytes());
+    let _ = io::stderr().write_all(safe_lines(text).as_bytes());
 }

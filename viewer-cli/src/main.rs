@@ -9,6 +9,7 @@ use annals_cli::commands::{
     suggest_filter, timeline, tui, verify,
 };
 use annals_cli::output::{Finding, UsageError};
+use annals_cli::table::safe_lines;
 use annals_merger::{FilterError, keep_freed_memory};
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -183,7 +184,7 @@ fn main() -> ExitCode {
 }
 
 fn failed(error: &anyhow::Error) -> ExitCode {
-    eprintln!("trace-cli: {error:#}");
+    eprintln!("trace-cli: {}", safe_lines(&format!("{error:#}")));
     let is_filter = matches!(error.downcast_ref(), Some(FilterError::Syntax(_)));
     if is_filter || error.is::<UsageError>() {
         return ExitCode::from(2);

@@ -96,6 +96,13 @@ pub fn safe(text: &str) -> String {
     out
 }
 
+/// The same of several lines, which stay lines: for messages, which name files as whoever made them pleased.
+pub fn safe_lines(text: &str) -> String {
+    let mut lines = text.split('\n').map(safe);
+    let first = lines.next().unwrap_or_default();
+    lines.fold(first, |text, line| text + "\n" + &line)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,5 +119,6 @@ mod tests {
     fn escapes_reach_no_terminal() {
         assert_eq!(safe("a\u{1b}[31mb\n"), "a\\u{1b}[31mb\\n");
         assert_eq!(safe("grüße"), "grüße");
+        assert_eq!(safe_lines("a\u{1b}\n\nb\r\n"), "a\\u{1b}\n\nb\\r\n");
     }
 }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use annals_cli::commands::export::{progress, tell_of_messages};
 use annals_cli::export::{Format, Settings, export};
 use annals_cli::output::UsageError;
+use annals_cli::table::safe_lines;
 use annals_format::CompressionLevel;
 use annals_merger::{
     ArchiveOptions, Causality, CausalityReport, ClockOffsets, EventFilter, FilterError,
@@ -31,7 +32,7 @@ const MOST_SLICES: u32 = 4096;
     name = "trace-merge",
     version,
     after_help = "Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 merged, but data was lost \
-                  (dropped, skipped, truncated) or a rank is missing.\n\n\
+                  (dropped, skipped, truncated), a rank is missing, or an input is damaged.\n\n\
                   Examples:\n  trace-merge annals-run -o run.annals\n  \
                   trace-merge annals-run -o run.pftrace\n  \
                   trace-merge annals-run -o window.annals --from 1.5s --to 2s --rank 0-3"
@@ -199,13 +200,15 @@ fn main() -> ExitCode {
     let outcome = if arguments.join {
         run_join(&arguments)
     } else {
-        run(&arguments).map(|report| report.has_loss())
+        run(&arguments).map(|report| {
+            report.has_loss() || report.inputs.iter().any(|input| !input.damage.is_empty())
+        })
     };
     match outcome {
         Ok(true) => ExitCode::from(3),
         Ok(false) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("trace-merge: {error:#}");
+            eprintln!("trace-merge: {}", safe_lines(&format!("{error:#}")));
             match error.downcast_ref() {
                 Some(FilterError::Syntax(_)) => ExitCode::from(2),
                 _ if error.is::<UsageError>() => ExitCode::from(2),
@@ -351,7 +354,7 @@ fn tell(report: &Report, bytes: Option<u64>, arguments: &Arguments) -> anyhow::R
     if !arguments.quiet {
         let summary = summary(report, bytes, arguments);
         // A closed standard error does not undo a merge.
-        let _ = std::io::stderr().write_all(summary.as_bytes());
+        let _ = std::io::stderr().write_all(safe_lines(&summary).as_bytes());
     }
     if let Some(path) = &arguments.report {
         let mut json = serde_json::to_string_pretty(report)?;

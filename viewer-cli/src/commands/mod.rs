@@ -24,12 +24,17 @@ pub mod timeline;
 pub mod tui;
 pub mod verify;
 
+use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::PathBuf;
 
-use annals_merger::{Opened, Outcome, Symbols, Window};
+use annals_format::{Cause, ChunkPlace, Ended, Problem};
+use annals_merger::{InputRecording, Opened, Outcome, Symbols, Window};
 use clap::Args;
 
+use crate::file::At;
 use crate::filter::WindowArguments;
+use crate::table::safe;
 use crate::time;
 
 /// What every command that reads takes.
@@ -77,22 +82,107 @@ impl InputArguments {
     }
 }
 
+/// Tells on standard error, in one line, whatever files are called.
+fn tell(text: &str) {
+    eprintln!("{}", safe(text));
+}
+
 /// Tells on stderr what this read had to skip.
 pub(crate) fn warn_of_damage(opened: &Opened, outcome: &Outcome) {
     for input in &opened.rejected {
-        eprintln!("left out: {}: {}", input.path.display(), input.why);
+        tell(&format!(
+            "left out: {}: {}",
+            input.path.display(),
+            input.why
+        ));
     }
-    for (path, problem) in outcome.damage.iter().take(20) {
-        eprintln!(
-            "{}: byte {}: {}",
-            path.display(),
-            problem.offset,
-            problem.what
-        );
+    let mut damage = outcome.damage.clone();
+    damage.extend(unreadable_chunks(opened, outcome));
+    for (path, problem) in damage.iter().take(20) {
+        let (path, offset) = (path.display(), problem.offset);
+        tell(&format!("{path}: byte {offset}: {}", problem.what));
     }
-    if outcome.damage.len() > 20 {
-        eprintln!("… {} more damaged places", outcome.damage.len() - 20);
+    if damage.len() > 20 {
+        eprintln!("… {} more damaged places", damage.len() - 20);
     }
+    let Some(report) = &outcome.report else {
+        return;
+    };
+    let early = report
+        .inputs
+        .iter()
+        .filter(|input| input.ended == Ended::Truncated.name());
+    for input in early.take(20) {
+        let path = input.path.display();
+        tell(&format!(
+            "{path}: ends early: it has no footer, and there is no live file"
+        ));
+    }
+    let lost = outcome
+        .losses
+        .iter()
+        .filter(|loss| loss.cause.is_of_reader());
+    let lost = lost.map(|loss| loss.count).fold(0, u64::saturating_add);
+    if lost != 0 {
+        eprintln!("{lost} events cannot be read: see `trace-cli dropped`");
+    }
+}
+
+/// Where recordings have chunks that cannot be read. Merging them counts what they cost; where they stand, another look tells: only
+/// at recordings that lost something so.
+fn unreadable_chunks(opened: &Opened, outcome: &Outcome) -> Vec<(PathBuf, Problem)> {
+    let Some(report) = &outcome.report else {
+        return Vec::new();
+    };
+    let d = &opened.definitions;
+    let skipped = outcome.losses.iter();
+    let skipped = skipped.filter(|loss| loss.cause == Cause::Skipped);
+    let hit: BTreeSet<String> = skipped
+        .filter_map(|loss| {
+            let stream = d.streams.get(&loss.stream)?;
+            let source = d.sources.get(&stream.source)?;
+            let process = d.processes.get(&source.process)?;
+            Some(process.recording_id.to_string())
+        })
+        .collect();
+    let inputs = report.inputs.iter();
+    let inputs = inputs.filter(|input| hit.contains(&input.recording_id));
+    let mut found = Vec::new();
+    for input in inputs {
+        // Traces and archives have told of theirs.
+        let (Ok(opened), Ok(file)) = (InputRecording::open(&input.path), File::open(&input.path))
+        else {
+            continue;
+        };
+        let recording = &opened.recording;
+        for (id, contents) in &recording.streams {
+            for chunk in &contents.chunks {
+                let ChunkPlace::Block(offset) = chunk.place else {
+                    continue;
+                };
+                let Err(error) = recording.load(&At(&file), chunk) else {
+                    continue;
+                };
+                let location = recording.definitions.streams.get(id);
+                let location = location.and_then(|stream| stream.location);
+                let location = location.and_then(|id| recording.definitions.locations.get(&id));
+                let location = location.map_or_else(String::new, |location| {
+                    let name = recording.definitions.string(location.name);
+                    format!(", {}", safe(name))
+                });
+                let problem = Problem {
+                    offset,
+                    length: 0,
+                    what: format!(
+                        "{error}; {} events of rank {}{location} are lost",
+                        chunk.header.event_count, input.rank
+                    ),
+                };
+                found.push((input.path.clone(), problem));
+            }
+        }
+    }
+    found
 }
 
 /// A share of the whole, in percent.

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -29,12 +29,14 @@ const LIBRARY_VARIABLE: &str = "ANNALS_LIB";
 ///
 /// Everything that the program raises through Annals is recorded, every call of MPI, whatever the MPI library, and every
 /// function that was compiled with -finstrument-functions, in it and in the programs it starts. Signals are passed on, and the exit
-/// code is the program's: 128 and the number when a signal ended it. Afterwards the recordings are told on standard error. Functions are
-/// named from the symbols and debug information (-g) of their files.
+/// code is the program's: 128 and the number when a signal ended it. When the program succeeded and something could not be
+/// done for its recordings, which is told, the exit code is 1; not below a launcher of ranks, which would end the others. Afterwards the
+/// recordings are told on standard error. Functions are named from the symbols and debug information (-g) of their files.
 ///
 /// Both `mpirun -n 4 trace-cli record -o run -- ./app` and `trace-cli record -o run -- mpirun -n 4 ./app` work;
 /// with more than one host, take the first: each recorder then sees to its own process's files.
-/// What a killed process left in its live file is folded into its recording.
+/// What a killed process left in its live file is folded into its recording. What could not be done afterwards, for want of room
+/// say, `trace-cli recover` and `trace-merge` do later.
 #[derive(Clone, Debug, Args)]
 pub struct RecordArguments {
     /// Directory for the recordings
@@ -168,39 +170,75 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<u8> {
     // Clocks of file systems may be coarse, or behind.
     let since = started - Duration::from_secs(10);
     let gathered = gather::gather(&directory, &token, since, &symbols);
-    let recordings = gathered.as_ref().map_or_else(
-        |_| Vec::new(),
-        |all| all.iter().map(|one| one.path.clone()).collect(),
-    );
-    match gathered {
-        Ok(gathered) if !arguments.quiet => {
-            gather::tell(&report(&gathered, status, output));
-        }
-        Ok(gathered) => {
-            for problem in gathered.iter().flat_map(|one| &one.problems) {
-                gather::tell(&format!("trace-cli: {problem}\n"));
-            }
-        }
+    let mut has_failed = false;
+    let (gathered, unreadable) = gathered.unwrap_or_else(|error| {
+        has_failed = true;
         // What became of the program matters more.
-        Err(error) => gather::tell(&format!("trace-cli: {}: {error:#}\n", output.display())),
+        gather::tell(&format!("trace-cli: {}: {error:#}\n", safe_path(output)));
+        Default::default()
+    });
+    has_failed |= gathered.iter().any(|one| !one.problems.is_empty());
+    let recordings: Vec<PathBuf> = gathered.iter().map(|one| one.path.clone()).collect();
+    if let Some((path, why)) = unreadable.first() {
+        let (path, count) = (safe_path(path), unreadable.len());
+        let more = match count {
+            1 => String::new(),
+            _ => format!(", nor can {} more", count - 1),
+        };
+        gather::tell(&format!("trace-cli: {path} cannot be read: {why}{more}\n"));
+    }
+    if !arguments.quiet {
+        gather::tell(&report(&gathered, status, output));
+    } else {
+        for problem in gathered.iter().flat_map(|one| &one.problems) {
+            gather::tell(&format!("trace-cli: {}\n", safe(problem)));
+        }
     }
     if arguments.merge && !recordings.is_empty() {
         match merge(&recordings, output) {
             Ok(_) if arguments.quiet => {}
             Ok(told) => gather::tell(&told),
-            Err(error) => gather::tell(&format!("trace-cli: not merged: {error:#}\n")),
+            Err(error) => {
+                has_failed = true;
+                gather::tell(&format!("trace-cli: not merged: {error:#}\n"));
+            }
         }
     }
-    Ok(launch::exit_code(status))
+    let is_below_launcher = options.rank.is_some();
+    Ok(match launch::exit_code(status) {
+        0 if has_failed && !is_below_launcher => 1,
+        code => code,
+    })
+}
+
+/// A path as one line of a message.
+fn safe_path(path: &Path) -> String {
+    safe(&path.display().to_string())
+}
+
+/// The trace beside a directory, of its name.
+fn trace_beside(output: &Path) -> anyhow::Result<PathBuf> {
+    // Without what a shell's completion leaves at its end; `.` and `..` are called something else.
+    let mut directory: PathBuf = output.components().collect();
+    if !matches!(
+        directory.components().next_back(),
+        Some(Component::Normal(_))
+    ) {
+        directory = std::fs::canonicalize(output)?;
+    }
+    anyhow::ensure!(
+        directory.file_name().is_some(),
+        "{} has no name that the trace could have",
+        directory.display()
+    );
+    let mut trace = directory.into_os_string();
+    trace.push(".annals");
+    Ok(PathBuf::from(trace))
 }
 
 /// Merges the recordings of this run; gives what is to be told.
 fn merge(recordings: &[PathBuf], output: &Path) -> anyhow::Result<String> {
-    // Without what a shell's completion leaves at its end.
-    let directory: PathBuf = output.components().collect();
-    let mut trace = directory.into_os_string();
-    trace.push(".annals");
-    let trace = PathBuf::from(trace);
+    let trace = trace_beside(output)?;
     let (plan, _) = plan_merge(recordings, Some(&trace))?;
     let options = WriteOptions {
         compression: annals_format::CompressionLevel::default(),
@@ -211,7 +249,7 @@ fn merge(recordings: &[PathBuf], output: &Path) -> anyhow::Result<String> {
     Ok(format!(
         "trace-cli: merged {} events into {}, {}{}\n",
         totals.present(),
-        trace.display(),
+        safe_path(&trace),
         time::bytes(bytes),
         if merged.report.complete {
             ""
@@ -268,7 +306,9 @@ fn settle(directory: &Path, arguments: &RecordArguments, options: &Options) -> a
     for known in others {
         let mut live = known.path.clone().into_os_string();
         live.push("-live");
-        for path in [known.path, live.into()] {
+        // The recording last: without it, nobody would know what the others are of.
+        let lives = [Some(live.into()), known.live_path];
+        for path in lives.into_iter().flatten().chain([known.path]) {
             match std::fs::remove_file(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     let context = format!("cannot remove {}", path.display());
@@ -375,7 +415,7 @@ fn report(gathered: &[Gathered], status: ExitStatus, output: &Path) -> String {
         "trace-cli: {} recording{} in {}",
         gathered.len(),
         if gathered.len() == 1 { "" } else { "s" },
-        output.display()
+        safe_path(output)
     );
     for one in gathered {
         let name = one.path.file_name().unwrap_or_default().to_string_lossy();
@@ -400,6 +440,11 @@ fn report(gathered: &[Gathered], status: ExitStatus, output: &Path) -> String {
             one.events,
             time::bytes(one.bytes)
         );
+        if !one.is_kill_safe {
+            text.push_str(
+                "    no live file could be made: a kill would have cost what was not written yet\n",
+            );
+        }
         let (functions, unnamed) = one.functions;
         if unnamed != 0 {
             let _ = writeln!(
@@ -418,6 +463,26 @@ fn report(gathered: &[Gathered], status: ExitStatus, output: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_trace_stands_beside_its_directory_whatever_that_is_called_by() {
+        let scratch = tempfile::tempdir().unwrap();
+        let run = std::fs::canonicalize(scratch.path()).unwrap().join("run");
+        let trace = run.with_file_name("run.annals");
+        std::fs::create_dir_all(run.join("below")).unwrap();
+        for name in ["run", "run/", "run/.", "run/below/.."] {
+            let output = scratch.path().join(name);
+            let found = trace_beside(&output).unwrap();
+            assert_eq!(found.file_name(), trace.file_name(), "{name}");
+            let beside = std::fs::canonicalize(found.parent().unwrap()).unwrap();
+            assert_eq!(Some(&*beside), trace.parent(), "{name}");
+        }
+        assert_eq!(
+            trace_beside(Path::new("here/run")).unwrap(),
+            Path::new("here/run.annals")
+        );
+        assert!(trace_beside(Path::new("/")).is_err());
+    }
 
     #[test]
     fn every_setting_of_the_recorder_has_an_option() {

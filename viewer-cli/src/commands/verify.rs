@@ -13,8 +13,8 @@ use crate::table::safe;
 ///
 /// Reads everything. A trace proves, stream by stream, that it has the events that the merge read, whole and in
 /// their order; with the recordings given again, that these are theirs. Of recordings, the counts are
-/// checked. Exit code 0 when all holds and nothing was lost, 3 when it holds and something was lost, 1
-/// when it does not hold.
+/// checked. Exit code 0 when all holds and nothing was lost, 3 when it holds and something was lost or a file is damaged,
+/// 1 when it does not hold.
 #[derive(Clone, Debug, Args)]
 pub struct VerifyArguments {
     /// A trace, a recording, or a directory of recordings
@@ -42,7 +42,7 @@ pub fn run(arguments: &VerifyArguments, out: &mut dyn Write) -> anyhow::Result<F
         print(&found, out)?;
     }
     Ok(Finding {
-        has_loss: found.has_loss(),
+        has_loss: found.has_loss() || !found.damage.is_empty(),
         has_failed: !found.holds(),
     })
 }
@@ -65,6 +65,9 @@ fn print(found: &Verification, out: &mut dyn Write) -> anyhow::Result<()> {
     let verdict = match (found.holds(), found.has_loss()) {
         (false, _) => "it does not hold",
         (true, true) => "it holds; events were lost, see `trace-cli dropped`",
+        (true, false) if !found.damage.is_empty() => {
+            "it holds, and no event is lost, but there is damage"
+        }
         (true, false) => "it holds, and nothing is lost",
     };
     writeln!(out, "; {verdict}")?;

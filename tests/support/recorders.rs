@@ -1,0 +1,65 @@
+//! Recorders that several tests begin with.
+#![allow(dead_code, reason = "every test uses its part of it")]
+
+use std::path::Path;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use annals_recorder::{EventType, EventTypeSpec, Options, Overflow, Recorder};
+
+/// `mark(number)`: what most tests raise.
+pub(crate) fn mark(recorder: &Recorder) -> EventType<(u64,)> {
+    let spec = EventTypeSpec::new("mark").element("number");
+    recorder.add_event_type(&spec).expect("an event type")
+}
+
+/// Pages of 4 KiB, so that there are many switches.
+pub(crate) fn small_pages(directory: &Path, buffer_bytes: usize) -> Options {
+    let mut options = Options::new(directory);
+    options.buffer_bytes = buffer_bytes;
+    options.page_bytes = Some(4096);
+    options
+}
+
+const BLOCK_LIMIT: Duration = Duration::from_millis(30);
+
+/// Few pages, whose streams keep them, and who needs one waits for [`BLOCK_LIMIT`].
+pub(crate) fn few_pages_and_a_limit(directory: &Path) -> Options {
+    let mut options = small_pages(directory, 1);
+    options.overflow = Overflow::Block;
+    options.block_limit = BLOCK_LIMIT;
+    options.flush_interval = Duration::ZERO;
+    options
+}
+
+/// Every page goes to a thread that raises by `raise_one`; then `raise_another` finds none, and must wait to its limit. Gives the number of
+/// pages.
+pub(crate) fn raise_without_a_page(
+    recorder: &Recorder,
+    raise_one: impl Fn() + Sync,
+    raise_another: impl FnOnce() + Send,
+) -> usize {
+    let pages = recorder.status().pages;
+    let barrier = Barrier::new(pages + 1);
+    std::thread::scope(|scope| {
+        for _ in 0..pages {
+            scope.spawn(|| {
+                raise_one();
+                barrier.wait();
+                barrier.wait();
+            });
+        }
+        barrier.wait();
+        // In a thread of its own: it may be one with a timer, or with signals.
+        let raised = scope.spawn(|| {
+            let begun = Instant::now();
+            raise_another();
+            begun.elapsed()
+        });
+        let waited = raised.join();
+        barrier.wait();
+        let waited = waited.expect("it raises");
+        assert!(waited >= BLOCK_LIMIT && waited < Duration::from_secs(5));
+    });
+    pages
+}
