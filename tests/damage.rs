@@ -84,7 +84,7 @@ type StreamPlan = (usize, Ordering, u64, usize);
 fn add(
     set: &mut Set,
     rank: u32,
-    id: u8,
+    id: u16,
     plans: &[StreamPlan],
     level: CompressionLevel,
     has_footer: bool,

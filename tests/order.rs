@@ -11,6 +11,43 @@ use proptest::prelude::*;
 use support::Row;
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2))]
+
+    /// More recordings than wait with their definitions, more streams than one pass reads.
+    #[test]
+    fn a_run_of_very_many_streams_is_merged_like_one_of_few(
+        plans in prop::collection::vec((0..400_u32, prop::collection::vec(stream_plan(), 2..4)), 400..450),
+        chunk_events in prop_oneof![100..2000_usize, Just(1 << 16)],
+    ) {
+        let made = make(&plans);
+        let scratch = tempfile::tempdir().expect("a directory");
+        for one in &made {
+            one.recording.write(scratch.path(), CompressionLevel::Zstd(1));
+        }
+        let mut oracle: Vec<Known> = made.iter().flat_map(|one| one.known.clone()).collect();
+        oracle.sort_by_key(|k| (k.time_ns, k.rank, k.recording, k.stream, k.position));
+        let expected: Vec<(i64, u64)> =
+            oracle.iter().map(|k| (k.time_ns - START_NS, k.number)).collect();
+        let mut traces = Vec::new();
+        for jobs in [1, 2] {
+            let trace = scratch.path().join("run.annals");
+            let inputs = [scratch.path().to_owned()];
+            let (mut merge, rejected) = plan_merge(&inputs, Some(&trace)).expect("recordings");
+            prop_assert!(rejected.is_empty());
+            prop_assert!(merge.definitions.streams.len() > 512);
+            merge.chunk_events = chunk_events;
+            merge.temporary_directory = scratch.path().to_owned();
+            let options = WriteOptions { compression: CompressionLevel::Zstd(1), jobs };
+            write_trace(&merge, &trace, options, |_| {}).expect("a trace");
+            let opened = Opened::open(&trace).expect("a trace");
+            prop_assert_eq!(&numbers_of(&opened).0, &expected);
+            traces.push(std::fs::read(&trace).expect("the trace"));
+        }
+        prop_assert!(traces[0] == traces[1]);
+    }
+}
+
+proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]

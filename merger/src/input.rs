@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -89,6 +89,26 @@ impl OpenFiles {
     }
 }
 
+/// Opens what can be read at any place. A pipe would wait for whoever writes to it, perhaps for ever.
+fn open_regular(path: &Path) -> std::io::Result<(File, fs::Metadata)> {
+    let mut options = File::options();
+    let file = options
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.is_file() {
+        return Ok((file, metadata));
+    }
+    let what = match () {
+        () if metadata.is_dir() => "a directory",
+        () if metadata.file_type().is_fifo() => "a pipe",
+        () => "a device or socket",
+    };
+    let why = format!("it is {what}, not a file");
+    Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why))
+}
+
 impl FileAt {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let io = |source| MergeError::Io {
@@ -96,8 +116,7 @@ impl FileAt {
             path: path.to_owned(),
             source,
         };
-        let file = File::open(path).map_err(io)?;
-        let metadata = file.metadata().map_err(io)?;
+        let (file, metadata) = open_regular(path).map_err(io)?;
         let mut open = OpenFiles::lock();
         open.count += 1;
         let number = open.count;
@@ -113,8 +132,7 @@ impl FileAt {
         if let Some(file) = OpenFiles::lock().get(self.number) {
             return Ok(file);
         }
-        let file = File::open(&self.path)?;
-        let metadata = file.metadata()?;
+        let (file, metadata) = open_regular(&self.path)?;
         if (metadata.dev(), metadata.ino()) != self.identity {
             let why = "another file has taken its name while it was read";
             return Err(std::io::Error::other(why));

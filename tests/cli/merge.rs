@@ -25,7 +25,7 @@ fn recording(rank: u32, rank_count: u32, events: u64) -> TestRecording {
     TestRecording {
         rank: Some(rank),
         rank_count: Some(rank_count),
-        id: rank as u8,
+        id: rank as u16,
         start_ns: 1_000,
         end_ns: 100_000,
         clocks: vec![REFERENCE],
@@ -163,10 +163,23 @@ fn inputs_that_are_no_recordings_are_named_and_left_out() {
         b"not a recording at all",
     )
     .expect("a file");
+    // Nobody will ever write to it: whoever opens it and waits, waits for ever.
+    for name in ["pipe.annals", "pipe.annals-live"] {
+        let made = Command::new("mkfifo")
+            .arg(scratch.path().join(name))
+            .status();
+        assert!(made.expect("mkfifo runs").success());
+    }
+    std::fs::create_dir(scratch.path().join("directory.annals")).expect("a directory");
     let result = scratch.merge(&[scratch.path()]);
     assert_eq!(result.status.code(), Some(3), "{}", said(&result));
-    for name in ["empty.annals", "text.annals"] {
-        assert!(said(&result).contains(name), "{}", said(&result));
+    for what in [
+        "empty.annals",
+        "text.annals",
+        "pipe.annals: it is a pipe, not a file",
+        "directory.annals: it is a directory, not a file",
+    ] {
+        assert!(said(&result).contains(what), "{}", said(&result));
     }
 }
 

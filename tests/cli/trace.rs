@@ -60,7 +60,7 @@ fn nested(rank: u32) -> TestRecording {
     TestRecording {
         rank: Some(rank),
         rank_count: Some(1),
-        id: rank as u8,
+        id: rank as u16,
         start_ns: 1_000_000,
         end_ns: 1_200_000,
         clocks: vec![REFERENCE],

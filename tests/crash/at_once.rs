@@ -45,7 +45,7 @@ fn recording(directory: &Path, events: u64) {
     let recording = TestRecording {
         rank: Some(0),
         rank_count: Some(1),
-        id: (events % 251) as u8,
+        id: (events % 251) as u16,
         start_ns: 5_000_000_000,
         end_ns: 5_000_000_000 + events as i64 * 100,
         clocks: vec![REFERENCE],

@@ -179,7 +179,7 @@ fn recording(rank: u32) -> TestRecording {
     TestRecording {
         rank: Some(rank),
         rank_count: Some(2),
-        id: rank as u8,
+        id: rank as u16,
         start_ns: at(0) as i64,
         end_ns: at(1000) as i64,
         clocks: vec![REFERENCE],

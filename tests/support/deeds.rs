@@ -69,7 +69,7 @@ pub fn write(ranks: &[Vec<Vec<Deed>>], directory: &Path) {
         let recording = TestRecording {
             rank: Some(rank as u32),
             rank_count: None,
-            id: rank as u8,
+            id: rank as u16,
             start_ns: START_NS,
             end_ns: START_NS + 200_000,
             clocks: vec![REFERENCE],

@@ -103,7 +103,7 @@ pub struct TestRecording {
     /// Number of ranks, if it knows.
     pub rank_count: Option<u32>,
     /// Its identity, by its last byte.
-    pub id: u8,
+    pub id: u16,
     /// Start, reference nanoseconds.
     pub start_ns: i64,
     /// End, reference nanoseconds.
@@ -268,7 +268,7 @@ impl TestRecording {
     /// Its identity.
     pub fn recording_id(&self) -> RecordingId {
         let mut id = [0x11; 16];
-        id[15] = self.id;
+        id[14..].copy_from_slice(&self.id.to_be_bytes());
         RecordingId(id)
     }
 

@@ -150,7 +150,7 @@ pub fn make(plans: &[(u32, Vec<StreamPlan>)]) -> Vec<Made> {
             recording: TestRecording {
                 rank: Some(*rank),
                 rank_count: None,
-                id: index as u8,
+                id: index as u16,
                 start_ns: START_NS,
                 end_ns: START_NS + SPAN_US * 1000,
                 clocks: CLOCKS.to_vec(),
