@@ -38,7 +38,7 @@ pub const CLOCKS: [TestClock; 4] = [REFERENCE, FAST, SMALL, ABOUT_TO_WRAP];
 pub struct Known {
     pub time_ns: i64,
     pub rank: u32,
-    pub recording: u8,
+    pub recording: u16,
     pub stream: usize,
     pub position: usize,
     pub number: u64,
@@ -126,7 +126,7 @@ pub fn make(plans: &[(u32, Vec<StreamPlan>)]) -> Vec<Made> {
                     known.push(Known {
                         time_ns,
                         rank: *rank,
-                        recording: index as u8,
+                        recording: index as u16,
                         stream,
                         position,
                         number,
