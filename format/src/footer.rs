@@ -72,22 +72,42 @@ pub struct Footer {
     pub statistics: Option<u64>,
 }
 
-/// The footer of a recording as it grows: index and totals in the bytes that they will have, because a
-/// recorder keeps them as long as it runs.
+/// The footer of a recording as it grows: index and totals in the bytes that they will have, and what is full of the
+/// index compressed, because a recorder keeps them as long as it runs.
 #[derive(Clone, Default, Debug)]
 pub struct RecordingIndex {
     chunk_count: u64,
+    packed: Vec<PackedHeads>,
     chunks: Vec<u8>,
     totals_count: u64,
     totals: Vec<u8>,
 }
 
+/// A part of the index, compressed.
+#[derive(Clone, Debug)]
+struct PackedHeads {
+    compressed: Box<[u8]>,
+    len: usize,
+}
+
 impl RecordingIndex {
+    /// So many bytes of heads are compressed at a time: heads are alike, they become a sixth.
+    const PART_BYTES: usize = 1 << 16;
+
     /// Adds a chunk: offset of its block, and its head as it stands there.
     pub fn add_chunk(&mut self, offset: u64, head: &[u8]) {
         self.chunk_count += 1;
         self.chunks.put_varint(offset);
         self.chunks.put_bytes(head);
+        let len = self.chunks.len();
+        // What cannot be compressed stays as it is.
+        if len >= Self::PART_BYTES
+            && let Ok(compressed) = zstd::bulk::compress(&self.chunks, 1)
+        {
+            let compressed = compressed.into_boxed_slice();
+            self.packed.push(PackedHeads { compressed, len });
+            self.chunks.clear();
+        }
     }
 
     /// Adds the totals of a stream.
@@ -97,25 +117,46 @@ impl RecordingIndex {
     }
 
     /// Appends the body of the footer block.
-    pub fn encode(&self, definitions: &Definitions, out: &mut Vec<u8>) {
+    ///
+    /// # Errors
+    /// If zstd cannot set itself up.
+    pub fn encode(&self, definitions: &Definitions, out: &mut Vec<u8>) -> std::io::Result<()> {
         let mut section = Vec::new();
         definitions.encode(&mut section);
         out.put_bytes(&section);
-        self.put_chunks(out);
+        self.put_chunks(out)?;
         out.put_bytes(&[0]);
         let mut section = Vec::new();
         section.put_varint(self.totals_count);
         section.extend_from_slice(&self.totals);
         out.put_bytes(&section);
         out.put_bytes(&[0]);
+        Ok(())
     }
 
-    fn put_chunks(&self, out: &mut Vec<u8>) {
+    fn put_chunks(&self, out: &mut Vec<u8>) -> std::io::Result<()> {
         let mut section = Vec::new();
         section.put_varint(self.chunk_count);
+        for part in &self.packed {
+            section.extend(zstd::bulk::decompress(&part.compressed, part.len)?);
+        }
         section.extend_from_slice(&self.chunks);
         out.put_bytes(&section);
+        Ok(())
     }
+}
+
+/// Appends the index of chunks.
+fn put_chunks(chunks: &[(u64, ChunkHeader)], out: &mut Vec<u8>) {
+    let mut section = Vec::new();
+    section.put_varint(chunks.len() as u64);
+    for (offset, header) in chunks {
+        let mut head = Vec::new();
+        header.encode(&mut head);
+        section.put_varint(*offset);
+        section.put_bytes(&head);
+    }
+    out.put_bytes(&section);
 }
 
 impl Footer {
@@ -125,13 +166,7 @@ impl Footer {
         self.definitions.encode(&mut section);
         out.put_bytes(&section);
 
-        let mut index = RecordingIndex::default();
-        for (offset, header) in &self.chunks {
-            let mut head = Vec::new();
-            header.encode(&mut head);
-            index.add_chunk(*offset, &head);
-        }
-        index.put_chunks(out);
+        put_chunks(&self.chunks, out);
 
         section.clear();
         section.put_varint(self.trace_chunks.len() as u64);
@@ -285,9 +320,11 @@ mod tests {
         let (header, _) = testing::chunk(0, 0, &[0, 1, 0]);
         let mut totals = StreamTotals::new(header.stream);
         totals.row(testing::ty(1)).raised = 300;
+        // More than one part, and a rest.
+        let offsets = || (0..5000_u64).map(|number| 64 + number * number);
         let footer = Footer {
             definitions: testing::definitions(),
-            chunks: vec![(64, header.clone()), (1000, header.clone())],
+            chunks: offsets().map(|offset| (offset, header.clone())).collect(),
             totals: vec![totals.clone(), totals.clone()],
             ..Footer::default()
         };
@@ -296,12 +333,17 @@ mod tests {
         let mut index = RecordingIndex::default();
         let mut head = Vec::new();
         header.encode(&mut head);
-        for offset in [64, 1000] {
+        for offset in offsets() {
             index.add_chunk(offset, &head);
+        }
+        for _ in &footer.totals {
             index.add_totals(&totals);
         }
+        assert!(index.packed.len() > 1);
+        let kept: usize = index.packed.iter().map(|part| part.compressed.len()).sum();
+        assert!(kept * 3 < expected.len(), "{kept} of {}", expected.len());
         let mut found = Vec::new();
-        index.encode(&footer.definitions, &mut found);
+        index.encode(&footer.definitions, &mut found).unwrap();
         assert_eq!(found, expected);
     }
 }

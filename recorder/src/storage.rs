@@ -274,7 +274,10 @@ impl Storage {
         let offset = self.offset;
         totals.iter().for_each(|t| self.index.add_totals(t));
         let mut body = Vec::new();
-        self.index.encode(definitions, &mut body);
+        if let Err(error) = self.index.encode(definitions, &mut body) {
+            self.status.fail(error.to_string());
+            return false;
+        }
         if !self.append(BlockKind::Footer, &[], &body) {
             return false;
         }
