@@ -91,7 +91,7 @@ struct PackedHeads {
 }
 
 impl RecordingIndex {
-    /// So many bytes of heads are compressed at a time: heads are alike, they become a sixth.
+    /// So many bytes of heads are compressed at a time: those of a busy recorder to two thirds.
     const PART_BYTES: usize = 1 << 16;
 
     /// Adds a chunk: offset of its block, and its head as it stands there.
