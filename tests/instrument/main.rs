@@ -339,7 +339,7 @@ fn a_killed_program_loses_nothing_and_leaves_nothing_elsewhere() {
     let said = text_of(&output.stderr);
     assert_eq!(output.status.code(), Some(128 + 9), "{said}");
     assert!(
-        said.contains("ended by SIGKILL") && said.contains("killed: "),
+        said.contains("ended by SIGKILL") && said.contains("killed by SIGKILL: "),
         "{said}"
     );
     assert_eq!(std::fs::read_dir(&live).unwrap().count(), 0);

@@ -295,6 +295,53 @@ fn a_rank_that_is_killed_or_aborts_costs_nothing_that_was_committed() {
 }
 
 #[test]
+fn a_rank_that_was_started_by_record_ended_as_the_system_says() {
+    let record = prefix().join("bin/trace-cli");
+    for flavour in flavours() {
+        let program = flavour.program("ring.c").display().to_string();
+        let ends = [
+            ("kill", "was ended by SIGKILL"),
+            ("crash", "was ended by SIGSEGV"),
+            ("leave", "exited with 5 and did not finish its recording"),
+        ];
+        for (end, said) in ends {
+            let what = format!("{} {end}", flavour.name);
+            let directory = flavour.scratch().join(format!("recorded-{end}"));
+            let _ = std::fs::remove_dir_all(&directory);
+            let output = directory.display().to_string();
+            let arguments = ["record", "-o", &output, "--", &program, "20", end];
+            let run = flavour.run(&record, &arguments);
+            assert_ne!(run.code, Some(0), "{what}: {}", run.said);
+            // The last rank ended so; the launcher may have ended the others.
+            let mut merge = std::process::Command::new(prefix().join("bin/trace-merge"));
+            merge.arg(&directory).arg("-o");
+            merge.arg(directory.join("run.annals"));
+            let report = directory.join("report.json");
+            merge.arg("--report").arg(&report);
+            let merged = merge.output().expect("trace-merge");
+            let told = text_of(&merged.stderr);
+            assert_eq!(merged.status.code(), Some(3), "{what}: {told}");
+            let line = told.lines().find(|line| line.starts_with("rank 3: "));
+            assert!(
+                line.is_some_and(|line| line.contains(said)),
+                "{what}: {told}"
+            );
+            let report = std::fs::read(report).expect("a report");
+            let report: Value = serde_json::from_slice(&report).expect("JSON");
+            let inputs = report["inputs"].as_array().expect("inputs").iter();
+            let of_last = inputs.filter(|input| input["rank"] == 3);
+            let ends: Vec<&Value> = of_last.map(|input| &input["process_end"]).collect();
+            let expected = match end {
+                "kill" => "SIGKILL",
+                "crash" => "SIGSEGV",
+                _ => "exit 5",
+            };
+            assert_eq!(ends, [expected], "{what}");
+        }
+    }
+}
+
+#[test]
 fn the_library_needs_no_mpi() {
     let library = prefix().join("lib/libannals_mpi.so");
     let mut nm = std::process::Command::new("nm");

@@ -33,7 +33,8 @@ const LIBRARY_VARIABLE: &str = "ANNALS_LIB";
 /// named from the symbols and debug information (-g) of their files.
 ///
 /// Both `mpirun -n 4 trace-cli record -o run -- ./app` and `trace-cli record -o run -- mpirun -n 4 ./app` work;
-/// with more than one host, take the first: each recorder then sees to its own process's files.
+/// with more than one host, take the first: each recorder then sees to its own process's files, and says which
+/// signal ended it.
 /// What a killed process left in its live file is folded into its recording.
 #[derive(Clone, Debug, Args)]
 pub struct RecordArguments {
@@ -163,11 +164,11 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<u8> {
     }
     command.env("LD_PRELOAD", preload(&library)?);
     let program = Path::new(&arguments.command[0]);
-    let status =
+    let (pid, status) =
         launch::run(&mut command).with_context(|| format!("cannot run {}", program.display()))?;
     // Clocks of file systems may be coarse, or behind.
     let since = started - Duration::from_secs(10);
-    let gathered = gather::gather(&directory, &token, since, &symbols);
+    let gathered = gather::gather(&directory, &token, since, &symbols, (pid, status));
     let recordings = gathered.as_ref().map_or_else(
         |_| Vec::new(),
         |all| all.iter().map(|one| one.path.clone()).collect(),
@@ -396,7 +397,7 @@ fn report(gathered: &[Gathered], status: ExitStatus, output: &Path) -> String {
             "  {}: {rank}pid {}, {}: {} events, {dropped}, {}",
             safe(&name),
             one.pid,
-            one.ended.name(),
+            one.how_ended(),
             one.events,
             time::bytes(one.bytes)
         );
