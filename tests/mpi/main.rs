@@ -440,6 +440,80 @@ fn the_environment_chooses_functions_and_messages_stay() {
     assert_eq!(check_messages(&run, flavour.name), 4 * 11);
 }
 
+#[test]
+fn a_stack_of_tools_that_names_this_one_has_it_at_its_place() {
+    // The list, this tool's place, and the tag that is sent there: the program's own tool changes it.
+    let lists = [
+        ("", None, 7),
+        ("other", None, 7),
+        ("annals", Some("1"), 7),
+        ("annals:other", Some("1"), 7),
+        ("other:annals", Some("2"), 107),
+        ("annals:annals", Some("1"), 7),
+    ];
+    let program = support::stack_program();
+    let lines = |list: &str, directory: Option<&std::path::Path>| {
+        let mut command = std::process::Command::new(&program);
+        command.env("MPIR_CVAR_QMPI_TOOL_LIST", list);
+        if let Some(directory) = directory {
+            command.env("ANNALS_DIR", directory);
+            command.env("LD_PRELOAD", prefix().join("lib/libannals_mpi.so"));
+        }
+        let output = command.output().expect("the program");
+        let said = text_of(&output.stderr);
+        assert!(output.status.success(), "`{list}`: {said}");
+        assert_eq!(said, "", "`{list}`");
+        text_of(&output.stdout)
+    };
+    for (list, place, tag) in lists {
+        let directory = support::scratch().join("stack");
+        let _ = std::fs::remove_dir_all(&directory);
+        let printed = lines(list, Some(&directory));
+        // The other tool sees what it sees without this one: nothing of what this one asks the library.
+        let is_with_other = list.contains("other");
+        assert_eq!(
+            printed,
+            lines(if is_with_other { "other" } else { "" }, None),
+            "`{list}`"
+        );
+        let print = support::ask(&["print", "--event", "mpi.send"], &directory);
+        let tags: Vec<Value> = print
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).expect("JSON"))
+            .map(|event| event["elements"]["tag"].clone())
+            .collect();
+        assert_eq!(tags, [tag, tag, tag], "`{list}`");
+        // Each call once; nothing that the library does for itself, and all that the program does within its calls.
+        let table: Value =
+            serde_json::from_str(&support::ask(&["regions"], &directory)).expect("a table");
+        let rows = table["regions"].as_array().expect("regions").iter();
+        let calls: BTreeMap<&str, u64> = rows
+            .map(|row| {
+                (
+                    row["name"].as_str().expect("a name"),
+                    row["calls"].as_u64().expect("a number"),
+                )
+            })
+            .collect();
+        let expected = [
+            ("MPI_Comm_rank", 1),
+            ("MPI_Comm_size", 2),
+            ("MPI_Finalize", 1),
+            ("MPI_Init", 1),
+            ("MPI_Send", 3),
+            ("MPI_Wtime", 1),
+        ];
+        assert_eq!(calls, expected.into(), "`{list}`");
+        let info: Value = serde_json::from_str(&support::ask(&["info"], &directory)).expect("JSON");
+        let told = info.to_string().contains("mpi.qmpi-tool");
+        assert_eq!(told, place.is_some(), "`{list}`: {info}");
+        if let Some(place) = place {
+            let property = format!("\"mpi.qmpi-tool\":\"{place}\"");
+            assert!(info.to_string().contains(&property), "`{list}`: {info}");
+        }
+    }
+}
+
 /// What the program with the queue says of it, recorded with a library that behaves as `how` says.
 fn queue(how: &str) -> (Vec<u64>, std::path::PathBuf) {
     queue_with(how, &[])

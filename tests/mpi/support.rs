@@ -36,27 +36,40 @@ pub(crate) fn names_of_calls() -> Vec<String> {
 /// The program with a queue, and the library that stands in for MPI.
 pub(crate) fn queue_program() -> PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    let build = || {
-        let directory = scratch().join("mock");
-        std::fs::create_dir_all(&directory).expect("a directory");
-        let include = Path::new(ROOT).join("target/mpi/mpich/include");
-        let library = directory.join("libmpi.so.12");
-        let mut compile = Command::new("cc");
-        compile
-            .args(["-w", "-shared", "-fPIC", "-Wl,-soname,libmpi.so.12", "-I"])
-            .arg(&include);
-        output(compile.arg(source("mock.c")).arg("-o").arg(&library));
-        let mut compile = Command::new("cc");
-        compile
-            .arg("-I")
-            .arg(&include)
-            .arg(source("queue.c"))
-            .arg(&library);
-        compile.arg(format!("-Wl,-rpath,{}", directory.display()));
-        output(compile.arg("-o").arg(directory.join("queue")));
-        directory.join("queue")
-    };
-    PROGRAM.get_or_init(build).clone()
+    PROGRAM
+        .get_or_init(|| stand_in("mock.c", "queue.c"))
+        .clone()
+}
+
+/// The program with a tool of its own, and the library that keeps a stack of tools.
+pub(crate) fn stack_program() -> PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM
+        .get_or_init(|| stand_in("qmpi.c", "stack.c"))
+        .clone()
+}
+
+/// A program, and the library that it has in MPI's place.
+fn stand_in(library: &str, program: &str) -> PathBuf {
+    let directory = scratch().join(library.replace('.', "-"));
+    std::fs::create_dir_all(&directory).expect("a directory");
+    let include = Path::new(ROOT).join("target/mpi/mpich/include");
+    let built = directory.join("libmpi.so.12");
+    let mut compile = Command::new("cc");
+    compile
+        .args(["-w", "-shared", "-fPIC", "-Wl,-soname,libmpi.so.12", "-I"])
+        .arg(&include);
+    output(compile.arg(source(library)).arg("-o").arg(&built));
+    let mut compile = Command::new("cc");
+    compile
+        .args(["-w", "-I"])
+        .arg(&include)
+        .arg(source(program))
+        .arg(&built);
+    compile.arg(format!("-Wl,-rpath,{}", directory.display()));
+    let program = directory.join("program");
+    output(compile.arg("-o").arg(&program));
+    program
 }
 
 /// mpi4py's own tests, which its source has.
