@@ -583,4 +583,13 @@ fn what_cannot_work_is_said_before_the_program_runs() {
     let nothing = run(&mut record);
     assert!(nothing.status.success());
     assert!(text_of(&nothing.stderr).contains("nothing was recorded"));
+    // One that takes its recordings away.
+    let gone = built.path("gone");
+    let mut record = trace_cli();
+    record.arg("record").arg("-o").arg(&gone);
+    record.args(["--", "rm", "-r"]).arg(&gone);
+    let removed = run(&mut record);
+    assert!(removed.status.success());
+    let said = text_of(&removed.stderr);
+    assert!(said.contains("is not there any more"), "{said}");
 }

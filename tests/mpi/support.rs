@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -308,6 +308,23 @@ impl Flavour {
     /// Runs a program as it is.
     pub(crate) fn run(&self, program: &Path, arguments: &[&str]) -> Run {
         self.run_with("", PathBuf::new(), program, arguments)
+    }
+
+    /// The same, the launcher behind another command.
+    pub(crate) fn run_behind(&self, before: &[&str], program: &Path, arguments: &[&str]) -> Output {
+        let launch = self.launch("");
+        let mut command = Command::new(before[0]);
+        command.args(&before[1..]).arg(launch.get_program());
+        command.args(launch.get_args()).arg(program).args(arguments);
+        for (name, value) in launch.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command
+            .output()
+            .unwrap_or_else(|e| panic!("{command:?}: {e}"))
     }
 
     /// Runs it recorded, and merges.

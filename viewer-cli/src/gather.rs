@@ -19,6 +19,7 @@ use annals_merger::{
 use annals_recorder::{RECORDED_BY_PROPERTY, Recorder};
 
 use crate::launch;
+use crate::watch::Processes;
 
 /// A property of a recording's process.
 fn property<'a>(definitions: &'a Definitions, key: &str) -> Option<&'a str> {
@@ -124,8 +125,16 @@ impl Gathered {
     }
 }
 
-/// Makes everything whole that programs started with this token have recorded into a directory; `child` is the process
-/// that was started, and how it ended.
+/// How processes ended.
+#[derive(Debug)]
+pub struct Ends {
+    /// The process that was started.
+    pub child: (u32, ExitStatus),
+    /// What it has started.
+    pub others: Processes,
+}
+
+/// Makes everything whole that programs started with this token have recorded into a directory.
 ///
 /// # Errors
 /// If the directory cannot be read.
@@ -134,16 +143,16 @@ pub fn gather(
     token: &str,
     since: SystemTime,
     symbols: &Symbols,
-    child: (u32, ExitStatus),
+    ends: &Ends,
 ) -> anyhow::Result<Vec<Gathered>> {
     let inputs = open_all(directory, Some(since))?;
     let own = inputs.into_iter().filter(|input| {
         property(&input.recording.definitions, RECORDED_BY_PROPERTY) == Some(token)
     });
-    Ok(own.map(|input| gather_one(input, symbols, child)).collect())
+    Ok(own.map(|input| gather_one(input, symbols, ends)).collect())
 }
 
-fn gather_one(mut input: InputRecording, symbols: &Symbols, child: (u32, ExitStatus)) -> Gathered {
+fn gather_one(mut input: InputRecording, symbols: &Symbols, ends: &Ends) -> Gathered {
     let mut problems = Vec::new();
     if input.recording.ended != Ended::Running
         && let Some(live) = input.live_path.clone()
@@ -168,7 +177,7 @@ fn gather_one(mut input: InputRecording, symbols: &Symbols, child: (u32, ExitSta
         .iter()
         .cloned()
         .for_each(|record| definitions.add(record));
-    let process_end = process_end(&input.recording, child);
+    let process_end = process_end(&input, ends);
     if let Some(end) = &process_end {
         let definitions = &mut input.recording.definitions;
         let added = property_records(definitions, PROCESS_END_PROPERTY, end);
@@ -206,13 +215,22 @@ fn gather_one(mut input: InputRecording, symbols: &Symbols, child: (u32, ExitSta
     }
 }
 
-/// What the system said of a recording's process, where the process is the child, and did not merely finish.
-fn process_end(recording: &Recording, (pid, status): (u32, ExitStatus)) -> Option<String> {
+/// What the system said of a recording's process that did not merely finish.
+fn process_end(input: &InputRecording, ends: &Ends) -> Option<String> {
+    let recording = &input.recording;
     let process = recording.definitions.processes.values().next()?;
     // Other hosts have processes of this number, too.
-    let is_child = process.pid == pid && process.boot_id == Recorder::boot_id();
+    if process.boot_id != Recorder::boot_id() {
+        return None;
+    }
+    let (pid, status) = ends.child;
+    let status = if process.pid == pid {
+        status
+    } else {
+        ends.others.end_of(input.path.file_name()?, process.pid)?
+    };
     let is_unfinished = matches!(recording.ended, Ended::Killed | Ended::Truncated);
-    (is_child && (is_unfinished || status.signal().is_some())).then(|| launch::end_name(status))
+    (is_unfinished || status.signal().is_some()).then(|| launch::end_name(status))
 }
 
 /// A property of a recording's process, and the strings that it needs.
