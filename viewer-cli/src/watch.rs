@@ -168,10 +168,11 @@ fn names(notices: &OwnedFd) -> Vec<OsString> {
         if rest.is_empty() {
             return names;
         }
-        // Watch, mask, cookie, bytes of the name, the name and zeros (inotify(7)).
+        // What is told of a file, then its name and zeros, so many bytes (inotify(7)).
         while let Some((head, behind)) = rest.split_at_checked(HEAD) {
-            let length = [head[12], head[13], head[14], head[15]];
-            let length = u32::from_ne_bytes(length) as usize;
+            let head = head.as_ptr().cast::<libc::inotify_event>();
+            // SAFETY: so many bytes, which the system has filled.
+            let length = unsafe { head.read_unaligned() }.len as usize;
             let Some((name, next)) = behind.split_at_checked(length) else {
                 break;
             };
