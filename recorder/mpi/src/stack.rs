@@ -58,7 +58,7 @@ thread_local! {
     static CALLED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Where a function's arguments stand that is called through the stack, with what the stack hands on.
+/// A function that is called through the stack, and what the stack hands on with the call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InStack {
     pub(crate) index: usize,
