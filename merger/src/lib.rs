@@ -86,8 +86,8 @@ pub use pairs::{MessageCounts, MessagePairs, MessageSide};
 pub use plan::Plan;
 pub use recover::{Recovered, recover};
 pub use report::{
-    ClockReport, DamageOfInput, DamageReport, HostReport, InputReport, RankProcess, Report,
-    SharedRank, StreamReport, Sums, is_complete,
+    ClockReport, DamageOfInput, DamageReport, HostReport, InputReport, PROCESS_END_PROPERTY,
+    RankProcess, Report, SharedRank, StreamReport, Sums, is_complete,
 };
 pub use statistics::RegionCounter;
 pub use symbols::Symbols;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use annals_format::{
     ClockKind, Definitions, Ended, ErrorKnot, Ordering, ProcessId, Relation, StreamTotals,
-    StringId, TraceLoss, UNBOUNDED,
+    TraceLoss, UNBOUNDED,
 };
 use serde::Serialize;
 
@@ -46,6 +46,10 @@ pub struct InputReport {
     /// The error code that it gave MPI_Abort; none when it did not call that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub abort_code: Option<String>,
+    /// What the system said of its process's end: a signal's name, or `exit` and the code; none when nobody who
+    /// started the process has noted it. See [`PROCESS_END_PROPERTY`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process_end: Option<String>,
     /// Bytes of the file.
     pub file_bytes: u64,
     /// Whether the file has a whole footer.
@@ -62,7 +66,7 @@ impl InputReport {
         definitions: &Definitions,
         process: ProcessId,
         unplaced: u64,
-        abort_code: Option<String>,
+        said: SaidOfEnd,
     ) -> Self {
         let recording = &input.recording;
         let rank = definitions.ranks.get(&process);
@@ -74,7 +78,8 @@ impl InputReport {
             rank: rank.map_or(0, |rank| rank.rank),
             rank_is_assigned: rank.is_some_and(|rank| rank.is_assigned),
             ended: recording.ended.name(),
-            abort_code,
+            abort_code: said.abort_code,
+            process_end: said.process_end,
             file_bytes: input.file_bytes,
             has_footer: recording.has_footer,
             unplaced,
@@ -96,7 +101,7 @@ impl InputReport {
         definitions: &Definitions,
         process: ProcessId,
         (is_first, unplaced): (bool, u64),
-        abort_code: Option<String>,
+        said: SaidOfEnd,
     ) -> Self {
         let rank = definitions.ranks.get(&process);
         let id = definitions.processes.get(&process).map(|p| p.recording_id);
@@ -109,7 +114,8 @@ impl InputReport {
             rank: rank.map_or(0, |rank| rank.rank),
             rank_is_assigned: rank.is_some_and(|rank| rank.is_assigned),
             ended: end.map_or(Ended::Truncated, |end| end.ended).name(),
-            abort_code,
+            abort_code: said.abort_code,
+            process_end: said.process_end,
             file_bytes: input.file_bytes,
             has_footer: input.trace.has_footer,
             unplaced,
@@ -124,17 +130,31 @@ impl InputReport {
     }
 }
 
-/// What processes said when they ended their runs.
-pub(crate) fn abort_codes(definitions: &Definitions) -> BTreeMap<ProcessId, String> {
-    let is_said = |id: StringId| definitions.string(id) == "mpi.abort";
-    // Of several, the first counts.
-    let properties = definitions.properties.iter().rev();
-    let said = properties.filter(|property| is_said(property.key));
-    let codes = said.map(|property| {
-        let code = definitions.string(property.value);
-        (property.process, code.to_owned())
-    });
-    codes.collect()
+/// Property of a process: how it ended, as the system said it to who started it, `SIGSEGV` or `exit 3`.
+pub const PROCESS_END_PROPERTY: &str = "process.end";
+
+/// What properties say of a process's end.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct SaidOfEnd {
+    /// The code that it gave MPI_Abort.
+    abort_code: Option<String>,
+    /// What the system said.
+    process_end: Option<String>,
+}
+
+/// What is said of processes' ends.
+pub(crate) fn ends(definitions: &Definitions) -> BTreeMap<ProcessId, SaidOfEnd> {
+    let mut ends: BTreeMap<ProcessId, SaidOfEnd> = BTreeMap::new();
+    for property in &definitions.properties {
+        let said = match definitions.string(property.key) {
+            "mpi.abort" => &mut ends.entry(property.process).or_default().abort_code,
+            PROCESS_END_PROPERTY => &mut ends.entry(property.process).or_default().process_end,
+            _ => continue,
+        };
+        // Of several, the first counts.
+        said.get_or_insert_with(|| definitions.string(property.value).to_owned());
+    }
+    ends
 }
 
 /// One stream: `in_ = out + filtered + skipped + truncated`.

@@ -91,7 +91,7 @@ fn generate(table: &str) -> String {
     let (mut functions, mut wrappers) = (String::new(), String::new());
     let mut sites = String::new();
     let (mut names, mut order) = (BTreeSet::new(), Vec::new());
-    let mut addresses = String::new();
+    let (mut addresses, mut stacked) = (String::new(), String::new());
     let lines = table.lines().filter(|line| !line.starts_with('#'));
     let mut count = 0;
     for (index, line) in lines.enumerate() {
@@ -109,6 +109,7 @@ fn generate(table: &str) -> String {
         let _ = writeln!(sites, "    At {{ {} }},", site(name, what, &arguments));
         wrappers.push_str(&wrapper(index, name, what, returned, &arguments));
         let _ = writeln!(addresses, "    {name} as *const (),");
+        let _ = writeln!(stacked, "    Q{name} as *const (),");
         count += 1;
     }
     // Found by their names, too.
@@ -119,7 +120,9 @@ fn generate(table: &str) -> String {
          /// By number, where its arguments stand.\n\
          pub(crate) static SITES: [At; COUNT] = [\n{sites}];\n\
          /// By number, what stands before it.\n\
-         pub(crate) static WRAPPERS: Wrappers = Wrappers([\n{addresses}]);\n{wrappers}"
+         pub(crate) static WRAPPERS: Wrappers = Wrappers([\n{addresses}]);\n\
+         /// By number, this library's function in a stack of tools.\n\
+         pub(crate) static STACKED: Wrappers = Wrappers([\n{stacked}]);\n{wrappers}"
     )
 }
 
@@ -133,11 +136,14 @@ fn wrapper(index: usize, name: &str, what: &str, returned: &str, arguments: &[&s
     } else {
         "#[unsafe(no_mangle)]\n"
     };
-    let head = format!("{shown}pub(crate) unsafe extern \"C\" fn");
+    let head = format!("{shown}pub(crate) unsafe extern \"C\" fn {name}");
+    let in_stack = format!("pub(crate) unsafe extern \"C\" fn Q{name}");
+    let owed = "// SAFETY: what the caller of this function owes.";
     if returned == "double" {
         return format!(
-            "{head} {name}() -> f64 {{\n    // SAFETY: what the caller of this function owes.\n    \
-             unsafe {{ wrap::double({index}) }}\n}}\n"
+            "{head}() -> f64 {{\n    {owed}\n    unsafe {{ wrap::double({index}) }}\n}}\n\
+             {in_stack}(context: usize, _: i32) -> f64 {{\n    {owed}\n    \
+             unsafe {{ wrap::double_in_stack({index}, context) }}\n}}\n"
         );
     }
     assert_eq!(
@@ -152,9 +158,11 @@ fn wrapper(index: usize, name: &str, what: &str, returned: &str, arguments: &[&s
         format!("Any({index})")
     };
     format!(
-        "{head} {name}({parameters}) -> usize {{\n    \
-         // SAFETY: what the caller of this function owes.\n    \
-         unsafe {{ {room}(Call::new({site}, [{numbers}])) }}\n}}\n"
+        "{head}({parameters}) -> usize {{\n    {owed}\n    \
+         let call = unsafe {{ Call::new({site}, [{numbers}]) }};\n    \
+         if stack::has({index}) {{ wrap::enter_stack(call) }} else {{ {room}(call) }}\n}}\n\
+         {in_stack}(context: usize, _: i32, {parameters}) -> usize {{\n    {owed}\n    \
+         unsafe {{ wrap::in_stack({index}, context, [{numbers}], {room}) }}\n}}\n"
     )
 }
 

@@ -339,7 +339,7 @@ fn a_killed_program_loses_nothing_and_leaves_nothing_elsewhere() {
     let said = text_of(&output.stderr);
     assert_eq!(output.status.code(), Some(128 + 9), "{said}");
     assert!(
-        said.contains("ended by SIGKILL") && said.contains("killed: "),
+        said.contains("ended by SIGKILL") && said.contains("killed by SIGKILL: "),
         "{said}"
     );
     assert_eq!(std::fs::read_dir(&live).unwrap().count(), 0);
@@ -583,4 +583,13 @@ fn what_cannot_work_is_said_before_the_program_runs() {
     let nothing = run(&mut record);
     assert!(nothing.status.success());
     assert!(text_of(&nothing.stderr).contains("nothing was recorded"));
+    // One that takes its recordings away.
+    let gone = built.path("gone");
+    let mut record = trace_cli();
+    record.arg("record").arg("-o").arg(&gone);
+    record.args(["--", "rm", "-r"]).arg(&gone);
+    let removed = run(&mut record);
+    assert!(removed.status.success());
+    let said = text_of(&removed.stderr);
+    assert!(said.contains("is not there any more"), "{said}");
 }

@@ -294,6 +294,88 @@ fn a_rank_that_is_killed_or_aborts_costs_nothing_that_was_committed() {
     }
 }
 
+/// Merges recordings of which the last rank's process ended before its time; checks how that is told.
+fn check_end(directory: &std::path::Path, said: &str, end: &str, what: &str) {
+    let report = directory.join("report.json");
+    let mut merge = std::process::Command::new(prefix().join("bin/trace-merge"));
+    merge.arg(directory).arg("--report").arg(&report);
+    let merged = merge
+        .arg("-o")
+        .arg(directory.join("run.annals"))
+        .output()
+        .expect("trace-merge");
+    let told = text_of(&merged.stderr);
+    assert_eq!(merged.status.code(), Some(3), "{what}: {told}");
+    let mut of_last = told.lines().filter(|line| line.starts_with("rank 3: "));
+    let line = of_last.next().unwrap_or_default();
+    assert!(line.contains(said), "{what}: {told}");
+    let report = std::fs::read(report).expect("a report");
+    let report: Value = serde_json::from_slice(&report).expect("JSON");
+    let inputs = report["inputs"].as_array().expect("inputs").iter();
+    let of_last = inputs.filter(|input| input["rank"] == 3);
+    let ends: Vec<&Value> = of_last.map(|input| &input["process_end"]).collect();
+    assert_eq!(ends, [end], "{what}");
+}
+
+const ENDS: [(&str, &str, &str); 3] = [
+    ("kill", "was ended by SIGKILL", "SIGKILL"),
+    ("crash", "was ended by SIGSEGV", "SIGSEGV"),
+    (
+        "leave",
+        "exited with 5 and did not finish its recording",
+        "exit 5",
+    ),
+];
+
+#[test]
+fn a_rank_that_was_started_by_record_ended_as_the_system_says() {
+    let record = prefix().join("bin/trace-cli");
+    for flavour in flavours() {
+        let program = flavour.program("ring.c").display().to_string();
+        for (how, said, end) in ENDS {
+            let what = format!("{} {how}", flavour.name);
+            let directory = flavour.scratch().join(format!("recorded-{how}"));
+            let _ = std::fs::remove_dir_all(&directory);
+            let output = directory.display().to_string();
+            let arguments = ["record", "-o", &output, "--", &program, "20", how];
+            let run = flavour.run(&record, &arguments);
+            assert_ne!(run.code, Some(0), "{what}: {}", run.said);
+            check_end(&directory, said, end, &what);
+        }
+    }
+}
+
+/// Whether the system tells of the end of processes that another one had started: since Linux 6.15.
+fn tells_of_ends() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("a version");
+    let mut numbers = release
+        .split(['.', '-'])
+        .map(|n| n.parse().unwrap_or(0_u32));
+    (numbers.next(), numbers.next()) >= (Some(6), Some(15))
+}
+
+#[test]
+fn a_rank_of_a_recorded_launcher_ended_as_the_system_says() {
+    if !tells_of_ends() {
+        eprintln!("NOT TESTED: how ranks of a recorded launcher ended (Linux 6.15 tells)");
+        return;
+    }
+    let record = prefix().join("bin/trace-cli").display().to_string();
+    for flavour in flavours().filter(|flavour| !flavour.name.starts_with("debian")) {
+        let program = flavour.program("ring.c");
+        for (how, said, end) in ENDS {
+            let what = format!("{} {how}", flavour.name);
+            let directory = flavour.scratch().join(format!("launched-{how}"));
+            let _ = std::fs::remove_dir_all(&directory);
+            let output = directory.display().to_string();
+            let before = [record.as_str(), "record", "-o", &output, "--"];
+            let run = flavour.run_behind(&before, &program, &["20", how]);
+            assert_ne!(run.status.code(), Some(0), "{what}");
+            check_end(&directory, said, end, &what);
+        }
+    }
+}
+
 #[test]
 fn the_library_needs_no_mpi() {
     let library = prefix().join("lib/libannals_mpi.so");
@@ -391,6 +473,80 @@ fn the_environment_chooses_functions_and_messages_stay() {
         ["MPI_Barrier", "MPI_Send", "MPI_Sendrecv", "MPI_Ssend"]
     );
     assert_eq!(check_messages(&run, flavour.name), 4 * 11);
+}
+
+#[test]
+fn a_stack_of_tools_that_names_this_one_has_it_at_its_place() {
+    // The list, this tool's place, and the tag that is sent there: the program's own tool changes it.
+    let lists = [
+        ("", None, 7),
+        ("other", None, 7),
+        ("annals", Some("1"), 7),
+        ("annals:other", Some("1"), 7),
+        ("other:annals", Some("2"), 107),
+        ("annals:annals", Some("1"), 7),
+    ];
+    let program = support::stack_program();
+    let lines = |list: &str, directory: Option<&std::path::Path>| {
+        let mut command = std::process::Command::new(&program);
+        command.env("MPIR_CVAR_QMPI_TOOL_LIST", list);
+        if let Some(directory) = directory {
+            command.env("ANNALS_DIR", directory);
+            command.env("LD_PRELOAD", prefix().join("lib/libannals_mpi.so"));
+        }
+        let output = command.output().expect("the program");
+        let said = text_of(&output.stderr);
+        assert!(output.status.success(), "`{list}`: {said}");
+        assert_eq!(said, "", "`{list}`");
+        text_of(&output.stdout)
+    };
+    for (list, place, tag) in lists {
+        let directory = support::scratch().join("stack");
+        let _ = std::fs::remove_dir_all(&directory);
+        let printed = lines(list, Some(&directory));
+        // The other tool sees what it sees without this one: nothing of what this one asks the library.
+        let is_with_other = list.contains("other");
+        assert_eq!(
+            printed,
+            lines(if is_with_other { "other" } else { "" }, None),
+            "`{list}`"
+        );
+        let print = support::ask(&["print", "--event", "mpi.send"], &directory);
+        let tags: Vec<Value> = print
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).expect("JSON"))
+            .map(|event| event["elements"]["tag"].clone())
+            .collect();
+        assert_eq!(tags, [tag, tag, tag], "`{list}`");
+        // Each call once; nothing that the library does for itself, and all that the program does within its calls.
+        let table: Value =
+            serde_json::from_str(&support::ask(&["regions"], &directory)).expect("a table");
+        let rows = table["regions"].as_array().expect("regions").iter();
+        let calls: BTreeMap<&str, u64> = rows
+            .map(|row| {
+                (
+                    row["name"].as_str().expect("a name"),
+                    row["calls"].as_u64().expect("a number"),
+                )
+            })
+            .collect();
+        let expected = [
+            ("MPI_Comm_rank", 1),
+            ("MPI_Comm_size", 2),
+            ("MPI_Finalize", 1),
+            ("MPI_Init", 1),
+            ("MPI_Send", 3),
+            ("MPI_Wtime", 1),
+        ];
+        assert_eq!(calls, expected.into(), "`{list}`");
+        let info: Value = serde_json::from_str(&support::ask(&["info"], &directory)).expect("JSON");
+        let told = info.to_string().contains("mpi.qmpi-tool");
+        assert_eq!(told, place.is_some(), "`{list}`: {info}");
+        if let Some(place) = place {
+            let property = format!("\"mpi.qmpi-tool\":\"{place}\"");
+            assert!(info.to_string().contains(&property), "`{list}`: {info}");
+        }
+    }
 }
 
 /// What the program with the queue says of it, recorded with a library that behaves as `how` says.

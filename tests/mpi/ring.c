@@ -1,10 +1,11 @@
 /* A ring: every process hands a number on, in blocking calls; the arguments are steps, and how the last process
- * ends: 0, an exit code, "kill", "abort", "crash" or "exit" (without MPI_Finalize). */
+ * ends: 0, an exit code, "kill", "abort", "crash", "exit" (without MPI_Finalize) or "leave" (without anything). */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int main(int argc, char **argv) {
     int rank, size;
@@ -39,6 +40,7 @@ int main(int argc, char **argv) {
         if (!strcmp(end, "abort")) MPI_Abort(MPI_COMM_WORLD, 7);
         if (!strcmp(end, "crash")) *(volatile int *)8 = 0;
         if (!strcmp(end, "exit")) exit(5);
+        if (!strcmp(end, "leave")) _exit(5);
     }
     printf("rank %d: %ld %ld\n", rank, value, last);
     MPI_Finalize();

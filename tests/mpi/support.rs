@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -36,27 +36,40 @@ pub(crate) fn names_of_calls() -> Vec<String> {
 /// The program with a queue, and the library that stands in for MPI.
 pub(crate) fn queue_program() -> PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    let build = || {
-        let directory = scratch().join("mock");
-        std::fs::create_dir_all(&directory).expect("a directory");
-        let include = Path::new(ROOT).join("target/mpi/mpich/include");
-        let library = directory.join("libmpi.so.12");
-        let mut compile = Command::new("cc");
-        compile
-            .args(["-w", "-shared", "-fPIC", "-Wl,-soname,libmpi.so.12", "-I"])
-            .arg(&include);
-        output(compile.arg(source("mock.c")).arg("-o").arg(&library));
-        let mut compile = Command::new("cc");
-        compile
-            .arg("-I")
-            .arg(&include)
-            .arg(source("queue.c"))
-            .arg(&library);
-        compile.arg(format!("-Wl,-rpath,{}", directory.display()));
-        output(compile.arg("-o").arg(directory.join("queue")));
-        directory.join("queue")
-    };
-    PROGRAM.get_or_init(build).clone()
+    PROGRAM
+        .get_or_init(|| stand_in("mock.c", "queue.c"))
+        .clone()
+}
+
+/// The program with a tool of its own, and the library that keeps a stack of tools.
+pub(crate) fn stack_program() -> PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM
+        .get_or_init(|| stand_in("qmpi.c", "stack.c"))
+        .clone()
+}
+
+/// A program, and the library that it has in MPI's place.
+fn stand_in(library: &str, program: &str) -> PathBuf {
+    let directory = scratch().join(library.replace('.', "-"));
+    std::fs::create_dir_all(&directory).expect("a directory");
+    let include = Path::new(ROOT).join("target/mpi/mpich/include");
+    let built = directory.join("libmpi.so.12");
+    let mut compile = Command::new("cc");
+    compile
+        .args(["-w", "-shared", "-fPIC", "-Wl,-soname,libmpi.so.12", "-I"])
+        .arg(&include);
+    output(compile.arg(source(library)).arg("-o").arg(&built));
+    let mut compile = Command::new("cc");
+    compile
+        .args(["-w", "-I"])
+        .arg(&include)
+        .arg(source(program))
+        .arg(&built);
+    compile.arg(format!("-Wl,-rpath,{}", directory.display()));
+    let program = directory.join("program");
+    output(compile.arg("-o").arg(&program));
+    program
 }
 
 /// mpi4py's own tests, which its source has.
@@ -295,6 +308,23 @@ impl Flavour {
     /// Runs a program as it is.
     pub(crate) fn run(&self, program: &Path, arguments: &[&str]) -> Run {
         self.run_with("", PathBuf::new(), program, arguments)
+    }
+
+    /// The same, the launcher behind another command.
+    pub(crate) fn run_behind(&self, before: &[&str], program: &Path, arguments: &[&str]) -> Output {
+        let launch = self.launch("");
+        let mut command = Command::new(before[0]);
+        command.args(&before[1..]).arg(launch.get_program());
+        command.args(launch.get_args()).arg(program).args(arguments);
+        for (name, value) in launch.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command
+            .output()
+            .unwrap_or_else(|e| panic!("{command:?}: {e}"))
     }
 
     /// Runs it recorded, and merges.

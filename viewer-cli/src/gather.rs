@@ -5,17 +5,24 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::time::{Duration, SystemTime};
 
 use annals_format::{
-    Cause, CompressionLevel, Definitions, Ended, LIVE_FILE_PROPERTY, Recording, amend,
+    Cause, CompressionLevel, Definition, Definitions, Ended, LIVE_FILE_PROPERTY, Property,
+    Recording, StringId, amend,
 };
-use annals_merger::{InputRecording, Symbols, create_file_beside, find, recover};
-use annals_recorder::RECORDED_BY_PROPERTY;
+use annals_merger::{
+    InputRecording, PROCESS_END_PROPERTY, Symbols, create_file_beside, find, recover,
+};
+use annals_recorder::{RECORDED_BY_PROPERTY, Recorder};
 
 use crate::file::At;
+use crate::launch;
 use crate::table::safe_lines;
+use crate::watch::Processes;
 
 /// A property of a recording's process.
 fn property<'a>(definitions: &'a Definitions, key: &str) -> Option<&'a str> {
@@ -109,6 +116,8 @@ pub struct Gathered {
     pub rank: Option<u32>,
     /// How it ended.
     pub ended: Ended,
+    /// What the system said of that, where it did not merely finish: `SIGSEGV`, `exit 3`.
+    pub process_end: Option<String>,
     /// Events that can be read.
     pub events: u64,
     /// Events that were dropped, by cause.
@@ -123,6 +132,30 @@ pub struct Gathered {
     pub problems: Vec<String>,
 }
 
+impl Gathered {
+    /// How it ended, for people.
+    pub fn how_ended(&self) -> String {
+        let ended = self.ended.name();
+        let Some(end) = &self.process_end else {
+            return ended.to_owned();
+        };
+        match self.ended {
+            Ended::Killed if end.starts_with("exit ") => format!("not finished, {end}"),
+            Ended::Killed => format!("{ended} by {end}"),
+            _ => format!("{ended}, then {end}"),
+        }
+    }
+}
+
+/// How processes ended.
+#[derive(Debug)]
+pub struct Ends {
+    /// The process that was started.
+    pub child: (u32, ExitStatus),
+    /// What it has started.
+    pub others: Processes,
+}
+
 /// Makes everything whole that programs started with this token have recorded into a directory; and gives the files that
 /// cannot be read, of whatever program.
 ///
@@ -133,16 +166,17 @@ pub fn gather(
     token: &str,
     since: SystemTime,
     symbols: &Symbols,
+    ends: &Ends,
 ) -> anyhow::Result<(Vec<Gathered>, Vec<Unreadable>)> {
     let (inputs, unreadable) = open_all(directory, Some(since))?;
     let own = inputs.into_iter().filter(|input| {
         property(&input.recording.definitions, RECORDED_BY_PROPERTY) == Some(token)
     });
-    let gathered = own.map(|input| gather_one(input, symbols));
+    let gathered = own.map(|input| gather_one(input, symbols, ends));
     Ok((gathered.collect(), unreadable))
 }
 
-fn gather_one(mut input: InputRecording, symbols: &Symbols) -> Gathered {
+fn gather_one(mut input: InputRecording, symbols: &Symbols, ends: &Ends) -> Gathered {
     let mut problems = Vec::new();
     if input.recording.ended != Ended::Running
         && let Some(live) = input.live_path.clone()
@@ -162,21 +196,32 @@ fn gather_one(mut input: InputRecording, symbols: &Symbols) -> Gathered {
             }
         }
     }
-    let records = symbols.resolve(&input.recording.definitions);
+    let mut records = symbols.resolve(&input.recording.definitions);
+    let definitions = &mut input.recording.definitions;
+    records
+        .iter()
+        .cloned()
+        .for_each(|record| definitions.add(record));
+    let process_end = process_end(&input, ends);
+    if let Some(end) = &process_end {
+        let definitions = &mut input.recording.definitions;
+        let added = property_records(definitions, PROCESS_END_PROPERTY, end);
+        added
+            .iter()
+            .cloned()
+            .for_each(|record| definitions.add(record));
+        records.extend(added);
+    }
     if !records.is_empty() && input.recording.ended != Ended::Running {
         let mut bytes = Vec::new();
         records.iter().for_each(|record| record.encode(&mut bytes));
-        if let Err(error) = write_symbols(&input.path, &bytes) {
+        if let Err(error) = write_records(&input.path, &bytes) {
             let path = input.path.display();
             problems.push(format!(
-                "{path}: names of functions could not be written: {error:#}"
+                "{path}: what was found out about it could not be written: {error:#}"
             ));
         }
     }
-    let definitions = &mut input.recording.definitions;
-    records
-        .into_iter()
-        .for_each(|record| definitions.add(record));
     let length = |path: &PathBuf| fs::metadata(path).map_or(0, |file| file.len());
     let recording = &input.recording;
     let definitions = &recording.definitions;
@@ -186,6 +231,7 @@ fn gather_one(mut input: InputRecording, symbols: &Symbols) -> Gathered {
         pid: definitions.processes.values().next().map_or(0, |p| p.pid),
         rank: definitions.ranks.values().next().map(|rank| rank.rank),
         ended: recording.ended,
+        process_end,
         events: rows(recording).map(|row| row.present()).sum(),
         dropped: dropped(recording),
         is_kill_safe: property(definitions, LIVE_FILE_PROPERTY).is_none_or(|file| !file.is_empty()),
@@ -194,6 +240,43 @@ fn gather_one(mut input: InputRecording, symbols: &Symbols) -> Gathered {
         problems,
         path: input.path,
     }
+}
+
+/// What the system said of a recording's process that did not merely finish.
+fn process_end(input: &InputRecording, ends: &Ends) -> Option<String> {
+    let recording = &input.recording;
+    let process = recording.definitions.processes.values().next()?;
+    // Other hosts have processes of this number, too.
+    if process.boot_id != Recorder::boot_id() {
+        return None;
+    }
+    let (pid, status) = ends.child;
+    let status = if process.pid == pid {
+        status
+    } else {
+        ends.others.end_of(input.path.file_name()?, process.pid)?
+    };
+    let is_unfinished = matches!(recording.ended, Ended::Killed | Ended::Truncated);
+    (is_unfinished || status.signal().is_some()).then(|| launch::end_name(status))
+}
+
+/// A property of a recording's process, and the strings that it needs.
+fn property_records(definitions: &Definitions, key: &str, value: &str) -> Vec<Definition> {
+    let Some(process) = definitions.processes.keys().next() else {
+        return Vec::new();
+    };
+    let last = definitions.strings.keys().next_back();
+    let next = last.map_or(0, |id| id.get().saturating_add(1));
+    let (of_key, of_value) = (StringId::new(next), StringId::new(next.saturating_add(1)));
+    vec![
+        Definition::String(of_key, key.to_owned()),
+        Definition::String(of_value, value.to_owned()),
+        Definition::Property(Property {
+            process: *process,
+            key: of_key,
+            value: of_value,
+        }),
+    ]
 }
 
 fn rows(recording: &Recording) -> impl Iterator<Item = &annals_format::TypeTotals> {
@@ -239,7 +322,7 @@ fn bring_home(live: &Path, recording: &Path) -> io::Result<PathBuf> {
     Ok(home)
 }
 
-fn write_symbols(path: &Path, records: &[u8]) -> anyhow::Result<()> {
+fn write_records(path: &Path, records: &[u8]) -> anyhow::Result<()> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     let amendment = amend(&At(&file), records, CompressionLevel::default())?;
     if let Err(error) = file.write_all_at(&amendment.bytes, amendment.offset) {

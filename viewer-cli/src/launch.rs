@@ -18,11 +18,11 @@ const FORWARDED: [libc::c_int; 8] = [
     libc::SIGCONT,
 ];
 
-/// Runs the command to its end.
+/// Runs the command to its end; gives its process id, too.
 ///
 /// # Errors
 /// If it cannot be started.
-pub fn run(command: &mut Command) -> io::Result<ExitStatus> {
+pub fn run(command: &mut Command) -> io::Result<(u32, ExitStatus)> {
     let set = signal_set();
     let mut before = MaybeUninit::uninit();
     // Before the child starts: from then on, none is lost between here and there.
@@ -66,10 +66,10 @@ fn signal_set() -> libc::sigset_t {
     unsafe { set.assume_init() }
 }
 
-fn wait(mut child: Child, set: &libc::sigset_t) -> io::Result<ExitStatus> {
+fn wait(mut child: Child, set: &libc::sigset_t) -> io::Result<(u32, ExitStatus)> {
     loop {
         if let Some(status) = child.try_wait()? {
-            return Ok(status);
+            return Ok((child.id(), status));
         }
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
         // SAFETY: the set is complete, `info` valid to write to.
@@ -91,6 +91,14 @@ pub fn exit_code(status: ExitStatus) -> u8 {
     code.map_or(1, |code| code as u8)
 }
 
+/// What a recording says of this end: a signal's name, or `exit` and the code.
+pub fn end_name(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => signal_name(signal),
+        (None, code) => format!("exit {}", code.unwrap_or_default()),
+    }
+}
+
 /// What a signal is called, where the name says more than the number.
 pub fn signal_name(signal: i32) -> String {
     let name = match signal {
@@ -106,6 +114,12 @@ pub fn signal_name(signal: i32) -> String {
         libc::SIGPIPE => "SIGPIPE",
         libc::SIGTERM => "SIGTERM",
         libc::SIGXCPU => "SIGXCPU",
+        libc::SIGTRAP => "SIGTRAP",
+        libc::SIGSYS => "SIGSYS",
+        libc::SIGUSR1 => "SIGUSR1",
+        libc::SIGUSR2 => "SIGUSR2",
+        libc::SIGALRM => "SIGALRM",
+        libc::SIGXFSZ => "SIGXFSZ",
         other => return format!("signal {other}"),
     };
     name.to_owned()

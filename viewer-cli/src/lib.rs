@@ -20,6 +20,7 @@ pub mod tree;
 pub mod tui;
 pub mod values;
 pub mod walk;
+pub mod watch;
 
 /// The README's code, compiled and run.
 #[cfg(doctest)]

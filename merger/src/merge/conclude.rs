@@ -65,8 +65,8 @@ impl Merge {
             }
         }
         let unplaced = |process: ProcessId| unplaced.get(&process).copied().unwrap_or(0);
-        let abort_codes = report::abort_codes(&self.definitions);
-        let abort_code = |process: ProcessId| abort_codes.get(&process).cloned();
+        let ends = report::ends(&self.definitions);
+        let said = |process: ProcessId| ends.get(&process).cloned().unwrap_or_default();
         let inputs = self.members.iter().map(|member| {
             let process = member.process;
             let report = InputReport::new(
@@ -74,7 +74,7 @@ impl Merge {
                 &self.definitions,
                 process,
                 unplaced(process),
-                abort_code(process),
+                said(process),
             );
             (process, report)
         });
@@ -87,7 +87,7 @@ impl Merge {
                     &self.definitions,
                     *process,
                     (is_first, unplaced(*process)),
-                    abort_code(*process),
+                    said(*process),
                 );
                 (*process, report)
             })

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `mpi_table` | every function of MPI, from `functions.tsv`, the only place where they are named |
 //! | `wrap` | one call: forwarded as machine words, entered and left |
+//! | `stack` | one tool of several in QMPI's stack, where the library has that |
 //! | `library` | finds the MPI library, and what stands behind a function |
 //! | `abi` | constants and layouts of each binary interface |
 //! | `real` | the library's functions that this one calls itself |
@@ -53,6 +54,7 @@ mod service;
 mod setup;
 #[path = "../../capi/src/spec.rs"]
 mod spec;
+mod stack;
 mod state;
 #[path = "../../capi/src/status.rs"]
 mod status;

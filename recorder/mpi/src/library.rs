@@ -9,6 +9,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::mpi_table::{COUNT, FUNCTIONS};
+use crate::stack;
 
 /// Declares functions of the MPI library that this one calls itself, found by their names: a struct with their
 /// addresses, and a method for each that says whether it was there and succeeded.
@@ -16,11 +17,11 @@ macro_rules! library_functions {
     ($name:ident; $($field:ident $symbol:literal ($($argument:ident: $type:ty),*);)*) => {
         /// Addresses; 0: the library has none.
         #[derive(Clone, Copy, Debug)]
-        pub(crate) struct $name {$($field: usize),*}
+        pub(crate) struct $name {$($field: $crate::library::Own),*}
 
         impl $name {
             pub(crate) fn load() -> Self {
-                Self {$($field: $crate::library::symbol($symbol)),*}
+                Self {$($field: $crate::library::Own::find($symbol)),*}
             }
 
             $(
@@ -31,19 +32,53 @@ macro_rules! library_functions {
                 #[allow(clippy::too_many_arguments, reason = "the interface is MPI's")]
                 unsafe fn $field(&self $(, $argument: $type)*) -> bool {
                     type Function = unsafe extern "C" fn($($type),*) -> c_int;
-                    if self.$field == 0 {
-                        return false;
-                    }
-                    // SAFETY: the library's function of this name has this type in every binary interface.
-                    let function: Function = unsafe { std::mem::transmute(self.$field) };
-                    // SAFETY: the caller's duty.
-                    (unsafe { function($($argument),*) }) == 0
+                    type InStack = unsafe extern "C" fn(usize, c_int, $($type),*) -> c_int;
+                    let code = match self.$field {
+                        $crate::library::Own::None => return false,
+                        $crate::library::Own::Function(address) => {
+                            // SAFETY: the library's function of this name has this type in every binary interface.
+                            let function: Function = unsafe { std::mem::transmute(address) };
+                            // SAFETY: the caller's duty.
+                            unsafe { function($($argument),*) }
+                        }
+                        $crate::library::Own::BehindStack(address) => {
+                            // SAFETY: as above, with what QMPI hands on.
+                            let function: InStack = unsafe { std::mem::transmute(address) };
+                            // SAFETY: the caller's duty; the library is tool 0, whom nobody has handed anything.
+                            unsafe { function(0, 0, $($argument),*) }
+                        }
+                    };
+                    code == 0
                 }
             )*
         }
     };
 }
 pub(crate) use library_functions;
+
+/// A function of the library that this one calls itself: behind every tool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Own {
+    None,
+    /// By its name `PMPI_…`.
+    Function(usize),
+    /// By its name `QMPI_…`: where tools make a stack, `PMPI_…` enters that.
+    BehindStack(usize),
+}
+
+impl Own {
+    pub(crate) fn find(name: &CStr) -> Self {
+        match (stack::behind_all(name), symbol(name)) {
+            (Some(address), _) => Self::BehindStack(address),
+            (None, 0) => Self::None,
+            (None, address) => Self::Function(address),
+        }
+    }
+
+    pub(crate) const fn is_there(self) -> bool {
+        !matches!(self, Self::None)
+    }
+}
 
 /// By number of the function: what stands behind it; 0: not looked for yet.
 static NEXT: [AtomicUsize; COUNT] = [const { AtomicUsize::new(0) }; COUNT];

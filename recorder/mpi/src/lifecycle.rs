@@ -10,7 +10,7 @@ use crate::library;
 use crate::mpi_table::NO;
 use crate::state::Mpi;
 use crate::wrap::{Call, Frame, Site, is_success};
-use crate::{clocks, performance, rma, tool_events};
+use crate::{clocks, performance, rma, stack, tool_events};
 
 /// MPI_Init and MPI_Init_thread.
 #[inline(never)]
@@ -185,7 +185,10 @@ pub(crate) fn type_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
 /// Before the program begins: bindings that are in memory already call this library.
 extern "C" fn prepare() {
     // A panic must not cross into the loader.
-    let _ = std::panic::catch_unwind(library::adopt_callers);
+    let _ = std::panic::catch_unwind(|| {
+        library::adopt_callers();
+        stack::register(false);
+    });
 }
 
 #[used]

@@ -18,6 +18,7 @@ use crate::p2p::{
     recv_init, send, send_init, sendrecv, start, startall,
 };
 use crate::rma::{rma, rma_request, win_free, win_new};
+use crate::stack;
 use crate::wrap::{self, Any, Call, Known};
 
 /// A function of MPI.

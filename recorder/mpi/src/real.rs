@@ -1,4 +1,4 @@
-//! The library's own functions that this one calls itself, behind every tool: by their names `PMPI_…`.
+//! The library's own functions that this one calls itself, behind every tool: by their names `PMPI_…`, or QMPI's.
 //!
 //! Handles are words, and so are statuses' addresses. What a function gives is none when the library has no such
 //! function, or it fails.

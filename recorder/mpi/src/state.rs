@@ -18,7 +18,7 @@ use crate::handles::hash;
 use crate::library;
 use crate::mpi_table::{COUNT, FUNCTIONS};
 use crate::real::{self, Real};
-use crate::{service, tool_events};
+use crate::{service, stack, tool_events};
 
 /// Which functions are recorded as regions: names, globs and groups.
 const REGIONS_VARIABLE: &str = "ANNALS_MPI_REGIONS";
@@ -287,6 +287,7 @@ fn start() -> Result<(), String> {
     if library::handle().is_null() {
         return Err("no library in memory has PMPI_Init".to_owned());
     }
+    stack::register(true);
     library::adopt_callers();
     let Some(abi) = Abi::detect() else {
         return Err(format!(
@@ -369,6 +370,10 @@ impl Mpi {
     /// MPI_Init has returned, or a session is there.
     pub(crate) fn begin(&self, is_multiple: bool) {
         self.is_multiple.store(is_multiple, Ordering::Release);
+        if let Some(place) = stack::place() {
+            let place = place.to_string();
+            let _ = self.recorder.add_property("mpi.qmpi-tool", &place);
+        }
         crate::requests::share(is_multiple);
         let has_known_status = knows_status(&self.abi, &self.real);
         self.has_known_status

@@ -279,7 +279,7 @@ pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi, version: &str) -> Re
     };
     let pairs = Pairs::from_env()?;
     let interface = Interface::load();
-    if interface.event_get_num == 0 || interface.source_get_num == 0 {
+    if !interface.event_get_num.is_there() || !interface.source_get_num.is_there() {
         return Ok(());
     }
     if !has_begun(&interface, abi) {

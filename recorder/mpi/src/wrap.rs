@@ -14,6 +14,7 @@ use annals_recorder::{Depth, Elements, EventType, RegionId};
 use crate::abi::Abi;
 use crate::library;
 use crate::mpi_table::{At, SITES};
+use crate::stack::{self, InStack};
 use crate::state::{self, Mpi};
 use crate::tool_events;
 
@@ -23,6 +24,15 @@ pub(crate) trait Site: Copy {
     fn index(self) -> usize;
     /// Where its arguments stand.
     fn at(self) -> At;
+    /// Calls what stands behind this library.
+    ///
+    /// # Safety
+    /// - The arguments are those of this function, and what MPI demands of them holds.
+    #[inline(always)]
+    unsafe fn call<const N: usize>(self, args: &[usize; N]) -> usize {
+        // SAFETY: the caller's duty, and the function of this number.
+        unsafe { forward(library::next(self.index()), args) }
+    }
 }
 
 /// A function that is known where the code for its calls is made: for the functions of which there are most calls.
@@ -138,6 +148,29 @@ macro_rules! forward {
                 _ => unreachable!("no function of MPI has so many arguments"),
             }
         }
+
+        /// The same as QMPI has it: with what the stack hands on, and the tool that the function is of.
+        ///
+        /// # Safety
+        /// - As for [`forward`].
+        pub(crate) unsafe fn forward_in_stack<const N: usize>(
+            function: usize,
+            context: usize,
+            tool: i32,
+            args: &[usize; N],
+        ) -> usize {
+            match N {
+                $($count => {
+                    type Function =
+                        unsafe extern "C" fn(usize, i32, $(forward!(@word $place)),*) -> usize;
+                    // SAFETY: the caller's duty.
+                    let function: Function = unsafe { std::mem::transmute(function) };
+                    // SAFETY: the caller's duty.
+                    unsafe { function(context, tool, $(args[$place]),*) }
+                })*
+                _ => unreachable!("no function of MPI has so many arguments"),
+            }
+        }
     };
     (@word $place:literal) => { usize };
 }
@@ -223,8 +256,8 @@ impl<const N: usize, S: Site> Call<N, S> {
     /// Makes the call.
     #[inline(always)]
     pub(crate) fn forward(&self) -> usize {
-        // SAFETY: what `new` was promised, and the function of this number.
-        unsafe { forward(library::next(self.index()), &self.args) }
+        // SAFETY: what `new` was promised.
+        unsafe { self.site.call(&self.args) }
     }
 }
 
@@ -269,7 +302,8 @@ impl Frame {
         if depth == 0 && tool_events::is_due() {
             tool_events::poll();
         }
-        let is_own = depth != 0 && is_called_by_library();
+        // In a stack of tools, all comes from the library, and the program's calls are known.
+        let is_own = depth != 0 && !stack::has(index) && is_called_by_library();
         let mpi = if is_own { None } else { state::get_or_start() };
         Self {
             mpi,
@@ -383,18 +417,72 @@ pub(crate) fn plain<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
+/// A call that a program makes of a function that is recorded in the stack: it will come through there.
+#[cold]
+#[inline(never)]
+pub(crate) fn enter_stack<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    stack::enter(call.index(), || call.forward())
+}
+
+/// A call that comes through the stack.
+///
+/// # Safety
+/// - As for [`Call::new`].
+#[inline(always)]
+pub(crate) unsafe fn in_stack<const N: usize>(
+    index: usize,
+    context: usize,
+    args: [usize; N],
+    room: impl FnOnce(Call<N, InStack>) -> usize,
+) -> usize {
+    // SAFETY: the caller's duty.
+    let call = unsafe { Call::new(InStack { index, context }, args) };
+    if stack::takes(index) {
+        room(call)
+    } else {
+        call.forward()
+    }
+}
+
 /// The same for functions that give a double.
 ///
 /// # Safety
 /// - The function of this number takes nothing and gives a double.
 pub(crate) unsafe fn double(index: usize) -> f64 {
     type Function = unsafe extern "C" fn() -> f64;
-    let frame = Frame::begin(index);
-    frame.enter_here();
     // SAFETY: the caller's duty.
     let function: Function = unsafe { std::mem::transmute(library::next(index)) };
     // SAFETY: the caller's duty.
-    let result = unsafe { function() };
+    let call = || unsafe { function() };
+    if stack::has(index) {
+        stack::enter(index, call)
+    } else {
+        plain_double(index, call)
+    }
+}
+
+/// The same in the stack.
+///
+/// # Safety
+/// - As for [`double`].
+pub(crate) unsafe fn double_in_stack(index: usize, context: usize) -> f64 {
+    type Function = unsafe extern "C" fn(usize, i32) -> f64;
+    let (function, tool) = stack::next(index);
+    // SAFETY: the caller's duty, and as QMPI has it.
+    let function: Function = unsafe { std::mem::transmute(function) };
+    // SAFETY: the caller's duty.
+    let call = || unsafe { function(context, tool) };
+    if stack::takes(index) {
+        plain_double(index, call)
+    } else {
+        call()
+    }
+}
+
+fn plain_double(index: usize, call: impl FnOnce() -> f64) -> f64 {
+    let frame = Frame::begin(index);
+    frame.enter_here();
+    let result = call();
     frame.leave_here();
     result
 }

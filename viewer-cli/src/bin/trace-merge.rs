@@ -11,7 +11,7 @@ use annals_cli::table::safe_lines;
 use annals_format::CompressionLevel;
 use annals_merger::{
     ArchiveOptions, Causality, CausalityReport, ClockOffsets, EventFilter, FilterError,
-    MESSAGES_IN_FLIGHT, Merge, Opened, Plan, RejectedInput, Report, Symbols, Window,
+    InputReport, MESSAGES_IN_FLIGHT, Merge, Opened, Plan, RejectedInput, Report, Symbols, Window,
     WindowArguments, WriteOptions, join, keep_freed_memory, parse_size, plan_merge_with_offsets,
     write_archive, write_trace,
 };
@@ -369,6 +369,37 @@ fn tell(report: &Report, bytes: Option<u64>, arguments: &Arguments) -> anyhow::R
     Ok(())
 }
 
+/// How a recording's process ended that did not merely finish, as far as anybody knows.
+fn how_ended(input: &InputReport) -> String {
+    let aborted = input.abort_code.as_ref();
+    let aborted = aborted.map_or_else(String::new, |code| {
+        format!("called MPI_Abort with {}, ", code.escape_debug())
+    });
+    let end = input.process_end.as_ref();
+    let end = end.map(|end| match end.strip_prefix("exit ") {
+        Some(code) => format!("exited with {}", code.escape_debug()),
+        None => format!("was ended by {}", end.escape_debug()),
+    });
+    let is_archive = input.path.extension().is_some_and(|name| name == "otf2");
+    let how = match (input.ended, end) {
+        ("finished", end) => format!("finished, then {}", end.unwrap_or_default()),
+        ("killed", Some(end)) if end.starts_with("exited") => {
+            format!("{end} and did not finish its recording; its live file was read")
+        }
+        ("killed", Some(end)) => format!("{end}; its live file was read"),
+        ("killed", None) => "was killed; its live file was read".to_owned(),
+        ("running", _) => "is still recording; read as it is now".to_owned(),
+        ("truncated", _) if is_archive => "ends early".to_owned(),
+        ("truncated", Some(end)) => format!("{end}, ends early, and no live file was found"),
+        ("truncated", None) => "ends early, and no live file was found".to_owned(),
+        (_, end) => {
+            let end = end.map_or_else(String::new, |end| format!(", then {end}"));
+            format!("finished after its storage had failed{end}; its live file was read")
+        }
+    };
+    format!("{aborted}{how}")
+}
+
 /// The report for people.
 fn summary(report: &Report, bytes: Option<u64>, arguments: &Arguments) -> String {
     use std::fmt::Write as _;
@@ -383,21 +414,11 @@ fn summary(report: &Report, bytes: Option<u64>, arguments: &Arguments) -> String
         bytes.map_or_else(String::new, |bytes| format!(", {bytes} bytes")),
     );
     for input in &report.inputs {
-        if input.ended != "finished" {
-            let is_archive = input.path.extension().is_some_and(|name| name == "otf2");
-            let how = match input.ended {
-                "killed" => "was killed; its live file was read",
-                "running" => "is still recording; read as it is now",
-                "truncated" if is_archive => "ends early",
-                "truncated" => "ends early, and no live file was found",
-                _ => "finished after its storage had failed; its live file was read",
-            };
-            let aborted = input.abort_code.as_ref();
-            let aborted = aborted.map_or_else(String::new, |code| {
-                format!("called MPI_Abort with {}, ", code.escape_debug())
-            });
+        let end = input.process_end.as_deref();
+        if input.ended != "finished" || end.is_some() {
             let path = input.path.display();
-            let _ = writeln!(text, "rank {}: {path} {aborted}{how}", input.rank);
+            let how = how_ended(input);
+            let _ = writeln!(text, "rank {}: {path} {how}", input.rank);
         }
         if input.unplaced != 0 {
             let _ = writeln!(

@@ -13,11 +13,12 @@ use annals_recorder::{Options, RECORDED_BY};
 use anyhow::Context;
 use clap::Args;
 
-use crate::gather::{self, Gathered, Known};
+use crate::gather::{self, Ends, Gathered, Known};
 use crate::launch;
 use crate::output::UsageError;
 use crate::table::safe;
 use crate::time;
+use crate::watch::Watch;
 
 /// File name of the library that records functions and MPI.
 const LIBRARY: &str = "libannals_mpi.so";
@@ -34,7 +35,8 @@ const LIBRARY_VARIABLE: &str = "ANNALS_LIB";
 /// recordings are told on standard error. Functions are named from the symbols and debug information (-g) of their files.
 ///
 /// Both `mpirun -n 4 trace-cli record -o run -- ./app` and `trace-cli record -o run -- mpirun -n 4 ./app` work;
-/// with more than one host, take the first: each recorder then sees to its own process's files.
+/// with more than one host, take the first: each recorder then sees to its own process's files, and says which
+/// signal ended it (in the second form, Linux tells that since 6.15).
 /// What a killed process left in its live file is folded into its recording. What could not be done afterwards, for want of room
 /// say, `trace-cli recover` and `trace-merge` do later.
 #[derive(Clone, Debug, Args)]
@@ -165,11 +167,17 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<u8> {
     }
     command.env("LD_PRELOAD", preload(&library)?);
     let program = Path::new(&arguments.command[0]);
-    let status =
+    // Without it, less is known of how they end.
+    let watch = Watch::begin(&directory).ok();
+    let (pid, status) =
         launch::run(&mut command).with_context(|| format!("cannot run {}", program.display()))?;
+    let ends = Ends {
+        child: (pid, status),
+        others: watch.map(Watch::end).unwrap_or_default(),
+    };
     // Clocks of file systems may be coarse, or behind.
     let since = started - Duration::from_secs(10);
-    let gathered = gather::gather(&directory, &token, since, &symbols);
+    let gathered = gather::gather(&directory, &token, since, &symbols, &ends);
     let mut has_failed = false;
     let (gathered, unreadable) = gathered.unwrap_or_else(|error| {
         has_failed = true;
@@ -402,6 +410,14 @@ fn report(gathered: &[Gathered], status: ExitStatus, output: &Path) -> String {
             launch::signal_name(signal)
         );
     }
+    if gathered.is_empty() && !output.exists() {
+        let _ = writeln!(
+            text,
+            "trace-cli: {} is not there any more: it was removed while the program ran, and what was recorded with it",
+            output.display()
+        );
+        return text;
+    }
     if gathered.is_empty() {
         let _ = writeln!(
             text,
@@ -436,7 +452,7 @@ fn report(gathered: &[Gathered], status: ExitStatus, output: &Path) -> String {
             "  {}: {rank}pid {}, {}: {} events, {dropped}, {}",
             safe(&name),
             one.pid,
-            one.ended.name(),
+            one.how_ended(),
             one.events,
             time::bytes(one.bytes)
         );

@@ -1,0 +1,273 @@
+//! QMPI: this library as one tool of several in a stack that the MPI library keeps, where it has that interface
+//! and its list of tools names `annals`.
+//!
+//! What QMPI is: a program's call enters the library, which hands it to the first tool that has registered for the
+//! function; each tool hands it to the next, and the last one is the library itself. Functions have numbers, which differ
+//! between versions and stand in headers only. They are found out here: behind the last tool stands, for each number, the
+//! library's own function, and those are exported by their names (`QMPI_Send`). A function whose number is not found is
+//! recorded as ever, before the library.
+//!
+//! A program's call comes through this library twice: as `MPI_Send`, which a preloaded library stands before, and in the
+//! stack. The first says that the second is the program's own and does nothing else. What comes through the stack without
+//! that is the library's or a tool's own affair (they call `PMPI_Send`, which enters the stack, too).
+#![expect(
+    unsafe_code,
+    reason = "functions of a C library, found at run time, and functions that it calls"
+)]
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+
+use crate::library;
+use crate::mpi_table::{COUNT, FUNCTIONS, STACKED};
+use crate::wrap::Site;
+
+/// What this tool is called in the list.
+const NAME: &CStr = c"annals";
+
+/// The list of tools, as MPICH's environment has it under each of the prefixes of its control variables.
+const LISTS: [&str; 3] = [
+    "MPIR_CVAR_QMPI_TOOL_LIST",
+    "MPIR_PARAM_QMPI_TOOL_LIST",
+    "MPICH_QMPI_TOOL_LIST",
+];
+
+/// More numbers than any library gives.
+const MOST_NUMBERS: c_int = 1 << 13;
+/// More tools than any list has.
+const MOST_TOOLS: usize = 1 << 8;
+
+type RegisterName = unsafe extern "C" fn(*const c_char, extern "C" fn(c_int)) -> c_int;
+type RegisterFunction = unsafe extern "C" fn(c_int, c_int, usize) -> c_int;
+type GetFunction = unsafe extern "C" fn(c_int, c_int, *mut usize, *mut c_int) -> c_int;
+
+/// This tool's number in the stack; 0: it is in none.
+static TOOL: AtomicI32 = AtomicI32::new(0);
+
+/// By number of the function: its number in QMPI, and 1; 0: it is not recorded in the stack.
+static NUMBERS: [AtomicI32; COUNT] = [const { AtomicI32::new(0) }; COUNT];
+
+/// By number of the function: the next tool, and its function.
+static NEXT_TOOL: [AtomicI32; COUNT] = [const { AtomicI32::new(0) }; COUNT];
+static NEXT: [AtomicUsize; COUNT] = [const { AtomicUsize::new(0) }; COUNT];
+
+thread_local! {
+    /// The function that the program is calling, and 1; 0: what comes through the stack is not the program's.
+    static CALLED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// A function that is called through the stack, and what the stack hands on with the call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InStack {
+    pub(crate) index: usize,
+    pub(crate) context: usize,
+}
+
+impl Site for InStack {
+    #[inline]
+    fn index(self) -> usize {
+        self.index
+    }
+
+    #[inline]
+    fn at(self) -> crate::mpi_table::At {
+        crate::mpi_table::SITES[self.index]
+    }
+
+    #[inline]
+    unsafe fn call<const N: usize>(self, args: &[usize; N]) -> usize {
+        let (function, tool) = next(self.index);
+        // SAFETY: the caller's duty; what the stack has for this function is called as QMPI has it.
+        unsafe { crate::wrap::forward_in_stack(function, self.context, tool, args) }
+    }
+}
+
+/// Whether calls of a function are recorded in the stack.
+#[inline(always)]
+pub(crate) fn has(index: usize) -> bool {
+    NUMBERS[index].load(Ordering::Relaxed) != 0
+}
+
+/// This tool's number in the stack; none: it is in none.
+pub(crate) fn place() -> Option<i32> {
+    Some(TOOL.load(Ordering::Acquire)).filter(|tool| *tool != 0)
+}
+
+/// A call of the program's goes into the stack.
+pub(crate) fn enter<T>(index: usize, call: impl FnOnce() -> T) -> T {
+    let before = CALLED.replace(index + 1);
+    let result = call();
+    CALLED.set(before);
+    result
+}
+
+/// Whether what comes through the stack is the call that the program makes.
+pub(crate) fn takes(index: usize) -> bool {
+    let is_called = CALLED.get() == index + 1;
+    if is_called {
+        CALLED.set(0);
+    }
+    is_called
+}
+
+/// What stands behind this tool: a function, and its tool's number.
+pub(crate) fn next(index: usize) -> (usize, i32) {
+    match NEXT[index].load(Ordering::Acquire) {
+        0 => find_next(index),
+        next => (next, NEXT_TOOL[index].load(Ordering::Relaxed)),
+    }
+}
+
+/// Asks for all functions at once: the library frees its tables in MPI_Finalize, and may be called later.
+#[cold]
+fn find_next(index: usize) -> (usize, i32) {
+    let tool = TOOL.load(Ordering::Acquire);
+    if let Some(get) = get_function() {
+        for (place, number) in NUMBERS.iter().enumerate() {
+            let number = number.load(Ordering::Relaxed) - 1;
+            if number < 0 {
+                continue;
+            }
+            let (mut function, mut next) = (0, 0);
+            // SAFETY: this tool's number, a function's, and valid places.
+            unsafe { get(tool, number, &raw mut function, &raw mut next) };
+            NEXT_TOOL[place].store(next, Ordering::Relaxed);
+            NEXT[place].store(function, Ordering::Release);
+        }
+    }
+    let next = NEXT[index].load(Ordering::Acquire);
+    (next, NEXT_TOOL[index].load(Ordering::Relaxed))
+}
+
+fn get_function() -> Option<GetFunction> {
+    let get = address(c"QMPI_Get_function");
+    // SAFETY: the library's function of this name has this type.
+    (get != 0).then(|| unsafe { std::mem::transmute::<usize, GetFunction>(get) })
+}
+
+/// A function of QMPI's; before the MPI library is known, one that all objects of the program may call.
+fn address(name: &CStr) -> usize {
+    // SAFETY: the name is a C string.
+    match unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }.addr() {
+        0 => library::symbol(name),
+        global => global,
+    }
+}
+
+/// Whether the list of tools names this one.
+fn is_listed() -> bool {
+    let lists = LISTS.iter().filter_map(std::env::var_os);
+    let mut names = lists.map(|list| list.to_string_lossy().into_owned());
+    names.any(|list| {
+        list.split(':')
+            .any(|name| name.as_bytes() == NAME.to_bytes())
+    })
+}
+
+/// Tells the library that the tool is there, before it looks for it: a listed one that is missing ends the program.
+/// Nothing is called where the list does not name it: the library would read its settings earlier than without.
+pub(crate) fn register(is_library_known: bool) {
+    static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
+    if IS_REGISTERED.load(Ordering::Acquire) || !is_listed() {
+        return;
+    }
+    let name = c"QMPI_Register_tool_name";
+    // SAFETY: the name is a C string.
+    let mut register = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }.addr();
+    if register == 0 && is_library_known {
+        register = library::symbol(name);
+    }
+    if register == 0 || IS_REGISTERED.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    // SAFETY: the library's function of this name has this type.
+    let register: RegisterName = unsafe { std::mem::transmute(register) };
+    // SAFETY: a C string that stays, and a function that may be called at any time.
+    unsafe { register(NAME.as_ptr(), begin) };
+}
+
+/// The library has made this tool a part of its stack.
+extern "C" fn begin(tool: c_int) {
+    // A panic must not cross into the library.
+    let _ = std::panic::catch_unwind(|| begin_as(tool));
+}
+
+fn begin_as(tool: c_int) {
+    let (order, seen) = (Ordering::AcqRel, Ordering::Relaxed);
+    // The list may name it twice: once is enough.
+    if tool <= 0 || TOOL.compare_exchange(0, tool, order, seen).is_err() {
+        return;
+    }
+    let register = address(c"QMPI_Register_function");
+    let numbers = if register == 0 {
+        Vec::new()
+    } else {
+        numbers(tool)
+    };
+    if numbers.is_empty() {
+        eprintln!("annals: the numbers of QMPI's functions are not found: recorded as without it");
+        return;
+    }
+    // SAFETY: the library's function of this name has this type.
+    let register: RegisterFunction = unsafe { std::mem::transmute(register) };
+    for (index, number) in numbers {
+        let function = STACKED[index].addr();
+        // SAFETY: this tool's number, the function's, and a function of its type in QMPI.
+        if unsafe { register(tool, number, function) } == 0 {
+            NUMBERS[index].store(number + 1, Ordering::Release);
+        }
+    }
+}
+
+/// Functions of the table, and their numbers in QMPI.
+fn numbers(tool: c_int) -> Vec<(usize, c_int)> {
+    let Some(get) = get_function() else {
+        return Vec::new();
+    };
+    let mut known: HashMap<usize, Option<usize>> = HashMap::new();
+    for (index, function) in FUNCTIONS.iter().enumerate() {
+        if let Some(own) = own_function(function.name) {
+            // Two functions at one address cannot be told apart.
+            let entry = known.entry(own).or_insert(Some(index));
+            if *entry != Some(index) {
+                *entry = None;
+            }
+        }
+    }
+    let mut numbers = Vec::new();
+    for number in 0..MOST_NUMBERS {
+        // Behind the last number there is nothing that may be asked for.
+        if known.is_empty() {
+            break;
+        }
+        let (mut function, mut next) = (0, tool);
+        for _ in 0..MOST_TOOLS {
+            // SAFETY: a tool's number, and valid places.
+            unsafe { get(next, number, &raw mut function, &raw mut next) };
+            if next == 0 {
+                break;
+            }
+        }
+        match known.remove(&function) {
+            Some(Some(index)) => numbers.push((index, number)),
+            Some(None) => {}
+            // A function that the table does not have.
+            None if function != 0 && library::is_in_library(function) => {}
+            None => break,
+        }
+    }
+    numbers
+}
+
+/// The library's own function at the end of the stack, which `MPI_Send` has as `QMPI_Send`.
+fn own_function(name: &CStr) -> Option<usize> {
+    let name = CString::new([b"Q", name.to_bytes()].concat()).ok()?;
+    Some(library::symbol(&name)).filter(|own| *own != 0)
+}
+
+/// The same for `PMPI_Send`; none: the library has no stack.
+pub(crate) fn behind_all(name: &CStr) -> Option<usize> {
+    own_function(CStr::from_bytes_with_nul(name.to_bytes_with_nul().strip_prefix(b"P")?).ok()?)
+}

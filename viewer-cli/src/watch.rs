@@ -1,0 +1,283 @@
+//! How processes ended that another one had started: a launcher's. The system tells that to a process's parent, and, since
+//! Linux 6.15, to whoever holds a handle of the process from before its end. Such a handle is taken when a process begins its
+//! recording, whose file's name ends with its number.
+#![expect(unsafe_code, reason = "system calls")]
+
+use std::collections::HashMap;
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Handles are file descriptors, of which this process may have about a thousand.
+const MOST_HANDLES: usize = 512;
+
+/// The system tells of a process's end when its parent has taken note of it: launchers may be gone before that, and
+/// the system's first process takes over.
+const PATIENCE: Duration = Duration::from_millis(500);
+const STEP: Duration = Duration::from_millis(10);
+
+/// A process by its handle, and its number.
+type Handle = (u32, OwnedFd);
+
+/// Processes that begin recordings in a directory, as long as this lives.
+#[derive(Debug)]
+pub struct Watch {
+    thread: JoinHandle<HashMap<OsString, Handle>>,
+    /// Its end is the thread's.
+    stop: UnixStream,
+}
+
+impl Watch {
+    /// Looks for recordings that begin in a directory.
+    ///
+    /// # Errors
+    /// If the system cannot tell of them.
+    pub fn begin(directory: &Path) -> io::Result<Self> {
+        let (stop, stopped) = UnixStream::pair()?;
+        let name = CString::new(directory.as_os_str().as_bytes())?;
+        // SAFETY: a system call that touches no memory.
+        let notices = owned(unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) })?;
+        let fd = notices.as_raw_fd();
+        // SAFETY: a descriptor of this module's, and a C string.
+        if unsafe { libc::inotify_add_watch(fd, name.as_ptr(), libc::IN_CREATE) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let thread = with_signals_blocked(|| {
+            std::thread::Builder::new().spawn(move || watch(&notices, &stopped))
+        })?;
+        Ok(Self { thread, stop })
+    }
+
+    /// The processes that there were.
+    pub fn end(self) -> Processes {
+        drop(self.stop);
+        Processes {
+            // A thread that panicked has nothing to tell.
+            handles: self.thread.join().unwrap_or_default(),
+            until: Some(Instant::now() + PATIENCE),
+        }
+    }
+}
+
+/// Processes that have begun recordings.
+#[derive(Debug, Default)]
+pub struct Processes {
+    /// By the names of the files.
+    handles: HashMap<OsString, Handle>,
+    /// Those that have ended are waited for until then.
+    until: Option<Instant>,
+}
+
+impl Processes {
+    /// How the process of this number ended that began this recording; none where the system does not tell.
+    pub fn end_of(&self, recording: &OsStr, pid: u32) -> Option<ExitStatus> {
+        let known = self.handles.get(recording);
+        let (_, handle) = known.filter(|(known, _)| *known == pid)?;
+        loop {
+            let end = exit_status(handle);
+            let is_late = self.until.is_none_or(|until| Instant::now() >= until);
+            if end.is_some() || is_late || !has_ended(handle) {
+                return end;
+            }
+            std::thread::sleep(STEP);
+        }
+    }
+}
+
+fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the system has just given it, to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Signals are for the thread that waits for the program.
+fn with_signals_blocked<T>(spawn: impl FnOnce() -> T) -> T {
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigfillset initialises the set.
+    unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: `all` is initialised, `before` valid to write to.
+    let code =
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
+    let spawned = spawn();
+    if code == 0 {
+        // SAFETY: filled above.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
+        }
+    }
+    spawned
+}
+
+/// Takes handles of processes whose recordings begin, until it is to stop.
+fn watch(notices: &OwnedFd, stopped: &UnixStream) -> HashMap<OsString, Handle> {
+    let mut processes = HashMap::new();
+    let wanted = |fd| libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    loop {
+        let mut both = [wanted(notices.as_raw_fd()), wanted(stopped.as_raw_fd())];
+        // SAFETY: two places.
+        let count = unsafe { libc::poll(both.as_mut_ptr(), 2, -1) };
+        if count < 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            return processes;
+        }
+        for name in names(notices) {
+            if let Some(pid) = process_of(&name)
+                && processes.len() < MOST_HANDLES
+                && let Some(handle) = handle_of(pid)
+            {
+                processes.insert(name, (pid, handle));
+            }
+        }
+        if both[1].revents != 0 {
+            return processes;
+        }
+    }
+}
+
+/// The names of files that were created since.
+fn names(notices: &OwnedFd) -> Vec<OsString> {
+    const HEAD: usize = size_of::<libc::inotify_event>();
+    let mut names = Vec::new();
+    let mut buffer = [0_u8; 16 << 10];
+    loop {
+        // SAFETY: so many bytes to write to.
+        let length = unsafe {
+            libc::read(
+                notices.as_raw_fd(),
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+            )
+        };
+        let Some(mut rest) = usize::try_from(length).ok().and_then(|n| buffer.get(..n)) else {
+            return names;
+        };
+        if rest.is_empty() {
+            return names;
+        }
+        // What is told of a file, then its name and zeros, so many bytes (inotify(7)).
+        while let Some((head, behind)) = rest.split_at_checked(HEAD) {
+            let head = head.as_ptr().cast::<libc::inotify_event>();
+            // SAFETY: so many bytes, which the system has filled.
+            let length = unsafe { head.read_unaligned() }.len as usize;
+            let Some((name, next)) = behind.split_at_checked(length) else {
+                break;
+            };
+            let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+            names.push(OsStr::from_bytes(name).to_owned());
+            rest = next;
+        }
+    }
+}
+
+/// The number at the end of a recording's name.
+fn process_of(name: &OsStr) -> Option<u32> {
+    let stem = name.to_str()?.strip_suffix(".annals")?;
+    stem.rsplit('-').next()?.parse().ok()
+}
+
+fn handle_of(pid: u32) -> Option<OwnedFd> {
+    // SAFETY: a system call that touches no memory.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::c_long::from(pid), 0) };
+    owned(libc::c_int::try_from(fd).ok()?).ok()
+}
+
+/// Whether a process does not run any more.
+fn has_ended(handle: &OwnedFd) -> bool {
+    let mut one = libc::pollfd {
+        fd: handle.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one place.
+    unsafe { libc::poll(&raw mut one, 1, 0) == 1 }
+}
+
+/// What the system says of a process, as its first version had it (linux/pidfd.h).
+#[repr(C)]
+#[derive(Default)]
+struct Info {
+    mask: u64,
+    cgroup: u64,
+    /// Process, thread group, parent, and who they are of.
+    ids: [u32; 11],
+    exit_code: i32,
+}
+
+fn exit_status(handle: &OwnedFd) -> Option<ExitStatus> {
+    /// `PIDFD_INFO_EXIT`.
+    const EXIT: u64 = 1 << 3;
+    /// `PIDFD_GET_INFO`: number 11 of 0xff, reads and writes so many bytes.
+    const GET_INFO: u64 = 3 << 30 | (size_of::<Info>() as u64) << 16 | 0xff << 8 | 11;
+    let mut info = Info {
+        mask: EXIT,
+        ..Info::default()
+    };
+    // SAFETY: a handle of a process, and a place that has the size which the request names.
+    let code = unsafe { libc::ioctl(handle.as_raw_fd(), GET_INFO as _, &raw mut info) };
+    (code == 0 && info.mask & EXIT != 0).then(|| ExitStatus::from_raw(info.exit_code))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn the_end_of_anothers_child_is_known_where_the_system_tells() {
+        let scratch = tempfile::tempdir().unwrap();
+        let watch = Watch::begin(scratch.path()).unwrap();
+        // A child of a child, which waits for it, begins a recording.
+        let script =
+            "sh -c ': > \"$0/run-host-$$.annals\"; sleep 0.5; kill -SEGV $$' \"$0\"; exit 0";
+        let status = Command::new("sh")
+            .args(["-c", script])
+            .arg(scratch.path())
+            .status();
+        assert!(status.unwrap().success());
+        let processes = watch.end();
+        let (name, (pid, _)) = processes.handles.iter().next().expect("it was seen");
+        let end = processes.end_of(name, *pid);
+        match end {
+            Some(end) => assert_eq!(end.signal(), Some(libc::SIGSEGV)),
+            None => assert!(!tells_of_ends(), "the system tells"),
+        }
+        assert_eq!(processes.end_of(name, pid + 1), None);
+        assert_eq!(processes.end_of(OsStr::new("other"), *pid), None);
+    }
+
+    /// Since Linux 6.15.
+    fn tells_of_ends() -> bool {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let mut numbers = release.split(['.', '-']).map(|n| n.parse().unwrap_or(0));
+        let version: (u32, u32) = (numbers.next().unwrap(), numbers.next().unwrap());
+        version >= (6, 15)
+    }
+
+    #[test]
+    fn names_of_recordings_end_with_their_processes_numbers() {
+        let cases = [
+            ("run-vm-12.annals", Some(12)),
+            ("run-vm-12.annals-live", None),
+            ("12", None),
+            ("run-vm-x.annals", None),
+        ];
+        for (name, pid) in cases {
+            assert_eq!(process_of(OsStr::new(name)), pid, "{name}");
+        }
+    }
+}
