@@ -4,9 +4,9 @@
 //! trace is the same.
 
 use std::fs::File;
-use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use annals_format::{
     BlockKind, BlockWriter, CompressionLevel, Definitions, EventTypeId, FormatError, ReadAt,
@@ -36,6 +36,8 @@ const RUNS_AT_ONCE: u64 = 64;
 /// Streams that a pass reads at once at most, however much memory there is: of more streams so few events follow each
 /// other that each look at one waits for memory. Two passes are then faster than one.
 const STREAMS_AT_ONCE: usize = 512;
+/// Groups that are merged beside each other.
+const GROUPS_BESIDE: usize = 4;
 /// Streams of a group, when memory allows: fewer, and there are more runs than need be.
 const LEAST_GROUP: usize = 64;
 
@@ -59,6 +61,14 @@ impl Budget {
         Self {
             open: bytes / 8 * 5,
             windows: bytes / 8 * 3,
+        }
+    }
+
+    /// One of so many equal shares.
+    const fn share(self, of: u64) -> Self {
+        Self {
+            open: self.open / of,
+            windows: self.windows / of,
         }
     }
 }
@@ -106,6 +116,7 @@ fn most_at_once(spans: impl Iterator<Item = (i64, i64, u64)>) -> u64 {
 struct RunFile {
     directory: PathBuf,
     file: File,
+    len: Mutex<u64>,
 }
 
 impl RunFile {
@@ -118,7 +129,17 @@ impl RunFile {
         Ok(Self {
             directory: directory.to_owned(),
             file,
+            len: Mutex::new(0),
         })
+    }
+
+    /// Writes a block; gives its offset.
+    fn append(&self, block: &[u8]) -> std::io::Result<u64> {
+        let mut len = self.len.lock().unwrap_or_else(PoisonError::into_inner);
+        let offset = *len;
+        self.file.write_all_at(block, offset)?;
+        *len += block.len() as u64;
+        Ok(offset)
     }
 }
 
@@ -246,15 +267,25 @@ impl Runs<'_> {
         let events = events.clamp(LEAST_EVENTS, MOST_EVENTS);
         let at_once = (self.budget.open / (events * largest)).clamp(2, RUNS_AT_ONCE) as usize;
 
+        let measured: Vec<u64> = measured
+            .into_iter()
+            .map(|spans| most_at_once(spans.into_iter()))
+            .collect();
+        let sum = measured.iter().copied().fold(0, u64::saturating_add);
+        // Groups are merged beside each other, if that does not make more runs than can be read at once.
+        let most_beside = self.pool.current_num_threads().min(GROUPS_BESIDE) as u64;
+        let beside = (1..=most_beside)
+            .rev()
+            .find(|beside| sum / (self.budget.open / beside).max(1) < at_once as u64 / 2);
+        let beside = beside.unwrap_or(1);
+        let budget = self.budget.share(beside);
         let most_streams = readers.len().div_ceil(at_once).max(LEAST_GROUP);
         let mut groups: Vec<Vec<Reader<'a>>> = Vec::new();
         let mut sum = 0_u64;
-        for (reader, spans) in readers.into_iter().zip(measured) {
-            let bytes = most_at_once(spans.into_iter());
+        for (reader, bytes) in readers.into_iter().zip(measured) {
             match groups.last_mut() {
                 Some(group)
-                    if group.len() < most_streams
-                        && sum.saturating_add(bytes) <= self.budget.open =>
+                    if group.len() < most_streams && sum.saturating_add(bytes) <= budget.open =>
                 {
                     sum = sum.saturating_add(bytes);
                     group.push(reader);
@@ -265,23 +296,30 @@ impl Runs<'_> {
                 }
             }
         }
-        let mut offset = 0;
         let mut done = Vec::new();
         let mut runs: Vec<Reader<'a>> = Vec::new();
-        for group in groups {
-            let (run, readers) = self.write(group, events as usize, &file, &mut offset)?;
-            done.extend(readers);
-            let reader = RunReader::new(file.clone(), run, numbers);
-            runs.push(Reader::Run(Box::new(reader)));
+        let mut waiting = groups.into_iter().peekable();
+        while waiting.peek().is_some() {
+            let groups: Vec<_> = waiting.by_ref().take(beside as usize).collect();
+            let written: Vec<Result<(Run, Vec<Reader<'a>>)>> = self.pool.install(|| {
+                let each = groups.into_par_iter();
+                each.map(|group| self.write(group, events as usize, budget, &file))
+                    .collect()
+            });
+            for written in written {
+                let (run, readers) = written?;
+                done.extend(readers);
+                let reader = RunReader::new(file.clone(), run, numbers);
+                runs.push(Reader::Run(Box::new(reader)));
+            }
         }
         while runs.len() > at_once {
             file = Arc::new(RunFile::create(self.directory)?);
-            offset = 0;
             let mut fewer = Vec::new();
             let mut waiting = runs.into_iter().peekable();
             while waiting.peek().is_some() {
                 let group = waiting.by_ref().take(at_once).collect();
-                let (run, _) = self.write(group, events as usize, &file, &mut offset)?;
+                let (run, _) = self.write(group, events as usize, self.budget, &file)?;
                 let reader = RunReader::new(file.clone(), run, numbers);
                 fewer.push(Reader::Run(Box::new(reader)));
             }
@@ -295,15 +333,15 @@ impl Runs<'_> {
         &self,
         readers: Vec<Reader<'a>>,
         events: usize,
+        budget: Budget,
         file: &RunFile,
-        offset: &mut u64,
     ) -> Result<(Run, Vec<Reader<'a>>)> {
         let io = |source| MergeError::Io {
             action: "write a temporary file in",
             path: file.directory.clone(),
             source,
         };
-        let mut sweep = Sweep::new(readers, 0, events, self.budget.windows);
+        let mut sweep = Sweep::new(readers, 0, events, budget.windows);
         let shape = Shape {
             references: self.references,
             most_events: sweep.window_events(),
@@ -348,9 +386,8 @@ impl Runs<'_> {
             });
             for chunks in encoded {
                 for (first_ns, count, block) in chunks.map_err(io)? {
-                    (&file.file).write_all(&block).map_err(io)?;
-                    run.chunks.push((*offset, first_ns, count));
-                    *offset += block.len() as u64;
+                    let offset = file.append(&block).map_err(io)?;
+                    run.chunks.push((offset, first_ns, count));
                 }
             }
         }
