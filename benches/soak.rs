@@ -22,7 +22,7 @@ const EVENTS_OF_A_TURN: u64 = 4;
 /// What anonymous memory may grow by when nothing is kept: the allocator's own unrest.
 const UNREST_KIB: u64 = 2048;
 /// What the recorder keeps of each chunk until the index is written, at most.
-const INDEX_BYTES: u64 = 96;
+const INDEX_BYTES: u64 = 64;
 /// Bytes of an event in a page, at most; a page has 64 KiB.
 const EVENT_BYTES: u64 = 8;
 

@@ -91,7 +91,7 @@ struct PackedHeads {
 }
 
 impl RecordingIndex {
-    /// So many bytes of heads are compressed at a time: those of a busy recorder to two thirds.
+    /// So many bytes of heads are compressed at a time: those of a busy recorder to less than half.
     const PART_BYTES: usize = 1 << 16;
 
     /// Adds a chunk: offset of its block, and its head as it stands there.
@@ -321,7 +321,7 @@ mod tests {
         let mut totals = StreamTotals::new(header.stream);
         totals.row(testing::ty(1)).raised = 300;
         // More than one part, and a rest.
-        let offsets = || (0..5000_u64).map(|number| 64 + number * number);
+        let offsets = || (0..20_000_u64).map(|number| 64 + number * number);
         let footer = Footer {
             definitions: testing::definitions(),
             chunks: offsets().map(|offset| (offset, header.clone())).collect(),
