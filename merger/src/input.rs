@@ -466,8 +466,8 @@ impl InputRecording {
         })
     }
 
-    /// Puts its definitions, but those of its process and rank, into a tenth of their memory: a run has many recordings,
-    /// and they all wait for the last one before they are put into order.
+    /// Puts its definitions, but those of its process and rank, into the bytes that they have in a file: a run has many
+    /// recordings, and they all wait for the last one before they are put into order.
     pub(crate) fn pack_definitions(&mut self) {
         let definitions = &mut self.recording.definitions;
         let (processes, ranks) = (definitions.processes.clone(), definitions.ranks.clone());

@@ -254,6 +254,7 @@ impl Runs<'_> {
         }
         let mut file = match RunFile::create(self.directory) {
             Ok(file) => Arc::new(file),
+            // Slower, but it needs no file.
             Err(_) if is_fitting => return Ok((readers, Vec::new())),
             Err(error) => return Err(error),
         };
