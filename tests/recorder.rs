@@ -4,17 +4,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use annals_format::{LIVE_FILE_PROPERTY, Recording, Value};
+use annals_format::{
+    BLOCK_HEADER_LEN, BlockHeader, BlockKind, FILE_HEADER_LEN, LIVE_FILE_PROPERTY, Recording, Value,
+};
 use annals_merger::{Opened, Outcome, Sums, Window};
 use annals_recorder::{
-    Blob, ClockSpec, ElementType, EventTypeSchema, EventTypeSpec, Options, Recorder, RecorderError,
-    Reference, SourceSpec, Text,
+    Blob, ClockSpec, ElementType, EventTypeSchema, EventTypeSpec, Options, Overflow, Recorder,
+    RecorderError, Reference, SourceSpec, Text,
 };
 
 #[path = "support/recorders.rs"]
 mod recorders;
 
-use recorders::mark;
+use recorders::{mark, small_pages};
 
 /// An event as it is read: time, location, name, elements as text.
 #[derive(Clone, Debug, PartialEq)]
@@ -407,6 +409,61 @@ fn a_recording_says_where_its_live_file_is_before_anything_is_recorded() {
     let live_file = d.string(property.expect("the property").value);
     assert_eq!(Path::new(live_file).parent(), Some(elsewhere.path()));
     assert!(Path::new(live_file).exists());
+}
+
+/// Offset and length of the bodies of a file's blocks of this kind.
+fn bodies(bytes: &[u8], kind: BlockKind) -> Vec<(usize, usize)> {
+    let mut offset = FILE_HEADER_LEN;
+    let mut bodies = Vec::new();
+    while let Ok(header) = BlockHeader::decode(&bytes[offset..]) {
+        let body = offset + BLOCK_HEADER_LEN + header.head_len as usize;
+        if header.kind == kind {
+            bodies.push((body, header.body_len as usize));
+        }
+        offset = body + header.body_len as usize;
+    }
+    bodies
+}
+
+#[test]
+fn the_index_of_a_long_recording_is_written_while_it_grows() {
+    const BLOBS: usize = 3000;
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut options = small_pages(scratch.path(), 1 << 20);
+    options.overflow = Overflow::Block;
+    let recorder = Recorder::start(&options).expect("a recorder");
+    let spec = EventTypeSpec::new("blob").element("bytes");
+    let blob = recorder.add_event_type::<(Blob,)>(&spec).expect("a type");
+    let bytes = [7_u8; 1500];
+    (0..BLOBS).for_each(|_| recorder.raise(&blob, (&bytes,)));
+    let path = recorder.finish().path;
+    let mut bytes = std::fs::read(&path).expect("the recording");
+    let chunks = bodies(&bytes, BlockKind::Chunk).len();
+    let index = bodies(&bytes, BlockKind::Index);
+    let footer = bodies(&bytes, BlockKind::Footer);
+    assert!(chunks >= BLOBS / 2, "{chunks} chunks");
+    assert!(index.len() > 2, "{} index blocks", index.len());
+    let footer = footer.first().expect("a footer").1;
+    assert!(
+        footer < 20_000,
+        "{chunks} chunks, a footer of {footer} bytes"
+    );
+    let (events, outcome) = read(&path);
+    let problems = |file: &Vec<u8>| {
+        let recording = Recording::read(file, None, |_| false);
+        recording.expect("a recording").problems.len()
+    };
+    assert_eq!((events.len(), problems(&bytes)), (BLOBS, 0));
+    assert!(is_balanced(&outcome));
+    // What is wrong with the index is told and costs no event.
+    for (body, len) in index {
+        bytes[body + len / 2] ^= 0x55;
+        std::fs::write(&path, &bytes).expect("the recording");
+        let (events, outcome) = read(&path);
+        assert_eq!((events.len(), problems(&bytes)), (BLOBS, 1));
+        assert!(is_balanced(&outcome));
+        bytes[body + len / 2] ^= 0x55;
+    }
 }
 
 #[test]

@@ -9,10 +9,11 @@ use annals_format::{
     Chunk, ChunkBuilder, ChunkHeader, ClockId, ClockMap, Column, CompressionLevel, Cumulative,
     Definition, Definitions, DroppedRecord, Element, ElementType, EventType, EventTypeId,
     FileHeader, FileKind, Filter, Foreign, Function, LiveHeader, LocationId, LocationState,
-    MapCursor, Module, ModuleId, ProcessId, RecordingId, Reference, RegionId, RegionStatistics,
-    Role, Slice, Snapshot, SnapshotHeader, Step, StreamId, StreamTotals, StringId, Symbol,
-    TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns, Value, Verbosity, decode_tail,
-    encode_tail, live, put_dropped_row, put_ints, put_row_start, read_ints,
+    MapCursor, Module, ModuleId, ProcessId, RecordingId, RecordingIndex, Reference, RegionId,
+    RegionStatistics, Role, Slice, Snapshot, SnapshotHeader, Step, StreamId, StreamTotals,
+    StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns, Value, Verbosity,
+    decode_index_block, decode_tail, encode_tail, live, put_dropped_row, put_ints, put_row_start,
+    read_ints,
 };
 use serde_json::{Value as Json, json};
 
@@ -796,6 +797,39 @@ fn text_columns_have_presence_and_a_dictionary() {
         assert!(wire.is_empty());
         column_json(&read)
     });
+}
+
+#[test]
+fn an_index_block_names_chunks_by_offset_and_head() {
+    let (header, _) = chunk();
+    let mut head = Vec::new();
+    header.encode(&mut head);
+    let mut encoded = vec![2];
+    for offset in [105_u64, 178] {
+        encoded.put_varint(offset);
+        encoded.put_bytes(&head);
+    }
+    assert_example("index", &encoded, |bytes| {
+        let entries = decode_index_block(bytes).unwrap();
+        let entries = entries.into_iter().map(|(offset, read)| {
+            assert_eq!(read, header);
+            json!({"offset": offset, "stream": read.stream.get(), "sequence": read.sequence})
+        });
+        json!({ "chunks": entries.collect::<Json>() })
+    });
+    // As a recorder writes it.
+    let mut index = RecordingIndex::default();
+    let mut offset = 105;
+    let body = loop {
+        index.add_chunk(offset, &head);
+        offset += 73;
+        if let Some(body) = index.full_block() {
+            break body;
+        }
+    };
+    let entries = decode_index_block(&body).unwrap();
+    assert_eq!(entries[1].0, 178);
+    assert!(entries.len() > 500 && body.len() > 1 << 14);
 }
 
 #[test]

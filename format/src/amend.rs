@@ -1,6 +1,6 @@
 //! Definitions for a recording that is written already: what was found out later, as the names of functions.
 
-use crate::block::{BlockKind, BlockWriter, CompressionLevel, encode_tail};
+use crate::block::{BlockKind, BlockWriter, CompressionLevel, check_len, encode_tail};
 use crate::definitions::Definitions;
 use crate::error::{FormatError, Result};
 use crate::read::ReadAt;
@@ -20,13 +20,14 @@ pub struct Amendment {
 /// is written, a reader finds the footer that was there before.
 ///
 /// # Errors
-/// If the storage fails, or the file is no recording.
+/// If the storage fails, the file is no recording, or has more definitions than a block can have.
 pub fn amend(file: &dyn ReadAt, records: &[u8], level: CompressionLevel) -> Result<Amendment> {
     read_file_header(file)?;
     let offset = file.len()?;
     let mut blocks =
         BlockWriter::new(level).map_err(|source| FormatError::Io { offset, source })?;
     let mut bytes = Vec::new();
+    check_len(records)?;
     blocks.write(BlockKind::Definitions, &[], records, &mut bytes);
     let footer = footer_offset(file)?.and_then(|offset| read_block(file, offset).ok());
     let footer = footer.filter(|(header, ..)| header.kind == BlockKind::Footer);
@@ -45,6 +46,7 @@ pub fn amend(file: &dyn ReadAt, records: &[u8], level: CompressionLevel) -> Resu
         body.put_bytes(&section);
         body.extend_from_slice(rest);
         let footer = offset + bytes.len() as u64;
+        check_len(&body)?;
         blocks.write(BlockKind::Footer, &[], &body, &mut bytes);
         bytes.extend_from_slice(&encode_tail(footer));
     }

@@ -25,6 +25,9 @@ pub const SYNC: [u8; 8] = [0xa7, 0x1b, 0xc4, 0x5e, 0xd2, 0x38, 0xf9, 0x06];
 pub const MAX_HEAD_LEN: usize = 16 << 20;
 /// Most bytes in the body of a block, as stored and once decompressed.
 pub const MAX_BODY_LEN: usize = 256 << 20;
+/// Most bytes in the body of an index block, once decompressed: a writer ends one behind 16 KiB, and a head is no longer
+/// than [`MAX_HEAD_LEN`].
+pub(crate) const MAX_INDEX_LEN: u32 = 32 << 20;
 /// The last eight bytes of a file with a footer.
 const TAIL_MAGIC: [u8; 8] = *b"ANNALEND";
 /// Bytes of the tail: offset of the footer block, checksum, magic.
@@ -160,6 +163,7 @@ pub enum BlockKind {
     Footer,
     Snapshot,
     Statistics,
+    Index,
     Unknown(u8),
 }
 
@@ -174,6 +178,7 @@ impl BlockKind {
             5 => Self::Footer,
             6 => Self::Snapshot,
             7 => Self::Statistics,
+            8 => Self::Index,
             other => Self::Unknown(other),
         }
     }
@@ -188,6 +193,7 @@ impl BlockKind {
             Self::Footer => 5,
             Self::Snapshot => 6,
             Self::Statistics => 7,
+            Self::Index => 8,
             Self::Unknown(other) => other,
         }
     }
@@ -455,6 +461,22 @@ impl BlockWriter {
     pub fn write(&mut self, kind: BlockKind, head: &[u8], body: &[u8], out: &mut Vec<u8>) {
         self.store(body).put_block(kind, head, out);
     }
+}
+
+/// Whether a block can have this body.
+///
+/// # Errors
+/// If it is longer than [`MAX_BODY_LEN`].
+pub(crate) fn check_len(body: &[u8]) -> Result<()> {
+    if body.len() > MAX_BODY_LEN {
+        let expected = "content that fits into a block of 256 MiB";
+        return Err(FormatError::invalid(
+            0,
+            expected,
+            format!("{} bytes", body.len()),
+        ));
+    }
+    Ok(())
 }
 
 /// A body as it is stored in a block.

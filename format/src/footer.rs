@@ -58,8 +58,10 @@ pub struct SnapshotEntry {
 pub struct Footer {
     /// Every definition of the file.
     pub definitions: Definitions,
-    /// The chunks of a recording: offset of the block, head.
-    pub chunks: Vec<(u64, ChunkHeader)>,
+    /// The chunks of a recording, but those of its index blocks.
+    pub chunks: Vec<IndexEntry>,
+    /// How many chunks its index blocks have.
+    pub chunks_in_blocks: u64,
     /// The chunks of a trace.
     pub trace_chunks: Vec<TraceIndexEntry>,
     /// Totals of every stream.
@@ -70,44 +72,31 @@ pub struct Footer {
     pub snapshots: Vec<SnapshotEntry>,
     /// Offset of the block with the statistics of a trace's calls, if it has them.
     pub statistics: Option<u64>,
+    /// Offsets of the index blocks of a recording, ascending.
+    pub index_blocks: Vec<u64>,
 }
 
-/// The footer of a recording as it grows: index and totals in the bytes that they will have, and what is full of the
-/// index compressed, because a recorder keeps them as long as it runs.
+/// The footer of a recording as it grows: index and totals in the bytes that they will have. What is full of the index
+/// becomes a block of the file, because a recorder would keep it as long as it runs.
 #[derive(Clone, Default, Debug)]
 pub struct RecordingIndex {
     chunk_count: u64,
-    packed: Vec<PackedHeads>,
+    blocks: Vec<u64>,
+    chunks_in_blocks: u64,
     chunks: Vec<u8>,
     totals_count: u64,
     totals: Vec<u8>,
 }
 
-/// A part of the index, compressed.
-#[derive(Clone, Debug)]
-struct PackedHeads {
-    compressed: Box<[u8]>,
-    len: usize,
-}
-
 impl RecordingIndex {
-    /// So many bytes of heads are compressed at a time: those of a busy recorder to less than half.
-    const PART_BYTES: usize = 1 << 16;
+    /// So many bytes of heads are put into an index block.
+    const BLOCK_BYTES: usize = 1 << 14;
 
     /// Adds a chunk: offset of its block, and its head as it stands there.
     pub fn add_chunk(&mut self, offset: u64, head: &[u8]) {
         self.chunk_count += 1;
         self.chunks.put_varint(offset);
         self.chunks.put_bytes(head);
-        let len = self.chunks.len();
-        // What cannot be compressed stays as it is.
-        if len >= Self::PART_BYTES
-            && let Ok(compressed) = zstd::bulk::compress(&self.chunks, 1)
-        {
-            let compressed = compressed.into_boxed_slice();
-            self.packed.push(PackedHeads { compressed, len });
-            self.chunks.clear();
-        }
     }
 
     /// Adds the totals of a stream.
@@ -116,40 +105,87 @@ impl RecordingIndex {
         totals.encode(&mut self.totals);
     }
 
+    /// The body of the index block that is to be written now, if there is enough for one; once that is done,
+    /// [`block_written`](Self::block_written) has to be told.
+    pub fn full_block(&self) -> Option<Vec<u8>> {
+        (self.chunks.len() >= Self::BLOCK_BYTES).then(|| self.block())
+    }
+
+    /// The body of an index block with all that is in none yet.
+    pub(crate) fn block(&self) -> Vec<u8> {
+        let mut body = Vec::with_capacity(self.chunks.len() + 8);
+        body.put_varint(self.chunk_count - self.chunks_in_blocks);
+        body.extend_from_slice(&self.chunks);
+        body
+    }
+
+    /// What [`full_block`](Self::full_block) gave last stands in the block at this offset.
+    pub fn block_written(&mut self, offset: u64) {
+        self.blocks.push(offset);
+        self.chunks_in_blocks = self.chunk_count;
+        self.chunks.clear();
+    }
+
     /// Appends the body of the footer block.
-    ///
-    /// # Errors
-    /// If zstd cannot set itself up.
-    pub fn encode(&self, definitions: &Definitions, out: &mut Vec<u8>) -> std::io::Result<()> {
+    pub fn encode(&self, definitions: &Definitions, out: &mut Vec<u8>) {
         let mut section = Vec::new();
         definitions.encode(&mut section);
         out.put_bytes(&section);
-        self.put_chunks(out)?;
+        section.clear();
+        section.put_varint(self.chunk_count);
+        section.extend_from_slice(&self.chunks);
+        out.put_bytes(&section);
         out.put_bytes(&[0]);
-        let mut section = Vec::new();
+        section.clear();
         section.put_varint(self.totals_count);
         section.extend_from_slice(&self.totals);
         out.put_bytes(&section);
         out.put_bytes(&[0]);
-        Ok(())
-    }
-
-    fn put_chunks(&self, out: &mut Vec<u8>) -> std::io::Result<()> {
-        let mut section = Vec::new();
-        section.put_varint(self.chunk_count);
-        for part in &self.packed {
-            section.extend(zstd::bulk::decompress(&part.compressed, part.len)?);
-        }
-        section.extend_from_slice(&self.chunks);
-        out.put_bytes(&section);
-        Ok(())
+        put_index_blocks(&self.blocks, self.chunks_in_blocks, out);
     }
 }
 
-/// Appends the index of chunks.
-fn put_chunks(chunks: &[(u64, ChunkHeader)], out: &mut Vec<u8>) {
+/// Appends the sections that say where index blocks are, and how many chunks they have, if there are any.
+fn put_index_blocks(blocks: &[u64], chunks: u64, out: &mut Vec<u8>) {
+    if blocks.is_empty() {
+        return;
+    }
+    // No snapshots, no statistics.
+    out.put_bytes(&[0]);
+    out.put_bytes(&[]);
     let mut section = Vec::new();
-    section.put_varint(chunks.len() as u64);
+    section.put_varint(chunks);
+    section.put_varint(blocks.len() as u64);
+    for offset in blocks {
+        section.put_varint(*offset);
+    }
+    out.put_bytes(&section);
+}
+
+/// A chunk of a recording in the index: offset of its block, its head.
+pub type IndexEntry = (u64, ChunkHeader);
+
+/// Reads an entry of the index of chunks.
+fn decode_entry(w: &mut Wire<'_>) -> Result<IndexEntry> {
+    let offset = w.varint("offset of a chunk")?;
+    let mut head = Wire::new(w.bytes("head of a chunk")?);
+    Ok((offset, ChunkHeader::decode(&mut head)?))
+}
+
+/// Reads the body of an index block.
+///
+/// # Errors
+/// If it ends early or contradicts the format.
+pub fn decode_index_block(body: &[u8]) -> Result<Vec<IndexEntry>> {
+    let mut w = Wire::new(body);
+    let count = w.count(2, "number of chunks")?;
+    (0..count).map(|_| decode_entry(&mut w)).collect()
+}
+
+/// Appends the index of chunks, of which there are `count` with those of index blocks.
+fn put_chunks(chunks: &[IndexEntry], count: u64, out: &mut Vec<u8>) {
+    let mut section = Vec::new();
+    section.put_varint(count);
     for (offset, header) in chunks {
         let mut head = Vec::new();
         header.encode(&mut head);
@@ -166,7 +202,8 @@ impl Footer {
         self.definitions.encode(&mut section);
         out.put_bytes(&section);
 
-        put_chunks(&self.chunks, out);
+        let chunk_count = self.chunks.len() as u64 + self.chunks_in_blocks;
+        put_chunks(&self.chunks, chunk_count, out);
 
         section.clear();
         section.put_varint(self.trace_chunks.len() as u64);
@@ -200,6 +237,7 @@ impl Footer {
         out.put_bytes(&section);
 
         if self.snapshots.is_empty() && self.statistics.is_none() {
+            put_index_blocks(&self.index_blocks, self.chunks_in_blocks, out);
             return;
         }
         section.clear();
@@ -228,6 +266,21 @@ impl Footer {
         outcome.map(|()| footer)
     }
 
+    /// Takes the entries of the index of chunks that are not in index blocks.
+    fn take_chunks(&mut self, mut section: Wire<'_>, count: u64) -> Result<()> {
+        let too_few = || {
+            let expected = "as many chunks as index blocks have, or more";
+            FormatError::invalid(section.position(), expected, count)
+        };
+        let here = count
+            .checked_sub(self.chunks_in_blocks)
+            .ok_or_else(too_few)?;
+        for _ in 0..here {
+            self.chunks.push(decode_entry(&mut section)?);
+        }
+        Ok(())
+    }
+
     /// Reads the body of a footer block; a definition that contradicts the format costs only itself and
     /// comes back as the second error.
     pub(crate) fn decode_stepping_over(body: &[u8]) -> Result<(Self, Result<(), FormatError>)> {
@@ -236,14 +289,8 @@ impl Footer {
         let outcome = footer.definitions.add_all(w.bytes("definitions")?);
 
         let mut section = Wire::new(w.bytes("index of chunks")?);
-        let count = section.count(2, "number of chunks")?;
-        for _ in 0..count {
-            let offset = section.varint("offset of a chunk")?;
-            let mut head = Wire::new(section.bytes("head of a chunk")?);
-            footer
-                .chunks
-                .push((offset, ChunkHeader::decode(&mut head)?));
-        }
+        let chunk_count = section.varint("number of chunks")?;
+        let chunks = section;
 
         let mut section = Wire::new(w.bytes("index of trace chunks")?);
         let count = section.count(2, "number of trace chunks")?;
@@ -281,10 +328,33 @@ impl Footer {
         }
         if w.remaining() != 0 {
             let mut section = Wire::new(w.bytes("place of the statistics")?);
-            footer.statistics = Some(section.varint("offset of the statistics")?);
+            if !section.is_empty() {
+                footer.statistics = Some(section.varint("offset of the statistics")?);
+            }
         }
+        if w.remaining() != 0 {
+            let mut section = Wire::new(w.bytes("places of index blocks")?);
+            footer.chunks_in_blocks = section.varint("number of chunks in index blocks")?;
+            footer.index_blocks = decode_index_blocks(&mut section)?;
+        }
+        footer.take_chunks(chunks, chunk_count)?;
         Ok((footer, outcome))
     }
+}
+
+fn decode_index_blocks(section: &mut Wire<'_>) -> Result<Vec<u64>> {
+    let count = section.count(1, "number of index blocks")?;
+    let mut blocks: Vec<u64> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let start = section.position();
+        let offset = section.varint("offset of an index block")?;
+        if blocks.last().is_some_and(|last| *last >= offset) {
+            let expected = "index blocks in the order of the file";
+            return Err(FormatError::invalid(start, expected, offset));
+        }
+        blocks.push(offset);
+    }
+    Ok(blocks)
 }
 
 fn decode_snapshots(section: &[u8]) -> Result<Vec<SnapshotEntry>> {
@@ -315,35 +385,64 @@ mod tests {
     use super::*;
     use crate::testing;
 
-    #[test]
-    fn a_growing_index_gives_the_footer_of_a_recording() {
+    /// A footer's index as a recorder writes it, and the bodies of its index blocks by their offsets.
+    fn grown(footer: &Footer) -> (Vec<u8>, Vec<(u64, Vec<u8>)>) {
+        let mut index = RecordingIndex::default();
+        let mut blocks = Vec::new();
+        for (offset, header) in &footer.chunks {
+            let mut head = Vec::new();
+            header.encode(&mut head);
+            index.add_chunk(*offset, &head);
+            if let Some(body) = index.full_block() {
+                index.block_written(offset + 1);
+                blocks.push((offset + 1, body));
+            }
+            assert!(index.chunks.capacity() < 2 * RecordingIndex::BLOCK_BYTES);
+        }
+        footer.totals.iter().for_each(|t| index.add_totals(t));
+        let mut body = Vec::new();
+        index.encode(&footer.definitions, &mut body);
+        (body, blocks)
+    }
+
+    fn footer_of(chunks: u64) -> Footer {
         let (header, _) = testing::chunk(0, 0, &[0, 1, 0]);
         let mut totals = StreamTotals::new(header.stream);
         totals.row(testing::ty(1)).raised = 300;
-        // More than one part, and a rest.
-        let offsets = || (0..20_000_u64).map(|number| 64 + number * number);
-        let footer = Footer {
+        let offsets = (0..chunks).map(|number| 64 + number * number * 4);
+        Footer {
             definitions: testing::definitions(),
-            chunks: offsets().map(|offset| (offset, header.clone())).collect(),
-            totals: vec![totals.clone(), totals.clone()],
+            chunks: offsets.map(|offset| (offset, header.clone())).collect(),
+            totals: vec![totals.clone(), totals],
             ..Footer::default()
-        };
+        }
+    }
+
+    #[test]
+    fn an_index_that_fills_no_block_is_in_the_footer() {
+        let footer = footer_of(20);
         let mut expected = Vec::new();
         footer.encode(&mut expected);
-        let mut index = RecordingIndex::default();
-        let mut head = Vec::new();
-        header.encode(&mut head);
-        for offset in offsets() {
-            index.add_chunk(offset, &head);
-        }
-        for _ in &footer.totals {
-            index.add_totals(&totals);
-        }
-        assert!(index.packed.len() > 1);
-        let kept: usize = index.packed.iter().map(|part| part.compressed.len()).sum();
-        assert!(kept * 3 < expected.len(), "{kept} of {}", expected.len());
-        let mut found = Vec::new();
-        index.encode(&footer.definitions, &mut found).unwrap();
-        assert_eq!(found, expected);
+        assert_eq!(grown(&footer), (expected, Vec::new()));
+    }
+
+    #[test]
+    fn a_growing_index_is_in_blocks_and_the_rest_in_the_footer() {
+        let footer = footer_of(20_000);
+        let (body, blocks) = grown(&footer);
+        assert!(blocks.len() > 10);
+        let mut found = Footer::decode(&body).unwrap();
+        let mut again = Vec::new();
+        found.encode(&mut again);
+        assert_eq!(again, body);
+        assert!(found.chunks.len() < 1000);
+        let offsets: Vec<u64> = blocks.iter().map(|(offset, _)| *offset).collect();
+        assert_eq!(found.index_blocks, offsets);
+        let bodies = blocks.iter().map(|(_, body)| decode_index_block(body));
+        let mut chunks: Vec<IndexEntry> = bodies.flat_map(Result::unwrap).collect();
+        assert_eq!(chunks.len() as u64, found.chunks_in_blocks);
+        chunks.append(&mut found.chunks);
+        (found.index_blocks, found.chunks_in_blocks) = (Vec::new(), 0);
+        assert_eq!(Footer { chunks, ..found }, footer);
     }
 }

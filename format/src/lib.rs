@@ -79,7 +79,9 @@ pub use definitions::{
     Slice, Source, Stream, Symbol, TimeZero, UNBOUNDED, Verbosity,
 };
 pub use error::{FormatError, Result};
-pub use footer::{Footer, RecordingIndex, SnapshotEntry, TraceIndexEntry};
+pub use footer::{
+    Footer, IndexEntry, RecordingIndex, SnapshotEntry, TraceIndexEntry, decode_index_block,
+};
 pub use ids::{
     ANY_EVENT_TYPE, ClockId, EventTypeId, LocationId, ModuleId, ObjectId, ProcessId, RecordingId,
     RegionId, SourceId, StreamId, StringId,

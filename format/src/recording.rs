@@ -200,14 +200,15 @@ impl Recording {
         totals: &mut BTreeMap<StreamId, StreamTotals>,
         chunks: &mut BTreeMap<(StreamId, u64), StoredChunk>,
     ) -> Result<()> {
-        const KINDS: [BlockKind; 4] = [
+        const KINDS: [BlockKind; 5] = [
             BlockKind::Chunk,
             BlockKind::Definitions,
             BlockKind::Totals,
+            BlockKind::Index,
             BlockKind::Footer,
         ];
         let blocks = scan(file, &self.header, &KINDS, &mut self.problems)?;
-        if let Some(footer) = find_footer(file, &blocks) {
+        if let Some(footer) = find_footer(file, &blocks, &mut self.problems) {
             self.take_footer(footer, totals, chunks);
             return Ok(());
         }

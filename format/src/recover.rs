@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::block::{BlockKind, BlockWriter, CompressionLevel, encode_tail};
+use crate::block::{BlockKind, BlockWriter, CompressionLevel, check_len, encode_tail};
 use crate::chunk::ChunkHeader;
 use crate::definitions::{Definition, ProcessEnd};
 use crate::error::{FormatError, Result};
-use crate::footer::Footer;
+use crate::footer::RecordingIndex;
 use crate::ids::{ProcessId, StreamId};
 use crate::read::ReadAt;
 use crate::recording::{ChunkPlace, Recording, StreamContents};
@@ -30,7 +30,7 @@ impl Recording {
     /// The process must not run any more.
     ///
     /// # Errors
-    /// If the storage fails.
+    /// If the storage fails, or there are more definitions or counts than a block can have.
     pub fn recover(&self, file: &dyn ReadAt, level: CompressionLevel) -> Result<Option<Recovery>> {
         let Some(last_ns) = self.last_reference_ns.filter(|_| !self.has_footer) else {
             return Ok(None);
@@ -64,20 +64,18 @@ impl Recording {
         // All of them once more: a reader that has no footer finds those of the live file, too.
         let mut records = Vec::new();
         definitions.encode(&mut records);
+        check_len(&records)?;
         blocks.write(BlockKind::Definitions, &[], &records, &mut recovery.bytes);
-        let mut footer = Footer {
-            definitions,
-            ..Footer::default()
-        };
+        let mut index = RecordingIndex::default();
         let mut totals = Vec::new();
-        let mut index: BTreeMap<u64, ChunkHeader> = BTreeMap::new();
+        let mut chunks: BTreeMap<u64, ChunkHeader> = BTreeMap::new();
         for (stream, contents) in &self.streams {
             self.recover_stream(
                 file,
                 (*stream, contents),
                 &mut blocks,
                 &mut recovery,
-                &mut index,
+                &mut chunks,
             )?;
             let mut of_stream = contents.totals.clone();
             for row in &mut of_stream.rows {
@@ -85,13 +83,24 @@ impl Recording {
                 (row.skipped, row.truncated) = (0, 0);
             }
             of_stream.encode(&mut totals);
-            footer.totals.push(of_stream);
+            index.add_totals(&of_stream);
         }
-        footer.chunks = index.into_iter().collect();
+        check_len(&totals)?;
         blocks.write(BlockKind::Totals, &[], &totals, &mut recovery.bytes);
+        for (offset, header) in chunks {
+            let mut head = Vec::new();
+            header.encode(&mut head);
+            index.add_chunk(offset, &head);
+            if let Some(body) = index.full_block() {
+                let offset = kept + recovery.bytes.len() as u64;
+                blocks.write(BlockKind::Index, &[], &body, &mut recovery.bytes);
+                index.block_written(offset);
+            }
+        }
         let offset = kept + recovery.bytes.len() as u64;
         let mut body = Vec::new();
-        footer.encode(&mut body);
+        index.encode(&definitions, &mut body);
+        check_len(&body)?;
         blocks.write(BlockKind::Footer, &[], &body, &mut recovery.bytes);
         recovery.bytes.extend_from_slice(&encode_tail(offset));
         Ok(Some(recovery))
@@ -104,14 +113,14 @@ impl Recording {
         (stream, contents): (StreamId, &StreamContents),
         blocks: &mut BlockWriter,
         recovery: &mut Recovery,
-        index: &mut BTreeMap<u64, ChunkHeader>,
+        chunks: &mut BTreeMap<u64, ChunkHeader>,
     ) -> Result<()> {
         let mut previous: Option<ChunkHeader> = None;
         for (number, stored) in contents.chunks.iter().enumerate() {
             let mut header = stored.header.clone();
             match stored.place {
                 ChunkPlace::Block(offset) => {
-                    index.insert(offset, header.clone());
+                    chunks.insert(offset, header.clone());
                 }
                 // Behind what is kept; the totals have its events.
                 ChunkPlace::Cut | ChunkPlace::Foreign(_) => continue,
@@ -145,7 +154,7 @@ impl Recording {
                     let offset = recovery.kept + recovery.bytes.len() as u64;
                     blocks.write(BlockKind::Chunk, &head, &body, &mut recovery.bytes);
                     recovery.events = recovery.events.saturating_add(header.event_count);
-                    index.insert(offset, header.clone());
+                    chunks.insert(offset, header.clone());
                 }
             }
             previous = Some(header);

@@ -1,14 +1,15 @@
 //! Finding blocks: by the footer when it is whole, else by a scan that steps over damage.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::block::{
-    BLOCK_HEADER_LEN, BlockHeader, BlockKind, FILE_HEADER_LEN, FileHeader, SYNC, TAIL_LEN,
-    decode_tail,
+    BLOCK_HEADER_LEN, BlockHeader, BlockKind, FILE_HEADER_LEN, FileHeader, MAX_INDEX_LEN, SYNC,
+    TAIL_LEN, decode_tail,
 };
 use crate::chunk::ChunkHeader;
 use crate::error::{FormatError, Result};
-use crate::footer::{Footer, TraceIndexEntry};
+use crate::footer::{Footer, IndexEntry, TraceIndexEntry, decode_index_block};
+use crate::ids::StreamId;
 use crate::read::ReadAt;
 use crate::snapshot::SnapshotHeader;
 use crate::trace_chunk::TraceChunkHeader;
@@ -58,10 +59,47 @@ pub(crate) fn read_file_header(file: &dyn ReadAt) -> Result<FileHeader> {
     FileHeader::decode(&bytes)
 }
 
-/// The footer, if the file ends with a whole one.
+/// The footer, if the file ends with a whole one and its index blocks are whole.
 pub(crate) fn read_footer(file: &dyn ReadAt) -> Result<Option<FoundFooter>> {
-    let offset = footer_offset(file)?;
-    Ok(offset.and_then(|offset| read_footer_at(file, offset)))
+    let length = file.len()?;
+    let found = footer_offset(file)?.and_then(|offset| read_footer_at(file, offset));
+    Ok(found.and_then(|(mut footer, outcome)| {
+        footer.chunks = all_chunks(file, length, &mut footer)?;
+        Some((footer, outcome))
+    }))
+}
+
+/// The chunks of a footer with those of its index blocks, if these can be read.
+fn all_chunks(file: &dyn ReadAt, length: u64, footer: &mut Footer) -> Option<Vec<IndexEntry>> {
+    // No more than the file has room for.
+    let count = footer.chunks_in_blocks;
+    if count > length / BLOCK_HEADER_LEN as u64 {
+        return None;
+    }
+    let mut chunks = Vec::new();
+    for offset in &footer.index_blocks {
+        chunks.append(&mut read_index_block(file, *offset).ok()?);
+        if chunks.len() as u64 > count {
+            return None;
+        }
+    }
+    if chunks.len() as u64 != count {
+        return None;
+    }
+    chunks.append(&mut footer.chunks);
+    Some(chunks)
+}
+
+/// Reads the index block at `offset`.
+fn read_index_block(file: &dyn ReadAt, offset: u64) -> Result<Vec<IndexEntry>> {
+    let header = read_block_header(file, offset)?;
+    if header.kind != BlockKind::Index || header.raw_len > MAX_INDEX_LEN {
+        let expected = "an index block of 32 MiB or less";
+        let found = format!("kind {}, {} bytes", header.kind.code(), header.raw_len);
+        return Err(FormatError::invalid(0, expected, found).shifted(offset));
+    }
+    let (_, _, body) = read_block(file, offset)?;
+    decode_index_block(&body).map_err(|error| error.shifted(offset))
 }
 
 /// Where the footer is that the file's tail points to.
@@ -86,21 +124,33 @@ fn read_footer_at(file: &dyn ReadAt, offset: u64) -> Option<FoundFooter> {
 
 /// The footer among the blocks that a scan met, when the tail that should point to it is lost, or does not
 /// any more because blocks before it are. One that does not name every chunk before it is not this file's: a
-/// resync may have found it in an event. Chunks are where they were met.
-pub(crate) fn find_footer(file: &dyn ReadAt, blocks: &[FoundBlock]) -> Option<FoundFooter> {
+/// resync may have found it in an event; but chunks that only a lost index block named may be any. Chunks are where
+/// they were met.
+pub(crate) fn find_footer(
+    file: &dyn ReadAt,
+    blocks: &[FoundBlock],
+    problems: &mut Vec<Problem>,
+) -> Option<FoundFooter> {
     let is_footer = |block: &&FoundBlock| block.header.kind == BlockKind::Footer && !block.is_cut;
     let last = blocks.iter().rev().find(is_footer)?;
     let (mut footer, outcome) = read_footer_at(file, last.offset)?;
+    let mut damaged = Vec::new();
+    let mut unnamed = take_index_blocks(file, blocks, &mut footer, &mut damaged);
     let of_recording = footer.chunks.iter().enumerate();
-    let of_recording: HashMap<_, _> = of_recording
-        .map(|(index, (_, head))| ((head.stream, head.sequence), index))
+    let mut of_recording: HashMap<_, _> = of_recording
+        .map(|(index, (_, head))| (key(head), index))
         .collect();
     // Of two that say the same, the first counts.
     for block in blocks.iter().rev() {
         match block.header.kind {
             BlockKind::Chunk => {
                 let head = decode_with(&block.head, block.offset, ChunkHeader::decode).ok()?;
-                let index = of_recording.get(&(head.stream, head.sequence))?;
+                let Some(index) = of_recording.get(&key(&head)) else {
+                    unnamed = unnamed.checked_sub(1)?;
+                    of_recording.insert(key(&head), footer.chunks.len());
+                    footer.chunks.push((block.offset, head));
+                    continue;
+                };
                 let (offset, named) = &mut footer.chunks[*index];
                 if *named != head {
                     return None;
@@ -129,7 +179,45 @@ pub(crate) fn find_footer(file: &dyn ReadAt, blocks: &[FoundBlock]) -> Option<Fo
             _ => {}
         }
     }
+    problems.append(&mut damaged);
     Some((footer, outcome))
+}
+
+/// Takes into a footer what the index blocks that a scan met have; gives how many chunks those had that it did not
+/// meet or cannot read.
+fn take_index_blocks(
+    file: &dyn ReadAt,
+    blocks: &[FoundBlock],
+    footer: &mut Footer,
+    problems: &mut Vec<Problem>,
+) -> u64 {
+    let mut unnamed = footer.chunks_in_blocks;
+    let is_index = |block: &&FoundBlock| block.header.kind == BlockKind::Index && !block.is_cut;
+    let mut known: HashSet<_> = footer.chunks.iter().map(|(_, head)| key(head)).collect();
+    for block in blocks.iter().filter(is_index) {
+        match read_index_block(file, block.offset) {
+            Ok(mut chunks) => {
+                chunks.retain(|(_, head)| known.insert(key(head)));
+                chunks.truncate(usize::try_from(unnamed).unwrap_or(usize::MAX));
+                unnamed -= chunks.len() as u64;
+                footer.chunks.append(&mut chunks);
+            }
+            Err(error) => {
+                let problem = Problem {
+                    offset: block.offset,
+                    length: block.header.block_len(),
+                    what: error.to_string(),
+                };
+                note(problems, problem);
+            }
+        }
+    }
+    unnamed
+}
+
+/// What tells one chunk of a recording from the others.
+fn key(head: &ChunkHeader) -> (StreamId, u64) {
+    (head.stream, head.sequence)
 }
 
 /// Reads the header of the block at `offset`.
@@ -315,6 +403,7 @@ pub(crate) fn decode_with<T>(
 mod tests {
     use super::*;
     use crate::block::FileKind;
+    use crate::recording::Recording;
     use crate::testing::{FileMaker, chunk};
 
     fn scanned(bytes: &[u8], kinds: &[BlockKind]) -> (Vec<FoundBlock>, Vec<Problem>) {
@@ -366,5 +455,125 @@ mod tests {
         assert_eq!(found[1].offset, next as u64);
         assert_eq!(problems.len(), 1);
         assert_eq!(problems[0].length, (next - at) as u64);
+    }
+
+    /// A recording with six chunks in three index blocks and one chunk in the footer, and totals that stand nowhere
+    /// else; where its blocks start, and its end.
+    fn indexed() -> (Vec<u8>, Vec<usize>) {
+        let mut file = FileMaker::new(FileKind::Recording);
+        let mut starts = vec![FILE_HEADER_LEN];
+        for sequence in 0..7 {
+            starts.push(file.chunk(chunk(sequence, sequence * 3, &[0, 1, 2])));
+            if sequence % 2 == 1 {
+                starts.push(file.index_block());
+            }
+        }
+        let totals = file.totals(&[(0, 8), (1, 7), (2, 7)]);
+        file.bytes.truncate(totals);
+        starts.push(file.bytes.len());
+        file.finish();
+        starts.push(file.bytes.len());
+        (file.bytes, starts)
+    }
+
+    /// The chunks that a reader finds with their events, and the problems it notes.
+    fn read(bytes: &[u8]) -> (Vec<u64>, usize) {
+        let file = bytes.to_vec();
+        let recording = Recording::read(&file, None, |_| false).unwrap();
+        assert!(recording.has_footer);
+        let contents = &recording.streams[&StreamId::new(0)];
+        let raised: u64 = contents.totals.rows.iter().map(|row| row.raised).sum();
+        assert_eq!(raised, 22, "the totals of the footer");
+        let whole = contents.chunks.iter().filter(|stored| {
+            let loaded = recording.load(&file, stored);
+            loaded.is_ok_and(|chunk| chunk.type_index.len() == 3)
+        });
+        let whole = whole.map(|stored| stored.header.sequence).collect();
+        (whole, recording.problems.len())
+    }
+
+    fn is_index(bytes: &[u8], start: usize) -> bool {
+        bytes[start + 8] == BlockKind::Index.code()
+    }
+
+    #[test]
+    fn chunks_of_index_blocks_are_found() {
+        let (bytes, starts) = indexed();
+        assert_eq!(
+            starts
+                .iter()
+                .filter(|s| **s < bytes.len() && is_index(&bytes, **s))
+                .count(),
+            3
+        );
+        assert_eq!(read(&bytes), ((0..7).collect(), 0));
+        let (footer, _) = read_footer(&bytes).unwrap().expect("without a scan");
+        assert_eq!((footer.chunks.len(), footer.chunks_in_blocks), (7, 6));
+    }
+
+    #[test]
+    fn an_index_block_with_a_byte_flipped_costs_nothing() {
+        let (bytes, starts) = indexed();
+        for block in starts.windows(2).filter(|block| is_index(&bytes, block[0])) {
+            for at in block[0]..block[1] {
+                let mut flipped = bytes.clone();
+                flipped[at] ^= 0x55;
+                let (whole, problems) = read(&flipped);
+                assert_eq!(whole, (0..7).collect::<Vec<_>>(), "byte {at}");
+                // Reserved bytes of a block's header are in its checksum.
+                assert_eq!(problems, 1, "byte {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_of_an_indexed_recording_dropped_doubled_or_swapped_cost_at_most_themselves() {
+        let (bytes, starts) = indexed();
+        let blocks: Vec<&[u8]> = starts
+            .windows(2)
+            .map(|block| &bytes[block[0]..block[1]])
+            .collect();
+        let last = blocks.len() - 1;
+        let is_chunk = |block: &[u8]| block[8] == BlockKind::Chunk.code();
+        let file = |blocks: &[&[u8]]| [&bytes[..FILE_HEADER_LEN], &blocks.concat()].concat();
+        for number in 0..last {
+            let mut dropped = blocks.clone();
+            let gone = dropped.remove(number);
+            let (whole, _) = read(&file(&dropped));
+            let expected = 7 - usize::from(is_chunk(gone));
+            assert_eq!(whole.len(), expected, "without block {number}");
+
+            let mut doubled = blocks.clone();
+            doubled.insert(number, blocks[number]);
+            assert_eq!(read(&file(&doubled)).0.len(), 7, "block {number} twice");
+
+            if number != 0 {
+                let mut swapped = blocks.clone();
+                swapped.swap(number - 1, number);
+                let moved = blocks[number - 1..=number].iter();
+                let moved = moved.filter(|block| is_chunk(block)).count();
+                let (whole, _) = read(&file(&swapped));
+                assert!(whole.len() + moved >= 7, "block {number} before the last");
+            }
+        }
+    }
+
+    #[test]
+    fn a_footer_that_names_one_index_block_for_very_many_is_not_used() {
+        let mut file = FileMaker::new(FileKind::Recording);
+        file.chunk(chunk(0, 0, &[0, 1, 2]));
+        let at = file.index_block() as u64;
+        let mut footer = Footer {
+            index_blocks: vec![at],
+            chunks_in_blocks: u64::MAX,
+            ..Footer::default()
+        };
+        assert!(all_chunks(&file.bytes, file.bytes.len() as u64, &mut footer).is_none());
+        footer.chunks_in_blocks = 1;
+        footer.index_blocks = vec![at; 1000];
+        let mut body = Vec::new();
+        footer.encode(&mut body);
+        assert!(Footer::decode(&body).is_err(), "not ascending");
+        assert!(all_chunks(&file.bytes, file.bytes.len() as u64, &mut footer).is_none());
     }
 }

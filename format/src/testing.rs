@@ -7,9 +7,9 @@ use crate::{
     BlockKind, BlockWriter, CallStatistics, Chunk, ChunkBuilder, ChunkHeader, Clock, ClockId,
     ClockKind, CompressionLevel, Definition, Definitions, EventType, EventTypeId, FileHeader,
     FileKind, Footer, LiveHeader, LiveImage, Location, LocationId, LocationKind, LocationState,
-    Ordering, ProcessId, RecordingId, RegionId, RegionStatistics, Role, Snapshot, SnapshotEntry,
-    Source, SourceId, Step, Stream, StreamId, StreamTotals, StringId, TraceChunk, TraceIndexEntry,
-    TypeColumns, Verbosity, encode_tail, put_row_start,
+    Ordering, ProcessId, RecordingId, RecordingIndex, RegionId, RegionStatistics, Role, Snapshot,
+    SnapshotEntry, Source, SourceId, Step, Stream, StreamId, StreamTotals, StringId, TraceChunk,
+    TraceIndexEntry, TypeColumns, Verbosity, encode_tail, put_row_start,
 };
 
 pub(crate) const STREAM: StreamId = StreamId::new(0);
@@ -165,6 +165,20 @@ impl FileMaker {
         chunk.encode(&mut body);
         let start = self.block(BlockKind::Chunk, &head, &body);
         self.footer.chunks.push((start as u64, header));
+        start
+    }
+
+    /// Appends an index block with the chunks since the last; gives where it starts.
+    pub(crate) fn index_block(&mut self) -> usize {
+        let mut index = RecordingIndex::default();
+        for (offset, header) in self.footer.chunks.drain(..) {
+            let mut head = Vec::new();
+            header.encode(&mut head);
+            index.add_chunk(offset, &head);
+            self.footer.chunks_in_blocks += 1;
+        }
+        let start = self.block(BlockKind::Index, &[], &index.block());
+        self.footer.index_blocks.push(start as u64);
         start
     }
 

@@ -162,7 +162,7 @@ impl Trace {
             BlockKind::Footer,
         ];
         let blocks = scan(file, &self.header, &KINDS, &mut self.problems)?;
-        if let Some(footer) = find_footer(file, &blocks) {
+        if let Some(footer) = find_footer(file, &blocks, &mut self.problems) {
             self.take_footer(footer);
             return Ok(());
         }

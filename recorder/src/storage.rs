@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use annals_format::{
     BlockKind, BlockWriter, ChunkHeader, CompressionLevel, Definitions, FileHeader, FileKind,
-    RecordingId, RecordingIndex, StreamTotals, encode_tail,
+    MAX_BODY_LEN, RecordingId, RecordingIndex, StreamTotals, encode_tail,
 };
 
 /// Where the bytes of a recording go.
@@ -223,6 +223,14 @@ impl Storage {
         if self.failure().is_some() {
             return false;
         }
+        if body.len() > MAX_BODY_LEN {
+            let what = format!(
+                "a block's body of {} bytes is more than a file may have",
+                body.len()
+            );
+            self.status.fail(what);
+            return false;
+        }
         self.buffer.clear();
         self.blocks.write(kind, head, body, &mut self.buffer);
         match self.sink.write_at(self.offset, &self.buffer) {
@@ -250,11 +258,22 @@ impl Storage {
         let is_written = self.append(BlockKind::Chunk, &head, body);
         if is_written {
             self.index.add_chunk(offset, &head);
+            self.append_index();
         } else {
             // A head without its body would count events that are counted as dropped, too.
             let _ = self.sink.truncate(offset);
         }
         is_written
+    }
+
+    /// Appends an index block, if there is enough for one.
+    fn append_index(&mut self) {
+        let offset = self.offset;
+        if let Some(body) = self.index.full_block()
+            && self.append(BlockKind::Index, &[], &body)
+        {
+            self.index.block_written(offset);
+        }
     }
 
     /// Appends the totals of streams that were closed.
@@ -274,10 +293,7 @@ impl Storage {
         let offset = self.offset;
         totals.iter().for_each(|t| self.index.add_totals(t));
         let mut body = Vec::new();
-        if let Err(error) = self.index.encode(definitions, &mut body) {
-            self.status.fail(error.to_string());
-            return false;
-        }
+        self.index.encode(definitions, &mut body);
         if !self.append(BlockKind::Footer, &[], &body) {
             return false;
         }

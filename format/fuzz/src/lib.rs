@@ -12,7 +12,8 @@ use annals_format::{
     EventTypeId, FileHeader, FileKind, Footer, LiveHeader, LiveImage, Location, LocationId,
     LocationKind, Ordering, ProcessId, ReadAt, Recording, RecordingId, RegionStatistics, Role,
     Snapshot, SnapshotHeader, Source, SourceId, Stream, StreamId, StreamTotals, StringId, Trace,
-    TraceChunk, TraceChunkHeader, Verbosity, encode_tail, put_row_start, read_ints,
+    TraceChunk, TraceChunkHeader, Verbosity, decode_index_block, encode_tail, put_row_start,
+    read_ints,
 };
 use annals_merger::{ClockOffsets, EventFilter, Plan, globs, parse_size, parse_time};
 use annals_recorder::{ENVIRONMENT, Options, Rules, Trigger};
@@ -55,7 +56,10 @@ pub fn parts(bytes: &[u8]) {
                 let _ = TraceChunk::decode(&header, &bytes[wire.position()..]);
             }
         }
-        3 => drop(Footer::decode(bytes)),
+        3 => {
+            let _ = Footer::decode(bytes);
+            let _ = decode_index_block(bytes);
+        }
         4 => {
             let mut wire = Wire::new(bytes);
             if let Ok(header) = SnapshotHeader::decode(&mut wire) {
