@@ -829,7 +829,7 @@ fn an_index_block_names_chunks_by_offset_and_head() {
     };
     let entries = decode_index_block(&body).unwrap();
     assert_eq!(entries[1].0, 178);
-    assert!(entries.len() > 500 && body.len() > 1 << 14);
+    assert!(entries.len() > 100 && body.len() > 1 << 12);
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub const SYNC: [u8; 8] = [0xa7, 0x1b, 0xc4, 0x5e, 0xd2, 0x38, 0xf9, 0x06];
 pub const MAX_HEAD_LEN: usize = 16 << 20;
 /// Most bytes in the body of a block, as stored and once decompressed.
 pub const MAX_BODY_LEN: usize = 256 << 20;
-/// Most bytes in the body of an index block, once decompressed: a writer ends one behind 16 KiB, and a head is no longer
+/// Most bytes in the body of an index block, once decompressed: a writer ends one behind 4 KiB, and a head is no longer
 /// than [`MAX_HEAD_LEN`].
 pub(crate) const MAX_INDEX_LEN: u32 = 32 << 20;
 /// The last eight bytes of a file with a footer.

@@ -89,8 +89,8 @@ pub struct RecordingIndex {
 }
 
 impl RecordingIndex {
-    /// So many bytes of heads are put into an index block.
-    const BLOCK_BYTES: usize = 1 << 14;
+    /// So many bytes of heads are put into an index block: of some hundred chunks.
+    const BLOCK_BYTES: usize = 1 << 12;
 
     /// Adds a chunk: offset of its block, and its head as it stands there.
     pub fn add_chunk(&mut self, offset: u64, head: &[u8]) {
@@ -435,7 +435,7 @@ mod tests {
         let mut again = Vec::new();
         found.encode(&mut again);
         assert_eq!(again, body);
-        assert!(found.chunks.len() < 1000);
+        assert!(found.chunks.len() < 300);
         let offsets: Vec<u64> = blocks.iter().map(|(offset, _)| *offset).collect();
         assert_eq!(found.index_blocks, offsets);
         let bodies = blocks.iter().map(|(_, body)| decode_index_block(body));

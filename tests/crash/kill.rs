@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use annals_format::{Cause, CompressionLevel, Value};
+use annals_format::{BlockKind, Cause, CompressionLevel, SYNC, Value};
 use annals_merger::{
     InputRecording, Opened, Window, WriteOptions, plan_merge, recover, verify, write_trace,
 };
@@ -77,7 +77,7 @@ fn a_killed_process_loses_nothing_that_was_acknowledged() {
     let kills = std::env::var("ANNALS_KILLS").ok();
     let kills: u64 = kills.and_then(|text| text.parse().ok()).unwrap_or(300);
     let mut random = 0x2545_f491_4f6c_dd1d_u64 ^ u64::from(std::process::id());
-    let mut runs_with_drops = 0;
+    let (mut runs_with_drops, mut runs_with_index_blocks) = (0, 0);
     for kill in 0..kills {
         let scratch = tempfile::tempdir().expect("a directory");
         let acknowledged = SharedPage::open(&scratch.path().join("acknowledged"));
@@ -99,6 +99,7 @@ fn a_killed_process_loses_nothing_that_was_acknowledged() {
         child.wait().expect("the child is gone");
         let known = std::array::from_fn(|thread| acknowledged.get(word_of(thread)));
         let recordings = scratch.path().join("recordings");
+        runs_with_index_blocks += u64::from(has_index_block(&recordings));
         runs_with_drops += u64::from(check(&recordings, known));
         check_recovery(&recordings, known);
         if kill % 20 == 0 {
@@ -109,6 +110,20 @@ fn a_killed_process_loses_nothing_that_was_acknowledged() {
         runs_with_drops > kills / 10,
         "drops are part of what is tested"
     );
+    assert!(
+        runs_with_index_blocks > kills / 10,
+        "so are recordings with index blocks: {runs_with_index_blocks} of {kills}"
+    );
+}
+
+/// Whether the recording has a block with a part of its index.
+fn has_index_block(recordings: &Path) -> bool {
+    let files = std::fs::read_dir(recordings).expect("the recordings");
+    let mut paths = files.map(|file| file.expect("a file").path());
+    let recording = paths.find(|path| path.extension().is_some_and(|name| name == "annals"));
+    let bytes = std::fs::read(recording.expect("the recording")).expect("the recording");
+    let begin = [&SYNC[..], &[BlockKind::Index.code()]].concat();
+    bytes.windows(begin.len()).any(|window| window == begin)
 }
 
 /// Holds what is left against what was acknowledged; tells whether there were drops.
