@@ -47,6 +47,20 @@ impl TypeTotals {
         }
     }
 
+    /// Adds the counts of another row, whatever its event type.
+    pub fn add(&mut self, other: &Self) {
+        let add = |to: &mut u64, more: u64| *to = to.saturating_add(more);
+        add(&mut self.raised, other.raised);
+        self.raised_is_lower_bound |= other.raised_is_lower_bound;
+        add(&mut self.recorded, other.recorded);
+        add(&mut self.suppressed, other.suppressed);
+        let dropped = self.dropped.iter_mut().zip(other.dropped);
+        dropped.for_each(|(to, more)| add(to, more));
+        add(&mut self.skipped, other.skipped);
+        add(&mut self.truncated, other.truncated);
+        add(&mut self.filtered, other.filtered);
+    }
+
     /// Dropped for any cause.
     pub fn dropped_sum(&self) -> u64 {
         self.dropped

@@ -1,4 +1,4 @@
-//! A decoded chunk on the axis: what a window takes its events from.
+//! A decoded chunk on the axis: what a strip takes its events from.
 
 use std::ops::Range;
 
@@ -381,7 +381,7 @@ impl Batch {
 
     /// The first event from `from` on that is not before a time.
     pub(crate) fn first_from(&self, from: usize, time_ns: i64) -> usize {
-        // Windows are short: near `from` first.
+        // Strips are short: near `from` first.
         let (mut low, mut step) = (from, 16);
         while low + step <= self.len() && self.time_ns(low + step - 1) < time_ns {
             low += step;

@@ -6,8 +6,10 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::bounds::Bounds;
-use crate::matching::{Mark, Matcher};
-use crate::messages::{Extractor, MessageBatch};
+use crate::collectives::CollectiveCounts;
+use crate::hosts::HostFitReport;
+use crate::matching::{Matcher, MessageCounts};
+use crate::messages::{Extractor, Mark, MessageBatch};
 
 /// Messages that may be in flight unless the user says otherwise: about 20 MB.
 pub const MESSAGES_IN_FLIGHT: usize = 1 << 17;
@@ -40,45 +42,6 @@ impl Causality {
             Self::Repair => "repair",
         }
     }
-}
-
-/// Messages of all processes: `sends` and `receives` are everything that was seen, and each of them is
-/// matched or stands in one of the counts behind.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
-pub struct MessageReport {
-    /// Sends.
-    pub sends: u64,
-    /// Receives.
-    pub receives: u64,
-    /// Pairs of a send and a receive.
-    pub matched: u64,
-    /// Sends that nobody received, as far as the recordings tell.
-    pub unmatched_sends: u64,
-    /// Receives of what nobody sent, as far as the recordings tell.
-    pub unmatched_receives: u64,
-    /// Sends and receives behind a loss, whose partner cannot be told.
-    pub unmatchable_by_loss: u64,
-    /// Sends and receives that were given up because too many messages were in flight.
-    pub over_limit: u64,
-    /// Sends and receives whose peer is no rank of which there is one recording.
-    pub without_peer: u64,
-}
-
-/// Collective operations.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
-pub struct CollectiveReport {
-    /// Begins.
-    pub begins: u64,
-    /// Ends.
-    pub ends: u64,
-    /// Operations in which at least two processes took part.
-    pub operations: u64,
-    /// Ends without a begin, and operations that its processes take for different ones.
-    pub inconsistent: u64,
-    /// Begins and ends behind a loss.
-    pub unmatchable_by_loss: u64,
-    /// Begins and ends that were given up because too much was under way.
-    pub over_limit: u64,
 }
 
 /// Violations, by how much the later event stands before the earlier one.
@@ -131,28 +94,6 @@ pub struct RepairReport {
     pub over_limit: u64,
 }
 
-/// What the messages say of one host's clock: an offset and a rate, from the convex hulls of the messages
-/// of both directions (Duda, Harrus, Haddad, Bernard 1987; Ashton 1995).
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct HostFitReport {
-    /// Its name.
-    pub name: String,
-    /// The host whose messages decided.
-    pub through: String,
-    /// `accurate`: a line contradicts no message; `approximate`: none does, this one the least;
-    /// `one-direction`: only a bound is known; `inconsistent`: no line is better than none, nothing was
-    /// changed.
-    pub quality: &'static str,
-    /// What was added to its times at its start, nanoseconds.
-    pub offset_start_ns: i64,
-    /// The same at its end.
-    pub offset_end_ns: i64,
-    /// Bound of the error at its start, nanoseconds, as long as the true offset is a line; null: none.
-    pub bound_start_ns: Option<u64>,
-    /// The same at its end.
-    pub bound_end_ns: Option<u64>,
-}
-
 /// What the messages say about the order.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct CausalityReport {
@@ -161,9 +102,9 @@ pub struct CausalityReport {
     /// Messages that could be in flight at once.
     pub limit: u64,
     /// Messages.
-    pub messages: MessageReport,
+    pub messages: MessageCounts,
     /// Collective operations.
-    pub collectives: CollectiveReport,
+    pub collectives: CollectiveCounts,
     /// Pairs of events of which one cannot be before the other.
     pub constraints: u64,
     /// All violations.
@@ -312,8 +253,6 @@ impl Check {
         let violations = &mut self.violations;
         let mut look = |from: Mark, to: Mark| violations.look(from, to);
         self.matcher.finish(&mut look);
-        let counts = self.matcher.counts;
-        let of_collectives = self.matcher.collectives.counts;
         let rank = |process: u32| {
             let rank = definitions
                 .ranks
@@ -338,24 +277,8 @@ impl Check {
         CausalityReport {
             mode: self.mode.name(),
             limit: self.limit as u64,
-            messages: MessageReport {
-                sends: counts.sends,
-                receives: counts.receives,
-                matched: counts.matched,
-                unmatched_sends: counts.unmatched_sends,
-                unmatched_receives: counts.unmatched_receives,
-                unmatchable_by_loss: counts.lost,
-                over_limit: counts.over_limit,
-                without_peer: counts.without_peer,
-            },
-            collectives: CollectiveReport {
-                begins: of_collectives.begins,
-                ends: of_collectives.ends,
-                operations: of_collectives.operations,
-                inconsistent: of_collectives.inconsistent,
-                unmatchable_by_loss: of_collectives.lost,
-                over_limit: of_collectives.over_limit,
-            },
+            messages: self.matcher.counts,
+            collectives: self.matcher.collectives.counts,
             constraints: self.violations.constraints,
             violations: self.violations.all.report(),
             pairs: pairs.into_iter().map(|(_, report)| report).collect(),

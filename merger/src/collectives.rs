@@ -3,26 +3,28 @@
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
+use serde::Serialize;
 
-use crate::matching::Mark;
-use crate::messages::{MessageEvent, NONE, Semantics};
+use crate::messages::{Mark, MessageEvent, NONE, Semantics};
 
 /// Operations that one process may have under way in one communicator.
 const MOST_OPEN: usize = 4096;
 
-/// What became of the collective operations.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct CollectiveCounts {
-    pub(crate) begins: u64,
-    pub(crate) ends: u64,
+/// Collective operations.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct CollectiveCounts {
+    /// Begins.
+    pub begins: u64,
+    /// Ends.
+    pub ends: u64,
     /// Operations in which at least two processes took part.
-    pub(crate) operations: u64,
+    pub operations: u64,
     /// Ends without a begin, and operations that its processes take for different ones.
-    pub(crate) inconsistent: u64,
+    pub inconsistent: u64,
     /// Begins and ends behind a loss.
-    pub(crate) lost: u64,
-    /// Begins and ends of operations that were given up at the limit.
-    pub(crate) over_limit: u64,
+    pub unmatchable_by_loss: u64,
+    /// Begins and ends that were given up because too much was under way.
+    pub over_limit: u64,
 }
 
 /// An operation under way.
@@ -244,7 +246,7 @@ impl Collectives {
 
     fn communicator(&mut self, event: &MessageEvent) -> Option<usize> {
         if self.lost.contains_key(&event.process) {
-            self.counts.lost += 1;
+            self.counts.unmatchable_by_loss += 1;
             return None;
         }
         let known = self.numbers.get(&event.communicator).copied();

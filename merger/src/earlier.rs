@@ -448,8 +448,7 @@ impl<'a> TraceReader<'a> {
         };
         for row in &totals.rows {
             let number = self.event_type(row.event_type);
-            let sum = to.row(number);
-            *sum = crate::merge::add_rows(*sum, row);
+            to.row(number).add(row);
         }
         to
     }

@@ -5,9 +5,10 @@ use annals_format::{ClockId, Definitions, EventTypeId, ProcessId, StreamId};
 use crate::bounds::Bounds;
 use crate::causality::MESSAGES_IN_FLIGHT;
 use crate::error::Result;
-use crate::matching::{Mark, Matcher};
-use crate::messages::{Extractor, Lost, MessageBatch};
-use crate::open::{Opened, Window};
+use crate::matching::Matcher;
+use crate::messages::{Extractor, Lost, Mark, MessageBatch};
+use crate::open::Opened;
+use crate::window::Window;
 
 /// How often the messages are read for a path; each time finds at least one more step.
 const MOST_PASSES: usize = 16;
@@ -110,8 +111,10 @@ impl Search<'_> {
         })?;
         matcher.finish(&mut paired);
         let (counts, of_collectives) = (matcher.counts, matcher.collectives.counts);
-        let missed =
-            counts.lost + counts.over_limit + of_collectives.lost + of_collectives.over_limit;
+        let missed = counts.unmatchable_by_loss
+            + counts.over_limit
+            + of_collectives.unmatchable_by_loss
+            + of_collectives.over_limit;
         self.may_miss |= missed != 0;
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use annals_format::{Definition, Definitions, EventTypeId, Filter, StreamId};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-use crate::open::Window;
+use crate::window::Window;
 
 /// Why a filter cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

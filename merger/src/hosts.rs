@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use annals_format::{ClockId, ClockMap, HostOffset, MapCursor, Relation, UNBOUNDED};
+use serde::Serialize;
 
-use crate::causality::HostFitReport;
 use crate::hulls::{Fit, Hulls, Quality};
 use crate::offsets::ClockOffsets;
 
@@ -26,6 +26,28 @@ pub(crate) fn parts_of(ns: u64, ppb: u128) -> u64 {
 pub(crate) fn scaled(sum: u64, part: u64, whole: u64) -> u64 {
     let scaled = (u128::from(sum) * u128::from(part)).div_ceil(u128::from(whole.max(1)));
     u64::try_from(scaled).unwrap_or(UNBOUNDED)
+}
+
+/// What the messages say of one host's clock: an offset and a rate, from the convex hulls of the messages
+/// of both directions (Duda, Harrus, Haddad, Bernard 1987; Ashton 1995).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct HostFitReport {
+    /// Its name.
+    pub name: String,
+    /// The host whose messages decided.
+    pub through: String,
+    /// `accurate`: a line contradicts no message; `approximate`: none does, this one the least;
+    /// `one-direction`: only a bound is known; `inconsistent`: no line is better than none, nothing was
+    /// changed.
+    pub quality: &'static str,
+    /// What was added to its times at its start, nanoseconds.
+    pub offset_start_ns: i64,
+    /// The same at its end.
+    pub offset_end_ns: i64,
+    /// Bound of the error at its start, nanoseconds, as long as the true offset is a line; null: none.
+    pub bound_start_ns: Option<u64>,
+    /// The same at its end.
+    pub bound_end_ns: Option<u64>,
 }
 
 /// What is known of a host before it is related to others.

@@ -10,11 +10,12 @@ use annals_format::{
 
 use crate::earlier::InputTrace;
 use crate::error::{MergeError, Result};
-use crate::output::{TraceFile, finish_trace, start_trace};
+use crate::output::{finish_trace, start_trace};
 use crate::proof::SortedStreams;
+use crate::region_types::RegionTypes;
 use crate::report::{Sums, is_complete};
 use crate::snapshots::SnapshotWriter;
-use crate::stacks::RegionTypes;
+use crate::trace_file::TraceFile;
 
 /// What a join did.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -44,16 +44,20 @@ mod plan;
 mod proof;
 mod reader;
 mod recover;
+mod region_types;
 mod repair;
 mod report;
+mod run;
 mod runs;
 mod snapshots;
 mod stacks;
 mod statistics;
 mod stream;
+mod strip;
 mod sweep;
 mod symbols;
 mod temporary;
+mod trace_file;
 mod unify;
 mod verify;
 mod window;
@@ -61,10 +65,10 @@ mod window;
 pub use allocator::keep_freed_memory;
 pub use bounds::Bounds;
 pub use causality::{
-    Causality, CausalityReport, CollectiveReport, HostFitReport, MESSAGES_IN_FLIGHT, MessageReport,
-    PairReport, RepairReport, ViolationReport,
+    Causality, CausalityReport, MESSAGES_IN_FLIGHT, PairReport, RepairReport, ViolationReport,
 };
 pub use clocks::ClockFit;
+pub use collectives::CollectiveCounts;
 pub use earlier::InputTrace;
 pub use error::{MergeError, Result};
 pub use explain::{EventName, Explanation, FoundEvent, Hop, Rule, explain};
@@ -72,24 +76,27 @@ pub use filter::{
     EventFilter, FilterError, Selection, WindowArguments, globs, nearest, parse_size, parse_time,
     some_match,
 };
+pub use hosts::HostFitReport;
 pub use input::{Found, InputRecording, RejectedInput, find};
 pub use join::{Joined, join};
-pub use merge::{MEMORY_LIMIT_BYTES, Merge, Merged, missing_ranks};
+pub use matching::MessageCounts;
+pub use merge::{MEMORY_LIMIT_BYTES, Merge, Merged};
 pub use offsets::ClockOffsets;
 pub use open::{
-    Opened, Origin, Outcome, Reach, Window, open_recordings, plan_merge, plan_merge_with_offsets,
+    Opened, Origin, Outcome, Reach, open_recordings, plan_merge, plan_merge_with_offsets,
     plan_merge_with_symbols,
 };
 pub use otf2::{ArchiveOptions, anchor_of, write_archive};
 pub use output::{WriteOptions, write_trace, write_trace_from};
-pub use pairs::{MessageCounts, MessagePairs, MessageSide};
+pub use pairs::{MessagePairs, MessageSide};
 pub use plan::Plan;
 pub use recover::{Recovered, recover};
 pub use report::{
     ClockReport, DamageOfInput, DamageReport, HostReport, InputReport, PROCESS_END_PROPERTY,
-    RankProcess, Report, SharedRank, StreamReport, Sums, is_complete,
+    RankProcess, Report, SharedRank, StreamReport, Sums, is_complete, missing_ranks,
 };
 pub use statistics::RegionCounter;
 pub use symbols::Symbols;
 pub use temporary::{create_beside, create_file_beside};
 pub use verify::{Mismatch, Verification, verify};
+pub use window::Window;

@@ -5,10 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
+use serde::Serialize;
 
 use crate::collectives::Collectives;
 use crate::messages::{
-    ANY_TAG, ANYBODY, Kind, Lost, MessageBatch, MessageEvent, NOBODY, NONE, SEVERAL,
+    ANY_TAG, ANYBODY, Kind, Lost, Mark, MessageBatch, MessageEvent, NOBODY, NONE, SEVERAL,
 };
 
 /// How far a sequence number is searched among what waits.
@@ -18,28 +19,26 @@ const MOST_WILD: usize = 4096;
 /// End of a list.
 const END: u32 = u32::MAX;
 
-/// One event of a pair.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Mark {
-    /// Its number among the messages of the trace.
-    pub(crate) number: u64,
-    pub(crate) time_ns: i64,
-    pub(crate) process: u32,
-    pub(crate) clock: u32,
-}
-
-/// What became of the messages.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Counts {
-    pub(crate) sends: u64,
-    pub(crate) receives: u64,
-    pub(crate) matched: u64,
-    pub(crate) unmatched_sends: u64,
-    pub(crate) unmatched_receives: u64,
-    pub(crate) lost: u64,
-    pub(crate) over_limit: u64,
-    /// No rank, an unknown peer, or one of which there is no recording.
-    pub(crate) without_peer: u64,
+/// Messages of all processes: `sends` and `receives` are everything that was seen, and each of them is
+/// matched or stands in one of the counts behind.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct MessageCounts {
+    /// Sends.
+    pub sends: u64,
+    /// Receives.
+    pub receives: u64,
+    /// Pairs of a send and a receive.
+    pub matched: u64,
+    /// Sends that nobody received, as far as the recordings tell.
+    pub unmatched_sends: u64,
+    /// Receives of what nobody sent, as far as the recordings tell.
+    pub unmatched_receives: u64,
+    /// Sends and receives behind a loss, whose partner cannot be told.
+    pub unmatchable_by_loss: u64,
+    /// Sends and receives that were given up because too many messages were in flight.
+    pub over_limit: u64,
+    /// Sends and receives whose peer is no rank of which there is one recording.
+    pub without_peer: u64,
 }
 
 /// Why a side can no longer be counted.
@@ -179,7 +178,7 @@ pub(crate) struct Matcher {
     /// A channel could not be remembered: unknown ones may have had messages.
     is_full: bool,
     next_number: u64,
-    pub(crate) counts: Counts,
+    pub(crate) counts: MessageCounts,
     pub(crate) collectives: Collectives,
 }
 
@@ -199,7 +198,7 @@ impl Matcher {
             limit: limit.min(END as usize - 1),
             is_full: false,
             next_number: 0,
-            counts: Counts::default(),
+            counts: MessageCounts::default(),
             collectives: Collectives::new(limit),
         }
     }
@@ -612,7 +611,7 @@ impl Matcher {
         let mut at = list.first;
         while at != END {
             let node = self.nodes[at as usize];
-            self.counts.lost += u64::from(node.state == State::Ready);
+            self.counts.unmatchable_by_loss += u64::from(node.state == State::Ready);
             self.release_node(at);
             at = node.next;
         }
@@ -651,7 +650,7 @@ impl Matcher {
                 if node.state == State::Ready {
                     match why {
                         Broken::Limit => self.counts.over_limit += 1,
-                        _ => self.counts.lost += 1,
+                        _ => self.counts.unmatchable_by_loss += 1,
                     }
                 }
                 self.release_node(at);
@@ -697,7 +696,7 @@ impl Matcher {
         };
         match broken {
             Broken::No => return false,
-            Broken::Loss => self.counts.lost += 1,
+            Broken::Loss => self.counts.unmatchable_by_loss += 1,
             Broken::Limit => self.counts.over_limit += 1,
         }
         true
@@ -886,7 +885,7 @@ impl Matcher {
                         let counts = &mut self.counts;
                         let count = match (is_over, is_lost, is_receive) {
                             (true, ..) => &mut counts.over_limit,
-                            (_, true, _) => &mut counts.lost,
+                            (_, true, _) => &mut counts.unmatchable_by_loss,
                             (.., false) => &mut counts.unmatched_sends,
                             (.., true) => &mut counts.unmatched_receives,
                         };

@@ -26,20 +26,18 @@ use crate::filter::{EventFilter, FilterError, Keep};
 use crate::hosts::Hosts;
 use crate::input::InputRecording;
 use crate::messages::MessageBatch;
-use crate::open::Window;
 use crate::proof::{self, ElementReferences, SortedStreams, StreamHashes};
 use crate::reader::Reader;
 use crate::repair::Shifts;
 use crate::report::Report;
 use crate::runs::{Budget, Runs};
 use crate::stream::{StreamClock, StreamReader};
+use crate::strip::{Part, Scratches, Shape, Strip};
 use crate::sweep::Sweep;
 use crate::unify::Numbers;
-use crate::window::{Part, Scratches, Shape, Window as StretchOfAxis};
+use crate::window::Window;
 
 use self::causes::{Moved, shifts_of};
-pub(crate) use self::conclude::add_rows;
-pub use self::conclude::missing_ranks;
 
 /// A recording in the order of the merge.
 #[derive(Debug)]
@@ -272,7 +270,7 @@ impl Merge {
     }
 
     /// As [`Merge::run`], with `work` done on each chunk beside the merge, by as many threads as `jobs`
-    /// says; it gets the chunk's window, too, if that is no more than the chunk. `is_proved`: with order hashes of
+    /// says; it gets the chunk's strip, too, if that is no more than the chunk. `is_proved`: with order hashes of
     /// what is read and of what is made of it.
     ///
     /// # Errors
@@ -281,7 +279,7 @@ impl Merge {
         &self,
         jobs: usize,
         is_proved: bool,
-        work: impl Fn(Part, Option<&StretchOfAxis<'_>>) -> R + Sync,
+        work: impl Fn(Part, Option<&Strip<'_>>) -> R + Sync,
         mut consume: impl FnMut(R) -> Result<()>,
     ) -> Result<Merged> {
         let sorted = SortedStreams::of(&self.definitions);
@@ -294,7 +292,7 @@ impl Merge {
             .as_ref()
             .map(|extractor| self.check(extractor, &self.keep));
         let is_moved = !self.shifts.is_empty();
-        let work = |parts: Vec<Part>, window: &StretchOfAxis<'_>| {
+        let work = |parts: Vec<Part>, strip: &Strip<'_>| {
             let chunks = || parts.iter().map(|part| &part.chunk);
             let of_parts = chunks().flat_map(|chunk| &chunk.losses);
             let losses = of_parts.map(|(_, loss)| *loss).collect();
@@ -306,17 +304,17 @@ impl Merge {
             let messages = messages.flat_map(|e| chunks().map(|chunk| e.extract(chunk)));
             let messages = messages.collect();
             let shifts = chunks().filter(|_| is_moved).map(shifts_of).collect();
-            let window = (parts.len() == 1).then_some(window);
+            let strip = (parts.len() == 1).then_some(strip);
             Worked {
                 losses,
                 hashes,
                 messages,
                 shifts,
-                results: parts.into_iter().map(|part| work(part, window)).collect(),
+                results: parts.into_iter().map(|part| work(part, strip)).collect(),
             }
         };
         let readers =
-            self.for_each_window(jobs, &self.keep, &references, is_proved, work, |worked| {
+            self.for_each_strip(jobs, &self.keep, &references, is_proved, work, |worked| {
                 losses.extend(worked.losses);
                 worked.hashes.iter().for_each(|runs| hashes.add(runs));
                 worked.shifts.iter().flatten().for_each(|s| moved.add(*s));
@@ -336,15 +334,15 @@ impl Merge {
         self.conclude(readers, losses, hashes, causality)
     }
 
-    /// Cuts the axis into windows, has `work` make something of the chunks of each, by as many threads
+    /// Cuts the axis into strips, has `work` make something of the chunks of each, by as many threads
     /// as `jobs` says, and gives it to `consume` in order. What is left are the readers.
-    fn for_each_window<'a, R: Send>(
+    fn for_each_strip<'a, R: Send>(
         &'a self,
         jobs: usize,
         keep: &'a Keep,
         references: &'a ElementReferences,
         is_proved: bool,
-        work: impl Fn(Vec<Part>, &StretchOfAxis<'_>) -> R + Sync,
+        work: impl Fn(Vec<Part>, &Strip<'_>) -> R + Sync,
         mut consume: impl FnMut(R) -> Result<()>,
     ) -> Result<Vec<Reader<'a>>> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.max(1));
@@ -361,24 +359,24 @@ impl Merge {
             directory: &self.temporary_directory,
         };
         let (readers, mut done) = runs.reduce(readers, &self.definitions, &self.identity)?;
-        let mut sweep = Sweep::new(readers, streams, self.chunk_events, budget.windows);
+        let mut sweep = Sweep::new(readers, streams, self.chunk_events, budget.strips);
         let shape = Shape {
             references,
-            most_events: sweep.window_events(),
+            most_events: sweep.strip_events(),
         };
         let scratches = Scratches::default();
         let mut next = || -> Result<Option<Vec<R>>> {
-            let windows = sweep.next_windows(&pool);
+            let strips = sweep.next_strips(&pool);
             if let Some(error) = sweep.failure() {
                 return Err(error);
             }
-            if windows.is_empty() {
+            if strips.is_empty() {
                 return Ok(None);
             }
             let results = pool.install(|| {
-                let each = windows.into_par_iter().map(|window| {
-                    let parts = scratches.with(|scratch| window.assemble(&shape, scratch));
-                    work(parts, &window)
+                let each = strips.into_par_iter().map(|strip| {
+                    let parts = scratches.with(|scratch| strip.assemble(&shape, scratch));
+                    work(parts, &strip)
                 });
                 each.collect()
             });
@@ -435,7 +433,7 @@ impl Merge {
     }
 }
 
-/// What became of a window.
+/// What became of a strip.
 struct Worked<R> {
     results: Vec<R>,
     losses: Vec<TraceLoss>,

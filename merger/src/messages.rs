@@ -90,6 +90,16 @@ pub(crate) struct MessageEvent {
     pub(crate) semantics: Semantics,
 }
 
+/// One event of a pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Mark {
+    /// Its number among the messages of the trace.
+    pub(crate) number: u64,
+    pub(crate) time_ns: i64,
+    pub(crate) process: u32,
+    pub(crate) clock: u32,
+}
+
 /// Which of a process's events a loss may have had.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Lost {

@@ -7,8 +7,8 @@ use annals_format::{RegionId, StreamId, TraceChunk};
 
 use crate::calls::Moves;
 use crate::proof::ElementReferences;
-use crate::stacks::RegionTypes;
-use crate::window::{Slice, Window, WindowPlace};
+use crate::region_types::RegionTypes;
+use crate::strip::{Slice, Strip, StripPlace};
 
 /// What happened to the stack of a location.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -136,20 +136,20 @@ impl ChunkMoves {
         Self { moves, runs }
     }
 
-    /// The moves of a window, found slice by slice: several times as fast as in its chunk, where the streams are
+    /// The moves of a strip, found slice by slice: several times as fast as in its chunk, where the streams are
     /// mixed. None when only the chunk has their order: when a location has several streams, or a slice events of
     /// several, or a region is no plain number.
-    pub(crate) fn of_window(
+    pub(crate) fn of_strip(
         types: &RegionTypes,
         references: &ElementReferences,
-        window: &Window<'_>,
+        strip: &Strip<'_>,
     ) -> Option<Self> {
         let mut found = Self::default();
         if types.is_empty() {
             return Some(found);
         }
         let mut gaps: Vec<Gap> = Vec::new();
-        for (place, loss) in window.losses.iter().filter(|(_, loss)| types.is_gap(loss)) {
+        for (place, loss) in strip.losses.iter().filter(|(_, loss)| types.is_gap(loss)) {
             if !types.is_alone(loss.stream) {
                 return None;
             }
@@ -160,14 +160,14 @@ impl ChunkMoves {
             let batch = &slice.batch;
             batch.streams().is_none() && !batch.is_sorted() && types.is_alone(slice.stream)
         };
-        if !window.slices.iter().all(is_plain) {
+        if !strip.slices.iter().all(is_plain) {
             return None;
         }
-        let events = window.slices.iter().map(|slice| slice.range.len());
+        let events = strip.slices.iter().map(|slice| slice.range.len());
         found.moves.reserve(events.sum::<usize>() + gaps.len());
         let mut gaps = gaps.as_slice();
         let mut first = 0;
-        for slices in window.slices.chunk_by(|a, b| a.stream == b.stream) {
+        for slices in strip.slices.chunk_by(|a, b| a.stream == b.stream) {
             let stream = slices[0].stream;
             let before;
             (before, gaps) = gaps.split_at(gaps.partition_point(|gap| gap.0 < stream));
@@ -261,7 +261,7 @@ impl ChunkMoves {
 }
 
 /// A loss of a stream, where it stands, and the time of its end.
-type Gap = (StreamId, WindowPlace, i64);
+type Gap = (StreamId, StripPlace, i64);
 
 /// Among the slices of a stream, which; before which of its events; and the time of the loss's end.
 type Cut = (usize, usize, i64);
@@ -273,8 +273,8 @@ fn cut_of(slices: &[Slice<'_>], first: usize, (_, place, to_ns): &Gap) -> Cut {
         (slices.len() - 1, end)
     };
     let (slice, at) = match place {
-        WindowPlace::Event(slice, index) => (slice - first, *index),
-        WindowPlace::Time(time_ns) => {
+        StripPlace::Event(slice, index) => (slice - first, *index),
+        StripPlace::Time(time_ns) => {
             let each = slices.iter().enumerate();
             let mut places = each.filter_map(|(number, slice)| {
                 let at = slice.batch.first_from(slice.range.start, *time_ns);
@@ -299,8 +299,8 @@ mod tests {
 
     use super::*;
     use crate::batch::Batch;
+    use crate::strip::{Scratch, Shape};
     use crate::unify::Numbers;
-    use crate::window::{Scratch, Shape};
 
     const STREAMS: u32 = 3;
 
@@ -372,7 +372,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_windows_moves_are_those_of_its_chunk(
+        fn a_strips_moves_are_those_of_its_chunk(
             streams in prop::collection::vec((0..STREAMS, events()), 1..5),
             losses in prop::collection::vec((0..STREAMS, prop::option::of((0..5_usize, 0..30_usize)), 0..50_i64), 0..5),
         ) {
@@ -400,9 +400,9 @@ mod tests {
                     Some((number, index)) => {
                         let slice = &slices[number];
                         let index = index % slice.range.len();
-                        (slice.stream, WindowPlace::Event(number, index))
+                        (slice.stream, StripPlace::Event(number, index))
                     }
-                    None => (StreamId::new(stream), WindowPlace::Time(time_ns)),
+                    None => (StreamId::new(stream), StripPlace::Time(time_ns)),
                 };
                 let loss = TraceLoss {
                     stream,
@@ -416,9 +416,9 @@ mod tests {
                 (place, loss)
             });
             let losses = losses.collect();
-            let window = Window { from_ns: 0, slices, losses };
+            let strip = Strip { from_ns: 0, slices, losses };
             let shape = Shape { references: &references, most_events: 1 << 16 };
-            let parts = window.assemble(&shape, &mut Scratch::default());
+            let parts = strip.assemble(&shape, &mut Scratch::default());
             prop_assert_eq!(parts.len(), 1);
             let flat = |moves: &ChunkMoves| {
                 let mut all: Vec<Vec<(MoveKind, u32, i64)>> = vec![Vec::new(); STREAMS as usize];
@@ -433,8 +433,8 @@ mod tests {
                 all
             };
             let of_chunk = ChunkMoves::of_chunk(&types, &parts[0].chunk);
-            let of_window = ChunkMoves::of_window(&types, &references, &window);
-            prop_assert_eq!(flat(&of_window.unwrap()), flat(&of_chunk));
+            let of_strip = ChunkMoves::of_strip(&types, &references, &strip);
+            prop_assert_eq!(flat(&of_strip.unwrap()), flat(&of_chunk));
         }
     }
 }

@@ -15,9 +15,11 @@ use crate::error::{MergeError, Result};
 use crate::input::{FileAt, Found, InputRecording, RejectedInput, find, header_of, kind_of};
 use crate::merge::Merge;
 use crate::offsets::ClockOffsets;
+use crate::region_types::RegionTypes;
 use crate::report::{Report, is_complete};
-use crate::stacks::{RegionTypes, Stacks};
+use crate::stacks::Stacks;
 use crate::symbols::Symbols;
+use crate::window::Window;
 
 /// Something with events, in global order.
 #[derive(Debug)]
@@ -74,40 +76,6 @@ pub struct Origin {
     pub files: usize,
     /// Whether every file has its footer.
     pub has_footer: bool,
-}
-
-/// A window of trace time, nanoseconds: from ≤ time < to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Window {
-    /// First moment.
-    pub from_ns: i64,
-    /// First moment behind.
-    pub to_ns: i64,
-}
-
-impl Window {
-    /// All of time.
-    pub const ALL: Self = Self {
-        from_ns: i64::MIN,
-        to_ns: i64::MAX,
-    };
-
-    /// Whether a time lies within.
-    pub const fn contains(&self, time_ns: i64) -> bool {
-        self.overlaps(time_ns, time_ns)
-    }
-
-    /// Whether a stretch of time, both ends included, has a part within. The end of time ends no window.
-    pub const fn overlaps(&self, first_ns: i64, last_ns: i64) -> bool {
-        self.from_ns <= last_ns && (first_ns < self.to_ns || self.to_ns == i64::MAX)
-    }
-
-    /// How much of an interval lies within, nanoseconds.
-    #[inline]
-    pub fn clip(&self, from_ns: i64, to_ns: i64) -> i64 {
-        let (from_ns, to_ns) = (from_ns.max(self.from_ns), to_ns.min(self.to_ns));
-        to_ns.saturating_sub(from_ns).max(0)
-    }
 }
 
 /// What must be read beside a window, though snapshots would do without it.

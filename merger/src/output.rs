@@ -1,25 +1,23 @@
-//! Writing the trace: to a temporary name, sequentially, then renamed.
+//! Writing the trace: chunks as they come, snapshots between them, statistics, footer.
 
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use annals_format::{
     BlockKind, BlockWriter, CompressionLevel, Definitions, FileHeader, FileKind, Footer,
-    RecordingId, RegionStatistics, Snapshot, SnapshotEntry, StoredBody, StreamTotals,
-    TraceChunkHeader, TraceIndexEntry, TraceLoss, encode_tail,
+    RecordingId, Snapshot, SnapshotEntry, StoredBody, StreamTotals, TraceChunkHeader,
+    TraceIndexEntry, TraceLoss, encode_tail,
 };
 
 use crate::error::{MergeError, Result};
 use crate::merge::{Merge, Merged};
 use crate::moves::ChunkMoves;
 use crate::proof::ElementReferences;
+use crate::region_types::RegionTypes;
 use crate::snapshots::{Changes, SnapshotWriter};
-use crate::stacks::RegionTypes;
 use crate::statistics::TraceCalls;
-use crate::temporary::create_file_beside;
-use crate::window::{Part, Window};
+use crate::strip::{Part, Strip};
+use crate::trace_file::TraceFile;
 
 /// How a trace is written.
 #[derive(Clone, Copy, Debug)]
@@ -28,99 +26,6 @@ pub struct WriteOptions {
     pub compression: CompressionLevel,
     /// Threads that encode.
     pub jobs: usize,
-}
-
-/// The trace in the making.
-#[derive(Debug)]
-pub(crate) struct TraceFile {
-    path: PathBuf,
-    temporary: PathBuf,
-    writer: BufWriter<File>,
-    offset: u64,
-    is_complete: bool,
-}
-
-impl TraceFile {
-    fn create(path: &Path) -> Result<Self> {
-        // A link's target is what its owner means; a device or a pipe is not to be replaced.
-        let resolved = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let path = resolved.as_path();
-        if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-            let path = path.to_owned();
-            return Err(MergeError::OutputIsNoFile { path });
-        }
-        let created = create_file_beside(path, 0o666);
-        let (file, temporary) = created.map_err(|source| MergeError::Io {
-            action: "create",
-            path: path.to_owned(),
-            source,
-        })?;
-        Ok(Self {
-            path: path.to_owned(),
-            temporary,
-            writer: BufWriter::with_capacity(1 << 20, file),
-            offset: 0,
-            is_complete: false,
-        })
-    }
-
-    /// Bytes written so far.
-    pub(crate) const fn offset(&self) -> u64 {
-        self.offset
-    }
-
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.offset += bytes.len() as u64;
-        self.writer
-            .write_all(bytes)
-            .map_err(|source| MergeError::Io {
-                action: "write",
-                path: self.path.clone(),
-                source,
-            })
-    }
-
-    /// Writes the statistics of the trace's calls; gives their place.
-    fn write_statistics(
-        &mut self,
-        statistics: &RegionStatistics,
-        level: CompressionLevel,
-    ) -> Result<u64> {
-        let (mut head, mut body, mut block) = (Vec::new(), Vec::new(), Vec::new());
-        statistics.encode_head(&mut head);
-        statistics.encode(&mut body);
-        let mut writer = BlockWriter::new(level).map_err(|source| MergeError::Io {
-            action: "write",
-            path: self.temporary.clone(),
-            source,
-        })?;
-        writer.write(BlockKind::Statistics, &head, &body, &mut block);
-        let offset = self.offset;
-        self.write(&block)?;
-        Ok(offset)
-    }
-
-    fn complete(mut self) -> Result<u64> {
-        let outcome = self
-            .writer
-            .flush()
-            .and_then(|()| fs::rename(&self.temporary, &self.path));
-        outcome.map_err(|source| MergeError::Io {
-            action: "write",
-            path: self.path.clone(),
-            source,
-        })?;
-        self.is_complete = true;
-        Ok(self.offset)
-    }
-}
-
-impl Drop for TraceFile {
-    fn drop(&mut self) {
-        if !self.is_complete {
-            let _ = fs::remove_file(&self.temporary);
-        }
-    }
 }
 
 /// The trace's identity: a digest of its inputs', so that the same inputs give the same bytes.
@@ -226,9 +131,9 @@ pub fn write_trace_from(
     let mut calls = TraceCalls::new(&types, options.jobs).map_err(io)?;
     calls.begin(&types, open);
     let references = ElementReferences::of(&merge.definitions);
-    // A window that is one chunk knows its events stream by stream, too.
-    let encode = |part: Part, window: Option<&Window<'_>>| {
-        let moves = window.and_then(|w| ChunkMoves::of_window(&types, &references, w));
+    // A strip that is one chunk knows its events stream by stream, too.
+    let encode = |part: Part, strip: Option<&Strip<'_>>| {
+        let moves = strip.and_then(|strip| ChunkMoves::of_strip(&types, &references, strip));
         encoder.encode(part, moves)
     };
     let merged = merge.run_with(options.jobs, true, encode, |encoded| {
@@ -246,7 +151,7 @@ pub fn write_trace_from(
         header.encode(&mut head);
         block.clear();
         body.put_block(BlockKind::TraceChunk, &head, &mut block);
-        index.push(TraceIndexEntry::new(file.offset, &header));
+        index.push(TraceIndexEntry::new(file.offset(), &header));
         file.write(&block)?;
         events += header.event_count;
         progress(events);
@@ -304,13 +209,13 @@ pub(crate) fn finish_trace(
     (totals, losses): (&[StreamTotals], &[TraceLoss]),
     level: CompressionLevel,
 ) -> Result<u64> {
-    let path = file.path.clone();
+    let path = file.path().to_owned();
     let io = |source| MergeError::Io {
         action: "write",
         path: path.clone(),
         source,
     };
-    let footer_offset = file.offset;
+    let footer_offset = file.offset();
     let footer = Footer {
         definitions,
         trace_chunks,

@@ -6,8 +6,8 @@ use annals_format::{Definitions, EventTypeId, ProcessId, StreamTotals, TraceChun
 use rustc_hash::FxHashSet;
 
 use crate::causality::MESSAGES_IN_FLIGHT;
-use crate::matching::Matcher;
-use crate::messages::{Extractor, carried};
+use crate::matching::{Matcher, MessageCounts};
+use crate::messages::{Extractor, Mark, carried};
 
 /// One side of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,27 +18,6 @@ pub struct MessageSide {
     pub time_ns: i64,
     /// Its process.
     pub process: ProcessId,
-}
-
-/// What became of messages that found no partner.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct MessageCounts {
-    /// Sends.
-    pub sends: u64,
-    /// Receives.
-    pub receives: u64,
-    /// Pairs.
-    pub matched: u64,
-    /// Sends without a receive.
-    pub unmatched_sends: u64,
-    /// Receives without a send.
-    pub unmatched_receives: u64,
-    /// Behind a loss, so that counting on would be guessing.
-    pub unmatchable_by_loss: u64,
-    /// Too many were in flight.
-    pub over_limit: u64,
-    /// Without a rank, or with one of which there is no recording.
-    pub without_peer: u64,
 }
 
 /// Matches sends and receives, chunk by chunk, from the beginning of a trace.
@@ -93,7 +72,7 @@ impl MessagePairs {
     /// Takes the next chunk in; `paired` gets the earlier and the later side of what belongs together: a send and its
     /// receive, or two events of a collective operation.
     pub fn take(&mut self, chunk: &TraceChunk, mut paired: impl FnMut(MessageSide, MessageSide)) {
-        let side = |mark: crate::matching::Mark| MessageSide {
+        let side = |mark: Mark| MessageSide {
             number: mark.number,
             time_ns: mark.time_ns,
             process: ProcessId::new(mark.process),
@@ -111,16 +90,6 @@ impl MessagePairs {
     /// What became of the rest.
     pub fn finish(mut self) -> MessageCounts {
         self.matcher.finish(&mut |_, _| {});
-        let counts = self.matcher.counts;
-        MessageCounts {
-            sends: counts.sends,
-            receives: counts.receives,
-            matched: counts.matched,
-            unmatched_sends: counts.unmatched_sends,
-            unmatched_receives: counts.unmatched_receives,
-            unmatchable_by_loss: counts.lost,
-            over_limit: counts.over_limit,
-            without_peer: counts.without_peer,
-        }
+        self.matcher.counts
     }
 }

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use crate::earlier::{DecodedTrace, TraceReader};
 use crate::error::MergeError;
-use crate::runs::RunReader;
+use crate::run::RunReader;
 use crate::stream::{Decoded, Lane, LossPlace, StreamReader};
 use crate::unify::Numbers;
 
@@ -61,7 +61,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Losses that no window has yet.
+    /// Losses that no strip has yet.
     pub(crate) fn losses(&mut self) -> &mut Vec<(LossPlace, TraceLoss)> {
         match self {
             Self::Stream(reader) => &mut reader.losses,

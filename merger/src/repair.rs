@@ -8,8 +8,8 @@
 
 use std::collections::VecDeque;
 
-use crate::matching::{Mark, Matcher};
-use crate::messages::{Kind, Lost, MessageBatch};
+use crate::matching::Matcher;
+use crate::messages::{Kind, Lost, Mark, MessageBatch};
 
 /// A receive is at least this far behind its send: more than rounding takes away.
 const LATENCY_NS: i64 = 4;

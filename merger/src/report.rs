@@ -1,6 +1,6 @@
 //! What a merge reports: what came in, what went out, what was lost, how well clocks are known.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use annals_format::{
@@ -14,7 +14,6 @@ use crate::clocks::ClockFit;
 use crate::earlier::InputTrace;
 use crate::hosts::Hosts;
 use crate::input::{InputRecording, RejectedInput};
-use crate::merge::{Merge, missing_ranks};
 use crate::stream::StreamFindings;
 
 /// A part of a file that could not be used.
@@ -475,11 +474,9 @@ impl Report {
         streams: Vec<StreamReport>,
         totals: &[StreamTotals],
         losses: &[TraceLoss],
-        merge: &Merge,
+        definitions: &Definitions,
         duplicates: Vec<PathBuf>,
     ) -> Self {
-        let definitions = &merge.definitions;
-        let clocks = merge.fits.iter().map(|fit| clock_report(definitions, fit));
         let totals = Sums::of(totals);
         let missing_ranks = missing_ranks(definitions);
         let is_unplaced = inputs.iter().any(|input| input.unplaced != 0);
@@ -490,14 +487,27 @@ impl Report {
             duplicates,
             missing_ranks,
             shared_ranks: SharedRank::of(definitions),
-            hosts: merge.hosts.len(),
-            host_clocks: HostReport::of(&merge.hosts),
+            hosts: 0,
+            host_clocks: Vec::new(),
             streams,
-            clocks: clocks.collect(),
+            clocks: Vec::new(),
             causality: None,
             totals,
             losses: losses.len(),
         }
+    }
+
+    /// Says how well the clocks are known.
+    pub(crate) fn tell_clocks(
+        &mut self,
+        definitions: &Definitions,
+        fits: &[ClockFit],
+        hosts: &Hosts,
+    ) {
+        self.hosts = hosts.len();
+        self.host_clocks = HostReport::of(hosts);
+        let clocks = fits.iter().map(|fit| clock_report(definitions, fit));
+        self.clocks = clocks.collect();
     }
 
     /// Takes note of inputs that could not be used: the trace is not complete.
@@ -557,6 +567,20 @@ impl Report {
             || self.inputs.iter().any(is_early)
             || self.streams.iter().any(is_wrong)
     }
+}
+
+/// Ranks that a run should have and that no recording is of: below the number of ranks that a
+/// recording states, else below the highest that is there.
+pub fn missing_ranks(definitions: &Definitions) -> Vec<u32> {
+    let ranks = definitions.ranks.values().filter(|rank| !rank.is_assigned);
+    let present: BTreeSet<u32> = ranks.clone().map(|rank| rank.rank).collect();
+    let stated = ranks.filter_map(|rank| rank.rank_count).max().unwrap_or(0);
+    let highest = present.last().map_or(0, |rank| rank.saturating_add(1));
+    // A hostile count must not become a list of four billion.
+    let expected = stated.max(highest).min(1 << 20);
+    (0..expected)
+        .filter(|rank| !present.contains(rank))
+        .collect()
 }
 
 /// Whether nothing was skipped or truncated and no rank is missing. A process that was killed and whose

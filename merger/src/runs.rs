@@ -3,29 +3,22 @@
 //! fewer of them, and the last few are what the merge itself reads. Events keep their order and their numbers, so the
 //! trace is the same.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::Path;
+use std::sync::Arc;
 
-use annals_format::{
-    BlockKind, BlockWriter, CompressionLevel, Definitions, EventTypeId, FormatError, ReadAt,
-    TraceChunk, TraceLoss, read_trace_chunk,
-};
+use annals_format::{BlockKind, BlockWriter, CompressionLevel, Definitions, EventTypeId};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
-use crate::batch::Batch;
-use crate::earlier::Queue;
 use crate::error::{MergeError, Result};
-use crate::input::read_at;
 use crate::proof::ElementReferences;
 use crate::reader::Reader;
+use crate::run::{Run, RunFile, RunReader};
 use crate::stream::LossPlace;
+use crate::strip::{Scratches, Shape, StripPlace};
 use crate::sweep::Sweep;
 use crate::unify::Numbers;
-use crate::window::{Scratches, Shape, WindowPlace};
 
 /// Most events of a chunk of a run.
 const MOST_EVENTS: u64 = 1 << 16;
@@ -46,8 +39,8 @@ const LEAST_GROUP: usize = 64;
 pub(crate) struct Budget {
     /// Chunks that are decoded and wait, bytes.
     pub(crate) open: u64,
-    /// Windows that are worked on, bytes.
-    pub(crate) windows: u64,
+    /// Strips that are worked on, bytes.
+    pub(crate) strips: u64,
 }
 
 /// What a merge keeps of each stream, about: definitions, index, counts.
@@ -60,7 +53,7 @@ impl Budget {
         let bytes = limit_bytes.saturating_sub(kept).max(limit_bytes / 4);
         Self {
             open: bytes / 8 * 5,
-            windows: bytes / 8 * 3,
+            strips: bytes / 8 * 3,
         }
     }
 
@@ -68,7 +61,7 @@ impl Budget {
     const fn share(self, of: u64) -> Self {
         Self {
             open: self.open / of,
-            windows: self.windows / of,
+            strips: self.strips / of,
         }
     }
 }
@@ -109,110 +102,6 @@ fn most_at_once(spans: impl Iterator<Item = (i64, i64, u64)>) -> u64 {
         }
     }
     most
-}
-
-/// The file that runs are in, one behind the other. It has no name: it is gone with the program.
-#[derive(Debug)]
-struct RunFile {
-    directory: PathBuf,
-    file: File,
-    len: Mutex<u64>,
-}
-
-impl RunFile {
-    fn create(directory: &Path) -> Result<Self> {
-        let file = tempfile::tempfile_in(directory).map_err(|source| MergeError::Io {
-            action: "create a temporary file in",
-            path: directory.to_owned(),
-            source,
-        })?;
-        Ok(Self {
-            directory: directory.to_owned(),
-            file,
-            len: Mutex::new(0),
-        })
-    }
-
-    /// Writes a block; gives its offset.
-    fn append(&self, block: &[u8]) -> std::io::Result<u64> {
-        let mut len = self.len.lock().unwrap_or_else(PoisonError::into_inner);
-        let offset = *len;
-        self.file.write_all_at(block, offset)?;
-        *len += block.len() as u64;
-        Ok(offset)
-    }
-}
-
-impl ReadAt for RunFile {
-    fn len(&self) -> annals_format::Result<u64> {
-        let metadata = self.file.metadata();
-        let io = |source| FormatError::Io { offset: 0, source };
-        metadata.map(|metadata| metadata.len()).map_err(io)
-    }
-
-    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> annals_format::Result<()> {
-        read_at(&self.file, offset, buffer)
-    }
-}
-
-/// A run: where its chunks stand, and losses that stand beside no event.
-#[derive(Debug, Default)]
-struct Run {
-    /// Offset, first time, events.
-    chunks: Vec<(u64, i64, u64)>,
-    losses: Vec<(LossPlace, TraceLoss)>,
-}
-
-/// Reads a run.
-#[derive(Debug)]
-pub(crate) struct RunReader<'a> {
-    file: Arc<RunFile>,
-    pub(crate) numbers: &'a Numbers,
-    chunks: Vec<(u64, i64, u64)>,
-    pub(crate) queue: Queue,
-    pub(crate) failure: Option<MergeError>,
-}
-
-impl<'a> RunReader<'a> {
-    fn new(file: Arc<RunFile>, run: Run, numbers: &'a Numbers) -> Self {
-        let chunks = run.chunks.iter().enumerate();
-        let chunks = chunks.map(|(number, (_, first_ns, events))| (number, *first_ns, *events));
-        let mut queue = Queue::new(chunks);
-        queue.losses = run.losses;
-        Self {
-            file,
-            numbers,
-            chunks: run.chunks,
-            queue,
-            failure: None,
-        }
-    }
-
-    pub(crate) fn decode(&self, number: usize) -> annals_format::Result<TraceChunk> {
-        read_trace_chunk(&*self.file, self.chunks[number].0)
-    }
-
-    pub(crate) fn take(&mut self, decoded: annals_format::Result<TraceChunk>) {
-        match decoded {
-            Ok(mut chunk) => {
-                let losses = std::mem::take(&mut chunk.losses);
-                let types = chunk.types.iter();
-                let types = types.map(|columns| columns.event_type).collect();
-                let number = self.queue.push(Some(Batch::of_trace(chunk, types)));
-                let losses = losses
-                    .into_iter()
-                    .map(|(index, loss)| (LossPlace::Event(number, index as usize), loss));
-                self.queue.losses.extend(losses);
-            }
-            Err(source) => {
-                self.queue.push(None);
-                self.failure.get_or_insert(MergeError::Format {
-                    path: self.file.directory.clone(),
-                    source,
-                });
-            }
-        }
-    }
 }
 
 /// Makes runs.
@@ -339,38 +228,38 @@ impl Runs<'_> {
     ) -> Result<(Run, Vec<Reader<'a>>)> {
         let io = |source| MergeError::Io {
             action: "write a temporary file in",
-            path: file.directory.clone(),
+            path: file.directory().to_owned(),
             source,
         };
-        let mut sweep = Sweep::new(readers, 0, events, budget.windows);
+        let mut sweep = Sweep::new(readers, 0, events, budget.strips);
         let shape = Shape {
             references: self.references,
-            most_events: sweep.window_events(),
+            most_events: sweep.strip_events(),
         };
         let mut run = Run::default();
         let scratches = Scratches::default();
         loop {
-            let mut windows = sweep.next_windows(self.pool);
+            let mut strips = sweep.next_strips(self.pool);
             if let Some(error) = sweep.failure() {
                 return Err(error);
             }
-            if windows.is_empty() {
+            if strips.is_empty() {
                 return Ok((run, sweep.into_readers()));
             }
-            for window in &mut windows {
+            for strip in &mut strips {
                 // What stands by its time stands among all streams, not among these.
-                for (place, loss) in &window.losses {
-                    if let WindowPlace::Time(time_ns) = place {
+                for (place, loss) in &strip.losses {
+                    if let StripPlace::Time(time_ns) = place {
                         run.losses.push((LossPlace::Time(*time_ns), *loss));
                     }
                 }
-                window
+                strip
                     .losses
-                    .retain(|(place, _)| matches!(place, WindowPlace::Event(..)));
+                    .retain(|(place, _)| matches!(place, StripPlace::Event(..)));
             }
             let encoded: Vec<std::io::Result<Vec<_>>> = self.pool.install(|| {
-                let each = windows.into_par_iter().map(|window| {
-                    let parts = scratches.with(|scratch| window.assemble(&shape, scratch));
+                let each = strips.into_par_iter().map(|strip| {
+                    let parts = scratches.with(|scratch| strip.assemble(&shape, scratch));
                     let parts = parts.into_iter().filter(|part| !part.chunk.is_empty());
                     let parts = parts.map(|part| {
                         let (mut head, mut body, mut block) = (Vec::new(), Vec::new(), Vec::new());

@@ -9,8 +9,9 @@ use annals_format::{
 
 use crate::error::{MergeError, Result};
 use crate::moves::ChunkMoves;
-use crate::output::TraceFile;
-use crate::stacks::{RegionTypes, Stacks};
+use crate::region_types::RegionTypes;
+use crate::stacks::Stacks;
+use crate::trace_file::TraceFile;
 
 /// Of this many bytes of a trace, at most one is of a snapshot.
 const BYTES_PER_SNAPSHOT_BYTE: u64 = 20;

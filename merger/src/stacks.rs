@@ -8,105 +8,14 @@
 use std::ops::Range;
 
 use annals_format::{
-    Definitions, EventTypeId, LocationId, LocationState, MAX_SNAPSHOT_LOCATIONS,
-    MAX_SNAPSHOT_STEPS, RegionId, Role, Snapshot, Step, StreamId, TraceChunk, TraceLoss,
+    LocationState, MAX_SNAPSHOT_LOCATIONS, MAX_SNAPSHOT_STEPS, RegionId, Snapshot, Step,
+    TraceChunk, TraceLoss,
 };
 use rustc_hash::FxHashMap;
 
-use crate::calls::{ByStream, Moves};
+use crate::calls::Moves;
 use crate::moves::{ChunkMoves, MoveKind};
-
-/// An event type that enters or leaves regions.
-#[derive(Clone, Copy, Debug)]
-struct Kind {
-    is_enter: bool,
-    /// Which element is the region.
-    at: usize,
-}
-
-/// What the stacks need to know of a trace's definitions.
-#[derive(Debug)]
-pub(crate) struct RegionTypes {
-    /// By event type.
-    kinds: FxHashMap<u32, Kind>,
-    /// By stream, the number of its location.
-    locations: ByStream<u32>,
-    /// By stream, whether it is its location's only one.
-    alone: ByStream<bool>,
-    /// By number, ascending.
-    ids: Vec<LocationId>,
-}
-
-impl RegionTypes {
-    pub(crate) fn of(definitions: &Definitions) -> Self {
-        let types = definitions.event_types.values();
-        let kinds = types.filter_map(|event_type| {
-            let is_enter = match event_type.role {
-                Role::Enter => true,
-                Role::Leave => false,
-                _ => return None,
-            };
-            let mut elements = event_type.elements.iter();
-            let at = elements.position(|e| definitions.string(e.name) == "region")?;
-            Some((event_type.id.get(), Kind { is_enter, at }))
-        });
-        let ids: Vec<LocationId> = definitions.locations.keys().copied().collect();
-        let streams = definitions.streams.values();
-        let places = streams.filter_map(|stream| {
-            let number = ids.binary_search(&stream.location?).ok()?;
-            Some((stream.id, number as u32))
-        });
-        let places: Vec<(StreamId, u32)> = places.collect();
-        let mut streams_at = vec![0_u32; ids.len()];
-        places
-            .iter()
-            .for_each(|(_, number)| streams_at[*number as usize] += 1);
-        let alone = places
-            .iter()
-            .map(|(stream, number)| (*stream, streams_at[*number as usize] == 1));
-        Self {
-            kinds: kinds.collect(),
-            alone: alone.collect(),
-            locations: places.into_iter().collect(),
-            ids,
-        }
-    }
-
-    /// Whether what a stream has is all that its location has; so is one without a location.
-    pub(crate) fn is_alone(&self, stream: StreamId) -> bool {
-        self.alone.get(stream).unwrap_or(true)
-    }
-
-    /// The locations, by number.
-    pub(crate) fn locations(&self) -> &[LocationId] {
-        &self.ids
-    }
-
-    /// Number of a stream's location.
-    #[inline]
-    pub(crate) fn location_of(&self, stream: StreamId) -> Option<u32> {
-        self.locations.get(stream)
-    }
-
-    /// Of an event type that enters or leaves regions: whether it enters, and which element is the region.
-    pub(crate) fn kind(&self, event_type: EventTypeId) -> Option<(bool, usize)> {
-        let kind = self.kinds.get(&event_type.get())?;
-        Some((kind.is_enter, kind.at))
-    }
-
-    /// Whether no event enters or leaves a region.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.kinds.is_empty()
-    }
-
-    /// Whether a loss may have been one of enters or leaves.
-    pub(crate) fn is_gap(&self, loss: &TraceLoss) -> bool {
-        !loss.cause.is_suppressed()
-            && loss
-                .event_type
-                .is_none_or(|event_type| self.kinds.contains_key(&event_type.get()))
-    }
-}
+use crate::region_types::RegionTypes;
 
 /// From this depth on, open calls are counted by region, so that leaves of regions that are not open do not
 /// search a deep stack again and again.
@@ -222,7 +131,7 @@ impl Stacks {
     /// entered before.
     pub(crate) fn new(types: &RegionTypes, keeps_leaves: bool) -> Self {
         let mut stacks = Vec::new();
-        stacks.resize_with(types.ids.len(), Stack::default);
+        stacks.resize_with(types.locations().len(), Stack::default);
         Self {
             stacks,
             steps: 0,
@@ -279,9 +188,8 @@ impl Stacks {
     /// Takes in what a chunk has before a time.
     pub(crate) fn take_until(&mut self, types: &RegionTypes, chunk: &TraceChunk, until_ns: i64) {
         let of_types = chunk.types.iter().map(|columns| {
-            let kind = types.kinds.get(&columns.event_type.get())?;
-            let column = columns.columns.get(kind.at)?;
-            Some((kind.is_enter, Moves::of(column)))
+            let (is_enter, at) = types.kind(columns.event_type)?;
+            Some((is_enter, Moves::of(columns.columns.get(at)?)))
         });
         let mut of_types: Vec<Option<(bool, Moves)>> = of_types.collect();
         let last = match until_ns {
@@ -357,7 +265,7 @@ impl Stacks {
     /// Goes on with what happened behind these, given as a snapshot of that alone.
     pub(crate) fn follow(&mut self, types: &RegionTypes, later: &Snapshot) {
         for state in &later.locations {
-            let Ok(number) = types.ids.binary_search(&state.location) else {
+            let Ok(number) = types.locations().binary_search(&state.location) else {
                 continue;
             };
             self.change(number as u32, |stack, keeps_leaves| {
@@ -382,7 +290,7 @@ impl Stacks {
         let locations = numbers.into_iter().map(|number| {
             let stack = &self.stacks[number as usize];
             LocationState {
-                location: types.ids[number as usize],
+                location: types.locations()[number as usize],
                 last_ns: stack.last_ns,
                 has_gap: stack.has_gap,
                 steps: stack.steps.clone(),

@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 
 use crate::calls::{CallSink, CallStack, Close, Frame};
 use crate::moves::{ChunkMoves, Move, MoveKind};
-use crate::open::Window;
-use crate::stacks::RegionTypes;
+use crate::region_types::RegionTypes;
+use crate::window::Window;
 
 /// Which part of a call counts.
 pub trait Extent {

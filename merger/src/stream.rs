@@ -232,7 +232,7 @@ pub(crate) struct StreamReader<'a> {
     left_out_ns: Option<i64>,
     /// For each place in `order`, the time of the last event that was left out before.
     left_out_before: Vec<Option<i64>>,
-    /// Losses that no window has yet.
+    /// Losses that no strip has yet.
     pub(crate) losses: Vec<(LossPlace, TraceLoss)>,
     /// What dropped records told, by event type and cause.
     reported: BTreeMap<(Option<EventTypeId>, Cause), u64>,

@@ -1,6 +1,6 @@
-//! The sweep over the axis: loads chunks when their time comes, and cuts windows of equally many events.
+//! The sweep over the axis: loads chunks when their time comes, and cuts strips of equally many events.
 //!
-//! Where windows end is a matter of the order alone: every so many events. What is loaded when, and by how
+//! Where strips end is a matter of the order alone: every so many events. What is loaded when, and by how
 //! many threads, changes nothing about them.
 
 use rayon::ThreadPool;
@@ -11,18 +11,18 @@ use annals_format::TraceLoss;
 use crate::error::MergeError;
 use crate::reader::Reader;
 use crate::stream::{Lane, LossPlace};
-use crate::window::{Slice, Window, WindowPlace};
+use crate::strip::{Slice, Strip, StripPlace};
 
-/// Windows that are worked on at once, for each thread: so that none waits long for the others.
-const WINDOWS_PER_THREAD: usize = 2;
+/// Strips that are worked on at once, for each thread: so that none waits long for the others.
+const STRIPS_PER_THREAD: usize = 2;
 
-/// Most windows that are worked on at once.
-const WINDOWS_AT_ONCE: usize = 16;
+/// Most strips that are worked on at once.
+const STRIPS_AT_ONCE: usize = 16;
 
-/// What an event of a window takes, from its decoded chunk to its encoded one and while that waits, bytes.
+/// What an event of a strip takes, from its decoded chunk to its encoded one and while that waits, bytes.
 const EVENT_BYTES: u64 = 96;
 
-/// Events of each stream in a window, if there are many streams: each stream costs a window something.
+/// Events of each stream in a strip, if there are many streams: each stream costs a strip something.
 const EVENTS_PER_STREAM: usize = 96;
 
 /// By so many lanes memory is asked for before it is looked at.
@@ -39,18 +39,18 @@ const FEW_EVENTS: usize = 512;
 pub(crate) struct Sweep<'a> {
     /// By stream.
     readers: Vec<Reader<'a>>,
-    /// Events of a window.
-    window_events: usize,
+    /// Events of a strip.
+    strip_events: usize,
     /// All events before this time are loaded.
     loaded_ns: i64,
-    /// How long it takes, about, until a window's events have happened.
+    /// How long it takes, about, until a strip's events have happened.
     span_ns: i64,
-    /// Windows that are worked on at once.
+    /// Strips that are worked on at once.
     at_once: usize,
     is_done: bool,
 }
 
-/// Where a window ends: behind all events before a time, and this many at that time.
+/// Where a strip ends: behind all events before a time, and this many at that time.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     time_ns: i64,
@@ -58,21 +58,21 @@ struct Cut {
 }
 
 impl<'a> Sweep<'a> {
-    /// A sweep over all events of so many streams. Windows have `window_events`, up to twice as many with
+    /// A sweep over all events of so many streams. Strips have `strip_events`, up to twice as many with
     /// many streams; as many are worked on at once as this much memory allows.
     pub(crate) fn new(
         readers: Vec<Reader<'a>>,
         streams: usize,
-        window_events: usize,
+        strip_events: usize,
         memory_bytes: u64,
     ) -> Self {
-        let window_events = window_events.max(1);
+        let strip_events = strip_events.max(1);
         let for_streams = streams.saturating_mul(EVENTS_PER_STREAM);
-        let window_events = for_streams.clamp(window_events, window_events.saturating_mul(2));
-        let at_once = memory_bytes / EVENT_BYTES.saturating_mul(window_events as u64);
+        let strip_events = for_streams.clamp(strip_events, strip_events.saturating_mul(2));
+        let at_once = memory_bytes / EVENT_BYTES.saturating_mul(strip_events as u64);
         Self {
-            window_events,
-            at_once: at_once.clamp(1, WINDOWS_AT_ONCE as u64) as usize,
+            strip_events,
+            at_once: at_once.clamp(1, STRIPS_AT_ONCE as u64) as usize,
             readers,
             loaded_ns: i64::MIN,
             span_ns: 1_000_000,
@@ -89,33 +89,33 @@ impl<'a> Sweep<'a> {
         self.readers.iter_mut().find_map(Reader::failure)
     }
 
-    /// Most events of a window.
-    pub(crate) fn window_events(&self) -> usize {
-        self.window_events
+    /// Most events of a strip.
+    pub(crate) fn strip_events(&self) -> usize {
+        self.strip_events
     }
 
-    /// The next windows, in order; none at the end.
-    pub(crate) fn next_windows(&mut self, pool: &ThreadPool) -> Vec<Window<'a>> {
+    /// The next strips, in order; none at the end.
+    pub(crate) fn next_strips(&mut self, pool: &ThreadPool) -> Vec<Strip<'a>> {
         let of_threads = match pool.current_num_threads() {
             // It waits for nobody, and what it works on is still in its cache.
             1 => 1,
-            threads => threads.saturating_mul(WINDOWS_PER_THREAD),
+            threads => threads.saturating_mul(STRIPS_PER_THREAD),
         };
         let most = of_threads.min(self.at_once);
-        let mut windows = Vec::with_capacity(most);
+        let mut strips = Vec::with_capacity(most);
         if self.is_done {
-            return windows;
+            return strips;
         }
-        let mut loaded = self.load_events(pool, self.window_events.saturating_mul(most));
-        while windows.len() < most && loaded > self.window_events {
-            windows.extend(self.cut_events(self.window_events));
-            loaded -= self.window_events;
+        let mut loaded = self.load_events(pool, self.strip_events.saturating_mul(most));
+        while strips.len() < most && loaded > self.strip_events {
+            strips.extend(self.cut_events(self.strip_events));
+            loaded -= self.strip_events;
         }
-        if loaded <= self.window_events && self.is_all_loaded() {
+        if loaded <= self.strip_events && self.is_all_loaded() {
             self.is_done = true;
-            windows.extend(self.cut(None));
+            strips.extend(self.cut(None));
         }
-        windows
+        strips
     }
 
     fn head_ns(&self) -> Option<i64> {
@@ -144,15 +144,15 @@ impl<'a> Sweep<'a> {
             let from_ns = head_ns.max(self.loaded_ns);
             // As far as the events that are still wanted may reach, by what is known of them.
             // Never in small steps: each looks at every stream.
-            let missing = (wanted - count).max(self.window_events / 2) as i128 + 1;
-            let span_ns = i128::from(self.span_ns) * missing / self.window_events as i128;
+            let missing = (wanted - count).max(self.strip_events / 2) as i128 + 1;
+            let span_ns = i128::from(self.span_ns) * missing / self.strip_events as i128;
             let span_ns = span_ns.clamp(1, LONGEST_NS.into()) as i64;
             // Where few events are followed by many, a step must not load them all.
             let span_ns = self.affordable(from_ns, span_ns, (missing as u64).saturating_mul(2));
             self.loaded_ns = from_ns.saturating_add(span_ns);
             self.load(pool);
             let found = self.count_before(self.loaded_ns) - count;
-            let rate = i128::from(span_ns) * self.window_events as i128 / found.max(1) as i128;
+            let rate = i128::from(span_ns) * self.strip_events as i128 / found.max(1) as i128;
             // Never more than eight times what it was: the next step may find more.
             let most = i128::from(span_ns).saturating_mul(8);
             self.span_ns = rate.min(most).clamp(1, LONGEST_NS.into()) as i64;
@@ -214,8 +214,8 @@ impl<'a> Sweep<'a> {
         counts.sum()
     }
 
-    /// Cuts a window of the next events, of which there are more than so many.
-    fn cut_events(&mut self, count: usize) -> Option<Window<'a>> {
+    /// Cuts a strip of the next events, of which there are more than so many.
+    fn cut_events(&mut self, count: usize) -> Option<Strip<'a>> {
         let head_ns = self.head_ns()?;
         let time_ns = self.time_of(count, head_ns);
         let more = count - self.count_before(time_ns);
@@ -304,7 +304,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// Takes the events before a cut out of the readers, and the losses that stand there; none: all.
-    fn cut(&mut self, cut: Option<Cut>) -> Option<Window<'a>> {
+    fn cut(&mut self, cut: Option<Cut>) -> Option<Strip<'a>> {
         let from_ns = self.head_ns().unwrap_or(i64::MIN);
         let mut more = cut.map_or(0, |cut| cut.more);
         let shares = cut.and_then(|cut| self.share_ties(cut));
@@ -349,11 +349,11 @@ impl<'a> Sweep<'a> {
                 LossPlace::Event(number, index) => {
                     let slice = numbers.iter().position(|n| *n == number)? + first;
                     let is_here = slices[slice].range.contains(&index);
-                    is_here.then_some(WindowPlace::Event(slice, index))
+                    is_here.then_some(StripPlace::Event(slice, index))
                 }
                 LossPlace::Time(time_ns) => cut
                     .is_none_or(|cut| time_ns <= cut.time_ns)
-                    .then_some(WindowPlace::Time(time_ns)),
+                    .then_some(StripPlace::Time(time_ns)),
             };
             reader
                 .losses()
@@ -364,7 +364,7 @@ impl<'a> Sweep<'a> {
                 });
         }
         let is_empty = slices.is_empty() && losses.is_empty();
-        (!is_empty).then_some(Window {
+        (!is_empty).then_some(Strip {
             from_ns,
             slices,
             losses,

@@ -13,11 +13,13 @@ use crate::error::{MergeError, Result};
 use crate::filter::EventFilter;
 use crate::input::without_path;
 use crate::moves::ChunkMoves;
-use crate::open::{Opened, Outcome, Window, plan_merge};
+use crate::open::{Opened, Outcome, plan_merge};
 use crate::proof::{self, SortedStreams, StreamHashes};
+use crate::region_types::RegionTypes;
 use crate::report::{DamageReport, Sums};
-use crate::stacks::{RegionTypes, Stacks};
+use crate::stacks::Stacks;
 use crate::statistics::TraceCalls;
+use crate::window::Window;
 
 /// Something that is not as it should be.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]

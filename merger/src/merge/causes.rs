@@ -4,17 +4,16 @@ use std::collections::BTreeMap;
 
 use annals_format::{Ordering, ProcessId, StreamId, StreamTotals, TraceChunk, TypeTotals};
 
-use super::{Member, Merge, StretchOfAxis, boot_id_of};
+use super::{Member, Merge, Strip, boot_id_of};
 use crate::causality::{Causality, Check, RepairReport};
 use crate::error::{MergeError, Result};
 use crate::filter::Keep;
 use crate::hulls::Hulls;
-use crate::matching::Mark;
-use crate::messages::{self, Extractor, Lost, MessageBatch};
+use crate::messages::{self, Extractor, Lost, Mark, MessageBatch};
 use crate::proof::ElementReferences;
 use crate::repair::Repair;
+use crate::strip::Part;
 use crate::unify::Numbers;
-use crate::window::Part;
 
 impl Merge {
     /// Plans what [`Causality::Repair`] asks for: reads all messages, also those that a filter leaves out, and
@@ -100,11 +99,11 @@ impl Merge {
         mut each: impl FnMut(&MessageBatch),
     ) -> Result<()> {
         let (all, references) = (Keep::default(), ElementReferences::of(&self.definitions));
-        let work = |parts: Vec<Part>, _: &StretchOfAxis<'_>| -> Vec<MessageBatch> {
+        let work = |parts: Vec<Part>, _: &Strip<'_>| -> Vec<MessageBatch> {
             let each = parts.iter().map(|part| extractor.extract(&part.chunk));
             each.collect()
         };
-        self.for_each_window(jobs, &all, &references, false, work, |batches| {
+        self.for_each_strip(jobs, &all, &references, false, work, |batches| {
             batches.iter().for_each(&mut each);
             Ok(())
         })?;

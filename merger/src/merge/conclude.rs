@@ -1,8 +1,8 @@
 //! What a merge did, put together from what its readers found.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use annals_format::{Definitions, ProcessId, StreamTotals, TraceLoss, TypeTotals};
+use annals_format::{ProcessId, StreamTotals, TraceLoss};
 
 use super::{Merge, Merged};
 use crate::causality::CausalityReport;
@@ -99,9 +99,10 @@ impl Merge {
             streams,
             &totals,
             &losses,
-            self,
+            &self.definitions,
             self.duplicates.clone(),
         );
+        report.tell_clocks(&self.definitions, &self.fits, &self.hosts);
         report.causality = causality;
         let is_whole =
             |trace: &InputTrace| trace.trace.has_footer && trace.trace.problems.is_empty();
@@ -135,7 +136,7 @@ impl Merge {
             let number = reader.numbers.event_types.get(&row.event_type);
             let event_type = number.copied().unwrap_or(annals_format::ANY_EVENT_TYPE);
             let to = of_trace.row(event_type);
-            *to = add_rows(*to, row);
+            to.add(row);
             let found = reader.findings.present.get(&row.event_type).copied();
             let difference = row.present().abs_diff(found.unwrap_or(0));
             miscounted = difference.saturating_add(miscounted);
@@ -143,32 +144,4 @@ impl Merge {
         let report = StreamReport::new(&self.definitions, &of_trace, &reader.findings, miscounted);
         Ok((of_trace, report))
     }
-}
-
-pub(crate) fn add_rows(a: TypeTotals, b: &TypeTotals) -> TypeTotals {
-    TypeTotals {
-        event_type: a.event_type,
-        raised: a.raised.saturating_add(b.raised),
-        raised_is_lower_bound: a.raised_is_lower_bound || b.raised_is_lower_bound,
-        recorded: a.recorded.saturating_add(b.recorded),
-        suppressed: a.suppressed.saturating_add(b.suppressed),
-        dropped: std::array::from_fn(|code| a.dropped[code].saturating_add(b.dropped[code])),
-        skipped: a.skipped.saturating_add(b.skipped),
-        truncated: a.truncated.saturating_add(b.truncated),
-        filtered: a.filtered.saturating_add(b.filtered),
-    }
-}
-
-/// Ranks that a run should have and that no recording is of: below the number of ranks that a
-/// recording states, else below the highest that is there.
-pub fn missing_ranks(definitions: &Definitions) -> Vec<u32> {
-    let ranks = definitions.ranks.values().filter(|rank| !rank.is_assigned);
-    let present: BTreeSet<u32> = ranks.clone().map(|rank| rank.rank).collect();
-    let stated = ranks.filter_map(|rank| rank.rank_count).max().unwrap_or(0);
-    let highest = present.last().map_or(0, |rank| rank.saturating_add(1));
-    // A hostile count must not become a list of four billion.
-    let expected = stated.max(highest).min(1 << 20);
-    (0..expected)
-        .filter(|rank| !present.contains(rank))
-        .collect()
 }

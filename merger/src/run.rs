@@ -1,0 +1,126 @@
+//! A run: events of many streams in order, in a temporary file.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use annals_format::{FormatError, ReadAt, TraceChunk, TraceLoss, read_trace_chunk};
+
+use crate::batch::Batch;
+use crate::earlier::Queue;
+use crate::error::{MergeError, Result};
+use crate::input::read_at;
+use crate::stream::LossPlace;
+use crate::unify::Numbers;
+
+/// The file that runs are in, one behind the other. It has no name: it is gone with the program.
+#[derive(Debug)]
+pub(crate) struct RunFile {
+    directory: PathBuf,
+    file: File,
+    len: Mutex<u64>,
+}
+
+impl RunFile {
+    /// # Errors
+    /// If none can be made in this directory.
+    pub(crate) fn create(directory: &Path) -> Result<Self> {
+        let file = tempfile::tempfile_in(directory).map_err(|source| MergeError::Io {
+            action: "create a temporary file in",
+            path: directory.to_owned(),
+            source,
+        })?;
+        Ok(Self {
+            directory: directory.to_owned(),
+            file,
+            len: Mutex::new(0),
+        })
+    }
+
+    /// Where it is.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Writes a block; gives its offset.
+    pub(crate) fn append(&self, block: &[u8]) -> std::io::Result<u64> {
+        let mut len = self.len.lock().unwrap_or_else(PoisonError::into_inner);
+        let offset = *len;
+        self.file.write_all_at(block, offset)?;
+        *len += block.len() as u64;
+        Ok(offset)
+    }
+}
+
+impl ReadAt for RunFile {
+    fn len(&self) -> annals_format::Result<u64> {
+        let metadata = self.file.metadata();
+        let io = |source| FormatError::Io { offset: 0, source };
+        metadata.map(|metadata| metadata.len()).map_err(io)
+    }
+
+    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> annals_format::Result<()> {
+        read_at(&self.file, offset, buffer)
+    }
+}
+
+/// A run: where its chunks stand, and losses that stand beside no event.
+#[derive(Debug, Default)]
+pub(crate) struct Run {
+    /// Offset, first time, events.
+    pub(crate) chunks: Vec<(u64, i64, u64)>,
+    pub(crate) losses: Vec<(LossPlace, TraceLoss)>,
+}
+
+/// Reads a run.
+#[derive(Debug)]
+pub(crate) struct RunReader<'a> {
+    file: Arc<RunFile>,
+    pub(crate) numbers: &'a Numbers,
+    chunks: Vec<(u64, i64, u64)>,
+    pub(crate) queue: Queue,
+    pub(crate) failure: Option<MergeError>,
+}
+
+impl<'a> RunReader<'a> {
+    pub(crate) fn new(file: Arc<RunFile>, run: Run, numbers: &'a Numbers) -> Self {
+        let chunks = run.chunks.iter().enumerate();
+        let chunks = chunks.map(|(number, (_, first_ns, events))| (number, *first_ns, *events));
+        let mut queue = Queue::new(chunks);
+        queue.losses = run.losses;
+        Self {
+            file,
+            numbers,
+            chunks: run.chunks,
+            queue,
+            failure: None,
+        }
+    }
+
+    pub(crate) fn decode(&self, number: usize) -> annals_format::Result<TraceChunk> {
+        read_trace_chunk(&*self.file, self.chunks[number].0)
+    }
+
+    pub(crate) fn take(&mut self, decoded: annals_format::Result<TraceChunk>) {
+        match decoded {
+            Ok(mut chunk) => {
+                let losses = std::mem::take(&mut chunk.losses);
+                let types = chunk.types.iter();
+                let types = types.map(|columns| columns.event_type).collect();
+                let number = self.queue.push(Some(Batch::of_trace(chunk, types)));
+                let losses = losses
+                    .into_iter()
+                    .map(|(index, loss)| (LossPlace::Event(number, index as usize), loss));
+                self.queue.losses.extend(losses);
+            }
+            Err(source) => {
+                self.queue.push(None);
+                self.failure.get_or_insert(MergeError::Format {
+                    path: self.file.directory.clone(),
+                    source,
+                });
+            }
+        }
+    }
+}
