@@ -3,6 +3,12 @@
 //! Regions nest per location. A leave closes the innermost open call of its region, and the calls inside that
 //! were left without our seeing it.
 
+pub(crate) mod moves;
+pub(crate) mod region_types;
+pub(crate) mod snapshots;
+pub(crate) mod stacks;
+pub(crate) mod statistics;
+
 use std::collections::BTreeMap;
 
 use annals_format::{Column, ElementType, RegionId, StreamId};

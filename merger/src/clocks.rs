@@ -1,13 +1,18 @@
 //! Clock fits: how ticks of each clock become trace time.
 //!
 //! Every host has one reference clock (`CLOCK_MONOTONIC`), shared by its processes. Calibration points
-//! tie a clock to it; [`crate::hosts`] relates hosts to each other. The axis is the reference clock of
+//! tie a clock to it; [`crate::clocks::hosts`] relates hosts to each other. The axis is the reference clock of
 //! the first process's host, shifted so that the trace starts at 0.
+
+pub(crate) mod bounds;
+pub(crate) mod hosts;
+pub(crate) mod hulls;
+pub(crate) mod offsets;
 
 use annals_format::ticks::unwrap_near;
 use annals_format::{Clock, ClockId, ClockKind, ClockMap, MapCursor, UNBOUNDED};
 
-use crate::hosts::{Host, parts_of, scaled};
+use crate::clocks::hosts::{Host, parts_of, scaled};
 
 /// Points closer than this share a knot: their errors would bend the slope between them.
 const KNOT_SPACING_NS: i64 = 50_000_000;

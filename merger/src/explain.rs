@@ -2,10 +2,10 @@
 
 use annals_format::{ClockId, Definitions, EventTypeId, ProcessId, StreamId};
 
-use crate::bounds::Bounds;
-use crate::causality::MESSAGES_IN_FLIGHT;
+use crate::clocks::bounds::Bounds;
 use crate::error::Result;
-use crate::matching::Matcher;
+use crate::messages::causality::MESSAGES_IN_FLIGHT;
+use crate::messages::matching::Matcher;
 use crate::messages::{Extractor, Lost, Mark, MessageBatch};
 use crate::open::Opened;
 use crate::window::Window;

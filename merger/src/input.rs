@@ -1,5 +1,13 @@
 //! Finding and opening inputs: files, directories, live files beside them.
 
+pub(crate) mod ahead;
+pub(crate) mod earlier;
+pub(crate) mod reader;
+pub(crate) mod recover;
+pub(crate) mod run;
+pub(crate) mod stream;
+pub(crate) mod symbols;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};

@@ -15,88 +15,59 @@
 //! # Ok::<(), annals_merger::MergeError>(())
 //! ```
 
-mod ahead;
 mod allocator;
-mod batch;
-mod bounds;
+mod axis;
 pub mod calls;
-mod causality;
 mod clocks;
-mod collectives;
-mod earlier;
 mod error;
 mod explain;
 mod filter;
-mod hosts;
-mod hulls;
 mod input;
-mod join;
-mod matching;
 mod merge;
 mod messages;
-mod moves;
-mod offsets;
 mod open;
 mod otf2;
-mod output;
-mod pairs;
-mod plan;
-mod proof;
-mod reader;
-mod recover;
-mod region_types;
-mod repair;
 mod report;
-mod run;
-mod runs;
-mod snapshots;
-mod stacks;
-mod statistics;
-mod stream;
-mod strip;
-mod sweep;
-mod symbols;
 mod temporary;
 mod trace_file;
-mod unify;
 mod verify;
 mod window;
 
 pub use allocator::keep_freed_memory;
-pub use bounds::Bounds;
-pub use causality::{
-    Causality, CausalityReport, MESSAGES_IN_FLIGHT, PairReport, RepairReport, ViolationReport,
-};
+pub use calls::statistics::RegionCounter;
 pub use clocks::ClockFit;
-pub use collectives::CollectiveCounts;
-pub use earlier::InputTrace;
+pub use clocks::bounds::Bounds;
+pub use clocks::hosts::HostFitReport;
+pub use clocks::offsets::ClockOffsets;
 pub use error::{MergeError, Result};
 pub use explain::{EventName, Explanation, FoundEvent, Hop, Rule, explain};
 pub use filter::{
     EventFilter, FilterError, Selection, WindowArguments, globs, nearest, parse_size, parse_time,
     some_match,
 };
-pub use hosts::HostFitReport;
+pub use input::earlier::InputTrace;
+pub use input::recover::{Recovered, recover};
+pub use input::symbols::Symbols;
 pub use input::{Found, InputRecording, RejectedInput, find};
-pub use join::{Joined, join};
-pub use matching::MessageCounts;
+pub use merge::join::{Joined, join};
+pub use merge::output::{WriteOptions, write_trace, write_trace_from};
+pub use merge::plan::Plan;
 pub use merge::{MEMORY_LIMIT_BYTES, Merge, Merged};
-pub use offsets::ClockOffsets;
+pub use messages::causality::{
+    Causality, CausalityReport, MESSAGES_IN_FLIGHT, PairReport, RepairReport, ViolationReport,
+};
+pub use messages::collectives::CollectiveCounts;
+pub use messages::matching::MessageCounts;
+pub use messages::pairs::{MessagePairs, MessageSide};
 pub use open::{
     Opened, Origin, Outcome, Reach, open_recordings, plan_merge, plan_merge_with_offsets,
     plan_merge_with_symbols,
 };
 pub use otf2::{ArchiveOptions, anchor_of, write_archive};
-pub use output::{WriteOptions, write_trace, write_trace_from};
-pub use pairs::{MessagePairs, MessageSide};
-pub use plan::Plan;
-pub use recover::{Recovered, recover};
 pub use report::{
     ClockReport, DamageOfInput, DamageReport, HostReport, InputReport, PROCESS_END_PROPERTY,
     RankProcess, Report, SharedRank, StreamReport, Sums, is_complete, missing_ranks,
 };
-pub use statistics::RegionCounter;
-pub use symbols::Symbols;
 pub use temporary::{create_beside, create_file_beside};
 pub use verify::{Mismatch, Verification, verify};
 pub use window::Window;

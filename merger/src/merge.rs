@@ -4,6 +4,12 @@
 //! recording id, streams by process and their number in it, so that (time, number of the stream)
 //! decides between streams; within a stream its own order does.
 
+pub(crate) mod join;
+pub(crate) mod output;
+pub(crate) mod plan;
+pub(crate) mod runs;
+pub(crate) mod sweep;
+
 mod causes;
 mod conclude;
 mod settle;
@@ -17,24 +23,24 @@ use annals_format::{
 
 use rayon::prelude::*;
 
-use crate::ahead;
-use crate::causality::{Causality, RepairReport};
+use crate::axis::proof::{self, ElementReferences, SortedStreams, StreamHashes};
+use crate::axis::strip::{Part, Scratches, Shape, Strip};
+use crate::axis::unify::Numbers;
 use crate::clocks::ClockFit;
-use crate::earlier::{Earlier, InputTrace, TraceReader};
+use crate::clocks::hosts::Hosts;
 use crate::error::{MergeError, Result};
 use crate::filter::{EventFilter, FilterError, Keep};
-use crate::hosts::Hosts;
 use crate::input::InputRecording;
+use crate::input::ahead;
+use crate::input::earlier::{Earlier, InputTrace, TraceReader};
+use crate::input::reader::Reader;
+use crate::input::stream::{StreamClock, StreamReader};
+use crate::merge::runs::{Budget, Runs};
+use crate::merge::sweep::Sweep;
 use crate::messages::MessageBatch;
-use crate::proof::{self, ElementReferences, SortedStreams, StreamHashes};
-use crate::reader::Reader;
-use crate::repair::Shifts;
+use crate::messages::causality::{Causality, RepairReport};
+use crate::messages::repair::Shifts;
 use crate::report::Report;
-use crate::runs::{Budget, Runs};
-use crate::stream::{StreamClock, StreamReader};
-use crate::strip::{Part, Scratches, Shape, Strip};
-use crate::sweep::Sweep;
-use crate::unify::Numbers;
 use crate::window::Window;
 
 use self::causes::{Moved, shifts_of};
@@ -194,7 +200,7 @@ impl Merge {
         /// A chunk's events are taken to lie at so many points of its time.
         const POINTS: i128 = 8;
         let all = Keep::default();
-        let sizes = crate::runs::sizes_of(&self.definitions);
+        let sizes = crate::merge::runs::sizes_of(&self.definitions);
         let mut points: Vec<(i64, u64)> = Vec::new();
         for reader in self.open_readers(&all, None) {
             for (first, last, bytes) in reader.spans(&sizes) {

@@ -1,6 +1,12 @@
 //! What events say about messages and collective operations: taken out of a chunk of the trace by the
 //! roles of its event types, so that the matching sees nothing else.
 
+pub(crate) mod causality;
+pub(crate) mod collectives;
+pub(crate) mod matching;
+pub(crate) mod pairs;
+pub(crate) mod repair;
+
 use std::collections::BTreeMap;
 
 use annals_format::{

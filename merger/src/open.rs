@@ -8,17 +8,17 @@ use annals_format::{
     Snapshot, StreamId, StreamTotals, Trace, TraceChunk, TraceIndexEntry, TraceLoss, TraceSnapshot,
 };
 
-use crate::ahead;
-use crate::causality::Causality;
-use crate::earlier::InputTrace;
+use crate::calls::region_types::RegionTypes;
+use crate::calls::stacks::Stacks;
+use crate::clocks::offsets::ClockOffsets;
 use crate::error::{MergeError, Result};
+use crate::input::ahead;
+use crate::input::earlier::InputTrace;
+use crate::input::symbols::Symbols;
 use crate::input::{FileAt, Found, InputRecording, RejectedInput, find, header_of, kind_of};
 use crate::merge::Merge;
-use crate::offsets::ClockOffsets;
-use crate::region_types::RegionTypes;
+use crate::messages::causality::Causality;
 use crate::report::{Report, is_complete};
-use crate::stacks::Stacks;
-use crate::symbols::Symbols;
 use crate::window::Window;
 
 /// Something with events, in global order.

@@ -9,12 +9,12 @@ use annals_format::{
 };
 use serde::Serialize;
 
-use crate::causality::CausalityReport;
 use crate::clocks::ClockFit;
-use crate::earlier::InputTrace;
-use crate::hosts::Hosts;
+use crate::clocks::hosts::Hosts;
+use crate::input::earlier::InputTrace;
+use crate::input::stream::StreamFindings;
 use crate::input::{InputRecording, RejectedInput};
-use crate::stream::StreamFindings;
+use crate::messages::causality::CausalityReport;
 
 /// A part of a file that could not be used.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]

@@ -9,16 +9,16 @@ use annals_format::{
 };
 use serde::Serialize;
 
+use crate::axis::proof::{self, SortedStreams, StreamHashes};
+use crate::calls::moves::ChunkMoves;
+use crate::calls::region_types::RegionTypes;
+use crate::calls::stacks::Stacks;
+use crate::calls::statistics::TraceCalls;
 use crate::error::{MergeError, Result};
 use crate::filter::EventFilter;
 use crate::input::without_path;
-use crate::moves::ChunkMoves;
 use crate::open::{Opened, Outcome, plan_merge};
-use crate::proof::{self, SortedStreams, StreamHashes};
-use crate::region_types::RegionTypes;
 use crate::report::{DamageReport, Sums};
-use crate::stacks::Stacks;
-use crate::statistics::TraceCalls;
 use crate::window::Window;
 
 /// Something that is not as it should be.

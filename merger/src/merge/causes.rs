@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use annals_format::{Ordering, ProcessId, StreamId, StreamTotals, TraceChunk, TypeTotals};
 
 use super::{Member, Merge, Strip, boot_id_of};
-use crate::causality::{Causality, Check, RepairReport};
+use crate::axis::proof::ElementReferences;
+use crate::axis::strip::Part;
+use crate::axis::unify::Numbers;
+use crate::clocks::hulls::Hulls;
 use crate::error::{MergeError, Result};
 use crate::filter::Keep;
-use crate::hulls::Hulls;
+use crate::messages::causality::{Causality, Check, RepairReport};
+use crate::messages::repair::Repair;
 use crate::messages::{self, Extractor, Lost, Mark, MessageBatch};
-use crate::proof::ElementReferences;
-use crate::repair::Repair;
-use crate::strip::Part;
-use crate::unify::Numbers;
 
 impl Merge {
     /// Plans what [`Causality::Repair`] asks for: reads all messages, also those that a filter leaves out, and

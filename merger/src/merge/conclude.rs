@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use annals_format::{ProcessId, StreamTotals, TraceLoss};
 
 use super::{Merge, Merged};
-use crate::causality::CausalityReport;
-use crate::earlier::InputTrace;
+use crate::axis::proof::StreamHashes;
 use crate::error::{MergeError, Result};
-use crate::proof::StreamHashes;
-use crate::reader::Reader;
+use crate::input::earlier::InputTrace;
+use crate::input::reader::Reader;
+use crate::input::stream::StreamReader;
+use crate::messages::causality::CausalityReport;
 use crate::report::{self, InputReport, Report, StreamReport};
-use crate::stream::StreamReader;
 
 impl Merge {
     pub(super) fn conclude(

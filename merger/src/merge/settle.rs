@@ -9,15 +9,15 @@ use annals_format::{
 };
 
 use super::{CHUNK_EVENTS, MEMORY_LIMIT_BYTES, Member, Merge, boot_id_of};
-use crate::bounds;
-use crate::causality::{Causality, MESSAGES_IN_FLIGHT};
+use crate::axis::unify::{Numbers, Unifier};
+use crate::clocks::bounds;
+use crate::clocks::hosts::{HostFacts, Hosts};
+use crate::clocks::offsets::ClockOffsets;
 use crate::clocks::{self, ClockFit, Point};
-use crate::earlier::{Earlier, InputTrace};
 use crate::filter::Keep;
-use crate::hosts::{HostFacts, Hosts};
 use crate::input::InputRecording;
-use crate::offsets::ClockOffsets;
-use crate::unify::{Numbers, Unifier};
+use crate::input::earlier::{Earlier, InputTrace};
+use crate::messages::causality::{Causality, MESSAGES_IN_FLIGHT};
 
 impl Merge {
     /// Settles ranks, definitions and clocks of recordings. The order in which they are given does not

@@ -11,14 +11,14 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
+use crate::axis::proof::ElementReferences;
+use crate::axis::strip::{Scratches, Shape, StripPlace};
+use crate::axis::unify::Numbers;
 use crate::error::{MergeError, Result};
-use crate::proof::ElementReferences;
-use crate::reader::Reader;
-use crate::run::{Run, RunFile, RunReader};
-use crate::stream::LossPlace;
-use crate::strip::{Scratches, Shape, StripPlace};
-use crate::sweep::Sweep;
-use crate::unify::Numbers;
+use crate::input::reader::Reader;
+use crate::input::run::{Run, RunFile, RunReader};
+use crate::input::stream::LossPlace;
+use crate::merge::sweep::Sweep;
 
 /// Most events of a chunk of a run.
 const MOST_EVENTS: u64 = 1 << 16;

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use annals_format::{FormatError, ReadAt, TraceChunk, TraceLoss, read_trace_chunk};
 
-use crate::batch::Batch;
-use crate::earlier::Queue;
+use crate::axis::batch::Batch;
+use crate::axis::unify::Numbers;
 use crate::error::{MergeError, Result};
+use crate::input::earlier::Queue;
 use crate::input::read_at;
-use crate::stream::LossPlace;
-use crate::unify::Numbers;
+use crate::input::stream::LossPlace;
 
 /// The file that runs are in, one behind the other. It has no name: it is gone with the program.
 #[derive(Debug)]

@@ -14,13 +14,13 @@ use annals_format::{
 
 use rustc_hash::FxHashMap;
 
-use crate::batch::Batch;
+use crate::axis::batch::Batch;
+use crate::axis::proof::{self, ElementReferences, Read};
+use crate::axis::unify::Numbers;
+use crate::clocks::hosts::Host;
 use crate::filter::Keep;
-use crate::hosts::Host;
 use crate::input::InputRecording;
-use crate::proof::{self, ElementReferences, Read};
-use crate::repair::Shifts;
-use crate::unify::Numbers;
+use crate::messages::repair::Shifts;
 
 /// How a stream's raw ticks become axis times.
 #[derive(Debug)]

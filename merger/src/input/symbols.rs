@@ -261,7 +261,7 @@ mod tests {
 
     use super::*;
 
-    const NAME: &str = "annals_merger::symbols::tests::sought";
+    const NAME: &str = "annals_merger::input::symbols::tests::sought";
 
     #[inline(never)]
     fn sought() -> u32 {

@@ -8,10 +8,10 @@ use rayon::prelude::*;
 
 use annals_format::TraceLoss;
 
+use crate::axis::strip::{Slice, Strip, StripPlace};
 use crate::error::MergeError;
-use crate::reader::Reader;
-use crate::stream::{Lane, LossPlace};
-use crate::strip::{Slice, Strip, StripPlace};
+use crate::input::reader::Reader;
+use crate::input::stream::{Lane, LossPlace};
 
 /// Strips that are worked on at once, for each thread: so that none waits long for the others.
 const STRIPS_PER_THREAD: usize = 2;

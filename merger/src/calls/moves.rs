@@ -5,10 +5,10 @@ use std::ops::Range;
 
 use annals_format::{RegionId, StreamId, TraceChunk};
 
+use crate::axis::proof::ElementReferences;
+use crate::axis::strip::{Slice, Strip, StripPlace};
 use crate::calls::Moves;
-use crate::proof::ElementReferences;
-use crate::region_types::RegionTypes;
-use crate::strip::{Slice, Strip, StripPlace};
+use crate::calls::region_types::RegionTypes;
 
 /// What happened to the stack of a location.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -298,9 +298,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::batch::Batch;
-    use crate::strip::{Scratch, Shape};
-    use crate::unify::Numbers;
+    use crate::axis::batch::Batch;
+    use crate::axis::strip::{Scratch, Shape};
+    use crate::axis::unify::Numbers;
 
     const STREAMS: u32 = 3;
 

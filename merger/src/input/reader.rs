@@ -5,11 +5,11 @@ use std::ops::Range;
 use annals_format::{EventTypeId, StreamId, TraceChunk, TraceLoss};
 use rustc_hash::FxHashMap;
 
-use crate::earlier::{DecodedTrace, TraceReader};
+use crate::axis::unify::Numbers;
 use crate::error::MergeError;
-use crate::run::RunReader;
-use crate::stream::{Decoded, Lane, LossPlace, StreamReader};
-use crate::unify::Numbers;
+use crate::input::earlier::{DecodedTrace, TraceReader};
+use crate::input::run::RunReader;
+use crate::input::stream::{Decoded, Lane, LossPlace, StreamReader};
 
 #[derive(Debug)]
 pub(crate) enum Reader<'a> {

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use crate::matching::Matcher;
+use crate::messages::matching::Matcher;
 use crate::messages::{Kind, Lost, Mark, MessageBatch};
 
 /// A receive is at least this far behind its send: more than rounding takes away.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::collectives::Collectives;
+use crate::messages::collectives::Collectives;
 use crate::messages::{
     ANY_TAG, ANYBODY, Kind, Lost, Mark, MessageBatch, MessageEvent, NOBODY, NONE, SEVERAL,
 };

@@ -12,14 +12,14 @@ use annals_format::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::batch::Batch;
+use crate::axis::batch::Batch;
+use crate::axis::proof::{self, ElementReferences, SortedStreams, StreamHashes};
+use crate::axis::unify::{Numbers, by_process};
+use crate::clocks::hosts::Hosts;
 use crate::error::{MergeError, Result};
 use crate::filter::Keep;
-use crate::hosts::Hosts;
 use crate::input::FileAt;
-use crate::proof::{self, ElementReferences, SortedStreams, StreamHashes};
-use crate::stream::{Lane, LossPlace, StreamFindings, count_elsewhere};
-use crate::unify::{Numbers, by_process};
+use crate::input::stream::{Lane, LossPlace, StreamFindings, count_elsewhere};
 
 /// An opened trace.
 #[derive(Debug)]
@@ -579,7 +579,7 @@ impl<'a> TraceReader<'a> {
         for index in 0..chunk.len() {
             let from = chunk.streams[index];
             let to = numbers.stream_table.get(from.get().into());
-            if to == crate::unify::LOST_REFERENCE {
+            if to == crate::axis::unify::LOST_REFERENCE {
                 found.unplaced += u64::from(!self.duplicates.contains(&from));
                 continue;
             }

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use annals_format::{ClockId, ClockMap, HostOffset, MapCursor, Relation, UNBOUNDED};
 use serde::Serialize;
 
-use crate::hulls::{Fit, Hulls, Quality};
-use crate::offsets::ClockOffsets;
+use crate::clocks::hulls::{Fit, Hulls, Quality};
+use crate::clocks::offsets::ClockOffsets;
 
 /// Offsets closer than this are of one measurement: the best of them counts.
 const STRETCH_NS: i64 = 1_000_000_000;

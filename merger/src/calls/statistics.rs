@@ -4,9 +4,9 @@ use annals_format::{CallStatistics, RegionId, RegionStatistics, Snapshot};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
+use crate::calls::moves::{ChunkMoves, Move, MoveKind};
+use crate::calls::region_types::RegionTypes;
 use crate::calls::{CallSink, CallStack, Close, Frame};
-use crate::moves::{ChunkMoves, Move, MoveKind};
-use crate::region_types::RegionTypes;
 use crate::window::Window;
 
 /// Which part of a call counts.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use annals_format::{Definitions, EventTypeId, ProcessId, StreamTotals, TraceChunk};
 use rustc_hash::FxHashSet;
 
-use crate::causality::MESSAGES_IN_FLIGHT;
-use crate::matching::{Matcher, MessageCounts};
+use crate::messages::causality::MESSAGES_IN_FLIGHT;
+use crate::messages::matching::{Matcher, MessageCounts};
 use crate::messages::{Extractor, Mark, carried};
 
 /// One side of a message.

@@ -3,7 +3,7 @@
 use annals_format::{ClockError, ClockId, Definitions, ErrorKnot, MapCursor, UNBOUNDED};
 
 use crate::clocks::OwnError;
-use crate::hosts::Host;
+use crate::clocks::hosts::Host;
 
 /// Knots of a clock's bounds in the trace.
 const MOST_KNOTS: usize = 64;

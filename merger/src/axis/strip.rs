@@ -8,9 +8,9 @@ use annals_format::{
     TypeColumns,
 };
 
-use crate::batch::Batch;
-use crate::proof::ElementReferences;
-use crate::unify::{Numbers, References};
+use crate::axis::batch::Batch;
+use crate::axis::proof::ElementReferences;
+use crate::axis::unify::{Numbers, References};
 
 /// Text and bytes of one trace chunk.
 const CHUNK_TEXT: usize = 8 << 20;

@@ -6,10 +6,10 @@ use std::path::Path;
 use annals_format::{Definition, Definitions};
 use serde::{Deserialize, Serialize};
 
-use crate::causality::{Causality, RepairReport, ViolationReport};
 use crate::error::{MergeError, Result};
 use crate::merge::Merge;
-use crate::repair::Shifts;
+use crate::messages::causality::{Causality, RepairReport, ViolationReport};
+use crate::messages::repair::Shifts;
 use crate::temporary::write_whole;
 
 /// The only version there is.

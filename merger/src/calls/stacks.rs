@@ -14,8 +14,8 @@ use annals_format::{
 use rustc_hash::FxHashMap;
 
 use crate::calls::Moves;
-use crate::moves::{ChunkMoves, MoveKind};
-use crate::region_types::RegionTypes;
+use crate::calls::moves::{ChunkMoves, MoveKind};
+use crate::calls::region_types::RegionTypes;
 
 /// From this depth on, open calls are counted by region, so that leaves of regions that are not open do not
 /// search a deep stack again and again.

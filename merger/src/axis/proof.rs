@@ -8,8 +8,8 @@ use annals_format::{
     TypeColumns,
 };
 
-use crate::batch::Batch;
-use crate::unify::Numbers;
+use crate::axis::batch::Batch;
+use crate::axis::unify::Numbers;
 
 thread_local! {
     static HASHER: RefCell<EventHasher> = RefCell::default();

@@ -9,14 +9,14 @@ use annals_format::{
     TraceIndexEntry, TraceLoss, encode_tail,
 };
 
+use crate::axis::proof::ElementReferences;
+use crate::axis::strip::{Part, Strip};
+use crate::calls::moves::ChunkMoves;
+use crate::calls::region_types::RegionTypes;
+use crate::calls::snapshots::{Changes, SnapshotWriter};
+use crate::calls::statistics::TraceCalls;
 use crate::error::{MergeError, Result};
 use crate::merge::{Merge, Merged};
-use crate::moves::ChunkMoves;
-use crate::proof::ElementReferences;
-use crate::region_types::RegionTypes;
-use crate::snapshots::{Changes, SnapshotWriter};
-use crate::statistics::TraceCalls;
-use crate::strip::{Part, Strip};
 use crate::trace_file::TraceFile;
 
 /// How a trace is written.

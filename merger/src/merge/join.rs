@@ -8,13 +8,13 @@ use annals_format::{
     StreamTotals, TraceIndexEntry, TraceLoss, read_stored_trace_chunk,
 };
 
-use crate::earlier::InputTrace;
+use crate::axis::proof::SortedStreams;
+use crate::calls::region_types::RegionTypes;
+use crate::calls::snapshots::SnapshotWriter;
 use crate::error::{MergeError, Result};
-use crate::output::{finish_trace, start_trace};
-use crate::proof::SortedStreams;
-use crate::region_types::RegionTypes;
+use crate::input::earlier::InputTrace;
+use crate::merge::output::{finish_trace, start_trace};
 use crate::report::{Sums, is_complete};
-use crate::snapshots::SnapshotWriter;
 use crate::trace_file::TraceFile;
 
 /// What a join did.

@@ -7,10 +7,10 @@ use annals_format::{
     BlockKind, BlockWriter, CompressionLevel, Definitions, Snapshot, SnapshotEntry,
 };
 
+use crate::calls::moves::ChunkMoves;
+use crate::calls::region_types::RegionTypes;
+use crate::calls::stacks::Stacks;
 use crate::error::{MergeError, Result};
-use crate::moves::ChunkMoves;
-use crate::region_types::RegionTypes;
-use crate::stacks::Stacks;
 use crate::trace_file::TraceFile;
 
 /// Of this many bytes of a trace, at most one is of a snapshot.

@@ -5,10 +5,10 @@ use annals_format::{ClockId, Definitions};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::bounds::Bounds;
-use crate::collectives::CollectiveCounts;
-use crate::hosts::HostFitReport;
-use crate::matching::{Matcher, MessageCounts};
+use crate::clocks::bounds::Bounds;
+use crate::clocks::hosts::HostFitReport;
+use crate::messages::collectives::CollectiveCounts;
+use crate::messages::matching::{Matcher, MessageCounts};
 use crate::messages::{Extractor, Mark, MessageBatch};
 
 /// Messages that may be in flight unless the user says otherwise: about 20 MB.
