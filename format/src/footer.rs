@@ -177,9 +177,23 @@ fn decode_entry(w: &mut Wire<'_>) -> Result<IndexEntry> {
 /// # Errors
 /// If it ends early or contradicts the format.
 pub fn decode_index_block(body: &[u8]) -> Result<Vec<IndexEntry>> {
+    decode_some_of_index(body, u64::MAX)
+}
+
+/// Reads the body of an index block of a file that has no room for more chunks than `most`.
+pub(crate) fn decode_some_of_index(body: &[u8], most: u64) -> Result<Vec<IndexEntry>> {
     let mut w = Wire::new(body);
     let count = w.count(2, "number of chunks")?;
+    check_count(count as u64, most)?;
     (0..count).map(|_| decode_entry(&mut w)).collect()
+}
+
+fn check_count(count: u64, most: u64) -> Result<()> {
+    if count > most {
+        let expected = "no more chunks than the file has room for";
+        return Err(FormatError::invalid(0, expected, count));
+    }
+    Ok(())
 }
 
 /// Appends the index of chunks, of which there are `count` with those of index blocks.
@@ -262,7 +276,7 @@ impl Footer {
     /// # Errors
     /// If it ends early or contradicts the format.
     pub fn decode(body: &[u8]) -> Result<Self> {
-        let (footer, outcome) = Self::decode_stepping_over(body)?;
+        let (footer, outcome) = Self::decode_stepping_over(body, u64::MAX)?;
         outcome.map(|()| footer)
     }
 
@@ -282,18 +296,23 @@ impl Footer {
     }
 
     /// Reads the body of a footer block; a definition that contradicts the format costs only itself and
-    /// comes back as the second error.
-    pub(crate) fn decode_stepping_over(body: &[u8]) -> Result<(Self, Result<(), FormatError>)> {
+    /// comes back as the second error. The file has no room for more chunks than `most`.
+    pub(crate) fn decode_stepping_over(
+        body: &[u8],
+        most: u64,
+    ) -> Result<(Self, Result<(), FormatError>)> {
         let mut w = Wire::new(body);
         let mut footer = Self::default();
         let outcome = footer.definitions.add_all(w.bytes("definitions")?);
 
         let mut section = Wire::new(w.bytes("index of chunks")?);
         let chunk_count = section.varint("number of chunks")?;
+        check_count(chunk_count, most)?;
         let chunks = section;
 
         let mut section = Wire::new(w.bytes("index of trace chunks")?);
         let count = section.count(2, "number of trace chunks")?;
+        check_count(count as u64, most)?;
         for _ in 0..count {
             let mut fields = Wire::new(section.bytes("entry of the index")?);
             let mut entry = TraceIndexEntry {

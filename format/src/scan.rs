@@ -8,7 +8,7 @@ use crate::block::{
 };
 use crate::chunk::ChunkHeader;
 use crate::error::{FormatError, Result};
-use crate::footer::{Footer, IndexEntry, TraceIndexEntry, decode_index_block};
+use crate::footer::{Footer, IndexEntry, TraceIndexEntry, decode_some_of_index};
 use crate::ids::StreamId;
 use crate::read::ReadAt;
 use crate::snapshot::SnapshotHeader;
@@ -61,24 +61,25 @@ pub(crate) fn read_file_header(file: &dyn ReadAt) -> Result<FileHeader> {
 
 /// The footer, if the file ends with a whole one and its index blocks are whole.
 pub(crate) fn read_footer(file: &dyn ReadAt) -> Result<Option<FoundFooter>> {
-    let length = file.len()?;
-    let found = footer_offset(file)?.and_then(|offset| read_footer_at(file, offset));
+    let most = most_chunks(file)?;
+    let found = footer_offset(file)?.and_then(|offset| read_footer_at(file, offset, most));
     Ok(found.and_then(|(mut footer, outcome)| {
-        footer.chunks = all_chunks(file, length, &mut footer)?;
+        footer.chunks = all_chunks(file, most, &mut footer)?;
         Some((footer, outcome))
     }))
 }
 
+/// How many chunks a file has room for. Bodies are compressed: what they say is no measure of what is worth keeping.
+fn most_chunks(file: &dyn ReadAt) -> Result<u64> {
+    Ok(file.len()? / BLOCK_HEADER_LEN as u64)
+}
+
 /// The chunks of a footer with those of its index blocks, if these can be read.
-fn all_chunks(file: &dyn ReadAt, length: u64, footer: &mut Footer) -> Option<Vec<IndexEntry>> {
-    // No more than the file has room for.
+fn all_chunks(file: &dyn ReadAt, most: u64, footer: &mut Footer) -> Option<Vec<IndexEntry>> {
     let count = footer.chunks_in_blocks;
-    if count > length / BLOCK_HEADER_LEN as u64 {
-        return None;
-    }
     let mut chunks = Vec::new();
     for offset in &footer.index_blocks {
-        chunks.append(&mut read_index_block(file, *offset).ok()?);
+        chunks.append(&mut read_index_block(file, *offset, most).ok()?);
         if chunks.len() as u64 > count {
             return None;
         }
@@ -91,7 +92,7 @@ fn all_chunks(file: &dyn ReadAt, length: u64, footer: &mut Footer) -> Option<Vec
 }
 
 /// Reads the index block at `offset`.
-fn read_index_block(file: &dyn ReadAt, offset: u64) -> Result<Vec<IndexEntry>> {
+fn read_index_block(file: &dyn ReadAt, offset: u64, most: u64) -> Result<Vec<IndexEntry>> {
     let header = read_block_header(file, offset)?;
     if header.kind != BlockKind::Index || header.raw_len > MAX_INDEX_LEN {
         let expected = "an index block of 32 MiB or less";
@@ -99,7 +100,7 @@ fn read_index_block(file: &dyn ReadAt, offset: u64) -> Result<Vec<IndexEntry>> {
         return Err(FormatError::invalid(0, expected, found).shifted(offset));
     }
     let (_, _, body) = read_block(file, offset)?;
-    decode_index_block(&body).map_err(|error| error.shifted(offset))
+    decode_some_of_index(&body, most).map_err(|error| error.shifted(offset))
 }
 
 /// Where the footer is that the file's tail points to.
@@ -113,12 +114,12 @@ pub(crate) fn footer_offset(file: &dyn ReadAt) -> Result<Option<u64>> {
     Ok(decode_tail(&tail))
 }
 
-fn read_footer_at(file: &dyn ReadAt, offset: u64) -> Option<FoundFooter> {
+fn read_footer_at(file: &dyn ReadAt, offset: u64, most: u64) -> Option<FoundFooter> {
     let (header, _, body) = read_block(file, offset).ok()?;
     if header.kind != BlockKind::Footer {
         return None;
     }
-    let (footer, outcome) = Footer::decode_stepping_over(&body).ok()?;
+    let (footer, outcome) = Footer::decode_stepping_over(&body, most).ok()?;
     Some((footer, outcome.map_err(|error| error.shifted(offset))))
 }
 
@@ -133,9 +134,10 @@ pub(crate) fn find_footer(
 ) -> Option<FoundFooter> {
     let is_footer = |block: &&FoundBlock| block.header.kind == BlockKind::Footer && !block.is_cut;
     let last = blocks.iter().rev().find(is_footer)?;
-    let (mut footer, outcome) = read_footer_at(file, last.offset)?;
+    let most = most_chunks(file).ok()?;
+    let (mut footer, outcome) = read_footer_at(file, last.offset, most)?;
     let mut damaged = Vec::new();
-    let mut unnamed = take_index_blocks(file, blocks, &mut footer, &mut damaged);
+    let mut unnamed = take_index_blocks(file, blocks, most, &mut footer, &mut damaged);
     let of_recording = footer.chunks.iter().enumerate();
     let mut of_recording: HashMap<_, _> = of_recording
         .map(|(index, (_, head))| (key(head), index))
@@ -188,6 +190,7 @@ pub(crate) fn find_footer(
 fn take_index_blocks(
     file: &dyn ReadAt,
     blocks: &[FoundBlock],
+    most: u64,
     footer: &mut Footer,
     problems: &mut Vec<Problem>,
 ) -> u64 {
@@ -195,7 +198,7 @@ fn take_index_blocks(
     let is_index = |block: &&FoundBlock| block.header.kind == BlockKind::Index && !block.is_cut;
     let mut known: HashSet<_> = footer.chunks.iter().map(|(_, head)| key(head)).collect();
     for block in blocks.iter().filter(is_index) {
-        match read_index_block(file, block.offset) {
+        match read_index_block(file, block.offset, most) {
             Ok(mut chunks) => {
                 chunks.retain(|(_, head)| known.insert(key(head)));
                 chunks.truncate(usize::try_from(unnamed).unwrap_or(usize::MAX));
@@ -405,6 +408,7 @@ mod tests {
     use crate::block::FileKind;
     use crate::recording::Recording;
     use crate::testing::{FileMaker, chunk};
+    use crate::wire::Put;
 
     fn scanned(bytes: &[u8], kinds: &[BlockKind]) -> (Vec<FoundBlock>, Vec<Problem>) {
         let header = FileHeader::decode(bytes).unwrap();
@@ -558,22 +562,49 @@ mod tests {
         }
     }
 
+    /// What a footer or an index block says that has this body, of a file that is no longer.
+    fn bomb(count: u64) -> Vec<u8> {
+        let (header, _) = chunk(0, 0, &[]);
+        let mut head = Vec::new();
+        header.encode(&mut head);
+        let mut body = Vec::new();
+        body.put_varint(count);
+        for _ in 0..count {
+            body.put_varint(0);
+            body.put_bytes(&head);
+        }
+        body
+    }
+
+    #[test]
+    fn an_index_of_more_chunks_than_the_file_has_room_for_is_not_read() {
+        let mut file = FileMaker::new(FileKind::Recording);
+        file.chunk(chunk(0, 0, &[0, 1, 2]));
+        let room = most_chunks(&file.bytes).unwrap();
+        assert!(decode_some_of_index(&bomb(room), room).is_ok());
+        assert!(decode_some_of_index(&bomb(room + 1), room).is_err());
+        let mut footer = Vec::new();
+        footer.put_bytes(&[]);
+        footer.put_bytes(&bomb(100));
+        (0..3).for_each(|_| footer.put_bytes(&[0]));
+        assert!(Footer::decode_stepping_over(&footer, 100).is_ok());
+        assert!(Footer::decode_stepping_over(&footer, 99).is_err());
+    }
+
     #[test]
     fn a_footer_that_names_one_index_block_for_very_many_is_not_used() {
         let mut file = FileMaker::new(FileKind::Recording);
         file.chunk(chunk(0, 0, &[0, 1, 2]));
         let at = file.index_block() as u64;
         let mut footer = Footer {
-            index_blocks: vec![at],
-            chunks_in_blocks: u64::MAX,
+            index_blocks: vec![at; 1000],
+            chunks_in_blocks: 1,
             ..Footer::default()
         };
-        assert!(all_chunks(&file.bytes, file.bytes.len() as u64, &mut footer).is_none());
-        footer.chunks_in_blocks = 1;
-        footer.index_blocks = vec![at; 1000];
+        let most = most_chunks(&file.bytes).unwrap();
+        assert!(all_chunks(&file.bytes, most, &mut footer).is_none());
         let mut body = Vec::new();
         footer.encode(&mut body);
         assert!(Footer::decode(&body).is_err(), "not ascending");
-        assert!(all_chunks(&file.bytes, file.bytes.len() as u64, &mut footer).is_none());
     }
 }
