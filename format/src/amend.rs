@@ -71,10 +71,11 @@ mod tests {
         })
     }
 
-    /// A recording with one chunk, and a footer if wanted.
+    /// A recording with one chunk, in an index block, and a footer if wanted.
     fn recording(has_footer: bool) -> Vec<u8> {
         let mut file = FileMaker::new(FileKind::Recording);
         file.chunk(chunk(0, 0, &[1, 2, 3]));
+        file.index_block();
         if has_footer {
             file.finish();
         }

@@ -74,8 +74,9 @@ pub struct Recording {
     pub header: FileHeader,
     /// All definitions.
     pub definitions: Definitions,
-    /// All streams that are defined, have chunks or counters.
-    pub streams: BTreeMap<StreamId, StreamContents>,
+    /// All streams that are defined, have chunks or counters. Each on its own: a map has room for several, and most
+    /// recordings have few.
+    pub streams: BTreeMap<StreamId, Box<StreamContents>>,
     /// How it ended.
     pub ended: Ended,
     /// Whether the file has a whole footer.
@@ -144,7 +145,7 @@ impl Recording {
     pub fn of_foreign(
         header: FileHeader,
         definitions: Definitions,
-        streams: BTreeMap<StreamId, StreamContents>,
+        streams: BTreeMap<StreamId, Box<StreamContents>>,
     ) -> Self {
         Self {
             header,
@@ -373,7 +374,8 @@ impl Recording {
         for ((stream, _), chunk) in chunks {
             by_stream.entry(stream).or_default().push(chunk);
         }
-        for (stream, chunks) in by_stream {
+        for (stream, mut chunks) in by_stream {
+            chunks.shrink_to_fit();
             let known = totals.remove(&stream);
             let live = open.streams.remove(&stream);
             let unread = chunks.iter().map(|chunk| {
@@ -388,7 +390,7 @@ impl Recording {
                 ended: self.ended,
             };
             let contents = parts.assemble(known, live);
-            self.streams.insert(stream, contents);
+            self.streams.insert(stream, Box::new(contents));
         }
     }
 
@@ -798,7 +800,7 @@ mod tests {
     }
 
     /// Stream 0 of a file and the live file of a killed process.
-    fn killed(file: &[u8], live: &LiveMaker) -> StreamContents {
+    fn killed(file: &[u8], live: &LiveMaker) -> Box<StreamContents> {
         read_as(file, Some(live), false)
             .streams
             .remove(&STREAM)

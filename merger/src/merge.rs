@@ -48,7 +48,8 @@ use self::causes::{Moved, shifts_of};
 /// A recording in the order of the merge.
 #[derive(Debug)]
 struct Member {
-    input: InputRecording,
+    /// On its own: a run may have very many.
+    input: Box<InputRecording>,
     process: ProcessId,
     numbers: Numbers,
     start_ns: i64,
@@ -254,7 +255,7 @@ impl Merge {
 
     /// The recordings, in merge order.
     pub fn inputs(&self) -> impl Iterator<Item = &InputRecording> {
-        self.members.iter().map(|member| &member.input)
+        self.members.iter().map(|member| &*member.input)
     }
 
     /// The traces of earlier merges among the inputs.
@@ -371,31 +372,27 @@ impl Merge {
             most_events: sweep.strip_events(),
         };
         let scratches = Scratches::default();
-        let mut next = || -> Result<Option<Vec<R>>> {
+        let next = || {
             let strips = sweep.next_strips(&pool);
-            if let Some(error) = sweep.failure() {
-                return Err(error);
+            match sweep.failure() {
+                Some(error) => Err(error),
+                None => Ok(Some(strips).filter(|strips| !strips.is_empty())),
             }
-            if strips.is_empty() {
-                return Ok(None);
-            }
-            let results = pool.install(|| {
+        };
+        let work = |strips: Vec<Strip<'a>>| -> Vec<R> {
+            pool.install(|| {
                 let each = strips.into_par_iter().map(|strip| {
                     let parts = scratches.with(|scratch| strip.assemble(&shape, scratch));
                     work(parts, &strip)
                 });
                 each.collect()
-            });
-            Ok(Some(results))
+            })
         };
+        let take = |results: Vec<R>| results.into_iter().try_for_each(&mut consume);
         if jobs < 2 {
-            while let Some(results) = next()? {
-                results.into_iter().try_for_each(&mut consume)?;
-            }
+            ahead::one_by_one(next, work, take)?;
         } else {
-            ahead::feed(next, |results: Vec<R>| {
-                results.into_iter().try_for_each(&mut consume)
-            })?;
+            ahead::feed(next, work, take)?;
         }
         done.extend(sweep.into_readers());
         Ok(done)
@@ -406,7 +403,7 @@ impl Merge {
         keep: &'a Keep,
         references: Option<&'a ElementReferences>,
     ) -> Vec<Reader<'a>> {
-        let mut readers: Vec<StreamReader<'_>> = Vec::new();
+        let mut readers: Vec<Box<StreamReader<'_>>> = Vec::new();
         for member in &self.members {
             for (id, contents) in &member.input.recording.streams {
                 let Some(clock) = self.stream_clock(member, *id) else {
@@ -415,7 +412,7 @@ impl Merge {
                 let number = member.numbers.streams[id];
                 let source = self.definitions.streams[&number].source;
                 let ordering = self.definitions.sources[&source].ordering;
-                readers.push(StreamReader::new(
+                readers.push(Box::new(StreamReader::new(
                     number,
                     &member.input,
                     &member.numbers,
@@ -425,11 +422,11 @@ impl Merge {
                     references,
                     ordering == Ordering::Unordered,
                     (member.start_ns, member.end_ns),
-                ));
+                )));
             }
         }
         readers.sort_by_key(|reader| reader.stream);
-        let readers = readers.into_iter().map(|r| Reader::Stream(Box::new(r)));
+        let readers = readers.into_iter().map(Reader::Stream);
         let sorted = SortedStreams::of(&self.definitions);
         let traces = self.traces.iter().map(|trace| {
             let reader = TraceReader::new(trace, keep, references, sorted.clone());

@@ -2,6 +2,7 @@
 //! everything else gets numbers of its own. The order of the recordings alone decides the numbers.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use annals_format::{
     Clock, ClockId, Definition, Definitions, Element, EventType, EventTypeId, Foreign, Function,
@@ -28,9 +29,10 @@ pub(crate) struct Numbers {
     event_type_references: References,
 }
 
-/// A table for references in events: dense, because every event asks.
-#[derive(Debug, Default)]
-pub(crate) struct References(Vec<u32>);
+/// A table for references in events: dense, because every event asks. Recordings of one program have the same, and
+/// share it.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub(crate) struct References(Arc<Vec<u32>>);
 
 /// What a reference becomes whose definition is lost.
 pub(crate) const LOST_REFERENCE: u64 = u32::MAX as u64;
@@ -42,10 +44,20 @@ impl References {
     fn set(&mut self, from: u32, to: u32) {
         let index = from as usize;
         if index < Self::LIMIT {
-            if self.0.len() <= index {
-                self.0.resize(index + 1, LOST_REFERENCE as u32);
+            let table = Arc::make_mut(&mut self.0);
+            if table.len() <= index {
+                table.resize(index + 1, LOST_REFERENCE as u32);
             }
-            self.0[index] = to;
+            table[index] = to;
+        }
+    }
+
+    /// Takes another table for this one, if they are the same; else keeps what it needs.
+    fn share(&mut self, other: &Self) {
+        if self == other {
+            self.clone_from(other);
+        } else {
+            Arc::make_mut(&mut self.0).shrink_to_fit();
         }
     }
 
@@ -64,6 +76,17 @@ impl Numbers {
             is_identity: true,
             ..Self::default()
         }
+    }
+
+    fn tables(&mut self) -> [&mut References; 6] {
+        [
+            &mut self.regions,
+            &mut self.strings,
+            &mut self.locations,
+            &mut self.sources,
+            &mut self.objects,
+            &mut self.event_type_references,
+        ]
     }
 
     /// The table for a kind of reference; none: the value stays as it is.
@@ -91,6 +114,8 @@ pub(crate) struct Unifier {
     event_types: HashMap<EventType, EventTypeId>,
     regions: HashMap<RegionKey, RegionId>,
     processes: u32,
+    /// The tables of the recording before.
+    last: [References; 6],
 }
 
 /// What makes regions the same: name, file, line, group; of functions without a symbol the build that
@@ -114,6 +139,10 @@ impl Unifier {
         let mut numbers = Numbers::default();
         self.add_shared(of, &mut numbers);
         let process = self.add_process(of, of, rank, &mut numbers);
+        for (table, last) in numbers.tables().into_iter().zip(&mut self.last) {
+            table.share(last);
+            last.clone_from(table);
+        }
         (process, numbers)
     }
 

@@ -117,28 +117,56 @@ pub(crate) fn for_each<R: Send, E>(
     })
 }
 
-/// Calls `next` until it has no more, in a thread of its own, and `take` with what it gave: at most one result waits
-/// while another is taken.
+/// What [`feed`] does, without threads.
 ///
 /// # Errors
-/// The first of either; nothing is taken behind it.
-pub(crate) fn feed<R: Send, E: Send>(
-    mut next: impl FnMut() -> Result<Option<R>, E> + Send,
+/// The first of `next` or `take`.
+pub(crate) fn one_by_one<S, R, E>(
+    mut next: impl FnMut() -> Result<Option<S>, E>,
+    work: impl Fn(S) -> R,
     mut take: impl FnMut(R) -> Result<(), E>,
 ) -> Result<(), E> {
-    let (sender, receiver) = sync_channel(0);
+    while let Some(fetched) = next()? {
+        take(work(fetched))?;
+    }
+    Ok(())
+}
+
+/// Calls `next` until it has no more, `work` with what it gave, and `take` with what became of that: each in a thread of
+/// its own, so that the next is fetched while the last is worked on and the one before it is taken. One result waits
+/// between two of them at most.
+///
+/// # Errors
+/// The first of `next` or `take`; nothing is taken behind it.
+pub(crate) fn feed<S: Send, R: Send, E: Send>(
+    mut next: impl FnMut() -> Result<Option<S>, E> + Send,
+    work: impl Fn(S) -> R + Send,
+    mut take: impl FnMut(R) -> Result<(), E>,
+) -> Result<(), E> {
+    let (to_work, given) = sync_channel(0);
+    let (to_take, worked) = sync_channel(0);
     thread::scope(|scope| {
         let feeder = scope.spawn(move || {
-            while let Some(result) = next()? {
-                if sender.send(result).is_err() {
-                    // Nobody takes any more.
+            while let Some(fetched) = next()? {
+                if to_work.send(fetched).is_err() {
+                    // Nobody wants more.
                     break;
                 }
             }
             Ok(())
         });
-        let taken = receiver.iter().try_for_each(&mut take);
-        drop(receiver);
+        let worker = scope.spawn(move || {
+            for fetched in given {
+                if to_take.send(work(fetched)).is_err() {
+                    break;
+                }
+            }
+        });
+        let taken = worked.iter().try_for_each(&mut take);
+        drop(worked);
+        if let Err(panic) = worker.join() {
+            std::panic::resume_unwind(panic);
+        }
         let fed = match feeder.join() {
             Ok(fed) => fed,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -149,7 +177,7 @@ pub(crate) fn feed<R: Send, E: Send>(
 
 #[cfg(test)]
 mod tests {
-    use super::for_each;
+    use super::{feed, for_each};
 
     #[test]
     fn results_come_in_order_and_an_error_ends_the_work() {
@@ -193,5 +221,51 @@ mod tests {
             |_, ()| Ok(()),
         );
         let _ = outcome;
+    }
+
+    #[test]
+    fn what_is_fed_is_worked_on_and_taken_in_order() {
+        let source = |last: u32, error_at: u32| {
+            let mut numbers = 0..last;
+            move || match numbers.next() {
+                Some(number) if number == error_at => Err("no more"),
+                number => Ok(number),
+            }
+        };
+        let mut taken = Vec::new();
+        let outcome = feed(
+            source(200, 500),
+            |number| number * 2,
+            |number| {
+                taken.push(number);
+                Ok(())
+            },
+        );
+        assert_eq!(outcome, Ok(()));
+        assert_eq!(taken, (0..200).map(|number| number * 2).collect::<Vec<_>>());
+
+        let mut taken = 0;
+        let count = |_| {
+            taken += 1;
+            Ok(())
+        };
+        assert_eq!(
+            feed(source(200, 50), |number| number, count),
+            Err("no more")
+        );
+        assert_eq!(taken, 50);
+        let refuse = |number| if number == 7 { Err("full") } else { Ok(()) };
+        assert_eq!(
+            feed(source(u32::MAX, u32::MAX), |number| number, refuse),
+            Err("full")
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "the work panics")]
+    fn a_panic_of_what_is_fed_is_passed_on() {
+        let mut numbers = 0..100;
+        let work = |number| assert!(number != 50, "the work panics");
+        let _ = feed(|| Ok::<_, ()>(numbers.next()), work, |()| Ok(()));
     }
 }

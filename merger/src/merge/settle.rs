@@ -98,8 +98,7 @@ impl Merge {
         for (candidate, rank, id) in give_ranks(candidates) {
             recording_ids.push(id);
             match candidate {
-                Candidate::Recording(input) => {
-                    let mut input = *input;
+                Candidate::Recording(mut input) => {
                     input.unpack_definitions();
                     let recording = &input.recording;
                     let definitions = &recording.definitions;

@@ -19,8 +19,9 @@ const STRIPS_PER_THREAD: usize = 2;
 /// Most strips that are worked on at once.
 const STRIPS_AT_ONCE: usize = 16;
 
-/// What an event of a strip takes, from its decoded chunk to its encoded one and while that waits, bytes.
-const EVENT_BYTES: u64 = 96;
+/// What an event of a strip takes, from its decoded chunk to its encoded one and while that waits beside the strips
+/// behind it, bytes.
+const EVENT_BYTES: u64 = 144;
 
 /// Events of each stream in a strip, if there are many streams: each stream costs a strip something.
 const EVENTS_PER_STREAM: usize = 96;

@@ -716,12 +716,12 @@ impl Maker<'_> {
                 source,
                 location: Some(id),
             }));
-            streams.insert(stream, self.contents(stream, location));
+            streams.insert(stream, Box::new(self.contents(stream, location)));
             files.push(location);
         }
         if let Some(markers) = archive.markers.as_ref().filter(|_| self.is_first) {
             let stream = self.markers(&mut own, clock);
-            streams.insert(stream, self.contents(stream, &markers.file));
+            streams.insert(stream, Box::new(self.contents(stream, &markers.file)));
             files.push(&markers.file);
         }
         for file in files {
