@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use annals_format::live::layout as l;
-use annals_format::wire::Wire;
+use annals_format::wire::{Put, Wire};
 use annals_format::{
     BlockHeader, BlockKind, BlockWriter, Chunk, ChunkBuilder, ChunkHeader, Clock, ClockId,
     ClockKind, Column, CompressionLevel, Definition, Definitions, ElementType, EventType,
@@ -112,17 +112,16 @@ fn load(recording: &Recording, file: &dyn ReadAt) -> u64 {
     loaded.map(|chunk| chunk.type_index.len() as u64).sum()
 }
 
-fn read_recording(file: &[u8], live: Option<LiveImage>, is_alive: bool) {
+/// Reads a recording, and what it is recovered to; gives how many events it has.
+fn read_recording(file: &[u8], live: Option<LiveImage>, is_alive: bool) -> Option<u64> {
     let file = &file.to_vec();
-    let Ok(recording) = Recording::read(file, live, |_| is_alive) else {
-        return;
-    };
+    let recording = Recording::read(file, live, |_| is_alive).ok()?;
     let events = load(&recording, file);
     if is_alive {
-        return;
+        return Some(events);
     }
     let Ok(Some(recovery)) = recording.recover(file, CompressionLevel::None) else {
-        return;
+        return Some(events);
     };
     let kept = usize::try_from(recovery.kept).expect("a part of the file");
     let mut whole = file[..kept].to_vec();
@@ -131,6 +130,7 @@ fn read_recording(file: &[u8], live: Option<LiveImage>, is_alive: bool) {
     assert!(again.has_footer, "what is recovered has its footer");
     let found = load(&again, &whole);
     assert_eq!(found, events, "what is recovered has the same events");
+    Some(events)
 }
 
 fn read_trace(file: &dyn ReadAt) {
@@ -144,10 +144,88 @@ fn read_trace(file: &dyn ReadAt) {
     let _ = trace.load_statistics(file);
 }
 
+/// A recording of some chunks with its index in blocks: bytes of index and footer are changed before their checksums are
+/// made, and blocks dropped, doubled or moved behind that. When nothing of this was done, how many events it has, too.
+fn indexed_recording(mut left: &[u8]) -> (Vec<u8>, Option<u64>) {
+    let (chunks, of_block) = (1 + byte(&mut left) % 8, 1 + byte(&mut left) % 4);
+    let (from, to, change) = (byte(&mut left), byte(&mut left), byte(&mut left));
+    let mut changes: Vec<(usize, usize, u8)> = Vec::new();
+    while left.len() > 3 {
+        changes.push((byte(&mut left), number(&mut left), byte(&mut left) as u8));
+    }
+    let header = FileHeader::new(FileKind::Recording, RecordingId([7; 16])).encode();
+    let mut writer = BlockWriter::new(CompressionLevel::None).expect("no compression");
+    let mut blocks: Vec<Vec<u8>> = Vec::new();
+    let mut put = |blocks: &mut Vec<Vec<u8>>, kind: BlockKind, head: &[u8], mut body: Vec<u8>| {
+        let number = blocks.len();
+        let of_block = changes.iter().filter(|(block, ..)| *block == number);
+        for (_, at, value) in of_block.filter(|_| kind != BlockKind::Chunk) {
+            let len = body.len().max(1);
+            body.get_mut(at % len)
+                .into_iter()
+                .for_each(|byte| *byte = *value);
+        }
+        let mut block = Vec::new();
+        writer.write(kind, head, &body, &mut block);
+        let offset = header.len() + blocks.iter().map(Vec::len).sum::<usize>();
+        blocks.push(block);
+        offset as u64
+    };
+    let mut records = Vec::new();
+    definitions().encode(&mut records);
+    put(&mut blocks, BlockKind::Definitions, &[], records);
+    let mut footer = Footer {
+        definitions: definitions(),
+        ..Footer::default()
+    };
+    for sequence in 0..chunks {
+        let (header, head, body) = a_chunk(sequence as u64);
+        let offset = put(&mut blocks, BlockKind::Chunk, &head, body);
+        footer.chunks.push((offset, header));
+        if footer.chunks.len() == of_block {
+            let mut body = Vec::new();
+            body.put_varint(footer.chunks.len() as u64);
+            footer.chunks_in_blocks += footer.chunks.len() as u64;
+            for (offset, header) in footer.chunks.drain(..) {
+                let mut head = Vec::new();
+                header.encode(&mut head);
+                body.put_varint(offset);
+                body.put_bytes(&head);
+            }
+            let offset = put(&mut blocks, BlockKind::Index, &[], body);
+            footer.index_blocks.push(offset);
+        }
+    }
+    let mut body = Vec::new();
+    footer.encode(&mut body);
+    let offset = put(&mut blocks, BlockKind::Footer, &[], body);
+    let (from, to) = (from % blocks.len(), to % blocks.len());
+    match change % 4 {
+        1 => drop(blocks.remove(from)),
+        2 => blocks.insert(to, blocks[from].clone()),
+        3 => blocks.swap(from, to),
+        _ => {}
+    }
+    let mut file = header.to_vec();
+    file.extend(blocks.concat());
+    file.extend_from_slice(&encode_tail(offset));
+    let is_whole = changes.is_empty() && change % 4 == 0;
+    (file, is_whole.then_some(3 * chunks as u64))
+}
+
 /// Whole files: made of any blocks with checksums that are right, then read, loaded, and recovered.
 pub fn file(bytes: &[u8]) {
     let mut left = bytes;
     let flags = byte(&mut left);
+    if flags & 4 != 0 {
+        let (file, whole) = indexed_recording(left);
+        let events = read_recording(&file, None, false);
+        assert!(
+            whole.is_none() || events == whole,
+            "an index in blocks is read"
+        );
+        return;
+    }
     let kind = if flags & 1 == 0 {
         FileKind::Recording
     } else {
@@ -171,7 +249,9 @@ pub fn file(bytes: &[u8]) {
         file.extend_from_slice(&encode_tail(footer));
     }
     match kind {
-        FileKind::Recording => read_recording(&file, None, false),
+        FileKind::Recording => {
+            read_recording(&file, None, false);
+        }
         FileKind::Trace => read_trace(&file),
     }
     // As it came, too.
@@ -299,6 +379,25 @@ fn live_file() -> Vec<u8> {
     file
 }
 
+/// A chunk of the first stream: its header, and head and body as they are written.
+fn a_chunk(sequence: u64) -> (ChunkHeader, Vec<u8>, Vec<u8>) {
+    let mut rows = Vec::new();
+    for number in 0..3 {
+        put_row_start(EventTypeId::new(number), 0, 10, &mut rows);
+    }
+    let mut builder = ChunkBuilder::new(u64::MAX);
+    let built = builder.push_rows(&definitions().schema(), 100 * sequence, &rows);
+    built.expect("rows of defined types");
+    let (mut header, chunk) = builder.finish(StreamId::new(0));
+    header.sequence = sequence;
+    header.before.recorded = 3 * sequence;
+    header.before.raised = 3 * sequence;
+    let (mut head, mut body) = (Vec::new(), Vec::new());
+    header.encode(&mut head);
+    chunk.encode(&mut body);
+    (header, head, body)
+}
+
 /// A recording whose first stream has a chunk, without a footer.
 fn begun_recording() -> Vec<u8> {
     let header = FileHeader::new(FileKind::Recording, RecordingId([7; 16]));
@@ -308,17 +407,7 @@ fn begun_recording() -> Vec<u8> {
     let mut records = Vec::new();
     definitions.encode(&mut records);
     writer.write(BlockKind::Definitions, &[], &records, &mut file);
-    let mut rows = Vec::new();
-    for number in 0..3 {
-        put_row_start(EventTypeId::new(number), 0, 10, &mut rows);
-    }
-    let mut builder = ChunkBuilder::new(u64::MAX);
-    let built = builder.push_rows(&definitions.schema(), 0, &rows);
-    built.expect("rows of defined types");
-    let (header, chunk) = builder.finish(StreamId::new(0));
-    let (mut head, mut body) = (Vec::new(), Vec::new());
-    header.encode(&mut head);
-    chunk.encode(&mut body);
+    let (_, head, body) = a_chunk(0);
     writer.write(BlockKind::Chunk, &head, &body, &mut file);
     file
 }
