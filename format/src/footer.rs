@@ -141,25 +141,48 @@ impl RecordingIndex {
         section.extend_from_slice(&self.totals);
         out.put_bytes(&section);
         out.put_bytes(&[0]);
-        put_index_blocks(&self.blocks, self.chunks_in_blocks, out);
+        let blocks = (&self.blocks[..], self.chunks_in_blocks);
+        put_last_sections(&[], None, blocks, out);
     }
 }
 
-/// Appends the sections that say where index blocks are, and how many chunks they have, if there are any.
-fn put_index_blocks(blocks: &[u64], chunks: u64, out: &mut Vec<u8>) {
-    if blocks.is_empty() {
+/// Appends the sections that not every footer has: as far as the last that this one has.
+fn put_last_sections(
+    snapshots: &[SnapshotEntry],
+    statistics: Option<u64>,
+    (blocks, chunks_in_blocks): (&[u64], u64),
+    out: &mut Vec<u8>,
+) {
+    let has_blocks = !blocks.is_empty();
+    if snapshots.is_empty() && statistics.is_none() && !has_blocks {
         return;
     }
-    // No snapshots, no statistics.
-    out.put_bytes(&[0]);
-    out.put_bytes(&[]);
     let mut section = Vec::new();
-    section.put_varint(chunks);
-    section.put_varint(blocks.len() as u64);
-    for offset in blocks {
-        section.put_varint(*offset);
+    section.put_varint(snapshots.len() as u64);
+    for entry in snapshots {
+        let mut fields = Vec::new();
+        fields.put_varint(entry.offset);
+        fields.put_varint(entry.chunk);
+        section.put_bytes(&fields);
     }
     out.put_bytes(&section);
+
+    if statistics.is_none() && !has_blocks {
+        return;
+    }
+    section.clear();
+    statistics
+        .into_iter()
+        .for_each(|offset| section.put_varint(offset));
+    out.put_bytes(&section);
+
+    if has_blocks {
+        section.clear();
+        section.put_varint(chunks_in_blocks);
+        section.put_varint(blocks.len() as u64);
+        blocks.iter().for_each(|offset| section.put_varint(*offset));
+        out.put_bytes(&section);
+    }
 }
 
 /// A chunk of a recording in the index: offset of its block, its head.
@@ -250,25 +273,8 @@ impl Footer {
         }
         out.put_bytes(&section);
 
-        if self.snapshots.is_empty() && self.statistics.is_none() {
-            put_index_blocks(&self.index_blocks, self.chunks_in_blocks, out);
-            return;
-        }
-        section.clear();
-        section.put_varint(self.snapshots.len() as u64);
-        for entry in &self.snapshots {
-            let mut fields = Vec::new();
-            fields.put_varint(entry.offset);
-            fields.put_varint(entry.chunk);
-            section.put_bytes(&fields);
-        }
-        out.put_bytes(&section);
-
-        if let Some(offset) = self.statistics {
-            section.clear();
-            section.put_varint(offset);
-            out.put_bytes(&section);
-        }
+        let blocks = (&self.index_blocks[..], self.chunks_in_blocks);
+        put_last_sections(&self.snapshots, self.statistics, blocks, out);
     }
 
     /// Reads the body of a footer block.
@@ -434,6 +440,27 @@ mod tests {
             chunks: offsets.map(|offset| (offset, header.clone())).collect(),
             totals: vec![totals.clone(), totals],
             ..Footer::default()
+        }
+    }
+
+    #[test]
+    fn whichever_last_sections_a_footer_has_are_read_back() {
+        for number in 0..8_u8 {
+            let has = |bit: u8| number >> bit & 1 != 0;
+            let snapshot = SnapshotEntry {
+                offset: 7,
+                chunk: 3,
+            };
+            let footer = Footer {
+                snapshots: has(0).then_some(snapshot).into_iter().collect(),
+                statistics: has(1).then_some(300),
+                index_blocks: if has(2) { vec![64, 500] } else { Vec::new() },
+                chunks_in_blocks: if has(2) { 9 } else { 0 },
+                ..footer_of(2)
+            };
+            let mut body = Vec::new();
+            footer.encode(&mut body);
+            assert_eq!(Footer::decode(&body).unwrap(), footer);
         }
     }
 
