@@ -1,6 +1,5 @@
 //! Finding and opening inputs: files, directories, live files beside them.
 
-pub(crate) mod ahead;
 pub(crate) mod earlier;
 pub(crate) mod reader;
 pub(crate) mod recover;

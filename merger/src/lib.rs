@@ -15,6 +15,7 @@
 //! # Ok::<(), annals_merger::MergeError>(())
 //! ```
 
+mod ahead;
 mod allocator;
 mod axis;
 pub mod calls;

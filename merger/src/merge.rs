@@ -23,6 +23,7 @@ use annals_format::{
 
 use rayon::prelude::*;
 
+use crate::ahead;
 use crate::axis::proof::{self, ElementReferences, SortedStreams, StreamHashes};
 use crate::axis::strip::{Part, Scratches, Shape, Strip};
 use crate::axis::unify::Numbers;
@@ -31,7 +32,6 @@ use crate::clocks::hosts::Hosts;
 use crate::error::{MergeError, Result};
 use crate::filter::{EventFilter, FilterError, Keep};
 use crate::input::InputRecording;
-use crate::input::ahead;
 use crate::input::earlier::{Earlier, InputTrace, TraceReader};
 use crate::input::reader::Reader;
 use crate::input::stream::{StreamClock, StreamReader};

@@ -8,11 +8,11 @@ use annals_format::{
     Snapshot, StreamId, StreamTotals, Trace, TraceChunk, TraceIndexEntry, TraceLoss, TraceSnapshot,
 };
 
+use crate::ahead;
 use crate::calls::region_types::RegionTypes;
 use crate::calls::stacks::Stacks;
 use crate::clocks::offsets::ClockOffsets;
 use crate::error::{MergeError, Result};
-use crate::input::ahead;
 use crate::input::earlier::InputTrace;
 use crate::input::symbols::Symbols;
 use crate::input::{FileAt, Found, InputRecording, RejectedInput, find, header_of, kind_of};
