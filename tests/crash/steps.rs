@@ -16,6 +16,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use annals_format::{CompressionLevel, LiveImage, ReadAt, Recording, StreamId, Value};
 use annals_recorder::{EventTypeSpec, Options, Overflow, Recorder, Text};
@@ -28,6 +29,10 @@ const TYPES: usize = THREADS;
 /// Events of one thread between two marks: more than two pages hold, as long as they are.
 const EVENTS: u64 = 50;
 const TEXT: [u8; 180] = [b'.'; 180];
+/// Stepped threads of which none gets on for so long wait for one that stands still.
+const STANDSTILL: Duration = Duration::from_secs(1);
+/// A part takes seconds; one that takes longer hangs.
+const LONGEST_PART: Duration = Duration::from_secs(600);
 
 /// Tells the parent that a part of the script begins; it takes the signal away.
 fn mark() {
@@ -233,6 +238,26 @@ impl Traced {
         marked
     }
 
+    /// Threads that were made since some were.
+    fn made_since(&self, before: &BTreeSet<i32>) -> Vec<i32> {
+        let threads = self.threads.keys();
+        threads
+            .filter(|new| !before.contains(new))
+            .copied()
+            .collect()
+    }
+
+    /// Where each thread stands, for who looks why they do not get on.
+    fn tell(&self) -> String {
+        let mut told = String::from("the threads do not get on:");
+        for (thread, state) in &self.threads {
+            let path = format!("/proc/{}/task/{thread}/syscall", self.child.id());
+            let at = std::fs::read_to_string(path).unwrap_or_default();
+            told += &format!(" {thread} {state:?} in system call {};", at.trim());
+        }
+        told
+    }
+
     /// Lets one of these threads make one instruction: one that is not in a system call, if there is one. Gives what
     /// came of it.
     fn step(&mut self, thread: i32) -> Option<(i32, Stop)> {
@@ -435,8 +460,11 @@ impl Random {
     }
 }
 
-/// Steps these threads, and those they make, in turns until one of them makes a mark, or they are gone. Gives how many instructions were made, and how
-/// many of them changed the files.
+/// Steps these threads, and those they make, in turns until one of them makes a mark, or they are gone. Gives
+/// how many instructions were made, and how many of them changed the files.
+///
+/// A thread that stands still may hold what these wait for, as a lock of the C library: when none of them gets on, the
+/// others that stand still are stepped, too.
 fn step_to_mark(
     traced: &mut Traced,
     mut stepped: Vec<i32>,
@@ -445,7 +473,17 @@ fn step_to_mark(
     random: &mut Random,
 ) -> (u64, u64) {
     let (mut instructions, mut changes) = (0, 0);
+    let begun = Instant::now();
+    let mut last_step = begun;
     loop {
+        assert!(begun.elapsed() < LONGEST_PART, "{}", traced.tell());
+        if last_step.elapsed() > STANDSTILL {
+            let threads = traced.threads.iter();
+            let stopped = threads.filter(|(_, state)| **state == State::Stopped);
+            stepped.extend(stopped.map(|(thread, _)| *thread));
+            stepped.sort_unstable();
+            stepped.dedup();
+        }
         let thread = stepped[random.below(stepped.len() as u64) as usize];
         // Turns of one instruction, and of many.
         let turn = 1 << random.below(13);
@@ -455,6 +493,7 @@ fn step_to_mark(
                 break;
             };
             instructions += 1;
+            last_step = Instant::now();
             if disk.has_changed() {
                 changes += 1;
                 check(disk, acknowledged);
@@ -479,9 +518,7 @@ fn step_to_mark(
                 for thread in coming {
                     traced.wait(thread, 0);
                 }
-                let before = &traced.known;
-                let new = traced.threads.keys().filter(|new| !before.contains(new));
-                stepped.extend(new.copied().collect::<Vec<i32>>());
+                stepped.extend(traced.made_since(&traced.known));
                 traced.known.extend(&stepped);
             }
         }
@@ -512,10 +549,11 @@ fn a_kill_behind_any_instruction_loses_nothing_that_was_acknowledged() {
         traced.known = traced.threads.keys().copied().collect();
         let mut new = traced.known.difference(&before);
         let writer = *new.next().expect("the writer's thread");
+        let started = traced.known.clone();
         let mut sums = (0, 0);
         // At the end the main thread waits, in loops of many instructions: it is let go. The writer's work there
         // is met at its system calls.
-        for threads in [
+        for mut threads in [
             vec![main],
             vec![main, writer],
             vec![main, writer],
@@ -529,6 +567,8 @@ fn a_kill_behind_any_instruction_loses_nothing_that_was_acknowledged() {
                     traced.step = libc::PTRACE_SYSCALL;
                 }
             }
+            // One that was made in the part before may not have ended yet, and the end may wait for it.
+            threads.extend(traced.made_since(&started));
             let (instructions, changes) =
                 step_to_mark(&mut traced, threads, &mut disk, &acknowledged, &mut random);
             assert!(changes > 0, "the files change");
