@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use annals_format::fetch_ahead;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -12,6 +13,9 @@ use crate::messages::{
     ANY_TAG, ANYBODY, Kind, Lost, Mark, MessageBatch, MessageEvent, NOBODY, NONE, SEVERAL,
 };
 
+/// So many messages are looked up before they are taken in: which channel is next cannot be foreseen, and with many of
+/// them the processor would wait for the memory of each.
+const MESSAGES_AHEAD: usize = 16;
 /// How far a sequence number is searched among what waits.
 const SEARCH: usize = 1024;
 /// Started receives of unknown channel that a process may have.
@@ -56,6 +60,22 @@ struct Key {
     tag: i64,
     from: u32,
     to: u32,
+}
+
+impl Key {
+    /// The channel of a send or a receive.
+    const fn of(event: &MessageEvent) -> Self {
+        let (from, to) = match event.kind {
+            Kind::Send => (event.process, event.peer),
+            _ => (event.peer, event.process),
+        };
+        Self {
+            communicator: event.communicator,
+            tag: event.tag,
+            from,
+            to,
+        }
+    }
 }
 
 /// A list of nodes: numbers of its first and last.
@@ -208,12 +228,33 @@ impl Matcher {
     pub(crate) fn feed(&mut self, batch: &MessageBatch, paired: &mut impl FnMut(Mark, Mark)) {
         let mut losses = batch.losses.iter().peekable();
         for (index, event) in batch.events.iter().enumerate() {
+            if index.is_multiple_of(MESSAGES_AHEAD) {
+                let rest = &batch.events[index..];
+                self.fetch_ahead(&rest[..rest.len().min(MESSAGES_AHEAD)]);
+            }
             while let Some((_, process, lost)) = losses.next_if(|loss| loss.0 <= index) {
                 self.lose(*process, *lost);
             }
             self.take(event, paired);
         }
         losses.for_each(|(_, process, lost)| self.lose(*process, *lost));
+    }
+
+    /// Has the processor fetch the channels of these messages, and what waits first in them.
+    fn fetch_ahead(&self, events: &[MessageEvent]) {
+        let mut places = [END; MESSAGES_AHEAD];
+        for (place, event) in places.iter_mut().zip(events) {
+            if let Some(slot) = self.channels.get(&Key::of(event)) {
+                *place = *slot;
+                fetch_ahead(&self.slots, *slot as usize);
+            }
+        }
+        for place in places {
+            if let Some(channel) = self.slots.get(place as usize) {
+                fetch_ahead(&self.nodes, channel.sends.first as usize);
+                fetch_ahead(&self.nodes, channel.receives.first as usize);
+            }
+        }
     }
 
     /// Notes that a process's events may be missing from here on.
@@ -289,12 +330,7 @@ impl Matcher {
         if !self.has_peer(event) {
             return;
         }
-        let key = Key {
-            communicator: event.communicator,
-            tag: event.tag,
-            from: event.process,
-            to: event.peer,
-        };
+        let key = Key::of(event);
         let Some(slot) = self.open(key) else { return };
         let receives = self.channel(slot).receives;
         if event.sequence != NONE && self.has_sequence(receives) {
@@ -333,12 +369,7 @@ impl Matcher {
         if !self.has_peer(event) {
             return;
         }
-        let key = Key {
-            communicator: event.communicator,
-            tag: event.tag,
-            from: event.peer,
-            to: event.process,
-        };
+        let key = Key::of(event);
         let mut started = mark.number;
         let request = match event.request {
             NONE => None,
@@ -441,12 +472,7 @@ impl Matcher {
             process.wild.insert(started, pattern);
             Some(Request::Wild { started })
         } else {
-            let key = Key {
-                communicator: event.communicator,
-                tag: event.tag,
-                from: event.peer,
-                to: event.process,
-            };
+            let key = Key::of(event);
             let node = Node {
                 mark,
                 started,
