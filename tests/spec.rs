@@ -10,10 +10,10 @@ use annals_format::{
     Definition, Definitions, DroppedRecord, Element, ElementType, EventType, EventTypeId,
     FileHeader, FileKind, Filter, Foreign, Function, LiveHeader, LocationId, LocationState,
     MapCursor, Module, ModuleId, ProcessId, RecordingId, RecordingIndex, Reference, RegionId,
-    RegionStatistics, Role, Slice, Snapshot, SnapshotHeader, Step, StreamId, StreamTotals,
-    StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns, Value, Verbosity,
-    decode_index_block, decode_tail, encode_tail, live, put_dropped_row, put_ints, put_row_start,
-    read_ints,
+    RegionStatistics, Role, SharedClockMap, Slice, Snapshot, SnapshotHeader, Step, StreamId,
+    StreamTotals, StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns, Value,
+    Verbosity, decode_index_block, decode_tail, encode_tail, live, put_dropped_row, put_ints,
+    put_row_start, read_ints,
 };
 use serde_json::{Value as Json, json};
 
@@ -288,7 +288,7 @@ fn clock_map() -> ClockMap {
     ClockMap {
         clock: ClockId::new(0),
         error_ns: 25,
-        knots: vec![(1000, 0), (3000, 1000)],
+        knots: [(1000, 0), (3000, 1000)].into(),
     }
 }
 
@@ -397,6 +397,33 @@ fn a_clock_map_has_wide_ticks_and_times() {
             .map(|(tick, time_ns)| json!([i64::try_from(*tick).unwrap(), time_ns]))
             .collect();
         json!({"clock": map.clock.get(), "error_ns": map.error_ns, "knots": knots})
+    });
+}
+
+#[test]
+fn clocks_that_tick_as_one_share_a_map() {
+    let maps = [1, 3].map(|clock| ClockMap {
+        clock: ClockId::new(clock),
+        ..clock_map()
+    });
+    let shared = SharedClockMap::of(maps.iter());
+    let [map] = &shared[..] else {
+        panic!("not one map: {shared:?}");
+    };
+    let mut record = Vec::new();
+    Definition::ClockMaps(map.clone()).encode(&mut record);
+    assert_example("shared-clock-map", &record, |bytes| {
+        let mut definitions = Definitions::default();
+        definitions.add_all(bytes).unwrap();
+        let read: Vec<ClockMap> = definitions.clock_maps.values().cloned().collect();
+        assert_eq!(read, maps);
+        assert!(std::ptr::eq(&read[0].knots[..], &read[1].knots[..]));
+        let clocks: Vec<u32> = read.iter().map(|map| map.clock.get()).collect();
+        let knots = read[0].knots.iter();
+        let knots: Json = knots
+            .map(|(tick, time_ns)| json!([i64::try_from(*tick).unwrap(), time_ns]))
+            .collect();
+        json!({"clocks": clocks, "error_ns": read[0].error_ns, "knots": knots})
     });
 }
 

@@ -225,7 +225,7 @@ mod tests {
         ClockMap {
             clock: ClockId::new(0),
             error_ns: 0,
-            knots: knots.to_vec(),
+            knots: knots.into(),
         }
     }
 
@@ -301,12 +301,13 @@ mod tests {
             ticks in prop::collection::vec(0..12_000_000_000_u64, 1..200),
         ) {
             let (mut tick, mut time) = (i128::from(start.0), start.1);
-            let mut map = map(&[(tick, time)]);
+            let mut pairs = vec![(tick, time)];
             for (run, rise) in knots {
                 tick += i128::from(run);
                 time += rise as i64;
-                map.knots.push((tick, time));
+                pairs.push((tick, time));
             }
+            let map = map(&pairs);
             let ticks: Vec<u64> = ticks.into_iter().map(|t| t.wrapping_add(start.0).wrapping_sub(1 << 30)).collect();
             let (mut times, mut residuals) = (Vec::new(), Vec::new());
             MapCursor::new(&map).convert(&ticks, &mut times, &mut residuals);

@@ -1,8 +1,9 @@
 //! Definitions: the tables that events refer to. A definition is a record of kind, length and body;
 //! readers step over kinds they do not know and ignore bytes behind the fields they know.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
+use std::sync::Arc;
 
 use crate::error::{FormatError, Result};
 use crate::ids::{
@@ -482,8 +483,48 @@ pub struct ClockMap {
     pub clock: ClockId,
     /// Bound of the map's error, nanoseconds.
     pub error_ns: u64,
-    /// (unwrapped tick, trace time in nanoseconds), both strictly ascending; at least two.
-    pub knots: Vec<(i128, i64)>,
+    /// (unwrapped tick, trace time in nanoseconds), both strictly ascending; at least two. The clocks of one host have
+    /// the same, and share them.
+    pub knots: Arc<[(i128, i64)]>,
+}
+
+/// One map of several clocks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SharedClockMap {
+    /// Which clocks, ascending; at least one.
+    pub clocks: Vec<ClockId>,
+    /// Bound of the map's error, nanoseconds.
+    pub error_ns: u64,
+    /// As [`ClockMap::knots`].
+    pub knots: Arc<[(i128, i64)]>,
+}
+
+impl SharedClockMap {
+    /// Of maps, ascending by clock, as few as there are different ones, in the order of their first clocks.
+    pub fn of<'a>(maps: impl Iterator<Item = &'a ClockMap>) -> Vec<Self> {
+        let mut shared: Vec<Self> = Vec::new();
+        // Nearly all that are the same are one in memory: a run has as many maps as processes, and long ones.
+        let mut by_place: HashMap<(*const (i128, i64), u64), usize> = HashMap::new();
+        let mut by_knots: HashMap<(&[(i128, i64)], u64), usize> = HashMap::new();
+        for map in maps {
+            let next = shared.len();
+            let place = (map.knots.as_ptr(), map.error_ns);
+            let number = *by_place.entry(place).or_insert_with(|| {
+                *by_knots
+                    .entry((&map.knots[..], map.error_ns))
+                    .or_insert(next)
+            });
+            if number == next {
+                shared.push(Self {
+                    clocks: Vec::new(),
+                    error_ns: map.error_ns,
+                    knots: Arc::clone(&map.knots),
+                });
+            }
+            shared[number].clocks.push(map.clock);
+        }
+        shared
+    }
 }
 
 /// How a process of a trace ended.
@@ -621,6 +662,7 @@ pub enum Definition {
     Object(Object),
     Registration(Registration),
     ClockMap(ClockMap),
+    ClockMaps(SharedClockMap),
     ProcessEnd(ProcessEnd),
     TimeZero(TimeZero),
     Module(Module),
@@ -814,11 +856,15 @@ impl Definition {
                 b.put_varint(d.clock.get().into());
                 b.put_varint(d.error_ns);
                 b.put_varint(d.knots.len() as u64);
-                for (tick, time_ns) in &d.knots {
+                for (tick, time_ns) in &d.knots[..] {
                     b.put_wide(*tick);
                     b.put_signed(*time_ns);
                 }
                 15
+            }
+            Self::ClockMaps(d) => {
+                put_clock_maps(b, d);
+                27
             }
             Self::ProcessEnd(d) => {
                 b.put_varint(d.process.get().into());
@@ -1045,6 +1091,7 @@ impl Definition {
                 object: read_option(w, "object id")?.map(ObjectId::new),
             }),
             15 => Self::ClockMap(Self::decode_clock_map(w)?),
+            27 => Self::ClockMaps(read_clock_maps(w)?),
             16 => Self::ProcessEnd(ProcessEnd {
                 process: process(w)?,
                 ended: read_code(w, "end of a process", Ended::from_code)?,
@@ -1200,23 +1247,9 @@ impl Definition {
         let error_ns = w.varint("error of a clock map")?;
         let start = w.position();
         let count = w.count(2, "number of knots")?;
-        let mut knots: Vec<(i128, i64)> = Vec::with_capacity(count);
-        for _ in 0..count {
-            let knot = (w.wide("tick of a knot")?, w.signed("time of a knot")?);
-            if let Some(last) = knots.last()
-                && (knot.0 <= last.0 || knot.1 <= last.1)
-            {
-                return Err(FormatError::invalid(
-                    w.position(),
-                    "ascending knots",
-                    format!("{knot:?} after {last:?}"),
-                ));
-            }
-            knots.push(knot);
-        }
-        if count < 2 {
-            return Err(FormatError::invalid(start, "at least two knots", count));
-        }
+        let knots = read_knots(w, start, count, |w| {
+            Ok((w.wide("tick of a knot")?, w.signed("time of a knot")?))
+        })?;
         Ok(ClockMap {
             clock,
             error_ns,
@@ -1279,6 +1312,10 @@ impl Taken {
         let bytes = match definition {
             Definition::Calibrations(points) => {
                 points.len() as u64 * size_of::<CalibrationPoint>() as u64
+            }
+            Definition::ClockMaps(map) => {
+                let of_clocks = map.clocks.len() * (size_of::<ClockMap>() + size_of::<ClockId>());
+                (of_clocks + size_of_val(&map.knots[..])) as u64
             }
             // The smallest parts of a record are those of the largest lists: knots of a clock map, 2 bytes for 32.
             _ => 128 + 16 * record as u64,
@@ -1363,6 +1400,104 @@ fn read_calibrations(w: &mut Wire<'_>) -> Result<Vec<CalibrationPoint>> {
     Ok(points)
 }
 
+/// Appends the knots told as calibration points are: clocks of a host are tied to it many times a second.
+fn put_clock_maps(b: &mut Vec<u8>, map: &SharedClockMap) {
+    b.put_varint(map.clocks.len() as u64);
+    let mut before = 0;
+    for clock in &map.clocks {
+        b.put_varint(clock.get().wrapping_sub(before).into());
+        before = clock.get();
+    }
+    b.put_varint(map.error_ns);
+    b.put_varint(map.knots.len() as u64);
+    let (mut ticks, mut times) = (WideSteps::default(), Steps::default());
+    for (tick, time_ns) in &map.knots[..] {
+        b.put_wide(ticks.step_to(*tick));
+        b.put_signed(times.step_to(*time_ns));
+    }
+}
+
+fn read_clock_maps(w: &mut Wire<'_>) -> Result<SharedClockMap> {
+    let start = w.position();
+    let count = w.count(1, "number of clocks")?;
+    let mut clocks: Vec<ClockId> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let more = w.varint_u32("clock id")?;
+        let next = match clocks.last() {
+            None => Some(more),
+            Some(last) => last.get().checked_add(more).filter(|_| more != 0),
+        };
+        let next =
+            next.ok_or_else(|| FormatError::invalid(w.position(), "ascending clock ids", more))?;
+        clocks.push(ClockId::new(next));
+    }
+    if clocks.is_empty() {
+        return Err(FormatError::invalid(start, "at least one clock", count));
+    }
+    let error_ns = w.varint("error of a clock map")?;
+    let start = w.position();
+    let count = w.count(2, "number of knots")?;
+    let (mut ticks, mut times) = (WideSteps::default(), Steps::default());
+    let knots = read_knots(w, start, count, |w| {
+        let tick = ticks.take(w.wide("tick of a knot")?);
+        Ok((tick, times.take(w.signed("time of a knot")?)))
+    })?;
+    Ok(SharedClockMap {
+        clocks,
+        error_ns,
+        knots,
+    })
+}
+
+/// Reads so many knots, which must ascend.
+fn read_knots(
+    w: &mut Wire<'_>,
+    start: usize,
+    count: usize,
+    mut knot: impl FnMut(&mut Wire<'_>) -> Result<(i128, i64)>,
+) -> Result<Arc<[(i128, i64)]>> {
+    let mut knots: Vec<(i128, i64)> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let knot = knot(w)?;
+        if let Some(last) = knots.last()
+            && (knot.0 <= last.0 || knot.1 <= last.1)
+        {
+            return Err(FormatError::invalid(
+                w.position(),
+                "ascending knots",
+                format!("{knot:?} after {last:?}"),
+            ));
+        }
+        knots.push(knot);
+    }
+    if count < 2 {
+        return Err(FormatError::invalid(start, "at least two knots", count));
+    }
+    Ok(knots.into())
+}
+
+/// As [`Steps`], of numbers of 128 bits.
+#[derive(Default)]
+struct WideSteps {
+    last: i128,
+    step: i128,
+}
+
+impl WideSteps {
+    fn step_to(&mut self, value: i128) -> i128 {
+        let step = value.wrapping_sub(self.last);
+        let told = step.wrapping_sub(self.step);
+        (self.last, self.step) = (value, step);
+        told
+    }
+
+    fn take(&mut self, told: i128) -> i128 {
+        self.step = self.step.wrapping_add(told);
+        self.last = self.last.wrapping_add(self.step);
+        self.last
+    }
+}
+
 /// Numbers told by how much each step differs from the one before, modulo 2⁶⁴.
 #[derive(Default)]
 struct Steps {
@@ -1431,6 +1566,15 @@ impl Definitions {
             }
             Definition::ClockMap(d) => {
                 self.clock_maps.entry(d.clock).or_insert(d);
+            }
+            Definition::ClockMaps(d) => {
+                for clock in d.clocks {
+                    self.clock_maps.entry(clock).or_insert_with(|| ClockMap {
+                        clock,
+                        error_ns: d.error_ns,
+                        knots: Arc::clone(&d.knots),
+                    });
+                }
             }
             Definition::ProcessEnd(d) => {
                 self.process_ends.insert(d.process, d);
@@ -1544,8 +1688,9 @@ impl Definitions {
         objects.for_each(|d| each(Definition::Object(*d)));
         let registrations = self.registrations.iter();
         registrations.for_each(|d| each(Definition::Registration(*d)));
-        let clock_maps = self.clock_maps.values().cloned();
-        clock_maps.for_each(|d| each(Definition::ClockMap(d)));
+        let clock_maps = SharedClockMap::of(self.clock_maps.values());
+        let clock_maps = clock_maps.into_iter();
+        clock_maps.for_each(|d| each(Definition::ClockMaps(d)));
         let ends = self.process_ends.values();
         ends.for_each(|d| each(Definition::ProcessEnd(*d)));
         let zero = self.time_zero.iter();
@@ -1792,7 +1937,12 @@ mod tests {
             Definition::ClockMap(ClockMap {
                 clock: ClockId::new(1),
                 error_ns: 40,
-                knots: vec![(-5, 0), (i128::from(u64::MAX) * 3, 10)],
+                knots: [(-5, 0), (i128::from(u64::MAX) * 3, 10)].into(),
+            }),
+            Definition::ClockMaps(SharedClockMap {
+                clocks: [3, 4, u32::MAX].map(ClockId::new).to_vec(),
+                error_ns: u64::MAX,
+                knots: [(i128::MIN, i64::MIN), (0, -1), (i128::MAX, i64::MAX)].into(),
             }),
             Definition::ProcessEnd(ProcessEnd {
                 process: ProcessId::new(0),

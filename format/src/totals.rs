@@ -225,6 +225,8 @@ impl StreamTotals {
             totals.order_hash = Some(w.u64("order hash")?);
         }
         totals.rows.sort_by_key(|row| row.event_type);
+        // Nearly all streams have few, and a run has many streams.
+        totals.rows.shrink_to_fit();
         Ok(totals)
     }
 }

@@ -9,6 +9,9 @@ pub(crate) mod hosts;
 pub(crate) mod hulls;
 pub(crate) mod offsets;
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use annals_format::ticks::unwrap_near;
 use annals_format::{Clock, ClockId, ClockKind, ClockMap, MapCursor, UNBOUNDED};
 
@@ -18,6 +21,8 @@ use crate::clocks::hosts::{Host, parts_of, scaled};
 const KNOT_SPACING_NS: i64 = 50_000_000;
 /// Two points this close together say less about the rate than its nominal value does.
 const LEAST_SPAN_NS: i64 = 1_000_000;
+/// Most knots of a map, however long it is: an hour has as many stretches of that spacing.
+const MOST_KNOTS: i64 = 1 << 16;
 /// How far a clock's rate departs from its mean between two points, and beyond the last, parts per 10⁹.
 const WANDER_PPB: u128 = 1_000;
 
@@ -43,7 +48,7 @@ pub struct ClockFit {
     /// Largest distance of a point from the map, nanoseconds.
     pub largest_residual_ns: u64,
     /// How wrong it may be.
-    pub(crate) own: OwnError,
+    pub(crate) own: Arc<OwnError>,
 }
 
 impl ClockFit {
@@ -55,7 +60,7 @@ impl ClockFit {
             knots: map.knots.len(),
             error_ns: map.error_ns,
             largest_residual_ns: 0,
-            own: OwnError::UNKNOWN,
+            own: Arc::new(OwnError::UNKNOWN),
         }
     }
 }
@@ -129,7 +134,7 @@ pub(crate) fn fit(id: ClockId, clock: &Clock, points: &[Point]) -> (ClockMap, Cl
     let map = ClockMap {
         clock: id,
         error_ns,
-        knots: pairs,
+        knots: pairs.into(),
     };
     let mut cursor = MapCursor::new(&map);
     let residuals = points
@@ -141,11 +146,13 @@ pub(crate) fn fit(id: ClockId, clock: &Clock, points: &[Point]) -> (ClockMap, Cl
         knots: map.knots.len(),
         error_ns,
         largest_residual_ns: residuals.max().unwrap_or(0),
-        own: if knots.is_empty() || knots.iter().any(|knot| knot.error_ns == UNBOUNDED) {
-            OwnError::UNKNOWN
-        } else {
-            OwnError::of(clock, &knots, is_nominal)
-        },
+        own: Arc::new(
+            if knots.is_empty() || knots.iter().any(|knot| knot.error_ns == UNBOUNDED) {
+                OwnError::UNKNOWN
+            } else {
+                OwnError::of(clock, &knots, is_nominal)
+            },
+        ),
     };
     (map, fit)
 }
@@ -174,9 +181,14 @@ fn drop_wide(knots: &mut Vec<Point>) {
     *knots = kept;
 }
 
-/// The best point of each stretch of [`KNOT_SPACING_NS`], ascending in both directions.
+/// The best point of each stretch of [`KNOT_SPACING_NS`], longer ones if there were more than [`MOST_KNOTS`], ascending
+/// in both directions.
 fn choose_knots(points: &[Point], knots: &mut Vec<Point>) {
-    let Some(first) = points.first() else { return };
+    let (Some(first), Some(last)) = (points.first(), points.last()) else {
+        return;
+    };
+    let span_ns = last.time_ns.saturating_sub(first.time_ns);
+    let spacing_ns = KNOT_SPACING_NS.max(span_ns / MOST_KNOTS);
     let mut stretch_start = first.time_ns;
     let mut best: Option<Point> = None;
     let mut push = |point: Option<Point>| {
@@ -189,7 +201,7 @@ fn choose_knots(points: &[Point], knots: &mut Vec<Point>) {
         }
     };
     for point in points {
-        if point.time_ns.saturating_sub(stretch_start) >= KNOT_SPACING_NS {
+        if point.time_ns.saturating_sub(stretch_start) >= spacing_ns {
             push(best.take());
             stretch_start = point.time_ns;
         }
@@ -199,11 +211,7 @@ fn choose_knots(points: &[Point], knots: &mut Vec<Point>) {
     }
     push(best);
     // A short recording lies in one stretch; its ends say more about the rate than one point.
-    if knots.len() < 2
-        && let Some(last) = points.last()
-        && last.time_ns.saturating_sub(first.time_ns) >= LEAST_SPAN_NS
-        && last.tick > first.tick
-    {
+    if knots.len() < 2 && span_ns >= LEAST_SPAN_NS && last.tick > first.tick {
         *knots = vec![*first, *last];
     }
 }
@@ -321,7 +329,7 @@ pub(crate) fn on_axis(map: &ClockMap, kind: ClockKind, host: &Host) -> ClockMap 
         return ClockMap {
             clock: map.clock,
             error_ns: map.error_ns,
-            knots: host.map.knots.clone(),
+            knots: Arc::clone(&host.map.knots),
         };
     }
     let mut ticks: Vec<i128> = map.knots.iter().map(|knot| knot.0).collect();
@@ -331,7 +339,7 @@ pub(crate) fn on_axis(map: &ClockMap, kind: ClockKind, host: &Host) -> ClockMap 
     };
     if !is_straight {
         let mut inverse = MapCursor::new(map);
-        for (reference, _) in &host.map.knots {
+        for (reference, _) in &host.map.knots[..] {
             let reference = (*reference).clamp(i64::MIN.into(), i64::MAX.into()) as i64;
             let mut knots = map.knots.iter();
             // Two knots that close would bend the slope between them.
@@ -352,14 +360,49 @@ pub(crate) fn on_axis(map: &ClockMap, kind: ClockKind, host: &Host) -> ClockMap 
             knots.push((tick, time_ns));
         }
     }
-    if knots.len() < 2 {
-        // At the end of time.
-        knots.clone_from(&map.knots);
-    }
+    // At the end of time.
+    let is_map = knots.len() >= 2;
     ClockMap {
         clock: map.clock,
         error_ns: map.error_ns,
-        knots,
+        knots: if is_map {
+            knots.into()
+        } else {
+            Arc::clone(&map.knots)
+        },
+    }
+}
+
+/// Knots of a clock map.
+type Knots = Arc<[(i128, i64)]>;
+
+/// Moves clock maps along the axis; those that share their knots go on sharing them.
+#[derive(Debug)]
+pub(crate) struct MapMover {
+    by_ns: i64,
+    /// By where they lie, the knots as they were and as they are: none of these goes away meanwhile.
+    moved: HashMap<*const (i128, i64), (Knots, Knots)>,
+}
+
+impl MapMover {
+    /// Later by so much.
+    pub(crate) fn new(by_ns: i64) -> Self {
+        Self {
+            by_ns,
+            moved: HashMap::new(),
+        }
+    }
+
+    /// Moves a map.
+    pub(crate) fn move_map(&mut self, map: &mut ClockMap) {
+        let by_ns = self.by_ns;
+        let known = self.moved.entry(map.knots.as_ptr());
+        let (_, moved) = known.or_insert_with(|| {
+            let knots = map.knots.iter();
+            let moved = knots.map(|(tick, time_ns)| (*tick, time_ns.saturating_add(by_ns)));
+            (Arc::clone(&map.knots), moved.collect())
+        });
+        map.knots = Arc::clone(moved);
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use annals_format::{BlockKind, BlockWriter, CompressionLevel, RegionStatistics};
+use annals_format::{BlockKind, BlockWriter, CompressionLevel, MAX_BODY_LEN, RegionStatistics};
 
 use crate::error::{MergeError, Result};
 use crate::temporary::create_file_beside;
@@ -44,11 +44,6 @@ impl TraceFile {
         })
     }
 
-    /// The name that it gets.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Bytes written so far.
     pub(crate) const fn offset(&self) -> u64 {
         self.offset
@@ -65,24 +60,48 @@ impl TraceFile {
             })
     }
 
+    /// Writes a block that a trace has once; gives its place. `what` it is, for who reads the error.
+    ///
+    /// # Errors
+    /// If it is larger than a block may be, or cannot be written.
+    pub(crate) fn write_block(
+        &mut self,
+        (kind, what): (BlockKind, &str),
+        head: &[u8],
+        body: &[u8],
+        level: CompressionLevel,
+    ) -> Result<u64> {
+        let io = |source| MergeError::Io {
+            action: "write",
+            path: self.path.clone(),
+            source,
+        };
+        if body.len() > MAX_BODY_LEN {
+            return Err(io(std::io::Error::other(format!(
+                "{what} would take {} MiB, and a block of a trace holds {}",
+                body.len().div_ceil(1 << 20),
+                MAX_BODY_LEN >> 20
+            ))));
+        }
+        let mut block = Vec::new();
+        let mut writer = BlockWriter::new(level).map_err(io)?;
+        writer.write(kind, head, body, &mut block);
+        let offset = self.offset;
+        self.write(&block)?;
+        Ok(offset)
+    }
+
     /// Writes the statistics of the trace's calls; gives their place.
     pub(crate) fn write_statistics(
         &mut self,
         statistics: &RegionStatistics,
         level: CompressionLevel,
     ) -> Result<u64> {
-        let (mut head, mut body, mut block) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut head, mut body) = (Vec::new(), Vec::new());
         statistics.encode_head(&mut head);
         statistics.encode(&mut body);
-        let mut writer = BlockWriter::new(level).map_err(|source| MergeError::Io {
-            action: "write",
-            path: self.temporary.clone(),
-            source,
-        })?;
-        writer.write(BlockKind::Statistics, &head, &body, &mut block);
-        let offset = self.offset;
-        self.write(&block)?;
-        Ok(offset)
+        let kind = (BlockKind::Statistics, "the statistics of regions");
+        self.write_block(kind, &head, &body, level)
     }
 
     /// Gives the trace its name; gives its length.

@@ -272,3 +272,42 @@ fn wall_clocks_have_no_bound() {
     let (marks, _) = marks(scratch.path());
     assert_eq!(marks[&500].1 - marks[&0].1, 570);
 }
+
+#[test]
+fn processes_of_a_long_run_on_one_host_share_one_map() {
+    const PROCESSES: u32 = 8;
+    const HOURS_NS: i64 = 3 * 3_600_000_000_000;
+    let scratch = tempfile::tempdir().expect("a directory");
+    let host = Host::new(1);
+    for rank in 0..PROCESSES {
+        let mut program = Program::new(rank, PROCESSES, host, HOURS_NS);
+        program.ticking = Ticking {
+            kind: ClockKind::Tsc,
+            ticks_per_second: 2_500_000_000,
+            rate_ppb: 3_000,
+            ..Ticking::REFERENCE
+        };
+        // Each is tied to the host once a second, and all together more often than a map has knots.
+        let seconds = 0..HOURS_NS / 1_000_000_000;
+        let phase = i64::from(rank) * 125_000_000;
+        let points = seconds.map(|n| (n * 1_000_000_000 + phase, 25, (n * 7 + phase) % 41 - 20));
+        program.points = points.collect();
+        let marks = (0..200).map(|n| n * (HOURS_NS / 200) + i64::from(rank));
+        program.ops = marks.map(|at| (at, Op::Mark(at as u64))).collect();
+        program.write(scratch.path(), &[]);
+    }
+    report(scratch.path(), Causality::Check);
+    let (marks, definitions) = marks(scratch.path());
+    let maps: Vec<_> = definitions.clock_maps.values().collect();
+    assert_eq!(maps.len(), PROCESSES as usize);
+    for map in &maps {
+        assert!(std::ptr::eq(&map.knots[..], &maps[0].knots[..]));
+    }
+    let knots = maps[0].knots.len();
+    assert!((40_000..=1 << 16).contains(&knots), "{knots} knots");
+    let zero = marks[&0].1;
+    for (true_ns, (process, time_ns)) in marks {
+        let wrong = (time_ns - zero).abs_diff(true_ns as i64);
+        assert!(wrong < 60, "process {process} at {true_ns}: {wrong} ns");
+    }
+}

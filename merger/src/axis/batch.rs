@@ -625,7 +625,7 @@ mod tests {
         ) {
             let times: Vec<i64> = times.iter().map(|time| time % 1_000_000).collect();
             let mut batch = batch(&times, &types, false);
-            let map = ClockMap { clock: ClockId::new(0), error_ns: 0, knots: vec![(0, 0), (3, 1)] };
+            let map = ClockMap { clock: ClockId::new(0), error_ns: 0, knots: [(0, 0), (3, 1)].into() };
             let ticks = |batch: &Batch| -> Vec<i128> {
                 let mut map = MapCursor::new(&map);
                 (0..batch.len()).map(|i| map.tick(batch.time_ns(i)) + i128::from(batch.residual(i))).collect()

@@ -8,37 +8,71 @@ use crate::clocks::hosts::Host;
 /// Knots of a clock's bounds in the trace.
 const MOST_KNOTS: usize = 64;
 
-/// The bounds of a clock's error over the life of its process, both ends on the axis.
-pub(crate) fn clock_error(
-    clock: ClockId,
-    alike: ClockId,
-    own: &OwnError,
-    host: &Host,
-    (start_ns, end_ns): (i64, i64),
-) -> ClockError {
-    let mut inverse = MapCursor::new(&host.map);
-    let mut reading = |time_ns: i64| {
-        let reading = inverse.tick(time_ns);
-        reading.clamp(i64::MIN.into(), i64::MAX.into()) as i64
-    };
-    let (start, end) = (reading(start_ns), reading(end_ns));
-    let mut moments = vec![start, end];
-    let corners = host.corners().into_iter().chain(own.corners());
-    moments.extend(corners.filter(|moment| (start..=end).contains(moment)));
-    moments.sort_unstable();
-    moments.dedup();
-    let knots = moments.iter().map(|moment| ErrorKnot {
-        time_ns: host.axis_ns(*moment),
-        own_ns: own.at(*moment),
-        host_ns: host.error_at(*moment),
-    });
-    let mut knots: Vec<ErrorKnot> = knots.collect();
-    knots.dedup_by_key(|knot| knot.time_ns);
-    ClockError {
-        clock,
-        alike,
-        relation: host.relation,
-        knots: thinned(knots),
+/// How wrong a clock is on its host, and its host on the axis: at every moment between which that is about linear. The
+/// same for all processes whose clocks tick as one.
+#[derive(Debug)]
+pub(crate) struct Course<'a> {
+    own: &'a OwnError,
+    host: &'a Host,
+    /// By reference clock, ascending.
+    corners: Vec<(i64, ErrorKnot)>,
+}
+
+impl<'a> Course<'a> {
+    pub(crate) fn new(own: &'a OwnError, host: &'a Host) -> Self {
+        let mut moments = host.corners();
+        moments.extend(own.corners());
+        moments.sort_unstable();
+        moments.dedup();
+        let mut course = Self {
+            own,
+            host,
+            corners: Vec::new(),
+        };
+        let corners = moments.into_iter();
+        course.corners = corners
+            .map(|moment| (moment, course.knot(moment)))
+            .collect();
+        course
+    }
+
+    fn knot(&self, moment: i64) -> ErrorKnot {
+        ErrorKnot {
+            time_ns: self.host.axis_ns(moment),
+            own_ns: self.own.at(moment),
+            host_ns: self.host.error_at(moment),
+        }
+    }
+
+    /// The bounds of a clock's error over the life of its process, both ends on the axis.
+    pub(crate) fn clock_error(
+        &self,
+        clock: ClockId,
+        alike: ClockId,
+        (start_ns, end_ns): (i64, i64),
+    ) -> ClockError {
+        let mut inverse = MapCursor::new(&self.host.map);
+        let mut reading = |time_ns: i64| {
+            let reading = inverse.tick(time_ns);
+            reading.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+        };
+        let (start, end) = (reading(start_ns), reading(end_ns));
+        let (first, last) = (start.min(end), start.max(end));
+        let behind = |moment: i64| self.corners.partition_point(|corner| corner.0 <= moment);
+        // Within the life; of one that ends before it starts, nothing.
+        let from = behind(start);
+        let to = behind(end.saturating_sub(1)).max(from);
+        let within = self.corners[from..to].iter().map(|(_, knot)| *knot);
+        let mut knots = vec![self.knot(first)];
+        knots.extend(within);
+        knots.push(self.knot(last));
+        knots.dedup_by_key(|knot| knot.time_ns);
+        ClockError {
+            clock,
+            alike,
+            relation: self.host.relation,
+            knots: thinned(knots),
+        }
     }
 }
 

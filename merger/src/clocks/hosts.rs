@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use annals_format::{ClockId, ClockMap, HostOffset, MapCursor, Relation, UNBOUNDED};
 use serde::Serialize;
 
+use crate::clocks::MapMover;
 use crate::clocks::hulls::{Fit, Hulls, Quality};
 use crate::clocks::offsets::ClockOffsets;
 
@@ -79,7 +80,7 @@ fn map_of(mut knots: Vec<(i128, i64)>) -> ClockMap {
     ClockMap {
         clock: ClockId::new(0),
         error_ns: 0,
-        knots,
+        knots: knots.into(),
     }
 }
 
@@ -299,9 +300,7 @@ impl Host {
     }
 
     fn shift(&mut self, by_ns: i64) {
-        for knot in &mut self.map.knots {
-            knot.1 = knot.1.saturating_sub(by_ns);
-        }
+        MapMover::new(by_ns.saturating_neg()).move_map(&mut self.map);
     }
 }
 

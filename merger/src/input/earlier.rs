@@ -15,6 +15,7 @@ use rustc_hash::FxHashMap;
 use crate::axis::batch::Batch;
 use crate::axis::proof::{self, ElementReferences, SortedStreams, StreamHashes};
 use crate::axis::unify::{Numbers, by_process};
+use crate::clocks::MapMover;
 use crate::clocks::hosts::Hosts;
 use crate::error::{MergeError, Result};
 use crate::filter::Keep;
@@ -179,14 +180,13 @@ impl Earlier {
     /// The maps of its clocks, on the axis.
     pub(crate) fn clock_maps(&self) -> impl Iterator<Item = ClockMap> {
         let maps = self.definitions().clock_maps.values();
-        maps.filter_map(|map| {
+        let mut mover = MapMover::new(self.shift_ns);
+        maps.filter_map(move |map| {
             let mut map = ClockMap {
                 clock: *self.numbers.clocks.get(&map.clock)?,
                 ..map.clone()
             };
-            for knot in &mut map.knots {
-                knot.1 = knot.1.saturating_add(self.shift_ns);
-            }
+            mover.move_map(&mut map);
             Some(map)
         })
     }

@@ -141,6 +141,7 @@ impl Merge {
             let difference = row.present().abs_diff(found.unwrap_or(0));
             miscounted = difference.saturating_add(miscounted);
         }
+        of_trace.rows.shrink_to_fit();
         let report = StreamReport::new(&self.definitions, &of_trace, &reader.findings, miscounted);
         Ok((of_trace, report))
     }

@@ -185,19 +185,12 @@ pub(crate) fn start_trace(
     definitions: &Definitions,
     level: CompressionLevel,
 ) -> Result<TraceFile> {
-    let io = |source| MergeError::Io {
-        action: "write",
-        path: path.to_owned(),
-        source,
-    };
     let mut file = TraceFile::create(path)?;
     file.write(&FileHeader::new(FileKind::Trace, id).encode())?;
     let mut records = Vec::new();
     definitions.encode(&mut records);
-    let mut block = Vec::new();
-    let mut writer = BlockWriter::new(level).map_err(io)?;
-    writer.write(BlockKind::Definitions, &[], &records, &mut block);
-    file.write(&block)?;
+    let kind = (BlockKind::Definitions, "the definitions of all processes");
+    file.write_block(kind, &[], &records, level)?;
     Ok(file)
 }
 
@@ -209,13 +202,6 @@ pub(crate) fn finish_trace(
     (totals, losses): (&[StreamTotals], &[TraceLoss]),
     level: CompressionLevel,
 ) -> Result<u64> {
-    let path = file.path().to_owned();
-    let io = |source| MergeError::Io {
-        action: "write",
-        path: path.clone(),
-        source,
-    };
-    let footer_offset = file.offset();
     let footer = Footer {
         definitions,
         trace_chunks,
@@ -227,15 +213,11 @@ pub(crate) fn finish_trace(
     };
     let mut body = Vec::new();
     footer.encode(&mut body);
-    if body.len() > annals_format::MAX_BODY_LEN {
-        return Err(io(std::io::Error::other(
-            "the trace has more chunks and losses than its index can hold",
-        )));
-    }
-    let mut block = Vec::new();
-    let mut writer = BlockWriter::new(level).map_err(io)?;
-    writer.write(BlockKind::Footer, &[], &body, &mut block);
-    file.write(&block)?;
+    let kind = (
+        BlockKind::Footer,
+        "the index of chunks, definitions and losses",
+    );
+    let footer_offset = file.write_block(kind, &[], &body, level)?;
     file.write(&encode_tail(footer_offset))?;
     file.complete()
 }

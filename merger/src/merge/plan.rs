@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use annals_format::{Definition, Definitions};
+use annals_format::{Definition, Definitions, SharedClockMap};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{MergeError, Result};
@@ -47,11 +47,11 @@ struct PlannedRepair {
 
 /// The definitions that a plan settles.
 fn settled(definitions: &Definitions) -> Vec<u8> {
-    let maps = definitions.clock_maps.values().cloned();
+    let maps = SharedClockMap::of(definitions.clock_maps.values()).into_iter();
     let errors = definitions.clock_errors.values().cloned();
     let ends = definitions.process_ends.values().copied();
     let zero = definitions.time_zero.map(Definition::TimeZero);
-    let records = maps.map(Definition::ClockMap);
+    let records = maps.map(Definition::ClockMaps);
     let records = records.chain(errors.map(Definition::ClockError));
     let records = records.chain(ends.map(Definition::ProcessEnd)).chain(zero);
     let mut bytes = Vec::new();

@@ -1,6 +1,7 @@
 //! What is settled before events are read: who takes part, in which order, and how each clock becomes the axis.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use annals_format::ticks::unwrap_near;
 use annals_format::{
@@ -10,10 +11,10 @@ use annals_format::{
 
 use super::{CHUNK_EVENTS, MEMORY_LIMIT_BYTES, Member, Merge, boot_id_of};
 use crate::axis::unify::{Numbers, Unifier};
-use crate::clocks::bounds;
+use crate::clocks::bounds::Course;
 use crate::clocks::hosts::{HostFacts, Hosts};
 use crate::clocks::offsets::ClockOffsets;
-use crate::clocks::{self, ClockFit, Point};
+use crate::clocks::{self, ClockFit, MapMover, Point};
 use crate::filter::Keep;
 use crate::input::InputRecording;
 use crate::input::earlier::{Earlier, InputTrace};
@@ -144,11 +145,15 @@ impl Merge {
             definitions.add(Definition::ClockMap(map));
             fits.push(fit);
         }
+        let mut points: BTreeMap<ClockId, usize> = BTreeMap::new();
+        if !traces.is_empty() {
+            let each = definitions.calibration.iter();
+            each.for_each(|point| *points.entry(point.clock).or_default() += 1);
+        }
         for trace in &mut traces {
             trace.relate(&hosts);
             for map in trace.clock_maps() {
-                let points = definitions.calibration.iter();
-                let points = points.filter(|point| point.clock == map.clock).count();
+                let points = points.get(&map.clock).copied().unwrap_or(0);
                 fits.push(ClockFit::of_trace(&map, points));
                 definitions.add(Definition::ClockMap(map));
             }
@@ -215,6 +220,7 @@ impl Merge {
         let fits: BTreeMap<ClockId, &ClockFit> =
             self.fits.iter().map(|fit| (fit.clock, fit)).collect();
         let mut errors = Vec::new();
+        let mut courses: HashMap<_, Course<'_>> = HashMap::new();
         for member in &self.members {
             let boot_id = boot_id_of(&member.input);
             let Some(host) = self.hosts.get(boot_id) else {
@@ -234,7 +240,9 @@ impl Merge {
                     ClockKind::Readable | ClockKind::Unreadable => *number,
                 };
                 let ends = (member.start_ns, member.end_ns);
-                errors.push(bounds::clock_error(*number, first, &fit.own, host, ends));
+                let course = courses.entry((boot_id, Arc::as_ptr(&fit.own)));
+                let course = course.or_insert_with(|| Course::new(&fit.own, host));
+                errors.push(course.clock_error(*number, first, ends));
             }
         }
         for (number, trace) in self.traces.iter().enumerate() {
@@ -293,11 +301,9 @@ impl Merge {
             trace_end_ns = trace_end_ns.max(member.end_ns);
             self.definitions.add(member.end());
         }
-        for map in self.definitions.clock_maps.values_mut() {
-            for knot in &mut map.knots {
-                knot.1 = knot.1.saturating_sub(zero_ns);
-            }
-        }
+        let mut mover = MapMover::new(zero_ns.saturating_neg());
+        let maps = self.definitions.clock_maps.values_mut();
+        maps.for_each(|map| mover.move_map(map));
         self.hosts.shift(zero_ns);
         self.definitions.time_zero = Some(TimeZero {
             unix_ns: self.hosts.unix_base_ns(),
@@ -524,8 +530,9 @@ fn fit_clocks(
             }
             if clock.kind == ClockKind::Tsc {
                 pools.entry(boot_id).or_default().extend(&points);
+            } else {
+                own.insert(*number, points);
             }
-            own.insert(*number, points);
         }
     }
     for pool in pools.values_mut() {
