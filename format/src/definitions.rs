@@ -499,13 +499,15 @@ pub struct SharedClockMap {
     pub knots: Arc<[(i128, i64)]>,
 }
 
+type KnotsAndError<'a> = (&'a [(i128, i64)], u64);
+
 impl SharedClockMap {
     /// Of maps, ascending by clock, as few as there are different ones, in the order of their first clocks.
     pub fn of<'a>(maps: impl Iterator<Item = &'a ClockMap>) -> Vec<Self> {
         let mut shared: Vec<Self> = Vec::new();
         // Nearly all that are the same are one in memory: a run has as many maps as processes, and long ones.
         let mut by_place: HashMap<(*const (i128, i64), u64), usize> = HashMap::new();
-        let mut by_knots: HashMap<(&[(i128, i64)], u64), usize> = HashMap::new();
+        let mut by_knots: HashMap<KnotsAndError<'_>, usize> = HashMap::new();
         for map in maps {
             let next = shared.len();
             let place = (map.knots.as_ptr(), map.error_ns);

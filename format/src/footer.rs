@@ -235,8 +235,19 @@ fn put_chunks(chunks: &[IndexEntry], count: u64, out: &mut Vec<u8>) {
 impl Footer {
     /// Appends the body of the footer block.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        self.encode_with(&self.definitions, &self.totals, &self.losses, out);
+    }
+
+    /// The same with definitions, totals and losses that stand elsewhere: those of a run of many processes are large.
+    pub fn encode_with(
+        &self,
+        definitions: &Definitions,
+        totals: &[StreamTotals],
+        losses: &[TraceLoss],
+        out: &mut Vec<u8>,
+    ) {
         let mut section = Vec::new();
-        self.definitions.encode(&mut section);
+        definitions.encode(&mut section);
         out.put_bytes(&section);
 
         let chunk_count = self.chunks.len() as u64 + self.chunks_in_blocks;
@@ -260,15 +271,15 @@ impl Footer {
         out.put_bytes(&section);
 
         section.clear();
-        section.put_varint(self.totals.len() as u64);
-        for totals in &self.totals {
-            totals.encode(&mut section);
+        section.put_varint(totals.len() as u64);
+        for of_stream in totals {
+            of_stream.encode(&mut section);
         }
         out.put_bytes(&section);
 
         section.clear();
-        section.put_varint(self.losses.len() as u64);
-        for loss in &self.losses {
+        section.put_varint(losses.len() as u64);
+        for loss in losses {
             loss.encode(&mut section);
         }
         out.put_bytes(&section);

@@ -57,6 +57,12 @@ struct Member {
 }
 
 impl Member {
+    /// The boot of its host; zeros when the definition of its process is lost.
+    fn boot_id(&self, definitions: &Definitions) -> [u8; 16] {
+        let process = definitions.processes.get(&self.process);
+        process.map_or([0; 16], |process| process.boot_id)
+    }
+
     /// The end of the process, as the trace defines it.
     fn end(&self) -> Definition {
         Definition::ProcessEnd(ProcessEnd {
@@ -124,11 +130,6 @@ const CHUNK_EVENTS: usize = 1 << 16;
 /// Memory that events may take unless the user says otherwise.
 pub const MEMORY_LIMIT_BYTES: u64 = 256 << 20;
 
-fn boot_id_of(input: &InputRecording) -> [u8; 16] {
-    let process = input.recording.definitions.processes.values().next();
-    process.map_or([0; 16], |process| process.boot_id)
-}
-
 impl Merge {
     fn stream_clock(&self, member: &Member, stream: StreamId) -> Option<StreamClock<'_>> {
         let number = member.numbers.streams.get(&stream)?;
@@ -137,7 +138,7 @@ impl Merge {
         Some(StreamClock {
             clock: self.definitions.clocks.get(&source.clock)?,
             map: self.definitions.clock_maps.get(&source.clock)?,
-            host: self.hosts.get(boot_id_of(&member.input))?,
+            host: self.hosts.get(member.boot_id(&self.definitions))?,
             shifts: self
                 .shifts
                 .get(member.process.index())

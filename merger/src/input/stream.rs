@@ -2,6 +2,7 @@
 //! source they follow each other; of an unordered one several may be open, and the exact bounds that
 //! their heads give tell which.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -236,7 +237,8 @@ pub(crate) struct StreamReader<'a> {
     pub(crate) losses: Vec<(LossPlace, TraceLoss)>,
     /// What dropped records told, by event type and cause.
     reported: BTreeMap<(Option<EventTypeId>, Cause), u64>,
-    pub(crate) totals: StreamTotals,
+    /// The recording's, as long as nothing has to be counted otherwise.
+    pub(crate) totals: Cow<'a, StreamTotals>,
     pub(crate) findings: StreamFindings,
     /// Order hash of the events taken in.
     pub(crate) hash: OrderHash,
@@ -277,14 +279,15 @@ impl<'a> StreamReader<'a> {
             left_out_before: Vec::new(),
             losses: Vec::new(),
             reported: BTreeMap::new(),
-            totals: contents.totals.clone(),
+            totals: Cow::Borrowed(&contents.totals),
             findings: StreamFindings::default(),
             hash: OrderHash::default(),
             is_finished: false,
             clock,
         };
         if !keep.is_first() {
-            reader.totals.rows.iter_mut().for_each(count_elsewhere);
+            let rows = reader.totals.to_mut().rows.iter_mut();
+            rows.for_each(count_elsewhere);
         }
         reader.plan();
         let mut sum = 0_u64;
@@ -348,7 +351,7 @@ impl<'a> StreamReader<'a> {
     /// Counts the events of a chunk as filtered; it is never loaded.
     fn leave_out(&mut self, stored: &StoredChunk) {
         for (event_type, count) in &stored.header.counts {
-            self.totals.row(*event_type).add_filtered(*count);
+            self.totals.to_mut().row(*event_type).add_filtered(*count);
         }
     }
 
@@ -616,7 +619,7 @@ impl<'a> StreamReader<'a> {
         }
         self.findings.ambiguous += decoded.ambiguous;
         for (event_type, count) in decoded.filtered {
-            self.totals.row(event_type).add_filtered(count);
+            self.totals.to_mut().row(event_type).add_filtered(count);
         }
         match kept {
             Ok((batch, range)) => {
@@ -679,7 +682,7 @@ impl<'a> StreamReader<'a> {
             *self.findings.present.entry(*event_type).or_default() += u64::from(count);
             let outside = columns.count as u64 - u64::from(count);
             if outside != 0 {
-                self.totals.row(*event_type).add_filtered(outside);
+                self.totals.to_mut().row(*event_type).add_filtered(outside);
             }
         }
         if batch.len() == 0 {
@@ -762,7 +765,10 @@ impl<'a> StreamReader<'a> {
             _ => Cause::Skipped,
         };
         for (event_type, count) in &stored.header.counts {
-            self.totals.row(*event_type).add_loss(cause, *count);
+            self.totals
+                .to_mut()
+                .row(*event_type)
+                .add_loss(cause, *count);
             let loss = TraceLoss {
                 stream: self.stream,
                 event_type: self.trace_type(Some(*event_type)),
@@ -851,11 +857,10 @@ impl<'a> StreamReader<'a> {
         if !self.totals.rows.iter().any(|row| row.raised_is_lower_bound) {
             return;
         }
+        let totals = self.totals.to_mut();
         let mut told_sum = 0_u64;
         for ((event_type, cause), count) in &self.reported {
-            let row = self
-                .totals
-                .row(event_type.unwrap_or(annals_format::ANY_EVENT_TYPE));
+            let row = totals.row(event_type.unwrap_or(annals_format::ANY_EVENT_TYPE));
             if cause.is_suppressed() {
                 row.suppressed = *count;
             } else {
@@ -868,12 +873,12 @@ impl<'a> StreamReader<'a> {
                 .saturating_add(row.suppressed);
             row.raised_is_lower_bound = true;
         }
-        let any = self.totals.row(annals_format::ANY_EVENT_TYPE);
+        let any = totals.row(annals_format::ANY_EVENT_TYPE);
         let code = Cause::BufferFull.code() as usize;
         any.dropped[code] = any.dropped[code].saturating_sub(told_sum);
         any.raised = any.recorded.saturating_add(any.dropped_sum());
         any.raised_is_lower_bound = true;
-        self.totals
+        totals
             .rows
             .retain(|row| row.raised != 0 || row.event_type != annals_format::ANY_EVENT_TYPE);
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use annals_format::{Ordering, ProcessId, StreamId, StreamTotals, TraceChunk, TypeTotals};
 
-use super::{Member, Merge, Strip, boot_id_of};
+use super::{Member, Merge, Strip};
 use crate::axis::proof::ElementReferences;
 use crate::axis::strip::Part;
 use crate::axis::unify::Numbers;
@@ -33,7 +33,10 @@ impl Merge {
         let Some(extractor) = self.extractor() else {
             return Ok(());
         };
-        let boots = self.members.iter().map(|member| boot_id_of(&member.input));
+        let boots = self
+            .members
+            .iter()
+            .map(|member| member.boot_id(&self.definitions));
         let boots: Vec<[u8; 16]> = boots.collect();
         let mut hulls: BTreeMap<([u8; 16], [u8; 16]), Hulls> = BTreeMap::new();
         let mut gather = |from: Mark, to: Mark| {

@@ -123,7 +123,7 @@ impl Merge {
             stream: reader.stream,
             rows: Vec::new(),
             order_hash: hashes.map(|hashes| hashes.get(reader.stream).value()),
-            ..reader.totals.clone()
+            ..StreamTotals::clone(&reader.totals)
         };
         if hashes.is_some_and(|hashes| hashes.get(reader.stream) != reader.hash) {
             return Err(MergeError::Unproven {

@@ -211,7 +211,7 @@ pub fn join(paths: &[PathBuf], output: &Path, level: CompressionLevel) -> Result
     let snapshots = snapshots.finish(index.len() as u64, &mut file)?;
     let bytes = finish_trace(
         file,
-        definitions,
+        &definitions,
         // Those of the slices do not know of calls that go on from one to the next.
         (index, snapshots, None),
         (&totals, &losses),

@@ -163,14 +163,13 @@ pub fn write_trace_from(
             what: merged.report.first_gap(),
         });
     }
-    let definitions = merge.definitions.clone();
     let snapshots = snapshots.finish(index.len() as u64, &mut file)?;
     let statistics = calls.finish().filter(|_| !types.is_empty());
     let statistics = statistics.map(|statistics| file.write_statistics(&statistics, level));
     let statistics = statistics.transpose()?;
     let bytes = finish_trace(
         file,
-        definitions,
+        &merge.definitions,
         (index, snapshots, statistics),
         (&merged.totals, &merged.losses),
         level,
@@ -197,22 +196,19 @@ pub(crate) fn start_trace(
 /// Writes a trace's footer and gives it its name; gives its bytes.
 pub(crate) fn finish_trace(
     mut file: TraceFile,
-    definitions: Definitions,
+    definitions: &Definitions,
     (trace_chunks, snapshots, statistics): (Vec<TraceIndexEntry>, Vec<SnapshotEntry>, Option<u64>),
     (totals, losses): (&[StreamTotals], &[TraceLoss]),
     level: CompressionLevel,
 ) -> Result<u64> {
     let footer = Footer {
-        definitions,
         trace_chunks,
-        totals: totals.to_vec(),
-        losses: losses.to_vec(),
         snapshots,
         statistics,
         ..Footer::default()
     };
     let mut body = Vec::new();
-    footer.encode(&mut body);
+    footer.encode_with(definitions, totals, losses, &mut body);
     let kind = (
         BlockKind::Footer,
         "the index of chunks, definitions and losses",

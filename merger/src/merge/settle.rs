@@ -9,7 +9,7 @@ use annals_format::{
     ProcessEnd, ProcessId, Rank, RecordingId, Role, TimeZero, UNBOUNDED, Verbosity,
 };
 
-use super::{CHUNK_EVENTS, MEMORY_LIMIT_BYTES, Member, Merge, boot_id_of};
+use super::{CHUNK_EVENTS, MEMORY_LIMIT_BYTES, Member, Merge};
 use crate::axis::unify::{Numbers, Unifier};
 use crate::clocks::bounds::Course;
 use crate::clocks::hosts::{HostFacts, Hosts};
@@ -93,9 +93,9 @@ impl Merge {
             candidates.push((place, Candidate::Recording(Box::new(input))));
         }
         let mut unifier = Unifier::default();
-        let mut members = Vec::new();
-        let mut facts = Vec::new();
-        let mut recording_ids = Vec::new();
+        let mut members = Vec::with_capacity(candidates.len());
+        let mut facts = Vec::with_capacity(candidates.len());
+        let mut recording_ids = Vec::with_capacity(candidates.len());
         let most_points = (MOST_POINTS / candidates.len().max(1)).max(LEAST_POINTS);
         for (candidate, rank, id) in give_ranks(candidates) {
             recording_ids.push(id);
@@ -224,7 +224,7 @@ impl Merge {
         let mut errors = Vec::new();
         let mut courses: HashMap<_, Course<'_>> = HashMap::new();
         for member in &self.members {
-            let boot_id = boot_id_of(&member.input);
+            let boot_id = member.boot_id(&self.definitions);
             let Some(host) = self.hosts.get(boot_id) else {
                 continue;
             };
@@ -248,7 +248,10 @@ impl Merge {
             }
         }
         for (number, trace) in self.traces.iter().enumerate() {
-            let of_recordings = self.members.iter().map(|member| boot_id_of(&member.input));
+            let of_recordings = self
+                .members
+                .iter()
+                .map(|member| member.boot_id(&self.definitions));
             let others = self.traces.iter().enumerate();
             let others = others.filter(|(other, _)| *other != number);
             let of_others = others.flat_map(|(_, other)| {
@@ -317,9 +320,9 @@ impl Merge {
     /// it can be placed, as when its definitions are lost: it must not move the others.
     pub(super) fn span_of(&self, member: &Member) -> Option<(i64, i64)> {
         let recording = &member.input.recording;
-        let boot_id = boot_id_of(&member.input);
+        let boot_id = member.boot_id(&self.definitions);
         let axis = |reference_ns: i64| self.hosts.axis_ns(boot_id, reference_ns);
-        let process = recording.definitions.processes.values().next();
+        let process = self.definitions.processes.get(&member.process);
         let mut start = process.map(|process| axis(process.start_reference_ns));
         let points = recording.definitions.calibration.iter();
         let known = points
@@ -511,7 +514,6 @@ fn forget_names(input: &mut InputRecording) {
         kept.sources = std::mem::take(&mut definitions.sources);
         kept.clocks = std::mem::take(&mut definitions.clocks);
     }
-    kept.processes = std::mem::take(&mut definitions.processes);
     kept.calibration = std::mem::take(&mut definitions.calibration);
     *definitions = kept;
 }
@@ -547,7 +549,7 @@ fn fit_clocks(
     let mut pools: BTreeMap<[u8; 16], Vec<Point>> = BTreeMap::new();
     let mut own: BTreeMap<ClockId, Vec<Point>> = BTreeMap::new();
     for member in members {
-        let boot_id = boot_id_of(&member.input);
+        let boot_id = member.boot_id(definitions);
         for (id, number) in &member.numbers.clocks {
             let clock = &definitions.clocks[number];
             let calibration = &member.input.recording.definitions.calibration;
@@ -585,7 +587,7 @@ fn fit_clocks(
     // One fit for all that share points and rate: a run has as many clocks as processes.
     let mut pooled: BTreeMap<([u8; 16], u64), (ClockMap, ClockFit)> = BTreeMap::new();
     for member in members {
-        let boot_id = boot_id_of(&member.input);
+        let boot_id = member.boot_id(definitions);
         let fit = |number: ClockId, clock: &Clock, points: &[Point]| {
             let (map, fit) = clocks::fit(number, clock, points);
             match hosts.get(boot_id) {
