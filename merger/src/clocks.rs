@@ -21,8 +21,12 @@ use crate::clocks::hosts::{Host, parts_of, scaled};
 const KNOT_SPACING_NS: i64 = 50_000_000;
 /// Two points this close together say less about the rate than its nominal value does.
 const LEAST_SPAN_NS: i64 = 1_000_000;
-/// Most knots of a map, however long it is: an hour has as many stretches of that spacing.
-const MOST_KNOTS: i64 = 1 << 16;
+/// Knots of all hosts' maps together, however long the run is.
+const MOST_KNOTS: usize = 1 << 20;
+/// Most knots of one map: an hour has as many stretches of that spacing.
+const MOST_OF_MAP: usize = 1 << 16;
+/// What a map may have however many hosts there are: an hour's, of one process that is tied to its host once a second.
+const LEAST_OF_MAP: usize = 1 << 12;
 /// How far a clock's rate departs from its mean between two points, and beyond the last, parts per 10⁹.
 const WANDER_PPB: u128 = 1_000;
 
@@ -102,14 +106,24 @@ fn nominal_knot(clock: &Clock, from: (i128, i64)) -> (i128, i64) {
     )
 }
 
+/// How many knots a map of a run on so many hosts may have.
+pub(crate) fn most_knots(hosts: usize) -> usize {
+    (MOST_KNOTS / hosts.max(1)).clamp(LEAST_OF_MAP, MOST_OF_MAP)
+}
+
 /// Fits a map through points, sorted by time. `clock` gives the nominal rate.
-pub(crate) fn fit(id: ClockId, clock: &Clock, points: &[Point]) -> (ClockMap, ClockFit) {
+pub(crate) fn fit(
+    id: ClockId,
+    clock: &Clock,
+    points: &[Point],
+    most_knots: usize,
+) -> (ClockMap, ClockFit) {
     let mut knots: Vec<Point> = Vec::new();
     if clock.kind == ClockKind::Reference {
         // The axis itself: any two points of it.
         knots.extend(points.first());
     } else {
-        choose_knots(points, &mut knots);
+        choose_knots(points, most_knots, &mut knots);
         drop_wide(&mut knots);
     }
     let first = knots.first().copied().unwrap_or(Point {
@@ -181,14 +195,14 @@ fn drop_wide(knots: &mut Vec<Point>) {
     *knots = kept;
 }
 
-/// The best point of each stretch of [`KNOT_SPACING_NS`], longer ones if there were more than [`MOST_KNOTS`], ascending
-/// in both directions.
-fn choose_knots(points: &[Point], knots: &mut Vec<Point>) {
+/// The best point of each stretch of [`KNOT_SPACING_NS`], longer ones if there were too many, ascending in both
+/// directions.
+fn choose_knots(points: &[Point], most_knots: usize, knots: &mut Vec<Point>) {
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
         return;
     };
     let span_ns = last.time_ns.saturating_sub(first.time_ns);
-    let spacing_ns = KNOT_SPACING_NS.max(span_ns / MOST_KNOTS);
+    let spacing_ns = KNOT_SPACING_NS.max(span_ns / most_knots.max(1) as i64);
     let mut stretch_start = first.time_ns;
     let mut best: Option<Point> = None;
     let mut push = |point: Option<Point>| {
@@ -448,7 +462,7 @@ mod tests {
                 }
             })
             .collect();
-        let (map, fit) = fit(ClockId::new(0), &clock, &points);
+        let (map, fit) = fit(ClockId::new(0), &clock, &points, MOST_OF_MAP);
         assert_eq!(fit.error_ns, 20);
         assert_eq!(MapCursor::new(&map).time_ns(123_456_789), 123_456_789);
     }
@@ -461,7 +475,7 @@ mod tests {
             time_ns: 1000,
             error_ns: 5,
         };
-        let (map, _) = fit(ClockId::new(0), &clock, &[point]);
+        let (map, _) = fit(ClockId::new(0), &clock, &[point], MOST_OF_MAP);
         assert_eq!(MapCursor::new(&map).time_ns(700), 1100);
     }
 }

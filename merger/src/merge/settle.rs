@@ -1,6 +1,6 @@
 //! What is settled before events are read: who takes part, in which order, and how each clock becomes the axis.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use annals_format::ticks::unwrap_near;
@@ -222,7 +222,8 @@ impl Merge {
         let fits: BTreeMap<ClockId, &ClockFit> =
             self.fits.iter().map(|fit| (fit.clock, fit)).collect();
         let mut errors = Vec::new();
-        let mut courses: HashMap<_, Course<'_>> = HashMap::new();
+        // One fit's after the other: of a long run each has many corners.
+        let mut lives = BTreeMap::new();
         for member in &self.members {
             let boot_id = member.boot_id(&self.definitions);
             let Some(host) = self.hosts.get(boot_id) else {
@@ -242,10 +243,18 @@ impl Merge {
                     ClockKind::Readable | ClockKind::Unreadable => *number,
                 };
                 let ends = (member.start_ns, member.end_ns);
-                let course = courses.entry((boot_id, Arc::as_ptr(&fit.own)));
-                let course = course.or_insert_with(|| Course::new(&fit.own, host));
-                errors.push(course.clock_error(*number, first, ends));
+                let place = (boot_id, Arc::as_ptr(&fit.own));
+                let (_, of_fit) = lives
+                    .entry(place)
+                    .or_insert_with(|| ((host, &*fit.own), Vec::new()));
+                of_fit.push((*number, first, ends));
             }
+        }
+        for ((host, own), lives) in lives.into_values() {
+            let course = Course::new(own, host);
+            let each = lives.into_iter();
+            errors
+                .extend(each.map(|(number, alike, ends)| course.clock_error(number, alike, ends)));
         }
         for (number, trace) in self.traces.iter().enumerate() {
             let of_recordings = self
@@ -584,12 +593,13 @@ fn fit_clocks(
         pool.sort_by_key(|point| (point.time_ns, point.tick));
     }
     let mut fits = Vec::new();
+    let most_knots = clocks::most_knots(pools.len());
     // One fit for all that share points and rate: a run has as many clocks as processes.
     let mut pooled: BTreeMap<([u8; 16], u64), (ClockMap, ClockFit)> = BTreeMap::new();
     for member in members {
         let boot_id = member.boot_id(definitions);
         let fit = |number: ClockId, clock: &Clock, points: &[Point]| {
-            let (map, fit) = clocks::fit(number, clock, points);
+            let (map, fit) = clocks::fit(number, clock, points, most_knots);
             match hosts.get(boot_id) {
                 Some(host) => (clocks::on_axis(&map, clock.kind, host), fit),
                 None => (map, fit),
