@@ -411,7 +411,7 @@ fn clocks_that_tick_as_one_share_a_map() {
         panic!("not one map: {shared:?}");
     };
     let mut record = Vec::new();
-    Definition::ClockMaps(map.clone()).encode(&mut record);
+    Definition::SharedClockMap(map.clone()).encode(&mut record);
     assert_example("shared-clock-map", &record, |bytes| {
         let mut definitions = Definitions::default();
         definitions.add_all(bytes).unwrap();

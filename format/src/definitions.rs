@@ -664,7 +664,7 @@ pub enum Definition {
     Object(Object),
     Registration(Registration),
     ClockMap(ClockMap),
-    ClockMaps(SharedClockMap),
+    SharedClockMap(SharedClockMap),
     ProcessEnd(ProcessEnd),
     TimeZero(TimeZero),
     Module(Module),
@@ -864,8 +864,8 @@ impl Definition {
                 }
                 15
             }
-            Self::ClockMaps(d) => {
-                put_clock_maps(b, d);
+            Self::SharedClockMap(d) => {
+                put_shared_map(b, d);
                 27
             }
             Self::ProcessEnd(d) => {
@@ -1093,7 +1093,7 @@ impl Definition {
                 object: read_option(w, "object id")?.map(ObjectId::new),
             }),
             15 => Self::ClockMap(Self::decode_clock_map(w)?),
-            27 => Self::ClockMaps(read_clock_maps(w)?),
+            27 => Self::SharedClockMap(read_shared_map(w)?),
             16 => Self::ProcessEnd(ProcessEnd {
                 process: process(w)?,
                 ended: read_code(w, "end of a process", Ended::from_code)?,
@@ -1315,9 +1315,9 @@ impl Taken {
             Definition::Calibrations(points) => {
                 points.len() as u64 * size_of::<CalibrationPoint>() as u64
             }
-            Definition::ClockMaps(map) => {
-                let of_clocks = map.clocks.len() * (size_of::<ClockMap>() + size_of::<ClockId>());
-                (of_clocks + size_of_val(&map.knots[..])) as u64
+            // A clock takes a byte, and has a place in the table of maps; a knot takes two.
+            Definition::SharedClockMap(map) => {
+                128 + 80 * map.clocks.len() as u64 + 32 * map.knots.len() as u64
             }
             // The smallest parts of a record are those of the largest lists: knots of a clock map, 2 bytes for 32.
             _ => 128 + 16 * record as u64,
@@ -1373,8 +1373,8 @@ fn put_calibrations(b: &mut Vec<u8>, points: &[CalibrationPoint]) {
     b.put_varint(points.len() as u64);
     let (mut tick, mut reference, mut unix_offset) = (Steps::default(), Steps::default(), 0);
     for point in points {
-        b.put_signed(tick.step_to(point.tick as i64));
-        b.put_signed(reference.step_to(point.reference_ns));
+        b.put_signed(tick.step_to(point.tick.into()) as i64);
+        b.put_signed(reference.step_to(point.reference_ns.into()) as i64);
         b.put_varint(point.error_ns);
         b.put_signed(point.unix_offset_ns.wrapping_sub(unix_offset));
         unix_offset = point.unix_offset_ns;
@@ -1390,8 +1390,8 @@ fn read_calibrations(w: &mut Wire<'_>) -> Result<Vec<CalibrationPoint>> {
     for _ in 0..count {
         points.push(CalibrationPoint {
             clock,
-            tick: tick.take(w.signed("calibration tick")?) as u64,
-            reference_ns: reference.take(w.signed("calibration reference")?),
+            tick: tick.take(w.signed("calibration tick")?.into()) as u64,
+            reference_ns: reference.take(w.signed("calibration reference")?.into()) as i64,
             error_ns: w.varint("calibration error")?,
             unix_offset_ns: {
                 unix_offset = unix_offset.wrapping_add(w.signed("wall clock offset")?);
@@ -1403,7 +1403,7 @@ fn read_calibrations(w: &mut Wire<'_>) -> Result<Vec<CalibrationPoint>> {
 }
 
 /// Appends the knots told as calibration points are: clocks of a host are tied to it many times a second.
-fn put_clock_maps(b: &mut Vec<u8>, map: &SharedClockMap) {
+fn put_shared_map(b: &mut Vec<u8>, map: &SharedClockMap) {
     b.put_varint(map.clocks.len() as u64);
     let mut before = 0;
     for clock in &map.clocks {
@@ -1412,14 +1412,14 @@ fn put_clock_maps(b: &mut Vec<u8>, map: &SharedClockMap) {
     }
     b.put_varint(map.error_ns);
     b.put_varint(map.knots.len() as u64);
-    let (mut ticks, mut times) = (WideSteps::default(), Steps::default());
+    let (mut ticks, mut times) = (Steps::default(), Steps::default());
     for (tick, time_ns) in &map.knots[..] {
         b.put_wide(ticks.step_to(*tick));
-        b.put_signed(times.step_to(*time_ns));
+        b.put_signed(times.step_to((*time_ns).into()) as i64);
     }
 }
 
-fn read_clock_maps(w: &mut Wire<'_>) -> Result<SharedClockMap> {
+fn read_shared_map(w: &mut Wire<'_>) -> Result<SharedClockMap> {
     let start = w.position();
     let count = w.count(1, "number of clocks")?;
     let mut clocks: Vec<ClockId> = Vec::with_capacity(count);
@@ -1439,10 +1439,11 @@ fn read_clock_maps(w: &mut Wire<'_>) -> Result<SharedClockMap> {
     let error_ns = w.varint("error of a clock map")?;
     let start = w.position();
     let count = w.count(2, "number of knots")?;
-    let (mut ticks, mut times) = (WideSteps::default(), Steps::default());
+    let (mut ticks, mut times) = (Steps::default(), Steps::default());
     let knots = read_knots(w, start, count, |w| {
         let tick = ticks.take(w.wide("tick of a knot")?);
-        Ok((tick, times.take(w.signed("time of a knot")?)))
+        let time_ns = times.take(w.signed("time of a knot")?.into()) as i64;
+        Ok((tick, time_ns))
     })?;
     Ok(SharedClockMap {
         clocks,
@@ -1478,14 +1479,15 @@ fn read_knots(
     Ok(knots.into())
 }
 
-/// As [`Steps`], of numbers of 128 bits.
+/// Numbers told by how much each step differs from the one before, modulo 2¹²⁸; whoever takes the low 64 bits of what is
+/// told, and of what comes of it, has the same modulo 2⁶⁴.
 #[derive(Default)]
-struct WideSteps {
+struct Steps {
     last: i128,
     step: i128,
 }
 
-impl WideSteps {
+impl Steps {
     fn step_to(&mut self, value: i128) -> i128 {
         let step = value.wrapping_sub(self.last);
         let told = step.wrapping_sub(self.step);
@@ -1494,28 +1496,6 @@ impl WideSteps {
     }
 
     fn take(&mut self, told: i128) -> i128 {
-        self.step = self.step.wrapping_add(told);
-        self.last = self.last.wrapping_add(self.step);
-        self.last
-    }
-}
-
-/// Numbers told by how much each step differs from the one before, modulo 2⁶⁴.
-#[derive(Default)]
-struct Steps {
-    last: i64,
-    step: i64,
-}
-
-impl Steps {
-    fn step_to(&mut self, value: i64) -> i64 {
-        let step = value.wrapping_sub(self.last);
-        let told = step.wrapping_sub(self.step);
-        (self.last, self.step) = (value, step);
-        told
-    }
-
-    fn take(&mut self, told: i64) -> i64 {
         self.step = self.step.wrapping_add(told);
         self.last = self.last.wrapping_add(self.step);
         self.last
@@ -1569,7 +1549,7 @@ impl Definitions {
             Definition::ClockMap(d) => {
                 self.clock_maps.entry(d.clock).or_insert(d);
             }
-            Definition::ClockMaps(d) => {
+            Definition::SharedClockMap(d) => {
                 for clock in d.clocks {
                     self.clock_maps.entry(clock).or_insert_with(|| ClockMap {
                         clock,
@@ -1692,7 +1672,7 @@ impl Definitions {
         registrations.for_each(|d| each(Definition::Registration(*d)));
         let clock_maps = SharedClockMap::of(self.clock_maps.values());
         let clock_maps = clock_maps.into_iter();
-        clock_maps.for_each(|d| each(Definition::ClockMaps(d)));
+        clock_maps.for_each(|d| each(Definition::SharedClockMap(d)));
         let ends = self.process_ends.values();
         ends.for_each(|d| each(Definition::ProcessEnd(*d)));
         let zero = self.time_zero.iter();
@@ -1941,7 +1921,7 @@ mod tests {
                 error_ns: 40,
                 knots: [(-5, 0), (i128::from(u64::MAX) * 3, 10)].into(),
             }),
-            Definition::ClockMaps(SharedClockMap {
+            Definition::SharedClockMap(SharedClockMap {
                 clocks: [3, 4, u32::MAX].map(ClockId::new).to_vec(),
                 error_ns: u64::MAX,
                 knots: [(i128::MIN, i64::MIN), (0, -1), (i128::MAX, i64::MAX)].into(),

@@ -5,6 +5,7 @@
 //! the first process's host, shifted so that the trace starts at 0.
 
 pub(crate) mod bounds;
+pub(crate) mod calibration;
 pub(crate) mod hosts;
 pub(crate) mod hulls;
 pub(crate) mod offsets;

@@ -51,7 +51,7 @@ fn settled(definitions: &Definitions) -> Vec<u8> {
     let errors = definitions.clock_errors.values().cloned();
     let ends = definitions.process_ends.values().copied();
     let zero = definitions.time_zero.map(Definition::TimeZero);
-    let records = maps.map(Definition::ClockMaps);
+    let records = maps.map(Definition::SharedClockMap);
     let records = records.chain(errors.map(Definition::ClockError));
     let records = records.chain(ends.map(Definition::ProcessEnd)).chain(zero);
     let mut bytes = Vec::new();

@@ -12,6 +12,7 @@ use annals_format::{
 use super::{CHUNK_EVENTS, MEMORY_LIMIT_BYTES, Member, Merge};
 use crate::axis::unify::{Numbers, Unifier};
 use crate::clocks::bounds::Course;
+use crate::clocks::calibration;
 use crate::clocks::hosts::{HostFacts, Hosts};
 use crate::clocks::offsets::ClockOffsets;
 use crate::clocks::{self, ClockFit, MapMover, Point};
@@ -96,7 +97,7 @@ impl Merge {
         let mut members = Vec::with_capacity(candidates.len());
         let mut facts = Vec::with_capacity(candidates.len());
         let mut recording_ids = Vec::with_capacity(candidates.len());
-        let most_points = (MOST_POINTS / candidates.len().max(1)).max(LEAST_POINTS);
+        let most_points = calibration::most_points(candidates.len());
         for (candidate, rank, id) in give_ranks(candidates) {
             recording_ids.push(id);
             match candidate {
@@ -109,7 +110,7 @@ impl Merge {
                         definitions,
                         recording.last_reference_ns,
                     ));
-                    thin_calibration(definitions, most_points);
+                    calibration::thin(definitions, most_points);
                     let (process, mut numbers) = unifier.add(definitions, rank);
                     let used = types_of_chunks(&input);
                     name_lost_types(&mut unifier, used, &mut numbers);
@@ -375,47 +376,6 @@ impl Merge {
     }
 }
 
-/// Calibration points of all recordings together that are kept, and what each clock may have at least: a run has one for
-/// every process and second.
-const MOST_POINTS: usize = 1 << 20;
-const LEAST_POINTS: usize = 256;
-
-/// Leaves each clock at most about so many calibration points: its first, its last, and the best of each stretch
-/// between. Clocks that wrap keep all, because wraps are undone from one to the next.
-fn thin_calibration(definitions: &mut Definitions, most: usize) {
-    let Definitions {
-        calibration,
-        clocks,
-        ..
-    } = definitions;
-    if calibration.len() <= most {
-        return;
-    }
-    let mut of_clocks: BTreeMap<ClockId, Vec<usize>> = BTreeMap::new();
-    for (index, point) in calibration.iter().enumerate() {
-        of_clocks.entry(point.clock).or_default().push(index);
-    }
-    let mut is_kept = vec![false; calibration.len()];
-    for (clock, places) in of_clocks {
-        let wraps = clocks
-            .get(&clock)
-            .is_none_or(|clock| clock.max_ticks != u64::MAX);
-        let stretch = if wraps {
-            1
-        } else {
-            places.len().div_ceil(most)
-        };
-        let error_ns = |place: &&usize| calibration[**place].error_ns;
-        let best = places.chunks(stretch);
-        let best = best.filter_map(|stretch| stretch.iter().min_by_key(error_ns));
-        let ends = places.first().into_iter().chain(places.last());
-        best.chain(ends).for_each(|place| is_kept[*place] = true);
-    }
-    let mut is_kept = is_kept.into_iter();
-    calibration.retain(|_| is_kept.next().unwrap_or(true));
-    calibration.shrink_to_fit();
-}
-
 /// Ten years, nanoseconds: no event lies that far outside its process's life.
 const IMPLAUSIBLE_NS: i64 = 10 * 365 * 86_400 * 1_000_000_000;
 
@@ -675,48 +635,4 @@ fn point_from_events(
         }
     }
     best.map(|(_, point)| point)
-}
-
-#[cfg(test)]
-mod tests {
-    use annals_format::{CalibrationPoint, StringId};
-
-    use super::*;
-
-    #[test]
-    fn of_many_calibration_points_the_best_stay_and_those_at_the_ends() {
-        let mut definitions = Definitions::default();
-        for (id, max_ticks) in [(1, u64::MAX), (2, 1 << 20)] {
-            definitions.add(Definition::Clock(Clock {
-                id: ClockId::new(id),
-                process: ProcessId::new(0),
-                name: StringId::new(0),
-                kind: ClockKind::Readable,
-                ticks_per_second: 1_000_000,
-                rate_error_ppb: 0,
-                max_ticks,
-            }));
-        }
-        for number in 0..1000_u64 {
-            for clock in [1, 2] {
-                definitions.add(Definition::Calibration(CalibrationPoint {
-                    clock: ClockId::new(clock),
-                    tick: number,
-                    reference_ns: number as i64 * 1000,
-                    error_ns: if number % 10 == 4 { 20 } else { 30 },
-                    unix_offset_ns: 0,
-                }));
-            }
-        }
-        thin_calibration(&mut definitions, 100);
-        let ticks = |clock: u32| -> Vec<u64> {
-            let points = definitions.calibration.iter();
-            let own = points.filter(|point| point.clock == ClockId::new(clock));
-            own.map(|point| point.tick).collect()
-        };
-        let best = (0..100).map(|stretch| stretch * 10 + 4);
-        let expected: Vec<u64> = [0].into_iter().chain(best).chain([999]).collect();
-        assert_eq!(ticks(1), expected);
-        assert_eq!(ticks(2).len(), 1000);
-    }
 }
