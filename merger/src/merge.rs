@@ -33,7 +33,7 @@ use crate::error::{MergeError, Result};
 use crate::filter::{EventFilter, FilterError, Keep};
 use crate::input::InputRecording;
 use crate::input::earlier::{Earlier, InputTrace, TraceReader};
-use crate::input::reader::Reader;
+use crate::input::reader::{Outcome, Reader};
 use crate::input::stream::{StreamClock, StreamReader};
 use crate::merge::runs::{Budget, Runs};
 use crate::merge::sweep::Sweep;
@@ -321,7 +321,7 @@ impl Merge {
                 results: parts.into_iter().map(|part| work(part, strip)).collect(),
             }
         };
-        let readers =
+        let outcomes =
             self.for_each_strip(jobs, &self.keep, &references, is_proved, work, |worked| {
                 losses.extend(worked.losses);
                 worked.hashes.iter().for_each(|runs| hashes.add(runs));
@@ -339,11 +339,11 @@ impl Merge {
             causality.repair = Some(repair);
         }
         let hashes = is_proved.then_some(&hashes);
-        self.conclude(readers, losses, hashes, causality)
+        self.conclude(outcomes, losses, hashes, causality)
     }
 
     /// Cuts the axis into strips, has `work` make something of the chunks of each, by as many threads
-    /// as `jobs` says, and gives it to `consume` in order. What is left are the readers.
+    /// as `jobs` says, and gives it to `consume` in order. Gives what is left of the readers.
     fn for_each_strip<'a, R: Send>(
         &'a self,
         jobs: usize,
@@ -352,7 +352,7 @@ impl Merge {
         is_proved: bool,
         work: impl Fn(Vec<Part>, &Strip<'_>) -> R + Sync,
         mut consume: impl FnMut(R) -> Result<()>,
-    ) -> Result<Vec<Reader<'a>>> {
+    ) -> Result<Vec<Outcome<'a>>> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.max(1));
         let pool = pool.build().map_err(|error| MergeError::Threads {
             source: std::io::Error::other(error),
@@ -395,7 +395,7 @@ impl Merge {
         } else {
             ahead::feed(next, work, take)?;
         }
-        done.extend(sweep.into_readers());
+        done.extend(sweep.into_outcomes());
         Ok(done)
     }
 

@@ -222,7 +222,7 @@ impl StreamReport {
             location: location.map(|l| definitions.string(l.name).to_owned()),
             ordering: ordering.name(),
             in_: sum(|row| row.recorded),
-            out: findings.present.values().sum(),
+            out: findings.present.iter().map(|(_, count)| count).sum(),
             filtered: sum(|row| row.filtered),
             skipped: sum(|row| row.skipped),
             truncated: sum(|row| row.truncated),

@@ -837,28 +837,29 @@ impl<'a> TraceReader<'a> {
 
     /// For each stream: its totals, what reading it found, and by how much counts and chunks disagree.
     pub(crate) fn conclude(&self) -> Vec<(StreamTotals, StreamFindings, u64)> {
-        let mut of_stream: BTreeMap<StreamId, BTreeMap<EventTypeId, u64>> = BTreeMap::new();
+        let mut of_stream: BTreeMap<StreamId, Vec<(EventTypeId, u64)>> = BTreeMap::new();
         for ((stream, event_type), count) in &self.present {
             let counts = of_stream.entry(*stream).or_default();
-            counts.insert(*event_type, *count);
+            counts.push((*event_type, *count));
         }
         let each = self.totals.values().map(|totals| {
-            let present = of_stream.remove(&totals.stream).unwrap_or_default();
-            let mut totals = totals.clone();
-            let mut miscounted = 0_u64;
-            for event_type in present.keys() {
-                totals.row(*event_type);
-            }
-            for row in &totals.rows {
-                let found = present.get(&row.event_type).copied().unwrap_or(0);
-                miscounted = miscounted.saturating_add(row.present().abs_diff(found));
-            }
+            let mut present = of_stream.remove(&totals.stream).unwrap_or_default();
+            present.sort_unstable();
             let findings = StreamFindings {
                 unreadable_chunks: self.unreadable_chunks,
                 first_error: self.first_error.clone(),
                 present,
                 ..StreamFindings::default()
             };
+            let mut totals = totals.clone();
+            for (event_type, _) in &findings.present {
+                totals.row(*event_type);
+            }
+            let mut miscounted = 0_u64;
+            for row in &totals.rows {
+                let found = findings.of_type(row.event_type);
+                miscounted = miscounted.saturating_add(row.present().abs_diff(found));
+            }
             (totals, findings, miscounted)
         });
         each.collect()

@@ -9,13 +9,20 @@ use crate::axis::unify::Numbers;
 use crate::error::MergeError;
 use crate::input::earlier::{DecodedTrace, TraceReader};
 use crate::input::run::RunReader;
-use crate::input::stream::{Decoded, Lane, LossPlace, StreamReader};
+use crate::input::stream::{Decoded, Lane, LossPlace, StreamOutcome, StreamReader};
 
 #[derive(Debug)]
 pub(crate) enum Reader<'a> {
     Stream(Box<StreamReader<'a>>),
     Trace(Box<TraceReader<'a>>),
     Run(Box<RunReader<'a>>),
+}
+
+/// What is left of a reader when all was read, for totals and report.
+#[derive(Debug)]
+pub(crate) enum Outcome<'a> {
+    Stream(StreamOutcome<'a>),
+    Trace(Box<TraceReader<'a>>),
 }
 
 /// A chunk as it was decoded.
@@ -32,6 +39,15 @@ impl<'a> Reader<'a> {
             Self::Stream(reader) => reader.head_ns(),
             Self::Trace(reader) => reader.queue.head_ns(),
             Self::Run(reader) => reader.queue.head_ns(),
+        }
+    }
+
+    /// What is left when all was read; of a run nothing, since others read what it has.
+    pub(crate) fn into_outcome(self) -> Option<Outcome<'a>> {
+        match self {
+            Self::Stream(reader) => Some(Outcome::Stream(reader.into_outcome())),
+            Self::Trace(reader) => Some(Outcome::Trace(reader)),
+            Self::Run(_) => None,
         }
     }
 

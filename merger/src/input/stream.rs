@@ -151,8 +151,28 @@ pub(crate) struct StreamFindings {
     /// Chunks that could not be decoded, with the reason of the first.
     pub(crate) unreadable_chunks: u64,
     pub(crate) first_error: Option<String>,
-    /// Events that were read, by event type of the recording.
-    pub(crate) present: BTreeMap<EventTypeId, u64>,
+    /// Events that were read, by event type of the recording, ascending.
+    pub(crate) present: Vec<(EventTypeId, u64)>,
+}
+
+impl StreamFindings {
+    fn count(&mut self, event_type: EventTypeId, count: u64) {
+        let found = self.present.binary_search_by_key(&event_type, |row| row.0);
+        match found {
+            Ok(index) => self.present[index].1 += count,
+            Err(index) => {
+                // A run may have very many streams, most with few types.
+                self.present.reserve_exact(1);
+                self.present.insert(index, (event_type, count));
+            }
+        }
+    }
+
+    /// Events of a type that were read.
+    pub(crate) fn of_type(&self, event_type: EventTypeId) -> u64 {
+        let found = self.present.binary_search_by_key(&event_type, |row| row.0);
+        found.map_or(0, |index| self.present[index].1)
+    }
 }
 
 /// Where a loss stands in the trace.
@@ -202,6 +222,34 @@ pub(crate) struct Decoded {
     hash: Option<OrderHash>,
 }
 
+/// A chunk that is to be loaded.
+#[derive(Clone, Copy, Debug)]
+struct Planned {
+    /// Its index among the stream's.
+    chunk: usize,
+    /// The least time that an event in it can have; none: not before the end of the chunk before.
+    bound_ns: Option<i64>,
+    /// The largest time that an event in it can have.
+    end_ns: i64,
+    /// How many events the planned chunks before it have, as their heads say.
+    events_before: u64,
+    /// The time of the last event that was left out before.
+    left_out_ns: Option<i64>,
+}
+
+/// What is left of a stream when it was read: of very many streams, their readers would take the memory that others
+/// need.
+#[derive(Debug)]
+pub(crate) struct StreamOutcome<'a> {
+    pub(crate) stream: StreamId,
+    pub(crate) input: &'a InputRecording,
+    pub(crate) numbers: &'a Numbers,
+    pub(crate) totals: Cow<'a, StreamTotals>,
+    pub(crate) findings: StreamFindings,
+    /// Order hash of the events taken in.
+    pub(crate) hash: OrderHash,
+}
+
 /// Reads one stream.
 #[derive(Debug)]
 pub(crate) struct StreamReader<'a> {
@@ -216,13 +264,11 @@ pub(crate) struct StreamReader<'a> {
     is_sorted: bool,
     process_start_ns: i64,
     process_end_ns: i64,
-    /// Chunks in the order in which they are loaded, with the least time that an event in them can have;
-    /// none: not before the end of the chunk before.
-    order: Vec<(usize, Option<i64>)>,
-    /// For each place in `order`, the largest time that an event in it can have.
-    ends: Vec<i64>,
-    /// For each place in `order`, how many events the chunks before it have, as their heads say.
-    events_before: Vec<u64>,
+    /// Chunks in the order in which they are loaded.
+    order: Vec<Planned>,
+    /// Events of all of them, as their heads say.
+    planned_events: u64,
+    /// Place in `order` of the next one.
     next: usize,
     /// Chunks that are loaded and not handed out.
     pub(crate) lanes: Vec<Lane>,
@@ -231,8 +277,6 @@ pub(crate) struct StreamReader<'a> {
     front_ns: Option<i64>,
     /// Time of the last event that was left out without being loaded.
     left_out_ns: Option<i64>,
-    /// For each place in `order`, the time of the last event that was left out before.
-    left_out_before: Vec<Option<i64>>,
     /// Losses that no strip has yet.
     pub(crate) losses: Vec<(LossPlace, TraceLoss)>,
     /// What dropped records told, by event type and cause.
@@ -269,14 +313,12 @@ impl<'a> StreamReader<'a> {
             process_start_ns,
             process_end_ns,
             order: Vec::new(),
-            ends: Vec::new(),
-            events_before: Vec::new(),
+            planned_events: 0,
             next: 0,
             lanes: Vec::new(),
             loaded: 0,
             front_ns: None,
             left_out_ns: None,
-            left_out_before: Vec::new(),
             losses: Vec::new(),
             reported: BTreeMap::new(),
             totals: Cow::Borrowed(&contents.totals),
@@ -290,14 +332,25 @@ impl<'a> StreamReader<'a> {
             rows.for_each(count_elsewhere);
         }
         reader.plan();
-        let mut sum = 0_u64;
-        reader.events_before.push(sum);
-        for (index, _) in &reader.order {
-            sum = sum.saturating_add(contents.chunks[*index].header.event_count);
-            reader.events_before.push(sum);
+        for planned in &mut reader.order {
+            planned.events_before = reader.planned_events;
+            let events = contents.chunks[planned.chunk].header.event_count;
+            reader.planned_events = reader.planned_events.saturating_add(events);
         }
         reader.finish_if_done();
         reader
+    }
+
+    /// What is left when all was read.
+    pub(crate) fn into_outcome(self) -> StreamOutcome<'a> {
+        StreamOutcome {
+            stream: self.stream,
+            input: self.input,
+            numbers: self.numbers,
+            totals: self.totals,
+            findings: self.findings,
+            hash: self.hash,
+        }
     }
 
     /// Finds the order in which chunks are needed: when the merge has come to the smallest time in a
@@ -309,8 +362,14 @@ impl<'a> StreamReader<'a> {
             return;
         }
         if !self.is_sorted && self.clock.head_is_vague() {
-            self.order = (0..chunks.len()).map(|index| (index, None)).collect();
-            self.ends = vec![i64::MAX; chunks.len()];
+            let planned = (0..chunks.len()).map(|chunk| Planned {
+                chunk,
+                bound_ns: None,
+                end_ns: i64::MAX,
+                events_before: 0,
+                left_out_ns: None,
+            });
+            self.order = planned.collect();
             return;
         }
         let mut front_ns = i64::MIN;
@@ -336,11 +395,17 @@ impl<'a> StreamReader<'a> {
         if self.is_sorted {
             planned.sort_by_key(|(bound, index, ..)| (*bound, *index));
         }
+        let wanted = planned.iter().filter(|(.., is_wanted)| *is_wanted);
+        self.order.reserve_exact(wanted.count());
         for (bound, index, most, is_wanted) in planned {
             if is_wanted {
-                self.order.push((index, Some(bound)));
-                self.ends.push(most.max(bound));
-                self.left_out_before.push(self.left_out_ns);
+                self.order.push(Planned {
+                    chunk: index,
+                    bound_ns: Some(bound),
+                    end_ns: most.max(bound),
+                    events_before: 0,
+                    left_out_ns: self.left_out_ns,
+                });
             } else {
                 self.leave_out(&chunks[index]);
                 self.left_out_ns = self.left_out_ns.max(Some(most));
@@ -357,8 +422,8 @@ impl<'a> StreamReader<'a> {
 
     /// Least time of what is not loaded; none when all is.
     fn next_bound_ns(&self) -> Option<i64> {
-        let (_, bound) = self.order.get(self.next)?;
-        Some(bound.or(self.front_ns).unwrap_or(i64::MIN))
+        let planned = self.order.get(self.next)?;
+        Some(planned.bound_ns.or(self.front_ns).unwrap_or(i64::MIN))
     }
 
     /// Least time of what was not handed out; none at the stream's end.
@@ -370,12 +435,14 @@ impl<'a> StreamReader<'a> {
     /// Events of the chunks that begin behind one time and before another, loaded or not. Chunks of which
     /// that is not known beforehand do not count.
     pub(crate) fn events_of_chunks(&self, from_ns: i64, until_ns: i64) -> u64 {
-        let place = |time_ns: i64| {
-            let is_before = |(_, bound): &(usize, Option<i64>)| bound.is_some_and(|b| b < time_ns);
-            self.order.partition_point(is_before)
+        let events_before = |time_ns: i64| {
+            let is_before = |planned: &Planned| planned.bound_ns.is_some_and(|b| b < time_ns);
+            let place = self.order.partition_point(is_before);
+            let planned = self.order.get(place);
+            planned.map_or(self.planned_events, |planned| planned.events_before)
         };
-        let (first, end) = (place(from_ns.saturating_add(1)), place(until_ns));
-        self.events_before[end.max(first)] - self.events_before[first]
+        let first = events_before(from_ns.saturating_add(1));
+        events_before(until_ns).saturating_sub(first)
     }
 
     /// The chunks: first and last time, and what stands for their events' bytes.
@@ -383,11 +450,11 @@ impl<'a> StreamReader<'a> {
         &self,
         bytes_of: impl Fn(&StoredChunk, u64) -> u64,
     ) -> impl Iterator<Item = (i64, i64, u64)> {
-        let ends = self.order.iter().zip(&self.ends);
-        ends.map(move |((index, bound), end_ns)| {
-            let first_ns = bound.unwrap_or(i64::MIN);
-            let bytes = bytes_of(&self.contents.chunks[*index], end_ns.abs_diff(first_ns));
-            (first_ns, *end_ns, bytes)
+        self.order.iter().map(move |planned| {
+            let first_ns = planned.bound_ns.unwrap_or(i64::MIN);
+            let span_ns = planned.end_ns.abs_diff(first_ns);
+            let bytes = bytes_of(&self.contents.chunks[planned.chunk], span_ns);
+            (first_ns, planned.end_ns, bytes)
         })
     }
 
@@ -436,9 +503,9 @@ impl<'a> StreamReader<'a> {
     /// [`Self::decode`], to be followed by [`Self::take`] in this order. Ask again until there are none.
     pub(crate) fn wanted(&self, until_ns: i64) -> std::ops::Range<usize> {
         let mut end = self.next;
-        while let Some((_, bound)) = self.order.get(end) {
-            let bound = match bound {
-                Some(bound) => *bound,
+        while let Some(planned) = self.order.get(end) {
+            let bound = match planned.bound_ns {
+                Some(bound) => bound,
                 None if end == self.next => self.front_ns.unwrap_or(i64::MIN),
                 None => break,
             };
@@ -457,7 +524,7 @@ impl<'a> StreamReader<'a> {
 
     /// Reads and decodes a chunk.
     pub(crate) fn decode(&self, number: usize) -> Decoded {
-        let stored = &self.contents.chunks[self.order[number].0];
+        let stored = &self.contents.chunks[self.order[number].chunk];
         match self.input.load(stored) {
             Ok(chunk) => self.on_axis(stored, chunk),
             Err(error) => Decoded {
@@ -582,10 +649,10 @@ impl<'a> StreamReader<'a> {
     pub(crate) fn take(&mut self, decoded: Decoded) {
         // Nothing at or behind this time was handed out: whoever hands out loads first.
         let bound_ns = self.next_bound_ns().unwrap_or(i64::MIN);
-        let index = self.order[self.next].0;
-        let left_out = self.left_out_before.get(self.next).copied().flatten();
+        let planned = self.order[self.next];
+        let index = planned.chunk;
         self.next += 1;
-        let last_good_ns = self.front_ns.max(left_out);
+        let last_good_ns = self.front_ns.max(planned.left_out_ns);
         let last_good_ns = last_good_ns.unwrap_or(self.process_start_ns);
         let number = self.loaded;
         self.loaded += 1;
@@ -679,7 +746,7 @@ impl<'a> StreamReader<'a> {
         let mut counts = vec![0; event_types.len()];
         batch.count_types(range.clone(), &mut counts);
         for ((event_type, columns), count) in event_types.iter().zip(&batch.types).zip(counts) {
-            *self.findings.present.entry(*event_type).or_default() += u64::from(count);
+            self.findings.count(*event_type, count.into());
             let outside = columns.count as u64 - u64::from(count);
             if outside != 0 {
                 self.totals.to_mut().row(*event_type).add_filtered(outside);

@@ -8,29 +8,29 @@ use super::{Merge, Merged};
 use crate::axis::proof::StreamHashes;
 use crate::error::{MergeError, Result};
 use crate::input::earlier::InputTrace;
-use crate::input::reader::Reader;
-use crate::input::stream::StreamReader;
+use crate::input::reader::Outcome;
+use crate::input::stream::StreamOutcome;
 use crate::messages::causality::CausalityReport;
 use crate::report::{self, InputReport, Report, StreamReport};
 
 impl Merge {
     pub(super) fn conclude(
         &self,
-        readers: Vec<Reader<'_>>,
+        outcomes: Vec<Outcome<'_>>,
         losses: Vec<TraceLoss>,
         hashes: Option<&StreamHashes>,
         causality: Option<CausalityReport>,
     ) -> Result<Merged> {
-        let mut of_streams: Vec<(StreamTotals, StreamReport)> = Vec::new();
+        // Of very many streams, no more room than they need.
+        let count = outcomes.len();
+        let mut of_streams: Vec<(StreamTotals, StreamReport)> = Vec::with_capacity(count);
         let mut unplaced = BTreeMap::new();
-        for reader in readers {
-            match reader {
-                Reader::Stream(reader) => {
-                    of_streams.push(self.conclude_stream(&reader, hashes)?);
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Stream(outcome) => {
+                    of_streams.push(self.conclude_stream(&outcome, hashes)?);
                 }
-                // What it has was read by others before.
-                Reader::Run(_) => {}
-                Reader::Trace(reader) => {
+                Outcome::Trace(reader) => {
                     if let Some(process) = reader.earlier.processes.values().min() {
                         unplaced.insert(*process, reader.unplaced);
                     }
@@ -52,7 +52,12 @@ impl Merge {
             }
         }
         of_streams.sort_by_key(|(totals, _)| totals.stream);
-        let (totals, streams): (Vec<_>, Vec<_>) = of_streams.into_iter().unzip();
+        let take = |(totals, _): &mut (StreamTotals, _)| {
+            let stream = totals.stream;
+            std::mem::replace(totals, StreamTotals::new(stream))
+        };
+        let totals: Vec<StreamTotals> = of_streams.iter_mut().map(take).collect();
+        let streams = of_streams.into_iter().map(|(_, report)| report).collect();
         for member in &self.members {
             for (id, contents) in &member.input.recording.streams {
                 if !member.numbers.streams.contains_key(id) {
@@ -114,35 +119,35 @@ impl Merge {
         })
     }
 
-    pub(super) fn conclude_stream(
+    fn conclude_stream(
         &self,
-        reader: &StreamReader<'_>,
+        outcome: &StreamOutcome<'_>,
         hashes: Option<&StreamHashes>,
     ) -> Result<(StreamTotals, StreamReport)> {
         let mut of_trace = StreamTotals {
-            stream: reader.stream,
+            stream: outcome.stream,
             rows: Vec::new(),
-            order_hash: hashes.map(|hashes| hashes.get(reader.stream).value()),
-            ..StreamTotals::clone(&reader.totals)
+            order_hash: hashes.map(|hashes| hashes.get(outcome.stream).value()),
+            ..StreamTotals::clone(&outcome.totals)
         };
-        if hashes.is_some_and(|hashes| hashes.get(reader.stream) != reader.hash) {
+        if hashes.is_some_and(|hashes| hashes.get(outcome.stream) != outcome.hash) {
             return Err(MergeError::Unproven {
-                path: reader.input.path.clone(),
-                stream: reader.stream,
+                path: outcome.input.path.clone(),
+                stream: outcome.stream,
             });
         }
         let mut miscounted = 0;
-        for row in &reader.totals.rows {
-            let number = reader.numbers.event_types.get(&row.event_type);
+        for row in &outcome.totals.rows {
+            let number = outcome.numbers.event_types.get(&row.event_type);
             let event_type = number.copied().unwrap_or(annals_format::ANY_EVENT_TYPE);
             let to = of_trace.row(event_type);
             to.add(row);
-            let found = reader.findings.present.get(&row.event_type).copied();
-            let difference = row.present().abs_diff(found.unwrap_or(0));
+            let found = outcome.findings.of_type(row.event_type);
+            let difference = row.present().abs_diff(found);
             miscounted = difference.saturating_add(miscounted);
         }
         of_trace.rows.shrink_to_fit();
-        let report = StreamReport::new(&self.definitions, &of_trace, &reader.findings, miscounted);
+        let report = StreamReport::new(&self.definitions, &of_trace, &outcome.findings, miscounted);
         Ok((of_trace, report))
     }
 }

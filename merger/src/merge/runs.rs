@@ -15,7 +15,7 @@ use crate::axis::proof::ElementReferences;
 use crate::axis::strip::{Scratches, Shape, StripPlace};
 use crate::axis::unify::Numbers;
 use crate::error::{MergeError, Result};
-use crate::input::reader::Reader;
+use crate::input::reader::{Outcome, Reader};
 use crate::input::run::{Run, RunFile, RunReader};
 use crate::input::stream::LossPlace;
 use crate::merge::sweep::Sweep;
@@ -112,8 +112,8 @@ pub(crate) struct Runs<'a> {
     pub(crate) directory: &'a Path,
 }
 
-/// What is to be read, and what was read to make it.
-type Reduced<'a> = (Vec<Reader<'a>>, Vec<Reader<'a>>);
+/// What is to be read, and what is left of what was read to make it.
+type Reduced<'a> = (Vec<Reader<'a>>, Vec<Outcome<'a>>);
 
 impl Runs<'_> {
     /// Makes so few readers of these that what they must have open at once fits into memory. `numbers`
@@ -191,14 +191,14 @@ impl Runs<'_> {
         let mut waiting = groups.into_iter().peekable();
         while waiting.peek().is_some() {
             let groups: Vec<_> = waiting.by_ref().take(beside as usize).collect();
-            let written: Vec<Result<(Run, Vec<Reader<'a>>)>> = self.pool.install(|| {
+            let written: Vec<Result<(Run, Vec<Outcome<'a>>)>> = self.pool.install(|| {
                 let each = groups.into_par_iter();
                 each.map(|group| self.write(group, events as usize, budget, &file))
                     .collect()
             });
             for written in written {
-                let (run, readers) = written?;
-                done.extend(readers);
+                let (run, outcomes) = written?;
+                done.extend(outcomes);
                 let reader = RunReader::new(file.clone(), run, numbers);
                 runs.push(Reader::Run(Box::new(reader)));
             }
@@ -218,14 +218,14 @@ impl Runs<'_> {
         Ok((runs, done))
     }
 
-    /// Merges some readers into a run; gives it, and the readers.
+    /// Merges some readers into a run; gives it, and what is left of them.
     fn write<'a>(
         &self,
         readers: Vec<Reader<'a>>,
         events: usize,
         budget: Budget,
         file: &RunFile,
-    ) -> Result<(Run, Vec<Reader<'a>>)> {
+    ) -> Result<(Run, Vec<Outcome<'a>>)> {
         let io = |source| MergeError::Io {
             action: "write a temporary file in",
             path: file.directory().to_owned(),
@@ -244,7 +244,7 @@ impl Runs<'_> {
                 return Err(error);
             }
             if strips.is_empty() {
-                return Ok((run, sweep.into_readers()));
+                return Ok((run, sweep.into_outcomes().collect()));
             }
             for strip in &mut strips {
                 // What stands by its time stands among all streams, not among these.

@@ -10,7 +10,7 @@ use annals_format::TraceLoss;
 
 use crate::axis::strip::{Slice, Strip, StripPlace};
 use crate::error::MergeError;
-use crate::input::reader::Reader;
+use crate::input::reader::{Outcome, Reader};
 use crate::input::stream::{Lane, LossPlace};
 
 /// Strips that are worked on at once, for each thread: so that none waits long for the others.
@@ -81,8 +81,9 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    pub(crate) fn into_readers(self) -> Vec<Reader<'a>> {
-        self.readers
+    /// What is left of the readers when all was read.
+    pub(crate) fn into_outcomes(self) -> impl Iterator<Item = Outcome<'a>> {
+        self.readers.into_iter().filter_map(Reader::into_outcome)
     }
 
     /// Why what one of the readers needs cannot be read, when that is no loss but a failure.
