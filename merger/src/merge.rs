@@ -28,7 +28,7 @@ use crate::axis::proof::{self, ElementReferences, SortedStreams, StreamHashes};
 use crate::axis::strip::{Part, Scratches, Shape, Strip};
 use crate::axis::unify::Numbers;
 use crate::clocks::ClockFit;
-use crate::clocks::hosts::Hosts;
+use crate::clocks::hosts::{Correction, HostFitReport, Hosts};
 use crate::error::{MergeError, Result};
 use crate::filter::{EventFilter, FilterError, Keep};
 use crate::input::InputRecording;
@@ -184,6 +184,20 @@ impl Merge {
         };
         self.definitions.add(Definition::Slice(slice));
         Ok(())
+    }
+
+    /// Corrects hosts' clocks as a plan says; gives what is to be told of them, none if they are others.
+    pub(crate) fn follow_corrections(
+        &mut self,
+        corrections: &[Correction],
+    ) -> Option<Vec<HostFitReport>> {
+        let each = corrections.iter();
+        let reports = each.map(|correction| self.hosts.apply(*correction));
+        let reports: Option<Vec<HostFitReport>> = reports.collect();
+        if !corrections.is_empty() {
+            self.fit_again();
+        }
+        reports
     }
 
     /// Takes over what a plan settled.

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use annals_format::{MapCursor, ProcessId, StreamId};
-use annals_merger::{Causality, Merge, Opened, Window};
+use annals_format::{ClockKind, CompressionLevel, MapCursor, ProcessId, StreamId};
+use annals_merger::{
+    Causality, Merge, Opened, Plan, Window, WriteOptions, join, plan_merge, write_trace,
+};
 use proptest::prelude::*;
 
 use crate::merge_with;
-use crate::world::{Host, Op, World};
+use crate::world::{Host, Op, Ticking, World};
 
 fn repairing(merge: &mut Merge) {
     merge.causality = Causality::Repair;
@@ -37,6 +39,26 @@ fn events(directory: &std::path::Path) -> BTreeMap<ProcessId, Vec<(u64, i64, i64
             Ok(())
         })
         .expect("the trace is read");
+    found
+}
+
+/// Every event in the order of the trace: time, stream, what its tick is beyond the clock's, shift.
+fn in_order(trace: &std::path::Path) -> Vec<(i64, StreamId, i64, i64)> {
+    let opened = Opened::open(trace).expect("a trace");
+    let mut found = Vec::new();
+    let read = opened.read(Window::ALL, |chunk| {
+        found.extend((0..chunk.len()).map(|index| {
+            let (time, stream) = (chunk.times_ns[index], chunk.streams[index]);
+            (
+                time,
+                stream,
+                chunk.tick_residuals[index],
+                chunk.shift_ns(index),
+            )
+        }));
+        Ok(())
+    });
+    read.expect("the trace is read");
     found
 }
 
@@ -105,6 +127,67 @@ proptest! {
         let (again, same) = merge_with(scratch.path(), 1, repairing);
         prop_assert_eq!(same == bytes, true);
         prop_assert_eq!(again.report.causality.expect("messages").violations.count, 0);
+    }
+
+    /// Clocks are corrected by more than half the time in which some of them start again: who follows the plan must
+    /// know of the correction, or counts their wraps wrongly.
+    #[test]
+    fn a_planned_repair_is_the_same_in_slices_and_elsewhere(
+        errors in prop::collection::vec(-20_000_000..20_000_000_i64, 4),
+        wraps in prop::collection::vec(any::<bool>(), 4),
+        messages in prop::collection::vec(
+            (0..4_u32, 0..4_u32, 0..2_i64, 0..30_000_000_i64, 1..60_000_i64), 1..200),
+        of in 1..5_u32,
+    ) {
+        let mut world = World::of_messages(&hosts(&errors), &messages);
+        for (program, wraps) in world.programs.iter_mut().zip(wraps) {
+            program.chunk_len = 7;
+            if wraps {
+                program.ticking = Ticking {
+                    kind: ClockKind::Readable,
+                    max_ticks: 4_000_000,
+                    ..Ticking::REFERENCE
+                };
+                let end_ns = program.end_ns;
+                let each = (0..).map(|n| n * 500_000).take_while(|at| *at < end_ns);
+                program.points = each.chain([end_ns]).map(|at| (at, 0, 0)).collect();
+            }
+        }
+        let scratch = tempfile::tempdir().expect("a directory");
+        world.write(scratch.path());
+        let (expected, bytes) = merge_with(scratch.path(), 2, repairing);
+        let whole = scratch.path().join("out").join("whole.annals");
+        std::fs::write(&whole, &bytes).expect("the trace");
+
+        let file = scratch.path().join("plan.json");
+        merge_with(scratch.path(), 1, |merge| {
+            repairing(merge);
+            Plan::of(merge).write(&file).expect("a plan");
+        });
+        let plan = Plan::read(&file).expect("a plan");
+        let following = |merge: &mut Merge| {
+            merge.causality = Causality::Repair;
+            plan.apply(merge, &file).expect("a plan of these");
+        };
+        let (followed, same) = merge_with(scratch.path(), 2, following);
+        prop_assert!(same == bytes);
+        let json = |report| serde_json::to_string(report).expect("a report");
+        prop_assert_eq!(json(&followed.report), json(&expected.report));
+
+        let slices = (1..=of).map(|number| {
+            let output = scratch.path().join("out").join(format!("slice-{number}.annals"));
+            let inputs = [scratch.path().to_owned()];
+            let (mut merge, _) = plan_merge(&inputs, Some(&output)).expect("inputs");
+            following(&mut merge);
+            merge.slice(number, of, plan.quantiles_ns()).expect("a slice");
+            let options = WriteOptions { compression: CompressionLevel::None, jobs: 1 };
+            write_trace(&merge, &output, options, |_| {}).expect("a slice");
+            output
+        });
+        let slices: Vec<_> = slices.collect();
+        let joined = scratch.path().join("out").join("joined.annals");
+        join(&slices, &joined, CompressionLevel::None).expect("slices");
+        prop_assert_eq!(in_order(&joined), in_order(&whole));
     }
 }
 

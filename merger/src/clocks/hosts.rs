@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use annals_format::{ClockId, ClockMap, HostOffset, MapCursor, Relation, UNBOUNDED};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::clocks::MapMover;
-use crate::clocks::hulls::{Fit, Hulls, Quality};
+use crate::clocks::hulls::{Fit, Hulls};
 use crate::clocks::offsets::ClockOffsets;
 
 /// Offsets closer than this are of one measurement: the best of them counts.
@@ -304,11 +304,24 @@ impl Host {
     }
 }
 
+/// What the messages between two hosts say of the clock of one of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Correction {
+    /// Boot id of the host that is corrected.
+    host: [u8; 16],
+    /// That of the one whose messages decide.
+    through: [u8; 16],
+    fit: Fit,
+}
+
 /// All hosts of a run.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Hosts {
     by_boot: BTreeMap<[u8; 16], Host>,
     unix_base_ns: i64,
+    /// What was corrected, in this order.
+    corrections: Vec<Correction>,
 }
 
 /// A pair of hosts, the smaller boot id first.
@@ -450,39 +463,51 @@ impl Hosts {
                 Some(fit) => found.moved(fit),
                 None => found,
             };
-            let (Some(host), Some(through)) = (self.by_boot.get(&child), self.by_boot.get(&parent))
-            else {
+            let host = self.by_boot.get(&child);
+            let Some(host) = host.filter(|_| self.by_boot.contains_key(&parent)) else {
                 settled.insert(child, None);
                 continue;
             };
-            let span = host.axis_span();
-            let fit = found.fit(span);
-            let is_used = |fit: &Fit| fit.quality != Quality::Inconsistent;
-            if let Some(fit) = fit {
-                let added = |at: i64| if is_used(&fit) { fit.at(at) } else { 0 };
-                reports.push(HostFitReport {
-                    name: host.facts.name.clone(),
-                    through: through.facts.name.clone(),
-                    quality: fit.quality.name(),
-                    offset_start_ns: added(span.0),
-                    offset_end_ns: added(span.1),
-                    bound_start_ns: fit.bounds.map(|bounds| bounds.0),
-                    bound_end_ns: fit.bounds.map(|bounds| bounds.1),
-                });
-            }
-            let fit = fit.filter(is_used);
-            if let Some(fit) = &fit {
-                let parent_span = through.facts.span;
-                let errors = (
-                    through.error_at(parent_span.0),
-                    through.error_at(parent_span.1),
-                );
-                if let Some(host) = self.by_boot.get_mut(&child) {
-                    host.correct(fit, parent, errors);
-                }
-            }
-            settled.insert(child, fit);
+            let fit = found.fit(host.axis_span());
+            let correction = fit.map(|fit| Correction {
+                host: child,
+                through: parent,
+                fit,
+            });
+            reports.extend(correction.and_then(|correction| self.apply(correction)));
+            settled.insert(child, fit.filter(Fit::is_used));
         }
+    }
+
+    /// Corrects a host, behind the one through which it is corrected; none when one of them is not there.
+    pub(crate) fn apply(&mut self, correction: Correction) -> Option<HostFitReport> {
+        let Correction { host, through, fit } = correction;
+        let parent = self.by_boot.get(&through)?;
+        let (start, end) = parent.facts.span;
+        let errors = (parent.error_at(start), parent.error_at(end));
+        let name = parent.facts.name.clone();
+        let host = self.by_boot.get_mut(&host)?;
+        let span = host.axis_span();
+        let added = |at: i64| if fit.is_used() { fit.at(at) } else { 0 };
+        let report = HostFitReport {
+            name: host.facts.name.clone(),
+            through: name,
+            quality: fit.quality.name(),
+            offset_start_ns: added(span.0),
+            offset_end_ns: added(span.1),
+            bound_start_ns: fit.bounds.map(|bounds| bounds.0),
+            bound_end_ns: fit.bounds.map(|bounds| bounds.1),
+        };
+        if fit.is_used() {
+            host.correct(&fit, through, errors);
+        }
+        self.corrections.push(correction);
+        Some(report)
+    }
+
+    /// What was corrected, in this order.
+    pub(crate) fn corrections(&self) -> &[Correction] {
+        &self.corrections
     }
 
     /// The host with this boot id.

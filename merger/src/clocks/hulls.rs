@@ -4,6 +4,8 @@
 //! After Duda, Harrus, Haddad and Bernard, "Estimating global time in distributed systems" (1987), and
 //! Ashton, "Algorithms for off-line clock synchronisation" (1995). All arithmetic is exact.
 
+use serde::{Deserialize, Serialize};
+
 /// Points that wait to be taken into a hull.
 const WAITING: usize = 4096;
 /// Rates are numbers of 2⁻⁴⁰ parts.
@@ -64,7 +66,8 @@ impl Hull {
 }
 
 /// How good a fit is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Quality {
     Accurate,
     Approximate,
@@ -84,7 +87,8 @@ impl Quality {
 }
 
 /// What has to be added to one host's times.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Fit {
     pub(crate) quality: Quality,
     start_ns: i64,
@@ -96,10 +100,15 @@ pub(crate) struct Fit {
 }
 
 impl Fit {
+    /// Whether its line is better than none.
+    pub(crate) fn is_used(&self) -> bool {
+        self.quality != Quality::Inconsistent
+    }
+
     /// What has to be added at a time.
     pub(crate) fn at(&self, time_ns: i64) -> i64 {
         let passed = i128::from(time_ns) - i128::from(self.start_ns);
-        let added = (self.offset + self.rate * passed) >> RATE_BITS;
+        let added = self.offset.saturating_add(self.rate.saturating_mul(passed)) >> RATE_BITS;
         added.clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use annals_format::{Definition, Definitions, SharedClockMap};
 use serde::{Deserialize, Serialize};
 
+use crate::clocks::hosts::Correction;
 use crate::error::{MergeError, Result};
 use crate::merge::Merge;
 use crate::messages::causality::{Causality, RepairReport, ViolationReport};
@@ -13,7 +14,7 @@ use crate::messages::repair::Shifts;
 use crate::temporary::write_whole;
 
 /// The only version there is.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// A plan as it stands in its file, JSON. Times are trace times, nanoseconds.
 #[derive(Debug, Serialize, Deserialize)]
@@ -30,6 +31,8 @@ pub struct Plan {
     quantiles_ns: Vec<i64>,
     /// By process, how a repair moves its events: time and shift.
     shifts: Vec<Vec<(i64, i64)>>,
+    /// What the messages say of hosts' clocks, in the order in which it was found.
+    corrections: Vec<Correction>,
     repair: Option<PlannedRepair>,
 }
 
@@ -80,6 +83,7 @@ impl Plan {
             definitions: digits.collect(),
             quantiles_ns: merge.quantiles(),
             shifts: shifts.collect(),
+            corrections: merge.hosts.corrections().to_vec(),
             repair,
         }
     }
@@ -173,6 +177,9 @@ impl Plan {
         let mut planned = Definitions::default();
         let outcome = planned.add_all(&bytes);
         outcome.map_err(|error| refuse(error.to_string()))?;
+        let hosts = merge
+            .follow_corrections(&self.corrections)
+            .ok_or_else(|| refuse("its hosts are others".to_owned()))?;
         let own = &mut merge.definitions;
         let is_whole = planned.clock_maps.keys().eq(own.clock_maps.keys())
             && planned.clock_errors.keys().eq(own.clock_errors.keys())
@@ -201,6 +208,7 @@ impl Plan {
             },
             processes: repair.processes,
             over_limit: repair.over_limit,
+            hosts,
             ..RepairReport::default()
         });
         merge.follow_plan();
