@@ -4,11 +4,13 @@
 mod plans;
 mod support;
 
-use annals_format::CompressionLevel;
+use std::collections::BTreeMap;
+
+use annals_format::{ClockKind, CompressionLevel, Ordering};
 use annals_merger::{EventFilter, Opened, Window, WriteOptions, plan_merge, verify, write_trace};
 use plans::{Known, SPAN_US, START_NS, make, numbers_of, stream_plan};
 use proptest::prelude::*;
-use support::Row;
+use support::{MARK, Row, TestClock, TestRecording, TestStream};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2))]
@@ -89,6 +91,66 @@ proptest! {
         let (found, lost) = numbers_of(&opened);
         prop_assert_eq!(&found, &expected);
         prop_assert_eq!(lost, dropped);
+    }
+
+    /// Where observations come late, up to so late that another turn fits about as well: what is decided is right,
+    /// and what is called ambiguous are just those events.
+    #[test]
+    fn what_is_decided_about_wraps_is_right_and_nothing_else_is_ambiguous(
+        max_ticks in 999..2_000_000_u64, tick_at_zero: u64,
+        lags in prop::collection::vec((0..10_000_i64, -620..620_i64), 1..200),
+        chunk_len in 1..50_usize,
+    ) {
+        const SECOND: i64 = 1_000_000_000;
+        let period = max_ticks as i64 + 1;
+        let clock = TestClock {
+            kind: ClockKind::Readable,
+            ticks_per_second: SECOND as u64,
+            max_ticks,
+            tick_at_zero: tick_at_zero % (max_ticks + 1),
+        };
+        // When each happens, and when it is observed: by thousandths of a period earlier or later.
+        let mut oracle = Vec::new();
+        let mut undecided = 0;
+        let rows = (0..).zip(&lags).map(|(number, (step, lag))| {
+            let time_ns = START_NS + SECOND + step * 997;
+            let lag_ns = lag * period / 1000;
+            // Within an eighth of a period of the middle between two turns.
+            let is_ambiguous = (lag_ns.abs() * 2 - period).abs() * 4 < period;
+            undecided += u64::from(is_ambiguous);
+            oracle.push((number, time_ns - START_NS, is_ambiguous));
+            [Row::Observation(time_ns + lag_ns), Row::Event(MARK, clock.tick(time_ns), number)]
+        });
+        let rows: Vec<[Row; 2]> = rows.collect();
+        let chunks = rows.chunks(chunk_len).map(|rows| {
+            let Row::Observation(first_ns) = rows[0][0] else { unreachable!("it is first") };
+            (first_ns, rows.concat())
+        });
+        let recording = TestRecording {
+            rank: Some(0),
+            rank_count: None,
+            id: 1,
+            start_ns: START_NS,
+            end_ns: START_NS + 2 * SECOND,
+            clocks: vec![clock],
+            streams: vec![TestStream { clock: 0, ordering: Ordering::Unordered, chunks: chunks.collect() }],
+            has_footer: true,
+        };
+        let scratch = tempfile::tempdir().expect("a directory");
+        recording.write(scratch.path(), CompressionLevel::None);
+        let trace = scratch.path().join("run.annals");
+        let (merge, _) = plan_merge(&[scratch.path().to_owned()], Some(&trace)).expect("a recording");
+        let options = WriteOptions { compression: CompressionLevel::None, jobs: 1 };
+        let (merged, _) = write_trace(&merge, &trace, options, |_| {}).expect("a trace");
+        prop_assert_eq!(merged.report.streams[0].ambiguous, undecided);
+        let found = numbers_of(&Opened::open(&trace).expect("a trace")).0;
+        prop_assert_eq!(found.len(), oracle.len());
+        let times: BTreeMap<u64, i64> = found.into_iter().map(|(time_ns, number)| (number, time_ns)).collect();
+        for (number, time_ns, is_ambiguous) in oracle {
+            if !is_ambiguous {
+                prop_assert_eq!(times[&number], time_ns);
+            }
+        }
     }
 
     #[test]
