@@ -8,6 +8,7 @@ pub(crate) mod bounds;
 pub(crate) mod calibration;
 pub(crate) mod hosts;
 pub(crate) mod hulls;
+pub(crate) mod observed;
 pub(crate) mod offsets;
 
 use std::collections::HashMap;

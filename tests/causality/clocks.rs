@@ -170,6 +170,48 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Its rate is not what it says, and it has started again very often before the run is over: only if the rate is
+    /// found, too, is every turn the right one, and no event later than the tightest observations allow.
+    #[test]
+    fn a_clock_that_cannot_be_read_is_tied_by_when_its_events_were_observed(
+        rate_ppb in -95_000..95_000_i64,
+        period_ms in prop_oneof![Just(None), (4..50_u64).prop_map(Some)],
+        lateness in prop::collection::vec(0..1_000_000_i64, 200),
+        tight_every in 1..6_usize,
+    ) {
+        let axis = Host::new(1);
+        let max_ticks = period_ms.map_or(u64::MAX, |ms| ms * 1_000_000 + 17);
+        let scratch = tempfile::tempdir().expect("a directory");
+        marked(0, 2, axis, 0).write(scratch.path(), &[]);
+        let mut program = marked(1, 2, axis, 500);
+        program.ticking = Ticking {
+            kind: ClockKind::Unreadable,
+            rate_ppb,
+            max_ticks,
+            tick_at_zero: 123_456,
+            ..Ticking::REFERENCE
+        };
+        program.points.clear();
+        program.chunk_len = 9;
+        // Now and then one is observed almost at once.
+        program.lateness_ns = lateness.iter().enumerate()
+            .map(|(n, late_ns)| if n % tight_every == 0 { late_ns / 1000 } else { *late_ns })
+            .collect();
+        program.write(scratch.path(), &[]);
+        let report = report(scratch.path(), Causality::Check);
+        prop_assert!(report.streams.iter().all(|stream| stream.ambiguous == 0));
+        let (found, _) = marks(scratch.path());
+        prop_assert_eq!(found.len(), 400);
+        for (true_ns, (rank, time_ns)) in found {
+            let wrong_ns = time_ns - true_ns as i64;
+            prop_assert!(rank == 0 || wrong_ns.abs() < 20_000, "{} ns at {}", wrong_ns, true_ns);
+        }
+    }
+}
+
 #[test]
 fn a_read_while_the_process_was_descheduled_costs_nothing() {
     let axis = Host::new(1);

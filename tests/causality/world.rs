@@ -8,9 +8,9 @@ use annals_format::{
     BlockKind, BlockWriter, CalibrationPoint, Cause, ChunkBuilder, ChunkHeader, Clock, ClockId,
     ClockKind, CompressionLevel, Cumulative, Definition, Definitions, DroppedRecord, Element,
     ElementType, EventType, EventTypeId, FileHeader, FileKind, Footer, Location, LocationId,
-    LocationKind, Ordering, Process, ProcessId, Rank, RecordingId, Reference, Role, Source,
-    SourceId, Stream, StreamId, StreamTotals, StringId, Verbosity, encode_tail, put_dropped_row,
-    put_row_start,
+    LocationKind, Ordering, Process, ProcessId, ROW_OBSERVATION, Rank, RecordingId, Reference,
+    Role, Source, SourceId, Stream, StreamId, StreamTotals, StringId, Verbosity, encode_tail,
+    put_dropped_row, put_row_start,
 };
 
 /// Wall clock at true time 0.
@@ -197,6 +197,8 @@ pub(crate) struct Program {
     pub(crate) end_ns: i64,
     /// Calibration: true time, bound of the error, how wrong it is.
     pub(crate) points: Vec<(i64, u64, i64)>,
+    /// How long behind each event it is observed; empty: nothing is.
+    pub(crate) lateness_ns: Vec<i64>,
     /// Events of a chunk.
     pub(crate) chunk_len: usize,
     /// More definitions; strings from number 100 on are free.
@@ -213,6 +215,7 @@ impl Program {
             ops: Vec::new(),
             end_ns,
             points: vec![(0, 0, 0), (end_ns, 0, 0)],
+            lateness_ns: Vec::new(),
             chunk_len: 64,
             more: Vec::new(),
         }
@@ -340,6 +343,8 @@ impl Program {
         let mut predecessor = Vec::new();
         let mut cumulative = std::collections::BTreeMap::new();
         let tick_of = |true_ns: i64| self.ticking.tick(self.host.reference_ns(true_ns));
+        let mut lateness = self.lateness_ns.iter();
+        let mut observed = i64::MIN;
         for (sequence, ops) in self.ops.chunks(self.chunk_len.max(1)).enumerate() {
             let mut rows = Vec::new();
             let base = tick_of(ops[0].0);
@@ -364,6 +369,11 @@ impl Program {
                     row.raised += count;
                     row.add_loss(Cause::BufferFull, *count);
                     continue;
+                }
+                if let Some(late_ns) = lateness.next() {
+                    observed = observed.max(self.host.reference_ns(true_ns + late_ns));
+                    rows.put_varint(ROW_OBSERVATION);
+                    rows.put_signed(observed);
                 }
                 let (event_type, values) = op.row(self.rank);
                 put_row_start(EventTypeId::new(event_type), previous, tick, &mut rows);

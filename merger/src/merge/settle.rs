@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use annals_format::ticks::unwrap_near;
 use annals_format::{
     Clock, ClockId, ClockKind, ClockMap, Definition, Definitions, EventType, EventTypeId, Filter,
-    ProcessEnd, ProcessId, Rank, RecordingId, Role, TimeZero, UNBOUNDED, Verbosity,
+    ProcessEnd, ProcessId, Rank, RecordingId, Role, TimeZero, Verbosity,
 };
 
 use super::{CHUNK_EVENTS, MEMORY_LIMIT_BYTES, Member, Merge};
@@ -14,6 +13,7 @@ use crate::axis::unify::{Numbers, Unifier};
 use crate::clocks::bounds::Course;
 use crate::clocks::calibration;
 use crate::clocks::hosts::{HostFacts, Hosts};
+use crate::clocks::observed::Observed;
 use crate::clocks::offsets::ClockOffsets;
 use crate::clocks::{self, ClockFit, MapMover, Point};
 use crate::filter::Keep;
@@ -540,7 +540,7 @@ fn fit_clocks(
                 );
             }
             if points.is_empty() {
-                points.extend(point_from_events(definitions, member, *number));
+                points.extend(points_from_events(definitions, member, *number));
             }
             if clock.kind == ClockKind::Tsc {
                 pools.entry(boot_id).or_default().extend(&points);
@@ -589,50 +589,34 @@ fn fit_clocks(
     fits
 }
 
-/// A clock that cannot be read is tied to the axis by its events: none was observed before it
-/// happened, so the tightest observation gives the offset.
-fn point_from_events(
+/// A clock that cannot be read is tied to the axis by its events.
+fn points_from_events(
     definitions: &Definitions,
     member: &Member,
     clock_number: ClockId,
-) -> Option<Point> {
-    let clock: &Clock = &definitions.clocks[&clock_number];
+) -> Vec<Point> {
     let recording = &member.input.recording;
-    let mut best: Option<(i128, Point)> = None;
-    let mut base: Option<(i128, i64)> = None;
+    let mut of_clock = Vec::new();
     for (id, contents) in &recording.streams {
         let number = member.numbers.streams.get(id);
         let stream = number.and_then(|number| definitions.streams.get(number));
         let source = stream.and_then(|stream| definitions.sources.get(&stream.source));
-        if source.is_none_or(|source| source.clock != clock_number) {
-            continue;
+        if source.is_some_and(|source| source.clock == clock_number) {
+            of_clock.extend(&contents.chunks);
         }
-        for stored in &contents.chunks {
-            let Ok(chunk) = member.input.load(stored) else {
-                continue;
-            };
-            for (index, reference_ns) in &chunk.observations {
-                let Some(tick) = chunk.ticks.get(*index as usize) else {
-                    continue;
-                };
-                let time_ns = *reference_ns;
-                let (base_tick, base_ns) = *base.get_or_insert((i128::from(*tick), time_ns));
-                let passed = i128::from(time_ns) - i128::from(base_ns);
-                let expected = base_tick.saturating_add(clocks::ticks_in(clock, passed));
-                let (tick, _) = unwrap_near(*tick, expected, clock.max_ticks);
-                // How late the observation is, up to a constant.
-                let lateness = expected.saturating_sub(tick);
-                if best.is_none_or(|(least, _)| lateness < least) {
-                    let point = Point {
-                        tick,
-                        time_ns,
-                        // How late even the tightest one was, nobody knows.
-                        error_ns: UNBOUNDED,
-                    };
-                    best = Some((lateness, point));
-                }
+    }
+    // As they were observed, whatever stream they are of: each tells how often the clock has wrapped since the last.
+    of_clock.sort_by_key(|stored| stored.header.open_reference_ns);
+    let mut observed = Observed::new(&definitions.clocks[&clock_number]);
+    for stored in of_clock {
+        let Ok(chunk) = member.input.load(stored) else {
+            continue;
+        };
+        for (index, reference_ns) in &chunk.observations {
+            if let Some(tick) = chunk.ticks.get(*index as usize) {
+                observed.push(*tick, *reference_ns);
             }
         }
     }
-    best.map(|(_, point)| point)
+    observed.points()
 }

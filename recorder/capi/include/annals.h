@@ -314,6 +314,8 @@ typedef struct annals_clock_spec {
     uint64_t max_ticks;        /* the largest tick before it starts again at 0; 0: 2^64 - 1 */
     annals_read_clock read;    /* NULL: it only shows in its events, raised by annals_raise_at() */
     void *data;                /* for `read` */
+    uint32_t rate_error_ppb;   /* bound of the rate's error, parts per 10^9; 0: 200 000 */
+    uint32_t reserved;         /* 0 */
 } annals_clock_spec;
 
 annals_status annals_add_clock(annals_recorder recorder, const annals_clock_spec *spec,

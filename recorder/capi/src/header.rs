@@ -371,7 +371,9 @@ fn judge() -> String {
         status::Status as "annals_status" {}
         events::Value as "annals_value" { r#type, length, r#as }
         spec::Setting as "annals_setting" { name, value }
-        spec::ClockSpec as "annals_clock_spec" { size, name, ticks_per_second, max_ticks, read, data }
+        spec::ClockSpec as "annals_clock_spec" {
+            size, name, ticks_per_second, max_ticks, read, data, rate_error_ppb, reserved
+        }
         spec::SourceSpec as "annals_source_spec" {
             size, name, description, ordering, overflow, clock
         }

@@ -36,6 +36,8 @@ pub(crate) struct ClockSpec {
     pub(crate) max_ticks: u64,
     pub(crate) read: ReadClock,
     pub(crate) data: *mut c_void,
+    pub(crate) rate_error_ppb: u32,
+    pub(crate) reserved: u32,
 }
 
 /// A source, to be added.
@@ -344,6 +346,10 @@ impl ClockSpec {
                 Clock::readable(name, self.ticks_per_second, move || clock.read())
             }
             None => Clock::unreadable(name, self.ticks_per_second),
+        };
+        let clock = match self.rate_error_ppb {
+            0 => clock,
+            ppb => clock.rate_error_ppb(ppb),
         };
         Ok(match self.max_ticks {
             0 => clock,
