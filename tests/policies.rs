@@ -45,7 +45,7 @@ fn read(path: &Path) -> (Vec<u64>, Outcome) {
 
 fn dropped_by(outcome: &Outcome, cause: Cause) -> u64 {
     let rows = outcome.totals.iter().flat_map(|totals| &totals.rows);
-    let counts = rows.map(|row| row.dropped[cause.code() as usize]);
+    let counts = rows.map(|row| row.dropped.of(cause));
     counts.fold(0, u64::saturating_add)
 }
 

@@ -99,7 +99,7 @@ pub use snapshot::{
 };
 pub use spread::Spread;
 pub use statistics::{CallStatistics, MAX_STATISTICS_REGIONS, RegionStatistics};
-pub use totals::{StreamTotals, TypeTotals};
+pub use totals::{DroppedCounts, StreamTotals, TypeTotals};
 pub use trace::{
     StoredTraceChunk, Trace, TraceSnapshot, read_stored_trace_chunk, read_trace_chunk,
 };

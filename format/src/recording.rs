@@ -637,8 +637,10 @@ impl StreamParts {
             let mut row = TypeTotals::new(counters.event_type);
             row.raised = counters.raised;
             row.suppressed = counters.suppressed;
-            let causes = row.dropped.len();
-            row.dropped.copy_from_slice(&counters.dropped[..causes]);
+            for cause in Cause::RECORDER {
+                row.dropped
+                    .set(cause, counters.dropped[usize::from(cause.code())]);
+            }
             rows.insert(counters.event_type, row);
         }
         for (event_type, count) in recorded {
@@ -649,14 +651,13 @@ impl StreamParts {
             // The kill came between counting a page's events as given up and freeing the page: its events
             // are here. Or between the two counts of a reported loss.
             let mut excess = explained(row).saturating_sub(row.raised);
-            for (code, count) in row.dropped.iter_mut().enumerate() {
-                let cause = Cause::from_code(code as u8);
-                if cause.is_some_and(|cause| {
-                    cause.is_counted_by_writer()
-                        || matches!(cause, Cause::ReportedBySource | Cause::NoCallback)
-                }) {
-                    let part = (*count).min(excess);
-                    *count -= part;
+            for cause in Cause::RECORDER {
+                if cause.is_counted_by_writer()
+                    || matches!(cause, Cause::ReportedBySource | Cause::NoCallback)
+                {
+                    let count = row.dropped.of(cause);
+                    let part = count.min(excess);
+                    row.dropped.set(cause, count - part);
                     excess -= part;
                 }
             }
@@ -748,7 +749,7 @@ impl StreamParts {
             let row = totals.row(ANY_EVENT_TYPE);
             row.raised = row.raised.saturating_add(dropped);
             row.raised_is_lower_bound = true;
-            row.dropped[Cause::BufferFull.code() as usize] = dropped;
+            row.dropped.set(Cause::BufferFull, dropped);
         }
         totals
     }

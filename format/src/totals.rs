@@ -5,11 +5,68 @@ use crate::ids::{EventTypeId, StreamId};
 use crate::loss::{Cause, RECORDER_CAUSES};
 use crate::wire::{Put, Wire};
 
+/// Counts by cause of what a recorder dropped. Most event types of most streams lose nothing, and a run may have very
+/// many: then they take a word.
+#[derive(Clone, Default, Debug)]
+pub struct DroppedCounts(Option<Box<[u64; RECORDER_CAUSES]>>);
+
+impl DroppedCounts {
+    /// Nothing was dropped.
+    pub const NONE: Self = Self(None);
+
+    /// By the code of the cause.
+    fn by_code(&self) -> &[u64; RECORDER_CAUSES] {
+        const ZEROS: [u64; RECORDER_CAUSES] = [0; RECORDER_CAUSES];
+        self.0.as_deref().unwrap_or(&ZEROS)
+    }
+
+    /// Dropped for this cause; of a cause that no recorder counts nothing.
+    pub fn of(&self, cause: Cause) -> u64 {
+        let count = self.by_code().get(usize::from(cause.code()));
+        count.copied().unwrap_or(0)
+    }
+
+    /// Sets the count of a cause that a recorder counts.
+    pub fn set(&mut self, cause: Cause, count: u64) {
+        if self.of(cause) == count {
+            return;
+        }
+        let counts = self.0.get_or_insert_default();
+        if let Some(to) = counts.get_mut(usize::from(cause.code())) {
+            *to = count;
+        }
+    }
+
+    /// Adds to the count of a cause, up to the largest number.
+    pub fn add(&mut self, cause: Cause, count: u64) {
+        self.set(cause, self.of(cause).saturating_add(count));
+    }
+
+    /// Every cause that a recorder counts, by code, and how many were dropped for it.
+    pub fn iter(&self) -> impl Iterator<Item = (Cause, u64)> {
+        Cause::RECORDER.into_iter().zip(*self.by_code())
+    }
+
+    /// For any cause.
+    pub fn sum(&self) -> u64 {
+        let counts = self.by_code().iter();
+        counts.fold(0, |sum, count| sum.saturating_add(*count))
+    }
+}
+
+impl PartialEq for DroppedCounts {
+    fn eq(&self, other: &Self) -> bool {
+        self.by_code() == other.by_code()
+    }
+}
+
+impl Eq for DroppedCounts {}
+
 /// What became of the raised events of one event type in one stream.
 ///
 /// The identity: `raised = recorded + dropped + suppressed`, and in a trace
 /// `recorded = present + skipped + truncated + filtered`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TypeTotals {
     /// Which event type.
     pub event_type: EventTypeId,
@@ -21,8 +78,8 @@ pub struct TypeTotals {
     pub recorded: u64,
     /// Left out because the user asked for less.
     pub suppressed: u64,
-    /// Dropped, by the code of the cause.
-    pub dropped: [u64; RECORDER_CAUSES],
+    /// Dropped, by cause.
+    pub dropped: DroppedCounts,
     /// Recorded, but in a chunk that a reader could not decode.
     pub skipped: u64,
     /// Recorded, but behind the end of a file that ends early.
@@ -40,7 +97,7 @@ impl TypeTotals {
             raised_is_lower_bound: false,
             recorded: 0,
             suppressed: 0,
-            dropped: [0; RECORDER_CAUSES],
+            dropped: DroppedCounts::NONE,
             skipped: 0,
             truncated: 0,
             filtered: 0,
@@ -54,8 +111,9 @@ impl TypeTotals {
         self.raised_is_lower_bound |= other.raised_is_lower_bound;
         add(&mut self.recorded, other.recorded);
         add(&mut self.suppressed, other.suppressed);
-        let dropped = self.dropped.iter_mut().zip(other.dropped);
-        dropped.for_each(|(to, more)| add(to, more));
+        for (cause, count) in other.dropped.iter() {
+            self.dropped.add(cause, count);
+        }
         add(&mut self.skipped, other.skipped);
         add(&mut self.truncated, other.truncated);
         add(&mut self.filtered, other.filtered);
@@ -63,9 +121,7 @@ impl TypeTotals {
 
     /// Dropped for any cause.
     pub fn dropped_sum(&self) -> u64 {
-        self.dropped
-            .iter()
-            .fold(0, |sum, count| sum.saturating_add(*count))
+        self.dropped.sum()
     }
 
     /// Events that a reader of this file finds: recorded, less what was lost since.
@@ -80,7 +136,11 @@ impl TypeTotals {
     pub fn is_balanced(&self) -> bool {
         let explained = u128::from(self.recorded)
             + u128::from(self.suppressed)
-            + self.dropped.iter().map(|c| u128::from(*c)).sum::<u128>();
+            + self
+                .dropped
+                .iter()
+                .map(|(_, c)| u128::from(c))
+                .sum::<u128>();
         u128::from(self.raised) == explained
     }
 
@@ -95,7 +155,7 @@ impl TypeTotals {
             Cause::Skipped => &mut self.skipped,
             Cause::Truncated => &mut self.truncated,
             Cause::RateLimited => &mut self.suppressed,
-            dropped => &mut self.dropped[dropped.code() as usize],
+            dropped => return self.dropped.add(dropped, count),
         };
         *counter = counter.saturating_add(count);
     }
@@ -173,8 +233,7 @@ impl StreamTotals {
             fields.put_varint(row.skipped);
             fields.put_varint(row.truncated);
             fields.put_varint(row.filtered);
-            for cause in Cause::RECORDER {
-                let count = row.dropped[cause.code() as usize];
+            for (cause, count) in row.dropped.iter() {
                 if count != 0 {
                     fields.push(cause.code());
                     fields.put_varint(count);
@@ -217,7 +276,7 @@ impl StreamTotals {
                 let Some(cause) = cause else {
                     return Err(FormatError::invalid(start, "a recorder's cause", code));
                 };
-                row.dropped[cause.code() as usize] = f.varint("dropped count")?;
+                row.dropped.set(cause, f.varint("dropped count")?);
             }
             totals.rows.push(row);
         }

@@ -24,6 +24,7 @@ use annals_format::{
 use rayon::prelude::*;
 
 use crate::ahead;
+use crate::allocator::give_freed_memory_back;
 use crate::axis::proof::{self, ElementReferences, SortedStreams, StreamHashes};
 use crate::axis::strip::{Part, Scratches, Shape, Strip};
 use crate::axis::unify::Numbers;
@@ -357,7 +358,8 @@ impl Merge {
     }
 
     /// Cuts the axis into strips, has `work` make something of the chunks of each, by as many threads
-    /// as `jobs` says, and gives it to `consume` in order. Gives what is left of the readers.
+    /// as `jobs` says, and gives it to `consume` in order. Gives what is left of the readers,
+    /// those that were merged together together.
     fn for_each_strip<'a, R: Send>(
         &'a self,
         jobs: usize,
@@ -366,7 +368,7 @@ impl Merge {
         is_proved: bool,
         work: impl Fn(Vec<Part>, &Strip<'_>) -> R + Sync,
         mut consume: impl FnMut(R) -> Result<()>,
-    ) -> Result<Vec<Outcome<'a>>> {
+    ) -> Result<Vec<Vec<Outcome<'a>>>> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.max(1));
         let pool = pool.build().map_err(|error| MergeError::Threads {
             source: std::io::Error::other(error),
@@ -381,6 +383,10 @@ impl Merge {
             directory: &self.temporary_directory,
         };
         let (readers, mut done) = runs.reduce(readers, &self.definitions, &self.identity)?;
+        let has_runs = !done.is_empty();
+        if has_runs {
+            give_freed_memory_back();
+        }
         let mut sweep = Sweep::new(readers, streams, self.chunk_events, budget.strips);
         let shape = Shape {
             references,
@@ -409,7 +415,10 @@ impl Merge {
         } else {
             ahead::feed(next, work, take)?;
         }
-        done.extend(sweep.into_outcomes());
+        done.push(sweep.into_outcomes().collect());
+        if has_runs {
+            give_freed_memory_back();
+        }
         Ok(done)
     }
 

@@ -152,8 +152,8 @@ fn write_stream(
         if is_any {
             let row = totals.row(event_type);
             row.suppressed = suppressed;
-            for (dropped, counter) in row.dropped.iter_mut().zip(&counters.dropped) {
-                *dropped = load(counter);
+            for (cause, counter) in Cause::RECORDER.into_iter().zip(&counters.dropped) {
+                row.dropped.set(cause, load(counter));
             }
         }
     }
@@ -169,7 +169,8 @@ fn write_stream(
         let closed_ns = next.map_or_else(reference_ns, |next| next.opened_ns);
         if closed_ns < request.from_ns {
             for (event_type, count) in &header.counts {
-                totals.row(*event_type).dropped[Cause::Overwritten.code() as usize] += count;
+                let row = totals.row(*event_type);
+                row.add_loss(Cause::Overwritten, *count);
             }
             continue;
         }
@@ -224,9 +225,10 @@ pub(crate) fn overwritten_records(
     totals: &StreamTotals,
     to_tick: u64,
 ) -> Vec<DroppedRecord> {
-    let code = Cause::Overwritten.code() as usize;
-    let rows = totals.rows.iter().filter(|row| row.dropped[code] != 0);
-    rows.map(|row| overwritten_record(stream, row.event_type, row.dropped[code], to_tick))
+    let rows = totals.rows.iter();
+    let rows = rows.map(|row| (row.event_type, row.dropped.of(Cause::Overwritten)));
+    rows.filter(|(_, count)| *count != 0)
+        .map(|(event_type, count)| overwritten_record(stream, event_type, count, to_tick))
         .collect()
 }
 

@@ -380,11 +380,9 @@ impl Writer {
             sequence.store(progress.chunks, Ordering::Release);
             header.before.recorded = progress.recorded_sum;
             let sum = given_up.rows.iter().map(|row| {
-                let codes = 0..row.dropped.len();
-                let own = codes.filter(|code| {
-                    Cause::from_code(*code as u8).is_some_and(Cause::is_counted_by_writer)
-                });
-                own.map(|code| row.dropped[code]).sum::<u64>()
+                let counts = row.dropped.iter();
+                let own = counts.filter(|(cause, _)| cause.is_counted_by_writer());
+                own.map(|(_, count)| count).sum::<u64>()
             });
             if progress.chunks != 0 {
                 header.before.dropped += sum.sum::<u64>();
@@ -480,8 +478,8 @@ impl Writer {
             row.raised = raised;
             row.recorded = recorded;
             row.suppressed = counters.suppressed.load(Ordering::Relaxed);
-            for (dropped, counter) in row.dropped.iter_mut().zip(&counters.dropped) {
-                *dropped = counter.load(Ordering::Relaxed);
+            for (cause, counter) in Cause::RECORDER.into_iter().zip(&counters.dropped) {
+                row.dropped.set(cause, counter.load(Ordering::Relaxed));
             }
             // A thread that was stopped in the middle of a raise: that one comes after the cut.
             let explained = recorded

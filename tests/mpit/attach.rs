@@ -53,7 +53,7 @@ pub(crate) fn read(path: &Path) -> Seen {
             assert!(row.is_balanced(), "{row:?}");
             let source = d.streams[&totals.stream].source;
             for cause in [Cause::NoCallback, Cause::ReportedBySource] {
-                let count = row.dropped[cause.code() as usize];
+                let count = row.dropped.of(cause);
                 if count != 0 {
                     let source = d.string(d.sources[&source].name).to_owned();
                     let key = (source, d.event_type_name(row.event_type), cause);

@@ -25,7 +25,7 @@ pub fn sums_by_type(path: &Path) -> BTreeMap<String, Sums> {
         for row in &totals.rows {
             assert!(row.is_balanced(), "{row:?}");
             let mut one = StreamTotals::new(totals.stream);
-            one.rows.push(*row);
+            one.rows.push(row.clone());
             let name = opened.definitions.event_type_name(row.event_type);
             by_type.entry(name).or_default().push(one);
         }

@@ -11,8 +11,8 @@ use std::process::ExitStatus;
 use std::time::{Duration, SystemTime};
 
 use annals_format::{
-    Cause, CompressionLevel, Definition, Definitions, Ended, LIVE_FILE_PROPERTY, Property,
-    Recording, StringId, amend,
+    CompressionLevel, Definition, Definitions, Ended, LIVE_FILE_PROPERTY, Property, Recording,
+    StringId, amend,
 };
 use annals_merger::{
     InputRecording, PROCESS_END_PROPERTY, Symbols, create_file_beside, find, recover,
@@ -287,7 +287,7 @@ fn rows(recording: &Recording) -> impl Iterator<Item = &annals_format::TypeTotal
 fn dropped(recording: &Recording) -> BTreeMap<&'static str, u64> {
     let mut dropped = BTreeMap::new();
     for row in rows(recording) {
-        for (cause, count) in Cause::RECORDER.iter().zip(row.dropped) {
+        for (cause, count) in row.dropped.iter() {
             if count != 0 {
                 let sum: &mut u64 = dropped.entry(cause.name()).or_default();
                 *sum = sum.saturating_add(count);

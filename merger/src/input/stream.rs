@@ -894,8 +894,7 @@ impl<'a> StreamReader<'a> {
         }
         self.move_dropped_to_their_rows();
         for row in &self.totals.rows {
-            for cause in Cause::RECORDER {
-                let dropped = row.dropped[cause.code() as usize];
+            for (cause, dropped) in row.dropped.iter() {
                 let is_any = row.event_type == annals_format::ANY_EVENT_TYPE;
                 let event_type = (!is_any).then_some(row.event_type);
                 let told = self.reported.get(&(event_type, cause)).copied();
@@ -931,7 +930,7 @@ impl<'a> StreamReader<'a> {
             if cause.is_suppressed() {
                 row.suppressed = *count;
             } else {
-                row.dropped[cause.code() as usize] = *count;
+                row.dropped.set(*cause, *count);
                 told_sum = told_sum.saturating_add(*count);
             }
             row.raised = row
@@ -941,8 +940,8 @@ impl<'a> StreamReader<'a> {
             row.raised_is_lower_bound = true;
         }
         let any = totals.row(annals_format::ANY_EVENT_TYPE);
-        let code = Cause::BufferFull.code() as usize;
-        any.dropped[code] = any.dropped[code].saturating_sub(told_sum);
+        let untold = any.dropped.of(Cause::BufferFull).saturating_sub(told_sum);
+        any.dropped.set(Cause::BufferFull, untold);
         any.raised = any.recorded.saturating_add(any.dropped_sum());
         any.raised_is_lower_bound = true;
         totals

@@ -16,16 +16,16 @@ use crate::report::{self, InputReport, Report, StreamReport};
 impl Merge {
     pub(super) fn conclude(
         &self,
-        outcomes: Vec<Outcome<'_>>,
+        outcomes: Vec<Vec<Outcome<'_>>>,
         losses: Vec<TraceLoss>,
         hashes: Option<&StreamHashes>,
         causality: Option<CausalityReport>,
     ) -> Result<Merged> {
         // Of very many streams, no more room than they need.
-        let count = outcomes.len();
+        let count = outcomes.iter().map(Vec::len).sum();
         let mut of_streams: Vec<(StreamTotals, StreamReport)> = Vec::with_capacity(count);
         let mut unplaced = BTreeMap::new();
-        for outcome in outcomes {
+        for outcome in outcomes.into_iter().flatten() {
             match outcome {
                 Outcome::Stream(outcome) => {
                     of_streams.push(self.conclude_stream(&outcome, hashes)?);

@@ -113,7 +113,7 @@ pub(crate) struct Runs<'a> {
 }
 
 /// What is to be read, and what is left of what was read to make it.
-type Reduced<'a> = (Vec<Reader<'a>>, Vec<Outcome<'a>>);
+type Reduced<'a> = (Vec<Reader<'a>>, Vec<Vec<Outcome<'a>>>);
 
 impl Runs<'_> {
     /// Makes so few readers of these that what they must have open at once fits into memory. `numbers`
@@ -198,7 +198,7 @@ impl Runs<'_> {
             });
             for written in written {
                 let (run, outcomes) = written?;
-                done.extend(outcomes);
+                done.push(outcomes);
                 let reader = RunReader::new(file.clone(), run, numbers);
                 runs.push(Reader::Run(Box::new(reader)));
             }
@@ -244,7 +244,9 @@ impl Runs<'_> {
                 return Err(error);
             }
             if strips.is_empty() {
-                return Ok((run, sweep.into_outcomes().collect()));
+                let mut outcomes: Vec<Outcome<'a>> = sweep.into_outcomes().collect();
+                outcomes.shrink_to_fit();
+                return Ok((run, outcomes));
             }
             for strip in &mut strips {
                 // What stands by its time stands among all streams, not among these.

@@ -57,19 +57,10 @@ pub fn run(arguments: &InputArguments, out: &mut dyn Write) -> anyhow::Result<Fi
         let sum = sums
             .entry(row.event_type)
             .or_insert_with(|| TypeTotals::new(row.event_type));
-        sum.raised += row.raised;
-        sum.raised_is_lower_bound |= row.raised_is_lower_bound;
-        sum.recorded += row.recorded;
-        sum.suppressed += row.suppressed;
-        sum.skipped += row.skipped;
-        sum.truncated += row.truncated;
-        sum.filtered += row.filtered;
-        for (to, from) in sum.dropped.iter_mut().zip(row.dropped) {
-            *to += from;
-        }
+        sum.add(row);
     }
     let rows = d.event_types.values().map(|event_type| {
-        let sum = sums.get(&event_type.id).copied();
+        let sum = sums.get(&event_type.id).cloned();
         let sum = sum.unwrap_or_else(|| TypeTotals::new(event_type.id));
         let elements = event_type.elements.iter().map(|element| ElementRow {
             name: d.string(element.name).to_owned(),
