@@ -1,5 +1,6 @@
 //! The recorder as a program uses it: what it records is what is read.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -264,6 +265,56 @@ fn a_small_clock_that_wraps_between_events_gives_true_times() {
             "event {index}: {found_ns} ns, {expected_ns} expected"
         );
     }
+}
+
+#[test]
+fn a_clock_that_is_set_back_and_forth_is_followed() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut options = Options::new(scratch.path());
+    options.calibration_period = std::time::Duration::from_millis(20);
+    let recorder = Recorder::start(&options).expect("a recorder");
+    static SET_BY: AtomicU64 = AtomicU64::new(0);
+    let clock = ClockSpec::readable("wall", 1_000_000_000, || {
+        (Recorder::reference_ns() as u64).wrapping_add(SET_BY.load(Ordering::Relaxed))
+    });
+    let clock = recorder.add_clock(&clock).expect("a clock");
+    let device = recorder
+        .add_source(&SourceSpec::ordered("device").clock(clock))
+        .expect("a source");
+    let mark = mark(&recorder);
+    // By an hour ahead, back to where it was and three seconds more.
+    let hour = 3_600_000_000_000_u64;
+    for number in 0..300_u64 {
+        match number {
+            100 => SET_BY.store(hour, Ordering::Relaxed),
+            200 => SET_BY.store(3_000_000_000_u64.wrapping_neg(), Ordering::Relaxed),
+            _ => (),
+        }
+        recorder.raise(&mark, (number,));
+        recorder.raise_on(device, &mark, (number,));
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let status = recorder.finish();
+    let (events, outcome) = read(&status.path);
+    let report = outcome.report.expect("a report");
+    let clock = report.clocks.iter().find(|clock| clock.name == "wall");
+    // A thread that is stopped for long sees one.
+    let steps = clock.expect("the clock").steps;
+    assert!((1..=2).contains(&steps), "{steps}");
+    let ambiguous: u64 = report.streams.iter().map(|stream| stream.ambiguous).sum();
+    let mut times: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+    for event in &events {
+        let of_number = times.entry(event.elements[0].clone()).or_default();
+        of_number.push(event.time_ns);
+    }
+    assert_eq!(times.len(), 300);
+    // Each was raised beside one of the processor's clock; a thread may be stopped between them.
+    let far = times
+        .values()
+        .filter(|pair| pair[0].abs_diff(pair[1]) > 5_000_000);
+    let far = far.count() as u64;
+    assert!(far <= ambiguous + 5, "{far} are far, {ambiguous} ambiguous");
+    assert!(ambiguous <= 100, "{ambiguous} are ambiguous");
 }
 
 #[test]

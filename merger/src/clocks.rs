@@ -10,14 +10,15 @@ pub(crate) mod hosts;
 pub(crate) mod hulls;
 pub(crate) mod observed;
 pub(crate) mod offsets;
+pub(crate) mod steps;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use annals_format::ticks::unwrap_near;
 use annals_format::{Clock, ClockId, ClockKind, ClockMap, MapCursor, UNBOUNDED};
 
 use crate::clocks::hosts::{Host, parts_of, scaled};
+use crate::clocks::steps::{ClockPoints, Epoch, Stray};
 
 /// Points closer than this share a knot: their errors would bend the slope between them.
 const KNOT_SPACING_NS: i64 = 50_000_000;
@@ -53,6 +54,12 @@ pub struct ClockFit {
     pub error_ns: u64,
     /// Largest distance of a point from the map, nanoseconds.
     pub largest_residual_ns: u64,
+    /// How often it was set while it ran, and how far at most, nanoseconds.
+    pub steps: usize,
+    /// See `steps`.
+    pub largest_step_ns: u64,
+    /// Between these it was not set; empty: it was not at all.
+    pub(crate) epochs: Arc<[Epoch]>,
     /// How wrong it may be.
     pub(crate) own: Arc<OwnError>,
 }
@@ -66,30 +73,12 @@ impl ClockFit {
             knots: map.knots.len(),
             error_ns: map.error_ns,
             largest_residual_ns: 0,
+            steps: 0,
+            largest_step_ns: 0,
+            epochs: Arc::default(),
             own: Arc::new(OwnError::UNKNOWN),
         }
     }
-}
-
-/// Undoes the wraps of calibration ticks: each is near where the one before says it should be.
-pub(crate) fn unwrap_points(clock: &Clock, raw: &[(u64, i64, u64)]) -> Vec<Point> {
-    let mut points: Vec<Point> = Vec::with_capacity(raw.len());
-    for &(tick, time_ns, error_ns) in raw {
-        let tick = match points.last() {
-            None => i128::from(tick),
-            Some(last) => {
-                let passed_ns = i128::from(time_ns) - i128::from(last.time_ns);
-                let expected = last.tick.saturating_add(ticks_in(clock, passed_ns));
-                unwrap_near(tick, expected, clock.max_ticks).0
-            }
-        };
-        points.push(Point {
-            tick,
-            time_ns,
-            error_ns,
-        });
-    }
-    points
 }
 
 /// Ticks that pass in a time at the nominal rate.
@@ -117,9 +106,10 @@ pub(crate) fn most_knots(hosts: usize) -> usize {
 pub(crate) fn fit(
     id: ClockId,
     clock: &Clock,
-    points: &[Point],
+    found: &ClockPoints,
     most_knots: usize,
 ) -> (ClockMap, ClockFit) {
+    let points = &found.points[..];
     let mut knots: Vec<Point> = Vec::new();
     if clock.kind == ClockKind::Reference {
         // The axis itself: any two points of it.
@@ -162,11 +152,14 @@ pub(crate) fn fit(
         knots: map.knots.len(),
         error_ns,
         largest_residual_ns: residuals.max().unwrap_or(0),
+        steps: found.epochs.len().saturating_sub(1),
+        largest_step_ns: found.largest_step_ns,
+        epochs: found.epochs.clone().into(),
         own: Arc::new(
             if knots.is_empty() || knots.iter().any(|knot| knot.error_ns == UNBOUNDED) {
                 OwnError::UNKNOWN
             } else {
-                OwnError::of(clock, &knots, is_nominal)
+                OwnError::of(clock, &knots, is_nominal, &found.strays)
             },
         ),
     };
@@ -253,7 +246,7 @@ impl OwnError {
         tick_ns: 0,
     };
 
-    fn of(clock: &Clock, knots: &[Point], is_nominal: bool) -> Self {
+    fn of(clock: &Clock, knots: &[Point], is_nominal: bool, wrong: &[Stray]) -> Self {
         let knots = if is_nominal {
             &knots[..knots.len().min(1)]
         } else {
@@ -278,7 +271,13 @@ impl OwnError {
             let behind = strays.get(piece);
             let largest = before.into_iter().chain(behind).max().copied().unwrap_or(0);
             // Twice what a steady change of the rate does (a parabola's distance from its chord).
-            largest.div_ceil(4)
+            let bend = largest.div_ceil(4);
+            // What it did at once may have been anywhere in between.
+            let (from_ns, to_ns) = (knots[piece].time_ns, knots[piece + 1].time_ns);
+            let behind = wrong.partition_point(|stray| stray.between.1 <= from_ns);
+            let within = wrong[behind..].iter();
+            let within = within.take_while(|stray| stray.between.0 < to_ns);
+            within.fold(bend, |sum, stray| sum.saturating_add(stray.wrong_ns))
         });
         Self {
             bends: bends.collect(),
@@ -439,15 +438,10 @@ mod tests {
         }
     }
 
-    #[test]
-    fn points_of_a_small_clock_are_unwrapped() {
-        let clock = clock(1000, 99);
-        let raw: Vec<(u64, i64, u64)> = (0..50_i64)
-            .map(|n| ((n as u64 * 30 + 7) % 100, n * 30_000_000, 10))
-            .collect();
-        let points = unwrap_points(&clock, &raw);
-        for (n, point) in points.iter().enumerate() {
-            assert_eq!(point.tick, n as i128 * 30 + 7);
+    fn of_points(points: &[Point]) -> ClockPoints {
+        ClockPoints {
+            points: points.to_vec(),
+            ..ClockPoints::default()
         }
     }
 
@@ -464,7 +458,7 @@ mod tests {
                 }
             })
             .collect();
-        let (map, fit) = fit(ClockId::new(0), &clock, &points, MOST_OF_MAP);
+        let (map, fit) = fit(ClockId::new(0), &clock, &of_points(&points), MOST_OF_MAP);
         assert_eq!(fit.error_ns, 20);
         assert_eq!(MapCursor::new(&map).time_ns(123_456_789), 123_456_789);
     }
@@ -477,7 +471,7 @@ mod tests {
             time_ns: 1000,
             error_ns: 5,
         };
-        let (map, _) = fit(ClockId::new(0), &clock, &[point], MOST_OF_MAP);
+        let (map, _) = fit(ClockId::new(0), &clock, &of_points(&[point]), MOST_OF_MAP);
         assert_eq!(MapCursor::new(&map).time_ns(700), 1100);
     }
 }

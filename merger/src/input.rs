@@ -6,6 +6,7 @@ pub(crate) mod recover;
 pub(crate) mod run;
 pub(crate) mod stream;
 pub(crate) mod symbols;
+pub(crate) mod ticks;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

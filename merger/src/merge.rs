@@ -14,11 +14,13 @@ mod causes;
 mod conclude;
 mod settle;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use annals_format::{
-    Definition, Definitions, OrderHash, Ordering, ProcessEnd, ProcessId, RecordingId, Slice,
-    StreamId, StreamTotals, TraceChunk, TraceLoss,
+    ClockId, Definition, Definitions, OrderHash, Ordering, ProcessEnd, ProcessId, RecordingId,
+    Slice, StreamId, StreamTotals, TraceChunk, TraceLoss,
 };
 
 use rayon::prelude::*;
@@ -30,12 +32,14 @@ use crate::axis::strip::{Part, Scratches, Shape, Strip};
 use crate::axis::unify::Numbers;
 use crate::clocks::ClockFit;
 use crate::clocks::hosts::{Correction, HostFitReport, Hosts};
+use crate::clocks::steps::Epoch;
 use crate::error::{MergeError, Result};
 use crate::filter::{EventFilter, FilterError, Keep};
 use crate::input::InputRecording;
 use crate::input::earlier::{Earlier, InputTrace, TraceReader};
 use crate::input::reader::{Outcome, Reader};
-use crate::input::stream::{StreamClock, StreamReader};
+use crate::input::stream::StreamReader;
+use crate::input::ticks::StreamClock;
 use crate::merge::runs::{Budget, Runs};
 use crate::merge::sweep::Sweep;
 use crate::messages::MessageBatch;
@@ -82,6 +86,8 @@ pub struct Merge {
     pub definitions: Definitions,
     /// How well the clocks are known.
     pub fits: Vec<ClockFit>,
+    /// Of the clocks that were set while they ran.
+    pub(crate) epochs: BTreeMap<ClockId, Arc<[Epoch]>>,
     /// How the hosts' clocks are related.
     pub(crate) hosts: Hosts,
     /// Events of a chunk of the trace; with many streams, up to twice as many.
@@ -132,6 +138,18 @@ const CHUNK_EVENTS: usize = 1 << 16;
 pub const MEMORY_LIMIT_BYTES: u64 = 256 << 20;
 
 impl Merge {
+    /// When and how a clock was set; empty: it was not.
+    fn epochs(&self, clock: ClockId) -> &[Epoch] {
+        self.epochs.get(&clock).map_or(&[], |epochs| epochs)
+    }
+
+    /// Whether a stream's events need not be in the order of time.
+    fn is_sorted(&self, stream: StreamId) -> bool {
+        let source = self.definitions.streams.get(&stream);
+        let source = source.and_then(|stream| self.definitions.sources.get(&stream.source));
+        source.is_some_and(|source| source.ordering == Ordering::Unordered)
+    }
+
     fn stream_clock(&self, member: &Member, stream: StreamId) -> Option<StreamClock<'_>> {
         let number = member.numbers.streams.get(&stream)?;
         let definition = self.definitions.streams.get(number)?;
@@ -140,6 +158,7 @@ impl Merge {
             clock: self.definitions.clocks.get(&source.clock)?,
             map: self.definitions.clock_maps.get(&source.clock)?,
             host: self.hosts.get(member.boot_id(&self.definitions))?,
+            epochs: self.epochs(source.clock),
             shifts: self
                 .shifts
                 .get(member.process.index())
@@ -434,8 +453,6 @@ impl Merge {
                     continue;
                 };
                 let number = member.numbers.streams[id];
-                let source = self.definitions.streams[&number].source;
-                let ordering = self.definitions.sources[&source].ordering;
                 readers.push(Box::new(StreamReader::new(
                     number,
                     &member.input,
@@ -444,7 +461,7 @@ impl Merge {
                     clock,
                     keep,
                     references,
-                    ordering == Ordering::Unordered,
+                    self.is_sorted(number),
                     (member.start_ns, member.end_ns),
                 )));
             }

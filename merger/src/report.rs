@@ -258,6 +258,10 @@ pub struct ClockReport {
     pub error_ns: Option<u64>,
     /// Largest distance of a point from the fit, nanoseconds.
     pub largest_residual_ns: u64,
+    /// How often it was set while it ran, and how far at most, nanoseconds.
+    pub steps: usize,
+    /// See `steps`.
+    pub largest_step_ns: u64,
     /// How its host was related to the axis: `same-host`, `measured`, `file`, `wall-clock`, `messages`.
     pub relation: &'static str,
     /// Bound of its events' error when its process started, nanoseconds; null when there is none.
@@ -613,6 +617,8 @@ fn clock_report(definitions: &Definitions, fit: &ClockFit) -> ClockReport {
         points: fit.points,
         error_ns: (fit.error_ns != u64::MAX).then_some(fit.error_ns),
         largest_residual_ns: fit.largest_residual_ns,
+        steps: fit.steps,
+        largest_step_ns: fit.largest_step_ns,
         relation: error
             .map_or(Relation::WallClock, |error| error.relation)
             .name(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use annals_format::{ClockKind, Definition, HostOffset, ProcessId, Value};
+use annals_format::{ClockKind, Definition, HostOffset, MapCursor, ProcessId, Value};
 use annals_merger::{Bounds, Causality, ClockOffsets, Opened, Window, plan_merge_with_offsets};
 use proptest::prelude::*;
 
@@ -52,6 +52,28 @@ fn assert_recovered(directory: &std::path::Path, axis: Host) -> u64 {
         largest = largest.max(bound);
     }
     largest
+}
+
+/// Raw tick of each mark of rank 1, by its number.
+fn raw_ticks(directory: &std::path::Path) -> BTreeMap<u64, u64> {
+    let opened = Opened::open(&directory.join("out").join("run.annals")).expect("a trace");
+    let d = &opened.definitions;
+    let mut found = BTreeMap::new();
+    let read = opened.read(Window::ALL, |chunk| {
+        for (index, ordinal) in chunk.ordinals().iter().enumerate() {
+            let columns = &chunk.types[usize::from(chunk.type_index[index])];
+            let number = columns.columns[0].get(*ordinal as usize);
+            let clock = d.sources[&d.streams[&chunk.streams[index]].source].clock;
+            if let (Value::I64(number), 1) = (number, clock.get()) {
+                let tick = MapCursor::new(&d.clock_maps[&clock]).tick(chunk.times_ns[index]);
+                let tick = tick + i128::from(chunk.tick_residuals[index]);
+                found.insert(number as u64, tick as u64);
+            }
+        }
+        Ok(())
+    });
+    read.expect("the trace is read");
+    found
 }
 
 fn marked(rank: u32, ranks: u32, host: Host, shift: i64) -> Program {
@@ -146,6 +168,7 @@ proptest! {
             ticks_per_second,
             rate_ppb,
             max_ticks,
+            steps: Ticking::REFERENCE.steps,
             tick_at_zero: if period_s.is_some() { tick_at_zero % (max_ticks + 1) } else { tick_at_zero >> 4 },
         };
         let tick_ns = 1_000_000_000 / ticks_per_second + 1;
@@ -172,6 +195,56 @@ proptest! {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Set back and forth by as little as what is told from drift and as much as an hour, seen by readings a second
+    /// apart: every time is right to within its bound, or the event is among those that are called ambiguous. Raw
+    /// ticks stay what was read.
+    #[test]
+    fn a_clock_that_is_set_while_it_runs_is_followed(
+        steps in [(3..27_i64, -3_600_000..3_600_000_i64), (3..27_i64, -2000..2000_i64), (3..27_i64, -60..60_i64)],
+        at in 0..1_000_000_000_i64,
+        ticks_per_second in prop_oneof![Just(1_000_000_000_u64), 1_000_000..4_000_000_000_u64],
+        rate_ppb in -90_000..90_000_i64,
+        chunk_len in prop_oneof![1..12_usize, Just(200)],
+    ) {
+        let axis = Host::new(1);
+        let scratch = tempfile::tempdir().expect("a directory");
+        marked(0, 2, axis, 0).write(scratch.path(), &[]);
+        let mut program = marked(1, 2, axis, 500);
+        let tick_at_zero = 20_000 * ticks_per_second;
+        let steps = steps.map(|(second, ms)| {
+            let ticks = i128::from(ms) * i128::from(ticks_per_second) / 1000;
+            let is_told = ms.abs() >= 11;
+            (axis.reference_ns(second * 1_000_000_000 + at), if is_told { ticks as i64 } else { 0 })
+        });
+        program.ticking = Ticking {
+            kind: ClockKind::Readable, ticks_per_second, rate_ppb, tick_at_zero, steps,
+            ..Ticking::REFERENCE
+        };
+        let error_ns = 100 + 1_000_000_000 / ticks_per_second + 1;
+        program.points = (0..=30).map(|second| (second * 1_000_000_000, error_ns, 0)).collect();
+        program.chunk_len = chunk_len;
+        program.write(scratch.path(), &[]);
+        let report = report(scratch.path(), Causality::Check);
+        let ambiguous: u64 = report.streams.iter().map(|stream| stream.ambiguous).sum();
+        let told = steps.iter().filter(|(_, ticks)| *ticks != 0);
+        prop_assert!(report.clocks[1].steps <= told.count());
+        let (found, definitions) = marks(scratch.path());
+        let bounds = Bounds::of(&definitions);
+        let clock = annals_format::ClockId::new;
+        let mut wrong = 0;
+        for (true_ns, (rank, time_ns)) in &found {
+            let bound = bounds.between((clock(0), *time_ns), (clock(*rank), *time_ns));
+            let bound = bound.expect("a bound");
+            wrong += u64::from(time_ns.abs_diff(*true_ns as i64) > bound);
+        }
+        prop_assert!(wrong <= ambiguous, "{} are wrong, {} ambiguous", wrong, ambiguous);
+        // Only near a step can two turns fit.
+        prop_assert!(ambiguous <= 3 * 7 * 2, "{} are ambiguous", ambiguous);
+        for (true_ns, tick) in raw_ticks(scratch.path()) {
+            prop_assert_eq!(tick, program.ticking.tick(axis.reference_ns(true_ns as i64)));
+        }
+    }
 
     /// Its rate is not what it says, and it has started again very often before the run is over: only if the rate is
     /// found, too, is every turn the right one, and no event later than the tightest observations allow.
@@ -224,6 +297,7 @@ fn a_read_while_the_process_was_descheduled_costs_nothing() {
         rate_ppb: 40_000,
         max_ticks: u64::MAX,
         tick_at_zero: 12_345,
+        steps: Ticking::REFERENCE.steps,
     };
     program.points = (0..=30)
         .map(|n| {

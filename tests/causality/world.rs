@@ -60,6 +60,8 @@ pub(crate) struct Ticking {
     pub(crate) rate_ppb: i64,
     pub(crate) max_ticks: u64,
     pub(crate) tick_at_zero: u64,
+    /// When it is set, by the reference clock, and by how many ticks: no more than so often.
+    pub(crate) steps: [(i64, i64); 3],
 }
 
 impl Ticking {
@@ -70,6 +72,7 @@ impl Ticking {
         rate_ppb: 0,
         max_ticks: u64::MAX,
         tick_at_zero: 0,
+        steps: [(i64::MAX, 0); 3],
     };
 
     /// The raw tick at a reference time.
@@ -77,7 +80,10 @@ impl Ticking {
         let ticks = i128::from(reference_ns) * i128::from(self.ticks_per_second);
         let ticks = ticks / 1_000_000_000;
         let ticks = ticks + ticks * i128::from(self.rate_ppb) / 1_000_000_000;
-        (ticks + i128::from(self.tick_at_zero)).rem_euclid(i128::from(self.max_ticks) + 1) as u64
+        let set = self.steps.iter().filter(|(at, _)| *at <= reference_ns);
+        let set: i128 = set.map(|(_, ticks)| i128::from(*ticks)).sum();
+        (ticks + set + i128::from(self.tick_at_zero)).rem_euclid(i128::from(self.max_ticks) + 1)
+            as u64
     }
 }
 

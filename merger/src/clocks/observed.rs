@@ -14,6 +14,8 @@ use crate::clocks::{Point, ticks_in};
 const MOST_STRETCHES: usize = 4096;
 /// How long a stretch is at first, nanoseconds.
 const STRETCH_NS: i64 = 1_000_000;
+/// Of observations that are closer together, how late they were says more than the clock's rate.
+const LEAST_RUN_NS: i128 = 1_000_000_000;
 
 /// A tick, unwrapped, and when it was observed.
 type Observation = (i128, i64);
@@ -134,12 +136,15 @@ fn edge_at_mean(observations: &[Observation]) -> Option<(Observation, Observatio
     Some((*hull.get(end - 1)?, *hull.get(end)?))
 }
 
-/// Whether a line has the rate that the clock is said to have, within the bound of that.
+/// Whether a line is long enough and has the rate that the clock is said to have, within the bound of that.
 fn has_rate(clock: &Clock, a: Observation, b: Observation) -> bool {
     const BILLION: i128 = 1_000_000_000;
+    let passed_ns = i128::from(b.1) - i128::from(a.1);
+    if passed_ns < LEAST_RUN_NS {
+        return false;
+    }
     let by_ticks = (b.0 - a.0).saturating_mul(BILLION);
-    let by_times =
-        (i128::from(b.1) - i128::from(a.1)).saturating_mul(clock.ticks_per_second.into());
+    let by_times = passed_ns.saturating_mul(clock.ticks_per_second.into());
     let allowed = (by_times / BILLION).saturating_mul(clock.rate_error_ppb.into());
     by_ticks.saturating_sub(by_times).abs() <= allowed
 }

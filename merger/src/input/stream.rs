@@ -7,10 +7,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use annals_format::ticks::{distance, unwrap_near};
 use annals_format::{
-    Cause, Chunk, Clock, ClockKind, ClockMap, DroppedRecord, EventTypeId, MapCursor, OrderHash,
-    StoredChunk, StreamContents, StreamId, StreamTotals, TraceLoss,
+    Cause, Chunk, DroppedRecord, EventTypeId, MapCursor, OrderHash, StoredChunk, StreamContents,
+    StreamId, StreamTotals, TraceLoss,
 };
 
 use rustc_hash::FxHashMap;
@@ -18,126 +17,9 @@ use rustc_hash::FxHashMap;
 use crate::axis::batch::Batch;
 use crate::axis::proof::{self, ElementReferences, Read};
 use crate::axis::unify::Numbers;
-use crate::clocks::hosts::Host;
 use crate::filter::Keep;
 use crate::input::InputRecording;
-use crate::messages::repair::Shifts;
-
-/// How a stream's raw ticks become axis times.
-#[derive(Debug)]
-pub(crate) struct StreamClock<'a> {
-    pub(crate) clock: &'a Clock,
-    pub(crate) map: &'a ClockMap,
-    /// Where the process's reference clock is the clock of.
-    pub(crate) host: &'a Host,
-    /// By how much causality repair moves its process.
-    pub(crate) shifts: Option<&'a Shifts>,
-}
-
-impl StreamClock<'_> {
-    fn moved(&self, time_ns: i64) -> i64 {
-        self.shifts.map_or(time_ns, |shifts| shifts.moved(time_ns))
-    }
-
-    fn expected_tick(&self, cursor: &mut MapCursor<'_>, reference_ns: i64) -> i128 {
-        cursor.tick(self.host.axis_ns(reference_ns))
-    }
-
-    /// Whether wraps must be undone: the other clocks count nanoseconds or cycles since boot in 64 bits.
-    fn wraps(&self) -> bool {
-        matches!(self.clock.kind, ClockKind::Readable | ClockKind::Unreadable)
-    }
-
-    /// Unwrapped ticks of a chunk, and how many of them are ambiguous.
-    pub(crate) fn unwrap(&self, open_reference_ns: i64, chunk: &Chunk) -> (Vec<i128>, u64) {
-        let mut ticks = Vec::with_capacity(chunk.ticks.len());
-        if !self.wraps() {
-            ticks.extend(chunk.ticks.iter().map(|tick| i128::from(*tick)));
-            return (ticks, 0);
-        }
-        let max_ticks = self.clock.max_ticks;
-        let mut cursor = MapCursor::new(self.map);
-        let mut ambiguous = 0;
-        let mut observations = chunk.observations.iter().peekable();
-        let mut expected = self.expected_tick(&mut cursor, open_reference_ns);
-        let is_observed = !chunk.observations.is_empty();
-        let mut previous: Option<(u64, i128)> = None;
-        for (index, tick) in chunk.ticks.iter().enumerate() {
-            while let Some((_, time_ns)) = observations.next_if(|o| o.0 as usize <= index) {
-                expected = self.expected_tick(&mut cursor, *time_ns);
-            }
-            let unwrapped = match previous {
-                // Without observations the period is so long that the short way round is right.
-                Some((last, unwrapped)) if !is_observed => {
-                    unwrapped + i128::from(distance(last, *tick, max_ticks))
-                }
-                _ => {
-                    let (unwrapped, is_ambiguous) = unwrap_near(*tick, expected, max_ticks);
-                    ambiguous += u64::from(is_ambiguous);
-                    unwrapped
-                }
-            };
-            previous = Some((*tick, unwrapped));
-            ticks.push(unwrapped);
-        }
-        (ticks, ambiguous)
-    }
-
-    /// Axis time of one raw tick that was read at about this axis time.
-    pub(crate) fn time_near(&self, tick: u64, near_ns: i64) -> i64 {
-        let mut cursor = MapCursor::new(self.map);
-        if !self.wraps() {
-            return self.moved(cursor.time_ns(tick.into()));
-        }
-        let expected = cursor.tick(near_ns);
-        let (unwrapped, _) = unwrap_near(tick, expected, self.clock.max_ticks);
-        self.moved(cursor.time_ns(unwrapped))
-    }
-
-    /// Whether a chunk's head cannot tell the bounds of its times: the clock may wrap between two
-    /// events, and the observations that count the wraps stand in the body.
-    fn head_is_vague(&self) -> bool {
-        const LONG_NS: u128 = 24 * 3600 * 1_000_000_000;
-        let period_ns = (u128::from(self.clock.max_ticks) + 1) * 1_000_000_000
-            / u128::from(self.clock.ticks_per_second);
-        self.wraps() && (period_ns < LONG_NS || self.clock.kind == ClockKind::Unreadable)
-    }
-
-    /// Bounds of a chunk's axis times: from its head where that can tell them, else from its events.
-    pub(crate) fn bounds(&self, input: &InputRecording, stored: &StoredChunk) -> (i64, i64) {
-        let (first, last) = self.read_bounds(input, stored);
-        (self.moved(first), self.moved(last))
-    }
-
-    /// The same as the clock says.
-    fn read_bounds(&self, input: &InputRecording, stored: &StoredChunk) -> (i64, i64) {
-        let header = &stored.header;
-        let mut cursor = MapCursor::new(self.map);
-        if !self.wraps() {
-            let first = i128::from(header.first_tick);
-            return (
-                cursor.time_ns(first + i128::from(header.min_offset)),
-                cursor.time_ns(first + i128::from(header.max_offset)),
-            );
-        }
-        let expected = self.expected_tick(&mut cursor, header.open_reference_ns);
-        let first = unwrap_near(header.first_tick, expected, self.clock.max_ticks).0;
-        if !self.head_is_vague() {
-            return (
-                cursor.time_ns(first + i128::from(header.min_offset)),
-                cursor.time_ns(first + i128::from(header.max_offset)),
-            );
-        }
-        let ticks = input.load(stored).map(|chunk| {
-            let (ticks, _) = self.unwrap(header.open_reference_ns, &chunk);
-            ticks
-        });
-        let ticks = ticks.unwrap_or_default();
-        let least = ticks.iter().min().copied().unwrap_or(first);
-        let most = ticks.iter().max().copied().unwrap_or(first);
-        (cursor.time_ns(least), cursor.time_ns(most))
-    }
-}
+use crate::input::ticks::StreamClock;
 
 /// What a stream's reading found: for totals and report.
 #[derive(Clone, Debug, Default)]
@@ -375,7 +257,7 @@ impl<'a> StreamReader<'a> {
         let mut front_ns = i64::MIN;
         let mut planned = Vec::with_capacity(chunks.len());
         for (index, stored) in chunks.iter().enumerate() {
-            let (least, most) = self.clock.bounds(self.input, stored);
+            let (least, most) = self.clock.bounds(self.input, stored, self.is_sorted);
             // What an ordered source raised is not before what it raised before.
             let bound = if self.is_sorted {
                 least
@@ -544,11 +426,14 @@ impl<'a> StreamReader<'a> {
         let mut map = MapCursor::new(self.clock.map);
         let mut ambiguous = 0;
         if self.clock.wraps() {
-            let (ticks, undecided) = self.clock.unwrap(open_reference_ns, &chunk);
-            ambiguous = undecided;
-            for tick in ticks {
+            let found = self.clock.unwrap(&stored.header, &chunk, self.is_sorted);
+            ambiguous = found.ambiguous;
+            let mut steps = found.steps.into_iter();
+            for tick in found.ticks {
                 let time_ns = map.time_ns(tick);
-                let residual = tick.saturating_sub(map.tick(time_ns));
+                // Of the tick as it was read.
+                let read = tick.saturating_sub(steps.next().unwrap_or(0));
+                let residual = read.saturating_sub(map.tick(time_ns));
                 times_ns.push(time_ns);
                 residuals.push(residual.clamp(i64::MIN.into(), i64::MAX.into()) as i64);
             }
@@ -667,9 +552,14 @@ impl<'a> StreamReader<'a> {
             Ok((_, range)) if !range.is_empty() && range.start == 0 && !self.is_sorted => {
                 LossPlace::Event(number, 0)
             }
-            _ => LossPlace::Time(self.clock.bounds(self.input, stored).0.max(bound_ns)),
+            _ => LossPlace::Time(
+                self.clock
+                    .bounds(self.input, stored, self.is_sorted)
+                    .0
+                    .max(bound_ns),
+            ),
         };
-        let first_ns = self.clock.bounds(self.input, stored).0;
+        let first_ns = self.clock.bounds(self.input, stored, self.is_sorted).0;
         let is_here = self.keep.has(first_ns.max(bound_ns));
         let losses = contents.losses.iter().filter(|_| is_here);
         for loss in losses.filter(|l| l.before_chunk == index) {
@@ -820,7 +710,7 @@ impl<'a> StreamReader<'a> {
 
     /// A chunk that cannot be read: its events are counted as lost.
     fn skip(&mut self, stored: &StoredChunk, error: String, bound_ns: i64, last_good_ns: i64) {
-        let (from_ns, to_ns) = self.clock.bounds(self.input, stored);
+        let (from_ns, to_ns) = self.clock.bounds(self.input, stored, self.is_sorted);
         if !self.keep.has(to_ns.max(bound_ns)) {
             self.leave_out(stored);
             return;

@@ -15,6 +15,7 @@ use crate::clocks::calibration;
 use crate::clocks::hosts::{HostFacts, Hosts};
 use crate::clocks::observed::Observed;
 use crate::clocks::offsets::ClockOffsets;
+use crate::clocks::steps::{ClockPoints, unwrap_points};
 use crate::clocks::{self, ClockFit, MapMover, Point};
 use crate::filter::Keep;
 use crate::input::InputRecording;
@@ -161,9 +162,13 @@ impl Merge {
                 definitions.add(Definition::ClockMap(map));
             }
         }
+        let set = fits.iter().filter(|fit| !fit.epochs.is_empty());
+        let epochs = set.map(|fit| (fit.clock, Arc::clone(&fit.epochs)));
+        let epochs = epochs.collect();
         let mut merge = Self {
             definitions,
             fits,
+            epochs,
             hosts,
             chunk_events: CHUNK_EVENTS,
             keep: Keep::default(),
@@ -350,8 +355,9 @@ impl Merge {
             let Some(clock) = self.stream_clock(member, *id) else {
                 continue;
             };
+            let is_sorted = self.is_sorted(member.numbers.streams[id]);
             for chunk in contents.chunks.iter().filter(|c| c.header.event_count != 0) {
-                let (first, last) = clock.bounds(&member.input, chunk);
+                let (first, last) = clock.bounds(&member.input, chunk, is_sorted);
                 if !is_plausible(first) || !is_plausible(last) {
                     continue;
                 }
@@ -515,8 +521,8 @@ fn fit_clocks(
     members: &[Member],
     hosts: &Hosts,
 ) -> Vec<(ClockMap, ClockFit)> {
-    let mut pools: BTreeMap<[u8; 16], Vec<Point>> = BTreeMap::new();
-    let mut own: BTreeMap<ClockId, Vec<Point>> = BTreeMap::new();
+    let mut pools: BTreeMap<[u8; 16], ClockPoints> = BTreeMap::new();
+    let mut own: BTreeMap<ClockId, ClockPoints> = BTreeMap::new();
     for member in members {
         let boot_id = member.boot_id(definitions);
         for (id, number) in &member.numbers.clocks {
@@ -527,7 +533,8 @@ fn fit_clocks(
                 .filter(|point| point.clock == *id)
                 .map(|point| (point.tick, point.reference_ns, point.error_ns))
                 .collect();
-            let mut points = clocks::unwrap_points(clock, &raw);
+            let mut unwrapped = unwrap_points(clock, &raw);
+            let points = &mut unwrapped.points;
             if clock.kind == ClockKind::Reference {
                 // Ticks are the reference clock; wherever the recording has none, this holds.
                 points.insert(
@@ -543,14 +550,15 @@ fn fit_clocks(
                 points.extend(points_from_events(definitions, member, *number));
             }
             if clock.kind == ClockKind::Tsc {
-                pools.entry(boot_id).or_default().extend(&points);
+                let pool = pools.entry(boot_id).or_default();
+                pool.points.extend(points.iter());
             } else {
-                own.insert(*number, points);
+                own.insert(*number, unwrapped);
             }
         }
     }
     for pool in pools.values_mut() {
-        pool.sort_by_key(|point| (point.time_ns, point.tick));
+        pool.points.sort_by_key(|point| (point.time_ns, point.tick));
     }
     let mut fits = Vec::new();
     let most_knots = clocks::most_knots(pools.len());
@@ -558,7 +566,7 @@ fn fit_clocks(
     let mut pooled: BTreeMap<([u8; 16], u64), (ClockMap, ClockFit)> = BTreeMap::new();
     for member in members {
         let boot_id = member.boot_id(definitions);
-        let fit = |number: ClockId, clock: &Clock, points: &[Point]| {
+        let fit = |number: ClockId, clock: &Clock, points: &ClockPoints| {
             let (map, fit) = clocks::fit(number, clock, points, most_knots);
             match hosts.get(boot_id) {
                 Some(host) => (clocks::on_axis(&map, clock.kind, host), fit),

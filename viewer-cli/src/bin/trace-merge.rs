@@ -8,6 +8,7 @@ use annals_cli::commands::export::{progress, tell_of_messages};
 use annals_cli::export::{Format, Settings, export};
 use annals_cli::output::UsageError;
 use annals_cli::table::safe_lines;
+use annals_cli::time::duration;
 use annals_format::CompressionLevel;
 use annals_merger::{
     ArchiveOptions, Causality, CausalityReport, ClockOffsets, EventFilter, FilterError,
@@ -507,6 +508,14 @@ fn summary(report: &Report, bytes: Option<u64>, arguments: &Arguments) -> String
             report.hosts
         );
     }
+    for clock in report.clocks.iter().filter(|clock| clock.steps != 0) {
+        let farthest = duration(i64::try_from(clock.largest_step_ns).unwrap_or(i64::MAX));
+        let _ = writeln!(
+            text,
+            "rank {}, clock {}: set {} times while it ran, by up to {farthest}; its readings tell when",
+            clock.rank, clock.name, clock.steps
+        );
+    }
     for stream in &report.streams {
         let name = match &stream.location {
             Some(location) => format!("rank {}, {}, {location}", stream.rank, stream.source),
@@ -522,7 +531,7 @@ fn summary(report: &Report, bytes: Option<u64>, arguments: &Arguments) -> String
         if stream.ambiguous != 0 {
             let _ = writeln!(
                 text,
-                "{name}: the clock's wraps leave {} events ambiguous",
+                "{name}: where the clock started again or was set leaves {} events ambiguous",
                 stream.ambiguous
             );
         }
