@@ -131,6 +131,23 @@ impl Bracket {
 /// nanoseconds.
 const WAIT_FOR_TICK_NS: i64 = 50_000;
 
+/// How long a tick is by the clock's nominal rate, nanoseconds.
+fn length_of_tick(clock: &Clock) -> u64 {
+    1_000_000_000_u64.div_ceil(clock.ticks_per_second.max(1))
+}
+
+/// A calibration point now of a clock that this reads.
+pub(crate) fn calibrate_by(clock: &Clock, read: impl Fn() -> u64) -> CalibrationPoint {
+    let best = bracket(read, length_of_tick(clock));
+    CalibrationPoint {
+        clock: clock.id,
+        tick: best.tick,
+        reference_ns: best.reference_ns,
+        error_ns: best.error_ns,
+        unix_offset_ns: unix_offset_ns(),
+    }
+}
+
 /// The narrowest of several brackets: a descheduled one is wide and loses.
 ///
 /// A clock that shows one tick twice ticks more slowly than it is read (an emulated counter, a
@@ -251,7 +268,7 @@ impl TickSource {
 
     /// A calibration point now; none for a clock that cannot be read, or panics.
     pub(crate) fn calibrate(&self, clock: &Clock) -> Option<CalibrationPoint> {
-        let tick_ns = 1_000_000_000_u64.div_ceil(clock.ticks_per_second.max(1));
+        let tick_ns = length_of_tick(clock);
         let unix_offset_ns = unix_offset_ns();
         let best = match self {
             Self::Unreadable => return None,

@@ -524,6 +524,22 @@ impl Recorder {
         })
     }
 
+    /// Ties a clock that the recorder cannot read ([`ClockSpec::unreadable`]) to the host's reference clock, at this
+    /// moment: `read` reads it, some times in a row, on this thread. It may raise events. Two such moments, some time
+    /// apart, say what the clock's events alone cannot: how wrong their times may be at most.
+    ///
+    /// # Errors
+    /// If the clock is not one of this recorder, or one that the recorder reads itself, and as [`Recorder::set_rank`].
+    ///
+    /// # Panics
+    /// If `read` does.
+    pub fn calibrate(&self, clock: ClockId, read: impl Fn() -> u64) -> Result<()> {
+        let definition = self.define(|_, registry| registry.unreadable_clock(clock))?;
+        // Not while others wait for the definitions: what it raises may need them.
+        let point = clock::calibrate_by(&definition, read);
+        self.define(|shared, registry| registry.add(shared, Definition::Calibration(point)))
+    }
+
     /// Adds a source.
     ///
     /// # Errors

@@ -685,6 +685,22 @@ impl Registry {
         Ok(id)
     }
 
+    /// The definition of a clock that is read by others, if at all.
+    pub(crate) fn unreadable_clock(&self, id: ClockId) -> Result<Clock> {
+        let clock = self.definitions.clocks.get(&id);
+        let clock = clock.ok_or(RecorderError::Unknown {
+            what: "clock",
+            number: id.get(),
+        })?;
+        if clock.kind == ClockKind::Unreadable {
+            return Ok(clock.clone());
+        }
+        Err(RecorderError::Definition {
+            name: self.definitions.string(clock.name).to_owned(),
+            why: "the recorder calibrates this clock itself".to_owned(),
+        })
+    }
+
     fn calibrate(&mut self, shared: &Shared, id: ClockId) -> Result<()> {
         let clock = self.definitions.clocks.get(&id);
         let point: Option<CalibrationPoint> =

@@ -5,9 +5,10 @@
  *   "mpich"   reading a payload ends the process; sources and event types appear with MPI_Init
  *   "late"    a second, unordered source appears later and delivers only while its time is read
  *   "pairs"   two event types more that begin and end what the library does
- *   "bound"   an event type more that is bound to communicators
+ *   "bound"   an event type more that is bound to communicators, of which one has the handle of the one before
  *   "pvars"   performance variables: a level, and a timer of the same name
- *   "drops"   events that find no room are told to the dropped handler, without user data
+ *   "drops"   events that find no room are told to the dropped handler, without user data; the last ones, as by Open MPI,
+ *             when the registration is freed
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { LEVELS = 4, MOST = 64, UNEXPECTED_IN, UNEXPECTED_OUT };
+enum { LEVELS = 4, MOST = 64, FREED = -1, DUPLICATE = 0x54000007 };
 
 struct registration {
     int event;
@@ -53,7 +54,7 @@ long long mock_raise(int event, int rank, int tag) {
     struct instance instance = {event == 2 ? 1 : 0, {rank, tag}, now()};
     for (int i = 0; i < registered; i++) {
         struct registration *r = &registrations[i];
-        if (r->event != event || (event == 5 && r->bound != MPI_COMM_WORLD)) continue;
+        if (r->event != event || (event == 5 && r->bound != (rank ? MPI_COMM_WORLD : DUPLICATE))) continue;
         if (is("drops") && tag % 3 == 0) { /* as with a pool of one event */
             r->waiting++;
             continue;
@@ -151,6 +152,14 @@ int PMPI_T_event_handle_alloc(int event, void *object, MPI_Info info, MPI_T_even
     *registration = (MPI_T_event_registration)&registrations[registered++];
     return 0;
 }
+int PMPI_T_event_handle_free(MPI_T_event_registration registration, void *data, MPI_T_event_free_cb_function *callback) {
+    not_in_callback("MPI_T_event_handle_free");
+    struct registration *r = (struct registration *)registration;
+    if (r->event == FREED) abort();
+    if (r->waiting && r->dropped) r->dropped(r->waiting, registration, 0, MPI_T_CB_REQUIRE_NONE, NULL);
+    *r = (struct registration){.event = FREED};
+    return 0;
+}
 int PMPI_T_event_register_callback(MPI_T_event_registration registration, MPI_T_cb_safety level, MPI_Info info,
                                    void *data, MPI_T_event_cb_function *callback) {
     struct registration *r = (struct registration *)registration;
@@ -210,7 +219,9 @@ int PMPI_T_pvar_read(MPI_T_pvar_session session, MPI_T_pvar_handle handle, void 
 
 /* As much of MPI as a tool and the program need. */
 int PMPI_Get_library_version(char *to, int *length) {
-    strcpy(to, is("mpich") ? "MPICH Version: mock" : "Intel(R) MPI Library mock");
+    strcpy(to, is("mpich")   ? "MPICH Version: mock"
+               : is("drops") ? "Intel(R) MPI Library mock, as Open MPI is"
+                             : "Intel(R) MPI Library mock");
     *length = (int)strlen(to);
     return 0;
 }
@@ -223,6 +234,11 @@ int PMPI_Finalize(void) { return 0; }
 int MPI_Finalize(void) { return PMPI_Finalize(); }
 int PMPI_Comm_rank(MPI_Comm comm, int *rank) { return *rank = 0; }
 int PMPI_Comm_size(MPI_Comm comm, int *size) { return *size = 1, 0; }
+/* The handle of what was freed is given again. */
+int PMPI_Comm_dup(MPI_Comm comm, MPI_Comm *copy) { return *copy = DUPLICATE, 0; }
+int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *copy) { return PMPI_Comm_dup(comm, copy); }
+int PMPI_Comm_free(MPI_Comm *comm) { return *comm = MPI_COMM_NULL, 0; }
+int MPI_Comm_free(MPI_Comm *comm) { return PMPI_Comm_free(comm); }
 int PMPI_Comm_test_inter(MPI_Comm comm, int *flag) { return *flag = 0; }
 int PMPI_Comm_group(MPI_Comm comm, MPI_Group *group) { return *group = 1, 0; }
 int PMPI_Group_size(MPI_Group group, int *size) { return *size = 1, 0; }

@@ -2,6 +2,8 @@
  * total, smallest and largest time in the queue, ns. */
 #include <mpi.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 long long mock_raise(int event, int rank, int tag);
@@ -29,6 +31,12 @@ int main(int argc, char **argv) {
         mock_raise(5, 1, 0);
         usleep(30000);
         MPI_Comm_size(MPI_COMM_WORLD, &size);
+    }
+    for (int round = 0; round < ROUNDS && getenv("MOCK") && !strcmp(getenv("MOCK"), "bound"); round++) {
+        MPI_Comm copy;
+        MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+        mock_raise(5, 0, round);
+        MPI_Comm_free(&copy);
     }
     printf("%d %d %lld %lld %lld\n", ROUNDS * LENGTH, LENGTH, total, least, most);
     MPI_Finalize();

@@ -64,7 +64,8 @@ pub(crate) fn unwrap_points(clock: &Clock, raw: &[(u64, i64, u64)]) -> ClockPoin
                     .saturating_add(read_ns)
                     .saturating_add(ns_of(clock, 2));
                 // The others are read by the processor, or are the reference itself.
-                let is_stray = clock.kind == ClockKind::Readable && wrong_ns > allowed_ns;
+                let is_own = matches!(clock.kind, ClockKind::Readable | ClockKind::Unreadable);
+                let is_stray = is_own && wrong_ns > allowed_ns;
                 let is_step = is_stray && wrong_ns >= LEAST_STEP_NS && passed > 0;
                 if is_stray {
                     found.strays.push(Stray {

@@ -66,15 +66,16 @@ pub(crate) const STATUS_ROOM: usize = 32;
 impl Abi {
     /// That of the library in memory; none if it cannot be told.
     pub(crate) fn detect() -> Option<Self> {
-        if library::symbol(c"ompi_mpi_comm_world") != 0 {
-            return Some(Self::open_mpi());
-        }
+        // First: Open MPI's library of the standard's interface stands on one that has its native objects, too.
         let get_version = library::symbol(c"PMPI_Abi_get_version");
         if get_version != 0 {
             let version = crate::real::abi_version(get_version);
             if version.0 >= 1 {
                 return Some(Self::standard());
             }
+        }
+        if library::symbol(c"ompi_mpi_comm_world") != 0 {
+            return Some(Self::open_mpi());
         }
         // Nothing else tells MPICH's from any other: what a function says of the library does.
         let version = crate::real::library_version();

@@ -400,6 +400,7 @@ pub(crate) fn comm_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     };
     // Before: another thread may be given the same handle at once.
     let known = KNOWN.remove(handle);
+    crate::tool_events::unbind(handle, false);
     let result = call.forward();
     if !is_success(result)
         && let Some(known) = known

@@ -53,8 +53,10 @@ pub(crate) fn finalize<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     if let Some(mpi) = frame.mpi {
         clocks::end(mpi);
         forget_world(mpi);
+        tool_events::finish();
     }
     let result = call.forward();
+    tool_events::end();
     frame.leave();
     result
 }

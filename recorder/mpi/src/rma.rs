@@ -84,6 +84,7 @@ pub(crate) fn win_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         } else {
             place.handle(&mpi.abi, 0)
         };
+        crate::tool_events::unbind(handle, true);
         Some((handle, KNOWN.remove(handle)?))
     });
     let result = call.forward();

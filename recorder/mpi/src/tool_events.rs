@@ -10,15 +10,15 @@
     reason = "functions of a C library, found at run time, and callbacks for it"
 )]
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use annals_recorder::{
-    ClockSpec, DynamicEventType, ENTER, ElementType, EventTypeSchema, EventTypeSpec, LEAVE,
-    Recorder, Reference, SourceId, SourceSpec, Value, Verbosity,
+    ClockId, ClockSpec, DynamicEventType, ENTER, ElementType, EventTypeSchema, EventTypeSpec,
+    LEAVE, Recorder, Reference, SourceId, SourceSpec, Value, Verbosity,
 };
 use globset::GlobSet;
 
@@ -46,6 +46,8 @@ const PAIRS: &str = "_begin=_end _start=_end _start=_stop _started=_completed _s
 
 /// Elements that an event's payload has at most, to be recorded.
 const MOST_ELEMENTS: usize = 16;
+/// The clocks of sources are tied to the reference clock as often as the recorder's own.
+const CALIBRATION_PERIOD_NS: i64 = 1_000_000_000;
 /// Sources that are told apart.
 const MOST_SOURCES: usize = 64;
 /// Characters of names and descriptions that are read.
@@ -73,6 +75,8 @@ library_functions! {
         (registration: *mut c_void, level: c_int, info: usize, data: *const c_void, callback: Callback);
     event_set_dropped_handler c"PMPI_T_event_set_dropped_handler"
         (registration: *mut c_void, handler: Dropped);
+    event_handle_free c"PMPI_T_event_handle_free"
+        (registration: *mut c_void, data: *const c_void, callback: *const c_void);
     event_read c"PMPI_T_event_read" (instance: *mut c_void, element: c_int, to: *mut u64);
     event_get_timestamp c"PMPI_T_event_get_timestamp" (instance: *mut c_void, tick: *mut i64);
     event_get_source c"PMPI_T_event_get_source" (instance: *mut c_void, source: *mut c_int);
@@ -97,6 +101,11 @@ struct Quirks {
     has_no_names: bool,
     /// Callbacks above MPI_RESTRICTED are never called and damage memory.
     is_restricted: bool,
+    /// Each question gives an info that keeps the library from what it does when MPI begins; it gives none where
+    /// nobody asks for it.
+    gives_infos: bool,
+    /// The last drops are told when a registration is freed, even behind MPI_Finalize.
+    tells_rest_when_freed: bool,
 }
 
 impl Quirks {
@@ -105,6 +114,8 @@ impl Quirks {
         // datatypes, and `enumtype` is not filled in; its library for the standard's binary interface
         // never delivers at the two highest levels. None before is known to be better.
         let is_mpich = version.contains("MPICH");
+        // Open MPI's main branch of 2026, 6.1.0a1.
+        let is_open_mpi = version.contains("Open MPI");
         let is_bad = is_mpich && mpich_version(version).is_none_or(|version| version < (5, 2));
         let has_no_payload = match std::env::var(PAYLOADS_VARIABLE).as_deref() {
             Ok("on") => false,
@@ -115,6 +126,8 @@ impl Quirks {
             has_no_payload,
             has_no_names: is_bad,
             is_restricted: is_mpich && abi.kind == Kind::Standard,
+            gives_infos: is_open_mpi,
+            tells_rest_when_freed: is_open_mpi,
         }
     }
 }
@@ -254,6 +267,15 @@ struct Events {
 static EVENTS: std::sync::OnceLock<Events> = std::sync::OnceLock::new();
 /// By index of the library's source, the recorder's id + 1.
 static SOURCES: [AtomicU32; MOST_SOURCES] = [const { AtomicU32::new(0) }; MOST_SOURCES];
+/// By the same, its clock's id + 1.
+static CLOCKS: [AtomicU32; MOST_SOURCES] = [const { AtomicU32::new(0) }; MOST_SOURCES];
+/// When the clocks of the sources were tied to the reference clock last; 0: never.
+static CALIBRATED_NS: AtomicI64 = AtomicI64::new(0);
+/// What a registration is bound to: whether that is a window, and its handle.
+type BoundTo = Option<(bool, usize)>;
+
+/// The registrations there are, by what they are bound to.
+static REGISTRATIONS: Mutex<BTreeMap<BoundTo, Vec<usize>>> = Mutex::new(BTreeMap::new());
 /// By registration: Open MPI's dropped handler gets no user data.
 static REGISTERED: HandleMap<Known> = HandleMap::new();
 /// It is time to look at the library's sources again.
@@ -275,7 +297,7 @@ pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi, version: &str) -> Re
     let chosen = if names.is_empty() {
         None
     } else {
-        Some(glob_set(&names)?)
+        Some(glob_set(&names).map_err(|why| format!("{EVENTS_VARIABLE}: {why}"))?)
     };
     let pairs = Pairs::from_env()?;
     let interface = Interface::load();
@@ -333,8 +355,15 @@ fn has_begun(interface: &Interface, abi: &Abi) -> bool {
     static HAS_BEGUN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *HAS_BEGUN.get_or_init(|| {
         let mut provided = 0;
+        // Open MPI's calls take longer in a process that has asked for threads. It needs not be asked: this library
+        // calls it from the program's calls alone, which come from several threads where the program has asked.
+        const SINGLE: c_int = 0;
+        let level = match abi.kind {
+            Kind::OpenMpi => SINGLE,
+            Kind::Mpich | Kind::Standard => abi.thread_multiple,
+        };
         // SAFETY: a valid place. Never given back: libraries do not survive that, or a second beginning.
-        unsafe { interface.init_thread(abi.thread_multiple, &raw mut provided) }
+        unsafe { interface.init_thread(level, &raw mut provided) }
     })
 }
 
@@ -449,11 +478,24 @@ pub(crate) fn poll() {
         .progress
         .try_lock()
         .map_or(0, |progress| progress.sources);
-    for index in 0..sources {
-        let mut tick = 0;
-        // SAFETY: a valid place. Some sources deliver in here: the lock is not held.
-        unsafe { events.interface.source_get_timestamp(index, &raw mut tick) };
+    let now_ns = Recorder::reference_ns();
+    let last_ns = CALIBRATED_NS.load(Ordering::Relaxed);
+    let is_calibrating = last_ns == 0 || now_ns - last_ns >= CALIBRATION_PERIOD_NS;
+    if is_calibrating {
+        CALIBRATED_NS.store(now_ns, Ordering::Relaxed);
     }
+    for index in 0..sources {
+        // Some sources deliver in here: the lock is not held.
+        if events.read_clock(index).is_some() && is_calibrating {
+            events.calibrate(index);
+        }
+    }
+}
+
+/// The last occasion: before MPI_Finalize.
+pub(crate) fn finish() {
+    CALIBRATED_NS.store(0, Ordering::Relaxed);
+    poll();
 }
 
 /// An object of the program's to which event types may be bound.
@@ -514,7 +556,75 @@ pub(crate) fn text(place: &[c_char; TEXT_ROOM]) -> String {
     text.to_string_lossy().into_owned()
 }
 
+/// An object of the program's is given up: what is bound to it goes first, or the library would go on delivering for
+/// whatever has the same handle next, and have no room for more.
+pub(crate) fn unbind(handle: usize, is_window: bool) {
+    if let Some(events) = EVENTS.get() {
+        events.free(Some((is_window, handle)));
+    }
+}
+
+/// Behind MPI_Finalize: what the library has not told yet, where it does now.
+pub(crate) fn end() {
+    let Some(events) = EVENTS.get() else { return };
+    if !events.quirks.tells_rest_when_freed {
+        return;
+    }
+    let all: Vec<_> = lock(&REGISTRATIONS).keys().copied().collect();
+    all.into_iter().for_each(|bound_to| events.free(bound_to));
+}
+
 impl Events {
+    /// Frees the registrations that are bound to something.
+    fn free(&self, bound_to: BoundTo) {
+        let of = lock(&REGISTRATIONS).remove(&bound_to);
+        for registration in of.into_iter().flatten() {
+            let place = std::ptr::with_exposed_provenance_mut(registration);
+            // SAFETY: what `register` got, once. It tells of drops in here: no lock is held.
+            unsafe { self.interface.event_handle_free(place, null(), null()) };
+            REGISTERED.remove(registration);
+        }
+    }
+
+    /// The library has no room for another registration: events are raised that nobody hears of, nor counts.
+    fn tell_unregistered(&self, index: i32) {
+        static ONCE: std::sync::Once = std::sync::Once::new();
+        ONCE.call_once(|| {
+            let what = "the MPI library takes no more registrations: from here on, events of new objects and types \
+                        are neither recorded nor counted";
+            eprintln!("annals: {what} (event type {index})");
+            let _ = self.recorder.add_property("mpi.t.unregistered", what);
+        });
+    }
+
+    /// Where a library may put an info of what is asked for.
+    fn place_of_info(&self, info: &mut usize) -> *mut usize {
+        if self.quirks.gives_infos {
+            null_mut()
+        } else {
+            info
+        }
+    }
+
+    /// What a source's clock says now; none: that it cannot be asked.
+    fn read_clock(&self, index: i32) -> Option<u64> {
+        let mut tick = 0;
+        // SAFETY: a valid place.
+        let is_read = unsafe { self.interface.source_get_timestamp(index, &raw mut tick) };
+        is_read.then(|| u64::try_from(tick).ok()).flatten()
+    }
+
+    /// Ties a source's clock to the reference clock.
+    fn calibrate(&self, index: i32) {
+        let clock = CLOCKS.get(index as usize);
+        let clock = clock.and_then(|clock| clock.load(Ordering::Acquire).checked_sub(1));
+        if let Some(clock) = clock {
+            let read = || self.read_clock(index).unwrap_or(0);
+            // When nothing can be defined any more, its events place it.
+            let _ = self.recorder.calibrate(ClockId::new(clock), read);
+        }
+    }
+
     fn look(&self) {
         let Ok(mut progress) = self.progress.try_lock() else {
             // Another thread is at it, or this one is in a callback.
@@ -542,6 +652,7 @@ impl Events {
         let mut desc = [0; TEXT_ROOM];
         let (mut name_len, mut desc_len) = (TEXT_ROOM as c_int, TEXT_ROOM as c_int);
         let (mut ordering, mut ticks, mut max, mut info) = (0, 0, 0, self.abi.info_null);
+        let info = self.place_of_info(&mut info);
         // SAFETY: valid places, and how long they are.
         let is_there = unsafe {
             self.interface.source_get_info(
@@ -553,14 +664,14 @@ impl Events {
                 &raw mut ordering,
                 &raw mut ticks,
                 &raw mut max,
-                &raw mut info,
+                info,
             )
         };
         if !is_there || ticks <= 0 {
             return;
         }
         let name = text(&name);
-        // Not to be read by the recorder's threads: its events place it.
+        // Not to be read by the recorder's threads, but from the program's calls.
         let clock = ClockSpec::unreadable(&name, ticks as u64);
         let clock = clock.max_ticks(
             u64::try_from(max)
@@ -571,6 +682,7 @@ impl Events {
         let Ok(clock) = self.recorder.add_clock(&clock) else {
             return;
         };
+        CLOCKS[index as usize].store(clock.get() + 1, Ordering::Release);
         let is_ordered = ordering == Constants::of(self.abi.kind).ordered;
         let spec = if is_ordered {
             SourceSpec::ordered(&name)
@@ -619,6 +731,7 @@ impl Events {
         let mut types = [0_usize; MOST_ELEMENTS];
         let mut displacements = [0_isize; MOST_ELEMENTS];
         let (mut names, mut info, mut bind) = (0, self.abi.info_null, 0);
+        let info = self.place_of_info(&mut info);
         // SAFETY: valid places, and how long they are.
         let is_there = unsafe {
             self.interface.event_get_info(
@@ -630,7 +743,7 @@ impl Events {
                 displacements.as_mut_ptr(),
                 &raw mut count,
                 &raw mut names,
-                &raw mut info,
+                info,
                 desc.as_mut_ptr(),
                 &raw mut desc_len,
                 &raw mut bind,
@@ -740,9 +853,15 @@ impl Events {
             self.interface
                 .event_handle_alloc(index, place, info, &raw mut registration)
         } {
+            self.tell_unregistered(index);
             return;
         }
         REGISTERED.insert(registration.addr(), known);
+        let bound_to = handle.map(|handle| (of.to_window, handle));
+        lock(&REGISTRATIONS)
+            .entry(bound_to)
+            .or_default()
+            .push(registration.expose_provenance());
         // SAFETY: the registration just made. Before callbacks: none is lost between the two.
         unsafe {
             self.interface
