@@ -324,6 +324,8 @@ pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi, version: &str) -> Re
     let _ = EVENTS.set(events);
     if let Some(events) = EVENTS.get() {
         events.look();
+        let sources = lock(&events.progress).sources;
+        events.calibrate_all(sources);
     }
     start_ticker();
     Ok(())
@@ -480,15 +482,13 @@ pub(crate) fn poll() {
         .map_or(0, |progress| progress.sources);
     let now_ns = Recorder::reference_ns();
     let last_ns = CALIBRATED_NS.load(Ordering::Relaxed);
-    let is_calibrating = last_ns == 0 || now_ns - last_ns >= CALIBRATION_PERIOD_NS;
-    if is_calibrating {
+    if last_ns == 0 || now_ns - last_ns >= CALIBRATION_PERIOD_NS {
         CALIBRATED_NS.store(now_ns, Ordering::Relaxed);
+        return events.calibrate_all(sources);
     }
     for index in 0..sources {
         // Some sources deliver in here: the lock is not held.
-        if events.read_clock(index).is_some() && is_calibrating {
-            events.calibrate(index);
-        }
+        let _ = events.read_clock(index);
     }
 }
 
@@ -614,14 +614,16 @@ impl Events {
         is_read.then(|| u64::try_from(tick).ok()).flatten()
     }
 
-    /// Ties a source's clock to the reference clock.
-    fn calibrate(&self, index: i32) {
-        let clock = CLOCKS.get(index as usize);
-        let clock = clock.and_then(|clock| clock.load(Ordering::Acquire).checked_sub(1));
-        if let Some(clock) = clock {
-            let read = || self.read_clock(index).unwrap_or(0);
-            // When nothing can be defined any more, its events place it.
-            let _ = self.recorder.calibrate(ClockId::new(clock), read);
+    /// Ties the clocks of so many sources to the reference clock.
+    fn calibrate_all(&self, sources: i32) {
+        for (index, clock) in (0..sources).zip(&CLOCKS) {
+            let clock = clock.load(Ordering::Acquire).checked_sub(1);
+            // Some sources deliver in here: the lock is not held.
+            if let Some(clock) = clock.filter(|_| self.read_clock(index).is_some()) {
+                let read = || self.read_clock(index).unwrap_or(0);
+                // When nothing can be defined any more, its events place it.
+                let _ = self.recorder.calibrate(ClockId::new(clock), read);
+            }
         }
     }
 
