@@ -354,7 +354,9 @@ impl Recording {
         let (mut header, chunk) = builder.finish(page.stream);
         header.sequence = page.sequence;
         header.open_reference_ns = page.open_reference_ns;
-        header.close_reference_ns = page.open_reference_ns;
+        // The recorder was alive then, and the page was open.
+        let last_ns = self.last_reference_ns.unwrap_or(page.open_reference_ns);
+        header.close_reference_ns = last_ns.max(page.open_reference_ns);
         (header, chunk, outcome)
     }
 

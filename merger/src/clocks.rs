@@ -232,6 +232,8 @@ pub(crate) struct OwnError {
     knots: Vec<(i64, u64)>,
     /// For each piece, how far the rates of its neighbours let the clock be from the line.
     bends: Vec<u64>,
+    /// What the clock did at once before the first knot, and behind the last.
+    outside: (u64, u64),
     /// Bound of the nominal rate's error, for a clock that is tied once.
     rate_error_ppb: u32,
     /// A tick is a stretch of time, and times are rounded.
@@ -242,6 +244,7 @@ impl OwnError {
     const UNKNOWN: Self = Self {
         knots: Vec::new(),
         bends: Vec::new(),
+        outside: (0, 0),
         rate_error_ppb: 0,
         tick_ns: 0,
     };
@@ -279,8 +282,19 @@ impl OwnError {
             let within = within.take_while(|stray| stray.between.0 < to_ns);
             within.fold(bend, |sum, stray| sum.saturating_add(stray.wrong_ns))
         });
+        let sum = |wrong: &[Stray]| {
+            let each = wrong.iter().map(|stray| stray.wrong_ns);
+            each.fold(0, u64::saturating_add)
+        };
+        let ends = knots.first().zip(knots.last());
+        let outside = ends.map_or((0, 0), |(first, last)| {
+            let before = wrong.partition_point(|stray| stray.between.0 < first.time_ns);
+            let behind = wrong.partition_point(|stray| stray.between.1 <= last.time_ns);
+            (sum(&wrong[..before]), sum(&wrong[behind..]))
+        });
         Self {
             bends: bends.collect(),
+            outside,
             knots: knots
                 .iter()
                 .map(|knot| (knot.time_ns, knot.error_ns))
@@ -301,7 +315,13 @@ impl OwnError {
             [] => return UNBOUNDED,
             [(at, error)] => {
                 let passed = reference_ns.abs_diff(at);
-                error.saturating_add(parts_of(passed, self.rate_error_ppb.into()))
+                error
+                    .saturating_add(parts_of(passed, self.rate_error_ppb.into()))
+                    .saturating_add(if reference_ns < at {
+                        self.outside.0
+                    } else {
+                        self.outside.1
+                    })
             }
             _ => {
                 let behind = knots.partition_point(|(at, _)| *at <= reference_ns);
@@ -316,10 +336,12 @@ impl OwnError {
                     error_a
                         .saturating_add(scaled(both, from_a, run))
                         .saturating_add(parts_of(from_a, WANDER_PPB))
+                        .saturating_add(self.outside.0)
                 } else if reference_ns > b {
                     error_b
                         .saturating_add(scaled(both, from_b, run))
                         .saturating_add(parts_of(from_b, WANDER_PPB))
+                        .saturating_add(self.outside.1)
                 } else {
                     scaled(error_a, from_b, run)
                         .saturating_add(scaled(error_b, from_a, run))

@@ -204,8 +204,9 @@ proptest! {
         steps in [(3..27_i64, -3_600_000..3_600_000_i64), (3..27_i64, -2000..2000_i64), (3..27_i64, -60..60_i64)],
         at in 0..1_000_000_000_i64,
         ticks_per_second in prop_oneof![Just(1_000_000_000_u64), 1_000_000..4_000_000_000_u64],
-        rate_ppb in -90_000..90_000_i64,
+        rate_ppb in prop_oneof![-90_000..90_000_i64, -20_000_000..20_000_000_i64],
         chunk_len in prop_oneof![1..12_usize, Just(200)],
+        is_unordered: bool,
     ) {
         let axis = Host::new(1);
         let scratch = tempfile::tempdir().expect("a directory");
@@ -224,6 +225,7 @@ proptest! {
         let error_ns = 100 + 1_000_000_000 / ticks_per_second + 1;
         program.points = (0..=30).map(|second| (second * 1_000_000_000, error_ns, 0)).collect();
         program.chunk_len = chunk_len;
+        program.is_unordered = is_unordered;
         program.write(scratch.path(), &[]);
         let report = report(scratch.path(), Causality::Check);
         let ambiguous: u64 = report.streams.iter().map(|stream| stream.ambiguous).sum();
@@ -239,8 +241,8 @@ proptest! {
             wrong += u64::from(time_ns.abs_diff(*true_ns as i64) > bound);
         }
         prop_assert!(wrong <= ambiguous, "{} are wrong, {} ambiguous", wrong, ambiguous);
-        // Only near a step can two turns fit.
-        prop_assert!(ambiguous <= 3 * 7 * 2, "{} are ambiguous", ambiguous);
+        // Only near a step can two turns fit, unless events may be told as late as can be.
+        prop_assert!(is_unordered || ambiguous <= 3 * 7 * 2, "{} are ambiguous", ambiguous);
         for (true_ns, tick) in raw_ticks(scratch.path()) {
             prop_assert_eq!(tick, program.ticking.tick(axis.reference_ns(true_ns as i64)));
         }
@@ -280,7 +282,7 @@ proptest! {
         prop_assert_eq!(found.len(), 400);
         for (true_ns, (rank, time_ns)) in found {
             let wrong_ns = time_ns - true_ns as i64;
-            prop_assert!(rank == 0 || wrong_ns.abs() < 20_000, "{} ns at {}", wrong_ns, true_ns);
+            prop_assert!(rank == 0 || wrong_ns.abs() < 200_000, "{} ns at {}", wrong_ns, true_ns);
         }
     }
 }

@@ -203,6 +203,8 @@ pub(crate) struct Program {
     pub(crate) end_ns: i64,
     /// Calibration: true time, bound of the error, how wrong it is.
     pub(crate) points: Vec<(i64, u64, i64)>,
+    /// Whether its source promises no order.
+    pub(crate) is_unordered: bool,
     /// How long behind each event it is observed; empty: nothing is.
     pub(crate) lateness_ns: Vec<i64>,
     /// Events of a chunk.
@@ -221,6 +223,7 @@ impl Program {
             ops: Vec::new(),
             end_ns,
             points: vec![(0, 0, 0), (end_ns, 0, 0)],
+            is_unordered: false,
             lateness_ns: Vec::new(),
             chunk_len: 64,
             more: Vec::new(),
@@ -281,7 +284,11 @@ impl Program {
             process,
             name: string("program"),
             description: StringId::new(0),
-            ordering: Ordering::Ordered,
+            ordering: if self.is_unordered {
+                Ordering::Unordered
+            } else {
+                Ordering::Ordered
+            },
             clock,
         }));
         d.add(Definition::Location(Location {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use annals_format::{ClockId, Definitions};
+use annals_format::{ClockId, ClockKind, Definitions};
 
 /// Calibration points of all recordings together that are kept, and what each clock may have at least: a run has one for
 /// every process and second.
@@ -15,7 +15,7 @@ pub(crate) fn most_points(processes: usize) -> usize {
 }
 
 /// Leaves each clock at most about so many calibration points: its first, its last, and the best of each stretch
-/// between. Clocks that wrap keep all, because wraps are undone from one to the next.
+/// between. A program's own clocks keep all, because wraps and steps are undone from one to the next.
 pub(crate) fn thin(definitions: &mut Definitions, most: usize) {
     let Definitions {
         calibration,
@@ -31,10 +31,10 @@ pub(crate) fn thin(definitions: &mut Definitions, most: usize) {
     }
     let mut is_kept = vec![false; calibration.len()];
     for (clock, places) in of_clocks {
-        let wraps = clocks
-            .get(&clock)
-            .is_none_or(|clock| clock.max_ticks != u64::MAX);
-        let stretch = if wraps {
+        let is_steady = |kind: ClockKind| matches!(kind, ClockKind::Reference | ClockKind::Tsc);
+        let clock = clocks.get(&clock);
+        let is_own = clock.is_none_or(|clock| !is_steady(clock.kind));
+        let stretch = if is_own {
             1
         } else {
             places.len().div_ceil(most)
@@ -59,15 +59,15 @@ mod tests {
     #[test]
     fn of_many_calibration_points_the_best_stay_and_those_at_the_ends() {
         let mut definitions = Definitions::default();
-        for (id, max_ticks) in [(1, u64::MAX), (2, 1 << 20)] {
+        for (id, kind) in [(1, ClockKind::Tsc), (2, ClockKind::Readable)] {
             definitions.add(Definition::Clock(Clock {
                 id: ClockId::new(id),
                 process: ProcessId::new(0),
                 name: StringId::new(0),
-                kind: ClockKind::Readable,
+                kind,
                 ticks_per_second: 1_000_000,
                 rate_error_ppb: 0,
-                max_ticks,
+                max_ticks: u64::MAX,
             }));
         }
         for number in 0..1000_u64 {

@@ -5,6 +5,8 @@
 //! least lateness in sum is an edge of their lower convex hull, the one above their mean tick (Moon, Skelly and
 //! Towsley 1999; Zhang, Liu and Xia 2002).
 
+use std::collections::BTreeMap;
+
 use annals_format::ticks::unwrap_near;
 use annals_format::{Clock, UNBOUNDED};
 
@@ -27,16 +29,16 @@ pub(crate) struct Observed<'a> {
     last: Option<Observation>,
     stretch_ns: i64,
     /// The tightest observation of each stretch, by the number of the stretch.
-    tightest: Vec<(i64, Observation)>,
+    tightest: BTreeMap<i64, Observation>,
 }
 
 impl<'a> Observed<'a> {
-    pub(crate) const fn new(clock: &'a Clock) -> Self {
+    pub(crate) fn new(clock: &'a Clock) -> Self {
         Self {
             clock,
             last: None,
             stretch_ns: STRETCH_NS,
-            tightest: Vec::new(),
+            tightest: BTreeMap::new(),
         }
     }
 
@@ -47,37 +49,29 @@ impl<'a> Observed<'a> {
         let expected = last.saturating_add(ticks_in(self.clock, passed));
         let (tick, _) = unwrap_near(tick, expected, self.clock.max_ticks);
         self.last = Some((tick, observed_ns));
-        let stretch = observed_ns.div_euclid(self.stretch_ns);
-        match self.tightest.last_mut() {
-            Some((known, best)) if *known == stretch => {
-                *best = tighter(self.clock, *best, (tick, observed_ns));
-            }
-            _ => self.tightest.push((stretch, (tick, observed_ns))),
-        }
-        if self.tightest.len() > MOST_STRETCHES {
+        self.keep(observed_ns.div_euclid(self.stretch_ns), (tick, observed_ns));
+        while self.tightest.len() > MOST_STRETCHES {
             self.widen();
         }
+    }
+
+    fn keep(&mut self, stretch: i64, observation: Observation) {
+        let best = self.tightest.entry(stretch).or_insert(observation);
+        *best = tighter(self.clock, *best, observation);
     }
 
     /// Makes two stretches one.
     fn widen(&mut self) {
         self.stretch_ns = self.stretch_ns.saturating_mul(2);
-        let all = std::mem::take(&mut self.tightest);
-        for (stretch, observation) in all {
-            let stretch = stretch.div_euclid(2);
-            match self.tightest.last_mut() {
-                Some((known, best)) if *known == stretch => {
-                    *best = tighter(self.clock, *best, observation);
-                }
-                _ => self.tightest.push((stretch, observation)),
-            }
+        for (stretch, observation) in std::mem::take(&mut self.tightest) {
+            self.keep(stretch.div_euclid(2), observation);
         }
     }
 
     /// Two points of the line that fits best; one, if the rate that they give is not what the clock is said to have.
     /// How late even the tightest were, nobody knows: their errors have no bound.
     pub(crate) fn points(&self) -> Vec<Point> {
-        let observations = self.tightest.iter().map(|(_, observation)| *observation);
+        let observations = self.tightest.values().copied();
         let mut observations: Vec<Observation> = observations.collect();
         observations.sort_unstable();
         let line = edge_at_mean(&observations);

@@ -11,6 +11,11 @@ const RATE_PPB: u128 = 200_000;
 /// A clock that is off by less was not set: it may be one that goes on in leaps, or was slewed.
 const LEAST_STEP_NS: u64 = 10_000_000;
 
+/// Runs before and behind one that tell how the clock goes.
+const AROUND: usize = 4;
+/// So often a clock is followed; beyond, what it does counts in the bound.
+const MOST_EPOCHS: usize = 4096;
+
 /// A stretch of a clock's time in which it was not set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Epoch {
@@ -41,47 +46,109 @@ pub(crate) struct ClockPoints {
     pub(crate) largest_step_ns: u64,
 }
 
-/// Undoes wraps and steps of calibration ticks: each is near where the one before says it should be.
+/// From one point to the next.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    passed_ns: i128,
+    /// Ticks that should have passed by the nominal rate, and how many more did, wraps undone.
+    expected: i128,
+    more: i128,
+}
+
+impl Run {
+    fn between(clock: &Clock, from: (u64, i64, u64), to: (u64, i64, u64)) -> Self {
+        let passed_ns = i128::from(to.1) - i128::from(from.1);
+        let expected = ticks_in(clock, passed_ns);
+        let tick = i128::from(from.0);
+        let near = unwrap_near(to.0, tick.saturating_add(expected), clock.max_ticks).0;
+        Self {
+            passed_ns,
+            expected,
+            more: near.saturating_sub(tick).saturating_sub(expected),
+        }
+    }
+
+    /// How many more ticks would have passed in another run, had the clock gone on as in this one; none when no clock
+    /// goes like that.
+    fn drift_in(&self, other: &Self) -> Option<i128> {
+        const PART: i128 = 10;
+        let is_plausible = self.more.saturating_abs() <= self.expected / PART;
+        let drift = self.more.saturating_mul(other.passed_ns) / self.passed_ns.max(1);
+        is_plausible.then_some(drift)
+    }
+}
+
+/// By how many more ticks than by the nominal rate a clock may have gone on in a run, if it went as in those around it.
+fn drifts_of<'a>(run: &Run, around: impl Iterator<Item = &'a Run>) -> Vec<i128> {
+    let drifts = around.filter_map(|other| other.drift_in(run));
+    let mut drifts: Vec<i128> = drifts.collect();
+    if drifts.len() < AROUND {
+        drifts.push(0);
+        return drifts;
+    }
+    // Some of them may be steps themselves.
+    drifts.sort_unstable();
+    vec![drifts[drifts.len() / 2]]
+}
+
+/// Undoes wraps and steps of calibration ticks: each is near where the one before says it should be. A clock goes on at
+/// its nominal rate, or as it does just before or behind.
 pub(crate) fn unwrap_points(clock: &Clock, raw: &[(u64, i64, u64)]) -> ClockPoints {
     let mut found = ClockPoints::default();
     let rate_ppb = u128::from(clock.rate_error_ppb) + RATE_PPB;
+    // The others are read by the processor, or are the reference itself.
+    let is_own = matches!(clock.kind, ClockKind::Readable | ClockKind::Unreadable);
+    let runs = raw
+        .windows(2)
+        .map(|two| Run::between(clock, two[0], two[1]));
+    let runs: Vec<Run> = runs.collect();
     let mut shift = 0_i128;
-    for &(tick, time_ns, error_ns) in raw {
-        let tick = match found.points.last() {
-            None => i128::from(tick),
-            Some(last) => {
-                let passed = i128::from(time_ns) - i128::from(last.time_ns);
-                let expected = last.tick.saturating_add(ticks_in(clock, passed));
-                let near = expected.saturating_sub(shift);
-                let near = unwrap_near(tick, near, clock.max_ticks).0;
-                let near = near.saturating_add(shift);
-                let wrong = near.saturating_sub(expected);
-                let wrong_ns = ns_of(clock, wrong);
-                let passed_ns = time_ns.abs_diff(last.time_ns);
-                let drift_ns = parts_of(passed_ns, rate_ppb);
-                let read_ns = error_ns.saturating_add(last.error_ns);
-                let allowed_ns = drift_ns
-                    .saturating_add(read_ns)
+    for (index, &(tick, time_ns, error_ns)) in raw.iter().enumerate() {
+        let last = found.points.last().copied();
+        let tick = match (last, index.checked_sub(1)) {
+            (Some(last), Some(before)) => {
+                let run = runs[before];
+                let around = before.saturating_sub(AROUND)..(index + AROUND).min(runs.len());
+                let others = around.filter(|place| *place != before);
+                let drifts = drifts_of(&run, others.map(|place| &runs[place]));
+                let wrong = drifts.iter().map(|drift| run.more.saturating_sub(*drift));
+                let wrong = wrong.min_by_key(|wrong| wrong.unsigned_abs());
+                let wrong_ns = ns_of(clock, wrong.unwrap_or(0));
+                // Should it have been set: beside what it did before, rather than by what it says.
+                let drift = drifts[0];
+                let step = run.more.saturating_sub(drift);
+                let allowed_ns = parts_of(time_ns.abs_diff(last.time_ns), rate_ppb)
+                    .saturating_add(error_ns)
+                    .saturating_add(last.error_ns)
                     .saturating_add(ns_of(clock, 2));
-                // The others are read by the processor, or are the reference itself.
-                let is_own = matches!(clock.kind, ClockKind::Readable | ClockKind::Unreadable);
                 let is_stray = is_own && wrong_ns > allowed_ns;
-                let is_step = is_stray && wrong_ns >= LEAST_STEP_NS && passed > 0;
+                let has_room = found.epochs.len() < MOST_EPOCHS;
+                let is_far = wrong_ns.saturating_sub(allowed_ns) >= LEAST_STEP_NS;
+                let is_step = is_stray && is_far && run.passed_ns > 0 && has_room;
                 if is_stray {
                     found.strays.push(Stray {
                         between: (last.time_ns, time_ns),
-                        wrong_ns: if is_step { allowed_ns } else { wrong_ns },
+                        wrong_ns: if is_step {
+                            allowed_ns
+                        } else {
+                            wrong_ns.max(ns_of(clock, step))
+                        },
                     });
                 }
                 if is_step {
-                    found.set(shift, shift.saturating_sub(wrong), (last.time_ns, time_ns));
-                    found.largest_step_ns = found.largest_step_ns.max(wrong_ns);
-                    shift = shift.saturating_sub(wrong);
-                    expected
-                } else {
-                    near
+                    let to = shift.saturating_sub(step);
+                    let from_ns = last.time_ns.saturating_sub_unsigned(last.error_ns);
+                    let to_ns = time_ns.saturating_add_unsigned(error_ns);
+                    found.set(shift, to, (from_ns, to_ns));
+                    found.largest_step_ns = found.largest_step_ns.max(ns_of(clock, step));
+                    shift = to;
                 }
+                let went_on = if is_step { drift } else { run.more };
+                last.tick
+                    .saturating_add(run.expected)
+                    .saturating_add(went_on)
             }
+            _ => i128::from(tick),
         };
         found.points.push(Point {
             tick,
@@ -170,12 +237,46 @@ mod tests {
             .map(|epoch| (epoch.shift / i128::from(SECOND), epoch.from_ns, epoch.to_ns))
             .collect();
         let expected = [
-            (0, i64::MIN, 3 * SECOND),
-            (3600, 2 * SECOND, 6 * SECOND),
-            (3598, 5 * SECOND, i64::MAX),
+            (0, i64::MIN, 3 * SECOND + 5),
+            (3600, 2 * SECOND - 5, 6 * SECOND + 5),
+            (3598, 5 * SECOND - 5, i64::MAX),
         ];
         assert_eq!(epochs, expected);
         assert_eq!(found.largest_step_ns, 3600 * SECOND as u64);
+    }
+
+    #[test]
+    fn a_clock_of_another_rate_than_it_says_is_not_set_all_the_time() {
+        let clock = clock(SECOND as u64, u64::MAX);
+        // Two parts in a hundred, and set back by a second behind the fifth point.
+        let raw = (0..9_i64).map(|n| {
+            let set = if n < 5 { 0 } else { -SECOND };
+            (
+                (100 * SECOND + n * 1_020_000_000 + set) as u64,
+                n * SECOND,
+                5,
+            )
+        });
+        let found = unwrap_points(&clock, &raw.collect::<Vec<_>>());
+        assert_eq!((found.epochs.len(), found.strays.len()), (2, 1));
+        for (n, point) in (0..).zip(&found.points) {
+            assert_eq!(point.tick, i128::from(100 * SECOND + n * 1_020_000_000));
+        }
+    }
+
+    #[test]
+    fn what_is_set_all_the_time_is_not_followed_for_ever() {
+        let clock = clock(SECOND as u64, u64::MAX);
+        let raw = (0..20_000_i64).map(|n| {
+            let tick = (10_000_000 + n) * SECOND + n % 2 * 3600 * SECOND;
+            (tick as u64, n * SECOND, 5)
+        });
+        let found = unwrap_points(&clock, &raw.collect::<Vec<_>>());
+        assert!(found.epochs.len() <= MOST_EPOCHS + 1);
+        assert_eq!(found.strays.len(), 19_999);
+        // Beyond, it counts in the bound.
+        let last = found.strays.last().expect("strays");
+        assert!(last.wrong_ns >= 3500 * SECOND as u64, "{last:?}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! How a stream's raw ticks become times: wraps of its clock are undone, and steps of one that was set.
 
+use std::ops::RangeInclusive;
+
 use annals_format::ticks::{distance, unwrap_near};
 use annals_format::{Chunk, ChunkHeader, Clock, ClockKind, ClockMap, MapCursor, StoredChunk};
 
@@ -11,6 +13,12 @@ use crate::messages::repair::Shifts;
 /// How far beyond the moments that an epoch or a chunk has an event may stand, nanoseconds. Times that are no farther
 /// apart are not told apart.
 const SLACK_NS: i64 = 1_000_000;
+
+/// So long before a chunk was opened its first event's tick may have been read: there may have been no room for it.
+const BLOCKED_NS: i64 = 1_000_000_000;
+
+/// A clock is set no more often in the life of a chunk; what is beyond that is ambiguous.
+const MOST_EPOCHS: usize = 4;
 
 /// How a stream's raw ticks become axis times.
 #[derive(Debug)]
@@ -34,14 +42,27 @@ pub(crate) struct Unwrapped {
     pub(crate) steps: Vec<i128>,
     /// How many of them are ambiguous.
     pub(crate) ambiguous: u64,
+    /// Which of them the wraps leave so, ascending.
+    undecided: Vec<usize>,
 }
 
-/// What an event's tick may be: by the epoch (its number), the tick, its time, and whether the references allow it.
-#[derive(Clone, Copy, Debug)]
-struct Candidate {
-    tick: i128,
-    time_ns: i64,
-    fits: bool,
+/// When the events of a chunk were, if all were in one epoch, and for which of them the references allow that.
+#[derive(Debug)]
+struct Candidates {
+    times_ns: Vec<i64>,
+    fits: Vec<bool>,
+}
+
+impl Candidates {
+    /// `span`: between which moments an event may have been.
+    fn new(times_ns: Vec<i64>, span: impl Fn(usize) -> RangeInclusive<i64>) -> Self {
+        let each = times_ns.iter().enumerate();
+        let fits = each.map(|(index, time_ns)| span(index).contains(time_ns));
+        Self {
+            fits: fits.collect(),
+            times_ns,
+        }
+    }
 }
 
 impl StreamClock<'_> {
@@ -67,7 +88,8 @@ impl StreamClock<'_> {
                 ..Unwrapped::default()
             };
         }
-        match self.epochs_of(header)[..] {
+        let epochs = self.epochs_of(header, is_sorted);
+        match epochs[..] {
             [] => self.unwrap_turns(header, chunk, 0),
             [one] => {
                 let mut found = self.unwrap_turns(header, chunk, one.shift);
@@ -76,19 +98,60 @@ impl StreamClock<'_> {
                 }
                 found
             }
-            ref several => self.unwrap_steps(header, chunk, several, is_sorted),
+            _ if epochs.len() > MOST_EPOCHS => {
+                let mut found = self.unwrap_steps(header, chunk, &epochs[..MOST_EPOCHS], is_sorted);
+                found.ambiguous = found.ticks.len() as u64;
+                found
+            }
+            _ => self.unwrap_steps(header, chunk, &epochs, is_sorted),
         }
     }
 
-    /// The epochs in which a chunk's events may be.
-    fn epochs_of(&self, header: &ChunkHeader) -> Vec<Epoch> {
-        let (from_ns, to_ns) = life(header);
-        let each = self.epochs.iter().copied();
-        let near = each.filter(|epoch| {
+    /// When a chunk's events were, reference clock: before it was closed. What tells its own ticks, or an unordered
+    /// source, may have been told late.
+    fn life(&self, header: &ChunkHeader, is_sorted: bool) -> (i64, i64) {
+        let is_late = is_sorted || self.clock.kind == ClockKind::Unreadable;
+        let open_ns = header.open_reference_ns;
+        let from_ns = if is_late { i64::MIN } else { open_ns };
+        (from_ns, header.close_reference_ns.max(open_ns))
+    }
+
+    /// The epochs in which a chunk's events may be: by when it was written, and by its ticks.
+    fn epochs_of(&self, header: &ChunkHeader, is_sorted: bool) -> Vec<Epoch> {
+        let (from_ns, to_ns) = self.life(header, is_sorted);
+        let mut cursor = MapCursor::new(self.map);
+        let mut has_ticks = |epoch: &Epoch| {
+            if self.is_short() {
+                return true;
+            }
+            let expected = self.expected_tick(&mut cursor, header.open_reference_ns);
+            let expected = expected.saturating_sub(epoch.shift);
+            let first = unwrap_near(header.first_tick, expected, self.clock.max_ticks).0;
+            let first = first.saturating_add(epoch.shift);
+            let least = cursor.time_ns(first.saturating_add(header.min_offset.into()));
+            let most = cursor.time_ns(first.saturating_add(header.max_offset.into()));
+            let (from, to) = self.axis((epoch.from_ns, epoch.to_ns));
+            least <= to && most >= from
+        };
+        let near = self.epochs.iter().filter(|epoch| {
             from_ns <= epoch.to_ns.saturating_add(SLACK_NS)
                 && to_ns >= epoch.from_ns.saturating_sub(SLACK_NS)
+                && has_ticks(epoch)
         });
-        near.collect()
+        near.take(MOST_EPOCHS + 1).copied().collect()
+    }
+
+    /// Two moments of the reference clock on the axis, and a little more.
+    fn axis(&self, (from, to): (i64, i64)) -> (i64, i64) {
+        let at = |reference_ns: i64| match reference_ns {
+            // At the end of time.
+            i64::MIN | i64::MAX => reference_ns,
+            _ => self.host.axis_ns(reference_ns),
+        };
+        (
+            at(from).saturating_sub(SLACK_NS),
+            at(to).saturating_add(SLACK_NS),
+        )
     }
 
     /// Undoes the wraps of a chunk in which the clock was not set.
@@ -115,13 +178,16 @@ impl StreamClock<'_> {
                 }
                 _ => {
                     let (unwrapped, is_ambiguous) = unwrap_near(*tick, expected, max_ticks);
-                    found.ambiguous += u64::from(is_ambiguous);
+                    if is_ambiguous {
+                        found.undecided.push(index);
+                    }
                     unwrapped
                 }
             };
             previous = Some((*tick, unwrapped));
             found.ticks.push(unwrapped.saturating_add(step));
         }
+        found.ambiguous = found.undecided.len() as u64;
         found
     }
 
@@ -139,61 +205,65 @@ impl StreamClock<'_> {
             .iter()
             .map(|epoch| self.unwrap_turns(header, chunk, epoch.shift))
             .collect();
-        let axis = |(from, to): (i64, i64)| {
-            let at = |reference_ns: i64| match reference_ns {
-                // At the end of time.
-                i64::MIN | i64::MAX => reference_ns,
-                _ => self.host.axis_ns(reference_ns),
-            };
-            (
-                at(from).saturating_sub(SLACK_NS),
-                at(to).saturating_add(SLACK_NS),
-            )
-        };
-        let (first, last) = axis(life(header));
-        let spans: Vec<(i64, i64)> = epochs
-            .iter()
-            .map(|epoch| {
-                let (from, to) = axis((epoch.from_ns, epoch.to_ns));
-                (from.max(first), to.min(last))
-            })
-            .collect();
-        let mut cursor = MapCursor::new(self.map);
-        let mut candidate = |index: usize, epoch: usize| {
-            let tick = turns[epoch].ticks[index];
-            let time_ns = cursor.time_ns(tick);
-            let (from, to) = spans[epoch];
-            Candidate {
-                tick,
-                time_ns,
-                fits: (from..=to).contains(&time_ns),
+        let (first, last) = self.axis(self.life(header, is_sorted));
+        // An event was before whatever was observed behind it.
+        let count = chunk.ticks.len();
+        let mut latest = Vec::new();
+        if !chunk.observations.is_empty() {
+            latest.resize(count, last);
+            let mut observations = chunk.observations.iter().rev().peekable();
+            let mut before = last;
+            for (index, latest) in latest.iter_mut().enumerate().rev() {
+                while let Some((_, time_ns)) = observations.next_if(|o| o.0 as usize > index) {
+                    before = before.min(self.axis((*time_ns, *time_ns)).1);
+                }
+                *latest = before;
             }
+        }
+        let span = |epoch: &Epoch, index: usize| {
+            let (from, to) = self.axis((epoch.from_ns, epoch.to_ns));
+            let first = match index {
+                0 => first.saturating_sub(BLOCKED_NS),
+                _ => first,
+            };
+            from.max(first)..=to.min(latest.get(index).copied().unwrap_or(last))
         };
-        let of_events = (0..chunk.ticks.len()).map(|index| {
-            let each = (0..epochs.len()).map(|epoch| candidate(index, epoch));
-            each.collect()
+        let mut cursor = MapCursor::new(self.map);
+        let each = turns.iter().zip(epochs);
+        let each = each.map(|(turns, epoch)| {
+            let times = turns.ticks.iter().map(|tick| cursor.time_ns(*tick));
+            Candidates::new(times.collect(), |index| span(epoch, index))
         });
-        let mut candidates: Vec<Vec<Candidate>> = of_events.collect();
+        let mut candidates: Vec<Candidates> = each.collect();
         if !is_sorted {
             keep_in_order(&mut candidates);
         }
+        let opened_ns = self.host.axis_ns(header.open_reference_ns);
         let mut found = Unwrapped::default();
-        for candidates in &candidates {
-            let of_epochs = candidates.iter().enumerate();
-            let mut fitting = of_epochs.filter(|(_, candidate)| candidate.fits);
-            let earliest = fitting.next();
-            let latest = fitting.next_back().or(earliest);
+        for index in 0..count {
+            let time_ns = |epoch: usize| candidates[epoch].times_ns[index];
+            let fitting = (0..epochs.len()).filter(|epoch| candidates[*epoch].fits[index]);
+            let times = fitting.clone().map(time_ns);
+            let range = times.clone().min().zip(times.max());
+            let nearest = || {
+                (0..epochs.len()).min_by_key(|epoch| {
+                    let (span, time_ns) = (span(&epochs[*epoch], index), time_ns(*epoch));
+                    let before = span.start().saturating_sub(time_ns).max(0);
+                    before.max(time_ns.saturating_sub(*span.end()))
+                })
+            };
+            // Rather one in the life of the chunk.
+            let before_ns = |epoch: &usize| opened_ns.saturating_sub(time_ns(*epoch)).max(0);
+            let chosen = fitting.clone().min_by_key(before_ns);
+            let epoch = chosen.or_else(nearest).unwrap_or(0);
             // What fits nowhere is told as well.
-            let is_ambiguous = earliest.zip(latest).is_none_or(|((_, a), (_, b))| {
-                a.time_ns.abs_diff(b.time_ns) > SLACK_NS.unsigned_abs()
-            });
-            let (epoch, tick) = earliest.map_or((0, candidates[0].tick), |(e, c)| (e, c.tick));
+            let is_undecided = turns[epoch].undecided.binary_search(&index).is_ok();
+            let is_ambiguous =
+                is_undecided || range.is_none_or(|(a, b)| a.abs_diff(b) > SLACK_NS.unsigned_abs());
             found.ambiguous += u64::from(is_ambiguous);
-            found.ticks.push(tick);
+            found.ticks.push(turns[epoch].ticks[index]);
             found.steps.push(epochs[epoch].shift);
         }
-        // Wraps that nothing decides are so in each epoch.
-        found.ambiguous = found.ambiguous.max(turns[0].ambiguous);
         found
     }
 
@@ -209,20 +279,31 @@ impl StreamClock<'_> {
             let (unwrapped, _) = unwrap_near(tick, expected, self.clock.max_ticks);
             unwrapped.saturating_add(step)
         };
-        let of_epochs = self.epochs.iter().map(|epoch| near(epoch.shift));
-        let nearest = of_epochs.min_by_key(|tick| tick.abs_diff(expected));
-        let unwrapped = nearest.unwrap_or_else(|| near(0));
+        let mut of_epochs = Vec::new();
+        for epoch in self.epochs {
+            let tick = near(epoch.shift);
+            let (from, to) = self.axis((epoch.from_ns, epoch.to_ns));
+            let fits = (from..=to).contains(&cursor.time_ns(tick));
+            of_epochs.push((!fits, tick.abs_diff(expected), tick));
+        }
+        let nearest = of_epochs.into_iter().min();
+        let unwrapped = nearest.map_or_else(|| near(0), |(.., tick)| tick);
         self.moved(cursor.time_ns(unwrapped))
+    }
+
+    /// Whether the clock may start again between two events, so that observations must count the wraps.
+    fn is_short(&self) -> bool {
+        const LONG_NS: u128 = 24 * 3600 * 1_000_000_000;
+        let period_ns = (u128::from(self.clock.max_ticks) + 1) * 1_000_000_000
+            / u128::from(self.clock.ticks_per_second);
+        period_ns < LONG_NS
     }
 
     /// Whether a chunk's head cannot tell the bounds of its times: the clock may wrap between two
     /// events, and the observations that count the wraps stand in the body; or it was set.
     pub(crate) fn head_is_vague(&self) -> bool {
-        const LONG_NS: u128 = 24 * 3600 * 1_000_000_000;
-        let period_ns = (u128::from(self.clock.max_ticks) + 1) * 1_000_000_000
-            / u128::from(self.clock.ticks_per_second);
-        let is_short = period_ns < LONG_NS || self.clock.kind == ClockKind::Unreadable;
-        self.wraps() && (is_short || !self.epochs.is_empty())
+        let is_observed = self.is_short() || self.clock.kind == ClockKind::Unreadable;
+        self.wraps() && (is_observed || !self.epochs.is_empty())
     }
 
     /// Bounds of a chunk's axis times: from its head where that can tell them, else from its events.
@@ -253,7 +334,11 @@ impl StreamClock<'_> {
             );
         }
         let expected = self.expected_tick(&mut cursor, header.open_reference_ns);
+        // Should its events be unknown: as if they had been where it was opened.
+        let step = self.epochs_of(header, false).first().map_or(0, |e| e.shift);
+        let expected = expected.saturating_sub(step);
         let first = unwrap_near(header.first_tick, expected, self.clock.max_ticks).0;
+        let first = first.saturating_add(step);
         if !self.head_is_vague() {
             return (
                 cursor.time_ns(first + i128::from(header.min_offset)),
@@ -270,41 +355,41 @@ impl StreamClock<'_> {
     }
 }
 
-/// Has only those candidates fit with which the times of all events can ascend, epoch after epoch, if there is a way for
-/// that at all.
-fn keep_in_order(candidates: &mut [Vec<Candidate>]) {
-    let follows = |before: &(usize, Candidate), here: &(usize, Candidate)| {
-        before.0 <= here.0 && before.1.time_ns <= here.1.time_ns
+/// Has only those epochs fit with which the times of all events can ascend, epoch after epoch, if there is a way for
+/// that at all. Events that fit nowhere are stepped over.
+fn keep_in_order(candidates: &mut [Candidates]) {
+    let count = candidates.first().map_or(0, |first| first.times_ns.len());
+    let epochs = candidates.len();
+    let follows = |candidates: &[Candidates], (e, i): (usize, usize), (f, j): (usize, usize)| {
+        e <= f && candidates[e].times_ns[i] <= candidates[f].times_ns[j]
     };
-    let fitting = |candidates: &[Candidate]| -> Vec<(usize, Candidate)> {
-        let each = candidates.iter().copied().enumerate();
-        each.filter(|(_, candidate)| candidate.fits).collect()
-    };
+    let fits_once = |index: &usize| candidates.iter().any(|c| c.fits[*index]);
+    let places: Vec<usize> = (0..count).filter(fits_once).collect();
+    let known: Vec<Vec<bool>> = candidates.iter().map(|c| c.fits.clone()).collect();
     // Which can be reached from the first event on, then which of these from the last one back.
-    let mut known: Vec<Vec<(usize, Candidate)>> = Vec::with_capacity(candidates.len());
-    for of_event in candidates.iter() {
-        let mut here = fitting(of_event);
-        if let Some(before) = known.last() {
-            here.retain(|here| before.iter().any(|before| follows(before, here)));
+    for two in places.windows(2) {
+        let (before, here) = (two[0], two[1]);
+        let mut is_any = false;
+        for epoch in 0..epochs {
+            let is_reached = (0..epochs).any(|from| {
+                candidates[from].fits[before] && follows(candidates, (from, before), (epoch, here))
+            });
+            candidates[epoch].fits[here] &= is_reached;
+            is_any |= candidates[epoch].fits[here];
         }
-        if here.is_empty() {
+        if !is_any {
+            for (candidates, known) in candidates.iter_mut().zip(known) {
+                candidates.fits = known;
+            }
             return;
         }
-        known.push(here);
     }
-    for index in (1..known.len()).rev() {
-        let (before, behind) = known.split_at_mut(index);
-        before[index - 1].retain(|here| behind[0].iter().any(|next| follows(here, next)));
-    }
-    for (of_event, known) in candidates.iter_mut().zip(known) {
-        for (epoch, candidate) in of_event.iter_mut().enumerate() {
-            candidate.fits = known.iter().any(|(known, _)| *known == epoch);
+    for two in places.windows(2).rev() {
+        let (here, behind) = (two[0], two[1]);
+        for epoch in 0..epochs {
+            candidates[epoch].fits[here] &= (0..epochs).any(|to| {
+                candidates[to].fits[behind] && follows(candidates, (epoch, here), (to, behind))
+            });
         }
     }
-}
-
-/// When a chunk's events were raised, reference clock.
-fn life(header: &ChunkHeader) -> (i64, i64) {
-    let (open_ns, close_ns) = (header.open_reference_ns, header.close_reference_ns);
-    (open_ns, close_ns.max(open_ns))
 }

@@ -32,6 +32,7 @@ pub struct Plan {
     /// By process, how a repair moves its events: time and shift.
     shifts: Vec<Vec<(i64, i64)>>,
     /// What the messages say of hosts' clocks, in the order in which it was found.
+    #[serde(default)]
     corrections: Vec<Correction>,
     repair: Option<PlannedRepair>,
 }

@@ -406,6 +406,7 @@ pub(crate) fn comm_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         && let Some(known) = known
     {
         KNOWN.insert(handle, known);
+        crate::tool_events::bind(handle, known.object, false);
     }
     frame.leave();
     result

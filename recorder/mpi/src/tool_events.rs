@@ -10,6 +10,7 @@
     reason = "functions of a C library, found at run time, and callbacks for it"
 )]
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
@@ -276,6 +277,8 @@ type BoundTo = Option<(bool, usize)>;
 
 /// The registrations there are, by what they are bound to.
 static REGISTRATIONS: Mutex<BTreeMap<BoundTo, Vec<usize>>> = Mutex::new(BTreeMap::new());
+/// What is registered next may have the address of what was freed.
+static REGISTERING: Mutex<()> = Mutex::new(());
 /// By registration: Open MPI's dropped handler gets no user data.
 static REGISTERED: HandleMap<Known> = HandleMap::new();
 /// It is time to look at the library's sources again.
@@ -476,10 +479,10 @@ pub(crate) fn poll() {
     performance::sample();
     let Some(events) = EVENTS.get() else { return };
     events.look();
-    let sources = events
-        .progress
-        .try_lock()
-        .map_or(0, |progress| progress.sources);
+    // Else another thread is at it.
+    let Ok(sources) = events.progress.try_lock().map(|progress| progress.sources) else {
+        return;
+    };
     let now_ns = Recorder::reference_ns();
     let last_ns = CALIBRATED_NS.load(Ordering::Relaxed);
     if last_ns == 0 || now_ns - last_ns >= CALIBRATION_PERIOD_NS {
@@ -580,7 +583,8 @@ impl Events {
         let of = lock(&REGISTRATIONS).remove(&bound_to);
         for registration in of.into_iter().flatten() {
             let place = std::ptr::with_exposed_provenance_mut(registration);
-            // SAFETY: what `register` got, once. It tells of drops in here: no lock is held.
+            let _registering = lock(&REGISTERING);
+            // SAFETY: what `register` got, once. It tells of drops in here: callbacks take no lock.
             unsafe { self.interface.event_handle_free(place, null(), null()) };
             REGISTERED.remove(registration);
         }
@@ -619,8 +623,12 @@ impl Events {
         for (index, clock) in (0..sources).zip(&CLOCKS) {
             let clock = clock.load(Ordering::Acquire).checked_sub(1);
             // Some sources deliver in here: the lock is not held.
-            if let Some(clock) = clock.filter(|_| self.read_clock(index).is_some()) {
-                let read = || self.read_clock(index).unwrap_or(0);
+            let now = self.read_clock(index).map(Cell::new);
+            if let (Some(clock), Some(now)) = (clock, now) {
+                let read = || {
+                    now.set(self.read_clock(index).unwrap_or(now.get()));
+                    now.get()
+                };
                 // When nothing can be defined any more, its events place it.
                 let _ = self.recorder.calibrate(ClockId::new(clock), read);
             }
@@ -850,6 +858,7 @@ impl Events {
         let place = handle.as_ref().map_or(null(), std::ptr::from_ref);
         let mut registration = null_mut();
         let info = self.abi.info_null;
+        let _registering = lock(&REGISTERING);
         // SAFETY: the place of a valid handle or none, and a valid place. Libraries have a limit of these.
         if !unsafe {
             self.interface
