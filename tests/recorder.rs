@@ -318,6 +318,42 @@ fn a_clock_that_is_set_back_and_forth_is_followed() {
 }
 
 #[test]
+fn a_clock_that_only_its_owner_reads_has_a_bound_when_it_was_calibrated() {
+    let (_scratch, recorder) = recorder();
+    let clock = ClockSpec::unreadable("device", 1_000_000_000);
+    let clock = recorder.add_clock(&clock).expect("a clock");
+    let device = recorder
+        .add_source(&SourceSpec::ordered("device").clock(clock))
+        .expect("a source");
+    let mark = mark(&recorder);
+    // A second behind the host's reference clock.
+    let now = || Recorder::reference_ns() as u64 - 1_000_000_000;
+    recorder.calibrate(clock, now).expect("a point");
+    for number in 0..20_u64 {
+        recorder.raise(&mark, (number,));
+        recorder.raise_at(device, now(), &mark, (number,));
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    recorder.calibrate(clock, now).expect("another");
+    let of_recorder = ClockSpec::readable("read", 1_000_000_000, now);
+    let of_recorder = recorder.add_clock(&of_recorder).expect("a clock");
+    let refused = recorder.calibrate(of_recorder, now);
+    assert!(matches!(refused, Err(RecorderError::Definition { .. })));
+    let status = recorder.finish();
+    let (events, outcome) = read(&status.path);
+    let report = outcome.report.expect("a report");
+    let clock = report.clocks.iter().find(|clock| clock.name == "device");
+    let clock = clock.expect("the clock");
+    assert_eq!(clock.points, 2);
+    assert!(clock.error_ns.is_some() && clock.bound_max_ns.is_some());
+    // Each was raised behind the one beside it, and the thread that raised both may have been stopped.
+    let pairs = events.chunks(2).filter(|pair| pair.len() == 2);
+    let near = pairs.filter(|pair| pair[1].time_ns.abs_diff(pair[0].time_ns) < 5_000_000);
+    assert!(near.count() >= 10);
+    assert_eq!(events.len(), 40);
+}
+
+#[test]
 fn late_events_of_an_unordered_source_are_put_where_they_happened() {
     let (_scratch, recorder) = recorder();
     let clock = ClockSpec::unreadable("device", 1_000_000_000);
