@@ -54,9 +54,9 @@ pub struct ClockFit {
     pub error_ns: u64,
     /// Largest distance of a point from the map, nanoseconds.
     pub largest_residual_ns: u64,
-    /// How often it was set while it ran, and how far at most, nanoseconds.
+    /// How often it was set while it ran.
     pub steps: usize,
-    /// See `steps`.
+    /// The farthest that it was, nanoseconds.
     pub largest_step_ns: u64,
     /// Between these it was not set; empty: it was not at all.
     pub(crate) epochs: Arc<[Epoch]>,
@@ -444,11 +444,11 @@ impl MapMover {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use annals_format::{ProcessId, StringId};
 
-    fn clock(ticks_per_second: u64, max_ticks: u64) -> Clock {
+    pub(crate) fn clock(ticks_per_second: u64, max_ticks: u64) -> Clock {
         Clock {
             id: ClockId::new(0),
             process: ProcessId::new(0),

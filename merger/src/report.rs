@@ -258,9 +258,9 @@ pub struct ClockReport {
     pub error_ns: Option<u64>,
     /// Largest distance of a point from the fit, nanoseconds.
     pub largest_residual_ns: u64,
-    /// How often it was set while it ran, and how far at most, nanoseconds.
+    /// How often it was set while it ran.
     pub steps: usize,
-    /// See `steps`.
+    /// The farthest that it was, nanoseconds.
     pub largest_step_ns: u64,
     /// How its host was related to the axis: `same-host`, `measured`, `file`, `wall-clock`, `messages`.
     pub relation: &'static str,

@@ -14,8 +14,8 @@ use crate::clocks::offsets::ClockOffsets;
 const STRETCH_NS: i64 = 1_000_000_000;
 /// How far a reference clock's rate departs from its mean between two offsets, parts per 10⁹.
 const WANDER_PPB: u128 = 1_000;
-/// How far the rates of two reference clocks are apart when nothing was measured, parts per 10⁹.
-const RATE_PPB: u128 = 200_000;
+/// How far the rates of two clocks are apart when nothing was measured, beside what they are said to be, parts per 10⁹.
+pub(crate) const RATE_PPB: u128 = 200_000;
 
 /// Part of a time, rounded up.
 pub(crate) fn parts_of(ns: u64, ppb: u128) -> u64 {

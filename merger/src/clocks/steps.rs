@@ -3,11 +3,9 @@
 use annals_format::ticks::unwrap_near;
 use annals_format::{Clock, ClockKind};
 
-use crate::clocks::hosts::parts_of;
+use crate::clocks::hosts::{RATE_PPB, parts_of};
 use crate::clocks::{Point, ticks_in};
 
-/// How far a clock's rate may be from what it is said to be beside the bound that is said, parts per 10⁹.
-const RATE_PPB: u128 = 200_000;
 /// A clock that is off by less was not set: it may be one that goes on in leaps, or was slewed.
 const LEAST_STEP_NS: u64 = 10_000_000;
 
@@ -95,71 +93,82 @@ fn drifts_of<'a>(run: &Run, around: impl Iterator<Item = &'a Run>) -> Vec<i128> 
 /// its nominal rate, or as it does just before or behind.
 pub(crate) fn unwrap_points(clock: &Clock, raw: &[(u64, i64, u64)]) -> ClockPoints {
     let mut found = ClockPoints::default();
-    let rate_ppb = u128::from(clock.rate_error_ppb) + RATE_PPB;
     // The others are read by the processor, or are the reference itself.
     let is_own = matches!(clock.kind, ClockKind::Readable | ClockKind::Unreadable);
-    let runs = raw
-        .windows(2)
-        .map(|two| Run::between(clock, two[0], two[1]));
-    let runs: Vec<Run> = runs.collect();
-    let mut shift = 0_i128;
+    let runs = raw.windows(2);
+    let runs: Vec<Run> = runs
+        .map(|two| Run::between(clock, two[0], two[1]))
+        .collect();
     for (index, &(tick, time_ns, error_ns)) in raw.iter().enumerate() {
-        let last = found.points.last().copied();
-        let tick = match (last, index.checked_sub(1)) {
-            (Some(last), Some(before)) => {
-                let run = runs[before];
-                let around = before.saturating_sub(AROUND)..(index + AROUND).min(runs.len());
-                let others = around.filter(|place| *place != before);
-                let drifts = drifts_of(&run, others.map(|place| &runs[place]));
-                let wrong = drifts.iter().map(|drift| run.more.saturating_sub(*drift));
-                let wrong = wrong.min_by_key(|wrong| wrong.unsigned_abs());
-                let wrong_ns = ns_of(clock, wrong.unwrap_or(0));
-                // Should it have been set: beside what it did before, rather than by what it says.
-                let drift = drifts[0];
-                let step = run.more.saturating_sub(drift);
-                let allowed_ns = parts_of(time_ns.abs_diff(last.time_ns), rate_ppb)
-                    .saturating_add(error_ns)
-                    .saturating_add(last.error_ns)
-                    .saturating_add(ns_of(clock, 2));
-                let is_stray = is_own && wrong_ns > allowed_ns;
-                let has_room = found.epochs.len() < MOST_EPOCHS;
-                let is_far = wrong_ns.saturating_sub(allowed_ns) >= LEAST_STEP_NS;
-                let is_step = is_stray && is_far && run.passed_ns > 0 && has_room;
-                if is_stray {
-                    found.strays.push(Stray {
-                        between: (last.time_ns, time_ns),
-                        wrong_ns: if is_step {
-                            allowed_ns
-                        } else {
-                            wrong_ns.max(ns_of(clock, step))
-                        },
-                    });
-                }
-                if is_step {
-                    let to = shift.saturating_sub(step);
-                    let from_ns = last.time_ns.saturating_sub_unsigned(last.error_ns);
-                    let to_ns = time_ns.saturating_add_unsigned(error_ns);
-                    found.set(shift, to, (from_ns, to_ns));
-                    found.largest_step_ns = found.largest_step_ns.max(ns_of(clock, step));
-                    shift = to;
-                }
-                let went_on = if is_step { drift } else { run.more };
-                last.tick
-                    .saturating_add(run.expected)
-                    .saturating_add(went_on)
-            }
-            _ => i128::from(tick),
-        };
-        found.points.push(Point {
-            tick,
+        let mut point = Point {
+            tick: tick.into(),
             time_ns,
             error_ns,
-        });
+        };
+        if let (Some(last), Some(before)) = (found.points.last().copied(), index.checked_sub(1)) {
+            let run = runs[before];
+            let more = if is_own {
+                found.follow(clock, &runs, before, (last, point))
+            } else {
+                run.more
+            };
+            point.tick = last.tick.saturating_add(run.expected).saturating_add(more);
+        }
+        found.points.push(point);
     }
     found
 }
 
 impl ClockPoints {
+    /// Notes what a clock did in a run between two points; gives by how many more ticks than by its nominal rate it went
+    /// on, but for having been set.
+    fn follow(
+        &mut self,
+        clock: &Clock,
+        runs: &[Run],
+        number: usize,
+        (last, here): (Point, Point),
+    ) -> i128 {
+        let run = runs[number];
+        let around = number.saturating_sub(AROUND)..(number + 1 + AROUND).min(runs.len());
+        let others = around.filter(|place| *place != number);
+        let drifts = drifts_of(&run, others.map(|place| &runs[place]));
+        let wrong = drifts
+            .iter()
+            .map(|drift| run.more.saturating_sub(*drift).saturating_abs());
+        let wrong_ns = ns_of(clock, wrong.min().unwrap_or(0));
+        let rate_ppb = u128::from(clock.rate_error_ppb) + RATE_PPB;
+        let allowed_ns = parts_of(here.time_ns.abs_diff(last.time_ns), rate_ppb)
+            .saturating_add(here.error_ns)
+            .saturating_add(last.error_ns)
+            .saturating_add(ns_of(clock, 2));
+        if wrong_ns <= allowed_ns {
+            return run.more;
+        }
+        // Should it have been set: beside what it did before, rather than by what it says.
+        let step = run.more.saturating_sub(drifts[0]);
+        let step_ns = ns_of(clock, step);
+        let is_far = wrong_ns - allowed_ns >= LEAST_STEP_NS && run.passed_ns > 0;
+        let is_step = is_far && self.epochs.len() < MOST_EPOCHS;
+        self.strays.push(Stray {
+            between: (last.time_ns, here.time_ns),
+            wrong_ns: if is_step {
+                allowed_ns
+            } else {
+                wrong_ns.max(step_ns)
+            },
+        });
+        if !is_step {
+            return run.more;
+        }
+        let shift = self.epochs.last().map_or(0, |epoch| epoch.shift);
+        let from_ns = last.time_ns.saturating_sub_unsigned(last.error_ns);
+        let to_ns = here.time_ns.saturating_add_unsigned(here.error_ns);
+        self.set(shift, shift.saturating_sub(step), (from_ns, to_ns));
+        self.largest_step_ns = self.largest_step_ns.max(step_ns);
+        drifts[0]
+    }
+
     /// The clock was set between two moments.
     fn set(&mut self, from: i128, to: i128, (before_ns, behind_ns): (i64, i64)) {
         match self.epochs.last_mut() {
@@ -187,23 +196,10 @@ fn ns_of(clock: &Clock, ticks: i128) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use annals_format::{ClockId, ProcessId, StringId};
-
     use super::*;
+    use crate::clocks::tests::clock;
 
     const SECOND: i64 = 1_000_000_000;
-
-    fn clock(ticks_per_second: u64, max_ticks: u64) -> Clock {
-        Clock {
-            id: ClockId::new(0),
-            process: ProcessId::new(0),
-            name: StringId::new(0),
-            kind: ClockKind::Readable,
-            ticks_per_second,
-            rate_error_ppb: 0,
-            max_ticks,
-        }
-    }
 
     #[test]
     fn points_of_a_small_clock_are_unwrapped() {

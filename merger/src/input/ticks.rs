@@ -206,27 +206,15 @@ impl StreamClock<'_> {
             .map(|epoch| self.unwrap_turns(header, chunk, epoch.shift))
             .collect();
         let (first, last) = self.axis(self.life(header, is_sorted));
-        // An event was before whatever was observed behind it.
+        let latest = self.latest(chunk, last);
         let count = chunk.ticks.len();
-        let mut latest = Vec::new();
-        if !chunk.observations.is_empty() {
-            latest.resize(count, last);
-            let mut observations = chunk.observations.iter().rev().peekable();
-            let mut before = last;
-            for (index, latest) in latest.iter_mut().enumerate().rev() {
-                while let Some((_, time_ns)) = observations.next_if(|o| o.0 as usize > index) {
-                    before = before.min(self.axis((*time_ns, *time_ns)).1);
-                }
-                *latest = before;
-            }
-        }
         let span = |epoch: &Epoch, index: usize| {
             let (from, to) = self.axis((epoch.from_ns, epoch.to_ns));
             let first = match index {
                 0 => first.saturating_sub(BLOCKED_NS),
                 _ => first,
             };
-            from.max(first)..=to.min(latest.get(index).copied().unwrap_or(last))
+            from.max(first)..=to.min(latest[index])
         };
         let mut cursor = MapCursor::new(self.map);
         let each = turns.iter().zip(epochs);
@@ -265,6 +253,20 @@ impl StreamClock<'_> {
             found.steps.push(epochs[epoch].shift);
         }
         found
+    }
+
+    /// When each event of a chunk was at the latest, axis time: before whatever was observed behind it, and before `last`.
+    fn latest(&self, chunk: &Chunk, last: i64) -> Vec<i64> {
+        let mut latest = vec![last; chunk.ticks.len()];
+        let mut observations = chunk.observations.iter().rev().peekable();
+        let mut before = last;
+        for (index, latest) in latest.iter_mut().enumerate().rev() {
+            while let Some((_, time_ns)) = observations.next_if(|o| o.0 as usize > index) {
+                before = before.min(self.axis((*time_ns, *time_ns)).1);
+            }
+            *latest = before;
+        }
+        latest
     }
 
     /// Axis time of one raw tick that was read at about this axis time.

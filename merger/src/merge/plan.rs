@@ -13,7 +13,7 @@ use crate::messages::causality::{Causality, RepairReport, ViolationReport};
 use crate::messages::repair::Shifts;
 use crate::temporary::write_whole;
 
-/// The only version there is.
+/// The version that is read and written. The first had no corrections of hosts' clocks.
 const VERSION: u32 = 2;
 
 /// A plan as it stands in its file, JSON. Times are trace times, nanoseconds.
