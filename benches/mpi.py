@@ -8,6 +8,7 @@ grid: by default HPCG's own, 104; with a small one, as 24, MPI's calls are much 
 - ns per MPI_Send to MPI_PROC_NULL beside the floor of two clock reads in the same rounds (medians, and the least);
 - ns per call of a ping-pong: of a burst that fits into the recorder's buffer, and of a long one, whose events are
   encoded and written meanwhile by a thread that on a machine without idle processors takes its time from the ranks;
+  beside it, in the same rounds, a library that only reads the clock before and behind each call;
 - instructions per call out of callgrind, of the program's thread and of the recorder's (where valgrind is installed);
 - the ratio of a stencil's times with the upper bound of its 95 % interval (the ratios' logarithms, Student's t);
 - bytes on disk per call of the stencil, with and without what a process writes once.
@@ -38,8 +39,9 @@ def numbers(command, **more):
 
 
 def run(processes, program, arguments, recorded):
+    """Runs without a library (0), with Annals (1), or with the one that only reads the clock (2)."""
     command = [mpi / "bin/mpirun", "-n", processes]
-    preload = str(library) if recorded else ""
+    preload = ("", str(library), str(scratch / "mpi_floor.so"))[recorded]
     if "openmpi" in mpi.name:
         command += ["--oversubscribe", "--bind-to", "none", "-x", "LD_PRELOAD=" + preload]
     else:
@@ -51,12 +53,13 @@ def on_disk():
     return sum(path.stat().st_size for path in recording.iterdir())
 
 
-def interleaved(count, *what):
-    """Rows of `count` runs each, plain and recorded."""
-    rows = ([], [])
-    for pair in range(count):
-        for recorded in (pair % 2, 1 - pair % 2):
-            rows[recorded].extend(run(*what, recorded))
+def interleaved(count, kinds, *what):
+    """Rows of `count` runs of each kind."""
+    rows = [[] for _ in range(kinds)]
+    for turn in range(count):
+        for place in range(kinds):
+            kind = (turn + place) % kinds
+            rows[kind].extend(run(*what, kind))
     return rows
 
 
@@ -86,20 +89,26 @@ def instructions(mode, calls):
 for source in ("mpi_path", "mpi_stencil"):
     subprocess.run([mpi / "bin/mpicc", "-O2", here / (source + ".c"), "-o", scratch / source], check=True)
 
+subprocess.run([mpi / "bin/mpicc", "-O2", "-shared", "-fPIC", here / "mpi_floor.c", "-o", scratch / "mpi_floor.so", "-ldl"],
+               check=True)
+
 several = max(3, pairs // 6)
-plain, recorded = interleaved(several, 1, "mpi_path", ["send", 10, 100_000])
+plain, recorded = interleaved(several, 2, 1, "mpi_path", ["send", 10, 100_000])
 for name, choose in (("median", statistics.median), ("least", min)):
     send = [choose(row[0] for row in rows) for rows in (plain, recorded)]
     floor = choose(row[1] for row in plain)
     print("MPI_Send to MPI_PROC_NULL, %s: %.1f ns, recorded %.1f: +%.1f; two clock reads %.1f" %
           (name, *send, send[1] - send[0], floor))
 for name, rounds, calls in (("burst", 5, 20_000), ("long", 5, 400_000)):
-    plain, recorded = interleaved(several, 2, "mpi_path", ["ping", rounds, calls])
-    ping = [statistics.median(row[0] for row in rows) for rows in (plain, recorded)]
+    rows_of = interleaved(several, 3, 2, "mpi_path", ["ping", rounds, calls])
     shutil.rmtree(recording, ignore_errors=True)
-    run(2, "mpi_path", ["ping", rounds, calls], True)
-    print("ping-pong of 8 bytes, %s: %.1f ns per call, recorded %.1f: %+.1f %%; %.2f bytes per call" %
-          (name, *ping, 100 * (ping[1] / ping[0] - 1), on_disk() / (2 * rounds * 2 * calls)))
+    run(2, "mpi_path", ["ping", rounds, calls], 1)
+    size = on_disk() / (2 * rounds * 2 * calls)
+    for what, choose in (("median", statistics.median), ("least", min)):
+        plain, recorded, floor = (choose(row[0] for row in rows) for rows in rows_of)
+        print("ping-pong of 8 bytes, %s, %s: %.1f ns per call, recorded %.1f: %+.1f %%; clock reads alone %+.1f %%; "
+              "%.2f bytes per call" %
+              (name, what, plain, recorded, 100 * (recorded / plain - 1), 100 * (floor / plain - 1), size))
 if shutil.which("valgrind"):
     for mode, functions, calls in (("send", "MPI_Send to MPI_PROC_NULL", 1), ("self", "MPI_Isend, MPI_Recv, MPI_Wait", 3)):
         own, writer = instructions(mode, 40_000)

@@ -335,6 +335,9 @@ fn a_clock_that_only_its_owner_reads_has_a_bound_when_it_was_calibrated() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     recorder.calibrate(clock, now).expect("another");
+    // What the source says it has dropped lies between its last event and now.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    recorder.report_dropped(device, mark.id(), 3);
     let of_recorder = ClockSpec::readable("read", 1_000_000_000, now);
     let of_recorder = recorder.add_clock(&of_recorder).expect("a clock");
     let refused = recorder.calibrate(of_recorder, now);
@@ -351,6 +354,12 @@ fn a_clock_that_only_its_owner_reads_has_a_bound_when_it_was_calibrated() {
     let near = pairs.filter(|pair| pair[1].time_ns.abs_diff(pair[0].time_ns) < 5_000_000);
     assert!(near.count() >= 10);
     assert_eq!(events.len(), 40);
+    let [loss] = outcome.losses[..] else {
+        panic!("one loss: {:?}", outcome.losses);
+    };
+    let last_ns = events.last().map(|event| event.time_ns);
+    assert_eq!((loss.count, Some(loss.from_ns)), (3, last_ns));
+    assert!(loss.to_ns >= loss.from_ns + 20_000_000, "{loss:?}");
 }
 
 #[test]

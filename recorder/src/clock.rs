@@ -7,6 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use annals_format::{CalibrationPoint, Clock};
 
@@ -222,7 +223,65 @@ pub(crate) enum TickSource {
     /// A function of the source's owner.
     Function(Arc<dyn Fn() -> u64 + Send + Sync>),
     /// Only the events themselves carry ticks.
-    Unreadable,
+    Unreadable(Arc<Tied>),
+}
+
+/// What is known of a clock that the recorder cannot read: where its owner tied it to the reference clock
+/// ([`crate::Recorder::calibrate`]).
+#[derive(Debug, Default)]
+pub(crate) struct Tied {
+    is_tied: AtomicBool,
+    /// The clock's tick at the reference clock's 0, by the nominal rate from the last point.
+    origin: AtomicU64,
+    ticks_per_second: AtomicU64,
+    max_ticks: AtomicU64,
+}
+
+impl Tied {
+    pub(crate) fn set(&self, clock: &Clock, point: &CalibrationPoint) {
+        let since_zero = ticks_of(point.reference_ns, clock.ticks_per_second);
+        let relaxed = Ordering::Relaxed;
+        self.ticks_per_second.store(clock.ticks_per_second, relaxed);
+        self.max_ticks.store(clock.max_ticks, relaxed);
+        // Of 2⁶⁴: what is below 0 here is not when `now` has added to it.
+        self.origin.store(point.tick.wrapping_sub(since_zero), relaxed);
+        self.is_tied.store(true, Ordering::Release);
+    }
+
+    /// About the tick now, by the last point and the nominal rate; none: it was never tied.
+    fn now(&self) -> Option<u64> {
+        if !self.is_tied.load(Ordering::Acquire) {
+            return None;
+        }
+        let relaxed = Ordering::Relaxed;
+        let since_zero = ticks_of(reference_ns(), self.ticks_per_second.load(relaxed));
+        let tick = self.origin.load(relaxed).wrapping_add(since_zero);
+        Some(match self.max_ticks.load(relaxed) {
+            u64::MAX => tick,
+            max => tick % (max + 1),
+        })
+    }
+
+    /// The same, but not before the tick of an event that was raised already.
+    pub(crate) fn now_from(&self, last_tick: u64) -> u64 {
+        match self.now() {
+            None => last_tick,
+            Some(now) => {
+                let max = self.max_ticks.load(Ordering::Relaxed);
+                let ahead = match max {
+                    u64::MAX => now.wrapping_sub(last_tick),
+                    _ if now >= last_tick => now - last_tick,
+                    max => now + (max - last_tick) + 1,
+                };
+                if ahead <= max / 2 { now } else { last_tick }
+            }
+        }
+    }
+}
+
+/// Ticks in so many nanoseconds, modulo 2⁶⁴.
+fn ticks_of(ns: i64, ticks_per_second: u64) -> u64 {
+    (i128::from(ns) * i128::from(ticks_per_second) / 1_000_000_000) as u64
 }
 
 impl fmt::Debug for TickSource {
@@ -231,7 +290,7 @@ impl fmt::Debug for TickSource {
             Self::Tsc => "Tsc",
             Self::Reference => "Reference",
             Self::Function(_) => "Function",
-            Self::Unreadable => "Unreadable",
+            Self::Unreadable(_) => "Unreadable",
         })
     }
 }
@@ -253,14 +312,22 @@ impl TickSource {
             Self::Tsc => tsc(),
             Self::Reference => reference_ns() as u64,
             Self::Function(read) => read_foreign(&**read),
-            Self::Unreadable => 0,
+            Self::Unreadable(_) => 0,
+        }
+    }
+
+    /// The tick now of a stream's clock whose last event has this one: about, for a clock that cannot be read.
+    pub(crate) fn read_from(&self, last_tick: u64) -> u64 {
+        match self {
+            Self::Unreadable(tied) => tied.now_from(last_tick),
+            clock => clock.read(),
         }
     }
 
     /// The tick now; none for a clock that cannot be read, or panics.
     pub(crate) fn read_safely(&self) -> Option<u64> {
         let read = std::panic::AssertUnwindSafe(|| self.read());
-        let is_readable = !matches!(self, Self::Unreadable);
+        let is_readable = !matches!(self, Self::Unreadable(_));
         is_readable
             .then(|| std::panic::catch_unwind(read).ok())
             .flatten()
@@ -271,7 +338,7 @@ impl TickSource {
         let tick_ns = length_of_tick(clock);
         let unix_offset_ns = unix_offset_ns();
         let best = match self {
-            Self::Unreadable => return None,
+            Self::Unreadable(_) => return None,
             Self::Reference => {
                 let reference_ns = reference_ns();
                 Bracket {

@@ -240,21 +240,22 @@ tuple_elements!(A a, B b, C c, D d, E e, F f);
 tuple_elements!(A a, B b, C c, D d, E e, F f, G g);
 tuple_elements!(A a, B b, C c, D d, E e, F f, G g, H h);
 
-/// A row with the elements `E`.
-pub(crate) struct Typed<'a, E: Elements>(pub(crate) E::Values<'a>);
+/// A row with the elements `E`. It refers to the values: a copy of what has just been written, field by field, would wait
+/// until the processor has written all of them (some 5 of 70 ns that a ping-pong under Open MPI took longer).
+pub(crate) struct Typed<'v, 'a, E: Elements>(pub(crate) &'v E::Values<'a>);
 
-impl<E: Elements> Clone for Typed<'_, E> {
+impl<E: Elements> Clone for Typed<'_, '_, E> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<E: Elements> Copy for Typed<'_, E> {}
+impl<E: Elements> Copy for Typed<'_, '_, E> {}
 
-impl<E: Elements> PutRow for Typed<'_, E> {
+impl<E: Elements> PutRow for Typed<'_, '_, E> {
     #[inline(always)]
     fn put(self, row: &mut RowCursor) {
-        E::put(self.0, row);
+        E::put(*self.0, row);
     }
 }
 

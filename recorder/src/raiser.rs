@@ -131,7 +131,7 @@ impl<'a> Raiser<'a> {
         }
         self.check_open_unless_short()?;
         let bound = RegionId::bound(region);
-        let row = Typed::<(RegionId,)>((region,));
+        let row = Typed::<(RegionId,)>(&(region,));
         self.put(event_type, bound, row)
     }
 

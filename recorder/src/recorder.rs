@@ -126,7 +126,7 @@ impl ClockSpec {
     pub fn unreadable(name: impl Into<String>, ticks_per_second: u64) -> Self {
         Self {
             name: name.into(),
-            ticks: TickSource::Unreadable,
+            ticks: TickSource::Unreadable(Arc::default()),
             ticks_per_second,
             rate_error_ppb: RATE_ERROR_PPB,
             max_ticks: u64::MAX,
@@ -537,7 +537,7 @@ impl Recorder {
         let definition = self.define(|_, registry| registry.unreadable_clock(clock))?;
         // Not while others wait for the definitions: what it raises may need them.
         let point = clock::calibrate_by(&definition, read);
-        self.define(|shared, registry| registry.add(shared, Definition::Calibration(point)))
+        self.define(|shared, registry| registry.tie(shared, &definition, point))
     }
 
     /// Adds a source.
@@ -665,7 +665,7 @@ impl Recorder {
         if self.shared().control.is_region_off(region) {
             return;
         }
-        let row = Typed::<(RegionId,)>((region,));
+        let row = Typed::<(RegionId,)>(&(region,));
         thread::raise(self.shared(), THREADS, event_type, None, bound, row);
     }
 
@@ -684,8 +684,8 @@ impl Recorder {
         } else if shared.control.is_region_off(region) {
             self.raise_typed(THREADS, None, event_type, values);
         } else {
-            let enter = Typed::<(RegionId,)>((region,));
-            let event = Typed::<E>(values);
+            let enter = Typed::<(RegionId,)>(&(region,));
+            let event = Typed::<E>(&values);
             let first = (ENTER, RegionId::bound(region), enter);
             let second = (event_type.id, E::bound(values), event);
             thread::raise_two(shared, THREADS, first, second);
@@ -707,8 +707,8 @@ impl Recorder {
         } else if shared.control.is_region_off(region) {
             self.raise_typed(THREADS, None, event_type, values);
         } else {
-            let event = Typed::<E>(values);
-            let leave = Typed::<(RegionId,)>((region,));
+            let event = Typed::<E>(&values);
+            let leave = Typed::<(RegionId,)>(&(region,));
             let first = (event_type.id, E::bound(values), event);
             let second = (LEAVE, RegionId::bound(region), leave);
             thread::raise_two(shared, THREADS, first, second);
@@ -780,7 +780,7 @@ impl Recorder {
             return;
         }
         let bound = E::bound(values);
-        let row = Typed::<E>(values);
+        let row = Typed::<E>(&values);
         thread::raise(shared, source, event_type.id, tick, bound, row);
     }
 

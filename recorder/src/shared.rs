@@ -672,7 +672,7 @@ impl Registry {
                 TickSource::Tsc => ClockKind::Tsc,
                 TickSource::Reference => ClockKind::Reference,
                 TickSource::Function(_) => ClockKind::Readable,
-                TickSource::Unreadable => ClockKind::Unreadable,
+                TickSource::Unreadable(_) => ClockKind::Unreadable,
             },
             ticks_per_second,
             rate_error_ppb,
@@ -680,7 +680,11 @@ impl Registry {
         };
         let id = clock.id;
         self.add(shared, Definition::Clock(clock))?;
-        self.clocks.push(ticks);
+        self.clocks.push(match ticks {
+            // A specification may be used for several.
+            TickSource::Unreadable(_) => TickSource::Unreadable(Arc::default()),
+            ticks => ticks,
+        });
         self.calibrate(shared, id)?;
         Ok(id)
     }
@@ -699,6 +703,19 @@ impl Registry {
             name: self.definitions.string(clock.name).to_owned(),
             why: "the recorder calibrates this clock itself".to_owned(),
         })
+    }
+
+    /// Notes where a clock that is read by others stands.
+    pub(crate) fn tie(
+        &mut self,
+        shared: &Shared,
+        clock: &Clock,
+        point: CalibrationPoint,
+    ) -> Result<()> {
+        if let TickSource::Unreadable(tied) = &self.clocks[clock.id.index()] {
+            tied.set(clock, &point);
+        }
+        self.add(shared, Definition::Calibration(point))
     }
 
     fn calibrate(&mut self, shared: &Shared, id: ClockId) -> Result<()> {
@@ -738,7 +755,7 @@ impl Registry {
         let (max_ticks, ticks_per_second) = (definition.max_ticks, definition.ticks_per_second);
         let period_ns = (u128::from(max_ticks) + 1) * 1_000_000_000 / u128::from(ticks_per_second);
         let ticks = self.clocks[clock.index()].clone();
-        let is_observed = period_ns < OBSERVED_BELOW_NS || matches!(ticks, TickSource::Unreadable);
+        let is_observed = period_ns < OBSERVED_BELOW_NS || matches!(ticks, TickSource::Unreadable(_));
         // Sixteen to a period; a clock that cannot be read gets at most a thousand a second.
         let interval_ns = (period_ns / 16).min(1_000_000) as i64;
         let source = Source {

@@ -668,10 +668,7 @@ impl Stream {
             counter.store(sum, Ordering::Relaxed);
         }
         self.has_unreported.store(true, Ordering::Relaxed);
-        let now = match &self.source_state().clock {
-            TickSource::Unreadable => self.last_tick(),
-            clock => clock.read(),
-        };
+        let now = self.source_state().clock.read_from(self.last_tick());
         self.report_drops(now, 0);
     }
 
@@ -864,7 +861,7 @@ impl Stream {
             }
             self.hand_on_page();
             let close_tick = match &self.source_state().clock {
-                TickSource::Unreadable => self.last_tick(),
+                TickSource::Unreadable(_) => self.last_tick(),
                 clock => clock.read(),
             };
             self.close_tick.store(close_tick, Ordering::Relaxed);

@@ -586,11 +586,10 @@ impl Writer {
         let mut totals = Vec::new();
         for stream in shared.streams.in_use() {
             let clock = shared.source(stream.source()).map(|source| &source.clock);
-            let clock = clock.unwrap_or(&TickSource::Unreadable);
             let progress = self.progress.get(&stream.id());
             let last_tick = progress.and_then(|progress| progress.last_tick);
             let last_tick = last_tick.unwrap_or(stream.open_tick());
-            let close_tick = clock.read_safely().unwrap_or(last_tick);
+            let close_tick = clock.and_then(TickSource::read_safely).unwrap_or(last_tick);
             totals.push(self.totals(stream, last_tick, close_tick));
         }
         totals.sort_by_key(|totals| totals.stream);
