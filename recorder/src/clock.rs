@@ -244,7 +244,8 @@ impl Tied {
         self.ticks_per_second.store(clock.ticks_per_second, relaxed);
         self.max_ticks.store(clock.max_ticks, relaxed);
         // Of 2⁶⁴: what is below 0 here is not when `now` has added to it.
-        self.origin.store(point.tick.wrapping_sub(since_zero), relaxed);
+        self.origin
+            .store(point.tick.wrapping_sub(since_zero), relaxed);
         self.is_tied.store(true, Ordering::Release);
     }
 

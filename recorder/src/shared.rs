@@ -755,7 +755,8 @@ impl Registry {
         let (max_ticks, ticks_per_second) = (definition.max_ticks, definition.ticks_per_second);
         let period_ns = (u128::from(max_ticks) + 1) * 1_000_000_000 / u128::from(ticks_per_second);
         let ticks = self.clocks[clock.index()].clone();
-        let is_observed = period_ns < OBSERVED_BELOW_NS || matches!(ticks, TickSource::Unreadable(_));
+        let is_observed =
+            period_ns < OBSERVED_BELOW_NS || matches!(ticks, TickSource::Unreadable(_));
         // Sixteen to a period; a clock that cannot be read gets at most a thousand a second.
         let interval_ns = (period_ns / 16).min(1_000_000) as i64;
         let source = Source {

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -82,6 +83,8 @@ static void refuse_recorder(annals_recorder recorder, annals_status expected)
     REFUSE(annals_set_rank(recorder, 0, 1));
     REFUSE(annals_add_property(recorder, "key", "value"));
     REFUSE(annals_add_clock(recorder, &clock_spec, &clock));
+    clock.bits = recorder.bits + 1;
+    REFUSE(annals_calibrate(recorder, clock, no_clock, NULL));
     REFUSE(annals_add_source(recorder, &source_spec, &source));
     REFUSE(annals_add_region(recorder, "late", &region));
     REFUSE(annals_add_region_at(recorder, "late", "late.c", 1, "late", &region));
@@ -164,6 +167,8 @@ static void null_pointers(annals_recorder recorder)
     clock_spec.size = sizeof clock_spec;
     EXPECT(ERROR_NULL, annals_add_clock(recorder, &clock_spec, &clock));
     EXPECT(ERROR_NULL, annals_add_clock(recorder, &clock_spec, NULL));
+    clock.bits = recorder.bits + 1;
+    EXPECT(ERROR_NULL, annals_calibrate(recorder, clock, NULL, NULL));
     EXPECT(ERROR_NULL, annals_add_source(recorder, NULL, &source));
     source_spec.size = sizeof source_spec;
     EXPECT(ERROR_NULL, annals_add_source(recorder, &source_spec, &source));
@@ -261,6 +266,13 @@ static void bad_definitions(annals_recorder recorder)
     clock_spec.size = sizeof clock_spec;
     clock_spec.name = "stopped";
     EXPECT(ERROR_DEFINITION, annals_add_clock(recorder, &clock_spec, &clock));
+    clock.bits = event_type.bits ^ 1;
+    EXPECT(ERROR_HANDLE, annals_calibrate(recorder, clock, no_clock, NULL));
+    clock_spec.ticks_per_second = 1;
+    clock_spec.read = no_clock;
+    EXPECT(OK, annals_add_clock(recorder, &clock_spec, &clock));
+    EXPECT(ERROR_DEFINITION, annals_calibrate(recorder, clock, no_clock, NULL));
+    CHECK(strstr(annals_last_error(), "calibrates this clock itself") != NULL);
     source_spec.size = sizeof source_spec;
     source_spec.name = "source";
     source_spec.ordering = 2;

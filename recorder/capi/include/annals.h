@@ -321,6 +321,13 @@ typedef struct annals_clock_spec {
 annals_status annals_add_clock(annals_recorder recorder, const annals_clock_spec *spec,
                                annals_clock *clock);
 
+/* Ties a clock that only shows in its events to the host's reference clock, at this moment: `read` reads it,
+ * some times in a row, on this thread and only within this call. Two such moments, some time apart, say what
+ * the events alone cannot: how wrong their times may be at most. Errors: DEFINITION for a clock that Annals
+ * reads itself. */
+annals_status annals_calibrate(annals_recorder recorder, annals_clock clock, annals_read_clock read,
+                               void *data);
+
 /* What a source promises. */
 typedef enum annals_ordering {
     ANNALS_ORDERED = 0,   /* its events come in chronological order in each thread */

@@ -43,7 +43,7 @@ const TOOL_TYPES: [(&str, &str); 22] = [
     ("EventCallback", "annals_t_event_cb_function"),
     ("FreeCallback", "annals_t_event_free_cb_function"),
     ("DroppedCallback", "annals_t_event_dropped_cb_function"),
-    ("ReadClock", "annals_t_read_clock"),
+    ("ReadSourceClock", "annals_t_read_clock"),
     ("Session", "annals_t_pvar_session"),
     ("Handle", "annals_t_pvar_handle"),
     ("CvarHandle", "annals_t_cvar_handle"),

@@ -4,7 +4,7 @@
     reason = "exported functions with pointers of the calling program"
 )]
 
-use std::ffi::{OsStr, c_char};
+use std::ffi::{OsStr, c_char, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use annals_recorder::{ENVIRONMENT, ElementType, EventTypeSchema, Options, Role, Rules, THREADS};
@@ -12,8 +12,8 @@ use annals_recorder::{ENVIRONMENT, ElementType, EventTypeSchema, Options, Role, 
 use crate::call::{setup, with_recorder};
 use crate::handle::{Clock, EventType, Recorder, Region, Source};
 use crate::spec::{
-    ClockSpec, EventTypeSpec, Setting, SourceSpec, Statistics, check_out, give_text, put,
-    read_spec, slice, text, text_or_empty, write_statistics,
+    ClockSpec, EventTypeSpec, ReadClock, Setting, SourceSpec, Statistics, check_out, give_text,
+    put, read_spec, slice, text, text_or_empty, write_statistics,
 };
 use crate::status::{Failure, Status};
 use crate::table;
@@ -161,6 +161,26 @@ pub(crate) unsafe extern "C" fn annals_add_clock(
         let id = recorder.add_clock(&spec)?;
         // SAFETY: checked above.
         unsafe { put(clock, Clock::new(recorder.number(), id)?) };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// - `read` is NULL, or can be called with this data.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn annals_calibrate(
+    recorder: Recorder,
+    clock: Clock,
+    read: ReadClock,
+    data: *mut c_void,
+) -> Status {
+    with_recorder(recorder, |recorder| {
+        let read = read.ok_or(Status::ErrorNull)?;
+        if clock.recorder() != recorder.number() {
+            return Err(Status::ErrorHandle.into());
+        }
+        // SAFETY: the caller's promise.
+        recorder.calibrate(clock.id(), || unsafe { read(data) })?;
         Ok(())
     })
 }

@@ -14,7 +14,7 @@ use super::memory::{
 };
 
 /// Reads a source's clock.
-pub(crate) type ReadClock = Option<unsafe extern "C" fn(data: *mut c_void) -> i64>;
+pub(crate) type ReadSourceClock = Option<unsafe extern "C" fn(data: *mut c_void) -> i64>;
 
 /// The ordering codes in C.
 const UNORDERED: c_int = 1;
@@ -31,7 +31,7 @@ pub(crate) unsafe extern "C" fn annals_t_add_source(
     ordering: c_int,
     ticks_per_second: i64,
     max_ticks: i64,
-    read: ReadClock,
+    read: ReadSourceClock,
     data: *mut c_void,
     flags: c_int,
     buffered: c_int,
