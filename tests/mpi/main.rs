@@ -465,8 +465,16 @@ fn the_environment_chooses_functions_and_messages_stay() {
     let flavour = flavours().next().expect("there is one");
     let program = flavour.program("ring.c");
     let mut chosen = flavour.clone();
-    chosen.set("ANNALS_MPI_REGIONS", "coll;MPI_S*");
+    chosen.set("ANNALS_MPI_REGIONS", "coll;MPI_S*;MPI_Sned");
+    chosen.set("ANNALS_MPI_EVENTS", "none");
+    for variable in ["CVARS", "PVARS"] {
+        chosen.set(&format!("ANNALS_MPI_{variable}"), "no_such_*");
+    }
     let run = chosen.record(&program, &["10"], false);
+    // What fits nothing is told once, not by each of the four processes.
+    for told in ["MPI_Sned", "control variable", "performance variable"] {
+        assert_eq!(run.said.matches(told).count(), 1, "{told}: {}", run.said);
+    }
     let names: Vec<String> = run.calls().into_keys().collect();
     assert_eq!(
         names,

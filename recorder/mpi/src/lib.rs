@@ -14,6 +14,7 @@
 //! | `abi` | constants and layouts of each binary interface |
 //! | `real` | the library's functions that this one calls itself |
 //! | `state` | what is known once recording has begun |
+//! | `chosen` | what a user chose by name |
 //! | `communicators` | who a communicator is, in all processes alike, and whose ranks it has |
 //! | `requests` | what was started and is not complete; takes no lock |
 //! | `p2p`, `completion`, `collective`, `rma`, `files`, `lifecycle` | what calls mean |
@@ -24,6 +25,7 @@
 mod abi;
 #[path = "../../capi/src/call.rs"]
 mod call;
+mod chosen;
 mod clocks;
 mod collective;
 mod communicators;

@@ -10,7 +10,7 @@ use crate::library;
 use crate::mpi_table::NO;
 use crate::state::Mpi;
 use crate::wrap::{Call, Frame, Site, is_success};
-use crate::{clocks, performance, rma, stack, tool_events};
+use crate::{chosen, clocks, performance, rma, stack, tool_events};
 
 /// MPI_Init and MPI_Init_thread.
 #[inline(never)]
@@ -34,6 +34,8 @@ pub(crate) fn init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         if let Err(why) = performance::begin(mpi.recorder, &mpi.abi) {
             eprintln!("annals: performance variables are not recorded: {why}");
         }
+        tool_events::note_unused_names();
+        chosen::tell(mpi.world().is_none_or(|world| world.place == 0));
     }
     frame.leave();
     result
@@ -106,6 +108,8 @@ pub(crate) fn session_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
             if let (Some(rank), Some(size)) = (rank, size) {
                 mpi.set_rank(rank, size);
             }
+            tool_events::note_unused_names();
+            chosen::tell(rank.is_none_or(|rank| rank == 0));
         }
     }
     frame.leave();

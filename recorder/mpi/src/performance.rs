@@ -10,8 +10,9 @@ use std::sync::Mutex;
 use annals_recorder::{ElementType, Metric, Recorder};
 
 use crate::abi::{Abi, Kind};
+use crate::chosen::Chosen;
 use crate::library::library_functions;
-use crate::state::{glob_set, lock, words};
+use crate::state::lock;
 use crate::tool_events::{self, Constants, TEXT_ROOM, element_type, text};
 
 /// Which performance variables are sampled: names and globs; without it, none.
@@ -59,12 +60,9 @@ static VARIABLES: Mutex<Option<Variables>> = Mutex::new(None);
 
 /// Chooses what is sampled, when MPI_Init has returned.
 pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi) -> Result<(), String> {
-    let list = std::env::var(VARIABLE).unwrap_or_default();
-    let names: Vec<&str> = words(&list).collect();
-    if names.is_empty() {
+    let Some(chosen) = Chosen::from_env(VARIABLE)? else {
         return Ok(());
-    }
-    let chosen = glob_set(&names).map_err(|why| format!("{VARIABLE}: {why}"))?;
+    };
     let interface = Interface::load();
     let (mut count, mut session) = (0, null_mut());
     // SAFETY: valid places.
@@ -83,7 +81,10 @@ pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi) -> Result<(), String
             continue;
         };
         let is_bound = variable.bind != Constants::of(abi.kind).no_object;
-        if is_bound || variable.is_garbage(abi) || !chosen.is_match(&variable.name) {
+        if is_bound || variable.is_garbage(abi) || element_type(abi, variable.datatype).is_none() {
+            continue;
+        }
+        if !chosen.has(&variable.name) {
             continue;
         }
         let Some(element) = element_type(abi, variable.datatype) else {
@@ -122,10 +123,9 @@ pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi) -> Result<(), String
         };
         sampled.push(Sampled { handle, width, to });
     }
+    chosen.note_unused(VARIABLE, "performance variable");
     if sampled.is_empty() {
-        return Err(format!(
-            "{VARIABLE}: no variable that can be sampled has such a name"
-        ));
+        return Ok(());
     }
     *lock(&VARIABLES) = Some(Variables {
         interface,

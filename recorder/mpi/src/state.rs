@@ -10,9 +10,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use annals_recorder::{
     Elements, EventType, EventTypeSpec, Recorder, RecorderError, Reference, RegionId, Role, Text,
 };
-use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::abi::{Abi, Kind, STATUS_ROOM};
+use crate::chosen::Chosen;
 use crate::communicators::Communicator;
 use crate::handles::hash;
 use crate::library;
@@ -299,10 +299,15 @@ fn start() -> Result<(), String> {
                 .escape_debug()
         ));
     };
-    let chosen = Chosen::from_env()?;
-    for (function, region) in FUNCTIONS.iter().zip(&REGIONS) {
-        if !chosen.has(&function.name.to_string_lossy(), function.group) {
-            region.store(OFF, Ordering::Relaxed);
+    if let Some(chosen) = Chosen::from_env(REGIONS_VARIABLE)? {
+        for (function, region) in FUNCTIONS.iter().zip(&REGIONS) {
+            let is_named = chosen.has(&function.name.to_string_lossy());
+            if !chosen.has(function.group) && !is_named {
+                region.store(OFF, Ordering::Relaxed);
+            }
+        }
+        if !chosen.is_only("none") {
+            chosen.note_unused(REGIONS_VARIABLE, "function or group");
         }
     }
     let recorder = service::recorder().ok_or("the recorder cannot be started")?;
@@ -509,41 +514,10 @@ const SIZE_BITS: u32 = 16;
 /// Handles of datatypes that are MPI's own, each with its size; 0: none.
 static TYPE_SIZES: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
-/// Names, globs and groups that the user chose.
-struct Chosen {
-    globs: Option<GlobSet>,
-}
-
-impl Chosen {
-    fn from_env() -> Result<Self, String> {
-        let value = std::env::var(REGIONS_VARIABLE).unwrap_or_default();
-        let names: Vec<&str> = words(&value).collect();
-        if names.is_empty() {
-            return Ok(Self { globs: None });
-        }
-        let globs = glob_set(&names).map_err(|why| format!("{REGIONS_VARIABLE}: {why}"))?;
-        Ok(Self { globs: Some(globs) })
-    }
-
-    fn has(&self, name: &str, group: &str) -> bool {
-        self.globs
-            .as_ref()
-            .is_none_or(|globs| globs.is_match(name) || globs.is_match(group))
-    }
-}
-
 /// What stands between commas, colons, semicolons and blanks.
 pub(crate) fn words(list: &str) -> impl Iterator<Item = &str> {
     list.split([',', ':', ';', ' ', '\t', '\n'])
         .filter(|word| !word.is_empty())
-}
-
-pub(crate) fn glob_set(names: &[&str]) -> Result<GlobSet, String> {
-    let mut set = GlobSetBuilder::new();
-    for name in names {
-        set.add(Glob::new(name).map_err(|error| error.to_string())?);
-    }
-    set.build().map_err(|error| error.to_string())
 }
 
 /// A lock whose holder cannot leave things half done.

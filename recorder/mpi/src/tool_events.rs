@@ -21,13 +21,13 @@ use annals_recorder::{
     ClockId, ClockSpec, DynamicEventType, ENTER, ElementType, EventTypeSchema, EventTypeSpec,
     LEAVE, Recorder, Reference, SourceId, SourceSpec, Value, Verbosity,
 };
-use globset::GlobSet;
 
 use crate::abi::{Abi, Kind};
+use crate::chosen::Chosen;
 use crate::handles::HandleMap;
 use crate::library::{self, library_functions};
 use crate::performance;
-use crate::state::{glob_set, lock, words};
+use crate::state::{lock, words};
 
 /// Which event types are recorded: names and globs; `none` for none.
 const EVENTS_VARIABLE: &str = "ANNALS_MPI_EVENTS";
@@ -248,7 +248,7 @@ struct Progress {
     sources: i32,
     events: i32,
     bound: Vec<Bound>,
-    chosen: Option<GlobSet>,
+    chosen: Option<Chosen>,
     /// By name, event types that are half of a pair.
     halves: HashMap<String, Half>,
 }
@@ -292,22 +292,15 @@ pub(crate) fn is_due() -> bool {
 
 /// Begins: before MPI_Init, once.
 pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi, version: &str) -> Result<(), String> {
-    let list = std::env::var(EVENTS_VARIABLE).unwrap_or_default();
-    let names: Vec<&str> = words(&list).collect();
-    if names == ["none"] {
+    let chosen = Chosen::from_env(EVENTS_VARIABLE)?;
+    if chosen.as_ref().is_some_and(|chosen| chosen.is_only("none")) {
         return Ok(());
     }
-    let chosen = if names.is_empty() {
-        None
-    } else {
-        Some(glob_set(&names).map_err(|why| format!("{EVENTS_VARIABLE}: {why}"))?)
-    };
     let pairs = Pairs::from_env()?;
     let interface = Interface::load();
-    if !interface.event_get_num.is_there() || !interface.source_get_num.is_there() {
-        return Ok(());
-    }
-    if !has_begun(&interface, abi) {
+    let has_events = interface.event_get_num.is_there() && interface.source_get_num.is_there();
+    if !has_events || !has_begun(&interface, abi) {
+        chosen.iter().for_each(note_unused);
         return Ok(());
     }
     let events = Events {
@@ -372,14 +365,22 @@ fn has_begun(interface: &Interface, abi: &Abi) -> bool {
     })
 }
 
+fn note_unused(chosen: &Chosen) {
+    chosen.note_unused(EVENTS_VARIABLE, "event type");
+}
+
+/// Notes, when MPI_Init has returned, which of the names that the user chose no event type has so far.
+pub(crate) fn note_unused_names() {
+    if let Some(events) = EVENTS.get() {
+        lock(&events.progress).chosen.iter().for_each(note_unused);
+    }
+}
+
 /// Writes the chosen control variables down, as they are now, as properties of the recording.
 pub(crate) fn write_variables(recorder: &Recorder, abi: &Abi) -> Result<(), String> {
-    let list = std::env::var(CVARS_VARIABLE).unwrap_or_default();
-    let names: Vec<&str> = words(&list).collect();
-    if names.is_empty() {
+    let Some(chosen) = Chosen::from_env(CVARS_VARIABLE)? else {
         return Ok(());
-    }
-    let chosen = glob_set(&names).map_err(|why| format!("{CVARS_VARIABLE}: {why}"))?;
+    };
     let interface = Interface::load();
     let mut count = 0;
     // SAFETY: a valid place.
@@ -408,7 +409,7 @@ pub(crate) fn write_variables(recorder: &Recorder, abi: &Abi) -> Result<(), Stri
         };
         let name = text(&name);
         let is_bound = bind != Constants::of(abi.kind).no_object;
-        if !is_there || is_bound || !chosen.is_match(&name) {
+        if !is_there || is_bound || !chosen.has(&name) {
             continue;
         }
         if let Some(value) = variable(&interface, abi, index, datatype) {
@@ -418,6 +419,7 @@ pub(crate) fn write_variables(recorder: &Recorder, abi: &Abi) -> Result<(), Stri
                 .map_err(|error| error.to_string())?;
         }
     }
+    chosen.note_unused(CVARS_VARIABLE, "control variable");
     Ok(())
 }
 
@@ -763,7 +765,7 @@ impl Events {
         let is_chosen = progress
             .chosen
             .as_ref()
-            .is_none_or(|chosen| chosen.is_match(&name));
+            .is_none_or(|chosen| chosen.has(&name));
         if !is_there || !is_chosen {
             return;
         }
