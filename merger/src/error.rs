@@ -104,6 +104,15 @@ pub enum MergeError {
         /// The trace.
         path: PathBuf,
     },
+    /// A trace is compared with its recordings, and how their hosts are related is not known.
+    #[error(
+        "{path} was merged with a file of offsets between hosts: to compare it with its recordings, give that file \
+         again (`--clock-offsets`)"
+    )]
+    OffsetsNotGiven {
+        /// The trace.
+        path: PathBuf,
+    },
     /// What was written is not what was read: the merger is broken, or the machine.
     #[error(
         "{path}: what was merged of stream {stream:?} is not what was read of it; no trace is written"

@@ -70,5 +70,5 @@ pub use report::{
     RankProcess, Report, SharedRank, StreamReport, Sums, is_complete, missing_ranks,
 };
 pub use temporary::{create_beside, create_file_beside};
-pub use verify::{Mismatch, Verification, verify};
+pub use verify::{Mismatch, Verification, verify, verify_with_offsets};
 pub use window::Window;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use annals_format::{
-    Definitions, EventTypeId, RecordingId, StreamId, StreamTotals, TraceChunk, TraceLoss,
+    Definitions, EventTypeId, RecordingId, Relation, StreamId, StreamTotals, TraceChunk, TraceLoss,
     TypeTotals,
 };
 use serde::Serialize;
@@ -14,10 +14,13 @@ use crate::calls::moves::ChunkMoves;
 use crate::calls::region_types::RegionTypes;
 use crate::calls::stacks::Stacks;
 use crate::calls::statistics::TraceCalls;
+use crate::clocks::offsets::ClockOffsets;
 use crate::error::{MergeError, Result};
 use crate::filter::EventFilter;
+use crate::input::symbols::Symbols;
 use crate::input::without_path;
-use crate::open::{Opened, Outcome, plan_merge};
+use crate::messages::causality::Causality;
+use crate::open::{Opened, Outcome, plan_merge_with_offsets};
 use crate::report::{DamageReport, Sums};
 use crate::window::Window;
 
@@ -137,6 +140,18 @@ fn mismatch(
 /// If the path does not exist, nothing in it can be read, or recordings are given to compare something else
 /// than a trace with.
 pub fn verify(path: &Path, inputs: &[PathBuf]) -> Result<Verification> {
+    verify_with_offsets(path, inputs, None)
+}
+
+/// The same, with hosts related by what the user measured, as when the trace was merged.
+///
+/// # Errors
+/// As [`verify`]; and if the trace was merged with such offsets, and recordings are given without.
+pub fn verify_with_offsets(
+    path: &Path,
+    inputs: &[PathBuf],
+    offsets: Option<&ClockOffsets>,
+) -> Result<Verification> {
     let opened = Opened::open(path)?;
     let definitions = &opened.definitions;
     let sorted = SortedStreams::of(definitions);
@@ -216,7 +231,11 @@ pub fn verify(path: &Path, inputs: &[PathBuf]) -> Result<Verification> {
     }
     let mut compared_inputs = None;
     if !inputs.is_empty() {
-        compared_inputs = Some(compare(&opened, &outcome, inputs, &mut mismatches)?);
+        compared_inputs = Some(compare(
+            (path, &opened, &outcome),
+            (inputs, offsets),
+            &mut mismatches,
+        )?);
     }
     let damage = outcome.damage.iter().map(|(_, problem)| DamageReport {
         offset: problem.offset,
@@ -306,13 +325,12 @@ fn check_hashes(
 
 /// Merges the inputs once more, without writing, and compares what comes out; gives how many there are.
 fn compare(
-    opened: &Opened,
-    outcome: &Outcome,
-    inputs: &[PathBuf],
+    (path, opened, outcome): (&Path, &Opened, &Outcome),
+    (inputs, offsets): (&[PathBuf], Option<&ClockOffsets>),
     mismatches: &mut Vec<Mismatch>,
 ) -> Result<usize> {
     let definitions = &opened.definitions;
-    let (mut merge, _) = plan_merge(inputs, None)?;
+    let (mut merge, _) = plan_merge_with_offsets(inputs, None, &Symbols::default(), offsets)?;
     let ids = |definitions: &Definitions| -> BTreeSet<RecordingId> {
         let processes = definitions.processes.values();
         processes.map(|process| process.recording_id).collect()
@@ -331,6 +349,19 @@ fn compare(
         // Another set of recordings has other numbers and another start of time.
         return Ok(count);
     }
+    let is_related_by = |relation: Relation| {
+        let mut errors = definitions.clock_errors.values();
+        errors.any(|error| error.relation == relation)
+    };
+    if is_related_by(Relation::File) && offsets.is_none() && merge.input_traces().next().is_none() {
+        let path = path.to_owned();
+        return Err(MergeError::OffsetsNotGiven { path });
+    }
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    if is_related_by(Relation::Messages) {
+        merge.causality = Causality::Repair;
+        merge.plan_repair(jobs)?;
+    }
     for filter in &definitions.filters {
         let names = |id| {
             let text = definitions.string(id);
@@ -348,7 +379,6 @@ fn compare(
         };
         merge.filter(&of_events, window)?;
     }
-    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let merged = merge.run_with(jobs, true, |_, _| (), |()| Ok(()))?;
     let of_inputs: BTreeMap<StreamId, &StreamTotals> = merged
         .totals

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use annals_format::{ClockKind, Definition, HostOffset, MapCursor, ProcessId, Value};
-use annals_merger::{Bounds, Causality, ClockOffsets, Opened, Window, plan_merge_with_offsets};
+use annals_merger::{
+    Bounds, Causality, ClockOffsets, Opened, Window, plan_merge_with_offsets, verify,
+    verify_with_offsets,
+};
 use proptest::prelude::*;
 
 use crate::world::{Host, Op, Program, Ticking};
@@ -354,6 +357,11 @@ fn a_file_of_offsets_wins_over_what_is_stored() {
         .map(|host| host.relation)
         .collect();
     assert_eq!(relations, ["same-host", "file"]);
+    // Without the file nobody can tell where the recordings' events were.
+    let verified = verify_with_offsets(&output, &inputs, Some(&offsets)).expect("a trace");
+    assert!(verified.holds(), "{verified:?}");
+    let error = verify(&output, &inputs).expect_err("no file").to_string();
+    assert!(error.contains("--clock-offsets"), "{error}");
     // 10 µs of round trip, 3 µs for its digits, on both lines; and 2·10⁻⁴ of 30 s.
     let largest = assert_recovered(scratch.path(), a);
     assert!((16_000..6_100_000).contains(&largest), "{largest} ns");

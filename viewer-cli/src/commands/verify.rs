@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use annals_merger::{Mismatch, Verification, verify};
+use annals_merger::{ClockOffsets, Mismatch, Verification, verify_with_offsets};
 use clap::Args;
 
 use crate::output::{self, Finding};
@@ -25,6 +25,10 @@ pub struct VerifyArguments {
     #[arg(value_name = "RECORDING")]
     recordings: Vec<PathBuf>,
 
+    /// Offsets between hosts, the file that was given to trace-merge
+    #[arg(long, value_name = "FILE")]
+    clock_offsets: Option<PathBuf>,
+
     /// Results as JSON
     #[arg(long)]
     json: bool,
@@ -35,7 +39,9 @@ pub struct VerifyArguments {
 /// # Errors
 /// If the input cannot be read or the output not be written.
 pub fn run(arguments: &VerifyArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
-    let found = verify(&arguments.input, &arguments.recordings)?;
+    let offsets = arguments.clock_offsets.as_deref();
+    let offsets = offsets.map(ClockOffsets::read).transpose()?;
+    let found = verify_with_offsets(&arguments.input, &arguments.recordings, offsets.as_ref())?;
     if arguments.json {
         output::json(out, &found)?;
     } else {
