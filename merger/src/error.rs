@@ -95,15 +95,6 @@ pub enum MergeError {
         /// Why.
         why: String,
     },
-    /// A repair was asked for, and an input is a trace.
-    #[error(
-        "{path} is a merged trace: `--causality repair` moves the events of recordings; name those, or \
-         use `--causality check`"
-    )]
-    RepairOfTrace {
-        /// The trace.
-        path: PathBuf,
-    },
     /// A trace is compared with its recordings, and how their hosts are related is not known.
     #[error(
         "{path} was merged with a file of offsets between hosts: to compare it with its recordings, give that file \

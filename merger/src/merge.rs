@@ -470,7 +470,7 @@ impl Merge {
         let readers = readers.into_iter().map(Reader::Stream);
         let sorted = SortedStreams::of(&self.definitions);
         let traces = self.traces.iter().map(|trace| {
-            let reader = TraceReader::new(trace, keep, references, sorted.clone());
+            let reader = TraceReader::new(trace, keep, references, sorted.clone(), &self.shifts);
             Reader::Trace(Box::new(reader))
         });
         readers.chain(traces).collect()

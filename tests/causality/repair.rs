@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use annals_format::{ClockKind, CompressionLevel, MapCursor, ProcessId, StreamId};
 use annals_merger::{
-    Causality, Merge, Opened, Plan, Window, WriteOptions, join, plan_merge, write_trace,
+    Causality, Merge, Opened, Plan, Window, WriteOptions, join, plan_merge, verify, write_trace,
 };
 use proptest::prelude::*;
 
@@ -188,6 +188,98 @@ proptest! {
         let joined = scratch.path().join("out").join("joined.annals");
         join(&slices, &joined, CompressionLevel::None).expect("slices");
         prop_assert_eq!(in_order(&joined), in_order(&whole));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// A merged trace is an input like any other, also one that was repaired before and is joined by a late rank.
+    #[test]
+    fn traces_are_repaired_as_recordings_are(
+        errors in prop::collection::vec(-200_000..200_000_i64, 5),
+        plan in prop::collection::vec(
+            (0..5_u32, 0..5_u32, 0..2_i64, 0..3_000_000_i64, 1..60_000_i64), 1..200),
+        in_trace in prop::collection::vec(any::<bool>(), 5),
+        is_one_host: bool,
+        is_repaired_before: bool,
+        // Also where others' events stand in between.
+        chunk_events in prop_oneof![1..30_usize, Just(1 << 16)],
+    ) {
+        let mut hosts = hosts(&errors);
+        if is_one_host {
+            // Wrong reference clocks of one host: nothing but moving events helps.
+            for (host, error) in hosts.iter_mut().zip(&errors) {
+                host.number = 1;
+                host.wall_error_ns = 0;
+                host.offset_ns += error;
+            }
+        }
+        let mut world = World::of_messages(&hosts, &plan);
+        world.programs.iter_mut().for_each(|program| program.chunk_len = 7);
+        let scratch = tempfile::tempdir().expect("a directory");
+        let [all, part] = ["all", "part"].map(|name| scratch.path().join(name));
+        [&all, &part].map(|directory| std::fs::create_dir(directory).expect("a directory"));
+        world.write(&all);
+        let trace = scratch.path().join("part.annals");
+        let mut inputs = Vec::new();
+        let options = WriteOptions { compression: CompressionLevel::None, jobs: 2 };
+        for (program, in_trace) in world.programs.iter().zip(in_trace) {
+            if in_trace {
+                program.write(&part, &[]);
+            } else {
+                inputs.push(all.join(format!("world-{}.annals", program.rank)));
+            }
+        }
+        let has_trace = inputs.len() < world.programs.len();
+        if has_trace {
+            let part = std::slice::from_ref(&part);
+            let (mut merge, _) = plan_merge(part, Some(&trace)).expect("inputs");
+            merge.chunk_events = chunk_events;
+            if is_repaired_before {
+                repairing(&mut merge);
+            }
+            write_trace(&merge, &trace, options, |_| {}).expect("a trace");
+            inputs.push(trace);
+        }
+        let mut outputs = Vec::new();
+        let out = scratch.path().join("out");
+        std::fs::create_dir(&out).expect("a directory");
+        for (name, is_repaired) in [("run", true), ("plain", false)] {
+            let output = out.join(format!("{name}.annals"));
+            let (mut merge, rejected) = plan_merge(&inputs, Some(&output)).expect("inputs");
+            prop_assert!(rejected.is_empty(), "{:?}", rejected);
+            merge.chunk_events = chunk_events;
+            if is_repaired {
+                repairing(&mut merge);
+            }
+            let (merged, _) = write_trace(&merge, &output, options, |_| {}).expect("a trace");
+            prop_assert!(merged.report.streams.iter().all(|stream| stream.miscounted == 0));
+            let verified = verify(&output, &inputs).expect("a trace");
+            prop_assert!(verified.holds(), "{:?}", verified);
+            outputs.push((merged.report, std::fs::read(&output).expect("a trace")));
+        }
+        let [(repaired, bytes), (plain, same)] = &outputs[..] else {
+            unreachable!("two");
+        };
+        let before = &plain.causality.as_ref().expect("messages").violations;
+        let found = repaired.causality.as_ref().expect("messages");
+        prop_assert_eq!(found.violations.count, 0);
+        prop_assert_eq!(found.repair.is_some(), before.count != 0);
+        if before.count == 0 {
+            prop_assert!(bytes == same);
+        }
+        assert_whole(&world, scratch.path());
+        let times = in_order(&out.join("run.annals"));
+        prop_assert!(times.is_sorted_by_key(|event| event.0));
+        if is_one_host && has_trace && !is_repaired_before {
+            // No host is corrected there: whatever the inputs are, each event is moved to the same place.
+            merge_with(&all, 2, |merge| {
+                merge.chunk_events = chunk_events;
+                repairing(merge);
+            });
+            prop_assert_eq!(in_order(&all.join("out").join("run.annals")), times);
+        }
     }
 }
 

@@ -21,6 +21,7 @@ use crate::error::{MergeError, Result};
 use crate::filter::Keep;
 use crate::input::FileAt;
 use crate::input::stream::{Lane, LossPlace, StreamFindings, count_elsewhere};
+use crate::messages::repair::Shifts;
 
 /// An opened trace.
 #[derive(Debug)]
@@ -254,8 +255,6 @@ pub(crate) struct Queue {
     next: usize,
     /// Chunks that are loaded and not handed out.
     pub(crate) lanes: Vec<Lane>,
-    /// Time of the last event loaded.
-    front_ns: i64,
     /// Losses that no window has yet.
     pub(crate) losses: Vec<(LossPlace, TraceLoss)>,
 }
@@ -263,10 +262,7 @@ pub(crate) struct Queue {
 impl Queue {
     /// Of these chunks: number, least time, events.
     pub(crate) fn new(chunks: impl Iterator<Item = (usize, i64, u64)>) -> Self {
-        let mut queue = Self {
-            front_ns: i64::MIN,
-            ..Self::default()
-        };
+        let mut queue = Self::default();
         let mut sum = 0_u64;
         let mut least_ns = i64::MIN;
         queue.events_before.push(sum);
@@ -309,7 +305,6 @@ impl Queue {
         let number = self.next as u64;
         self.next += 1;
         if let Some(batch) = batch.filter(|batch| batch.len() != 0) {
-            self.front_ns = batch.time_ns(batch.len() - 1);
             self.lanes.push(Lane {
                 number,
                 at: 0,
@@ -329,6 +324,8 @@ pub(crate) struct DecodedTrace {
 
 struct Renumbered {
     batch: Batch,
+    /// Times of the chunk's first and last event, before a repair moves any; none: it has none.
+    span_ns: Option<(i64, i64)>,
     /// Losses, each before the event with this index, and the time of the event it stood before.
     losses: Vec<(usize, Option<StreamId>, i64, i64, TraceLoss)>,
     /// Events by stream and type: kept, and left out by the filter.
@@ -349,7 +346,11 @@ pub(crate) struct TraceReader<'a> {
     /// For the proof; none: nothing is to be proved.
     references: Option<&'a ElementReferences>,
     sorted: SortedStreams,
+    /// How a repair moves events, by stream; only those of which it moves any.
+    shifts: FxHashMap<StreamId, &'a Shifts>,
     pub(crate) queue: Queue,
+    /// Time of the last event loaded, before a repair moves it.
+    front_ns: i64,
     /// Losses of the footer by chunk: the first of each; empty when they do not fit.
     losses_before: Vec<usize>,
     /// By stream of the new trace, in its numbers.
@@ -372,8 +373,18 @@ impl<'a> TraceReader<'a> {
         keep: &'a Keep,
         references: Option<&'a ElementReferences>,
         sorted: SortedStreams,
+        shifts: &'a [Shifts],
     ) -> Self {
         let trace = &earlier.input.trace;
+        let shifts = earlier
+            .numbers
+            .streams
+            .iter()
+            .filter_map(|(stream, number)| {
+                let process = trace.definitions.process_of(*stream)?;
+                let shifts = shifts.get(earlier.processes.get(&process)?.index())?;
+                (!shifts.is_empty()).then_some((*number, shifts))
+            });
         let taken = &earlier.processes;
         let duplicates = trace.definitions.streams.keys().filter(|stream| {
             let process = trace.definitions.process_of(**stream);
@@ -395,7 +406,9 @@ impl<'a> TraceReader<'a> {
             keep,
             references,
             sorted,
+            shifts: shifts.collect(),
             queue: Queue::default(),
+            front_ns: i64::MIN,
             losses_before,
             totals: BTreeMap::new(),
             present: FxHashMap::default(),
@@ -434,6 +447,19 @@ impl<'a> TraceReader<'a> {
         time_ns.saturating_add(self.earlier.shift_ns)
     }
 
+    /// By how much a repair moves what a stream has at a time of the axis.
+    fn shift(&self, stream: StreamId, time_ns: i64) -> i64 {
+        let shifts = self.shifts.get(&stream);
+        shifts.map_or(0, |shifts| shifts.at(time_ns))
+    }
+
+    /// A time of the trace on the axis, as far as a repair may move what stands there: it only moves forward.
+    fn latest(&self, time_ns: i64) -> i64 {
+        let time_ns = self.time(time_ns);
+        let each = self.shifts.values().map(|shifts| shifts.most());
+        time_ns.saturating_add(each.max().unwrap_or(0))
+    }
+
     fn event_type(&self, id: EventTypeId) -> EventTypeId {
         let number = self.earlier.numbers.event_types.get(&id);
         number.copied().unwrap_or(ANY_EVENT_TYPE)
@@ -455,11 +481,16 @@ impl<'a> TraceReader<'a> {
 
     fn loss(&self, loss: &TraceLoss) -> Option<TraceLoss> {
         let event_type = loss.event_type.map(|id| self.event_type(id));
+        let stream = *self.earlier.numbers.streams.get(&loss.stream)?;
+        let moved = |time_ns: i64| {
+            let time_ns = self.time(time_ns);
+            time_ns.saturating_add(self.shift(stream, time_ns))
+        };
         Some(TraceLoss {
-            stream: *self.earlier.numbers.streams.get(&loss.stream)?,
+            stream,
             event_type: event_type.filter(|id| *id != ANY_EVENT_TYPE),
-            from_ns: self.time(loss.from_ns),
-            to_ns: self.time(loss.to_ns),
+            from_ns: moved(loss.from_ns),
+            to_ns: moved(loss.to_ns),
             ..*loss
         })
     }
@@ -470,7 +501,7 @@ impl<'a> TraceReader<'a> {
         let trace = &earlier.input.trace;
         let mut chunks = Vec::new();
         for (number, entry) in trace.chunks.iter().enumerate() {
-            let (first, last) = (self.time(entry.first_ns), self.time(entry.last_ns));
+            let (first, last) = (self.time(entry.first_ns), self.latest(entry.last_ns));
             let is_wanted = entry.loss_count != 0
                 || self.keep.overlaps(first, last.max(first))
                 || !self.leave_out(number);
@@ -514,7 +545,7 @@ impl<'a> TraceReader<'a> {
         self.queue.order.iter().map(move |(number, first_ns)| {
             let entry = &chunks[*number];
             let bytes = entry.event_count.saturating_mul(event_bytes);
-            (*first_ns, self.time(entry.last_ns), bytes)
+            (*first_ns, self.latest(entry.last_ns), bytes)
         })
     }
 
@@ -568,6 +599,11 @@ impl<'a> TraceReader<'a> {
         let takes_all = *self.keep == Keep::default();
         let mut found = Renumbered {
             batch: Batch::of_trace(TraceChunk::default(), Vec::new()),
+            span_ns: chunk
+                .times_ns
+                .first()
+                .copied()
+                .zip(chunk.times_ns.last().copied()),
             losses: Vec::new(),
             elsewhere: Vec::new(),
             kept: FxHashMap::default(),
@@ -576,6 +612,7 @@ impl<'a> TraceReader<'a> {
             hashes: Vec::new(),
         };
         let mut order: Vec<u32> = Vec::with_capacity(chunk.len());
+        let is_moved = !self.shifts.is_empty();
         for index in 0..chunk.len() {
             let from = chunk.streams[index];
             let to = numbers.stream_table.get(from.get().into());
@@ -585,6 +622,15 @@ impl<'a> TraceReader<'a> {
             }
             let stream = StreamId::new(to as u32);
             chunk.streams[index] = stream;
+            let shift = match is_moved {
+                true => self.shift(stream, chunk.times_ns[index]),
+                false => 0,
+            };
+            if shift != 0 {
+                chunk.shifts_ns.resize(chunk.times_ns.len(), 0);
+                chunk.shifts_ns[index] = chunk.shifts_ns[index].saturating_add(shift);
+                chunk.times_ns[index] = chunk.times_ns[index].saturating_add(shift);
+            }
             let place = usize::from(chunk.type_index[index]);
             let is_kept = takes_all
                 || keeps_type[place]
@@ -610,6 +656,14 @@ impl<'a> TraceReader<'a> {
             order.sort_by_key(key);
         }
         let is_as_it_was = order.is_sorted();
+        // By event of the chunk, its new place + 1.
+        let mut places = Vec::new();
+        if !is_as_it_was && !chunk.losses.is_empty() {
+            places.resize(chunk.len(), 0);
+            for (place, index) in order.iter().enumerate() {
+                places[*index as usize] = place + 1;
+            }
+        }
         for (index, loss) in std::mem::take(&mut chunk.losses) {
             let Some(loss) = self.loss(&loss) else {
                 continue;
@@ -617,12 +671,15 @@ impl<'a> TraceReader<'a> {
             let at = index as usize;
             let before = at
                 .checked_sub(1)
+                .filter(|_| !is_moved)
                 .and_then(|before| chunk.times_ns.get(before));
             let before_ns = before.copied().unwrap_or(i64::MIN);
             let kept = if is_as_it_was {
                 order.binary_search(&index).ok()
             } else {
-                order.iter().position(|kept| *kept == index)
+                places
+                    .get(at)
+                    .and_then(|place: &usize| place.checked_sub(1))
             };
             let stream = kept.map(|_| chunk.streams[at]);
             if kept.is_none() && self.is_elsewhere(&chunk, at, &keeps_type, loss.stream) {
@@ -630,7 +687,9 @@ impl<'a> TraceReader<'a> {
                 continue;
             }
             let behind_ns = loss.to_ns.max(before_ns.saturating_add(1));
-            let here_ns = chunk.times_ns.get(at).copied().unwrap_or(behind_ns);
+            // What stands beside it in the chunk may be elsewhere once it is moved.
+            let here = chunk.times_ns.get(at).filter(|_| !is_moved);
+            let here_ns = here.copied().unwrap_or(behind_ns);
             found
                 .losses
                 .push((kept.unwrap_or(0), stream, before_ns, here_ns, loss));
@@ -667,7 +726,8 @@ impl<'a> TraceReader<'a> {
         let chunk_number = self.queue.order[self.queue.next].0;
         let bound_ns = self.queue.next_bound_ns().unwrap_or(i64::MIN);
         let is_in_order = |found: &Renumbered| {
-            found.batch.len() == 0 || found.batch.time_ns(0) >= self.queue.front_ns
+            let first_ns = found.span_ns.map(|(first_ns, _)| first_ns);
+            first_ns.is_none_or(|first_ns| first_ns >= self.front_ns)
         };
         match decoded.content {
             Ok(found) if is_in_order(&found) => self.take_chunk(found, bound_ns),
@@ -701,6 +761,7 @@ impl<'a> TraceReader<'a> {
         }
         self.unplaced += found.unplaced;
         self.hashes.add(&found.hashes);
+        self.front_ns = found.span_ns.map_or(self.front_ns, |(_, last_ns)| last_ns);
         let number = self.queue.push(Some(found.batch));
         for (index, stream, before_ns, here_ns, loss) in found.losses {
             // A loss of an ordered stream stands before that stream's next event; others by their time.
@@ -749,7 +810,7 @@ impl<'a> TraceReader<'a> {
         self.first_error.get_or_insert_with(|| error.to_owned());
         let trace = &self.earlier.input.trace;
         let entry = &trace.chunks[number];
-        let (from_ns, to_ns) = (self.time(entry.first_ns), self.time(entry.last_ns));
+        let (from_ns, to_ns) = (self.time(entry.first_ns), self.latest(entry.last_ns));
         let to_ns = to_ns.max(from_ns);
         let told = self.losses_before.get(number..number + 2);
         let told = told.and_then(|ends| trace.losses.get(ends[0]..ends[1]));
@@ -825,7 +886,7 @@ impl<'a> TraceReader<'a> {
                 missing.push((key, row.present().saturating_sub(found)));
             }
         }
-        let place = LossPlace::Time(to_ns.max(self.queue.front_ns));
+        let place = LossPlace::Time(to_ns.max(self.front_ns));
         for ((stream, event_type), count) in missing.into_iter().filter(|(_, count)| *count != 0) {
             if !self.keep.has(to_ns) {
                 self.row(stream, event_type).add_filtered(count);

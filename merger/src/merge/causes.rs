@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use annals_format::{Ordering, ProcessId, StreamId, StreamTotals, TraceChunk, TypeTotals};
+use annals_format::{
+    Definition, Ordering, ProcessId, StreamId, StreamTotals, TraceChunk, TypeTotals,
+};
 
 use super::{Member, Merge, Strip};
 use crate::axis::proof::ElementReferences;
 use crate::axis::strip::Part;
 use crate::axis::unify::Numbers;
 use crate::clocks::hulls::Hulls;
-use crate::error::{MergeError, Result};
+use crate::error::Result;
 use crate::filter::Keep;
 use crate::messages::causality::{Causality, Check, RepairReport};
 use crate::messages::repair::Repair;
@@ -26,21 +28,16 @@ impl Merge {
         if self.causality != Causality::Repair || self.repair.is_some() || self.is_planned {
             return Ok(());
         }
-        if let Some(trace) = self.traces.first() {
-            let path = trace.input.path.clone();
-            return Err(MergeError::RepairOfTrace { path });
-        }
         let Some(extractor) = self.extractor() else {
             return Ok(());
         };
-        let boots = self
-            .members
-            .iter()
-            .map(|member| member.boot_id(&self.definitions));
-        let boots: Vec<[u8; 16]> = boots.collect();
+        let processes = self.definitions.processes.values();
+        let boots: BTreeMap<u32, [u8; 16]> = processes.map(|p| (p.id.get(), p.boot_id)).collect();
+        // The clocks of a trace are what they were when it was made: its events are moved, its hosts stay.
+        let fits_hosts = self.traces.is_empty();
         let mut hulls: BTreeMap<([u8; 16], [u8; 16]), Hulls> = BTreeMap::new();
         let mut gather = |from: Mark, to: Mark| {
-            let boot = |mark: Mark| boots.get(mark.process as usize).copied();
+            let boot = |mark: Mark| boots.get(&mark.process).copied().filter(|_| fits_hosts);
             let (Some(sender), Some(receiver)) = (boot(from), boot(to)) else {
                 return;
             };
@@ -67,8 +64,14 @@ impl Merge {
             before,
             ..RepairReport::default()
         };
-        let base = boots.first().copied().unwrap_or_default();
-        report.hosts = self.hosts.correct(base, hulls);
+        let base = self
+            .members
+            .first()
+            .map(|member| member.boot_id(&self.definitions));
+        let base = base.unwrap_or_default();
+        if fits_hosts {
+            report.hosts = self.hosts.correct(base, hulls);
+        }
         if !report.hosts.is_empty() {
             self.fit_again();
             check = self.check(&extractor, &Keep::default());
@@ -80,8 +83,8 @@ impl Merge {
             return Ok(());
         }
         let mut repair = Repair::new(extractor.processes(), self.messages_in_flight, lag_ns);
-        for member in &self.members {
-            repair.lose(member.process.get(), self.lost_somewhere(member));
+        for (process, lost) in self.lost_by_process(&Keep::default()) {
+            repair.lose(process.get(), lost);
         }
         self.read_messages(jobs, &extractor, |batch| repair.feed(batch))?;
         let (shifts, left) = repair.finish();
@@ -122,6 +125,16 @@ impl Merge {
             }
             trace_end_ns = trace_end_ns.max(member.end_ns);
             self.definitions.add(member.end());
+        }
+        for process in self.traces.iter().flat_map(|t| t.processes.values()) {
+            let Some(mut end) = self.definitions.process_ends.get(process).copied() else {
+                continue;
+            };
+            if let Some(shifts) = self.shifts.get(process.index()) {
+                end.end_ns = shifts.moved(end.end_ns);
+            }
+            trace_end_ns = trace_end_ns.max(end.end_ns);
+            self.definitions.add(Definition::ProcessEnd(end));
         }
         if let Some(zero) = &mut self.definitions.time_zero {
             zero.end_ns = trace_end_ns;
@@ -169,6 +182,15 @@ impl Merge {
             self.messages_in_flight,
             self.causality,
         );
+        for (process, lost) in self.lost_by_process(keep) {
+            check.lose(process.get(), lost);
+        }
+        check
+    }
+
+    /// What each process lost, nobody can say when.
+    fn lost_by_process(&self, keep: &Keep) -> Vec<(ProcessId, Lost)> {
+        let mut each = Vec::new();
         for member in &self.members {
             // What a filter left out may have been the other half of any message.
             let lost = if keep.is_all() {
@@ -176,7 +198,7 @@ impl Merge {
             } else {
                 Lost::ALL
             };
-            check.lose(member.process.get(), lost);
+            each.push((member.process, lost));
         }
         for trace in &self.traces {
             let is_all = keep.is_all() && trace.definitions().filters.is_empty();
@@ -198,10 +220,10 @@ impl Merge {
                     true => self.lost_of(&trace.numbers, streams),
                     false => Lost::ALL,
                 };
-                check.lose(process.get(), lost);
+                each.push((*process, lost));
             }
         }
-        check
+        each
     }
 
     /// Messages that a process lost, and nobody can say when: what a sample or a limit kept out has no

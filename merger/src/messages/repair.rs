@@ -50,6 +50,12 @@ impl Shifts {
         }
     }
 
+    /// The largest.
+    pub(crate) fn most(&self) -> i64 {
+        let each = self.knots.iter().map(|(_, shift)| *shift);
+        each.max().unwrap_or(0)
+    }
+
     /// A time, moved.
     pub(crate) fn moved(&self, time_ns: i64) -> i64 {
         time_ns.saturating_add(self.at(time_ns))
