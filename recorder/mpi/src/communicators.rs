@@ -325,7 +325,12 @@ pub(crate) fn comm_other<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         // MPI_Comm_get_parent gives the same one each time.
         Some(known)
     } else {
-        let mut what = short_name(call.index());
+        // What both sides do has one name.
+        let mut what = match short_name(call.index()).as_str() {
+            "accept" => "connect".to_owned(),
+            "get_parent" | "spawn_multiple" => "spawn".to_owned(),
+            what => what.to_owned(),
+        };
         if call.at().name != NO {
             let text = String::from_utf8_lossy(call.place(call.at().name).text()).into_owned();
             let _ = write!(what, " {text}");

@@ -41,6 +41,19 @@ pub(crate) fn init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
+/// MPI was begun, and nobody has heard of it: the program's first calls did not come through this library, as those of
+/// Fortran's `mpi_f08` do not where the MPI library calls itself inside.
+pub(crate) fn found_begun(mpi: &Mpi) {
+    begun(mpi);
+    mpi.learn_world();
+    let what = "MPI was begun by calls that this library does not stand before (loaded late, or Fortran's mpi_f08 in \
+                an MPI library that calls itself inside): only some calls are recorded, and not all messages";
+    let _ = mpi.recorder.add_property("mpi.begun-unseen", what);
+    if mpi.world().is_none_or(|world| world.place == 0) {
+        eprintln!("annals: {what}");
+    }
+}
+
 fn begun(mpi: &Mpi) {
     let level = mpi.real.thread_level();
     let is_multiple = level.is_none_or(|level| level >= mpi.abi.thread_multiple);

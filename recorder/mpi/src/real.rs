@@ -29,6 +29,8 @@ library_functions! {
     raw_get_count c"PMPI_Get_count" (status: *const u8, datatype: usize, count: *mut c_int);
     raw_test_cancelled c"PMPI_Test_cancelled" (status: *const u8, flag: *mut c_int);
     raw_status_set_elements_x c"PMPI_Status_set_elements_x" (status: *mut u8, datatype: usize, count: i64);
+    raw_initialized c"PMPI_Initialized" (flag: *mut c_int);
+    raw_finalized c"PMPI_Finalized" (flag: *mut c_int);
     raw_query_thread c"PMPI_Query_thread" (level: *mut c_int);
     raw_topo_degrees c"PMPI_Dist_graph_neighbors_count"
         (comm: usize, incoming: *mut c_int, outgoing: *mut c_int, weighted: *mut c_int);
@@ -51,6 +53,16 @@ library_functions! {
 }
 
 impl Real {
+    /// Whether MPI_Init has returned, and MPI_Finalize has not been called.
+    pub(crate) fn is_begun(&self) -> bool {
+        let (mut initialized, mut finalized) = (0, 0);
+        // SAFETY: a valid place; the function may be called at any time.
+        let is_said = unsafe { self.raw_initialized(&raw mut initialized) };
+        // SAFETY: as above.
+        unsafe { self.raw_finalized(&raw mut finalized) };
+        is_said && initialized != 0 && finalized == 0
+    }
+
     pub(crate) fn comm_rank(&self, comm: usize) -> Option<i32> {
         let mut rank = 0;
         // SAFETY: a valid communicator, and a valid place.

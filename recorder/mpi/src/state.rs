@@ -280,6 +280,9 @@ pub(crate) fn get_or_start() -> Option<&'static Mpi> {
         eprintln!("annals: MPI is not recorded: {why}");
     }
     STATE.store(DONE, Ordering::Release);
+    if let Some(mpi) = get().filter(|mpi| mpi.real.is_begun()) {
+        crate::lifecycle::found_begun(mpi);
+    }
     get()
 }
 

@@ -421,8 +421,9 @@ fn report(gathered: &[Gathered], status: ExitStatus, output: &Path) -> String {
     if gathered.is_empty() {
         let _ = writeln!(
             text,
-            "trace-cli: nothing was recorded: the program calls no MPI, does not raise events through Annals, \
-             is not compiled with -finstrument-functions (and dynamically linked), or never came to it"
+            "trace-cli: nothing was recorded: the program calls no MPI (or in a way that a preloaded library cannot \
+             stand before: statically linked, set-user-id, found by dlopen and dlsym), does not raise events through \
+             Annals, is not compiled with -finstrument-functions (and dynamically linked), or never came to it"
         );
         return text;
     }
