@@ -237,11 +237,13 @@ impl Extractor {
             let lost = carries.get(id).copied().unwrap_or(Lost::ALL);
             extractor.streams.push((place.0, place.1, lost));
         }
-        // Objects of one name are one communicator, whoever defined them.
+        // Objects of one name are one communicator, whoever in the run defined them.
         let mut names = BTreeMap::new();
         for object in definitions.objects.values() {
             let next = names.len() as u64;
-            let number = *names.entry((object.kind, object.name)).or_insert(next);
+            let run = extractor.run_of.get(object.process.index()).copied();
+            let name = (run, object.kind, object.name);
+            let number = *names.entry(name).or_insert(next);
             extractor.objects.push(1 << 62 | number);
         }
         Some(extractor)
@@ -290,6 +292,16 @@ impl Extractor {
             None => self.far_ranks.get(&(*run, rank)),
         };
         found.copied().unwrap_or(NOBODY)
+    }
+
+    /// A number of a run, apart from those of other runs.
+    fn of_run(&self, process: u32, value: u64) -> u64 {
+        /// 2⁶⁴ divided by the golden ratio: multiples of it lie far apart.
+        const APART: u64 = 0x9e37_79b9_7f4a_7c15;
+        match self.run_of.get(process as usize) {
+            Some(run) if value != NONE => value.wrapping_add(APART.wrapping_mul(*run as u64)),
+            _ => value,
+        }
     }
 
     /// Whether events of a type of the trace are messages.
@@ -378,8 +390,9 @@ impl Extractor {
                         let known = object.and_then(|object| self.objects.get(object));
                         known.copied().unwrap_or(NONE)
                     }
-                    Reference::String => 1 << 61 | value,
-                    _ => value,
+                    // Numbers mean something within their run.
+                    Reference::String => 1 << 61 | self.of_run(process, value),
+                    _ => self.of_run(process, value),
                 }
             }
         };

@@ -311,3 +311,37 @@ fn without_messages_there_is_nothing_to_say() {
     world.write(scratch.path());
     assert_eq!(report(scratch.path(), Causality::Off).causality, None);
 }
+
+/// A recording of another run among these is told; its operations are not waited for, and wait for nobody's.
+#[test]
+fn runs_that_are_mixed_are_matched_apart() {
+    let hosts = [Host::new(1), Host::new(2)];
+    let mut world = World::of_messages(&hosts, &[(0, 1, 0, 100, 50), (1, 0, 0, 500, 50)]);
+    for (n, program) in (0..).zip(&mut world.programs) {
+        for step in 0..5 {
+            let at = 10_000 + 1_000 * step + 10 * n;
+            program.ops.push((at, Op::Begin(0, 0, 2)));
+            program.ops.push((at + 500, Op::End(0, 0, 2)));
+        }
+    }
+    let alone = check(&world);
+    assert_eq!((alone.violations.count, alone.messages.matched), (0, 2));
+    // As it was, long before; and of its second rank nothing is here.
+    let mut other = world.programs[0].clone();
+    other.run = "another world";
+    let scratch = tempfile::tempdir().expect("a directory");
+    world.write(scratch.path());
+    other.host.offset_ns += 7_000_000;
+    other.write(scratch.path(), &[]);
+    let mixed = report(scratch.path(), Causality::Check);
+    let found = mixed.causality.expect("messages");
+    assert_eq!(found.violations.count, 0, "{found:?}");
+    assert_eq!(found.messages.matched, 2);
+    assert_eq!(found.collectives.operations, alone.collectives.operations);
+    assert!(
+        mixed
+            .shared_ranks
+            .iter()
+            .any(|shared| shared.is_of_several_runs())
+    );
+}

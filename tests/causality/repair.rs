@@ -219,7 +219,9 @@ proptest! {
         world.programs.iter_mut().for_each(|program| program.chunk_len = 7);
         let scratch = tempfile::tempdir().expect("a directory");
         let [all, part] = ["all", "part"].map(|name| scratch.path().join(name));
-        [&all, &part].map(|directory| std::fs::create_dir(directory).expect("a directory"));
+        for directory in [&all, &part] {
+            std::fs::create_dir(directory).expect("a directory");
+        }
         world.write(&all);
         let trace = scratch.path().join("part.annals");
         let mut inputs = Vec::new();

@@ -209,6 +209,8 @@ pub(crate) struct Program {
     pub(crate) lateness_ns: Vec<i64>,
     /// Events of a chunk.
     pub(crate) chunk_len: usize,
+    /// Name of its run.
+    pub(crate) run: &'static str,
     /// More definitions; strings from number 100 on are free.
     pub(crate) more: Vec<Definition>,
 }
@@ -226,6 +228,7 @@ impl Program {
             is_unordered: false,
             lateness_ns: Vec::new(),
             chunk_len: 64,
+            run: "world",
             more: Vec::new(),
         }
     }
@@ -245,7 +248,7 @@ impl Program {
         d.add(Definition::Process(Process {
             id: process,
             recording_id: self.id(),
-            run: string("world"),
+            run: string(self.run),
             host: string(&format!("host-{}", self.host.number)),
             boot_id: [self.host.number; 16],
             pid: 100 + self.rank,
@@ -334,6 +337,7 @@ impl Program {
 
     fn id(&self) -> RecordingId {
         let mut id = [0x33; 16];
+        id[0] = self.run.len() as u8;
         id[12..].copy_from_slice(&self.rank.to_be_bytes());
         RecordingId(id)
     }
@@ -435,7 +439,7 @@ impl Program {
         footer.encode(&mut body);
         blocks.write(BlockKind::Footer, &[], &body, &mut out);
         out.extend_from_slice(&encode_tail(offset));
-        let path = directory.join(format!("world-{}.annals", self.rank));
+        let path = directory.join(format!("{}-{}.annals", self.run, self.rank));
         std::fs::write(path, out).expect("the recording is written");
     }
 }
