@@ -243,6 +243,23 @@ impl Selection {
         types.is_none_or(|set| set.contains(&event_type))
     }
 
+    /// What both keep.
+    fn and(self, other: Self) -> Self {
+        fn both<T: Ord + Copy>(
+            a: Option<BTreeSet<T>>,
+            b: Option<BTreeSet<T>>,
+        ) -> Option<BTreeSet<T>> {
+            match (a, b) {
+                (Some(a), Some(b)) => Some(a.intersection(&b).copied().collect()),
+                (a, b) => a.or(b),
+            }
+        }
+        Self {
+            streams: both(self.streams, other.streams),
+            event_types: both(self.event_types, other.event_types),
+        }
+    }
+
     /// Whether events of every type are kept.
     pub fn takes_all_event_types(&self) -> bool {
         self.event_types.is_none()
@@ -296,6 +313,26 @@ impl Keep {
         })
     }
 
+    /// What is left when another filter goes before this one.
+    pub(crate) fn behind(self, before: Self) -> Self {
+        Self {
+            selection: before.selection.and(self.selection),
+            window: Window {
+                from_ns: self.window.from_ns.max(before.window.from_ns),
+                to_ns: self.window.to_ns.min(before.window.to_ns),
+            },
+            slice: before.slice,
+        }
+    }
+
+    /// Whether every event of these streams is kept, in the whole of its time.
+    pub(crate) fn takes_all_of(&self, mut streams: impl Iterator<Item = StreamId>) -> bool {
+        let takes_all_times = self.window == Window::ALL && self.slice == Window::ALL;
+        takes_all_times
+            && self.selection.takes_all_event_types()
+            && streams.all(|stream| self.selection.takes_stream(stream))
+    }
+
     /// The time in which events are wanted.
     pub(crate) fn time(&self) -> Window {
         Window {
@@ -317,11 +354,6 @@ impl Keep {
     /// Whether this is the first slice: what has no time is counted there.
     pub(crate) const fn is_first(&self) -> bool {
         self.slice.from_ns == i64::MIN
-    }
-
-    /// Whether every event is kept.
-    pub(crate) fn is_all(&self) -> bool {
-        *self == Self::default()
     }
 }
 

@@ -118,6 +118,9 @@ pub struct Merge {
     recording_ids: Vec<RecordingId>,
     /// Files that hold a recording given already.
     pub(crate) duplicates: Vec<std::path::PathBuf>,
+    /// Traces that may hold other events of a recording than the trace that it was taken from, that one, and the
+    /// recording.
+    pub(crate) parts: Vec<(std::path::PathBuf, std::path::PathBuf, RecordingId)>,
 }
 
 /// What a merge did.
@@ -172,7 +175,8 @@ impl Merge {
     /// # Errors
     /// If a pattern cannot be read or matches nothing.
     pub fn filter(&mut self, filter: &EventFilter, window: Window) -> Result<(), FilterError> {
-        self.keep = Keep::new(filter, window, &mut self.definitions)?;
+        let keep = Keep::new(filter, window, &mut self.definitions)?;
+        self.keep = keep.behind(std::mem::take(&mut self.keep));
         Ok(())
     }
 
@@ -204,6 +208,14 @@ impl Merge {
         };
         self.definitions.add(Definition::Slice(slice));
         Ok(())
+    }
+
+    /// Reads only the stretch of time that a slice of this merge has.
+    pub(crate) fn keep_slice(&mut self, slice: &Slice) {
+        self.keep.slice = Window {
+            from_ns: slice.from_ns.unwrap_or(i64::MIN),
+            to_ns: slice.to_ns.unwrap_or(i64::MAX),
+        };
     }
 
     /// Corrects hosts' clocks as a plan says; gives what is to be told of them, none if they are others.

@@ -234,6 +234,14 @@ pub fn plan_merge_with_offsets(
     }
     let mut merge = Merge::plan_all(inputs, opened, offsets);
     rejected.extend(differing(&mut merge));
+    for (path, taken, id) in std::mem::take(&mut merge.parts) {
+        let why = format!(
+            "it holds other events of recording {id} than {}, and a recording is taken from one trace: merge the \
+             recordings themselves, or write parts as slices (--slice), which --join puts together",
+            taken.display()
+        );
+        rejected.push(RejectedInput { path, why });
+    }
     Ok((merge, rejected))
 }
 

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use annals_format::{
-    ClockKind, Definitions, Ended, ErrorKnot, Ordering, ProcessId, Relation, StreamTotals,
-    TraceLoss, UNBOUNDED,
+    ClockError, ClockKind, Definitions, Ended, ErrorKnot, Ordering, ProcessId, Relation,
+    StreamTotals, TraceLoss, UNBOUNDED,
 };
 use serde::Serialize;
 
 use crate::clocks::ClockFit;
-use crate::clocks::hosts::Hosts;
+use crate::clocks::hosts::{Host, Hosts};
 use crate::input::earlier::InputTrace;
 use crate::input::stream::StreamFindings;
 use crate::input::{InputRecording, RejectedInput};
@@ -298,36 +298,70 @@ pub struct HostReport {
 }
 
 impl HostReport {
-    pub(crate) fn of(hosts: &Hosts) -> Vec<Self> {
-        let each = hosts.all().map(|host| {
-            let (start, end) = host.facts.span;
-            let bound = |at: i64| Some(host.error_at(at)).filter(|error| *error != UNBOUNDED);
-            let corners = host.corners().into_iter();
-            let within = corners.filter(|corner| (start..=end).contains(corner));
-            let largest = within.chain([start, end]).map(|at| host.error_at(at)).max();
-            let (points, largest_residual_ns) = host.measurements();
-            let through = host.through.and_then(|boot_id| hosts.get(boot_id));
-            Self {
-                name: host.facts.name.clone(),
-                boot_id: host
-                    .facts
-                    .boot_id
-                    .iter()
-                    .map(|b| format!("{b:02x}"))
-                    .collect(),
-                relation: host.relation.name(),
-                through: through.map(|host| host.facts.name.clone()),
-                points,
-                largest_residual_ns,
-                wall_clock_steps_ns: host.facts.unix_step_ns,
-                bound_start_ns: bound(start),
-                bound_end_ns: bound(end),
-                bound_max_ns: largest.filter(|error| *error != UNBOUNDED),
+    /// A host that only traces have processes of is related as it was when these were merged.
+    fn tell_traces(&mut self, errors: &[&ClockError]) {
+        let Some(first) = errors.first() else { return };
+        self.relation = first.relation.name();
+        (self.points, self.largest_residual_ns, self.through) = (0, 0, None);
+        let bound = |knot: Option<&ErrorKnot>| {
+            let bound = knot.map(|knot| knot.host_ns);
+            bound.filter(|bound| *bound != UNBOUNDED)
+        };
+        let largest = first.knots.iter().max_by_key(|knot| knot.host_ns);
+        self.bound_start_ns = bound(first.knots.first());
+        self.bound_end_ns = bound(first.knots.last());
+        self.bound_max_ns = bound(largest);
+    }
+
+    pub(crate) fn of(hosts: &Hosts, definitions: &Definitions, in_traces: &Boots) -> Vec<Self> {
+        let mut errors: BTreeMap<[u8; 16], Vec<&ClockError>> = BTreeMap::new();
+        for error in definitions.clock_errors.values() {
+            let clock = definitions.clocks.get(&error.clock);
+            let process = clock.and_then(|clock| definitions.processes.get(&clock.process));
+            if let Some(process) = process.filter(|p| in_traces.contains(&p.boot_id)) {
+                errors.entry(process.boot_id).or_default().push(error);
             }
+        }
+        let each = hosts.all().map(|host| {
+            let mut report = Self::of_host(host, hosts);
+            if let Some(errors) = errors.get(&host.facts.boot_id) {
+                report.tell_traces(errors);
+            }
+            report
         });
         each.collect()
     }
+
+    fn of_host(host: &Host, hosts: &Hosts) -> Self {
+        let (start, end) = host.facts.span;
+        let bound = |at: i64| Some(host.error_at(at)).filter(|error| *error != UNBOUNDED);
+        let corners = host.corners().into_iter();
+        let within = corners.filter(|corner| (start..=end).contains(corner));
+        let largest = within.chain([start, end]).map(|at| host.error_at(at)).max();
+        let (points, largest_residual_ns) = host.measurements();
+        let through = host.through.and_then(|boot_id| hosts.get(boot_id));
+        Self {
+            name: host.facts.name.clone(),
+            boot_id: host
+                .facts
+                .boot_id
+                .iter()
+                .map(|b| format!("{b:02x}"))
+                .collect(),
+            relation: host.relation.name(),
+            through: through.map(|host| host.facts.name.clone()),
+            points,
+            largest_residual_ns,
+            wall_clock_steps_ns: host.facts.unix_step_ns,
+            bound_start_ns: bound(start),
+            bound_end_ns: bound(end),
+            bound_max_ns: largest.filter(|error| *error != UNBOUNDED),
+        }
+    }
 }
+
+/// Hosts, by their boots, of which only traces have processes.
+pub(crate) type Boots = BTreeSet<[u8; 16]>;
 
 /// Sums over all streams.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
@@ -507,9 +541,10 @@ impl Report {
         definitions: &Definitions,
         fits: &[ClockFit],
         hosts: &Hosts,
+        in_traces: &Boots,
     ) {
         self.hosts = hosts.len();
-        self.host_clocks = HostReport::of(hosts);
+        self.host_clocks = HostReport::of(hosts, definitions, in_traces);
         let clocks = fits.iter().map(|fit| clock_report(definitions, fit));
         self.clocks = clocks.collect();
     }
@@ -524,6 +559,15 @@ impl Report {
             path: input.path,
             why: input.why,
         }));
+    }
+
+    /// Whether an input is not whole, not there, or of another run: what a strict merge refuses.
+    pub(crate) fn has_gap(&self) -> bool {
+        let is_partial =
+            |input: &InputReport| input.ended == Ended::Running.name() || !input.damage.is_empty();
+        !self.complete
+            || self.inputs.iter().any(is_partial)
+            || self.shared_ranks.iter().any(SharedRank::is_of_several_runs)
     }
 
     /// What makes the trace incomplete, the first of it.
@@ -553,7 +597,19 @@ impl Report {
                 stream.rank
             ))
         };
+        let running = || {
+            let mut inputs = self.inputs.iter();
+            let input = inputs.find(|input| input.ended == Ended::Running.name())?;
+            Some(format!("{} is still being recorded", input.path.display()))
+        };
+        let foreign = || {
+            let mut shared = self.shared_ranks.iter();
+            let shared = shared.find(|shared| shared.is_of_several_runs())?;
+            let rank = shared.rank;
+            Some(format!("rank {rank} has recordings of several runs"))
+        };
         let gap = missing.or_else(early).or_else(damaged);
+        let gap = gap.or_else(running).or_else(foreign);
         gap.unwrap_or_else(|| "an input is damaged".to_owned())
     }
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use annals_format::{
-    Definitions, EventTypeId, RecordingId, Relation, StreamId, StreamTotals, TraceChunk, TraceLoss,
-    TypeTotals,
+    Definitions, EventTypeId, Filter, RecordingId, Relation, StreamId, StreamTotals, TraceChunk,
+    TraceLoss, TypeTotals,
 };
 use serde::Serialize;
 
@@ -88,6 +88,8 @@ struct Tally {
     counts: BTreeMap<(StreamId, EventTypeId), u64>,
     hashes: StreamHashes,
     losses: Vec<TraceLoss>,
+    /// Whether a repair moved any.
+    is_moved: bool,
 }
 
 impl Tally {
@@ -105,6 +107,7 @@ impl Tally {
                 *self.counts.entry((stream, event_type)).or_default() += count;
             }
         }
+        self.is_moved |= chunk.shifts_ns.iter().any(|shift| *shift != 0);
         self.hashes.add(&proof::of_chunk(chunk, sorted));
         self.losses
             .extend(chunk.losses.iter().map(|(_, loss)| *loss));
@@ -233,7 +236,7 @@ pub fn verify_with_offsets(
     if !inputs.is_empty() {
         compared_inputs = Some(compare(
             (path, &opened, &outcome),
-            (inputs, offsets),
+            (inputs, offsets, tally.is_moved),
             &mut mismatches,
         )?);
     }
@@ -326,7 +329,7 @@ fn check_hashes(
 /// Merges the inputs once more, without writing, and compares what comes out; gives how many there are.
 fn compare(
     (path, opened, outcome): (&Path, &Opened, &Outcome),
-    (inputs, offsets): (&[PathBuf], Option<&ClockOffsets>),
+    (inputs, offsets, is_moved): (&[PathBuf], Option<&ClockOffsets>, bool),
     mismatches: &mut Vec<Mismatch>,
 ) -> Result<usize> {
     let definitions = &opened.definitions;
@@ -358,11 +361,33 @@ fn compare(
         return Err(MergeError::OffsetsNotGiven { path });
     }
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    if is_related_by(Relation::Messages) {
+    // Where filters end is a matter of moved times.
+    if is_moved || is_related_by(Relation::Messages) {
         merge.causality = Causality::Repair;
         merge.plan_repair(jobs)?;
     }
+    if let Some(slice) = &definitions.slice {
+        merge.keep_slice(slice);
+    }
+    // What a trace among the inputs had left out, it has not now.
+    let said = |of: &Definitions, filter: &Filter| {
+        let names = [
+            filter.ranks,
+            filter.sources,
+            filter.locations,
+            filter.event_types,
+        ];
+        let names = names.map(|id| of.string(id).to_owned());
+        (filter.from_ns, filter.to_ns, names)
+    };
+    let of_traces = merge.definitions.filters.iter();
+    let of_traces: Vec<_> = of_traces
+        .map(|filter| said(&merge.definitions, filter))
+        .collect();
     for filter in &definitions.filters {
+        if of_traces.contains(&said(definitions, filter)) {
+            continue;
+        }
         let names = |id| {
             let text = definitions.string(id);
             (!text.is_empty()).then(|| text.to_owned())

@@ -234,8 +234,12 @@ fn a_trace_is_an_input_like_any_other() {
     let again = scratch.path().join("again.annals");
     let repair = ["--causality", "repair", "-o"].map(Path::new);
     let result = merge(&[&[scratch.output.as_path()], &repair[..], &[again.as_path()]].concat());
-    assert_eq!(result.status.code(), Some(1));
-    assert!(said(&result).contains("merged trace"), "{}", said(&result));
+    assert_eq!(result.status.code(), Some(0), "{}", said(&result));
+    let whole = [&scratch.output, &again].map(|path| std::fs::read(path).expect("a trace"));
+    assert!(
+        whole[0] == whole[1],
+        "without violations nothing is changed"
+    );
 }
 
 #[test]
@@ -495,4 +499,110 @@ fn an_output_named_as_an_archive_or_a_format_makes_one() {
     assert_eq!(refused.status.code(), Some(1));
     assert!(said(&refused).contains("mine"), "{}", said(&refused));
     assert!(path("mine").is_dir() && !path("mine.otf2").exists());
+}
+
+#[test]
+fn a_report_or_plan_never_takes_the_place_of_what_is_read_or_written() {
+    let scratch = Scratch::new();
+    let inputs = scratch.path().join("inputs");
+    std::fs::create_dir(&inputs).expect("a directory");
+    for rank in 0..2 {
+        recording(rank, 2, 50).write(&inputs, CompressionLevel::None);
+    }
+    let files = std::fs::read_dir(&inputs).expect("a directory");
+    let file = files.map(|file| file.expect("a file").path()).min();
+    let file = file.expect("a recording");
+    let before = std::fs::read(&file).expect("a recording");
+    let offsets = scratch.path().join("offsets");
+    std::fs::write(&offsets, "").expect("a file");
+    let output = scratch.output.as_path();
+    let refused = [
+        ["--report", "input"],
+        ["--write-plan", "input"],
+        ["--report", "output"],
+        ["--write-plan", "output"],
+        ["--clock-offsets", "output"],
+    ];
+    for [option, what] in refused {
+        let at = if what == "input" { &file } else { output };
+        let mut arguments = vec![inputs.as_path(), Path::new("-o"), output];
+        arguments.extend([Path::new(option), at]);
+        if option == "--clock-offsets" {
+            std::fs::write(output, "host 0 0\n").expect("a file");
+        }
+        let result = merge(&arguments);
+        assert_eq!(result.status.code(), Some(2), "{option}: {}", said(&result));
+        assert!(
+            said(&result).contains("would be written over"),
+            "{}",
+            said(&result)
+        );
+        assert_eq!(std::fs::read(&file).expect("a recording"), before);
+    }
+    // What is there and nobody reads may be replaced.
+    let report = scratch.path().join("report.json");
+    let arguments = [
+        inputs.as_path(),
+        Path::new("-o"),
+        output,
+        Path::new("--report"),
+        &report,
+    ];
+    for _ in 0..2 {
+        let result = merge(&arguments);
+        assert_eq!(result.status.code(), Some(0), "{}", said(&result));
+    }
+}
+
+#[test]
+fn traces_of_parts_of_a_run_lose_nothing_in_silence() {
+    let scratch = Scratch::new();
+    let inputs = scratch.path().join("inputs");
+    std::fs::create_dir(&inputs).expect("a directory");
+    for rank in 0..2 {
+        recording(rank, 2, 50).write(&inputs, CompressionLevel::None);
+    }
+    let part = |name: &str, options: &[&str]| {
+        let path = scratch.path().join(name);
+        let mut arguments = vec![inputs.as_path(), Path::new("-o"), path.as_path()];
+        arguments.extend(options.iter().map(Path::new));
+        let result = merge(&arguments);
+        assert_eq!(result.status.code(), Some(0), "{}", said(&result));
+        path
+    };
+    let all = |parts: &[PathBuf], options: &[&str]| {
+        let mut arguments: Vec<&Path> = parts.iter().map(PathBuf::as_path).collect();
+        arguments.extend([Path::new("-o"), scratch.output.as_path()]);
+        arguments.extend(options.iter().map(Path::new));
+        let result = merge(&arguments);
+        (result.status.code(), said(&result))
+    };
+    // Each rank whole in one of them.
+    let ranks = [
+        part("a.annals", &["--rank", "0"]),
+        part("b.annals", &["--rank", "1"]),
+    ];
+    let (code, told) = all(&ranks, &["--strict"]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(
+        told.contains("100 events") && !told.contains("twice"),
+        "{told}"
+    );
+    assert!(!told.contains("left out"), "{told}");
+    // Of each rank some in one, some in the other: one of them is taken, and that is said.
+    let times = [
+        part("c.annals", &["--to", "100ns"]),
+        part("d.annals", &["--from", "100ns"]),
+    ];
+    let (code, told) = all(&times, &[]);
+    assert_eq!(code, Some(3), "{told}");
+    assert!(
+        told.contains("it holds other events of recording"),
+        "{told}"
+    );
+    assert!(told.contains("80 events of 2 recordings"), "{told}");
+    std::fs::remove_file(&scratch.output).expect("the trace");
+    let (code, told) = all(&times, &["--strict"]);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(!scratch.output.exists());
 }

@@ -193,7 +193,7 @@ impl Merge {
         let mut each = Vec::new();
         for member in &self.members {
             // What a filter left out may have been the other half of any message.
-            let lost = if keep.is_all() {
+            let lost = if keep.takes_all_of(member.numbers.streams.values().copied()) {
                 self.lost_somewhere(member)
             } else {
                 Lost::ALL
@@ -201,7 +201,8 @@ impl Merge {
             each.push((member.process, lost));
         }
         for trace in &self.traces {
-            let is_all = keep.is_all() && trace.definitions().filters.is_empty();
+            let is_all = keep.takes_all_of(trace.numbers.streams.values().copied())
+                && trace.definitions().filters.is_empty();
             // By process once: a trace has as many streams as all of them together.
             let mut of_process: BTreeMap<ProcessId, Vec<(StreamId, &StreamTotals)>> =
                 BTreeMap::new();

@@ -11,7 +11,7 @@ use crate::input::earlier::InputTrace;
 use crate::input::reader::Outcome;
 use crate::input::stream::StreamOutcome;
 use crate::messages::causality::CausalityReport;
-use crate::report::{self, InputReport, Report, StreamReport};
+use crate::report::{Boots, self, InputReport, Report, StreamReport};
 
 impl Merge {
     pub(super) fn conclude(
@@ -107,7 +107,12 @@ impl Merge {
             &self.definitions,
             self.duplicates.clone(),
         );
-        report.tell_clocks(&self.definitions, &self.fits, &self.hosts);
+        let processes = self.definitions.processes.values();
+        let mut in_traces: Boots = processes.map(|process| process.boot_id).collect();
+        for member in &self.members {
+            in_traces.remove(&member.boot_id(&self.definitions));
+        }
+        report.tell_clocks(&self.definitions, &self.fits, &self.hosts, &in_traces);
         report.causality = causality;
         let is_whole =
             |trace: &InputTrace| trace.trace.has_footer && trace.trace.problems.is_empty();

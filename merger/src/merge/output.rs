@@ -158,7 +158,7 @@ pub fn write_trace_from(
         Ok(())
     })?;
 
-    if merge.is_strict && !merged.report.complete {
+    if merge.is_strict && merged.report.has_gap() {
         return Err(MergeError::Incomplete {
             what: merged.report.first_gap(),
         });

@@ -893,7 +893,7 @@ pub fn write_archive(
         progress(events);
         Ok(())
     })?;
-    if merge.is_strict && !merged.report.complete {
+    if merge.is_strict && merged.report.has_gap() {
         return Err(MergeError::Incomplete {
             what: merged.report.first_gap(),
         });

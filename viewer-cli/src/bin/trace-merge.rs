@@ -73,7 +73,7 @@ struct Arguments {
     #[arg(long, value_name = "DIR")]
     symbols: Vec<PathBuf>,
 
-    /// Threads that encode; 0: one per processor
+    /// Threads that work; 0: one per processor (at most 64, or four per processor if that is more)
     #[arg(short, long, default_value_t = 0, value_name = "N")]
     jobs: usize,
 
@@ -128,8 +128,8 @@ struct Arguments {
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
 
-    /// Write nothing when anything would be lost: inputs that are damaged, cut off or no recordings, a rank that
-    /// is missing (what recorders dropped is no reason)
+    /// Write nothing unless all inputs are whole: none is damaged, cut off, still being recorded, of another run or
+    /// no recording, and no rank is missing (what recorders dropped is no reason)
     #[arg(long)]
     strict: bool,
 
@@ -143,6 +143,9 @@ struct Arguments {
     #[arg(short, long)]
     quiet: bool,
 }
+
+/// Most threads, unless there are more processors than a quarter of that.
+const MOST_JOBS: usize = 64;
 
 fn causality(text: &str) -> Result<Causality, String> {
     let mut all = Causality::ALL.iter();
@@ -237,7 +240,76 @@ fn run_join(arguments: &Arguments) -> anyhow::Result<bool> {
     Ok(!joined.complete || sums.dropped != 0 || sums.skipped != 0 || sums.truncated != 0)
 }
 
+/// Where a file is, however it is named.
+fn place_of(path: &Path) -> PathBuf {
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new(".")).canonicalize().ok();
+    let named = || Some(parent?.join(path.file_name()?));
+    path.canonicalize()
+        .ok()
+        .or_else(named)
+        .unwrap_or_else(|| path.to_owned())
+}
+
+/// Whether a file is a recording, its live file, or a trace.
+fn is_annals(path: &Path) -> bool {
+    use std::io::Read as _;
+    let mut head = [0; annals_format::FILE_HEADER_LEN];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    read.is_ok() && annals_format::FileHeader::decode(&head).is_ok()
+}
+
+/// Refuses to write one file over another that is read, or written, too.
+fn check_places(arguments: &Arguments) -> Result<(), UsageError> {
+    let read = [
+        ("--clock-offsets", &arguments.clock_offsets),
+        ("--plan", &arguments.plan),
+    ];
+    let read = read
+        .into_iter()
+        .filter_map(|(what, path)| Some((what, path.as_deref()?)));
+    let inputs = arguments
+        .inputs
+        .iter()
+        .map(|path| ("an input", path.as_path()));
+    let mut taken: Vec<(&str, PathBuf)> = read.map(|(what, path)| (what, place_of(path))).collect();
+    let output = arguments.output.as_path();
+    let refuse = |what: &str, path: &Path, other: &str| {
+        let path = path.display();
+        Err(UsageError(format!(
+            "{what} {path} would be written over {other}: name another file"
+        )))
+    };
+    let at_output = place_of(output);
+    if let Some((other, _)) = taken.iter().find(|(_, place)| *place == at_output) {
+        return refuse("the output", output, &format!("what {other} names"));
+    }
+    taken.extend(inputs.map(|(what, path)| (what, place_of(path))));
+    taken.push(("the output", at_output));
+    let written = [
+        ("--report", &arguments.report),
+        ("--write-plan", &arguments.write_plan),
+    ];
+    for (what, path) in written {
+        let Some(path) = path.as_deref().filter(|path| path.as_os_str() != "-") else {
+            continue;
+        };
+        let place = place_of(path);
+        if let Some((other, _)) = taken.iter().find(|(_, taken)| *taken == place) {
+            return refuse(what, path, other);
+        }
+        if is_annals(path) {
+            return refuse(what, path, "a recording or a trace");
+        }
+        taken.push((what, place));
+    }
+    Ok(())
+}
+
 fn run(arguments: &Arguments) -> anyhow::Result<Report> {
+    check_places(arguments)?;
     let symbols = Symbols::in_directories(&arguments.symbols)?;
     let output = Some(arguments.output.as_path());
     let window = arguments.window.window()?;
@@ -245,6 +317,13 @@ fn run(arguments: &Arguments) -> anyhow::Result<Report> {
     let offsets = offsets.transpose()?;
     let (mut merge, rejected) =
         plan_merge_with_offsets(&arguments.inputs, output, &symbols, offsets.as_ref())?;
+    if let Some(trace) = merge.input_traces().next().filter(|_| offsets.is_some()) {
+        let path = trace.path.display();
+        eprintln!(
+            "trace-merge: --clock-offsets: {} is a merged trace, whose hosts stay as they were related then",
+            safe_lines(&path.to_string())
+        );
+    }
     merge.causality = arguments.causality;
     merge.messages_in_flight = arguments.messages_in_flight;
     merge.memory_limit_bytes = arguments.memory_limit;
@@ -253,9 +332,11 @@ fn run(arguments: &Arguments) -> anyhow::Result<Report> {
         (None, Some(parent)) if !parent.as_os_str().is_empty() => parent.to_owned(),
         (None, _) => PathBuf::from("."),
     };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = match arguments.jobs {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        jobs => jobs,
+        0 => processors,
+        // More than processors can use only take memory and turns.
+        jobs => jobs.min(processors.saturating_mul(4).max(MOST_JOBS)),
     };
     let plan = match &arguments.plan {
         Some(path) => {
@@ -535,6 +616,13 @@ fn summary(report: &Report, bytes: Option<u64>, arguments: &Arguments) -> String
                 stream.ambiguous
             );
         }
+        if let Some(error) = &stream.first_error {
+            let _ = writeln!(
+                text,
+                "{name}: {} events cannot be read, for one: {error}",
+                stream.skipped + stream.truncated
+            );
+        }
         if stream.miscounted != 0 || !stream.is_balanced {
             let _ = writeln!(
                 text,
@@ -544,10 +632,19 @@ fn summary(report: &Report, bytes: Option<u64>, arguments: &Arguments) -> String
         }
     }
     if totals.filtered != 0 {
-        let _ = writeln!(text, "left out by the filter: {} events", totals.filtered);
+        let is_filtered = !arguments.filter.is_empty()
+            || arguments.window.from.is_some()
+            || arguments.window.to.is_some();
+        let by = match (arguments.slice.is_some(), is_filtered) {
+            (true, false) => "in other slices",
+            (true, true) => "left out by the filter, or in other slices",
+            (false, true) => "left out by the filter",
+            (false, false) => "left out by the filters of merged traces",
+        };
+        let _ = writeln!(text, "{by}: {} events", totals.filtered);
     }
     if let Some(causality) = &report.causality {
-        text += &of_messages(causality);
+        text += &of_messages(causality, totals.filtered != 0);
     }
     if totals.dropped + totals.suppressed + totals.skipped + totals.truncated != 0 {
         let _ = writeln!(
@@ -575,7 +672,7 @@ fn summary(report: &Report, bytes: Option<u64>, arguments: &Arguments) -> String
 }
 
 /// What is wrong with the messages, one line at most for each.
-fn of_messages(causality: &CausalityReport) -> String {
+fn of_messages(causality: &CausalityReport, is_filtered: bool) -> String {
     use std::fmt::Write as _;
     let mut text = String::new();
     let violations = &causality.violations;
@@ -592,6 +689,23 @@ fn of_messages(causality: &CausalityReport) -> String {
         );
     }
     if let Some(repair) = &causality.repair {
+        let corrected = repair
+            .hosts
+            .iter()
+            .filter(|host| host.quality != "inconsistent");
+        let corrections = corrected.map(|host| {
+            host.offset_start_ns
+                .unsigned_abs()
+                .max(host.offset_end_ns.unsigned_abs())
+        });
+        if let Some(largest) = corrections.clone().max() {
+            let largest = duration(i64::try_from(largest).unwrap_or(i64::MAX));
+            let _ = writeln!(
+                text,
+                "causality: the clocks of {} hosts corrected by what the messages say, by up to {largest}",
+                corrections.count()
+            );
+        }
         let _ = writeln!(
             text,
             "causality: {} violations repaired, {} left: {} events moved by up to {} ns (mean {} ns)",
@@ -605,10 +719,15 @@ fn of_messages(causality: &CausalityReport) -> String {
     let lost = causality.messages.unmatchable_by_loss + causality.collectives.unmatchable_by_loss;
     let over_limit = causality.messages.over_limit + causality.collectives.over_limit;
     if lost + over_limit != 0 {
+        let why = if is_filtered {
+            "whose other half may be lost or left out by the filter"
+        } else {
+            "behind losses"
+        };
         let _ = writeln!(
             text,
-            "causality: not checked: {lost} events of messages behind losses, {over_limit} over the \
-             limit of {} in flight",
+            "causality: not checked: {lost} events of messages {why}, {over_limit} over the limit of {} \
+             in flight",
             causality.limit
         );
     }
