@@ -266,6 +266,21 @@ impl Selection {
     }
 }
 
+/// What a filter says, whatever numbers its texts have: from and to, ranks, sources, locations, event types.
+pub(crate) type Said = (Option<i64>, Option<i64>, [String; 4]);
+
+/// What a filter of these definitions says.
+pub(crate) fn said(filter: &Filter, of: &Definitions) -> Said {
+    let names = [
+        filter.ranks,
+        filter.sources,
+        filter.locations,
+        filter.event_types,
+    ];
+    let names = names.map(|id| of.string(id).to_owned());
+    (filter.from_ns, filter.to_ns, names)
+}
+
 /// What a merge keeps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Keep {

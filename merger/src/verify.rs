@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use annals_format::{
-    Definitions, EventTypeId, Filter, RecordingId, Relation, StreamId, StreamTotals, TraceChunk,
-    TraceLoss, TypeTotals,
+    Definitions, EventTypeId, RecordingId, Relation, StreamId, StreamTotals, TraceChunk, TraceLoss,
+    TypeTotals,
 };
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ use crate::calls::stacks::Stacks;
 use crate::calls::statistics::TraceCalls;
 use crate::clocks::offsets::ClockOffsets;
 use crate::error::{MergeError, Result};
-use crate::filter::EventFilter;
+use crate::filter::{EventFilter, Said, said};
 use crate::input::symbols::Symbols;
 use crate::input::without_path;
 use crate::messages::causality::Causality;
@@ -72,8 +72,13 @@ impl Verification {
 
     /// Whether anything was lost, now or before.
     pub fn has_loss(&self) -> bool {
+        !self.complete || self.has_lost_events()
+    }
+
+    /// Whether events are known to be lost.
+    pub const fn has_lost_events(&self) -> bool {
         let totals = &self.totals;
-        !self.complete || totals.dropped + totals.skipped + totals.truncated != 0
+        totals.dropped != 0 || totals.skipped != 0 || totals.truncated != 0
     }
 }
 
@@ -370,37 +375,27 @@ fn compare(
         merge.keep_slice(slice);
     }
     // What a trace among the inputs had left out, it has not now.
-    let said = |of: &Definitions, filter: &Filter| {
-        let names = [
-            filter.ranks,
-            filter.sources,
-            filter.locations,
-            filter.event_types,
-        ];
-        let names = names.map(|id| of.string(id).to_owned());
-        (filter.from_ns, filter.to_ns, names)
-    };
     let of_traces = merge.definitions.filters.iter();
-    let of_traces: Vec<_> = of_traces
-        .map(|filter| said(&merge.definitions, filter))
+    let of_traces: Vec<Said> = of_traces
+        .map(|filter| said(filter, &merge.definitions))
         .collect();
     for filter in &definitions.filters {
-        if of_traces.contains(&said(definitions, filter)) {
+        let said = said(filter, definitions);
+        if of_traces.contains(&said) {
             continue;
         }
-        let names = |id| {
-            let text = definitions.string(id);
-            (!text.is_empty()).then(|| text.to_owned())
-        };
+        let (from_ns, to_ns, names) = said;
+        let [rank, source, location, event] =
+            names.map(|text| Some(text).filter(|t| !t.is_empty()));
         let of_events = EventFilter {
-            rank: names(filter.ranks),
-            source: names(filter.sources),
-            location: names(filter.locations),
-            event: names(filter.event_types),
+            rank,
+            source,
+            location,
+            event,
         };
         let window = Window {
-            from_ns: filter.from_ns.unwrap_or(i64::MIN),
-            to_ns: filter.to_ns.unwrap_or(i64::MAX),
+            from_ns: from_ns.unwrap_or(i64::MIN),
+            to_ns: to_ns.unwrap_or(i64::MAX),
         };
         merge.filter(&of_events, window)?;
     }

@@ -11,7 +11,7 @@ use crate::input::earlier::InputTrace;
 use crate::input::reader::Outcome;
 use crate::input::stream::StreamOutcome;
 use crate::messages::causality::CausalityReport;
-use crate::report::{Boots, self, InputReport, Report, StreamReport};
+use crate::report::{self, Boots, InputReport, Report, StreamReport};
 
 impl Merge {
     pub(super) fn conclude(

@@ -17,7 +17,7 @@ use crate::clocks::observed::Observed;
 use crate::clocks::offsets::ClockOffsets;
 use crate::clocks::steps::{ClockPoints, unwrap_points};
 use crate::clocks::{self, ClockFit, MapMover, Point};
-use crate::filter::Keep;
+use crate::filter::{Keep, Said, said};
 use crate::input::InputRecording;
 use crate::input::earlier::{Earlier, InputTrace};
 use crate::messages::causality::{Causality, MESSAGES_IN_FLIGHT};
@@ -229,26 +229,19 @@ impl Merge {
             let trace = &self.traces[number];
             let shift_ns = trace.shift_ns;
             let left_out = trace.totals().flat_map(|(_, totals)| &totals.rows);
-            if left_out.map(|row| row.filtered).all(|count| count == 0) {
+            let is_known = trace.input.trace.has_footer;
+            if is_known && left_out.map(|row| row.filtered).all(|count| count == 0) {
                 // Of what is taken it has left out nothing.
                 continue;
             }
             let filters = trace.definitions().filters.clone();
             for filter in filters {
-                let names = [
-                    filter.ranks,
-                    filter.sources,
-                    filter.locations,
-                    filter.event_types,
-                ];
-                let names = names.map(|id| {
-                    let text = self.traces[number].definitions().string(id).to_owned();
-                    self.definitions.intern(&text)
-                });
+                let (from_ns, to_ns, names) = said(&filter, self.traces[number].definitions());
+                let names = names.map(|text| self.definitions.intern(&text));
                 let moved = |time_ns: i64| time_ns.saturating_add(shift_ns);
                 self.definitions.add(Definition::Filter(Filter {
-                    from_ns: filter.from_ns.map(moved),
-                    to_ns: filter.to_ns.map(moved),
+                    from_ns: from_ns.map(moved),
+                    to_ns: to_ns.map(moved),
                     ranks: names[0],
                     sources: names[1],
                     locations: names[2],
@@ -434,26 +427,17 @@ struct Held {
     present: u64,
     /// Events that the trace does not have, or has not found.
     missing: u64,
-    /// By stream of the process and by event type, events that are there, and those that are not.
+    /// By stream of the process and by event type, events that are there, and those that were recorded.
     rows: Vec<(u64, u64)>,
     /// What it was merged with.
-    filters: Vec<(Option<i64>, Option<i64>, [String; 4])>,
+    filters: Vec<Said>,
 }
 
 impl Held {
     fn of(trace: &Earlier) -> BTreeMap<ProcessId, Self> {
         let definitions = trace.definitions();
-        let filters = definitions.filters.iter().map(|filter| {
-            let names = [
-                filter.ranks,
-                filter.sources,
-                filter.locations,
-                filter.event_types,
-            ];
-            let names = names.map(|id| definitions.string(id).to_owned());
-            (filter.from_ns, filter.to_ns, names)
-        });
-        let filters: Vec<_> = filters.collect();
+        let filters = definitions.filters.iter();
+        let filters: Vec<Said> = filters.map(|filter| said(filter, definitions)).collect();
         let mut each: BTreeMap<ProcessId, Self> = BTreeMap::new();
         for totals in &trace.input.trace.totals {
             let Some(process) = definitions.process_of(totals.stream) else {

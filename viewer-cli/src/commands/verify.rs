@@ -70,7 +70,12 @@ fn print(found: &Verification, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     let verdict = match (found.holds(), found.has_loss()) {
         (false, _) => "it does not hold",
-        (true, true) => "it holds; events were lost, see `trace-cli dropped`",
+        (true, true) if found.has_lost_events() => {
+            "it holds; events were lost, see `trace-cli dropped`"
+        }
+        (true, true) => {
+            "it holds; a rank is missing, or an input ended early, see `trace-cli info`"
+        }
         (true, false) if !found.damage.is_empty() => {
             "it holds, and no event is lost, but there is damage"
         }
