@@ -13,6 +13,7 @@ pub(crate) mod sweep;
 mod causes;
 mod conclude;
 mod settle;
+mod shares;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -8,6 +8,7 @@ use annals_format::{
     ProcessEnd, ProcessId, Rank, RecordingId, Role, TimeZero, Verbosity,
 };
 
+use super::shares::Shares;
 use super::{CHUNK_EVENTS, MEMORY_LIMIT_BYTES, Member, Merge};
 use crate::axis::unify::{Numbers, Unifier};
 use crate::clocks::bounds::Course;
@@ -17,7 +18,7 @@ use crate::clocks::observed::Observed;
 use crate::clocks::offsets::ClockOffsets;
 use crate::clocks::steps::{ClockPoints, unwrap_points};
 use crate::clocks::{self, ClockFit, MapMover, Point};
-use crate::filter::{Keep, Said, said};
+use crate::filter::{Keep, said};
 use crate::input::InputRecording;
 use crate::input::earlier::{Earlier, InputTrace};
 use crate::messages::causality::{Causality, MESSAGES_IN_FLIGHT};
@@ -72,50 +73,12 @@ impl Merge {
         });
         let mut traces: Vec<Earlier> = traces.into_iter().map(Earlier::new).collect();
         let mut candidates = Vec::new();
-        let held: Vec<BTreeMap<ProcessId, Held>> = traces.iter().map(Held::of).collect();
-        // Of each recording, the trace that has most of it.
-        let mut best: BTreeMap<RecordingId, (usize, ProcessId)> = BTreeMap::new();
-        let what = |(number, process): (usize, ProcessId)| held[number].get(&process);
-        let events = |place| what(place).map_or(0, |held| held.present);
-        for (number, trace) in traces.iter().enumerate() {
-            for (process, id) in trace.recording_ids().filter(|(_, id)| !seen.contains(id)) {
-                let here = (number, process);
-                let best = best.entry(id).or_insert(here);
-                if events(here) > events(*best) {
-                    *best = here;
-                }
-            }
+        let shares = Shares::of(&traces, &seen);
+        for (number, process, id) in shares.taken {
+            let place = Place::of(traces[number].definitions(), process, id);
+            candidates.push((place, Candidate::Trace(number, process)));
         }
-        let mut parts = Vec::new();
-        for (number, trace) in traces.iter().enumerate() {
-            let (mut has_duplicate, mut others) = (false, None);
-            for (process, id) in trace.recording_ids() {
-                let here = (number, process);
-                match best.get(&id) {
-                    Some(best) if *best == here => {
-                        let place = Place::of(trace.definitions(), process, id);
-                        candidates.push((place, Candidate::Trace(number, process)));
-                    }
-                    Some(best) if Held::may_differ(what(here), what(*best)) => {
-                        others.get_or_insert((best.0, id));
-                    }
-                    // Nothing is given twice by a trace that left all of it out.
-                    _ => {
-                        let held = what(here);
-                        has_duplicate |= held.is_none_or(|h| h.present != 0 || h.missing == 0);
-                    }
-                }
-            }
-            if let Some((taken, id)) = others {
-                parts.push((
-                    trace.input.path.clone(),
-                    traces[taken].input.path.clone(),
-                    id,
-                ));
-            } else if has_duplicate {
-                duplicates.push(trace.input.path.clone());
-            }
-        }
+        duplicates.extend(shares.duplicates);
         for input in inputs {
             let id = input.recording.header.recording_id;
             let definitions = &input.recording.definitions;
@@ -215,7 +178,7 @@ impl Merge {
             traces,
             recording_ids,
             duplicates,
-            parts,
+            parts: shares.parts,
         };
         merge.settle_zero();
         merge.bound_errors();
@@ -419,55 +382,6 @@ enum Candidate {
     Recording(Box<InputRecording>),
     /// Number of the trace, and of the process in it.
     Trace(usize, ProcessId),
-}
-
-/// What a trace has of a process.
-#[derive(PartialEq, Eq)]
-struct Held {
-    present: u64,
-    /// Events that the trace does not have, or has not found.
-    missing: u64,
-    /// By stream of the process and by event type, events that are there, and those that were recorded.
-    rows: Vec<(u64, u64)>,
-    /// What it was merged with.
-    filters: Vec<Said>,
-}
-
-impl Held {
-    fn of(trace: &Earlier) -> BTreeMap<ProcessId, Self> {
-        let definitions = trace.definitions();
-        let filters = definitions.filters.iter();
-        let filters: Vec<Said> = filters.map(|filter| said(filter, definitions)).collect();
-        let mut each: BTreeMap<ProcessId, Self> = BTreeMap::new();
-        for totals in &trace.input.trace.totals {
-            let Some(process) = definitions.process_of(totals.stream) else {
-                continue;
-            };
-            let held = each.entry(process).or_insert_with(|| Self {
-                present: 0,
-                missing: 0,
-                rows: Vec::new(),
-                filters: filters.clone(),
-            });
-            for row in &totals.rows {
-                let (present, recorded) = (row.present(), row.recorded);
-                held.present = held.present.saturating_add(present);
-                held.missing = held
-                    .missing
-                    .saturating_add(recorded.saturating_sub(present));
-                held.rows.push((present, recorded));
-            }
-        }
-        each
-    }
-
-    /// Whether one that is not taken may have events that the one that is taken has not.
-    fn may_differ(left: Option<&Self>, taken: Option<&Self>) -> bool {
-        let (Some(left), Some(taken)) = (left, taken) else {
-            return false;
-        };
-        left.present != 0 && taken.missing != 0 && left != taken
-    }
 }
 
 /// What decides about a process's place.
