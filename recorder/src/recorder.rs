@@ -785,7 +785,9 @@ impl Recorder {
     }
 
     /// Counts events that a source told it dropped itself. They stand in the recording as raised and
-    /// dropped, marked as an estimate; a count that does not fit 64 bits stays at the largest.
+    /// dropped, marked as an estimate; a count that does not fit 64 bits stays at the largest. They lie between the
+    /// last event and now, as far as that is known: of a clock that the recorder cannot read, by the last
+    /// [`Recorder::calibrate`]; without one, at the last event.
     pub fn report_dropped(&self, source: SourceId, event_type: EventTypeId, count: u64) {
         // What is refused is counted.
         let _ = self.raiser().report_dropped(source, event_type, count);

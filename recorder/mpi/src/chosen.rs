@@ -19,7 +19,7 @@ struct Word {
     is_used: AtomicBool,
 }
 
-/// What words that fit nothing are told of with: behind MPI_Init, when it is known whose turn that is.
+/// Lines about words that fit nothing, which wait until MPI_Init has returned and it is known which process tells them.
 static UNTOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 impl Chosen {
