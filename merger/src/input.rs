@@ -386,6 +386,11 @@ pub(crate) fn kind_of(path: &Path) -> Result<FileKind> {
     Ok(header_of(path)?.kind)
 }
 
+/// Whether a path is a file that begins as a recording, its live file, or a trace does. Pipes and devices are not read.
+pub fn is_annals(path: &Path) -> bool {
+    header_of(path).is_ok()
+}
+
 pub(crate) fn header_of(path: &Path) -> Result<FileHeader> {
     let file = FileAt::open(path)?;
     let format = |source| MergeError::Format {

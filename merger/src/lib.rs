@@ -49,7 +49,7 @@ pub use filter::{
 pub use input::earlier::InputTrace;
 pub use input::recover::{Recovered, recover};
 pub use input::symbols::Symbols;
-pub use input::{Found, InputRecording, RejectedInput, find};
+pub use input::{Found, InputRecording, RejectedInput, find, is_annals};
 pub use merge::join::{Joined, join};
 pub use merge::output::{WriteOptions, write_trace, write_trace_from};
 pub use merge::plan::Plan;

@@ -561,17 +561,8 @@ impl Report {
         }));
     }
 
-    /// Whether an input is not whole, not there, or of another run: what a strict merge refuses.
-    pub(crate) fn has_gap(&self) -> bool {
-        let is_partial =
-            |input: &InputReport| input.ended == Ended::Running.name() || !input.damage.is_empty();
-        !self.complete
-            || self.inputs.iter().any(is_partial)
-            || self.shared_ranks.iter().any(SharedRank::is_of_several_runs)
-    }
-
-    /// What makes the trace incomplete, the first of it.
-    pub(crate) fn first_gap(&self) -> String {
+    /// The first input that is not whole, not there, or of another run, in words: what a strict merge refuses.
+    pub fn gap(&self) -> Option<String> {
         let missing = self.missing_ranks.first();
         let missing = missing.map(|rank| format!("there is no recording of rank {rank}"));
         let is_early = |input: &&InputReport| {
@@ -608,9 +599,9 @@ impl Report {
             let rank = shared.rank;
             Some(format!("rank {rank} has recordings of several runs"))
         };
+        let other = || (!self.complete).then(|| "an input is damaged".to_owned());
         let gap = missing.or_else(early).or_else(damaged);
-        let gap = gap.or_else(running).or_else(foreign);
-        gap.unwrap_or_else(|| "an input is damaged".to_owned())
+        gap.or_else(running).or_else(foreign).or_else(other)
     }
 
     /// Whether anything was lost anywhere, a process did not end by itself, counts do not add up, or recordings

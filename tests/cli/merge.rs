@@ -539,6 +539,16 @@ fn a_report_or_plan_never_takes_the_place_of_what_is_read_or_written() {
         );
         assert_eq!(std::fs::read(&file).expect("a recording"), before);
     }
+    // A device is not read to find out what it is.
+    let null = Path::new("/dev/null");
+    let to_null = [
+        inputs.as_path(),
+        Path::new("-o"),
+        output,
+        Path::new("--report"),
+        null,
+    ];
+    assert_eq!(merge(&to_null).status.code(), Some(0));
     // What is there and nobody reads may be replaced.
     let report = scratch.path().join("report.json");
     let arguments = [

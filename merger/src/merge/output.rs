@@ -158,10 +158,8 @@ pub fn write_trace_from(
         Ok(())
     })?;
 
-    if merge.is_strict && merged.report.has_gap() {
-        return Err(MergeError::Incomplete {
-            what: merged.report.first_gap(),
-        });
+    if let Some(what) = merged.report.gap().filter(|_| merge.is_strict) {
+        return Err(MergeError::Incomplete { what });
     }
     let snapshots = snapshots.finish(index.len() as u64, &mut file)?;
     let statistics = calls.finish().filter(|_| !types.is_empty());

@@ -893,10 +893,8 @@ pub fn write_archive(
         progress(events);
         Ok(())
     })?;
-    if merge.is_strict && merged.report.has_gap() {
-        return Err(MergeError::Incomplete {
-            what: merged.report.first_gap(),
-        });
+    if let Some(what) = merged.report.gap().filter(|_| merge.is_strict) {
+        return Err(MergeError::Incomplete { what });
     }
     let bytes = converter.finish(&anchor, options)?;
     Ok((merged, bytes))

@@ -13,8 +13,8 @@ use annals_format::CompressionLevel;
 use annals_merger::{
     ArchiveOptions, Causality, CausalityReport, ClockOffsets, EventFilter, FilterError,
     InputReport, MESSAGES_IN_FLIGHT, Merge, Opened, Plan, RejectedInput, Report, Symbols, Window,
-    WindowArguments, WriteOptions, join, keep_freed_memory, parse_size, plan_merge_with_offsets,
-    write_archive, write_trace,
+    WindowArguments, WriteOptions, is_annals, join, keep_freed_memory, parse_size,
+    plan_merge_with_offsets, write_archive, write_trace,
 };
 use anyhow::{Context, bail};
 use clap::Parser;
@@ -253,14 +253,6 @@ fn place_of(path: &Path) -> PathBuf {
         .unwrap_or_else(|| path.to_owned())
 }
 
-/// Whether a file is a recording, its live file, or a trace.
-fn is_annals(path: &Path) -> bool {
-    use std::io::Read as _;
-    let mut head = [0; annals_format::FILE_HEADER_LEN];
-    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut head));
-    read.is_ok() && annals_format::FileHeader::decode(&head).is_ok()
-}
-
 /// Refuses to write one file over another that is read, or written, too.
 fn check_places(arguments: &Arguments) -> Result<(), UsageError> {
     let read = [
@@ -407,9 +399,9 @@ fn run_export(
     let events = merge.expected_events();
     let opened = Opened::of_merge(merge, rejected);
     if arguments.strict {
-        let summary = opened.summary()?;
-        if !summary.complete {
-            bail!("--strict: something would be lost; the report of a merge without it says what");
+        let report = opened.summary()?.report;
+        if let Some(what) = report.and_then(|report| report.gap()) {
+            bail!("--strict: {what}");
         }
     }
     let bar = progress(events, arguments.quiet);
