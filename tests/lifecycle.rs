@@ -242,6 +242,27 @@ const ENDING: &str = "ANNALS_ENDING_CHILD";
 
 /// Not a test of its own: a process that records and ends in one of several ways.
 #[test]
+fn a_finished_recorder_lets_go_of_its_live_file_and_keeps_its_counters() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let recorder = Recorder::start(&Options::new(scratch.path())).expect("a recorder");
+    let mark = mark(&recorder);
+    let mapped = || {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("the system tells");
+        let of_this = |line: &&str| line.contains(scratch.path().to_str().expect("a plain path"));
+        maps.lines().filter(of_this).count()
+    };
+    for number in 0..1000 {
+        recorder.raise(&mark, (number,));
+    }
+    assert!(mapped() > 0, "it records into a mapped file");
+    recorder.finish();
+    assert_eq!(mapped(), 0, "the file is removed");
+    recorder.raise(&mark, (1000,));
+    let status = recorder.status();
+    assert_eq!((status.raised, status.raised_after_finish), (1000, 1));
+}
+
+#[test]
 fn child() {
     let Ok(task) = std::env::var(ENDING) else {
         return;

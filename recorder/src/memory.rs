@@ -186,6 +186,41 @@ impl LiveMemory {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base, bytes.len()) };
     }
 
+    /// Lets go of the file, when its events stand in the recording: only the counters stay, in memory of
+    /// the process. Otherwise its room would be taken for as long as the process runs, and the process's
+    /// end would wait for the file to go, its descriptors closed already: in that state Open MPI's
+    /// launcher (5.0) can hang on a rank. Where the system cannot do this, the file goes with the process.
+    pub(crate) fn release(&self) {
+        let length = self.map.len();
+        let Ok(mut copy) = MmapMut::map_anon(length) else {
+            return;
+        };
+        // Most is zero, and takes no memory when it is not touched.
+        for offset in (0..self.division.pages_offset()).step_by(8) {
+            let value = self.word(offset).load(Ordering::Relaxed);
+            if value != 0 {
+                copy[offset..][..8].copy_from_slice(&value.to_ne_bytes());
+            }
+        }
+        // In one step, and not by a hole in the file: a thread that was interrupted in an event may write
+        // on, and would be killed where a hole cannot be filled.
+        // SAFETY: replaces our own mapping by one of the same size and access; what is in it is accessed
+        // as atomics or by one thread each, and any content of pages is sound.
+        let moved = unsafe {
+            libc::mremap(
+                copy.as_mut_ptr().cast(),
+                length,
+                length,
+                libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED,
+                self.base,
+            )
+        };
+        if moved != libc::MAP_FAILED {
+            // It is where the file was.
+            std::mem::forget(copy);
+        }
+    }
+
     /// The file, when there is one.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.path.as_deref()

@@ -607,6 +607,8 @@ impl Writer {
             if let Some(path) = self.shared.memory.path() {
                 let _ = std::fs::remove_file(path);
             }
+            // Readers that have the live file open look at the recording behind it, and find its footer.
+            self.shared.memory.release();
         } else {
             self.note_failure();
             if self.shared.memory.path().is_none() {

@@ -363,24 +363,9 @@ impl Flavour {
         command.env("MPI_COUNTS", directory.join("counts"));
         command.env("ANNALS_DIR", directory.join("annals"));
         command.arg(program).args(arguments);
-        let mut output = command
+        let output = command
             .output()
             .unwrap_or_else(|e| panic!("{command:?}: {e}"));
-        // Open MPI 5's launcher may wait for a lock of its own for ever when ranks end with an error: they are gone by then,
-        // and it alone is left. Seen in some of a hundred runs that were recorded, in none of a hundred that were not.
-        for _ in 0..2 {
-            if output.status.code().is_some() || !self.name.ends_with("openmpi") {
-                break;
-            }
-            eprintln!("{}: the launcher did not end; once more", self.name);
-            if !directory.as_os_str().is_empty() {
-                let _ = std::fs::remove_dir_all(&directory);
-                let _ = std::fs::create_dir_all(directory.join("counts"));
-            }
-            output = command
-                .output()
-                .unwrap_or_else(|e| panic!("{command:?}: {e}"));
-        }
         Run {
             directory,
             code: output.status.code(),
