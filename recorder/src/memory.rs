@@ -199,7 +199,8 @@ impl LiveMemory {
         for offset in (0..self.division.pages_offset()).step_by(8) {
             let value = self.word(offset).load(Ordering::Relaxed);
             if value != 0 {
-                copy[offset..][..8].copy_from_slice(&value.to_ne_bytes());
+                // SAFETY: within the copy, which is as long, and aligned as it is to pages.
+                unsafe { copy.as_mut_ptr().add(offset).cast::<u64>().write(value) };
             }
         }
         // In one step, and not by a hole in the file: a thread that was interrupted in an event may write
