@@ -92,6 +92,8 @@ pub(crate) struct MessageEvent {
     /// The other process; of a collective operation the root.
     pub(crate) peer: u32,
     pub(crate) clock: u32,
+    /// Which of the process's threads: the last digits of the location's number, so that two may, rarely, pass for one.
+    pub(crate) thread: u16,
     pub(crate) kind: Kind,
     pub(crate) semantics: Semantics,
 }
@@ -192,13 +194,23 @@ impl TypePlan {
     }
 }
 
+/// Where the events of a stream happen.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    process: u32,
+    clock: u32,
+    thread: u16,
+    /// What a loss of any type may have had.
+    lost: Lost,
+}
+
 /// Takes messages out of chunks. The same for all threads.
 #[derive(Debug)]
 pub(crate) struct Extractor {
     /// By event type of the trace.
     types: Vec<Option<TypePlan>>,
-    /// By stream: process, clock, and what a loss of any type may have had.
-    streams: Vec<(u32, u32, Lost)>,
+    /// By stream.
+    streams: Vec<Place>,
     /// By process, its run.
     run_of: Vec<usize>,
     /// By run and rank.
@@ -231,11 +243,12 @@ impl Extractor {
         extractor.number_ranks(definitions);
         for (id, stream) in &definitions.streams {
             let source = definitions.sources.get(&stream.source);
-            let place = source.map_or((NOBODY, NOBODY), |source| {
-                (source.process.get(), source.clock.get())
+            extractor.streams.push(Place {
+                process: source.map_or(NOBODY, |source| source.process.get()),
+                clock: source.map_or(NOBODY, |source| source.clock.get()),
+                thread: stream.location.map_or(0, |location| location.get() as u16),
+                lost: carries.get(id).copied().unwrap_or(Lost::ALL),
             });
-            let lost = carries.get(id).copied().unwrap_or(Lost::ALL);
-            extractor.streams.push((place.0, place.1, lost));
         }
         // Objects of one name are one communicator, whoever in the run defined them.
         let mut names = BTreeMap::new();
@@ -338,12 +351,13 @@ impl Extractor {
                 ordinals[place] += 1;
                 take_losses(index as u32, batch.events.len(), &mut batch);
                 let stream = chunk.streams[index];
-                let (process, clock, _) = self.place_of(stream);
+                let at = self.place_of(stream);
                 let columns = &chunk.types[place].columns;
-                let event = self.event(plan, columns, ordinal as usize, process);
+                let event = self.event(plan, columns, ordinal as usize, at.process);
                 batch.events.push(MessageEvent {
                     time_ns: chunk.times_ns[index],
-                    clock,
+                    clock: at.clock,
+                    thread: at.thread,
                     ..event
                 });
             }
@@ -353,21 +367,26 @@ impl Extractor {
     }
 
     #[inline]
-    fn place_of(&self, stream: annals_format::StreamId) -> (u32, u32, Lost) {
+    fn place_of(&self, stream: annals_format::StreamId) -> Place {
         let found = self.streams.get(stream.index()).copied();
-        found.unwrap_or((NOBODY, NOBODY, Lost::default()))
+        found.unwrap_or(Place {
+            process: NOBODY,
+            clock: NOBODY,
+            thread: 0,
+            lost: Lost::default(),
+        })
     }
 
     fn lost(&self, loss: &TraceLoss) -> (u32, Lost) {
-        let (process, _, of_any) = self.place_of(loss.stream);
+        let place = self.place_of(loss.stream);
         let lost = match loss.event_type {
-            None => of_any,
+            None => place.lost,
             Some(event_type) => {
                 let plan = self.types.get(event_type.index()).and_then(Option::as_ref);
                 Lost::of(plan.map(|plan| plan.kind))
             }
         };
-        (process, lost)
+        (place.process, lost)
     }
 
     #[inline]
@@ -415,6 +434,7 @@ impl Extractor {
             process,
             peer,
             clock: 0,
+            thread: 0,
             kind: plan.kind,
             semantics: Semantics::of(operation, moved),
         }

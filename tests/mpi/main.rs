@@ -159,7 +159,7 @@ fn windows_and_files_tell_what_went_where() {
 fn threads_exchange_messages_at_once() {
     for flavour in flavours() {
         let run = same_and_whole(&flavour, "threads.c", &[]);
-        assert_eq!(check_messages(&run, flavour.name), 4 * 4 * 200);
+        assert_eq!(check_messages(&run, flavour.name), 4 * 4 * 300);
     }
 }
 

@@ -1,11 +1,11 @@
-/* Threads that exchange messages at once, each under tags of its own. */
+/* Threads that exchange messages at once, each under tags of its own and all under one. */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
 
 enum { THREADS = 4, STEPS = 100 };
 
-static int rank, size, sums[THREADS];
+static int rank, size, sums[THREADS], shared[THREADS];
 
 static void *work(void *argument) {
     int thread = (int)(long)argument, next = (rank + 1) % size, before = (rank + size - 1) % size;
@@ -19,6 +19,15 @@ static void *work(void *argument) {
         MPI_Sendrecv(&value, 1, MPI_INT, next, THREADS + thread, &same, 1, MPI_INT, before,
                      THREADS + thread, MPI_COMM_WORLD,
                      MPI_STATUS_IGNORE);
+        MPI_Send(&value, 1, MPI_INT, next, 2 * THREADS, MPI_COMM_WORLD);
+        if (thread % 2) {
+            MPI_Message message;
+            MPI_Mprobe(before, 2 * THREADS, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE);
+            MPI_Mrecv(&got, 1, MPI_INT, &message, MPI_STATUS_IGNORE);
+        } else {
+            MPI_Recv(&got, 1, MPI_INT, before, 2 * THREADS, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
+        shared[thread] += got;
     }
     return NULL;
 }
@@ -33,7 +42,9 @@ int main(int argc, char **argv) {
     for (long i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, work, (void *)i);
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     MPI_Barrier(MPI_COMM_WORLD);
-    printf("rank %d: %d %d\n", rank, sums[0], sums[THREADS - 1]);
+    int of_all = 0;
+    for (int i = 0; i < THREADS; i++) of_all += shared[i];
+    printf("rank %d: %d %d %d\n", rank, sums[0], sums[THREADS - 1], of_all);
     MPI_Finalize();
     return 0;
 }

@@ -20,6 +20,8 @@ const MESSAGES_AHEAD: usize = 16;
 const SEARCH: usize = 1024;
 /// Started receives of unknown channel that a process may have.
 const MOST_WILD: usize = 4096;
+/// Among so many receives of a channel those of other threads are put behind one that was first.
+const ARRANGED: usize = 256;
 /// End of a list.
 const END: u32 = u32::MAX;
 
@@ -102,6 +104,8 @@ struct Channel {
     receiver_losses: u32,
     sends_broken: Broken,
     receives_broken: Broken,
+    /// Whether several threads have waited here at once.
+    has_threads: bool,
 }
 
 impl Channel {
@@ -114,6 +118,7 @@ impl Channel {
             receiver_losses: 0,
             sends_broken: Broken::No,
             receives_broken: Broken::No,
+            has_threads: false,
         }
     }
 
@@ -137,12 +142,26 @@ enum State {
 /// A send or a receive that waits.
 #[derive(Clone, Copy, Debug)]
 struct Node {
+    /// Of a started receive that has not completed, where it was started.
     mark: Mark,
-    /// Where it was started: receives are in this order.
+    /// Receives are in this order: where each was started, but for those that another was before.
     started: u64,
     sequence: u64,
     next: u32,
+    /// Who sends; who started the receive.
+    thread: u16,
     state: State,
+}
+
+impl Node {
+    /// Whether it completes after a receive that has.
+    const fn is_later(&self, than: &Self) -> bool {
+        match self.state {
+            State::Open => true,
+            State::Ready => self.mark.number > than.mark.number,
+            State::Dead => false,
+        }
+    }
 }
 
 /// A receive that was started.
@@ -151,7 +170,7 @@ enum Request {
     /// In the list of its channel.
     Placed { key: Key, node: u32, started: u64 },
     /// Its channel is not known before it completes.
-    Wild { started: u64 },
+    Wild { started: u64, thread: u16 },
 }
 
 /// What a started receive of unknown channel may take.
@@ -160,6 +179,7 @@ struct Pattern {
     communicator: u64,
     peer: u32,
     tag: i64,
+    thread: u16,
 }
 
 impl Pattern {
@@ -352,6 +372,7 @@ impl Matcher {
             started: mark.number,
             sequence: event.sequence,
             next: END,
+            thread: event.thread,
             state: State::Ready,
         };
         if self.push(slot, false, node) {
@@ -370,7 +391,7 @@ impl Matcher {
             return;
         }
         let key = Key::of(event);
-        let mut started = mark.number;
+        let (mut started, mut thread) = (mark.number, event.thread);
         let request = match event.request {
             NONE => None,
             request => self.requests.remove(&(event.process, request)),
@@ -381,60 +402,61 @@ impl Matcher {
                 node,
                 started: at,
             }) if self.is_open(node, at) => {
-                started = at;
+                let node = &mut self.nodes[node as usize];
+                (started, thread) = (at, node.thread);
                 if place == key && event.sequence == NONE {
-                    let node = &mut self.nodes[node as usize];
                     (node.state, node.mark) = (State::Ready, mark);
-                    self.settle_known(key, paired);
+                    if let Some(slot) = self.channels.get(&key).copied() {
+                        self.arrange(slot);
+                        self.settle(slot, paired);
+                    }
                     return;
                 }
-                self.nodes[node as usize].state = State::Dead;
+                node.state = State::Dead;
                 self.settle_known(place, paired);
             }
-            Some(Request::Wild { started: at }) => {
+            Some(Request::Wild {
+                started: at,
+                thread: of,
+            }) => {
                 self.processes[event.process as usize].wild.remove(&at);
-                started = at;
+                (started, thread) = (at, of);
             }
             Some(Request::Placed { .. }) | None => {}
-        }
-        self.place_receive(key, event, mark, started, paired);
-        if matches!(request, Some(Request::Wild { .. })) {
-            self.release(event.process, paired);
-        }
-    }
-
-    fn place_receive(
-        &mut self,
-        key: Key,
-        event: &MessageEvent,
-        mark: Mark,
-        started: u64,
-        paired: &mut impl FnMut(Mark, Mark),
-    ) {
-        let Some(slot) = self.open(key) else { return };
-        let sends = self.channel(slot).sends;
-        if event.sequence != NONE && self.has_sequence(sends) {
-            if let Some(node) = self.unlink_sequence(slot, false, event.sequence) {
-                self.counts.matched += 1;
-                paired(node.mark, mark);
-                return;
-            }
-        } else if event.sequence == NONE && self.is_broken(slot, true) {
-            return;
-        }
-        if let Some(send) = self.take_first(slot, false, started) {
-            self.counts.matched += 1;
-            paired(send, mark);
-            return;
         }
         let node = Node {
             mark,
             started,
             sequence: event.sequence,
             next: END,
+            thread,
             state: State::Ready,
         };
+        self.place_receive(key, node, paired);
+        if matches!(request, Some(Request::Wild { .. })) {
+            self.release(event.process, paired);
+        }
+    }
+
+    fn place_receive(&mut self, key: Key, node: Node, paired: &mut impl FnMut(Mark, Mark)) {
+        let Some(slot) = self.open(key) else { return };
+        let sends = self.channel(slot).sends;
+        if node.sequence != NONE && self.has_sequence(sends) {
+            if let Some(send) = self.unlink_sequence(slot, false, node.sequence) {
+                self.counts.matched += 1;
+                paired(send.mark, node.mark);
+                return;
+            }
+        } else if node.sequence == NONE && self.is_broken(slot, true) {
+            return;
+        }
+        if let Some(send) = self.take_first(slot, false, node.started) {
+            self.counts.matched += 1;
+            paired(send, node.mark);
+            return;
+        }
         if self.push(slot, true, node) {
+            self.arrange(slot);
             self.settle(slot, paired);
         }
     }
@@ -467,10 +489,14 @@ impl Matcher {
                 communicator: event.communicator,
                 peer: event.peer,
                 tag: event.tag,
+                thread: event.thread,
             };
             let process = &mut self.processes[event.process as usize];
             process.wild.insert(started, pattern);
-            Some(Request::Wild { started })
+            Some(Request::Wild {
+                started,
+                thread: event.thread,
+            })
         } else {
             let key = Key::of(event);
             let node = Node {
@@ -478,6 +504,7 @@ impl Matcher {
                 started,
                 sequence: NONE,
                 next: END,
+                thread: event.thread,
                 state: State::Open,
             };
             let has_peer = !matches!(event.peer, NOBODY | SEVERAL);
@@ -504,7 +531,7 @@ impl Matcher {
                 self.nodes[node as usize].state = State::Dead;
                 self.settle_known(key, paired);
             }
-            Some(Request::Wild { started }) => {
+            Some(Request::Wild { started, .. }) => {
                 self.processes[event.process as usize].wild.remove(&started);
                 self.release(event.process, paired);
             }
@@ -521,7 +548,7 @@ impl Matcher {
 
     fn is_open(&self, node: u32, started: u64) -> bool {
         let node = &self.nodes[node as usize];
-        node.started == started && node.state == State::Open
+        node.mark.number == started && node.state == State::Open
     }
 
     /// The place of a channel that can take an event; counts it when none can.
@@ -775,6 +802,9 @@ impl Matcher {
         }
         self.in_flight += 1;
         let mut list = self.list(slot, is_receive);
+        if is_receive && list.last != END && self.nodes[list.last as usize].thread != node.thread {
+            self.channel(slot).has_threads = true;
+        }
         // Nearly always the last; a receive that was started long ago is near the first.
         let (mut before, mut next) = (list.last, END);
         if before != END && self.nodes[before as usize].started > node.started {
@@ -803,6 +833,94 @@ impl Matcher {
         }
         self.set_list(slot, is_receive, list);
         true
+    }
+
+    /// Which of two threads started to receive first, their events do not tell when they were about it at
+    /// once. Where the order of the events would have a receive complete before its send, another thread's
+    /// receive that completes later goes behind it.
+    fn arrange(&mut self, slot: u32) {
+        let channel = *self.channel(slot);
+        if !channel.has_threads || self.has_sequence(channel.receives) {
+            return;
+        }
+        let list = |first: u32| {
+            let first = self.nodes.get(first as usize).map(|_| first);
+            let each = std::iter::successors(first, |at| {
+                let next = self.nodes[*at as usize].next;
+                (next != END).then_some(next)
+            });
+            each.take(ARRANGED)
+        };
+        let sends: Vec<u64> = list(channel.sends.first)
+            .map(|at| self.nodes[at as usize].mark.number)
+            .collect();
+        let is_alive = |at: &u32| self.nodes[*at as usize].state != State::Dead;
+        let mut order: Vec<u32> = list(channel.receives.first).filter(is_alive).collect();
+        let mut index = 0;
+        while index < order.len() {
+            let receive = self.nodes[order[index] as usize];
+            let is_sent = sends
+                .get(index)
+                .is_some_and(|sent| *sent < receive.mark.number);
+            let other = if receive.state == State::Ready && !is_sent {
+                self.later_of_another(channel.key, &order[..index], &receive)
+            } else {
+                None
+            };
+            let Some(other) = other else {
+                index += 1;
+                continue;
+            };
+            self.move_behind(slot, order[other], order[index]);
+            order[other..=index].rotate_left(1);
+            index = other;
+        }
+    }
+
+    /// The last of these receives that may as well have been started behind another: it completes later,
+    /// and none of its own thread stands between them, or may yet.
+    fn later_of_another(&self, key: Key, order: &[u32], receive: &Node) -> Option<usize> {
+        let wild = &self.processes[key.to as usize].wild;
+        let mut between = vec![receive.thread];
+        for (index, at) in order.iter().enumerate().rev() {
+            let node = &self.nodes[*at as usize];
+            if between.contains(&node.thread) {
+                continue;
+            }
+            let mut passed = wild.range(node.started..receive.started);
+            let may_be = passed.any(|(_, wild)| wild.thread == node.thread && wild.fits(&key));
+            if node.is_later(receive) && !may_be {
+                return Some(index);
+            }
+            between.push(node.thread);
+        }
+        None
+    }
+
+    /// Puts a receive behind a later one.
+    fn move_behind(&mut self, slot: u32, moved: u32, place: u32) {
+        let mut list = self.list(slot, true);
+        let mut before = END;
+        let mut at = list.first;
+        while at != moved {
+            (before, at) = (at, self.nodes[at as usize].next);
+        }
+        let next = self.nodes[moved as usize].next;
+        if before == END {
+            list.first = next;
+        } else {
+            self.nodes[before as usize].next = next;
+        }
+        let (next, started) = {
+            let place = &mut self.nodes[place as usize];
+            (std::mem::replace(&mut place.next, moved), place.started)
+        };
+        let node = &mut self.nodes[moved as usize];
+        (node.next, node.started) = (next, started);
+        if list.last == place {
+            list.last = moved;
+        }
+        self.set_list(slot, true, list);
     }
 
     /// Takes the first of a list for an event that nothing of its own side stands before, when that is
@@ -918,6 +1036,159 @@ impl Matcher {
                         *count += 1;
                     }
                     at = node.next;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::messages::Semantics;
+
+    /// A receive of a simulated library, and how far it is.
+    struct Waiting {
+        thread: usize,
+        request: u64,
+        /// Its place among the receives that the library knows; none: the call has only begun.
+        place: Option<usize>,
+        is_done: bool,
+    }
+
+    /// A process whose threads receive under one tag. The library takes their calls in an order that only it knows.
+    #[derive(Default)]
+    struct Library {
+        events: Vec<MessageEvent>,
+        /// By event: place of the send among the sends, or the request of the receive.
+        what: Vec<u64>,
+        waiting: Vec<Waiting>,
+        posted: usize,
+        sent: usize,
+    }
+
+    impl Library {
+        fn note(&mut self, kind: Kind, thread: usize, request: u64, is_any: bool) {
+            let is_send = kind == Kind::Send;
+            self.what
+                .push(if is_send { self.sent as u64 } else { request });
+            self.events.push(MessageEvent {
+                time_ns: self.events.len() as i64,
+                communicator: 3,
+                tag: if is_any { ANY_TAG } else { 5 },
+                request: if is_send { NONE } else { request },
+                sequence: NONE,
+                process: u32::from(!is_send),
+                peer: u32::from(is_send),
+                clock: 0,
+                thread: thread as u16,
+                kind,
+                semantics: Semantics::Nothing,
+            });
+        }
+
+        fn send(&mut self) {
+            self.note(Kind::Send, 0, NONE, false);
+            self.sent += 1;
+        }
+
+        fn start(&mut self, thread: usize, is_any: bool) {
+            let request = self.waiting.len() as u64;
+            self.note(Kind::ReceiveStart, thread, request, is_any);
+            self.waiting.push(Waiting {
+                thread,
+                request,
+                place: None,
+                is_done: false,
+            });
+        }
+
+        /// A call gets to the library: the thread's calls before it did.
+        fn post(&mut self, thread: usize) {
+            let of_thread = |w: &&mut Waiting| w.thread == thread && w.place.is_none();
+            for waiting in self.waiting.iter_mut().filter(of_thread) {
+                waiting.place = Some(self.posted);
+                self.posted += 1;
+            }
+        }
+
+        fn complete(&mut self, pick: usize) {
+            let can_be = |w: &Waiting| !w.is_done && w.place.is_some_and(|place| place < self.sent);
+            let ready = self.waiting.iter().enumerate().filter(|(_, w)| can_be(w));
+            let ready: Vec<usize> = ready.map(|(index, _)| index).collect();
+            if ready.is_empty() {
+                return;
+            }
+            let waiting = &mut self.waiting[ready[pick % ready.len()]];
+            waiting.is_done = true;
+            let (thread, request) = (waiting.thread, waiting.request);
+            self.note(Kind::Receive, thread, request, false);
+        }
+
+        /// Ends all, and gives by request the send that the matching found, and the one that it had.
+        fn finish(mut self, threads: usize, does_any: bool) -> Vec<(Waiting, u64, usize)> {
+            (0..threads).for_each(|thread| self.post(thread));
+            (self.sent..self.waiting.len()).for_each(|_| self.send());
+            while self.waiting.iter().any(|waiting| !waiting.is_done) {
+                self.complete(0);
+            }
+            let mut matcher = Matcher::new(2, 1 << 20);
+            let batch = MessageBatch {
+                events: self.events,
+                losses: Vec::new(),
+            };
+            let mut taken = vec![None; self.waiting.len()];
+            let mut is_in_order = true;
+            let mut pair = |send: Mark, receive: Mark| {
+                is_in_order &= send.number < receive.number;
+                let request = self.what[receive.number as usize] as usize;
+                assert_eq!(
+                    taken[request].replace(self.what[send.number as usize]),
+                    None
+                );
+            };
+            matcher.feed(&batch, &mut pair);
+            matcher.finish(&mut pair);
+            assert!(is_in_order || does_any, "received before it was sent");
+            assert_eq!(matcher.counts.matched, self.waiting.len() as u64);
+            let each = self.waiting.into_iter().zip(taken);
+            each.map(|(waiting, taken)| {
+                let place = waiting.place.expect("all were posted");
+                (waiting, taken.expect("all are matched"), place)
+            })
+            .collect()
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(512))]
+
+        #[test]
+        fn receives_of_several_threads_never_come_before_their_sends(
+            threads in 1..5_usize,
+            does_any in any::<bool>(),
+            steps in prop::collection::vec((0..4_u8, 0..4_usize, any::<usize>()), 0..120),
+        ) {
+            let mut library = Library::default();
+            for (step, thread, pick) in steps {
+                let thread = thread % threads;
+                match step {
+                    0 => library.send(),
+                    1 => library.start(thread, does_any && pick.is_multiple_of(3)),
+                    2 => library.post(thread),
+                    _ => library.complete(pick),
+                }
+            }
+            // Sends beyond the receives stay unmatched.
+            let received = library.finish(threads, does_any);
+            let mut last = vec![None; threads];
+            for (waiting, taken, place) in received {
+                prop_assert!(last[waiting.thread] < Some(taken), "a thread's calls keep their order");
+                last[waiting.thread] = Some(taken);
+                if threads == 1 {
+                    prop_assert_eq!(taken, place as u64);
                 }
             }
         }
