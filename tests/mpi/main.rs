@@ -470,9 +470,15 @@ fn the_environment_chooses_functions_and_messages_stay() {
     for variable in ["CVARS", "PVARS"] {
         chosen.set(&format!("ANNALS_MPI_{variable}"), "no_such_*");
     }
+    chosen.set("ANNALS_MPI_REGION", "all");
     let run = chosen.record(&program, &["10"], false);
     // What fits nothing is told once, not by each of the four processes.
-    for told in ["MPI_Sned", "control variable", "performance variable"] {
+    for told in [
+        "MPI_Sned",
+        "control variable",
+        "performance variable",
+        "ANNALS_MPI_REGION says nothing",
+    ] {
         assert_eq!(run.said.matches(told).count(), 1, "{told}: {}", run.said);
     }
     let names: Vec<String> = run.calls().into_keys().collect();

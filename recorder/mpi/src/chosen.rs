@@ -1,4 +1,4 @@
-//! What a user chose by name: lists of names and globs in environment variables.
+//! What a user chose: the environment variables of this library, and the lists of names and globs in them.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,6 +6,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use globset::{Glob, GlobMatcher};
 
 use crate::state::{lock, words};
+
+/// Which functions are recorded as regions: names, globs and groups.
+pub(crate) const REGIONS: &str = "ANNALS_MPI_REGIONS";
+/// Which event types are recorded: names and globs; `none` for none.
+pub(crate) const EVENTS: &str = "ANNALS_MPI_EVENTS";
+/// Which ends of event types' names make a pair that is a region: `BEGIN=END`; `none` for none.
+pub(crate) const PAIRS: &str = "ANNALS_MPI_PAIRS";
+/// Whether events' payloads are read from a library that is known to end the process then, or not to: `on`, `off`.
+pub(crate) const PAYLOADS: &str = "ANNALS_MPI_PAYLOADS";
+/// Which control variables are written down as properties: names and globs; without it, none.
+pub(crate) const CVARS: &str = "ANNALS_MPI_CVARS";
+/// Which performance variables are sampled: names and globs; without it, none.
+pub(crate) const PVARS: &str = "ANNALS_MPI_PVARS";
+/// `off`: nothing is measured; `on`: every process of the run is recorded, no files are needed to know.
+pub(crate) const CLOCKS: &str = "ANNALS_MPI_CLOCKS";
+
+/// All of them.
+const VARIABLES: [&str; 7] = [REGIONS, EVENTS, PAIRS, PAYLOADS, CVARS, PVARS, CLOCKS];
 
 /// The names and globs of one variable.
 #[derive(Debug)]
@@ -19,7 +37,7 @@ struct Word {
     is_used: AtomicBool,
 }
 
-/// Lines about words that fit nothing, which wait until MPI_Init has returned and it is known which process tells them.
+/// Lines about what fits nothing, which wait until MPI_Init has returned and it is known which process tells them.
 static UNTOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 impl Chosen {
@@ -64,10 +82,28 @@ impl Chosen {
         let unused: Vec<&str> = unused.map(|word| word.glob.glob().glob()).collect();
         if !unused.is_empty() {
             let unused = unused.join(" ");
-            lock(&UNTOLD).push(format!(
+            note(format!(
                 "{variable}: no {what} here has this name: {unused}"
             ));
         }
+    }
+}
+
+/// Notes a line for [`tell`].
+pub(crate) fn note(line: String) {
+    lock(&UNTOLD).push(line);
+}
+
+/// Notes variables that look like this library's and are not.
+pub(crate) fn note_unknown() {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let is_unknown =
+        |name: &String| name.starts_with("ANNALS_MPI_") && !VARIABLES.contains(&name.as_str());
+    let mut unknown: Vec<String> = names.filter(is_unknown).collect();
+    unknown.sort_unstable();
+    for name in unknown {
+        let known = VARIABLES.join(", ");
+        note(format!("{name} says nothing here; there are {known}"));
     }
 }
 

@@ -13,11 +13,9 @@ use std::time::{Duration, Instant};
 use annals_recorder::{HostOffset, Recorder};
 
 use crate::abi::Abi;
+use crate::chosen::CLOCKS;
 use crate::real::Real;
 use crate::state::{Mpi, lock};
-
-/// `off`: nothing is measured; `on`: every process of the run is recorded, no files are needed to know.
-const VARIABLE: &str = "ANNALS_MPI_CLOCKS";
 
 /// What launchers say of how many processes of the run are on this host.
 const LOCAL_SIZES: &[&str] = &["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"];
@@ -45,14 +43,14 @@ static TREE: Mutex<Option<Tree>> = Mutex::new(None);
 
 /// MPI_Init has returned, and rank and size are known.
 pub(crate) fn begin(mpi: &Mpi, rank: i32, size: i32) {
-    let wish = std::env::var(VARIABLE).unwrap_or_default();
+    let wish = std::env::var(CLOCKS).unwrap_or_default();
     let is_agreed = match wish.as_str() {
         "off" => false,
         "on" => true,
         "" | "auto" => !is_one_host(size) && agree(mpi.recorder, rank, size),
         other => {
             eprintln!(
-                "annals: {VARIABLE}: `on`, `off` or `auto` were expected, found `{}`",
+                "annals: {CLOCKS}: `on`, `off` or `auto` were expected, found `{}`",
                 other.escape_debug()
             );
             false

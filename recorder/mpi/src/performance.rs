@@ -10,13 +10,10 @@ use std::sync::Mutex;
 use annals_recorder::{ElementType, Metric, Recorder};
 
 use crate::abi::{Abi, Kind};
-use crate::chosen::Chosen;
+use crate::chosen::{Chosen, PVARS};
 use crate::library::library_functions;
 use crate::state::lock;
 use crate::tool_events::{self, Constants, TEXT_ROOM, element_type, text};
-
-/// Which performance variables are sampled: names and globs; without it, none.
-const VARIABLE: &str = "ANNALS_MPI_PVARS";
 
 library_functions! {
     Interface;
@@ -60,7 +57,7 @@ static VARIABLES: Mutex<Option<Variables>> = Mutex::new(None);
 
 /// Chooses what is sampled, when MPI_Init has returned.
 pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi) -> Result<(), String> {
-    let Some(chosen) = Chosen::from_env(VARIABLE)? else {
+    let Some(chosen) = Chosen::from_env(PVARS)? else {
         return Ok(());
     };
     let interface = Interface::load();
@@ -123,7 +120,7 @@ pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi) -> Result<(), String
         };
         sampled.push(Sampled { handle, width, to });
     }
-    chosen.note_unused(VARIABLE, "performance variable");
+    chosen.note_unused(PVARS, "performance variable");
     if sampled.is_empty() {
         return Ok(());
     }

@@ -12,16 +12,13 @@ use annals_recorder::{
 };
 
 use crate::abi::{Abi, Kind, STATUS_ROOM};
-use crate::chosen::Chosen;
+use crate::chosen::{self, Chosen};
 use crate::communicators::Communicator;
 use crate::handles::hash;
 use crate::library;
 use crate::mpi_table::{COUNT, FUNCTIONS};
 use crate::real::{self, Real};
 use crate::{service, stack, tool_events};
-
-/// Which functions are recorded as regions: names, globs and groups.
-const REGIONS_VARIABLE: &str = "ANNALS_MPI_REGIONS";
 
 /// In place of a region's number: none was given yet.
 const UNKNOWN: u32 = u32::MAX;
@@ -302,7 +299,8 @@ fn start() -> Result<(), String> {
                 .escape_debug()
         ));
     };
-    if let Some(chosen) = Chosen::from_env(REGIONS_VARIABLE)? {
+    chosen::note_unknown();
+    if let Some(chosen) = Chosen::from_env(chosen::REGIONS)? {
         for (function, region) in FUNCTIONS.iter().zip(&REGIONS) {
             let is_named = chosen.has(&function.name.to_string_lossy());
             if !chosen.has(function.group) && !is_named {
@@ -310,7 +308,7 @@ fn start() -> Result<(), String> {
             }
         }
         if !chosen.is_only("none") {
-            chosen.note_unused(REGIONS_VARIABLE, "function or group");
+            chosen.note_unused(chosen::REGIONS, "function or group");
         }
     }
     let recorder = service::recorder().ok_or("the recorder cannot be started")?;

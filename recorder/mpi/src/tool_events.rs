@@ -23,23 +23,11 @@ use annals_recorder::{
 };
 
 use crate::abi::{Abi, Kind};
-use crate::chosen::Chosen;
+use crate::chosen::{self, Chosen};
 use crate::handles::HandleMap;
 use crate::library::{self, library_functions};
 use crate::performance;
 use crate::state::{lock, words};
-
-/// Which event types are recorded: names and globs; `none` for none.
-const EVENTS_VARIABLE: &str = "ANNALS_MPI_EVENTS";
-
-/// Which control variables are written down as properties: names and globs; without it, none.
-const CVARS_VARIABLE: &str = "ANNALS_MPI_CVARS";
-
-/// Whether events' payloads are read from a library that is known to end the process then, or not to: `on`, `off`.
-const PAYLOADS_VARIABLE: &str = "ANNALS_MPI_PAYLOADS";
-
-/// Which ends of event types' names make a pair that is a region: `BEGIN=END`; `none` for none.
-const PAIRS_VARIABLE: &str = "ANNALS_MPI_PAIRS";
 
 /// In place of the user's.
 const PAIRS: &str = "_begin=_end _start=_end _start=_stop _started=_completed _started=_complete \
@@ -118,10 +106,18 @@ impl Quirks {
         // Open MPI's main branch of 2026, 6.1.0a1.
         let is_open_mpi = version.contains("Open MPI");
         let is_bad = is_mpich && mpich_version(version).is_none_or(|version| version < (5, 2));
-        let has_no_payload = match std::env::var(PAYLOADS_VARIABLE).as_deref() {
-            Ok("on") => false,
-            Ok("off") => true,
-            _ => is_bad,
+        let has_no_payload = match std::env::var(chosen::PAYLOADS).unwrap_or_default().as_str() {
+            "on" => false,
+            "off" => true,
+            "" | "auto" => is_bad,
+            other => {
+                let found = other.escape_debug();
+                chosen::note(format!(
+                    "{}: `on`, `off` or `auto` were expected, found `{found}`",
+                    chosen::PAYLOADS
+                ));
+                is_bad
+            }
         };
         Self {
             has_no_payload,
@@ -200,7 +196,7 @@ struct Pairs(Vec<(String, String)>);
 
 impl Pairs {
     fn from_env() -> Result<Self, String> {
-        let list = std::env::var(PAIRS_VARIABLE).unwrap_or_default();
+        let list = std::env::var(chosen::PAIRS).unwrap_or_default();
         let list = match list.trim() {
             "" => PAIRS,
             "none" => "",
@@ -211,7 +207,8 @@ impl Pairs {
                 Ok((begin.to_owned(), end.to_owned()))
             }
             _ => Err(format!(
-                "{PAIRS_VARIABLE}: pairs such as `_begin=_end` were expected, found `{}`",
+                "{}: pairs such as `_begin=_end` were expected, found `{}`",
+                chosen::PAIRS,
                 word.escape_debug()
             )),
         };
@@ -292,7 +289,7 @@ pub(crate) fn is_due() -> bool {
 
 /// Begins: before MPI_Init, once.
 pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi, version: &str) -> Result<(), String> {
-    let chosen = Chosen::from_env(EVENTS_VARIABLE)?;
+    let chosen = Chosen::from_env(chosen::EVENTS)?;
     if chosen.as_ref().is_some_and(|chosen| chosen.is_only("none")) {
         return Ok(());
     }
@@ -366,7 +363,7 @@ fn has_begun(interface: &Interface, abi: &Abi) -> bool {
 }
 
 fn note_unused(chosen: &Chosen) {
-    chosen.note_unused(EVENTS_VARIABLE, "event type");
+    chosen.note_unused(chosen::EVENTS, "event type");
 }
 
 /// Notes, when MPI_Init has returned, which of the names that the user chose no event type has so far.
@@ -378,7 +375,7 @@ pub(crate) fn note_unused_names() {
 
 /// Writes the chosen control variables down, as they are now, as properties of the recording.
 pub(crate) fn write_variables(recorder: &Recorder, abi: &Abi) -> Result<(), String> {
-    let Some(chosen) = Chosen::from_env(CVARS_VARIABLE)? else {
+    let Some(chosen) = Chosen::from_env(chosen::CVARS)? else {
         return Ok(());
     };
     let interface = Interface::load();
@@ -419,7 +416,7 @@ pub(crate) fn write_variables(recorder: &Recorder, abi: &Abi) -> Result<(), Stri
                 .map_err(|error| error.to_string())?;
         }
     }
-    chosen.note_unused(CVARS_VARIABLE, "control variable");
+    chosen.note_unused(chosen::CVARS, "control variable");
     Ok(())
 }
 
