@@ -56,12 +56,17 @@ impl Watch {
         Ok(Self { thread, stop })
     }
 
-    /// The processes that there were.
+    /// The processes that there were. Those that still run, when a launcher is gone before them, have a moment to end.
     pub fn end(self) -> Processes {
         drop(self.stop);
+        // A thread that panicked has nothing to tell.
+        let handles = self.thread.join().unwrap_or_default();
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until && !handles.values().all(|(_, handle)| has_ended(handle)) {
+            std::thread::sleep(STEP);
+        }
         Processes {
-            // A thread that panicked has nothing to tell.
-            handles: self.thread.join().unwrap_or_default(),
+            handles,
             until: Some(Instant::now() + PATIENCE),
         }
     }
@@ -258,6 +263,27 @@ mod tests {
         }
         assert_eq!(processes.end_of(name, pid + 1), None);
         assert_eq!(processes.end_of(OsStr::new("other"), *pid), None);
+    }
+
+    #[test]
+    fn processes_that_outlive_their_launcher_have_a_moment() {
+        let scratch = tempfile::tempdir().unwrap();
+        let watch = Watch::begin(scratch.path()).unwrap();
+        let rank = ": > \"$0/run-host-$$.annals\"; exec sleep 0.3";
+        let status = Command::new("sh")
+            .args(["-c", "sh -c \"$1\" \"$0\" > /dev/null 2>&1 & sleep 0.1"])
+            .arg(scratch.path())
+            .arg(rank)
+            .status();
+        assert!(status.unwrap().success());
+        let processes = watch.end();
+        assert_eq!(processes.handles.len(), 1);
+        assert!(
+            processes
+                .handles
+                .values()
+                .all(|(_, handle)| has_ended(handle))
+        );
     }
 
     /// Since Linux 6.15.
