@@ -22,6 +22,8 @@ const SEARCH: usize = 1024;
 const MOST_WILD: usize = 4096;
 /// Among so many receives of a channel those of other threads are put behind one that was first.
 const ARRANGED: usize = 256;
+/// So many are looked at for one event: where clocks are wrong, most receives may stand before their sends.
+const MOST_LOOKED_AT: usize = 2048;
 /// End of a list.
 const END: u32 = u32::MAX;
 
@@ -856,17 +858,18 @@ impl Matcher {
             .collect();
         let is_alive = |at: &u32| self.nodes[*at as usize].state != State::Dead;
         let mut order: Vec<u32> = list(channel.receives.first).filter(is_alive).collect();
-        let mut index = 0;
-        while index < order.len() {
+        let (mut index, mut looked_at) = (0, 0);
+        while index < order.len() && looked_at < MOST_LOOKED_AT {
             let receive = self.nodes[order[index] as usize];
             let is_sent = sends
                 .get(index)
                 .is_some_and(|sent| *sent < receive.mark.number);
-            let other = if receive.state == State::Ready && !is_sent {
-                self.later_of_another(channel.key, &order[..index], &receive)
-            } else {
-                None
-            };
+            if receive.state == State::Open || is_sent {
+                index += 1;
+                continue;
+            }
+            looked_at += index;
+            let other = self.later_of_another(channel.key, &order[..index], &receive);
             let Some(other) = other else {
                 index += 1;
                 continue;
