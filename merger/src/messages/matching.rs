@@ -320,10 +320,15 @@ impl Matcher {
             let channel = &self.slots[*slot as usize];
             [channel.sends, channel.receives]
         });
-        lists.flat_map(|list| {
-            let first = self.nodes.get(list.first as usize);
-            let each = std::iter::successors(first, |node| self.nodes.get(node.next as usize));
-            each.map(|node| node.mark)
+        let each = lists.flat_map(|list| self.places(list));
+        each.map(|at| self.nodes[at as usize].mark)
+    }
+
+    /// The places of a list's nodes.
+    fn places(&self, list: List) -> impl Iterator<Item = u32> {
+        let known = |at: u32| (at != END).then_some(at);
+        std::iter::successors(known(list.first), move |at| {
+            known(self.nodes[*at as usize].next)
         })
     }
 

@@ -27,19 +27,13 @@ impl Matcher {
         if !channel.has_threads || self.has_sequence(channel.receives) {
             return;
         }
-        let list = |first: u32| {
-            let first = self.nodes.get(first as usize).map(|_| first);
-            let each = std::iter::successors(first, |at| {
-                let next = self.nodes[*at as usize].next;
-                (next != END).then_some(next)
-            });
-            each.take(ARRANGED)
-        };
-        let sends: Vec<u64> = list(channel.sends.first)
+        let sends = self.places(channel.sends).take(ARRANGED);
+        let sends: Vec<u64> = sends
             .map(|at| self.nodes[at as usize].mark.number)
             .collect();
         let is_alive = |at: &u32| self.nodes[*at as usize].state != State::Dead;
-        let mut order: Vec<u32> = list(channel.receives.first).filter(is_alive).collect();
+        let receives = self.places(channel.receives).take(ARRANGED);
+        let mut order: Vec<u32> = receives.filter(is_alive).collect();
         let (mut index, mut looked_at) = (0, 0);
         while index < order.len() && looked_at < MOST_LOOKED_AT {
             let receive = self.nodes[order[index] as usize];
