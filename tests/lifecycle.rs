@@ -238,9 +238,6 @@ fn recorders_that_come_and_go_give_their_memory_back() {
     assert!(grown < 40 << 20, "{grown} bytes for 20 recorders of 16 MiB");
 }
 
-const ENDING: &str = "ANNALS_ENDING_CHILD";
-
-/// Not a test of its own: a process that records and ends in one of several ways.
 #[test]
 fn a_finished_recorder_lets_go_of_its_live_file_and_keeps_its_counters() {
     let scratch = tempfile::tempdir().expect("a directory");
@@ -262,6 +259,9 @@ fn a_finished_recorder_lets_go_of_its_live_file_and_keeps_its_counters() {
     assert_eq!((status.raised, status.raised_after_finish), (1000, 1));
 }
 
+const ENDING: &str = "ANNALS_ENDING_CHILD";
+
+/// Not a test of its own: a process that records and ends in one of several ways.
 #[test]
 fn child() {
     let Ok(task) = std::env::var(ENDING) else {

@@ -286,8 +286,8 @@ impl LiveMemory {
         );
         let offset = self.division.segments_offset() + number * l::SEGMENT_LEN;
         let start = self.at(offset, l::SEGMENT_LEN).cast::<SegmentRows>();
-        // SAFETY: in bounds, page-aligned, atomics only; the mapping is never removed while a
-        // recorder's shared part lives, and streams keep that alive.
+        // SAFETY: in bounds, page-aligned, atomics only; the mapping is never removed, only replaced in one
+        // step (`release`), while a recorder's shared part lives, and streams keep that alive.
         unsafe { &*start }
     }
 

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 /// Handles are file descriptors, of which this process may have about a thousand.
 const MOST_HANDLES: usize = 512;
 
-/// The system tells of a process's end when its parent has taken note of it: launchers may be gone before that, and
-/// the system's first process takes over.
+/// How long processes have to end that outlive their launcher, and then to be taken note of: the system tells of a process's
+/// end when its parent has, and where that is gone the system's first process takes over.
 const PATIENCE: Duration = Duration::from_millis(500);
 const STEP: Duration = Duration::from_millis(10);
 

@@ -13,7 +13,7 @@ pub(crate) const REGIONS: &str = "ANNALS_MPI_REGIONS";
 pub(crate) const EVENTS: &str = "ANNALS_MPI_EVENTS";
 /// Which ends of event types' names make a pair that is a region: `BEGIN=END`; `none` for none.
 pub(crate) const PAIRS: &str = "ANNALS_MPI_PAIRS";
-/// Whether events' payloads are read from a library that is known to end the process then, or not to: `on`, `off`.
+/// Whether events' payloads are read: `on`, `off`; `auto`: not from a library that is known to end the process then.
 pub(crate) const PAYLOADS: &str = "ANNALS_MPI_PAYLOADS";
 /// Which control variables are written down as properties: names and globs; without it, none.
 pub(crate) const CVARS: &str = "ANNALS_MPI_CVARS";
