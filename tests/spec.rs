@@ -12,8 +12,8 @@ use annals_format::{
     MapCursor, Module, ModuleId, ProcessId, RecordingId, RecordingIndex, Reference, RegionId,
     RegionStatistics, Role, SharedClockMap, Slice, Snapshot, SnapshotHeader, Step, StreamId,
     StreamTotals, StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns, Value,
-    Verbosity, decode_index_block, decode_tail, encode_tail, live, put_dropped_row, put_ints,
-    put_row_start, read_ints,
+    Verbosity, World, decode_index_block, decode_tail, encode_tail, live, put_dropped_row,
+    put_ints, put_row_start, read_ints,
 };
 use serde_json::{Value as Json, json};
 
@@ -534,6 +534,23 @@ fn the_calibration_points_of_a_clock_are_one_record() {
                    "error_ns": d.error_ns, "unix_offset_ns": d.unix_offset_ns})
         });
         points.collect()
+    });
+}
+
+#[test]
+fn a_world_is_a_definition() {
+    let world = World {
+        process: ProcessId::new(1),
+        name: StringId::new(7),
+        first_rank: 4,
+    };
+    let mut record = Vec::new();
+    Definition::World(world).encode(&mut record);
+    assert_example("world", &record, |bytes| {
+        let mut read = Definitions::default();
+        read.add_all(bytes).unwrap();
+        let d = read.worlds.values().next().expect("a world");
+        json!({"process": d.process.get(), "name": d.name.get(), "first_rank": d.first_rank})
     });
 }
 

@@ -228,6 +228,18 @@ pub struct Rank {
     pub is_assigned: bool,
 }
 
+/// The world that a process's rank counts in: what one start of a launcher, or one spawn, has begun together. A run may
+/// have several, each with ranks from 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct World {
+    /// Which process.
+    pub process: ProcessId,
+    /// What the launcher calls it; the same in all its processes.
+    pub name: StringId,
+    /// The rank that its rank 0 has in the file; in a recording 0. Elements that are ranks are told as the world counts.
+    pub first_rank: u32,
+}
+
 /// The property that says where a recording's live file is, when that is not beside it.
 pub const LIVE_FILE_PROPERTY: &str = "live-file";
 
@@ -675,6 +687,7 @@ pub enum Definition {
     HostOffset(HostOffset),
     ClockError(ClockError),
     Foreign(Foreign),
+    World(World),
 }
 
 fn put_option(out: &mut Vec<u8>, value: Option<u32>) {
@@ -951,6 +964,12 @@ impl Definition {
                 b.put_bytes(&d.body);
                 25
             }
+            Self::World(d) => {
+                b.put_varint(d.process.get().into());
+                b.put_varint(d.name.get().into());
+                b.put_varint(d.first_rank.into());
+                28
+            }
         }
     }
 
@@ -1167,6 +1186,11 @@ impl Definition {
                 id: w.varint_u32("number of a definition")?,
                 body: w.bytes("body of a foreign record")?.to_vec(),
             }),
+            28 => Self::World(World {
+                process: process(w)?,
+                name: string(w)?,
+                first_rank: w.varint_u32("first rank of a world")?,
+            }),
             _ => return Ok(None),
         }))
     }
@@ -1335,6 +1359,7 @@ pub struct Definitions {
     pub strings: BTreeMap<StringId, String>,
     pub processes: BTreeMap<ProcessId, Process>,
     pub ranks: BTreeMap<ProcessId, Rank>,
+    pub worlds: BTreeMap<ProcessId, World>,
     pub properties: Vec<Property>,
     pub clocks: BTreeMap<ClockId, Clock>,
     pub calibration: Vec<CalibrationPoint>,
@@ -1585,6 +1610,9 @@ impl Definitions {
                 let key = (d.process, d.of, d.id);
                 self.foreign.entry(key).or_insert(d);
             }
+            Definition::World(d) => {
+                self.worlds.insert(d.process, d);
+            }
         }
     }
 
@@ -1693,6 +1721,8 @@ impl Definitions {
         errors.for_each(|d| each(Definition::ClockError(d)));
         let foreign = self.foreign.values().cloned();
         foreign.for_each(|d| each(Definition::Foreign(d)));
+        let worlds = self.worlds.values();
+        worlds.for_each(|d| each(Definition::World(*d)));
     }
 
     /// The string with this text, which is added unless there is one.
@@ -1705,6 +1735,19 @@ impl Definitions {
         let id = StringId::new(last.map_or(0, |last| last.saturating_add(1)));
         self.add(Definition::String(id, text.to_owned()));
         id
+    }
+
+    /// The rank of a process as its world counts, as elements of events have it.
+    pub fn rank_in_world(&self, process: ProcessId) -> Option<u32> {
+        let first = self.first_rank(process);
+        self.ranks.get(&process)?.rank.checked_sub(first)
+    }
+
+    /// What a rank that an event of this process tells is behind in the file's own count: see [`World`].
+    pub fn first_rank(&self, process: ProcessId) -> u32 {
+        self.worlds
+            .get(&process)
+            .map_or(0, |world| world.first_rank)
     }
 
     /// The text of a string; empty when its definition is lost.

@@ -76,7 +76,7 @@ pub use definitions::{
     Ended, ErrorKnot, EventType, EventTypeSchema, Filter, Foreign, Function, HostOffset,
     LIVE_FILE_PROPERTY, Location, LocationKind, MAX_ELEMENTS, Module, Object, Ordering, Process,
     ProcessEnd, Property, Rank, Reference, Region, RegionSet, Registration, Relation, Role, Schema,
-    SharedClockMap, Slice, Source, Stream, Symbol, TimeZero, UNBOUNDED, Verbosity,
+    SharedClockMap, Slice, Source, Stream, Symbol, TimeZero, UNBOUNDED, Verbosity, World,
 };
 pub use error::{FormatError, Result};
 pub use footer::{

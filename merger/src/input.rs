@@ -479,15 +479,21 @@ impl InputRecording {
         })
     }
 
-    /// Puts its definitions, but those of its process and rank, into the bytes that they have in a file: a run has many
+    /// Puts its definitions, but those of its process, rank and world, into the bytes that they have in a file: a run has many
     /// recordings, and they all wait for the last one before they are put into order.
     pub(crate) fn pack_definitions(&mut self) {
         let definitions = &mut self.recording.definitions;
         let (processes, ranks) = (definitions.processes.clone(), definitions.ranks.clone());
+        let worlds = definitions.worlds.clone();
+        let names = processes.values().map(|process| process.run);
+        let names = names.chain(worlds.values().map(|world| world.name));
+        let names = names.map(|name| (name, definitions.string(name).to_owned()));
+        let names: BTreeMap<_, _> = names.collect();
         let mut packed = Vec::new();
         std::mem::take(definitions).encode(&mut packed);
         self.packed = packed.into_boxed_slice().into_vec();
         (definitions.processes, definitions.ranks) = (processes, ranks);
+        (definitions.worlds, definitions.strings) = (worlds, names);
     }
 
     /// Gives it back the definitions that were packed.

@@ -211,9 +211,9 @@ pub(crate) struct Extractor {
     types: Vec<Option<TypePlan>>,
     /// By stream.
     streams: Vec<Place>,
-    /// By process, its run.
-    run_of: Vec<usize>,
-    /// By run and rank.
+    /// By process, its world: within it numbers mean something.
+    world_of: Vec<usize>,
+    /// By world and rank in it.
     ranks: Vec<Vec<u32>>,
     far_ranks: FxHashMap<(usize, u32), u32>,
     /// By object.
@@ -235,7 +235,7 @@ impl Extractor {
         let mut extractor = Self {
             types,
             streams: Vec::new(),
-            run_of: Vec::new(),
+            world_of: Vec::new(),
             ranks: Vec::new(),
             far_ranks: FxHashMap::default(),
             objects: Vec::new(),
@@ -250,12 +250,12 @@ impl Extractor {
                 lost: carries.get(id).copied().unwrap_or(Lost::ALL),
             });
         }
-        // Objects of one name are one communicator, whoever in the run defined them.
+        // Objects of one name are one communicator, whoever in the world defined them.
         let mut names = BTreeMap::new();
         for object in definitions.objects.values() {
             let next = names.len() as u64;
-            let run = extractor.run_of.get(object.process.index()).copied();
-            let name = (run, object.kind, object.name);
+            let world = extractor.world_of.get(object.process.index()).copied();
+            let name = (world, object.kind, object.name);
             let number = *names.entry(name).or_insert(next);
             extractor.objects.push(1 << 62 | number);
         }
@@ -263,26 +263,28 @@ impl Extractor {
     }
 
     fn number_ranks(&mut self, definitions: &Definitions) {
-        let mut runs = BTreeMap::new();
+        let mut worlds = BTreeMap::new();
         for (id, rank) in &definitions.ranks {
             let process = definitions.processes.get(id);
-            let next = runs.len();
-            let run = *runs
-                .entry(process.map(|process| process.run))
+            let next = worlds.len();
+            let name = definitions.worlds.get(id).map(|world| world.name);
+            let name = name.filter(|name| !definitions.string(*name).is_empty());
+            let world = *worlds
+                .entry((process.map(|process| process.run), name))
                 .or_insert(next);
-            self.run_of.resize(id.index() + 1, run);
-            self.run_of[id.index()] = run;
-            self.ranks.resize(runs.len(), Vec::new());
-            if rank.is_assigned {
+            self.world_of.resize(id.index() + 1, world);
+            self.world_of[id.index()] = world;
+            self.ranks.resize(worlds.len(), Vec::new());
+            let Some(own) = definitions.rank_in_world(*id).filter(|_| !rank.is_assigned) else {
                 continue;
-            }
-            let index = rank.rank as usize;
+            };
+            let index = own as usize;
             let entry = if index < DENSE_RANKS {
-                let ranks = &mut self.ranks[run];
+                let ranks = &mut self.ranks[world];
                 ranks.resize(ranks.len().max(index + 1), NOBODY);
                 &mut ranks[index]
             } else {
-                self.far_ranks.entry((run, rank.rank)).or_insert(NOBODY)
+                self.far_ranks.entry((world, own)).or_insert(NOBODY)
             };
             *entry = if *entry == NOBODY { id.get() } else { SEVERAL };
         }
@@ -290,29 +292,29 @@ impl Extractor {
 
     /// Number of processes.
     pub(crate) fn processes(&self) -> usize {
-        self.run_of.len()
+        self.world_of.len()
     }
 
     fn process_of_rank(&self, process: u32, rank: i128) -> u32 {
         let Ok(rank) = u32::try_from(rank) else {
             return NOBODY;
         };
-        let Some(run) = self.run_of.get(process as usize) else {
+        let Some(world) = self.world_of.get(process as usize) else {
             return NOBODY;
         };
-        let found = match self.ranks[*run].get(rank as usize) {
+        let found = match self.ranks[*world].get(rank as usize) {
             Some(found) => Some(found),
-            None => self.far_ranks.get(&(*run, rank)),
+            None => self.far_ranks.get(&(*world, rank)),
         };
         found.copied().unwrap_or(NOBODY)
     }
 
-    /// A number of a run, apart from those of other runs.
-    fn of_run(&self, process: u32, value: u64) -> u64 {
+    /// A number of a world, apart from those of other worlds.
+    fn of_world(&self, process: u32, value: u64) -> u64 {
         /// 2⁶⁴ divided by the golden ratio: multiples of it lie far apart.
         const APART: u64 = 0x9e37_79b9_7f4a_7c15;
-        match self.run_of.get(process as usize) {
-            Some(run) if value != NONE => value.wrapping_add(APART.wrapping_mul(*run as u64)),
+        match self.world_of.get(process as usize) {
+            Some(world) if value != NONE => value.wrapping_add(APART.wrapping_mul(*world as u64)),
             _ => value,
         }
     }
@@ -409,9 +411,9 @@ impl Extractor {
                         let known = object.and_then(|object| self.objects.get(object));
                         known.copied().unwrap_or(NONE)
                     }
-                    // Numbers mean something within their run.
-                    Reference::String => 1 << 61 | self.of_run(process, value),
-                    _ => self.of_run(process, value),
+                    // Numbers mean something within their world.
+                    Reference::String => 1 << 61 | self.of_world(process, value),
+                    _ => self.of_world(process, value),
                 }
             }
         };

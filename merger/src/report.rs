@@ -423,6 +423,8 @@ pub struct Report {
     pub missing_ranks: Vec<u32>,
     /// Ranks of which there are several recordings: the rank was started again, or another run's is here.
     pub shared_ranks: Vec<SharedRank>,
+    /// Worlds of runs that have several: a launcher was started several times, or programs spawned others.
+    pub worlds: Vec<WorldReport>,
     /// Number of hosts.
     pub hosts: usize,
     /// How their clocks are related.
@@ -454,6 +456,54 @@ pub struct RankProcess {
     pub host: String,
     /// Its number there.
     pub pid: u32,
+}
+
+/// A world of a run that has several: its ranks count from 0, and from `first_rank` in the trace.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct WorldReport {
+    /// The run.
+    pub run: String,
+    /// What the launcher calls it, empty: processes that are of none.
+    pub world: String,
+    /// The rank in the trace that its rank 0 has.
+    pub first_rank: u32,
+    /// How many recordings have a rank there.
+    pub recordings: usize,
+    /// The command line of the first of them.
+    pub command: String,
+}
+
+impl WorldReport {
+    fn of(definitions: &Definitions) -> Vec<Self> {
+        let mut worlds: BTreeMap<(&str, u32, &str), Self> = BTreeMap::new();
+        for rank in definitions.ranks.values().filter(|rank| !rank.is_assigned) {
+            let Some(process) = definitions.processes.get(&rank.process) else {
+                continue;
+            };
+            let world = definitions.worlds.get(&rank.process);
+            let world = world.map_or("", |world| definitions.string(world.name));
+            let run = definitions.string(process.run);
+            let first_rank = definitions.first_rank(rank.process);
+            let of_world = worlds
+                .entry((run, first_rank, world))
+                .or_insert_with(|| Self {
+                    run: run.to_owned(),
+                    world: world.to_owned(),
+                    first_rank,
+                    recordings: 0,
+                    command: definitions.string(process.command).to_owned(),
+                });
+            of_world.recordings += 1;
+        }
+        let mut by_run: BTreeMap<&str, usize> = BTreeMap::new();
+        for (run, ..) in worlds.keys() {
+            *by_run.entry(run).or_default() += 1;
+        }
+        let several = worlds
+            .iter()
+            .filter(|((run, ..), _)| by_run.get(run).is_some_and(|count| *count > 1));
+        several.map(|(_, world)| world.clone()).collect()
+    }
 }
 
 /// A rank of which there are several recordings.
@@ -525,6 +575,7 @@ impl Report {
             duplicates,
             missing_ranks,
             shared_ranks: SharedRank::of(definitions),
+            worlds: WorldReport::of(definitions),
             hosts: 0,
             host_clocks: Vec::new(),
             streams,

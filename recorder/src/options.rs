@@ -202,6 +202,9 @@ pub struct Options {
     pub flush_signals: Vec<i32>,
     /// Name of the run; none: the launcher's job id, or one made from start time and process id.
     pub run: Option<String>,
+    /// What one start of a launcher has begun together, where ranks count from 0 in each; none: not known, or the rank
+    /// is not the launcher's.
+    pub world: Option<String>,
     /// Rank of the process; none: not known (yet).
     pub rank: Option<u32>,
     /// Number of ranks in the run; none: not known.
@@ -232,6 +235,7 @@ impl Options {
             flush_signals: Vec::new(),
             run: first_of(&["PMIX_NAMESPACE", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"])
                 .or_else(hydra_run),
+            world: launcher_world(),
             rank: launcher_number(&[
                 "PMI_RANK",
                 "PMIX_RANK",
@@ -330,7 +334,10 @@ impl Options {
                 self.flush_signals = setting.parse(expected, each)?;
             }
             "ANNALS_RUN" => self.run = Some(setting.text()?.to_owned()),
-            "ANNALS_RANK" => self.rank = Some(setting.parse(NUMBER, number)?),
+            "ANNALS_RANK" => {
+                self.rank = Some(setting.parse(NUMBER, number)?);
+                self.world = None;
+            }
             "ANNALS_RANKS" => self.rank_count = Some(setting.parse(NUMBER, number)?),
             other => unreachable!("{other} is in the table, and nothing is done about it"),
         }
@@ -431,6 +438,24 @@ pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
         "min" => Some(Duration::from_secs(number.checked_mul(60)?)),
         _ => None,
     }
+}
+
+/// What one start of a launcher is called, in all its processes alike and on all hosts; none: the launcher has no such
+/// name.
+fn launcher_world() -> Option<String> {
+    let step = || {
+        let job = first_of(&["SLURM_JOB_ID"])?;
+        Some(format!("{job}.{}", first_of(&["SLURM_STEP_ID"])?))
+    };
+    // MPICH's proxy is one for each host, and starts what a program spawns as well.
+    let is_alone = || {
+        let size = launcher_number(&["PMI_SIZE"])?;
+        let is_spawned = env::var_os("PMI_SPAWNED").is_some();
+        (launcher_number(&["MPI_LOCALNRANKS"]) == Some(size) && !is_spawned).then_some(())
+    };
+    first_of(&["PMIX_NAMESPACE"])
+        .or_else(step)
+        .or_else(|| is_alone().and_then(|()| hydra_run()))
 }
 
 /// What MPICH's launcher has for a run where it gives no name: its proxy, of which there is one on each host.

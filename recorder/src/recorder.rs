@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use annals_format::{
     ClockId, Definition, EventType as EventTypeDefinition, EventTypeId, EventTypeSchema,
     HostOffset, LIVE_FILE_PROPERTY, LiveHeader, ObjectId, Ordering as SourceOrdering, Process,
-    Rank, RecordingId, Reference, RegionId, Role, SourceId, Value, Verbosity,
+    Rank, RecordingId, Reference, RegionId, Role, SourceId, Value, Verbosity, World,
 };
 
 use crate::clock::{self, TickSource, reference_ns, unix_ns};
@@ -474,6 +474,15 @@ impl Recorder {
                 }),
             )
         })
+    }
+
+    /// Says which world the rank counts in, of several in the run that each count from 0: the same name in all its
+    /// processes, another in every other world. The launcher's name for it is known already.
+    ///
+    /// # Errors
+    /// As [`Recorder::set_rank`].
+    pub fn set_world(&self, name: &str) -> Result<()> {
+        self.define(|shared, registry| define_world(shared, registry, name))
     }
 
     /// Adds a property of the process: something a reader may want to know.
@@ -1084,6 +1093,15 @@ fn define_type(
     })
 }
 
+fn define_world(shared: &Shared, registry: &mut Registry, name: &str) -> Result<()> {
+    let world = World {
+        process: PROCESS,
+        name: registry.string(shared, name)?,
+        first_rank: 0,
+    };
+    registry.add(shared, Definition::World(world))
+}
+
 fn define_process(
     shared: &Shared,
     options: &Options,
@@ -1114,6 +1132,9 @@ fn define_process(
             is_assigned: false,
         };
         registry.add(shared, Definition::Rank(rank))?;
+        if let Some(name) = &options.world {
+            define_world(shared, registry, name)?;
+        }
     }
     // Absolute, and only then useful: readers look beside the recording first.
     let live_file = shared.memory.path().map(std::path::absolute);

@@ -1,12 +1,13 @@
 //! Matching and counting.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use annals_merger::{Causality, CausalityReport};
 use proptest::prelude::*;
 
 use crate::world::{Host, MARK, Op, Program, RECEIVE, SEND, World};
-use crate::{merge_with, report};
+use crate::{merge_inputs, merge_with, report};
 
 fn check(world: &World) -> CausalityReport {
     let scratch = tempfile::tempdir().expect("a directory");
@@ -344,4 +345,80 @@ fn runs_that_are_mixed_are_matched_apart() {
             .iter()
             .any(|shared| shared.is_of_several_runs())
     );
+}
+
+/// A launcher that was started twice in a run, or a program that spawned another: each counts its ranks from 0.
+#[test]
+fn worlds_of_a_run_have_ranks_and_messages_of_their_own() {
+    let hosts = [Host::new(1), Host::new(1)];
+    let messages = [(0, 1, 0, 100, 50), (1, 0, 0, 500, 50), (0, 1, 3, 700, 50)];
+    let mut world = World::of_messages(&hosts, &messages);
+    for (n, program) in (0..).zip(&mut world.programs) {
+        program.start = Some("a");
+        program.ops.push((10_000 + n, Op::Begin(0, 0, 2)));
+        program.ops.push((20_000 + n, Op::End(0, 0, 2)));
+    }
+    let of_start = |start| {
+        let mut programs = world.programs.clone();
+        for program in &mut programs {
+            program.start = start;
+        }
+        programs
+    };
+    let all: Vec<Program> = [Some("a"), Some("b"), None]
+        .into_iter()
+        .flat_map(of_start)
+        .collect();
+    let told = |programs: &[&Program]| {
+        let scratch = tempfile::tempdir().expect("a directory");
+        programs
+            .iter()
+            .for_each(|program| program.write(scratch.path(), &[]));
+        merge_with(scratch.path(), 1, |_| {})
+    };
+    let (merged, bytes) = told(&all.iter().collect::<Vec<_>>());
+    let found = merged.report.causality.as_ref().expect("messages");
+    assert_eq!(found.messages.matched, 9, "{found:?}");
+    assert_eq!((found.messages.sends, found.messages.receives), (9, 9));
+    assert_eq!(found.violations.count, 0, "{found:?}");
+    assert_eq!(found.collectives.operations, 3, "{found:?}");
+    assert_eq!(merged.report.shared_ranks, []);
+    assert_eq!(merged.report.missing_ranks, [] as [u32; 0]);
+    let worlds = merged.report.worlds.iter();
+    let worlds: Vec<(&str, u32, usize)> = worlds
+        .map(|world| (world.world.as_str(), world.first_rank, world.recordings))
+        .collect();
+    // All start at once: then by name.
+    assert_eq!(worlds, [("", 0, 2), ("a", 2, 2), ("b", 4, 2)]);
+
+    // A trace is read, and merged again, as its recordings are: whole, and from two parts.
+    let again = |parts: &[&[u8]]| {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let write = |(n, part): (usize, &&[u8])| {
+            let path = scratch.path().join(format!("part-{n}.annals"));
+            std::fs::write(&path, part).expect("the trace is written");
+            path
+        };
+        let paths: Vec<PathBuf> = parts.iter().enumerate().map(write).collect();
+        merge_inputs(&paths, scratch.path(), 1, |_| {})
+    };
+    let (once_more, same) = again(&[&bytes]);
+    assert_eq!(once_more.report.causality, merged.report.causality);
+    assert_eq!(once_more.report.worlds, merged.report.worlds);
+    assert!(same == bytes);
+    let (_, of_b) = told(&all[2..4].iter().collect::<Vec<_>>());
+    let others: Vec<&Program> = all[..2].iter().chain(&all[4..]).collect();
+    let (_, of_others) = told(&others);
+    let (together, _) = again(&[&of_b, &of_others]);
+    assert_eq!(together.report.causality, merged.report.causality);
+    assert_eq!(together.report.worlds, merged.report.worlds);
+
+    // Of a rank of which there is nothing it is told which one it would be.
+    let mut rest: Vec<&Program> = all.iter().collect();
+    rest.remove(3);
+    let (merged, _) = told(&rest);
+    assert_eq!(merged.report.missing_ranks, [5]);
+    let found = merged.report.causality.expect("messages");
+    assert_eq!(found.messages.matched, 6, "{found:?}");
+    assert_eq!(found.messages.without_peer, 3, "{found:?}");
 }

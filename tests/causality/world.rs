@@ -211,6 +211,8 @@ pub(crate) struct Program {
     pub(crate) chunk_len: usize,
     /// Name of its run.
     pub(crate) run: &'static str,
+    /// What its ranks count in, of several in the run.
+    pub(crate) start: Option<&'static str>,
     /// More definitions; strings from number 100 on are free.
     pub(crate) more: Vec<Definition>,
 }
@@ -229,6 +231,7 @@ impl Program {
             lateness_ns: Vec::new(),
             chunk_len: 64,
             run: "world",
+            start: None,
             more: Vec::new(),
         }
     }
@@ -262,6 +265,13 @@ impl Program {
             rank_count: Some(self.ranks),
             is_assigned: false,
         }));
+        if let Some(start) = self.start {
+            d.add(Definition::World(annals_format::World {
+                process,
+                name: string(start),
+                first_rank: 0,
+            }));
+        }
         let clock = ClockId::new(0);
         d.add(Definition::Clock(Clock {
             id: clock,
@@ -338,6 +348,7 @@ impl Program {
     fn id(&self) -> RecordingId {
         let mut id = [0x33; 16];
         id[0] = self.run.len() as u8;
+        id[1] = self.start.map_or(0, |start| start.as_bytes()[0]);
         id[12..].copy_from_slice(&self.rank.to_be_bytes());
         RecordingId(id)
     }
@@ -439,7 +450,8 @@ impl Program {
         footer.encode(&mut body);
         blocks.write(BlockKind::Footer, &[], &body, &mut out);
         out.extend_from_slice(&encode_tail(offset));
-        let path = directory.join(format!("{}-{}.annals", self.run, self.rank));
+        let start = self.start.unwrap_or("");
+        let path = directory.join(format!("{}-{start}{}.annals", self.run, self.rank));
         std::fs::write(path, out).expect("the recording is written");
     }
 }

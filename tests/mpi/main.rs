@@ -13,7 +13,10 @@ use support::{Flavour, Run, flavours, names_of_calls, prefix, text_of};
 
 /// Sends and receives of a trace, and how many of them are one message; nothing may contradict.
 fn check_messages(run: &Run, what: &str) -> u64 {
-    let report = run.report();
+    check_report(&run.report(), what)
+}
+
+fn check_report(report: &Value, what: &str) -> u64 {
     let causality = &report["causality"];
     let messages = &causality["messages"];
     let count = |key: &str| messages[key].as_u64().unwrap_or(u64::MAX);
@@ -294,8 +297,8 @@ fn a_rank_that_is_killed_or_aborts_costs_nothing_that_was_committed() {
     }
 }
 
-/// Merges recordings of which the last rank's process ended before its time; checks how that is told.
-fn check_end(directory: &std::path::Path, said: &str, end: &str, what: &str) {
+/// Merges a directory of recordings: how that ended, and the report.
+fn merged(directory: &std::path::Path) -> (std::process::Output, Value) {
     let report = directory.join("report.json");
     let mut merge = std::process::Command::new(prefix().join("bin/trace-merge"));
     merge.arg(directory).arg("--report").arg(&report);
@@ -304,13 +307,18 @@ fn check_end(directory: &std::path::Path, said: &str, end: &str, what: &str) {
         .arg(directory.join("run.annals"))
         .output()
         .expect("trace-merge");
+    let report = std::fs::read(report).expect("a report");
+    (merged, serde_json::from_slice(&report).expect("JSON"))
+}
+
+/// Merges recordings of which the last rank's process ended before its time; checks how that is told.
+fn check_end(directory: &std::path::Path, said: &str, end: &str, what: &str) {
+    let (merged, report) = merged(directory);
     let told = text_of(&merged.stderr);
     assert_eq!(merged.status.code(), Some(3), "{what}: {told}");
     let mut of_last = told.lines().filter(|line| line.starts_with("rank 3: "));
     let line = of_last.next().unwrap_or_default();
     assert!(line.contains(said), "{what}: {told}");
-    let report = std::fs::read(report).expect("a report");
-    let report: Value = serde_json::from_slice(&report).expect("JSON");
     let inputs = report["inputs"].as_array().expect("inputs").iter();
     let of_last = inputs.filter(|input| input["rank"] == 3);
     let ends: Vec<&Value> = of_last.map(|input| &input["process_end"]).collect();
@@ -743,6 +751,57 @@ fn an_mpi_that_calls_mpi_is_counted_once() {
         calls,
         [("MPI_Comm_size", 11), ("MPI_Finalize", 1), ("MPI_Init", 1)]
     );
+}
+
+#[test]
+fn spawned_worlds_and_launchers_started_again_are_matched_among_themselves() {
+    for flavour in flavours().filter(|flavour| ["mpich", "openmpi"].contains(&flavour.name)) {
+        let mut two = flavour.clone();
+        two.processes = 2;
+        two.set("ANNALS_RUN", "one");
+        let program = two.program("spawn.c");
+        let plain = two.run(&program, &[]);
+        // What is spawned inherits what `record` sets, not what some launchers are told to set.
+        let directory = two.scratch().join("spawned");
+        let path = directory.to_string_lossy();
+        let cli = prefix().join("bin/trace-cli");
+        let before = [&cli.to_string_lossy(), "record", "-o", &path, "--"];
+        let run = two.run_behind(&before, &program, &[]);
+        assert_eq!(run.status.code(), Some(0), "{}: {run:?}", flavour.name);
+        let printed = text_of(&run.stdout);
+        let mut lines: Vec<&str> = printed.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, plain.lines(), "{}", flavour.name);
+        // Parents: three rings of two; twice, children: one of three.
+        let expected = 3 * 2 * 10 + 2 * 3 * 20;
+        let (_, report) = merged(&directory);
+        assert_eq!(check_report(&report, flavour.name), expected);
+        let worlds = report["worlds"].as_array().expect("worlds").iter();
+        let worlds: Vec<(u64, u64)> = worlds
+            .map(|world| {
+                let number = |key: &str| world[key].as_u64().expect("a number");
+                (number("first_rank"), number("recordings"))
+            })
+            .collect();
+        assert_eq!(worlds, [(0, 2), (2, 3), (5, 3)], "{}", flavour.name);
+        assert_eq!(report["shared_ranks"], serde_json::json!([]));
+
+        // A script that starts the launcher twice.
+        let directory = two.scratch().join("twice");
+        let ring = two.program("ring.c");
+        for _ in 0..2 {
+            let run = two.record_into(&directory, &ring, &["10"]);
+            assert!(run.status.success(), "{}: {run:?}", flavour.name);
+        }
+        let (_, report) = merged(&directory);
+        let messages = &report["causality"]["messages"];
+        assert_eq!(messages["matched"], 2 * 2 * 11, "{messages}");
+        assert_eq!(messages["without_peer"], 0, "{messages}");
+        let inputs = report["inputs"].as_array().expect("inputs").iter();
+        let mut ranks: Vec<u64> = inputs.filter_map(|input| input["rank"].as_u64()).collect();
+        ranks.sort_unstable();
+        assert_eq!(ranks, [0, 1, 2, 3], "{}", flavour.name);
+    }
 }
 
 #[test]

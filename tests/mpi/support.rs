@@ -352,6 +352,20 @@ impl Flavour {
         run
     }
 
+    /// Runs it recorded, into a directory that may hold recordings already.
+    pub(crate) fn record_into(
+        &self,
+        directory: &Path,
+        program: &Path,
+        arguments: &[&str],
+    ) -> Output {
+        let preload = prefix().join("lib/libannals_mpi.so");
+        let mut command = self.launch(&preload.to_string_lossy());
+        command.env("ANNALS_DIR", directory).arg(program);
+        let output = command.args(arguments).output();
+        output.unwrap_or_else(|e| panic!("{command:?}: {e}"))
+    }
+
     fn run_with(
         &self,
         preload: &str,

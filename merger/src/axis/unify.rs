@@ -8,7 +8,7 @@ use annals_format::{
     Clock, ClockId, Definition, Definitions, Element, EventType, EventTypeId, Foreign, Function,
     Location, LocationId, Module, ModuleId, Object, ObjectId, Process, ProcessId, Property, Rank,
     Reference, Region, RegionId, RegionSet, Registration, Source, SourceId, Stream, StreamId,
-    StringId,
+    StringId, World,
 };
 
 /// Numbers of one recording's definitions in the trace.
@@ -135,7 +135,7 @@ impl Unifier {
     }
 
     /// Takes a recording's definitions in as the next process.
-    pub(crate) fn add(&mut self, of: &Definitions, rank: Rank) -> (ProcessId, Numbers) {
+    pub(crate) fn add(&mut self, of: &Definitions, rank: (Rank, u32)) -> (ProcessId, Numbers) {
         let mut numbers = Numbers::default();
         self.add_shared(of, &mut numbers);
         let process = self.add_process(of, of, rank, &mut numbers);
@@ -159,12 +159,13 @@ impl Unifier {
         self.add_event_types(of, numbers);
     }
 
-    /// Takes a process in as the next one: its own definitions, and those of the file that it is in.
+    /// Takes a process in as the next one: its own definitions, and those of the file that it is in; its rank, and the
+    /// first of its world.
     pub(crate) fn add_process(
         &mut self,
         own: &Definitions,
         of: &Definitions,
-        rank: Rank,
+        (rank, first_rank): (Rank, u32),
         numbers: &mut Numbers,
     ) -> ProcessId {
         let process = ProcessId::new(self.processes);
@@ -181,6 +182,16 @@ impl Unifier {
         }
         self.definitions
             .add(Definition::Rank(Rank { process, ..rank }));
+        let world = own.worlds.values().next();
+        if world.is_some() || first_rank != 0 {
+            let name = world.map_or("", |world| of.string(world.name));
+            let d = World {
+                process,
+                name: self.string(name),
+                first_rank,
+            };
+            self.definitions.add(Definition::World(d));
+        }
         for d in &own.properties {
             let d = Property {
                 process,
@@ -471,6 +482,12 @@ pub(crate) fn by_process(of: &Definitions) -> BTreeMap<ProcessId, Definitions> {
     }
     // What is of no process that is defined is of none.
     let is_known = |process: &ProcessId| of.processes.contains_key(process);
+    for d in of.ranks.values().filter(|d| is_known(&d.process)) {
+        give(d.process, Definition::Rank(*d));
+    }
+    for d in of.worlds.values().filter(|d| is_known(&d.process)) {
+        give(d.process, Definition::World(*d));
+    }
     for d in of.properties.iter().filter(|d| is_known(&d.process)) {
         give(d.process, Definition::Property(*d));
     }

@@ -75,8 +75,11 @@ impl Merge {
         let mut candidates = Vec::new();
         let shares = Shares::of(&traces, &seen);
         for (number, process, id) in shares.taken {
-            let place = Place::of(traces[number].definitions(), process, id);
-            candidates.push((place, Candidate::Trace(number, process)));
+            let trace = &traces[number];
+            if let Some(own) = trace.own.get(&process) {
+                let place = Place::of(own, trace.definitions(), process, id);
+                candidates.push((place, Candidate::Trace(number, process)));
+            }
         }
         duplicates.extend(shares.duplicates);
         for input in inputs {
@@ -84,7 +87,7 @@ impl Merge {
             let definitions = &input.recording.definitions;
             let process = definitions.ranks.keys().chain(definitions.processes.keys());
             let process = process.copied().next().unwrap_or(ProcessId::new(0));
-            let place = Place::of(definitions, process, id);
+            let place = Place::of(definitions, definitions, process, id);
             candidates.push((place, Candidate::Recording(Box::new(input))));
         }
         let mut unifier = Unifier::default();
@@ -92,7 +95,7 @@ impl Merge {
         let mut facts = Vec::with_capacity(candidates.len());
         let mut recording_ids = Vec::with_capacity(candidates.len());
         let most_points = calibration::most_points(candidates.len());
-        for (candidate, rank, id) in give_ranks(candidates) {
+        for (candidate, rank, first_rank, id) in give_ranks(candidates) {
             recording_ids.push(id);
             match candidate {
                 Candidate::Recording(mut input) => {
@@ -105,7 +108,7 @@ impl Merge {
                         recording.last_reference_ns,
                     ));
                     calibration::thin(definitions, most_points);
-                    let (process, mut numbers) = unifier.add(definitions, rank);
+                    let (process, mut numbers) = unifier.add(definitions, (rank, first_rank));
                     let used = types_of_chunks(&input);
                     name_lost_types(&mut unifier, used, &mut numbers);
                     forget_names(&mut input);
@@ -130,6 +133,7 @@ impl Merge {
                         continue;
                     };
                     facts.push(host_of(own, definitions, None));
+                    let rank = (rank, first_rank);
                     let to = unifier.add_process(own, definitions, rank, &mut trace.numbers);
                     trace.processes.insert(process, to);
                 }
@@ -386,18 +390,40 @@ enum Candidate {
 
 /// What decides about a process's place.
 struct Place {
+    /// As its world counts.
     rank: Option<Rank>,
+    run: String,
+    world: Option<String>,
     start_unix_ns: i64,
     id: RecordingId,
 }
 
 impl Place {
-    fn of(definitions: &Definitions, process: ProcessId, id: RecordingId) -> Self {
+    /// `texts` has the strings.
+    fn of(
+        definitions: &Definitions,
+        texts: &Definitions,
+        process: ProcessId,
+        id: RecordingId,
+    ) -> Self {
         let rank = definitions.ranks.get(&process).copied();
+        let world = definitions.worlds.get(&process);
+        let first_rank = definitions.first_rank(process);
         let process = definitions.processes.get(&process);
+        let own = |rank: Rank| Rank {
+            rank: rank.rank.saturating_sub(first_rank),
+            rank_count: rank
+                .rank_count
+                .map(|count| count.saturating_sub(first_rank)),
+            ..rank
+        };
         Self {
             // What a merger gave is given anew.
-            rank: rank.filter(|rank| !rank.is_assigned),
+            rank: rank.filter(|rank| !rank.is_assigned).map(own),
+            run: process.map_or_else(String::new, |process| texts.string(process.run).to_owned()),
+            world: world
+                .map(|world| texts.string(world.name).to_owned())
+                .filter(|name| !name.is_empty()),
             start_unix_ns: process.map_or(i64::MAX, |process| process.start_unix_ns),
             id,
         }
@@ -436,14 +462,59 @@ fn host_of(
     }
 }
 
-/// Ranks: as recorded; recordings without one are numbered behind the highest, by their start.
-fn give_ranks(mut candidates: Vec<(Place, Candidate)>) -> Vec<(Candidate, Rank, RecordingId)> {
-    let ranks = candidates.iter().filter_map(|(place, _)| place.rank);
-    let highest = ranks.map(|rank| rank.rank).max();
-    let mut next = highest.map_or(0, |highest| highest.saturating_add(1));
+/// The first rank of each world: those of a run follow one another, as SPEC.md (Worlds) says.
+fn first_ranks<'a>(
+    places: impl Iterator<Item = &'a Place>,
+) -> BTreeMap<(&'a str, Option<&'a str>), u32> {
+    /// More ranks than this nobody says without harm: a hostile count must not take all there are.
+    const MOST_STATED: u32 = 1 << 20;
+    let mut worlds: BTreeMap<(&str, Option<&str>), (i64, u32)> = BTreeMap::new();
+    for place in places {
+        let Some(rank) = place.rank else { continue };
+        let stated = rank.rank_count.unwrap_or(0).min(MOST_STATED);
+        let (start_ns, size) = worlds
+            .entry((&place.run, place.world.as_deref()))
+            .or_insert((i64::MAX, 0));
+        *start_ns = place.start_unix_ns.min(*start_ns);
+        *size = stated.max(rank.rank.saturating_add(1)).max(*size);
+    }
+    let mut in_order: Vec<_> = worlds.into_iter().collect();
+    in_order.sort_by_key(|((run, world), (start_ns, _))| (*run, *start_ns, *world));
+    let mut next: BTreeMap<&str, u32> = BTreeMap::new();
+    let each = in_order.into_iter().map(|((run, world), (_, size))| {
+        let next = next.entry(run).or_default();
+        let first = *next;
+        *next = first.saturating_add(size);
+        ((run, world), first)
+    });
+    each.collect()
+}
+
+/// Ranks, and the first of each one's world: as recorded, world behind world; recordings without one are numbered behind
+/// the highest, by their start.
+fn give_ranks(mut candidates: Vec<(Place, Candidate)>) -> Vec<(Candidate, Rank, u32, RecordingId)> {
     candidates.sort_by_key(|(place, _)| (place.start_unix_ns, place.id));
-    let ranked = candidates.into_iter().map(|(place, candidate)| {
-        let rank = place.rank.unwrap_or_else(|| {
+    let firsts = first_ranks(candidates.iter().map(|(place, _)| place));
+    let firsts = candidates.iter().map(|(place, _)| {
+        let world = (place.run.as_str(), place.world.as_deref());
+        firsts.get(&world).copied().unwrap_or(0)
+    });
+    let firsts: Vec<u32> = firsts.collect();
+    let ranked = candidates.into_iter().zip(firsts);
+    let ranked = ranked.map(|((place, candidate), first)| {
+        let in_run = |rank: Rank| Rank {
+            rank: rank.rank.saturating_add(first),
+            rank_count: rank.rank_count.map(|count| count.saturating_add(first)),
+            ..rank
+        };
+        (candidate, place.rank.map(in_run), first, place.id)
+    });
+    let ranked: Vec<_> = ranked.collect();
+    let highest = ranked.iter().filter_map(|(_, rank, ..)| *rank);
+    let highest = highest.map(|rank| rank.rank).max();
+    let mut next = highest.map_or(0, |highest| highest.saturating_add(1));
+    let ranked = ranked.into_iter().map(|(candidate, rank, first, id)| {
+        let rank = rank.unwrap_or_else(|| {
             next = next.saturating_add(1);
             Rank {
                 process: ProcessId::new(0),
@@ -452,10 +523,10 @@ fn give_ranks(mut candidates: Vec<(Place, Candidate)>) -> Vec<(Candidate, Rank, 
                 is_assigned: true,
             }
         });
-        (candidate, rank, place.id)
+        (candidate, rank, first, id)
     });
     let mut ranked: Vec<_> = ranked.collect();
-    ranked.sort_by_key(|(_, rank, id)| (rank.rank, *id));
+    ranked.sort_by_key(|(_, rank, _, id)| (rank.rank, *id));
     ranked
 }
 

@@ -354,6 +354,8 @@ pub(crate) struct Place<'a> {
     pub(crate) ordinal: usize,
     /// The archive that its process is of.
     pub(crate) archive: Option<usize>,
+    /// What ranks are to be told behind: the first of the process's world.
+    pub(crate) first_rank: u32,
 }
 
 impl Place<'_> {
@@ -518,9 +520,11 @@ fn by_role(
         let value = number(Some(column))?;
         Some(outgoing.communicator_of(reference, value))
     });
-    let peer = place
-        .integer(plan.peer)
-        .and_then(|peer| u32::try_from(peer).ok());
+    let rank = |column| {
+        let rank = u32::try_from(place.integer(column)?).ok()?;
+        rank.checked_add(place.first_rank)
+    };
+    let peer = rank(plan.peer);
     let tag = number(plan.tag).unwrap_or(0) & 0xffff_ffff;
     let region = |outgoing: &mut Outgoing<'_>| {
         let region = number(plan.region);
@@ -554,10 +558,7 @@ fn by_role(
         (Role::CollectiveEnd, Some(communicator), _) => {
             out.id = 23;
             let operation = number(plan.operation).unwrap_or(0) & 0xff;
-            let root = place
-                .integer(plan.root)
-                .and_then(|root| u32::try_from(root).ok());
-            let root = root.map_or(UNDEFINED, u64::from);
+            let root = rank(plan.root).map_or(UNDEFINED, u64::from);
             out.values.extend([operation, communicator, root, bytes, 0]);
         }
         (Role::Metric, ..) => {
@@ -676,6 +677,7 @@ impl Rows {
                         columns: &columns.columns,
                         ordinal,
                         archive,
+                        first_rank: 0,
                     };
                     match convert(outgoing, at, *column, *how, &|tick| tick) {
                         Some(bits) => self.scratch.push(bits),
@@ -769,6 +771,8 @@ impl Rows {
                     return false;
                 }
             }
+            // Where a rank is in the archive differs from one process to the next.
+            (Role::Send | Role::Receive, Some(_), _) if outgoing.has_worlds => return false,
             (Role::Send | Role::Receive, Some((of, reference)), request) => {
                 let id = match (plan.role, request.is_some()) {
                     (Role::Send, false) => 14,

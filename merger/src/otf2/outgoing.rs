@@ -85,6 +85,8 @@ pub(crate) struct OutgoingLocation {
 pub(crate) struct Outgoing<'a> {
     pub(crate) ours: &'a Definitions,
     pub(crate) incoming: Vec<Incoming>,
+    /// Whether what an element says of a rank is not the rank in the trace, in any process.
+    pub(crate) has_worlds: bool,
     /// Which of them a process is of.
     archive_of: BTreeMap<ProcessId, usize>,
     /// The same, by index: every event asks.
@@ -274,6 +276,7 @@ impl<'a> Outgoing<'a> {
     pub(crate) fn new(ours: &'a Definitions) -> Self {
         let mut outgoing = Self {
             ours,
+            has_worlds: ours.worlds.values().any(|world| world.first_rank != 0),
             incoming: Vec::new(),
             archive_of: BTreeMap::new(),
             archive_by_process: Vec::new(),

@@ -560,6 +560,7 @@ impl<'a> Converter<'a> {
             columns: &columns.columns,
             ordinal,
             archive,
+            first_rank: self.outgoing.ours.first_rank(process),
         };
         if let Plan::Marker(plan) = plan {
             let plan = *plan;

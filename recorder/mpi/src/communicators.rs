@@ -9,6 +9,9 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use annals_recorder::Recorder;
 
 use crate::handles::HandleMap;
 use crate::mpi_table::{FUNCTIONS, NO};
@@ -112,6 +115,7 @@ impl Mpi {
             return;
         };
         self.set_rank(rank, size);
+        self.name_spawned_world(rank, size);
         for (handle, name) in [
             (self.abi.comm_world, "MPI_COMM_WORLD".to_owned()),
             (self.abi.comm_self, format!("MPI_COMM_SELF of {rank}")),
@@ -124,6 +128,33 @@ impl Mpi {
                 self.world.store(place, Ordering::Release);
             }
         }
+    }
+
+    /// A world that a program has spawned counts its ranks from 0, as its parents' world does. Where the launcher does
+    /// not tell them apart, this one's first process gives it a name, and tells the others; who hears nothing in time,
+    /// since its first process does not record, is alone in a world of its own.
+    fn name_spawned_world(&self, rank: i32, size: i32) {
+        /// MPI_Init has returned: all are there.
+        const LIMIT: Duration = Duration::from_secs(2);
+        /// The least that the largest tag may be (MPI 5.0, section 9.1.2).
+        const TAG: i32 = 32_767;
+        if std::env::var_os("PMIX_NAMESPACE").is_some() || !self.real.is_spawned(self.abi.comm_null)
+        {
+            return;
+        }
+        let own = Recorder::reference_ns() ^ i64::from(std::process::id()) << 32;
+        let link = |to| (self.abi.byte, to, TAG, self.abi.comm_world);
+        let number = if rank == 0 {
+            (1..size).for_each(|to| {
+                self.real.send_number(own, link(to));
+            });
+            own
+        } else {
+            let until = Instant::now() + LIMIT;
+            let told = self.real.receive_number(link(0), || Instant::now() < until);
+            told.unwrap_or(own)
+        };
+        let _ = self.recorder.set_world(&format!("spawned-{number:016x}"));
     }
 
     pub(crate) fn set_rank(&self, rank: i32, size: i32) {

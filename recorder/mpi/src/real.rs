@@ -16,6 +16,7 @@ library_functions! {
     raw_comm_group c"PMPI_Comm_group" (comm: usize, group: *mut usize);
     raw_comm_remote_group c"PMPI_Comm_remote_group" (comm: usize, group: *mut usize);
     raw_win_get_group c"PMPI_Win_get_group" (win: usize, group: *mut usize);
+    raw_comm_get_parent c"PMPI_Comm_get_parent" (parent: *mut usize);
     raw_group_size c"PMPI_Group_size" (group: usize, size: *mut c_int);
     raw_group_rank c"PMPI_Group_rank" (group: usize, rank: *mut c_int);
     raw_group_translate c"PMPI_Group_translate_ranks"
@@ -79,6 +80,13 @@ impl Real {
         let mut flag = 0;
         // SAFETY: as above.
         unsafe { self.raw_comm_test_inter(comm, &raw mut flag) && flag != 0 }
+    }
+
+    /// Whether programs spawned this process's world; `null`: no communicator.
+    pub(crate) fn is_spawned(&self, null: usize) -> bool {
+        let mut parent = 0;
+        // SAFETY: a place that is large enough for any handle, between MPI_Init and MPI_Finalize.
+        unsafe { self.raw_comm_get_parent(&raw mut parent) && parent != null }
     }
 
     /// The group of a communicator, of its other side, or of a window; to be given to [`Real::free_group`].

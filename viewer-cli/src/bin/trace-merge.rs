@@ -528,6 +528,22 @@ fn summary(report: &Report, bytes: Option<u64>, arguments: &Arguments) -> String
     for path in &report.duplicates {
         let _ = writeln!(text, "given twice, taken once: {}", path.display());
     }
+    for world in report.worlds.iter().take(10) {
+        let name = match world.world.as_str() {
+            "" => "processes of no world".to_owned(),
+            name => format!("world {name}"),
+        };
+        let command: String = world.command.chars().take(60).collect();
+        let _ = writeln!(
+            text,
+            "run {}, {name}: its ranks stand from {} on, {} recordings, {command}",
+            world.run, world.first_rank, world.recordings
+        );
+    }
+    if report.worlds.len() > 10 {
+        let more = report.worlds.len() - 10;
+        let _ = writeln!(text, "{more} more worlds, each with ranks of its own");
+    }
     for shared in report.shared_ranks.iter().take(10) {
         let count = shared.processes.len();
         let how = if shared.is_of_several_runs() {
@@ -706,6 +722,16 @@ fn of_messages(causality: &CausalityReport, is_filtered: bool) -> String {
             repair.events,
             repair.largest_shift_ns,
             repair.mean_shift_ns
+        );
+    }
+    let messages = &causality.messages;
+    let unmatched = messages.unmatched_sends + messages.unmatched_receives;
+    if unmatched + messages.without_peer != 0 {
+        let _ = writeln!(
+            text,
+            "causality: not checked: {} sends and {} receives without a partner, {} whose peer is no rank of which \
+             there is one recording",
+            messages.unmatched_sends, messages.unmatched_receives, messages.without_peer
         );
     }
     let lost = causality.messages.unmatchable_by_loss + causality.collectives.unmatchable_by_loss;
