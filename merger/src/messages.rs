@@ -34,7 +34,10 @@ pub(crate) enum Kind {
     Send,
     Receive,
     ReceiveStart,
+    /// A receive that was started takes no message.
     Cancel,
+    /// What a send told of was not sent.
+    Unsent,
     CollectiveBegin,
     CollectiveEnd,
 }
@@ -93,6 +96,7 @@ pub(crate) struct MessageEvent {
     pub(crate) peer: u32,
     pub(crate) clock: u32,
     /// Which of the process's threads: the last digits of the location's number, so that two may, rarely, pass for one.
+    /// Of a collective operation which one it is.
     pub(crate) thread: u16,
     pub(crate) kind: Kind,
     pub(crate) semantics: Semantics,
@@ -135,7 +139,7 @@ impl Lost {
 
     const fn of(kind: Option<Kind>) -> Self {
         let (sends, receives, collectives) = match kind {
-            Some(Kind::Send) => (true, false, false),
+            Some(Kind::Send | Kind::Unsent) => (true, false, false),
             Some(Kind::Receive | Kind::ReceiveStart | Kind::Cancel) => (false, true, false),
             Some(Kind::CollectiveBegin | Kind::CollectiveEnd) => (false, false, true),
             None => (false, false, false),
@@ -171,10 +175,13 @@ struct TypePlan {
 
 impl TypePlan {
     fn of(definitions: &Definitions, event_type: &EventType) -> Option<Self> {
-        let kind = Kind::of(event_type.role)?;
         let place = |name: &str| {
             let mut elements = event_type.elements.iter();
             elements.position(|element| definitions.string(element.name) == name)
+        };
+        let kind = match Kind::of(event_type.role)? {
+            Kind::Cancel if place("peer").is_some() => Kind::Unsent,
+            kind => kind,
         };
         let is_collective = matches!(kind, Kind::CollectiveBegin | Kind::CollectiveEnd);
         let either = |collective: &str, message: &str| {
@@ -355,11 +362,9 @@ impl Extractor {
                 let stream = chunk.streams[index];
                 let at = self.place_of(stream);
                 let columns = &chunk.types[place].columns;
-                let event = self.event(plan, columns, ordinal as usize, at.process);
+                let event = self.event(plan, columns, ordinal as usize, at);
                 batch.events.push(MessageEvent {
                     time_ns: chunk.times_ns[index],
-                    clock: at.clock,
-                    thread: at.thread,
                     ..event
                 });
             }
@@ -397,8 +402,9 @@ impl Extractor {
         plan: &TypePlan,
         columns: &[Column],
         ordinal: usize,
-        process: u32,
+        at: Place,
     ) -> MessageEvent {
+        let process = at.process;
         let integer = |place: Option<usize>| columns.get(place?)?.integer(ordinal);
         let number = |place| integer(place).map_or(NONE, |value| value as u64);
         let communicator = match plan.communicator {
@@ -435,8 +441,11 @@ impl Extractor {
             sequence: number(plan.sequence),
             process,
             peer,
-            clock: 0,
-            thread: 0,
+            clock: at.clock,
+            thread: match plan.operation {
+                None => at.thread,
+                Some(_) => operation.map_or(u16::MAX, |operation| operation as u16),
+            },
             kind: plan.kind,
             semantics: Semantics::of(operation, moved),
         }

@@ -422,3 +422,49 @@ fn worlds_of_a_run_have_ranks_and_messages_of_their_own() {
     assert_eq!(found.messages.matched, 6, "{found:?}");
     assert_eq!(found.messages.without_peer, 3, "{found:?}");
 }
+
+#[test]
+fn what_was_not_sent_is_nobodys_message() {
+    let world = told(&[
+        &[
+            (10, Op::Send(1, 0)),
+            (20, Op::Unsent(1, 0)),
+            (30, Op::Send(1, 0)),
+            (35, Op::Send(1, 1)),
+            (38, Op::Unsent(1, 1)),
+            // Of another tag, and of nobody's.
+            (39, Op::Unsent(1, 2)),
+        ],
+        &[(25, Op::Receive(0, 0))],
+    ]);
+    let found = check(&world);
+    let counts = found.messages;
+    assert_eq!((counts.sends, counts.receives, counts.matched), (1, 1, 1));
+    assert_eq!(counts.unmatched_sends, 0);
+    // It stands before the only message that was sent.
+    assert_eq!(
+        (found.violations.count, found.violations.largest_ns),
+        (1, 5)
+    );
+}
+
+#[test]
+fn operations_that_processes_take_for_different_ones_order_nothing() {
+    let world = told(&[
+        &[
+            (10, Op::Begin(0, 0, 2)),
+            (20, Op::End(0, 0, 2)),
+            (50, Op::Begin(11, 0, 2)),
+            (60, Op::End(11, 0, 2)),
+        ],
+        &[
+            (30, Op::Begin(11, 0, 2)),
+            (40, Op::End(11, 0, 2)),
+            (70, Op::Begin(0, 0, 2)),
+            (80, Op::End(0, 0, 2)),
+        ],
+    ]);
+    let found = check(&world);
+    assert_eq!((found.constraints, found.violations.count), (0, 0));
+    assert_eq!(found.collectives.inconsistent, 2);
+}

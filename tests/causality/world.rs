@@ -101,6 +101,8 @@ pub(crate) enum Op {
     /// Peer, tag, request.
     Completion(u32, i64, u64),
     Cancel(u64),
+    /// Peer, tag.
+    Unsent(u32, i64),
     /// Operation, root, size.
     Begin(u64, u32, u64),
     End(u64, u32, u64),
@@ -117,7 +119,7 @@ pub(crate) const MARK: u32 = 8;
 const COMMUNICATOR: i64 = 7;
 
 /// What every event type has: name, role, elements.
-const TYPES: [(&str, Role, &[&str]); 9] = [
+const TYPES: [(&str, Role, &[&str]); 10] = [
     (
         "send",
         Role::Send,
@@ -156,8 +158,9 @@ const TYPES: [(&str, Role, &[&str]); 9] = [
         &["communicator", "operation", "root", "size", "place"],
     ),
     ("mark", Role::Point, &["number"]),
+    ("unsent", Role::Cancel, &["communicator", "peer", "tag"]),
 ];
-const END: u32 = 9;
+const END: u32 = 10;
 
 impl Op {
     fn row(&self, rank: u32) -> (u32, Vec<i64>) {
@@ -182,6 +185,7 @@ impl Op {
             Self::Start(peer, tag, request) => (4, vec![COMMUNICATOR, peer, tag, request as i64]),
             Self::Completion(peer, tag, request) => (5, tagged(peer, tag, request)),
             Self::Cancel(request) => (6, vec![request as i64]),
+            Self::Unsent(peer, tag) => (9, vec![COMMUNICATOR, peer.into(), tag]),
             Self::Begin(operation, root, size) => (7, of(operation, root, size)),
             Self::End(operation, root, size) => (END, of(operation, root, size)),
             Self::Mark(number) => (MARK, vec![number as i64]),

@@ -754,6 +754,37 @@ fn an_mpi_that_calls_mpi_is_counted_once() {
 }
 
 #[test]
+fn what_fails_or_is_cancelled_costs_no_other_message_its_partner() {
+    for flavour in flavours() {
+        let mut two = flavour.clone();
+        two.processes = 2;
+        let is_mpich = flavour.name.contains("mpich");
+        let arguments: &[&str] = if is_mpich { &["cancel"] } else { &[] };
+        let program = two.program("failures.c");
+        let plain = two.run(&program, arguments);
+        let run = two.record(&program, arguments, true);
+        assert_eq!(run.code, plain.code, "{}: {}", flavour.name, run.said);
+        assert_eq!(run.lines(), plain.lines(), "{}", flavour.name);
+        assert_eq!(run.calls(), run.counted(), "{}", flavour.name);
+        // Three refused sends and one operation; four that are too long; two cancelled.
+        let cancelled = if is_mpich { 2 } else { 0 };
+        let failed = |rank: i32| 4 + 4 * rank + cancelled;
+        let told = [0, 1].map(|rank| format!("rank {rank}: {} of these failed", failed(rank)));
+        assert_eq!(run.lines(), told, "{}", flavour.name);
+        let messages = check_messages(&run, flavour.name);
+        // Too long and not; given up and behind it; behind what was cancelled; MPI 4's calls, where there are any.
+        let least = 8 + 2 * (2 + cancelled as u64);
+        assert!(
+            [least, least + 2 * 6].contains(&messages),
+            "{}: {messages}",
+            flavour.name
+        );
+        let collectives = &run.report()["causality"]["collectives"];
+        assert_eq!(collectives["operations"], 3, "{}", flavour.name);
+    }
+}
+
+#[test]
 fn spawned_worlds_and_launchers_started_again_are_matched_among_themselves() {
     for flavour in flavours().filter(|flavour| ["mpich", "openmpi"].contains(&flavour.name)) {
         let mut two = flavour.clone();

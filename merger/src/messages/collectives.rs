@@ -34,6 +34,8 @@ struct Instance {
     ends: u64,
     size: u64,
     semantics: Option<Semantics>,
+    /// Which operation it is, and whether it has requests: the same for all.
+    kind: Option<(u16, bool)>,
     is_inconsistent: bool,
     last_begin: Option<Mark>,
     root: Option<u32>,
@@ -67,6 +69,8 @@ impl Instance {
 
     fn begin(&mut self, event: &MessageEvent, mark: Mark, paired: &mut impl FnMut(Mark, Mark)) {
         self.begins += 1;
+        let kind = (event.thread, event.request != NONE);
+        self.is_inconsistent |= *self.kind.get_or_insert(kind) != kind;
         if !self.take_part(event) {
             return;
         }

@@ -68,7 +68,7 @@ impl Key {
     /// The channel of a send or a receive.
     const fn of(event: &MessageEvent) -> Self {
         let (from, to) = match event.kind {
-            Kind::Send => (event.process, event.peer),
+            Kind::Send | Kind::Unsent => (event.process, event.peer),
             _ => (event.peer, event.process),
         };
         Self {
@@ -148,7 +148,7 @@ struct Node {
     started: u64,
     sequence: u64,
     next: u32,
-    /// Who sends; who started the receive.
+    /// Who started the receive; of a send the last digits of its request.
     thread: u16,
     state: State,
 }
@@ -308,6 +308,7 @@ impl Matcher {
             Kind::Receive => self.take_receive(event, mark, paired),
             Kind::ReceiveStart => self.take_start(event, mark, paired),
             Kind::Cancel => self.take_cancel(event, paired),
+            Kind::Unsent => self.take_unsent(event),
             Kind::CollectiveBegin => self.collectives.begin(event, mark, paired),
             Kind::CollectiveEnd => self.collectives.end(event, mark, paired),
         }
@@ -366,7 +367,7 @@ impl Matcher {
             started: mark.number,
             sequence: event.sequence,
             next: END,
-            thread: event.thread,
+            thread: event.request as u16,
             state: State::Ready,
         };
         if self.push(slot, false, node) {
@@ -530,6 +531,25 @@ impl Matcher {
                 self.release(event.process, paired);
             }
             Some(Request::Placed { .. }) | None => {}
+        }
+    }
+
+    /// Takes a send back that was told and did not happen: the last with its request that waits.
+    fn take_unsent(&mut self, event: &MessageEvent) {
+        let Some(slot) = self.channels.get(&Key::of(event)).copied() else {
+            return;
+        };
+        let list = self.channel(slot).sends;
+        let (mut before, mut found) = (END, None);
+        for at in self.places(list).take(SEARCH) {
+            if self.nodes[at as usize].thread == event.request as u16 {
+                found = Some((before, at));
+            }
+            before = at;
+        }
+        if let Some((before, at)) = found {
+            self.unlink(slot, false, before, at);
+            self.counts.sends -= 1;
         }
     }
 
@@ -755,29 +775,35 @@ impl Matcher {
 
     /// Takes the event with a sequence number out of a list.
     fn unlink_sequence(&mut self, slot: u32, is_receive: bool, sequence: u64) -> Option<Node> {
+        let list = self.list(slot, is_receive);
+        let mut before = END;
+        let is_it = |at: &u32| {
+            let node = &self.nodes[*at as usize];
+            let is_it = node.sequence == sequence && node.state == State::Ready;
+            if !is_it {
+                before = *at;
+            }
+            is_it
+        };
+        let found = self.places(list).take(SEARCH).find(is_it)?;
+        Some(self.unlink(slot, is_receive, before, found))
+    }
+
+    /// Takes an event out of a list, behind another or none.
+    fn unlink(&mut self, slot: u32, is_receive: bool, before: u32, at: u32) -> Node {
         let mut list = self.list(slot, is_receive);
-        let (mut before, mut at) = (END, list.first);
-        for _ in 0..SEARCH {
-            if at == END {
-                return None;
-            }
-            let node = self.nodes[at as usize];
-            if node.sequence == sequence && node.state == State::Ready {
-                if before == END {
-                    list.first = node.next;
-                } else {
-                    self.nodes[before as usize].next = node.next;
-                }
-                if list.last == at {
-                    list.last = before;
-                }
-                self.release_node(at);
-                self.set_list(slot, is_receive, list);
-                return Some(node);
-            }
-            (before, at) = (at, node.next);
+        let node = self.nodes[at as usize];
+        if before == END {
+            list.first = node.next;
+        } else {
+            self.nodes[before as usize].next = node.next;
         }
-        None
+        if list.last == at {
+            list.last = before;
+        }
+        self.release_node(at);
+        self.set_list(slot, is_receive, list);
+        node
     }
 
     /// Puts an event where it belongs; at the limit it is counted, and the side is broken.

@@ -48,6 +48,7 @@ pub(crate) struct Abi {
     pub(crate) in_place: usize,
     pub(crate) status_ignore: usize,
     pub(crate) statuses_ignore: usize,
+    pub(crate) err_truncate: i32,
     pub(crate) err_in_status: i32,
     pub(crate) err_pending: i32,
     pub(crate) thread_multiple: i32,
@@ -58,6 +59,8 @@ pub(crate) struct Abi {
     pub(crate) source_at: usize,
     pub(crate) tag_at: usize,
     pub(crate) error_at: usize,
+    /// Whether the status of MPI_Isendrecv's receive is filled: MPICH up to 5.0 leaves it as it was.
+    pub(crate) fills_isendrecv: bool,
 }
 
 /// Most bytes that a status has.
@@ -112,6 +115,7 @@ impl Abi {
             in_place: usize::MAX,
             status_ignore: 1,
             statuses_ignore: 1,
+            err_truncate: 14,
             err_in_status: 17,
             err_pending: 18,
             thread_multiple: 3,
@@ -120,6 +124,7 @@ impl Abi {
             source_at: 8,
             tag_at: 12,
             error_at: 16,
+            fills_isendrecv: false,
         }
     }
 
@@ -144,6 +149,7 @@ impl Abi {
             in_place: 1,
             status_ignore: 0,
             statuses_ignore: 0,
+            err_truncate: 15,
             err_in_status: 18,
             err_pending: 19,
             thread_multiple: 3,
@@ -152,6 +158,7 @@ impl Abi {
             source_at: 0,
             tag_at: 4,
             error_at: 8,
+            fills_isendrecv: true,
         }
     }
 
@@ -175,6 +182,7 @@ impl Abi {
             in_place: 1,
             status_ignore: 0,
             statuses_ignore: 0,
+            err_truncate: 15,
             err_in_status: 19,
             err_pending: 18,
             thread_multiple: 4096,
@@ -183,6 +191,7 @@ impl Abi {
             source_at: 0,
             tag_at: 4,
             error_at: 8,
+            fills_isendrecv: !crate::real::library_version().contains("MPICH"),
         }
     }
 

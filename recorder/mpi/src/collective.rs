@@ -253,8 +253,20 @@ pub(crate) fn collective<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     };
     frame.enter_with(&mpi.types.collective_begin, values);
     let result = call.forward();
+    let operation = if is_success(result) { values.1 } else { FAILED };
+    let (object, _, root, bytes, place, size) = values;
+    let values = (object, operation, root, bytes, place, size);
     frame.leave_with(&mpi.types.collective_end, values);
     result
+}
+
+/// Stands for the operation where one that failed ends.
+const FAILED: u32 = 255;
+
+/// The end of one that failed.
+pub(crate) fn failed(record: &Record) -> Option<CollectiveRequested> {
+    let tag = FAILED as i32;
+    values(&Record { tag, ..*record })
 }
 
 /// What a request of a collective operation does.
@@ -303,6 +315,11 @@ pub(crate) fn icollective<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     }
     let result = call.forward();
     let Some(mpi) = frame.mpi.filter(|_| is_success(result)) else {
+        if let Some((mpi, record)) = &known
+            && let Some(values) = failed(record)
+        {
+            mpi.raise(&mpi.types.icollective_end, values);
+        }
         frame.leave();
         return result;
     };

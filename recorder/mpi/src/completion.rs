@@ -5,7 +5,7 @@ use std::cell::Cell;
 use crate::abi::STATUS_ROOM;
 use crate::collective;
 use crate::communicators::duplicated;
-use crate::p2p::{OwnStatus, received, status_at};
+use crate::p2p::{OwnStatus, received, status_at, unsent};
 use crate::requests::{self, Kind, Record};
 use crate::state::Mpi;
 use crate::wrap::{Call, Frame, Place, Site, is_success};
@@ -23,6 +23,7 @@ enum Outcome {
     Nothing,
     Received((u32, u32, u32, u64, u64)),
     Sent(u64),
+    Unsent((u32, u32, u32, u64)),
     Cancelled(u64),
     Collected(crate::state::CollectiveRequested),
     Moved(u64),
@@ -33,18 +34,15 @@ enum Outcome {
 #[inline(always)]
 fn outcome(mpi: &Mpi, record: &Record, status: usize) -> Outcome {
     match record.kind {
+        _ if record.is_cancelling && mpi.real.is_cancelled(status_at(status)) => given_up(record),
         Kind::Send => Outcome::Sent(record.id),
         Kind::Receive => {
-            if record.is_cancelling && mpi.real.is_cancelled(status_at(status)) {
-                return Outcome::Cancelled(record.id);
-            }
-            if record.place != 0 {
-                // In parts.
+            if !record.has_status && record.peer >= 0 && record.tag >= 0 {
                 let (peer, tag) = (record.peer as u32, record.tag as u32);
                 return Outcome::Received((record.object, peer, tag, record.bytes, record.id));
             }
-            let message = record.comm.and_then(|comm| received(mpi, comm, status));
-            match message {
+            let comm = record.comm.filter(|_| record.has_status);
+            match comm.and_then(|comm| received(mpi, comm, status)) {
                 Some((peer, tag, bytes)) => {
                     Outcome::Received((record.object, peer, tag, bytes, record.id))
                 }
@@ -64,6 +62,40 @@ fn outcome(mpi: &Mpi, record: &Record, status: usize) -> Outcome {
     }
 }
 
+/// What becomes of a request that was cancelled, or failed.
+#[cold]
+fn given_up(record: &Record) -> Outcome {
+    match record.kind {
+        Kind::Send => unsent(record).map_or(Outcome::Nothing, Outcome::Unsent),
+        Kind::Receive => Outcome::Cancelled(record.id),
+        Kind::Collective => collective::failed(record).map_or(Outcome::Nothing, Outcome::Collected),
+        Kind::Duplicate | Kind::Rma | Kind::File => Outcome::Nothing,
+    }
+}
+
+/// Tells that of a request nothing will come.
+#[cold]
+pub(crate) fn give_up(mpi: &Mpi, record: &Record) {
+    raise(mpi, &given_up(record));
+}
+
+/// A call has failed that was to complete a request. Where the request is still there, it is not done; what is received
+/// into too small a buffer is received.
+#[cold]
+fn fail(mpi: &Mpi, (handle, record): (usize, Record), now: usize, error: i32, status: usize) {
+    if now == handle && !record.is_persistent {
+        requests::put(handle, record);
+        return;
+    }
+    let outcome = if record.kind == Kind::Receive && mpi.is_truncated(error) {
+        outcome(mpi, &record, status)
+    } else {
+        given_up(&record)
+    };
+    keep_persistent(handle, record);
+    raise(mpi, &outcome);
+}
+
 #[inline(never)]
 fn raise(mpi: &Mpi, outcome: &Outcome) {
     let types = &mpi.types;
@@ -71,6 +103,7 @@ fn raise(mpi: &Mpi, outcome: &Outcome) {
         Outcome::Nothing => {}
         Outcome::Received(values) => mpi.raise(&types.ireceive, *values),
         Outcome::Sent(id) => mpi.raise(&types.send_end, (*id,)),
+        Outcome::Unsent(values) => mpi.raise(&types.iunsent, *values),
         Outcome::Cancelled(id) => mpi.raise(&types.cancel, (*id,)),
         Outcome::Collected(values) => mpi.raise(&types.icollective_end, *values),
         Outcome::Moved(id) => mpi.raise(&types.rma_end, (*id,)),
@@ -138,9 +171,26 @@ pub(crate) fn wait<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
         Some(record) if is_success(result) => {
             leave_with_one(frame, mpi, (handle, record), call.word(call.at().status));
         }
-        _ => frame.leave_here(),
+        Some(record) => {
+            fail_one(mpi, &call, (handle, record), result);
+            frame.leave_here();
+        }
+        None => frame.leave_here(),
     }
     result
+}
+
+/// See [`fail`].
+#[cold]
+fn fail_one<const N: usize, S: Site>(
+    mpi: &Mpi,
+    call: &Call<N, S>,
+    asked: (usize, Record),
+    result: usize,
+) {
+    let now = call.place(call.at().request).handle(&mpi.abi, 0);
+    let status = call.word(call.at().status);
+    fail(mpi, asked, now, result as u32 as i32, status);
 }
 
 /// Looks whether a request is complete.
@@ -167,7 +217,11 @@ pub(crate) fn test<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
                 frame.leave();
             }
         }
-        _ => frame.leave(),
+        Some(record) => {
+            fail_one(mpi, &call, (handle, record), result);
+            frame.leave();
+        }
+        None => frame.leave(),
     }
     result
 }
@@ -242,7 +296,14 @@ const fn status_of(mpi: &Mpi, start: usize, index: usize) -> usize {
 }
 
 /// Completes what a call about an array of requests says is complete, all of them.
-fn complete_all(mpi: &Mpi, many: &mut Many, statuses: usize, result: usize) {
+fn complete_all<const N: usize, S: Site>(
+    mpi: &Mpi,
+    many: &mut Many,
+    call: &Call<N, S>,
+    result: usize,
+) {
+    let statuses = call.word(call.at().status);
+    let place = call.place(call.at().request);
     for (index, handle, record) in many.asked.drain(..) {
         let status = status_of(mpi, statuses, index);
         if is_success(result) {
@@ -253,7 +314,10 @@ fn complete_all(mpi: &Mpi, many: &mut Many, statuses: usize, result: usize) {
         match mpi.status_int(status_at(status), mpi.abi.error_at) {
             0 => complete(mpi, (handle, record), status),
             error if mpi.is_pending(error) => requests::put(handle, record),
-            _ => {}
+            error => {
+                let now = place.handle(&mpi.abi, index);
+                fail(mpi, (handle, record), now, error, status);
+            }
         }
     }
 }
@@ -269,7 +333,7 @@ pub(crate) fn waitall<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let mut many = Many::begin(mpi, &mut call, true);
     let result = call.forward();
     if is_success(result) || mpi.is_in_status(result) {
-        complete_all(mpi, &mut many, call.word(call.at().status), result);
+        complete_all(mpi, &mut many, &call, result);
     }
     many.end();
     frame.leave();
@@ -288,7 +352,7 @@ pub(crate) fn testall<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let result = call.forward();
     let is_done = is_success(result) && call.place(call.at().flag).int(0) != 0;
     if is_done || mpi.is_in_status(result) {
-        complete_all(mpi, &mut many, call.word(call.at().status), result);
+        complete_all(mpi, &mut many, &call, result);
     }
     many.end();
     frame.leave();
@@ -306,15 +370,21 @@ fn any<const N: usize, S: Site>(
     let result = call.forward();
     let is_done = !has_flag || (is_success(result) && call.place(call.at().flag).int(0) != 0);
     let index = call.place(call.at().index);
-    if is_success(result)
-        && is_done
+    let is_failed = !is_success(result);
+    if (is_failed || is_done)
         && let Ok(index) = usize::try_from(index.int(0))
         && index < many.count
         && let Some(asked) = many.take(index)
     {
         let status = call.word(call.at().status);
         many.end();
-        leave_with_one(frame, mpi, asked, status);
+        if is_failed {
+            let now = call.place(call.at().request).handle(&mpi.abi, index);
+            fail(mpi, asked, now, result as u32 as i32, status);
+            frame.leave();
+        } else {
+            leave_with_one(frame, mpi, asked, status);
+        }
         return result;
     }
     many.end();
@@ -371,6 +441,9 @@ fn some<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
             let error = mpi.status_int(status_at(status), mpi.abi.error_at);
             if is_success(result) || error == 0 {
                 complete(mpi, asked, status);
+            } else {
+                let now = call.place(call.at().request).handle(&mpi.abi, index);
+                fail(mpi, asked, now, error, status);
             }
         }
     }
@@ -398,13 +471,27 @@ pub(crate) fn request_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     frame.enter();
     let taken = frame.mpi.and_then(|mpi| {
         let handle = call.place(call.at().request).handle(&mpi.abi, 0);
-        Some((handle, requests::take(handle)?))
+        Some((mpi, handle, requests::take(handle)?))
+    });
+    let mut status = OwnStatus::new();
+    // What is complete, or was cancelled, has no other end.
+    let done = taken.and_then(|(mpi, handle, record)| {
+        let is_asked = record.is_cancelling || record.kind == Kind::Receive;
+        let status = status.place();
+        let is_done = record.is_active
+            && is_asked
+            && mpi
+                .real
+                .is_complete(handle, std::ptr::with_exposed_provenance_mut(status));
+        is_done.then(|| outcome(mpi, &record, status))
     });
     let result = call.forward();
-    if let Some((handle, record)) = taken
-        && !is_success(result)
-    {
-        requests::put(handle, record);
+    if let Some((mpi, handle, record)) = taken {
+        match done {
+            _ if !is_success(result) => requests::put(handle, record),
+            Some(outcome) => raise(mpi, &outcome),
+            None => {}
+        }
     }
     frame.leave();
     result

@@ -17,12 +17,17 @@ impl OwnStatus {
         Self(std::mem::MaybeUninit::uninit())
     }
 
+    /// Where it is.
+    pub(crate) fn place(&mut self) -> usize {
+        self.0.as_mut_ptr().expose_provenance()
+    }
+
     /// Takes the place of the status in a call whose program wants none.
     #[inline(always)]
     pub(crate) fn stand_in<const N: usize, S: Site>(&mut self, mpi: &Mpi, call: &mut Call<N, S>) {
         let at = call.at().status;
         if call.word(at) == mpi.abi.status_ignore {
-            call.replace(at, self.0.as_mut_ptr().expose_provenance());
+            call.replace(at, self.place());
         }
     }
 }
@@ -95,6 +100,9 @@ pub(crate) fn send<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let bytes = message_bytes(mpi, &call);
     frame.enter_with_here(&mpi.types.send, (comm.object, peer, tag, bytes));
     let result = call.forward();
+    if !is_success(result) {
+        mpi.raise(&mpi.types.unsent, (comm.object, peer, tag));
+    }
     frame.leave_here();
     result
 }
@@ -139,27 +147,41 @@ pub(crate) fn isend<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         None => frame.enter_here(),
     }
     let result = call.forward();
+    let record = |comm: &Communicator, peer: u32| Record {
+        id,
+        object: comm.object,
+        peer: peer as i32,
+        tag: call.int(call.at().tag),
+        ..Record::NONE
+    };
     if !is_success(result) || rank == mpi.abi.proc_null {
+        if let Some((comm, peer)) = known {
+            crate::completion::give_up(mpi, &record(comm, peer));
+        }
         frame.leave_here();
         return result;
     }
+    let Some((comm, peer)) = known.or_else(|| late_destination(mpi, &call, rank)) else {
+        frame.leave_here();
+        return result;
+    };
     if known.is_none() {
-        match late_destination(mpi, &call, rank) {
-            Some((comm, peer)) => mpi.raise(&mpi.types.isend, values(comm, peer)),
-            None => {
-                frame.leave_here();
-                return result;
-            }
-        }
+        mpi.raise(&mpi.types.isend, values(comm, peer));
     }
     let request = call.place(call.at().request).handle(&mpi.abi, 0);
     if mpi.is_complete_at_once(request) {
         frame.leave_with_here(&mpi.types.send_end, (id,));
     } else {
-        requests::put(request, Record { id, ..Record::NONE });
+        requests::put(request, record(comm, peer));
         frame.leave_here();
     }
     result
+}
+
+/// What a request was to send: communicator, peer, tag, request.
+pub(crate) fn unsent(record: &Record) -> Option<(u32, u32, u32, u64)> {
+    let peer = u32::try_from(record.peer).ok()?;
+    Some((record.object, peer, record.tag as u32, record.id))
 }
 
 /// The message that a status tells of: peer, tag, bytes.
@@ -209,7 +231,7 @@ pub(crate) fn recv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     }
     frame.enter_here();
     let result = call.forward();
-    if !is_success(result) {
+    if !mpi.has_received(result) {
         frame.leave_here();
         return result;
     }
@@ -245,12 +267,13 @@ fn recv_among_threads<const N: usize, S: Site>(
         None => frame.enter(),
     }
     let result = call.forward();
+    let has_received = mpi.has_received(result);
     let comm = known.or_else(|| {
-        let is_learnt = is_success(result) && source != mpi.abi.proc_null;
+        let is_learnt = has_received && source != mpi.abi.proc_null;
         is_learnt.then(|| mpi.learn(handle)).flatten()
     });
     let message = comm
-        .filter(|_| is_success(result))
+        .filter(|_| has_received)
         .and_then(|comm| message_of(mpi, comm, call));
     match message {
         Some((comm, (peer, tag, bytes))) => {
@@ -316,15 +339,24 @@ pub(crate) fn sendrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
         mpi.raise(&mpi.types.receive_start, (comm.object, peer, tag, id));
     }
     let result = call.forward();
+    // Where the message that came was too long, the other one was sent.
+    let is_done = mpi.has_received(result);
+    match destination(mpi, &call, dest) {
+        Some((comm, peer)) if !is_done && known.is_some() => {
+            let tag = call.int(call.at().tag) as u32;
+            mpi.raise(&mpi.types.unsent, (comm.object, peer, tag));
+        }
+        _ => {}
+    }
     if known.is_none()
-        && is_success(result)
+        && is_done
         && let Some((comm, peer)) = late_destination(mpi, &call, dest)
     {
         mpi.raise(&mpi.types.send, values(comm, peer));
     }
-    let comm = known.or_else(|| is_success(result).then(|| mpi.learn(handle)).flatten());
+    let comm = known.or_else(|| is_done.then(|| mpi.learn(handle)).flatten());
     let message = comm
-        .filter(|_| is_success(result))
+        .filter(|_| is_done)
         .and_then(|comm| message_of(mpi, comm, &call));
     match (message, started) {
         (Some((comm, (peer, tag, bytes))), None) => {
@@ -351,12 +383,17 @@ pub(crate) fn isendrecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         let tag = call.int(call.at().tag) as u32;
         (comm.object, peer, tag, message_bytes(mpi, &call))
     };
-    match destination(mpi, &call, dest) {
+    let known = destination(mpi, &call, dest);
+    match known {
         Some((comm, peer)) => frame.enter_with(&mpi.types.send, values(comm, peer)),
         None => frame.enter(),
     }
     let result = call.forward();
     if !is_success(result) {
+        if let Some((comm, peer)) = known {
+            let tag = call.int(call.at().tag) as u32;
+            mpi.raise(&mpi.types.unsent, (comm.object, peer, tag));
+        }
         frame.leave();
         return result;
     }
@@ -371,7 +408,23 @@ pub(crate) fn isendrecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     };
     let id = requests::next_id();
     let (peer, tag) = awaited(mpi, comm, source, tag);
-    let record = Record::receive(id, comm, peer, tag);
+    let record = if mpi.abi.fills_isendrecv {
+        Record::receive(id, comm, peer, tag)
+    } else {
+        // As much as was asked for: how much came, nobody says.
+        let at = call.at();
+        let (count, datatype) = if at.recvcount == NO {
+            (at.count, at.datatype)
+        } else {
+            (at.recvcount, at.recvtype)
+        };
+        let bytes = mpi.bytes(call.count(count), call.handle(&mpi.abi, datatype));
+        Record {
+            bytes,
+            has_status: false,
+            ..Record::receive(id, comm, peer, tag)
+        }
+    };
     requests::put(call.place(call.at().request).handle(&mpi.abi, 0), record);
     frame.leave_with(&mpi.types.receive_start, (comm.object, peer, tag, id));
     result
@@ -439,8 +492,7 @@ fn make_persistent<const N: usize, S: Site>(
             peer,
             tag,
             bytes,
-            // What is received in parts has no status of its own.
-            place: usize::from(is_partitioned),
+            has_status: !is_partitioned,
             ..Record::NONE
         };
         requests::put(call.place(call.at().request).handle(&mpi.abi, 0), record);
@@ -482,6 +534,25 @@ fn start_at<const N: usize, S: Site>(mpi: &Mpi, call: &Call<N, S>, index: usize)
     }
 }
 
+/// The call that was to start requests has failed.
+#[cold]
+fn not_started<const N: usize, S: Site>(mpi: &Mpi, call: &Call<N, S>, index: usize) {
+    let handle = call.place(call.at().request).handle(&mpi.abi, index);
+    if let Some(record) = requests::take(handle) {
+        if record.is_persistent && record.is_active {
+            crate::completion::give_up(mpi, &record);
+        }
+        let is_active = record.is_active && !record.is_persistent;
+        requests::put(
+            handle,
+            Record {
+                is_active,
+                ..record
+            },
+        );
+    }
+}
+
 /// Starts a persistent request.
 #[inline(never)]
 pub(crate) fn start<const N: usize, S: Site>(call: Call<N, S>) -> usize {
@@ -491,6 +562,9 @@ pub(crate) fn start<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         start_at(mpi, &call, 0);
     }
     let result = call.forward();
+    if let Some(mpi) = frame.mpi.filter(|_| !is_success(result)) {
+        not_started(mpi, &call, 0);
+    }
     frame.leave();
     result
 }
@@ -504,6 +578,9 @@ pub(crate) fn startall<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         (0..call.int(call.at().count)).for_each(|index| start_at(mpi, &call, index as usize));
     }
     let result = call.forward();
+    if let Some(mpi) = frame.mpi.filter(|_| !is_success(result)) {
+        (0..call.int(call.at().count)).for_each(|index| not_started(mpi, &call, index as usize));
+    }
     frame.leave();
     result
 }
@@ -584,7 +661,7 @@ pub(crate) fn mrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let result = call.forward();
     let of = record.and_then(|record| Some((record, record.comm?)));
     let got = of
-        .filter(|_| is_success(result))
+        .filter(|_| mpi.has_received(result))
         .and_then(|(record, comm)| {
             Some((record, received(mpi, comm, call.word(call.at().status))?))
         });

@@ -28,6 +28,7 @@ library_functions! {
         (datatype: usize, integers: *mut c_int, addresses: *mut c_int, datatypes: *mut c_int, combiner: *mut c_int);
     raw_get_elements_x c"PMPI_Get_elements_x" (status: *const u8, datatype: usize, count: *mut i64);
     raw_get_count c"PMPI_Get_count" (status: *const u8, datatype: usize, count: *mut c_int);
+    raw_request_get_status c"PMPI_Request_get_status" (request: usize, flag: *mut c_int, status: *mut u8);
     raw_test_cancelled c"PMPI_Test_cancelled" (status: *const u8, flag: *mut c_int);
     raw_status_set_elements_x c"PMPI_Status_set_elements_x" (status: *mut u8, datatype: usize, count: i64);
     raw_initialized c"PMPI_Initialized" (flag: *mut c_int);
@@ -192,6 +193,13 @@ impl Real {
         let mut flag = 0;
         // SAFETY: a status that the library filled.
         unsafe { self.raw_test_cancelled(status, &raw mut flag) && flag != 0 }
+    }
+
+    /// Fills a status, if an active request is complete; it stays a request.
+    pub(crate) fn is_complete(&self, request: usize, status: *mut u8) -> bool {
+        let mut flag = 0;
+        // SAFETY: a request of the program's, and a place for a status.
+        unsafe { self.raw_request_get_status(request, &raw mut flag, status) && flag != 0 }
     }
 
     /// Writes a number of bytes into a status.

@@ -43,6 +43,8 @@ pub(crate) struct Record {
     pub(crate) is_active: bool,
     /// The program has asked for it to be cancelled.
     pub(crate) is_cancelling: bool,
+    /// Of a receive, whether its status says what came; else it was what was waited for.
+    pub(crate) has_status: bool,
     pub(crate) comm: Option<&'static Communicator>,
     /// The communicator, or file, as events have it.
     pub(crate) object: u32,
@@ -61,6 +63,7 @@ impl Record {
         is_persistent: false,
         is_active: true,
         is_cancelling: false,
+        has_status: true,
         comm: None,
         object: 0,
         peer: -1,

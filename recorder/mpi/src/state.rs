@@ -77,6 +77,9 @@ pub(crate) struct Types {
     pub(crate) receive_start: EventType<(u32, i32, i32, u64)>,
     pub(crate) send_end: EventType<(u64,)>,
     pub(crate) cancel: EventType<(u64,)>,
+    /// Communicator, peer, tag, and the request where there is one.
+    pub(crate) unsent: EventType<(u32, u32, u32)>,
+    pub(crate) iunsent: EventType<(u32, u32, u32, u64)>,
     pub(crate) collective_begin: EventType<Collective>,
     pub(crate) collective_end: EventType<Collective>,
     pub(crate) icollective_begin: EventType<CollectiveRequested>,
@@ -128,6 +131,12 @@ impl Types {
         };
         let request =
             |name: &str, what: &str, role: Role| spec(name, what, role).element("request");
+        let unsent = |name: &str, what: &str| {
+            spec(name, what, Role::Cancel)
+                .reference("communicator", Reference::Object)
+                .reference("peer", Reference::Rank)
+                .element("tag")
+        };
         let rma = |name: &str, what: &str| {
             spec(name, what, Role::Point)
                 .reference("window", Reference::Object)
@@ -238,6 +247,17 @@ impl Types {
                 &spec("mpi.named", "the program gave it a name", Point)
                     .reference("object", Reference::Object)
                     .element("name"),
+            )?,
+            unsent: r.add_event_type(&unsent(
+                "mpi.unsent",
+                "a message was not sent: the call failed",
+            ))?,
+            iunsent: r.add_event_type(
+                &unsent(
+                    "mpi.iunsent",
+                    "a message was not sent: cancelled, or failed",
+                )
+                .element("request"),
             )?,
             control: r
                 .add_event_type(&spec("mpi.pcontrol", "MPI_Pcontrol", Point).element("level"))?,
@@ -467,6 +487,18 @@ impl Mpi {
     pub(crate) fn is_in_status(&self, result: usize) -> bool {
         let code = result as u32 as i32;
         code != 0 && self.real.error_class(code) == self.abi.err_in_status
+    }
+
+    /// Whether a call that gave this has received a message: also one that was too long for its buffer.
+    #[inline(always)]
+    pub(crate) fn has_received(&self, result: usize) -> bool {
+        crate::wrap::is_success(result) || self.is_truncated(result as u32 as i32)
+    }
+
+    /// Whether an error says that a message was longer than its buffer.
+    #[cold]
+    pub(crate) fn is_truncated(&self, error: i32) -> bool {
+        self.real.error_class(error) == self.abi.err_truncate
     }
 
     /// Whether an error says that a request is not done.
