@@ -6,7 +6,7 @@
 mod installation;
 mod support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use support::{Flavour, Run, flavours, names_of_calls, prefix, text_of};
@@ -235,7 +235,14 @@ fn the_tests_of_mpi4py_pass_as_they_do_unrecorded() {
         };
         let run = tests.join("main.py").display().to_string();
         let mut arguments = vec![run, "-q".to_owned()];
-        let chosen = ["status", "group", "request", "p2p_buf"];
+        let chosen = [
+            "status",
+            "group",
+            "request",
+            "p2p",
+            "cco_nb_buf",
+            "util_pkl5",
+        ];
         for name in chosen {
             arguments.extend(["-i".to_owned(), format!("test_{name}")]);
         }
@@ -247,23 +254,15 @@ fn the_tests_of_mpi4py_pass_as_they_do_unrecorded() {
         let what = format!("{}: {} {}", flavour.name, plain.said, run.said);
         assert_eq!((run.code, plain.code), (Some(0), Some(0)), "{what}");
         let verdict = |run: &Run| {
-            let lines = run.said.lines().filter_map(|line| {
-                // How long it took differs.
-                let line = line
-                    .strip_prefix("Ran ")
-                    .map(|line| line.split(" in ").next());
-                line.flatten().map(str::to_owned)
-            });
-            lines.collect::<Vec<String>>()
+            // How long it took differs, and so does whether two processes' lines are one.
+            let told = run.said.split("Ran ").skip(1);
+            let counts = told.filter_map(|rest| rest.split(" in ").next().map(str::to_owned));
+            counts.collect::<BTreeSet<String>>()
         };
         assert_eq!(verdict(&run), verdict(&plain), "{what}");
         assert!(!verdict(&run).is_empty(), "{what}");
-        assert_eq!(
-            run.report()["causality"]["violations"]["count"],
-            0,
-            "{}",
-            flavour.name
-        );
+        // Cancelled, truncated, probed, persistent, partitioned: what was sent is what was received.
+        assert!(check_messages(&run, flavour.name) > 20_000, "{what}");
     }
 }
 
