@@ -1,6 +1,6 @@
 //! Opening whatever a user names: a trace, a recording, a directory of recordings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use annals_format::{
@@ -172,8 +172,15 @@ pub fn plan_merge_with_offsets(
         archives,
         mut rejected,
     } = find(paths, output)?;
-    // In a directory, a trace beside recordings is an earlier merge of them; named itself, it is an input.
-    let traces = traces.into_iter().filter(|trace| paths.contains(trace));
+    // In a directory, a trace beside recordings is an earlier merge of them; named itself, or beside traces only, it is
+    // an input.
+    let others = recordings.iter().chain(&archives);
+    let others = others.chain(rejected.iter().map(|input| &input.path));
+    let with_others: BTreeSet<_> = others.filter_map(|path| path.parent()).collect();
+    let is_alone = |trace: &Path| trace.parent().is_some_and(|at| !with_others.contains(at));
+    let traces = traces
+        .into_iter()
+        .filter(|trace| paths.contains(trace) || is_alone(trace));
     let traces: Vec<PathBuf> = traces.collect();
     if recordings.is_empty() && traces.is_empty() && archives.is_empty() && rejected.is_empty() {
         return Err(MergeError::NoRecordings {

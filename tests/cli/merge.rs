@@ -243,6 +243,30 @@ fn a_trace_is_an_input_like_any_other() {
 }
 
 #[test]
+fn a_directory_of_traces_alone_is_merged() {
+    let scratch = Scratch::new();
+    let days = scratch.path().join("days");
+    std::fs::create_dir(&days).expect("a directory");
+    for rank in 0..2 {
+        let of_rank = scratch.path().join(format!("of-{rank}"));
+        std::fs::create_dir(&of_rank).expect("a directory");
+        recording(rank, 2, 10).write(&of_rank, CompressionLevel::None);
+        let day = days.join(format!("day-{rank}.annals"));
+        merge(&[&of_rank, Path::new("-o"), &day]);
+    }
+    let result = scratch.merge(&[&days]);
+    assert_eq!(result.status.code(), Some(0), "{}", said(&result));
+    let told = said(&result);
+    assert!(told.contains("20 events of 2 recordings"), "{told}");
+    // Beside a recording they are earlier merges.
+    recording(0, 2, 10).write(&days, CompressionLevel::None);
+    let result = scratch.merge(&[&days]);
+    assert_eq!(result.status.code(), Some(3), "{}", said(&result));
+    let told = said(&result);
+    assert!(told.contains("10 events of 1 recording"), "{told}");
+}
+
+#[test]
 fn a_trace_that_is_cut_costs_only_what_is_missing() {
     let scratch = Scratch::new();
     recording(0, 1, 300).write(scratch.path(), CompressionLevel::None);

@@ -39,7 +39,7 @@ const MOST_SLICES: u32 = 4096;
                   trace-merge annals-run -o window.annals --from 1.5s --to 2s --rank 0-3"
 )]
 struct Arguments {
-    /// Recordings, directories with recordings, traces
+    /// Recordings, traces, and directories of these (a trace beside recordings is an earlier merge, and left out)
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
 
@@ -117,15 +117,15 @@ struct Arguments {
 
     /// Put the slices of a merge together: inputs are the slices, all of them
     #[arg(long, conflicts_with_all = ["plan", "write_plan", "from", "to", "rank", "source", "location", "event",
-        "symbols", "clock_offsets", "report"])]
+        "symbols", "clock_offsets", "report", "causality", "messages_in_flight", "strict"])]
     join: bool,
 
     /// Keep what is settled before events are read (clock fits, start, shifts of a repair, borders of slices)
     #[arg(long, value_name = "FILE")]
     write_plan: Option<PathBuf>,
 
-    /// Merge as planned by `--write-plan` for the same inputs
-    #[arg(long, value_name = "FILE")]
+    /// Merge as planned by `--write-plan` for the same inputs: offsets between hosts are settled there, too
+    #[arg(long, value_name = "FILE", conflicts_with = "clock_offsets")]
     plan: Option<PathBuf>,
 
     /// Write nothing unless all inputs are whole: none is damaged, cut off, still being recorded, of another run or
