@@ -468,3 +468,38 @@ fn operations_that_processes_take_for_different_ones_order_nothing() {
     assert_eq!((found.constraints, found.violations.count), (0, 0));
     assert_eq!(found.collectives.inconsistent, 2);
 }
+
+/// A request that is given up while it is active still takes its message.
+#[test]
+fn a_receive_of_which_nothing_more_is_told_takes_one_message_and_no_more() {
+    let world = told(&[
+        &[
+            (10, Op::Send(1, 0)),
+            (30, Op::Send(1, 0)),
+            (50, Op::Send(1, 0)),
+        ],
+        &[
+            (1, Op::Start(0, 0, 1)),
+            (2, Op::Start(0, 0, 2)),
+            (20, Op::Completion(0, 0, 2)),
+            (60, Op::Receive(0, 0)),
+        ],
+    ]);
+    let found = check(&world);
+    let counts = found.messages;
+    assert_eq!((counts.sends, counts.receives, counts.matched), (3, 2, 2));
+    assert_eq!((counts.unmatched_sends, counts.unmatched_receives), (1, 0));
+    assert_eq!(
+        (found.violations.count, found.violations.largest_ns),
+        (1, 10)
+    );
+    let scratch = tempfile::tempdir().expect("a directory");
+    world.write(scratch.path());
+    let (merged, _) = merge_with(scratch.path(), 1, |merge| {
+        merge.causality = Causality::Repair;
+        merge.plan_repair(1).expect("a plan");
+    });
+    let repaired = merged.report.causality.expect("messages");
+    let before = repaired.repair.map(|repair| repair.before.count);
+    assert_eq!((before, repaired.violations.count), (Some(1), 0));
+}

@@ -56,6 +56,7 @@ impl Merge {
         };
         let mut check = self.check(&extractor, &Keep::default());
         self.read_messages(jobs, &extractor, |batch| check.feed(batch, &mut gather))?;
+        check.settle(&mut gather);
         let before = check.violations();
         if before.count == 0 {
             return Ok(());
@@ -76,6 +77,7 @@ impl Merge {
             self.fit_again();
             check = self.check(&extractor, &Keep::default());
             self.read_messages(jobs, &extractor, |batch| check.feed(batch, &mut |_, _| {}))?;
+            check.settle(&mut |_, _| {});
         }
         let lag_ns = check.lag_ns();
         if check.violations().count == 0 {

@@ -238,21 +238,41 @@ impl Check {
     }
 
     pub(crate) fn feed(&mut self, batch: &MessageBatch, paired: &mut impl FnMut(Mark, Mark)) {
-        let violations = &mut self.violations;
         self.now_ns = batch.events.last().map_or(self.now_ns, |last| last.time_ns);
+        let (matcher, mut look) = self.looking(paired);
+        matcher.feed(batch, &mut look);
+    }
+
+    /// All messages were fed: pairs what is known of them only now. A repair waits for these only where it can wait for
+    /// all: else few receives that nobody completed would cost all others their place.
+    pub(crate) fn settle(&mut self, paired: &mut impl FnMut(Mark, Mark)) {
+        let lag_ns = self.lag_ns;
+        let (matcher, mut look) = self.looking(paired);
+        matcher.finish(&mut look);
+        let fed = matcher.fed();
+        drop(look);
+        if fed > self.limit as u64 {
+            self.lag_ns = lag_ns;
+        }
+    }
+
+    /// The matcher, and what looks at its pairs.
+    fn looking(
+        &mut self,
+        paired: &mut impl FnMut(Mark, Mark),
+    ) -> (&mut Matcher, impl FnMut(Mark, Mark)) {
+        let violations = &mut self.violations;
         let (now_ns, lag_ns) = (self.now_ns, &mut self.lag_ns);
-        let mut look = |from: Mark, to: Mark| {
+        let look = move |from: Mark, to: Mark| {
             *lag_ns = (*lag_ns).max(now_ns.saturating_sub(to.time_ns));
             violations.look(from, to);
             paired(from, to);
         };
-        self.matcher.feed(batch, &mut look);
+        (&mut self.matcher, look)
     }
 
     pub(crate) fn finish(mut self, definitions: &Definitions) -> CausalityReport {
-        let violations = &mut self.violations;
-        let mut look = |from: Mark, to: Mark| violations.look(from, to);
-        self.matcher.finish(&mut look);
+        self.settle(&mut |_, _| {});
         let rank = |process: u32| {
             let rank = definitions
                 .ranks

@@ -314,6 +314,11 @@ impl Matcher {
         }
     }
 
+    /// Messages that were taken in.
+    pub(crate) const fn fed(&self) -> u64 {
+        self.next_number
+    }
+
     /// What waits for its partner.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = Mark> {
         let lists = self.channels.values();
@@ -943,6 +948,34 @@ impl Matcher {
         }
     }
 
+    /// Pairs what stands behind receives that were started and of which nothing more was told: nobody waited for them,
+    /// or not to the end. They will not be cancelled any more, so each has taken its send, which has no known receive.
+    fn settle_behind_open(&mut self, channel: &Channel, paired: &mut impl FnMut(Mark, Mark)) {
+        let receives: Vec<u32> = self.places(channel.receives).collect();
+        let mut send = channel.sends.first;
+        for at in receives {
+            let receive = self.nodes[at as usize];
+            if receive.state == State::Dead {
+                continue;
+            }
+            let Some(sent) = self.nodes.get(send as usize).copied() else {
+                break;
+            };
+            let has_sequence = receive.sequence != NONE && sent.sequence != NONE;
+            if has_sequence || self.is_held(channel.key, receive.started) {
+                break;
+            }
+            if receive.state == State::Ready {
+                self.counts.matched += 1;
+                paired(sent.mark, receive.mark);
+                for place in [send, at] {
+                    self.nodes[place as usize].state = State::Dead;
+                }
+            }
+            send = sent.next;
+        }
+    }
+
     /// Counts what is left in flight.
     pub(crate) fn finish(&mut self, paired: &mut impl FnMut(Mark, Mark)) {
         self.collectives.finish(paired);
@@ -953,6 +986,9 @@ impl Matcher {
             let is_lost = sender_losses != 0 || receiver_losses != 0;
             let is_over =
                 channel.sends_broken == Broken::Limit || channel.receives_broken == Broken::Limit;
+            if !is_lost && !is_over {
+                self.settle_behind_open(&channel, paired);
+            }
             for (is_receive, list) in [(false, channel.sends), (true, channel.receives)] {
                 let mut at = list.first;
                 while at != END {

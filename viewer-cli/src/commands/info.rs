@@ -17,6 +17,10 @@ use crate::time;
 pub struct ProcessInfo {
     rank: u32,
     rank_is_assigned: bool,
+    /// What its events' ranks count in, where the run may have several.
+    world: Option<String>,
+    /// What ranks that its events tell are behind `rank`.
+    first_rank: u32,
     host: String,
     pid: u32,
     ended: &'static str,
@@ -101,11 +105,14 @@ impl Info {
             .values()
             .map(|process| {
                 let rank = d.ranks.get(&process.id);
+                let world = d.worlds.get(&process.id);
                 let end = d.process_ends.get(&process.id);
                 let properties = d.properties.iter().filter(|p| p.process == process.id);
                 ProcessInfo {
                     rank: rank.map_or(0, |rank| rank.rank),
                     rank_is_assigned: rank.is_some_and(|rank| rank.is_assigned),
+                    world: world.map(|world| d.string(world.name).to_owned()),
+                    first_rank: d.first_rank(process.id),
                     host: d.string(process.host).to_owned(),
                     pid: process.pid,
                     ended: end.map_or("unknown", |end| end.ended.name()),
@@ -239,7 +246,9 @@ impl Info {
         let complete = if self.complete { "yes" } else { "no" };
         line("complete", complete.to_owned());
         text.push('\n');
-        let mut table = Table::new(&[
+        let has_worlds = self.processes.iter().any(|process| process.first_rank != 0);
+        let of_world = ("in its world", Align::Left);
+        let mut columns = vec![
             ("rank", Align::Right),
             ("host", Align::Left),
             ("pid", Align::Right),
@@ -248,10 +257,12 @@ impl Info {
             ("span", Align::Right),
             ("affinity", Align::Left),
             ("command", Align::Left),
-        ]);
+        ];
+        columns.extend(has_worlds.then_some(of_world));
+        let mut table = Table::new(&columns);
         for process in &self.processes {
             let affinity = process.properties.get("affinity").cloned();
-            table.row(vec![
+            let mut row = vec![
                 process.rank.to_string(),
                 safe(&process.host),
                 process.pid.to_string(),
@@ -260,7 +271,13 @@ impl Info {
                 time::duration(process.end_ns - process.start_ns),
                 affinity.unwrap_or_default(),
                 shorten(&safe(&process.command), 60),
-            ]);
+            ];
+            if has_worlds {
+                let own = process.rank.saturating_sub(process.first_rank);
+                let world = process.world.as_deref().unwrap_or_default();
+                row.push(format!("{own} of {}", shorten(&safe(world), 40)));
+            }
+            table.row(row);
         }
         text.push_str(&table.render());
         if let Some(process) = self.processes.first() {
