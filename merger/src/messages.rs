@@ -25,8 +25,9 @@ pub(crate) const NONE: u64 = u64::MAX;
 /// In a receive-start: any tag. In others no tag is negative.
 pub(crate) const ANY_TAG: i64 = -1;
 
-/// Ranks beyond this are not looked up by index.
+/// Ranks beyond this are not looked up by index, nor are those of more worlds than so many.
 const DENSE_RANKS: usize = 1 << 20;
+const DENSE_WORLDS: usize = 8;
 
 /// What an event tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -286,7 +287,7 @@ impl Extractor {
                 continue;
             };
             let index = own as usize;
-            let entry = if index < DENSE_RANKS {
+            let entry = if index < DENSE_RANKS && world < DENSE_WORLDS {
                 let ranks = &mut self.ranks[world];
                 ranks.resize(ranks.len().max(index + 1), NOBODY);
                 &mut ranks[index]

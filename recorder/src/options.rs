@@ -233,7 +233,9 @@ impl Options {
             max_file_bytes: None,
             flush_interval: Duration::from_secs(5),
             flush_signals: Vec::new(),
-            run: first_of(&["PMIX_NAMESPACE", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"])
+            run: first_of(&["PMIX_NAMESPACE"])
+                .or_else(slurm_job)
+                .or_else(|| first_of(&["PBS_JOBID", "LSB_JOBID"]))
                 .or_else(hydra_run),
             world: launcher_world(),
             rank: launcher_number(&[
@@ -440,12 +442,17 @@ pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     }
 }
 
+/// Slurm's number of the job; parts of a heterogeneous one have one number in common, and others each.
+fn slurm_job() -> Option<String> {
+    first_of(&["SLURM_HET_JOB_ID", "SLURM_JOB_ID"])
+}
+
 /// What one start of a launcher is called, in all its processes alike and on all hosts; none: the launcher has no such
 /// name.
 fn launcher_world() -> Option<String> {
     let step = || {
-        let job = first_of(&["SLURM_JOB_ID"])?;
-        Some(format!("{job}.{}", first_of(&["SLURM_STEP_ID"])?))
+        let step = first_of(&["SLURM_STEP_ID"])?;
+        Some(format!("{}.{step}", slurm_job()?))
     };
     // MPICH's proxy is one for each host, and starts what a program spawns as well.
     let is_alone = || {
