@@ -815,6 +815,15 @@ fn spawned_worlds_and_launchers_started_again_are_matched_among_themselves() {
             .collect();
         assert_eq!(worlds, [(0, 2), (2, 3), (5, 3)], "{}", flavour.name);
         assert_eq!(report["shared_ranks"], serde_json::json!([]));
+        // An archive counts the ranks of all worlds as one: as somebody else reads it, the pairs are the same.
+        let archive = two.scratch().join("archive");
+        let mut merge = std::process::Command::new(prefix().join("bin/trace-merge"));
+        merge.arg(&directory).args(["--format", "otf2", "-o"]);
+        let written = merge.arg(&archive).output().expect("trace-merge");
+        assert!(written.status.success(), "{}: {written:?}", flavour.name);
+        let (_, report) = merged(&archive);
+        let messages = &report["causality"]["messages"];
+        assert_eq!(messages["matched"], expected, "{messages}");
 
         // A script that starts the launcher twice.
         let directory = two.scratch().join("twice");

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use annals_recorder::{HostOffset, Recorder};
+use annals_recorder::{HostOffset, Options, Recorder};
 
 use crate::abi::Abi;
 use crate::chosen::CLOCKS;
@@ -141,15 +141,7 @@ fn agree(recorder: &Recorder, rank: i32, size: i32) -> bool {
 /// What names this start of the program, and no other, in all its processes; none where the launcher says nothing of
 /// the kind: files of an earlier start must not be taken for those of this one.
 fn start_name() -> Option<String> {
-    let said = |name: &str| std::env::var(name).ok().filter(|said| !said.is_empty());
-    let slurm = || {
-        Some(format!(
-            "{}.{}",
-            said("SLURM_JOB_ID")?,
-            said("SLURM_STEP_ID")?
-        ))
-    };
-    let name = said("PMIX_NAMESPACE").or_else(slurm)?;
+    let name = Options::new("").world?;
     Some(name.replace('/', "-"))
 }
 
