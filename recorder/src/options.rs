@@ -203,7 +203,7 @@ pub struct Options {
     /// Name of the run; none: the launcher's job id, or one made from start time and process id.
     pub run: Option<String>,
     /// What one start of a launcher has begun together, where ranks count from 0 in each; none: not known, or the rank
-    /// is not the launcher's.
+    /// is not the launcher's. Who sets a rank that counts across several starts sets this to none.
     pub world: Option<String>,
     /// Rank of the process; none: not known (yet).
     pub rank: Option<u32>,
