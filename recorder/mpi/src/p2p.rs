@@ -341,12 +341,9 @@ pub(crate) fn sendrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let result = call.forward();
     // Where the message that came was too long, the other one was sent.
     let is_done = mpi.has_received(result);
-    match destination(mpi, &call, dest) {
-        Some((comm, peer)) if !is_done && known.is_some() => {
-            let tag = call.int(call.at().tag) as u32;
-            mpi.raise(&mpi.types.unsent, (comm.object, peer, tag));
-        }
-        _ => {}
+    if !is_done && let Some((comm, peer)) = destination(mpi, &call, dest) {
+        let tag = call.int(call.at().tag) as u32;
+        mpi.raise(&mpi.types.unsent, (comm.object, peer, tag));
     }
     if known.is_none()
         && is_done
