@@ -1743,7 +1743,7 @@ impl Definitions {
         self.ranks.get(&process)?.rank.checked_sub(first)
     }
 
-    /// What a rank that an event of this process tells is behind in the file's own count: see [`World`].
+    /// What is to be added to a rank that an event of this process tells, to get the rank in this file: see [`World`].
     pub fn first_rank(&self, process: ProcessId) -> u32 {
         self.worlds
             .get(&process)

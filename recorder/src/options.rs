@@ -455,14 +455,13 @@ fn launcher_world() -> Option<String> {
         Some(format!("{}.{step}", slurm_job()?))
     };
     // MPICH's proxy is one for each host, and starts what a program spawns as well.
-    let is_alone = || {
+    let proxy = || {
         let size = launcher_number(&["PMI_SIZE"])?;
+        let is_on_one_host = launcher_number(&["MPI_LOCALNRANKS"]) == Some(size);
         let is_spawned = env::var_os("PMI_SPAWNED").is_some();
-        (launcher_number(&["MPI_LOCALNRANKS"]) == Some(size) && !is_spawned).then_some(())
+        hydra_run().filter(|_| is_on_one_host && !is_spawned)
     };
-    first_of(&["PMIX_NAMESPACE"])
-        .or_else(step)
-        .or_else(|| is_alone().and_then(|()| hydra_run()))
+    first_of(&["PMIX_NAMESPACE"]).or_else(step).or_else(proxy)
 }
 
 /// What MPICH's launcher has for a run where it gives no name: its proxy, of which there is one on each host.

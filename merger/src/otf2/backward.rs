@@ -354,7 +354,7 @@ pub(crate) struct Place<'a> {
     pub(crate) ordinal: usize,
     /// The archive that its process is of.
     pub(crate) archive: Option<usize>,
-    /// What ranks are to be told behind: the first of the process's world.
+    /// What is added to ranks that its elements tell: the first rank of the process's world.
     pub(crate) first_rank: u32,
 }
 
