@@ -1,6 +1,7 @@
 //! Definitions: the tables that events refer to. A definition is a record of kind, length and body;
 //! readers step over kinds they do not know and ignore bytes behind the fields they know.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
@@ -373,6 +374,18 @@ pub struct Module {
     pub loaded_ns: i64,
     /// When it was found to be gone, reference clock, nanoseconds.
     pub unloaded_ns: Option<i64>,
+}
+
+impl Module {
+    /// What a function of the file at this path is called until someone knows its symbol: `file+0xaddress`.
+    pub fn function_name(path: &str, offset: u64) -> String {
+        format!("{}+{offset:#x}", Self::file_name(path))
+    }
+
+    /// The last part of a path.
+    pub fn file_name(path: &str) -> &str {
+        path.rsplit('/').next().unwrap_or_default()
+    }
 }
 
 /// A region that is a function of a module.
@@ -1769,6 +1782,19 @@ impl Definitions {
             Some(region) => self.string(region.name).to_owned(),
             None => format!("region-{}", id.get()),
         }
+    }
+
+    /// What a region was called while its program ran: [`Module::function_name`] for a function, whatever symbol it
+    /// has by now; none when its definition is lost.
+    pub fn recorded_name(&self, id: RegionId) -> Option<Cow<'_, str>> {
+        let function = self.functions.get(&id);
+        let module = function.and_then(|function| self.modules.get(&function.module));
+        Some(match (function, module) {
+            (Some(function), Some(module)) => {
+                Module::function_name(self.string(module.path), function.offset).into()
+            }
+            _ => self.string(self.regions.get(&id)?.name).into(),
+        })
     }
 
     /// The process of a stream, through its source.

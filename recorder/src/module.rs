@@ -100,8 +100,11 @@ impl Registry {
         offset: u64,
     ) -> Result<()> {
         let path = self.definitions.string(self.known_module(module)?.path);
-        let file = path.rsplit('/').next().unwrap_or_default().to_owned();
-        self.reserved(shared, region, &format!("{file}+{offset:#x}"), &file)?;
+        let (name, file) = (
+            Module::function_name(path, offset),
+            Module::file_name(path).to_owned(),
+        );
+        self.reserved(shared, region, &name, &file)?;
         let function = Function {
             region,
             module,

@@ -101,6 +101,32 @@ fn info_has_the_promised_keys() {
     assert_eq!(info["complete"], true);
 }
 
+/// A recording with these properties, whose threads raise nothing.
+fn with_properties(directory: &Path, rank: u32, properties: &[(&str, &str)]) {
+    let mut options = annals_recorder::Options::new(directory);
+    (options.rank, options.rank_count) = (Some(rank), Some(2));
+    options.run = Some("properties".to_owned());
+    let recorder = annals_recorder::Recorder::start(&options).expect("a recorder");
+    for (key, value) in properties {
+        recorder.add_property(key, value).expect("a property");
+    }
+    recorder.finish();
+}
+
+#[test]
+fn info_shows_what_was_said_of_the_processes_and_how_they_ended() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let common = ("mpi.cvar.mode", "late");
+    with_properties(scratch.path(), 0, &[common, ("seed", "7")]);
+    let killed = ("process.end", "SIGSEGV");
+    with_properties(scratch.path(), 1, &[common, ("seed", "8"), killed]);
+    let info = run(&[OsStr::new("info"), scratch.path().as_os_str()]);
+    let text = String::from_utf8_lossy(&info.stdout).into_owned();
+    let properties = "properties\n  mpi.cvar.mode = late\n  seed = 7 (rank 0; others differ)\n";
+    assert!(text.ends_with(properties), "{text}");
+    assert!(text.contains("finished: SIGSEGV"), "{text}");
+}
+
 #[test]
 fn regions_count_time_and_tell_what_a_loss_makes_uncertain() {
     let (_scratch, path) = nested_file();

@@ -239,6 +239,48 @@ fn files_without_build_ids_are_named_on_the_host_that_ran_them() {
 }
 
 #[test]
+fn suggested_rules_are_about_names_that_functions_of_c_have_while_they_run() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let program = scratch.path().join("short");
+    let source = Path::new(ROOT).join("tests/instrument/short.c");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-g", "-finstrument-functions", "-o"]);
+    output(compiler.arg(&program).arg(source));
+    let calls = |name: &str, options: &[&str], arguments: &[&str]| {
+        let directory = scratch.path().join(name);
+        let mut record = trace_cli();
+        record.arg("record").args(options).arg("-o").arg(&directory);
+        output(record.arg("--").arg(&program).args(arguments));
+        let regions = regions(&directory, &[]).into_iter();
+        let calls = regions.map(|region| {
+            let name = region["name"].as_str().unwrap().to_owned();
+            (name, region["calls"].as_u64().unwrap())
+        });
+        calls.collect::<BTreeMap<_, _>>()
+    };
+    let all = calls("all", &[], &[]);
+    let expected = [("PKc", 2000), ("f", 2000), ("main", 1)];
+    let expected = expected.map(|(name, calls)| (name.to_owned(), calls));
+    assert_eq!(all, BTreeMap::from(expected));
+    let rules = scratch.path().join("rules");
+    let mut suggest = trace_cli();
+    suggest
+        .arg("suggest-filter")
+        .arg(scratch.path().join("all"));
+    output(suggest.arg("-o").arg(&rules));
+    let text = std::fs::read_to_string(&rules).unwrap();
+    assert!(text.contains("# f\noff region short+0x"), "{text}");
+    // A function is recorded until its name is known.
+    let filter = format!("--filter=@{}", rules.display());
+    let fewer = calls("fewer", &[&filter], &["pause"]);
+    assert_eq!(fewer["main"], 1);
+    for name in ["f", "PKc"] {
+        let calls = fewer.get(name).copied().unwrap_or(0);
+        assert!(calls <= 1000, "{name}: {calls}");
+    }
+}
+
+#[test]
 fn uftrace_counts_the_same_calls() {
     let has_uftrace = Command::new("uftrace").arg("--version").output().is_ok();
     if !has_uftrace {
@@ -573,6 +615,31 @@ fn what_cannot_work_is_said_before_the_program_runs() {
     let missing = run(&mut record);
     assert_eq!(missing.status.code(), Some(1));
     assert!(text_of(&missing.stderr).contains("cannot run /no/such/program"));
+    assert!(!built.path("none").exists(), "a directory for nothing");
+    // Each of several ranks would make a trace of its own recording alone, under one name.
+    let several = |variables: &[(&str, &str)]| {
+        let mut record = trace_cli();
+        record.arg("record").arg("--merge").arg("-o");
+        record.arg(built.path("ranks")).args(["--", "true"]);
+        let output = run(record.envs(variables.iter().copied()));
+        (output.status.code(), text_of(&output.stderr))
+    };
+    let below_hydra = [("PMI_RANK", "1"), ("PMI_SIZE", "4")];
+    let below_srun = [
+        ("SLURM_PROCID", "0"),
+        ("SLURM_STEP_ID", "0"),
+        ("SLURM_NTASKS", "4"),
+    ];
+    for variables in [&below_hydra[..], &below_srun] {
+        let (code, said) = several(variables);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("this is one rank of several"), "{said}");
+    }
+    let in_batch_script = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")];
+    let of_one = [("PMI_RANK", "0"), ("PMI_SIZE", "1")];
+    for variables in [&in_batch_script, &of_one] {
+        assert_eq!(several(variables).0, Some(0));
+    }
     // A program with nothing to record.
     let mut record = trace_cli();
     record

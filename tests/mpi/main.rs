@@ -438,7 +438,7 @@ fn the_readme_commands_do_what_it_says() {
         .expect("a link");
     let script = commands
         .join("\n")
-        .replace("~/annals", &prefix().display().to_string())
+        .replace("~/.local/annals", &prefix().display().to_string())
         .replace("mpi/bin", &flavour.directory().display().to_string());
     let mut command = std::process::Command::new("timeout");
     command.args(["-k", "5", "120", "bash", "-euc", &script]);
@@ -453,7 +453,7 @@ fn the_readme_commands_do_what_it_says() {
     for rank in 0..4 {
         assert!(said.contains(&format!("rank {rank}")), "{said}");
     }
-    assert!(scratch.join("run.annals").is_file(), "{said}");
+    assert!(scratch.join("job.annals").is_file(), "{said}");
 }
 
 #[test]

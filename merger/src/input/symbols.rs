@@ -199,7 +199,7 @@ fn look_up(loader: &Loader, address: u64, known: &mut Found) {
         // The symbol before it, in a file without its own, is another function.
         let symbol = symbol.filter(|symbol| symbol.address() == address);
         if let Some(symbol) = symbol {
-            known.name = demangle_auto(Cow::Borrowed(symbol.name()), None).into_owned();
+            known.name = source_name(symbol.name());
         } else if let Some((Some(name), ..)) = outermost_function(loader, address) {
             known.name = name;
         }
@@ -211,6 +211,18 @@ fn look_up(loader: &Loader, address: u64, known: &mut Found) {
     }
 }
 
+/// What a function is called in its source. Only names that compilers mangle are taken apart: a C function `f` is
+/// no `float`, as which an encoded type of C++ (Itanium C++ ABI, section 5.1.5.2) would read.
+fn source_name(name: &str) -> String {
+    // Itanium's names, Rust's (RFC 2603), and either with one more underscore, as Mach-O has them.
+    let starts = ["_Z", "__Z", "_R", "__R"];
+    if starts.iter().any(|start| name.starts_with(start)) {
+        demangle_auto(Cow::Borrowed(name), None).into_owned()
+    } else {
+        name.to_owned()
+    }
+}
+
 /// Name, file and line of the function that this address is in, whatever was inlined there.
 fn outermost_function(loader: &Loader, address: u64) -> Option<(Option<String>, String, u32)> {
     let mut frames = loader.find_frames(address).ok()?;
@@ -219,9 +231,8 @@ fn outermost_function(loader: &Loader, address: u64) -> Option<(Option<String>, 
         outermost = Some(frame);
     }
     let frame = outermost?;
-    let name = frame
-        .function
-        .and_then(|name| name.demangle().ok().map(Cow::into_owned));
+    let name = frame.function.as_ref();
+    let name = name.and_then(|name| name.raw_name().ok().map(|name| source_name(&name)));
     let location = frame.location;
     let file = location.as_ref().and_then(|location| location.file);
     let line = location.as_ref().and_then(|location| location.line);
@@ -308,10 +319,10 @@ mod tests {
         let file = fs::read(&path).unwrap();
         let object = object::File::parse(&*file).unwrap();
         let map = object.symbol_map();
-        let symbol = map.symbols().iter().find(|symbol| {
-            let name = demangle_auto(Cow::Borrowed(symbol.name()), None);
-            name == NAME
-        });
+        let symbol = map
+            .symbols()
+            .iter()
+            .find(|symbol| source_name(symbol.name()) == NAME);
         let address = symbol.expect("this very module's function").address();
         (address, build_id(&path).unwrap_or_default())
     }
@@ -336,6 +347,23 @@ mod tests {
         assert!((line..line + 2).contains(&symbol.line), "{}", symbol.line);
         // And never twice.
         assert_eq!(Symbols::of_host().resolve(&d), []);
+    }
+
+    #[test]
+    fn only_mangled_names_are_taken_apart() {
+        for plain in [
+            "f", "g", "x", "St", "Pf", "PKc", "A3_i", "main", "_start", "_init",
+        ] {
+            assert_eq!(source_name(plain), plain);
+        }
+        assert_eq!(source_name("_Z1fi"), "f(int)");
+        assert_eq!(source_name("_ZN6annals3runEv"), "annals::run()");
+        assert_eq!(source_name("_RNvC6annals3run"), "annals::run");
+        assert_eq!(
+            source_name("_ZN6annals3run17h0123456789abcdefE"),
+            "annals::run"
+        );
+        assert_eq!(source_name("_Z"), "_Z");
     }
 
     #[test]

@@ -6,15 +6,14 @@ use std::process::ExitCode;
 
 use annals_cli::commands::export::{progress, tell_of_messages};
 use annals_cli::export::{Format, Settings, export};
+use annals_cli::merge_summary::{Asked, of_inputs, of_merge};
 use annals_cli::output::UsageError;
 use annals_cli::table::safe_lines;
-use annals_cli::time::duration;
 use annals_format::CompressionLevel;
 use annals_merger::{
-    ArchiveOptions, Causality, CausalityReport, ClockOffsets, EventFilter, FilterError,
-    InputReport, MESSAGES_IN_FLIGHT, Merge, Opened, Plan, RejectedInput, Report, Symbols, Window,
-    WindowArguments, WriteOptions, is_annals, join, keep_freed_memory, parse_size,
-    plan_merge_with_offsets, write_archive, write_trace,
+    ArchiveOptions, Causality, ClockOffsets, EventFilter, FilterError, MESSAGES_IN_FLIGHT, Merge,
+    Opened, Plan, RejectedInput, Report, Symbols, Window, WindowArguments, WriteOptions, is_annals,
+    join, keep_freed_memory, parse_size, plan_merge_with_offsets, write_archive, write_trace,
 };
 use anyhow::{Context, bail};
 use clap::Parser;
@@ -381,7 +380,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<Report> {
     let (merged, bytes) = outcome?;
     let mut report = merged.report;
     report.reject(rejected);
-    tell(&report, Some(bytes), arguments)?;
+    tell(&report, Some(bytes), format, arguments)?;
     Ok(report)
 }
 
@@ -420,14 +419,19 @@ fn run_export(
     if !arguments.quiet {
         tell_of_messages(&exported);
     }
-    tell(&report, None, arguments)?;
+    tell(&report, None, OutputFormat::Export(format), arguments)?;
     Ok(report)
 }
 
 /// Shows and writes the report.
-fn tell(report: &Report, bytes: Option<u64>, arguments: &Arguments) -> anyhow::Result<()> {
+fn tell(
+    report: &Report,
+    bytes: Option<u64>,
+    format: OutputFormat,
+    arguments: &Arguments,
+) -> anyhow::Result<()> {
     if !arguments.quiet {
-        let summary = summary(report, bytes, arguments);
+        let summary = summary(report, bytes, format, arguments);
         // A closed standard error does not undo a merge.
         let _ = std::io::stderr().write_all(safe_lines(&summary).as_bytes());
     }
@@ -444,310 +448,27 @@ fn tell(report: &Report, bytes: Option<u64>, arguments: &Arguments) -> anyhow::R
     Ok(())
 }
 
-/// How a recording's process ended that did not merely finish, as far as anybody knows.
-fn how_ended(input: &InputReport) -> String {
-    let aborted = input.abort_code.as_ref();
-    let aborted = aborted.map_or_else(String::new, |code| {
-        format!("called MPI_Abort with {}, ", code.escape_debug())
-    });
-    let end = input.process_end.as_ref();
-    let end = end.map(|end| match end.strip_prefix("exit ") {
-        Some(code) => format!("exited with {}", code.escape_debug()),
-        None => format!("was ended by {}", end.escape_debug()),
-    });
-    let is_archive = input.path.extension().is_some_and(|name| name == "otf2");
-    let how = match (input.ended, end) {
-        ("finished", end) => format!("finished, then {}", end.unwrap_or_default()),
-        ("killed", Some(end)) if end.starts_with("exited") => {
-            format!("{end} and did not finish its recording; its live file was read")
-        }
-        ("killed", Some(end)) => format!("{end}; its live file was read"),
-        ("killed", None) => "was killed; its live file was read".to_owned(),
-        ("running", _) => "is still recording; read as it is now".to_owned(),
-        ("truncated", _) if is_archive => "ends early".to_owned(),
-        ("truncated", Some(end)) => format!("{end}, ends early, and no live file was found"),
-        ("truncated", None) => "ends early, and no live file was found".to_owned(),
-        (_, end) => {
-            let end = end.map_or_else(String::new, |end| format!(", then {end}"));
-            format!("finished after its storage had failed{end}; its live file was read")
-        }
-    };
-    format!("{aborted}{how}")
-}
-
 /// The report for people.
-fn summary(report: &Report, bytes: Option<u64>, arguments: &Arguments) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::new();
-    let totals = &report.totals;
-    let _ = writeln!(
-        text,
-        "{}: {} events of {} recordings{}",
+fn summary(
+    report: &Report,
+    bytes: Option<u64>,
+    format: OutputFormat,
+    arguments: &Arguments,
+) -> String {
+    let size = bytes.map_or_else(String::new, |bytes| format!(", {bytes} bytes"));
+    let headline = format!(
+        "{}: {} events of {} recordings{size}\n",
         arguments.output.display(),
-        totals.present(),
+        report.totals.present(),
         report.inputs.len(),
-        bytes.map_or_else(String::new, |bytes| format!(", {bytes} bytes")),
     );
-    for input in &report.inputs {
-        let end = input.process_end.as_deref();
-        if input.ended != "finished" || end.is_some() {
-            let path = input.path.display();
-            let how = how_ended(input);
-            let _ = writeln!(text, "rank {}: {path} {how}", input.rank);
-        }
-        if input.unplaced != 0 {
-            let _ = writeln!(
-                text,
-                "rank {}: {} events left out: the definition of their stream is lost",
-                input.rank, input.unplaced
-            );
-        }
-        for damage in input.damage.iter().take(10) {
-            let _ = writeln!(
-                text,
-                "rank {}: {}: byte {}, {} bytes: {}",
-                input.rank,
-                input.path.display(),
-                damage.offset,
-                damage.length,
-                damage.what
-            );
-        }
-        if input.damage.len() > 10 {
-            let _ = writeln!(
-                text,
-                "rank {}: … {} more",
-                input.rank,
-                input.damage.len() - 10
-            );
-        }
-    }
-    for input in &report.rejected {
-        let _ = writeln!(text, "left out: {}: {}", input.path.display(), input.why);
-    }
-    for path in &report.duplicates {
-        let _ = writeln!(text, "given twice, taken once: {}", path.display());
-    }
-    for world in report.worlds.iter().take(10) {
-        let name = match world.world.as_str() {
-            "" => "processes of no world".to_owned(),
-            name => format!("world {name}"),
-        };
-        let command: String = world.command.chars().take(60).collect();
-        let _ = writeln!(
-            text,
-            "run {}, {name}: its ranks stand from {} on, {} recordings, {command}",
-            world.run, world.first_rank, world.recordings
-        );
-    }
-    if report.worlds.len() > 10 {
-        let more = report.worlds.len() - 10;
-        let _ = writeln!(text, "{more} more worlds, each with ranks of its own");
-    }
-    for shared in report.shared_ranks.iter().take(10) {
-        let count = shared.processes.len();
-        let how = if shared.is_of_several_runs() {
-            "of several runs: merge the recordings of one"
-        } else {
-            "of one run, in which it was started again"
-        };
-        let _ = writeln!(text, "rank {}: {count} recordings, {how}", shared.rank);
-        for process in &shared.processes {
-            let _ = writeln!(
-                text,
-                "  recording {}: run {}, started {}.{:09} s since 1970, {} pid {}",
-                process.recording_id,
-                process.run,
-                process.start_unix_ns.div_euclid(1_000_000_000),
-                process.start_unix_ns.rem_euclid(1_000_000_000),
-                process.host,
-                process.pid
-            );
-        }
-    }
-    if report.shared_ranks.len() > 10 {
-        let more = report.shared_ranks.len() - 10;
-        let _ = writeln!(text, "{more} more ranks have several recordings");
-    }
-    if !report.missing_ranks.is_empty() {
-        let shown: Vec<String> = report
-            .missing_ranks
-            .iter()
-            .take(20)
-            .map(u32::to_string)
-            .collect();
-        let more = report.missing_ranks.len() - shown.len();
-        let more = if more == 0 {
-            String::new()
-        } else {
-            format!(" and {more} more")
-        };
-        let _ = writeln!(text, "no recording of rank {}{more}", shown.join(", "));
-    }
-    let by_wall_clock = report
-        .host_clocks
-        .iter()
-        .filter(|h| h.relation == "wall-clock");
-    let by_wall_clock = by_wall_clock.count();
-    if by_wall_clock != 0 {
-        let _ = writeln!(
-            text,
-            "{} hosts, {by_wall_clock} of them tied to the others by their wall clocks: times between \
-             them are as good as those; measured offsets (--clock-offsets) do better",
-            report.hosts
-        );
-    }
-    for clock in report.clocks.iter().filter(|clock| clock.steps != 0) {
-        let farthest = duration(i64::try_from(clock.largest_step_ns).unwrap_or(i64::MAX));
-        let _ = writeln!(
-            text,
-            "rank {}, clock {}: set {} times while it ran, by up to {farthest}; its readings tell when",
-            clock.rank, clock.name, clock.steps
-        );
-    }
-    for stream in &report.streams {
-        let name = match &stream.location {
-            Some(location) => format!("rank {}, {}, {location}", stream.rank, stream.source),
-            None => format!("rank {}, {}", stream.rank, stream.source),
-        };
-        if stream.broke_promise {
-            let _ = writeln!(
-                text,
-                "{name}: declared ordered, but {} events came late, the latest by {} ticks",
-                stream.inversions, stream.largest_lateness_ticks
-            );
-        }
-        if stream.ambiguous != 0 {
-            let _ = writeln!(
-                text,
-                "{name}: where the clock started again or was set leaves {} events ambiguous",
-                stream.ambiguous
-            );
-        }
-        if let Some(error) = &stream.first_error {
-            let _ = writeln!(
-                text,
-                "{name}: {} events cannot be read, for one: {error}",
-                stream.skipped + stream.truncated
-            );
-        }
-        if stream.miscounted != 0 || !stream.is_balanced {
-            let _ = writeln!(
-                text,
-                "{name}: counts do not add up (raised ≠ recorded + dropped + suppressed): the \
-                 recorder is broken"
-            );
-        }
-    }
-    if totals.filtered != 0 {
-        let is_filtered = !arguments.filter.is_empty()
+    let asked = Asked {
+        output: &arguments.output,
+        is_readable: !matches!(format, OutputFormat::Export(_)),
+        is_filtered: !arguments.filter.is_empty()
             || arguments.window.from.is_some()
-            || arguments.window.to.is_some();
-        let by = match (arguments.slice.is_some(), is_filtered) {
-            (true, false) => "in other slices",
-            (true, true) => "left out by the filter, or in other slices",
-            (false, true) => "left out by the filter",
-            (false, false) => "left out by the filters of merged traces",
-        };
-        let _ = writeln!(text, "{by}: {} events", totals.filtered);
-    }
-    if let Some(causality) = &report.causality {
-        text += &of_messages(causality, totals.filtered != 0);
-    }
-    if totals.dropped + totals.suppressed + totals.skipped + totals.truncated != 0 {
-        let _ = writeln!(
-            text,
-            "raised {}{}: recorded {}, dropped {}, suppressed {}; skipped {}, truncated {}",
-            if totals.raised_is_lower_bound {
-                "at least "
-            } else {
-                ""
-            },
-            totals.raised,
-            totals.recorded,
-            totals.dropped,
-            totals.suppressed,
-            totals.skipped,
-            totals.truncated
-        );
-        let _ = writeln!(
-            text,
-            "see `trace-cli dropped {}`",
-            arguments.output.display()
-        );
-    }
-    text
-}
-
-/// What is wrong with the messages, one line at most for each.
-fn of_messages(causality: &CausalityReport, is_filtered: bool) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::new();
-    let violations = &causality.violations;
-    if violations.count != 0 {
-        let _ = writeln!(
-            text,
-            "causality: {} of {} messages and collective ends stand before what they waited for, by \
-             up to {} ns (mean {} ns); {} by more than the clocks' error",
-            violations.count,
-            causality.constraints,
-            violations.largest_ns,
-            violations.mean_ns,
-            violations.beyond_error
-        );
-    }
-    if let Some(repair) = &causality.repair {
-        let corrected = repair
-            .hosts
-            .iter()
-            .filter(|host| host.quality != "inconsistent");
-        let corrections = corrected.map(|host| {
-            host.offset_start_ns
-                .unsigned_abs()
-                .max(host.offset_end_ns.unsigned_abs())
-        });
-        if let Some(largest) = corrections.clone().max() {
-            let largest = duration(i64::try_from(largest).unwrap_or(i64::MAX));
-            let _ = writeln!(
-                text,
-                "causality: the clocks of {} hosts corrected by what the messages say, by up to {largest}",
-                corrections.count()
-            );
-        }
-        let _ = writeln!(
-            text,
-            "causality: {} violations repaired, {} left: {} events moved by up to {} ns (mean {} ns)",
-            repair.before.count.saturating_sub(violations.count),
-            violations.count,
-            repair.events,
-            repair.largest_shift_ns,
-            repair.mean_shift_ns
-        );
-    }
-    let messages = &causality.messages;
-    let unmatched = messages.unmatched_sends + messages.unmatched_receives;
-    if unmatched + messages.without_peer != 0 {
-        let _ = writeln!(
-            text,
-            "causality: not checked: {} sends and {} receives without a partner, {} whose peer is no rank of which \
-             there is one recording",
-            messages.unmatched_sends, messages.unmatched_receives, messages.without_peer
-        );
-    }
-    let lost = causality.messages.unmatchable_by_loss + causality.collectives.unmatchable_by_loss;
-    let over_limit = causality.messages.over_limit + causality.collectives.over_limit;
-    if lost + over_limit != 0 {
-        let why = if is_filtered {
-            "whose other half may be lost or left out by the filter"
-        } else {
-            "behind losses"
-        };
-        let _ = writeln!(
-            text,
-            "causality: not checked: {lost} events of messages {why}, {over_limit} over the limit of {} \
-             in flight",
-            causality.limit
-        );
-    }
-    text
+            || arguments.window.to.is_some(),
+        is_slice: arguments.slice.is_some(),
+    };
+    headline + &of_inputs(report) + &of_merge(report, asked)
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::Write;
 
-use annals_merger::{Opened, Outcome, Sums, missing_ranks};
+use annals_merger::{Opened, Outcome, PROCESS_END_PROPERTY, Sums, missing_ranks};
 use serde::Serialize;
 
 use super::{InputArguments, warn_of_damage};
@@ -266,7 +266,7 @@ impl Info {
                 process.rank.to_string(),
                 safe(&process.host),
                 process.pid.to_string(),
-                process.ended.to_owned(),
+                process.how_ended(),
                 time::duration(process.start_ns),
                 time::duration(process.end_ns - process.start_ns),
                 affinity.unwrap_or_default(),
@@ -286,11 +286,57 @@ impl Info {
                     let _ = writeln!(text, "{key:<12}{}", safe(value));
                 }
             };
-            ["processors", "system", "recorder"]
-                .iter()
-                .for_each(|key| line(key));
+            OF_FIRST.iter().for_each(|key| line(key));
         }
+        self.render_properties(&mut text);
         text
+    }
+
+    /// What programs, adapters and users have said of the processes: MPI's control variables, say. Where processes differ,
+    /// of the first one.
+    fn render_properties(&self, text: &mut String) {
+        let mut values: BTreeMap<&str, (&str, u32, bool)> = BTreeMap::new();
+        for process in &self.processes {
+            let told = |key: &str| OF_FIRST.contains(&key) || OF_RECORDING.contains(&key);
+            for (key, value) in process.properties.iter().filter(|(key, _)| !told(key)) {
+                let first = values.entry(key).or_insert((value, process.rank, true));
+                first.2 &= first.0 == value;
+            }
+        }
+        if values.is_empty() {
+            return;
+        }
+        text.push_str("properties\n");
+        for (key, (value, rank, is_of_all)) in values {
+            let of = match is_of_all {
+                true => String::new(),
+                false => format!(" (rank {rank}; others differ)"),
+            };
+            let _ = writeln!(text, "  {} = {}{of}", safe(key), safe(value));
+        }
+    }
+}
+
+/// Properties that are told once, of the first process.
+const OF_FIRST: [&str; 3] = ["processors", "system", "recorder"];
+
+/// Properties that say how a process ran and was recorded: in its row, or in `--json` only.
+const OF_RECORDING: [&str; 6] = [
+    "affinity",
+    "directory",
+    "executable",
+    "live-file",
+    PROCESS_END_PROPERTY,
+    "recorded-by",
+];
+
+impl ProcessInfo {
+    /// How its recording ended, and how it did itself, where that is known.
+    fn how_ended(&self) -> String {
+        match self.properties.get(PROCESS_END_PROPERTY) {
+            Some(end) => format!("{}: {}", self.ended, safe(end)),
+            None => self.ended.to_owned(),
+        }
     }
 }
 

@@ -15,8 +15,9 @@ use clap::Args;
 
 use crate::gather::{self, Ends, Gathered, Known};
 use crate::launch;
+use crate::merge_summary::{Asked, of_merge};
 use crate::output::UsageError;
-use crate::table::safe;
+use crate::table::{safe, safe_lines};
 use crate::time;
 use crate::watch::Watch;
 
@@ -61,7 +62,8 @@ pub struct RecordArguments {
     #[arg(long, value_name = "DIR")]
     symbols: Vec<PathBuf>,
 
-    /// Merge the recordings when the program has ended, into a trace beside the directory: DIR.annals
+    /// Merge the recordings when the program has ended, into a trace beside the directory: DIR.annals. Of several
+    /// ranks, for the form with the launcher behind `record` only
     #[arg(long)]
     merge: bool,
 
@@ -139,8 +141,15 @@ settings! {
 pub fn run(arguments: &RecordArguments) -> anyhow::Result<u8> {
     let symbols = Symbols::of_host_and(&arguments.symbols)?;
     let options = options(&arguments.settings)?;
+    if arguments.merge && is_one_rank_of_several(&options) {
+        let why = "--merge: this is one rank of several, and each would merge its own recording alone: put the \
+                   launcher behind it (trace-cli record --merge -- mpirun ...), or merge the directory when all have \
+                   ended (trace-merge)";
+        return Err(UsageError(why.to_owned()).into());
+    }
     let library = library()?;
     let output = &arguments.output;
+    let is_new = !output.exists();
     std::fs::create_dir_all(output)
         .with_context(|| format!("cannot create {}", output.display()))?;
     let directory = std::path::absolute(output)?;
@@ -169,8 +178,12 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<u8> {
     let program = Path::new(&arguments.command[0]);
     // Without it, less is known of how they end.
     let watch = Watch::begin(&directory).ok();
-    let (pid, status) =
-        launch::run(&mut command).with_context(|| format!("cannot run {}", program.display()))?;
+    let launched = launch::run(&mut command);
+    if launched.is_err() && is_new {
+        // Made for nothing; what others have put there meanwhile keeps it.
+        let _ = std::fs::remove_dir(&directory);
+    }
+    let (pid, status) = launched.with_context(|| format!("cannot run {}", program.display()))?;
     let ends = Ends {
         child: (pid, status),
         others: watch.map(Watch::end).unwrap_or_default(),
@@ -247,24 +260,37 @@ fn trace_beside(output: &Path) -> anyhow::Result<PathBuf> {
 /// Merges the recordings of this run; gives what is to be told.
 fn merge(recordings: &[PathBuf], output: &Path) -> anyhow::Result<String> {
     let trace = trace_beside(output)?;
-    let (plan, _) = plan_merge(recordings, Some(&trace))?;
+    let (plan, rejected) = plan_merge(recordings, Some(&trace))?;
     let options = WriteOptions {
         compression: annals_format::CompressionLevel::default(),
         jobs: std::thread::available_parallelism().map_or(1, usize::from),
     };
     let (merged, bytes) = write_trace(&plan, &trace, options, |_| {})?;
-    let totals = &merged.report.totals;
-    Ok(format!(
-        "trace-cli: merged {} events into {}, {}{}\n",
-        totals.present(),
+    let mut report = merged.report;
+    report.reject(rejected);
+    let asked = Asked {
+        output: &trace,
+        is_readable: true,
+        is_filtered: false,
+        is_slice: false,
+    };
+    let headline = format!(
+        "trace-cli: merged {} events into {}, {}\n",
+        report.totals.present(),
         safe_path(&trace),
         time::bytes(bytes),
-        if merged.report.complete {
-            ""
-        } else {
-            "; something was lost: see trace-cli dropped"
-        }
-    ))
+    );
+    // How the processes ended was told with their recordings.
+    Ok(headline + &safe_lines(&of_merge(&report, asked)))
+}
+
+/// Whether a launcher has started this as one of several ranks. Slurm tells a batch script, too, that it is rank 0; only
+/// below `srun` is there a step.
+fn is_one_rank_of_several(options: &Options) -> bool {
+    let is_set = |name: &&str| std::env::var_os(name).is_some();
+    let names = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"];
+    let is_rank = names.iter().any(is_set) || ["SLURM_PROCID", "SLURM_STEP_ID"].iter().all(is_set);
+    is_rank && options.rank_count != Some(1)
 }
 
 /// The settings as the program's recorder will read them: what is wrong with them is said before it runs.

@@ -1,6 +1,7 @@
 //! `trace-cli suggest-filter`: short, frequent regions, and the filter that leaves them out.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -93,8 +94,9 @@ struct Suggestion {
     bytes_saved_estimate: u64,
     /// Of the events looked at.
     share: f64,
+    /// A line for each name that the region had while the program ran.
     rule: String,
-    /// Whether the rule matches this name only.
+    /// Whether the rule matches this region only.
     rule_is_exact: bool,
     /// Other regions of the input that the rule switches off.
     also_switched_off: Vec<String>,
@@ -186,6 +188,7 @@ fn suggest(
     let bytes_of = |events: u64| (events as f64 * bytes_per_event.unwrap_or(0.0)).round() as u64;
 
     let mut regions = Vec::new();
+    let recorded = recorded_names(definitions);
     let named = by_name(definitions, stats);
     let most_frequent = named.iter().max_by_key(|(_, stats)| stats.ruled_events);
     let most_frequent = most_frequent
@@ -199,7 +202,8 @@ fn suggest(
         if stats.ruled_events == 0 || stats.counted.calls < arguments.at_least {
             continue;
         }
-        let rule = RegionRule::off(name);
+        let rules = recorded[name].iter().map(|name| RegionRule::off(name));
+        let rules: Vec<RegionRule> = rules.collect();
         regions.push(Suggestion {
             name: name.to_owned(),
             calls: stats.counted.calls,
@@ -210,9 +214,9 @@ fn suggest(
             events_saved: stats.ruled_events,
             bytes_saved_estimate: bytes_of(stats.ruled_events),
             share: share(stats.ruled_events, events),
-            also_switched_off: others(definitions, name, &rule)?,
-            rule_is_exact: rule.is_exact,
-            rule: rule.rule,
+            also_switched_off: others(definitions, name, &rules)?,
+            rule_is_exact: rules.iter().all(|rule| rule.is_exact),
+            rule: lines(rules),
         });
     }
     // By name where that is the same: the map had them in that order, and sorting keeps it.
@@ -243,21 +247,39 @@ fn suggest(
     Ok((suggestions, outcome))
 }
 
-/// Other regions that an inexact rule matches.
-fn others(definitions: &Definitions, name: &str, rule: &RegionRule) -> anyhow::Result<Vec<String>> {
-    if rule.is_exact {
-        return Ok(Vec::new());
+/// What the regions of each name were called while the program ran: rules are about that.
+fn recorded_names(definitions: &Definitions) -> BTreeMap<&str, BTreeSet<Cow<'_, str>>> {
+    let mut names: BTreeMap<&str, BTreeSet<_>> = BTreeMap::new();
+    for (id, region) in &definitions.regions {
+        let of_name = names.entry(definitions.string(region.name)).or_default();
+        of_name.extend(definitions.recorded_name(*id));
     }
-    let glob = Glob::new(rule.glob())?.compile_matcher();
-    let names = definitions.regions.values();
-    let names = names.map(|region| definitions.string(region.name));
-    let mut others: Vec<String> = names
-        .filter(|other| *other != name && glob.is_match(other))
-        .map(str::to_owned)
-        .collect();
-    others.sort();
-    others.dedup();
-    Ok(others)
+    names
+}
+
+fn lines(rules: Vec<RegionRule>) -> String {
+    let rules: Vec<String> = rules.into_iter().map(|rule| rule.rule).collect();
+    rules.join("\n")
+}
+
+/// Other regions that inexact rules match.
+fn others(
+    definitions: &Definitions,
+    name: &str,
+    rules: &[RegionRule],
+) -> anyhow::Result<Vec<String>> {
+    let mut others = BTreeSet::new();
+    for rule in rules.iter().filter(|rule| !rule.is_exact) {
+        let glob = Glob::new(rule.glob())?.compile_matcher();
+        for (id, region) in &definitions.regions {
+            let other = definitions.string(region.name);
+            let recorded = definitions.recorded_name(*id);
+            if other != name && recorded.is_some_and(|recorded| glob.is_match(&*recorded)) {
+                others.insert(other.to_owned());
+            }
+        }
+    }
+    Ok(others.into_iter().collect())
 }
 
 /// The filter: a comment on what it is, and a line for each rule.
@@ -273,6 +295,9 @@ fn filter_text(input: &Path, criteria: &Criteria, regions: &[Suggestion]) -> Str
             let what = "In the next rule, ? stands for a byte of the name that a rule cannot hold \
                         (semicolon, line end, other control characters).";
             let _ = writeln!(text, "{}", comment(what));
+        }
+        if region.rule != RegionRule::off(&region.name).rule {
+            let _ = writeln!(text, "{}", comment(&region.name));
         }
         for other in &region.also_switched_off {
             let _ = writeln!(text, "{}", comment(&format!("It matches, too: {other}")));

@@ -1,0 +1,347 @@
+//! What a merge has to tell people: a line for everything in its report that is not as it should be.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use annals_merger::{CausalityReport, InputReport, Report};
+
+use crate::time::duration;
+
+/// What a merge was asked to do, as far as what is told depends on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// Where it has written to.
+    pub output: &'a Path,
+    /// Whether that can be looked into with `trace-cli`.
+    pub is_readable: bool,
+    /// Whether events were left out by what the user said.
+    pub is_filtered: bool,
+    /// Whether it is one slice of several.
+    pub is_slice: bool,
+}
+
+/// How the processes of the recordings ended, and what of their files is damaged.
+pub fn of_inputs(report: &Report) -> String {
+    let mut text = String::new();
+    for input in &report.inputs {
+        let end = input.process_end.as_deref();
+        if input.ended != "finished" || end.is_some() {
+            let path = input.path.display();
+            let how = how_ended(input);
+            let _ = writeln!(text, "rank {}: {path} {how}", input.rank);
+        }
+        if input.unplaced != 0 {
+            let _ = writeln!(
+                text,
+                "rank {}: {} events left out: the definition of their stream is lost",
+                input.rank, input.unplaced
+            );
+        }
+        for damage in input.damage.iter().take(10) {
+            let _ = writeln!(
+                text,
+                "rank {}: {}: byte {}, {} bytes: {}",
+                input.rank,
+                input.path.display(),
+                damage.offset,
+                damage.length,
+                damage.what
+            );
+        }
+        if input.damage.len() > 10 {
+            let _ = writeln!(
+                text,
+                "rank {}: … {} more",
+                input.rank,
+                input.damage.len() - 10
+            );
+        }
+    }
+    text
+}
+
+/// Everything else that is not as it should be; empty when all is well.
+pub fn of_merge(report: &Report, asked: Asked<'_>) -> String {
+    let mut text = String::new();
+    for input in &report.rejected {
+        let _ = writeln!(text, "left out: {}: {}", input.path.display(), input.why);
+    }
+    for path in &report.duplicates {
+        let _ = writeln!(text, "given twice, taken once: {}", path.display());
+    }
+    of_worlds(report, &mut text);
+    of_ranks(report, &mut text);
+    of_clocks(report, &mut text);
+    of_streams(report, &mut text);
+    let is_filtered = report.totals.filtered != 0;
+    if is_filtered {
+        of_filter(report, asked, &mut text);
+    }
+    if let Some(causality) = &report.causality {
+        of_messages(causality, is_filtered, &mut text);
+    }
+    of_losses(report, asked, &mut text);
+    text
+}
+
+fn of_worlds(report: &Report, text: &mut String) {
+    for world in report.worlds.iter().take(10) {
+        let name = match world.world.as_str() {
+            "" => "processes of no world".to_owned(),
+            name => format!("world {name}"),
+        };
+        let command: String = world.command.chars().take(60).collect();
+        let _ = writeln!(
+            text,
+            "run {}, {name}: its ranks stand from {} on, {} recordings, {command}",
+            world.run, world.first_rank, world.recordings
+        );
+    }
+    if report.worlds.len() > 10 {
+        let more = report.worlds.len() - 10;
+        let _ = writeln!(text, "{more} more worlds, each with ranks of its own");
+    }
+}
+
+/// Ranks with several recordings, and ranks without any.
+fn of_ranks(report: &Report, text: &mut String) {
+    for shared in report.shared_ranks.iter().take(10) {
+        let count = shared.processes.len();
+        let how = if shared.is_of_several_runs() {
+            "of several runs: merge the recordings of one"
+        } else {
+            "of one run, in which it was started again"
+        };
+        let _ = writeln!(text, "rank {}: {count} recordings, {how}", shared.rank);
+        for process in &shared.processes {
+            let _ = writeln!(
+                text,
+                "  recording {}: run {}, started {}.{:09} s since 1970, {} pid {}",
+                process.recording_id,
+                process.run,
+                process.start_unix_ns.div_euclid(1_000_000_000),
+                process.start_unix_ns.rem_euclid(1_000_000_000),
+                process.host,
+                process.pid
+            );
+        }
+    }
+    if report.shared_ranks.len() > 10 {
+        let more = report.shared_ranks.len() - 10;
+        let _ = writeln!(text, "{more} more ranks have several recordings");
+    }
+    if !report.missing_ranks.is_empty() {
+        let shown: Vec<String> = report
+            .missing_ranks
+            .iter()
+            .take(20)
+            .map(u32::to_string)
+            .collect();
+        let more = report.missing_ranks.len() - shown.len();
+        let more = if more == 0 {
+            String::new()
+        } else {
+            format!(" and {more} more")
+        };
+        let _ = writeln!(text, "no recording of rank {}{more}", shown.join(", "));
+    }
+}
+
+fn of_clocks(report: &Report, text: &mut String) {
+    let by_wall_clock = report
+        .host_clocks
+        .iter()
+        .filter(|h| h.relation == "wall-clock");
+    let by_wall_clock = by_wall_clock.count();
+    if by_wall_clock != 0 {
+        let _ = writeln!(
+            text,
+            "{} hosts, {by_wall_clock} of them tied to the others by their wall clocks: times between \
+             them are as good as those; measured offsets (--clock-offsets) do better",
+            report.hosts
+        );
+    }
+    for clock in report.clocks.iter().filter(|clock| clock.steps != 0) {
+        let farthest = duration(i64::try_from(clock.largest_step_ns).unwrap_or(i64::MAX));
+        let _ = writeln!(
+            text,
+            "rank {}, clock {}: set {} times while it ran, by up to {farthest}; its readings tell when",
+            clock.rank, clock.name, clock.steps
+        );
+    }
+}
+
+fn of_streams(report: &Report, text: &mut String) {
+    for stream in &report.streams {
+        let name = match &stream.location {
+            Some(location) => format!("rank {}, {}, {location}", stream.rank, stream.source),
+            None => format!("rank {}, {}", stream.rank, stream.source),
+        };
+        if stream.broke_promise {
+            let _ = writeln!(
+                text,
+                "{name}: declared ordered, but {} events came late, the latest by {} ticks",
+                stream.inversions, stream.largest_lateness_ticks
+            );
+        }
+        if stream.ambiguous != 0 {
+            let _ = writeln!(
+                text,
+                "{name}: where the clock started again or was set leaves {} events ambiguous",
+                stream.ambiguous
+            );
+        }
+        if let Some(error) = &stream.first_error {
+            let _ = writeln!(
+                text,
+                "{name}: {} events cannot be read, for one: {error}",
+                stream.skipped + stream.truncated
+            );
+        }
+        if stream.miscounted != 0 || !stream.is_balanced {
+            let _ = writeln!(
+                text,
+                "{name}: counts do not add up (raised ≠ recorded + dropped + suppressed): the \
+                 recorder is broken"
+            );
+        }
+    }
+}
+
+fn of_filter(report: &Report, asked: Asked<'_>, text: &mut String) {
+    let by = match (asked.is_slice, asked.is_filtered) {
+        (true, false) => "in other slices",
+        (true, true) => "left out by the filter, or in other slices",
+        (false, true) => "left out by the filter",
+        (false, false) => "left out by the filters of merged traces",
+    };
+    let _ = writeln!(text, "{by}: {} events", report.totals.filtered);
+}
+
+/// What is wrong with the messages, one line at most for each.
+fn of_messages(causality: &CausalityReport, is_filtered: bool, text: &mut String) {
+    let violations = &causality.violations;
+    if violations.count != 0 {
+        let _ = writeln!(
+            text,
+            "causality: {} of {} messages and collective ends stand before what they waited for, by \
+             up to {} ns (mean {} ns); {} by more than the clocks' error",
+            violations.count,
+            causality.constraints,
+            violations.largest_ns,
+            violations.mean_ns,
+            violations.beyond_error
+        );
+    }
+    if let Some(repair) = &causality.repair {
+        let corrected = repair
+            .hosts
+            .iter()
+            .filter(|host| host.quality != "inconsistent");
+        let corrections = corrected.map(|host| {
+            host.offset_start_ns
+                .unsigned_abs()
+                .max(host.offset_end_ns.unsigned_abs())
+        });
+        if let Some(largest) = corrections.clone().max() {
+            let largest = duration(i64::try_from(largest).unwrap_or(i64::MAX));
+            let _ = writeln!(
+                text,
+                "causality: the clocks of {} hosts corrected by what the messages say, by up to {largest}",
+                corrections.count()
+            );
+        }
+        let _ = writeln!(
+            text,
+            "causality: {} violations repaired, {} left: {} events moved by up to {} ns (mean {} ns)",
+            repair.before.count.saturating_sub(violations.count),
+            violations.count,
+            repair.events,
+            repair.largest_shift_ns,
+            repair.mean_shift_ns
+        );
+    }
+    let messages = &causality.messages;
+    let unmatched = messages.unmatched_sends + messages.unmatched_receives;
+    if unmatched + messages.without_peer != 0 {
+        let _ = writeln!(
+            text,
+            "causality: not checked: {} sends and {} receives without a partner, {} whose peer is no rank of which \
+             there is one recording",
+            messages.unmatched_sends, messages.unmatched_receives, messages.without_peer
+        );
+    }
+    let lost = causality.messages.unmatchable_by_loss + causality.collectives.unmatchable_by_loss;
+    let over_limit = causality.messages.over_limit + causality.collectives.over_limit;
+    if lost + over_limit != 0 {
+        let why = if is_filtered {
+            "whose other half may be lost or left out by the filter"
+        } else {
+            "behind losses"
+        };
+        let _ = writeln!(
+            text,
+            "causality: not checked: {lost} events of messages {why}, {over_limit} over the limit of {} \
+             in flight",
+            causality.limit
+        );
+    }
+}
+
+fn of_losses(report: &Report, asked: Asked<'_>, text: &mut String) {
+    let totals = &report.totals;
+    if totals.dropped + totals.suppressed + totals.skipped + totals.truncated != 0 {
+        let _ = writeln!(
+            text,
+            "raised {}{}: recorded {}, dropped {}, suppressed {}; skipped {}, truncated {}",
+            if totals.raised_is_lower_bound {
+                "at least "
+            } else {
+                ""
+            },
+            totals.raised,
+            totals.recorded,
+            totals.dropped,
+            totals.suppressed,
+            totals.skipped,
+            totals.truncated
+        );
+        let output = asked.output.display();
+        let _ = if asked.is_readable {
+            writeln!(text, "see `trace-cli dropped {output}`")
+        } else {
+            writeln!(text, "see `trace-cli dropped` of what was merged")
+        };
+    }
+}
+
+/// How a recording's process ended that did not merely finish, as far as anybody knows.
+fn how_ended(input: &InputReport) -> String {
+    let aborted = input.abort_code.as_ref();
+    let aborted = aborted.map_or_else(String::new, |code| {
+        format!("called MPI_Abort with {}, ", code.escape_debug())
+    });
+    let end = input.process_end.as_ref();
+    let end = end.map(|end| match end.strip_prefix("exit ") {
+        Some(code) => format!("exited with {}", code.escape_debug()),
+        None => format!("was ended by {}", end.escape_debug()),
+    });
+    let is_archive = input.path.extension().is_some_and(|name| name == "otf2");
+    let how = match (input.ended, end) {
+        ("finished", end) => format!("finished, then {}", end.unwrap_or_default()),
+        ("killed", Some(end)) if end.starts_with("exited") => {
+            format!("{end} and did not finish its recording; its live file was read")
+        }
+        ("killed", Some(end)) => format!("{end}; its live file was read"),
+        ("killed", None) => "was killed; its live file was read".to_owned(),
+        ("running", _) => "is still recording; read as it is now".to_owned(),
+        ("truncated", _) if is_archive => "ends early".to_owned(),
+        ("truncated", Some(end)) => format!("{end}, ends early, and no live file was found"),
+        ("truncated", None) => "ends early, and no live file was found".to_owned(),
+        (_, end) => {
+            let end = end.map_or_else(String::new, |end| format!(", then {end}"));
+            format!("finished after its storage had failed{end}; its live file was read")
+        }
+    };
+    format!("{aborted}{how}")
+}
