@@ -6,13 +6,14 @@ mod support;
 
 use std::path::{Path, PathBuf};
 
-use annals_format::{CompressionLevel, Trace, TraceLoss, Value};
+use annals_format::{CompressionLevel, Ordering, Trace, TraceLoss, Value};
 use annals_merger::{
     EventFilter, InputTrace, Merge, Merged, Opened, Plan, Window, WriteOptions, join, plan_merge,
     verify, write_trace,
 };
 use plans::{Made, SPAN_US, StreamPlan, make, stream_plan};
 use proptest::prelude::*;
+use support::{MARK, REFERENCE, Row, TestRecording, TestStream};
 
 const LEVEL: CompressionLevel = CompressionLevel::Zstd(1);
 
@@ -45,6 +46,41 @@ fn merged(inputs: &[PathBuf], output: &Path, chunk_events: usize) -> Merged {
             .all(|stream| stream.miscounted == 0)
     );
     merged
+}
+
+#[test]
+fn slices_of_a_run_of_one_chunk_have_equally_many_events() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let (start, events, of) = (1_000_000_i64, 10_000_u64, 3);
+    // Most of them at the beginning, and a few over a long time.
+    let tick = |n: u64| start as u64 + if n < 9_900 { n } else { n * 1000 };
+    let rows = (0..events).map(|n| Row::Event(MARK, tick(n), n)).collect();
+    let recording = TestRecording {
+        rank: Some(0),
+        rank_count: Some(1),
+        id: 0,
+        start_ns: start,
+        end_ns: tick(events) as i64,
+        clocks: vec![REFERENCE],
+        streams: vec![TestStream {
+            clock: 0,
+            ordering: Ordering::Ordered,
+            chunks: vec![(start, rows)],
+        }],
+        has_footer: true,
+    };
+    let input = recording.write(scratch.path(), LEVEL);
+    for number in 1..=of {
+        let mut merge = planned(std::slice::from_ref(&input), 1 << 16);
+        let plan = Plan::of(&merge);
+        merge
+            .slice(number, of, plan.quantiles_ns())
+            .expect("a slice");
+        let slice = scratch.path().join("slice.annals");
+        let (merged, _) = write_trace(&merge, &slice, options(1), |_| {}).expect("a trace");
+        let present = merged.report.totals.present();
+        assert!(present.abs_diff(events / u64::from(of)) <= 10, "{present}");
+    }
 }
 
 /// Time, stream, position, residual, shift, event type, number.

@@ -11,7 +11,7 @@ use crate::live::{LiveHeader, LiveImage, LivePage, LiveStream, layout};
 use crate::loss::Cause;
 use crate::read::ReadAt;
 use crate::scan::{
-    FoundFooter, Problem, decode_with, find_footer, read_block, read_block_header,
+    FoundFooter, Problem, check_unread, decode_with, find_footer, read_block, read_block_header,
     read_file_header, read_footer, scan,
 };
 use crate::totals::{StreamTotals, TypeTotals};
@@ -139,6 +139,24 @@ impl Recording {
         recording.definitions.tidy();
         recording.assemble(chunks, totals, open);
         Ok(recording)
+    }
+
+    /// Looks at what [`Recording::read`] left out of a file with a whole footer: definitions and indexes that the footer
+    /// has again. Nothing is lost with them, but the file is damaged; that is noted in [`Recording::problems`].
+    ///
+    /// # Errors
+    /// If the storage fails.
+    pub fn check_unread(&mut self, file: &dyn ReadAt) -> Result<()> {
+        if !self.has_footer {
+            return Ok(());
+        }
+        let chunks = self.streams.values().flat_map(|stream| &stream.chunks);
+        let in_file = chunks.filter_map(|chunk| match chunk.place {
+            ChunkPlace::Block(offset) => Some(offset),
+            _ => None,
+        });
+        let offsets = in_file.collect();
+        check_unread(file, &self.header, &offsets, &mut self.problems)
     }
 
     /// A recording made of another format's files: its chunks are [`ChunkPlace::Foreign`].

@@ -1,6 +1,6 @@
 //! Finding blocks: by the footer when it is whole, else by a scan that steps over damage.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::block::{
     BLOCK_HEADER_LEN, BlockHeader, BlockKind, FILE_HEADER_LEN, FileHeader, MAX_INDEX_LEN, SYNC,
@@ -324,6 +324,46 @@ pub(crate) fn scan(
         }
     }
     Ok(found)
+}
+
+/// Looks at what a whole footer makes unnecessary to read: the blocks before it, but chunks, which are checked when they
+/// are loaded. `chunks`: where these are. Damage is noted.
+pub(crate) fn check_unread(
+    file: &dyn ReadAt,
+    file_header: &FileHeader,
+    chunks: &BTreeSet<u64>,
+    problems: &mut Vec<Problem>,
+) -> Result<()> {
+    let Some(end) = footer_offset(file)? else {
+        return Ok(());
+    };
+    let mut offset = u64::from(file_header.header_len);
+    while offset < end {
+        let next_known = || {
+            let behind = chunks.range(offset + 1..).next();
+            behind.map_or(end, |next| end.min(*next))
+        };
+        let length = if chunks.contains(&offset) {
+            read_block_header(file, offset).map(|header| header.block_len())
+        } else if is_tail(file, offset, end)? {
+            Ok(TAIL_LEN as u64)
+        } else {
+            let checked = read_block(file, offset).map(|(header, ..)| header.block_len());
+            checked.inspect_err(|error| {
+                let problem = Problem {
+                    offset,
+                    length: next_known() - offset,
+                    what: error.to_string(),
+                };
+                note(problems, problem);
+            })
+        };
+        offset = match length {
+            Ok(length) => offset.saturating_add(length),
+            Err(_) => next_known(),
+        };
+    }
+    Ok(())
 }
 
 fn is_tail(file: &dyn ReadAt, offset: u64, length: u64) -> Result<bool> {

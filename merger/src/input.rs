@@ -479,6 +479,21 @@ impl InputRecording {
         })
     }
 
+    /// Checks the parts of its file that nothing else reads.
+    ///
+    /// # Errors
+    /// If the storage fails.
+    pub(crate) fn check_unread(&mut self) -> Result<()> {
+        let ChunkOrigin::File(file) = &self.origin else {
+            return Ok(());
+        };
+        let outcome = self.recording.check_unread(file);
+        outcome.map_err(|source| MergeError::Format {
+            path: self.path.clone(),
+            source,
+        })
+    }
+
     /// Puts its definitions, but those of its process, rank and world, into the bytes that they have in a file: a run has many
     /// recordings, and they all wait for the last one before they are put into order.
     pub(crate) fn pack_definitions(&mut self) {

@@ -138,6 +138,9 @@ pub struct Merged {
 /// Events of a chunk of the trace, unless it is set otherwise.
 const CHUNK_EVENTS: usize = 1 << 16;
 
+/// Times that part a run into slices, at most, about.
+const QUANTILES: u64 = 1 << 12;
+
 /// Memory that events may take unless the user says otherwise.
 pub const MEMORY_LIMIT_BYTES: u64 = 256 << 20;
 
@@ -243,9 +246,41 @@ impl Merge {
         }
     }
 
-    /// Times between which about equally many bytes of events are, ascending.
+    /// Times between which about equally many events are, ascending: of a short run counted, of a long one as its chunks'
+    /// heads tell, by their bytes.
     pub fn quantiles(&self) -> Vec<i64> {
-        const QUANTILES: u128 = 1 << 12;
+        /// Few enough to be counted in a part of a second. What few chunks there are tells little.
+        const MOST_COUNTED: u64 = 1 << 20;
+        if self.expected_events() <= MOST_COUNTED
+            && let Ok(times) = self.counted_quantiles()
+        {
+            return times;
+        }
+        self.estimated_quantiles()
+    }
+
+    fn counted_quantiles(&self) -> Result<Vec<i64>> {
+        let all = Keep::default();
+        let references = ElementReferences::of(&self.definitions);
+        let every = self.expected_events().div_ceil(QUANTILES).max(1);
+        let (mut count, mut times) = (0_u64, Vec::new());
+        let times_of = |parts: Vec<Part>, _: &Strip<'_>| -> Vec<Vec<i64>> {
+            let chunks = parts.into_iter().map(|part| part.chunk.times_ns);
+            chunks.collect()
+        };
+        self.for_each_strip(1, &all, &references, false, times_of, |chunks| {
+            for time_ns in chunks.into_iter().flatten() {
+                if count.is_multiple_of(every) {
+                    times.push(time_ns);
+                }
+                count += 1;
+            }
+            Ok(())
+        })?;
+        Ok(times)
+    }
+
+    fn estimated_quantiles(&self) -> Vec<i64> {
         /// A chunk's events are taken to lie at so many points of its time.
         const POINTS: i128 = 8;
         let all = Keep::default();
@@ -266,7 +301,7 @@ impl Merge {
         let mut passed = 0_u128;
         for (time_ns, bytes) in points {
             passed += u128::from(bytes);
-            while sum != 0 && (quantiles.len() as u128) < passed * QUANTILES / sum {
+            while sum != 0 && (quantiles.len() as u128) < passed * u128::from(QUANTILES) / sum {
                 quantiles.push(time_ns);
             }
         }

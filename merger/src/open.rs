@@ -92,22 +92,23 @@ pub struct Reach {
 /// # Errors
 /// If none of them can be used.
 pub fn open_recordings(paths: &[PathBuf]) -> Result<(Vec<InputRecording>, Vec<RejectedInput>)> {
-    open_each(paths, |_| {})
+    open_each(paths, |_| Ok(()))
 }
 
 /// The same, with something done to each at once.
 fn open_each(
     paths: &[PathBuf],
-    mut each: impl FnMut(&mut InputRecording),
+    mut each: impl FnMut(&mut InputRecording) -> Result<()>,
 ) -> Result<(Vec<InputRecording>, Vec<RejectedInput>)> {
     let mut inputs = Vec::new();
     let mut rejected = Vec::new();
     for path in paths {
-        match InputRecording::open(path) {
-            Ok(mut input) => {
-                each(&mut input);
-                inputs.push(input);
-            }
+        let opened = InputRecording::open(path).and_then(|mut input| {
+            each(&mut input)?;
+            Ok(input)
+        });
+        match opened {
+            Ok(input) => inputs.push(input),
             Err(error) => rejected.push(RejectedInput {
                 path: path.clone(),
                 why: crate::input::without_path(&error),
@@ -194,10 +195,12 @@ pub fn plan_merge_with_offsets(
     };
     let is_packed = recordings.len() > MOST_UNPACKED;
     let (mut inputs, more) = open_each(&recordings, |input| {
+        input.check_unread()?;
         name_functions(input);
         if is_packed {
             input.pack_definitions();
         }
+        Ok(())
     })?;
     rejected.extend(more);
     for path in archives {
