@@ -142,21 +142,20 @@ impl Recording {
     }
 
     /// Looks at what [`Recording::read`] left out of a file with a whole footer: definitions and indexes that the footer
-    /// has again. Nothing is lost with them, but the file is damaged; that is noted in [`Recording::problems`].
+    /// has again. Gives what is damaged there; nothing is lost with it.
     ///
     /// # Errors
     /// If the storage fails.
-    pub fn check_unread(&mut self, file: &dyn ReadAt) -> Result<()> {
+    pub fn check_unread(&self, file: &dyn ReadAt) -> Result<Vec<Problem>> {
         if !self.has_footer {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let chunks = self.streams.values().flat_map(|stream| &stream.chunks);
         let in_file = chunks.filter_map(|chunk| match chunk.place {
             ChunkPlace::Block(offset) => Some(offset),
             _ => None,
         });
-        let offsets = in_file.collect();
-        check_unread(file, &self.header, &offsets, &mut self.problems)
+        check_unread(file, &self.header, &in_file.collect())
     }
 
     /// A recording made of another format's files: its chunks are [`ChunkPlace::Foreign`].

@@ -327,15 +327,15 @@ pub(crate) fn scan(
 }
 
 /// Looks at what a whole footer makes unnecessary to read: the blocks before it, but chunks, which are checked when they
-/// are loaded. `chunks`: where these are. Damage is noted.
+/// are loaded. `chunks`: where these are. Gives what is damaged.
 pub(crate) fn check_unread(
     file: &dyn ReadAt,
     file_header: &FileHeader,
     chunks: &BTreeSet<u64>,
-    problems: &mut Vec<Problem>,
-) -> Result<()> {
+) -> Result<Vec<Problem>> {
+    let mut problems = Vec::new();
     let Some(end) = footer_offset(file)? else {
-        return Ok(());
+        return Ok(problems);
     };
     let mut offset = u64::from(file_header.header_len);
     while offset < end {
@@ -355,7 +355,7 @@ pub(crate) fn check_unread(
                     length: next_known() - offset,
                     what: error.to_string(),
                 };
-                note(problems, problem);
+                note(&mut problems, problem);
             })
         };
         offset = match length {
@@ -363,7 +363,7 @@ pub(crate) fn check_unread(
             Err(_) => next_known(),
         };
     }
-    Ok(())
+    Ok(problems)
 }
 
 fn is_tail(file: &dyn ReadAt, offset: u64, length: u64) -> Result<bool> {

@@ -10,8 +10,8 @@ use crate::ids::{EventTypeId, StreamId};
 use crate::loss::Cause;
 use crate::read::ReadAt;
 use crate::scan::{
-    FoundBlock, FoundFooter, Problem, decode_with, find_footer, read_block, read_file_header,
-    read_footer, read_stored_block, scan,
+    FoundBlock, FoundFooter, Problem, check_unread, decode_with, find_footer, read_block,
+    read_file_header, read_footer, read_stored_block, scan,
 };
 use crate::snapshot::{Snapshot, SnapshotHeader};
 use crate::statistics::RegionStatistics;
@@ -128,6 +128,19 @@ impl Trace {
             trace.scan_blocks(file)?;
         }
         Ok(trace)
+    }
+
+    /// Looks at everything but chunks in a file with a whole footer: definitions that the footer has again, snapshots, the
+    /// statistics. Gives what is damaged there; no event is lost with it.
+    ///
+    /// # Errors
+    /// If the storage fails.
+    pub fn check_unread(&self, file: &dyn ReadAt) -> Result<Vec<Problem>> {
+        if !self.has_footer {
+            return Ok(Vec::new());
+        }
+        let chunks = self.chunks.iter().map(|entry| entry.offset);
+        check_unread(file, &self.header, &chunks.collect())
     }
 
     fn take_footer(&mut self, (footer, outcome): FoundFooter) {

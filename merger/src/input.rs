@@ -479,7 +479,7 @@ impl InputRecording {
         })
     }
 
-    /// Checks the parts of its file that nothing else reads.
+    /// Looks at the parts of its file that nothing else reads, and notes what is damaged there.
     ///
     /// # Errors
     /// If the storage fails.
@@ -487,11 +487,13 @@ impl InputRecording {
         let ChunkOrigin::File(file) = &self.origin else {
             return Ok(());
         };
-        let outcome = self.recording.check_unread(file);
-        outcome.map_err(|source| MergeError::Format {
+        let damaged = self.recording.check_unread(file);
+        let damaged = damaged.map_err(|source| MergeError::Format {
             path: self.path.clone(),
             source,
-        })
+        })?;
+        self.recording.problems.extend(damaged);
+        Ok(())
     }
 
     /// Puts its definitions, but those of its process, rank and world, into the bytes that they have in a file: a run has many

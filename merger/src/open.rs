@@ -472,6 +472,21 @@ impl Opened {
         })
     }
 
+    /// What is damaged in the parts of a trace that questions do not read.
+    ///
+    /// # Errors
+    /// If the storage fails.
+    pub(crate) fn check_unread(&self) -> Result<Vec<Problem>> {
+        let Content::Trace(opened) = &self.content else {
+            return Ok(Vec::new());
+        };
+        let checked = opened.trace.check_unread(&opened.file);
+        checked.map_err(|source| MergeError::Format {
+            path: opened.path.clone(),
+            source,
+        })
+    }
+
     /// Events of the chunks that begin before a time; of recordings all, for all are read anyway.
     pub fn events_before(&self, time_ns: i64) -> u64 {
         match &self.content {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use annals_format::{
-    Definitions, EventTypeId, RecordingId, Relation, StreamId, StreamTotals, TraceChunk, TraceLoss,
-    TypeTotals,
+    Definitions, EventTypeId, Problem, RecordingId, Relation, StreamId, StreamTotals, TraceChunk,
+    TraceLoss, TypeTotals,
 };
 use serde::Serialize;
 
@@ -245,11 +245,16 @@ pub fn verify_with_offsets(
             &mut mismatches,
         )?);
     }
-    let damage = outcome.damage.iter().map(|(_, problem)| DamageReport {
+    let is_told = |problem: &&Problem| unreadable.iter().any(|d| d.offset == problem.offset);
+    let unread = opened.check_unread()?;
+    let unread = unread.iter().filter(|problem| !is_told(problem));
+    let damaged = outcome.damage.iter().map(|(_, problem)| problem);
+    let damage = damaged.chain(unread).map(|problem| DamageReport {
         offset: problem.offset,
         length: problem.length,
         what: problem.what.clone(),
     });
+    let damage: Vec<DamageReport> = damage.collect();
     Ok(Verification {
         kind: opened.origin().kind,
         events: tally.events,
@@ -257,7 +262,7 @@ pub fn verify_with_offsets(
         proved_streams,
         compared_inputs,
         mismatches,
-        damage: damage.chain(unreadable).collect(),
+        damage: damage.into_iter().chain(unreadable).collect(),
         totals: Sums::of(&outcome.totals),
         complete: outcome.complete && opened.rejected.is_empty(),
     })

@@ -46,7 +46,9 @@ impl InputTrace {
             source,
         };
         let file = FileAt::open(path)?;
-        let trace = Trace::read(&file).map_err(format)?;
+        let mut trace = Trace::read(&file).map_err(format)?;
+        let damaged = trace.check_unread(&file).map_err(format)?;
+        trace.problems.extend(damaged);
         Ok(Self {
             path: path.to_owned(),
             file_bytes: file.len().map_err(format)?,
