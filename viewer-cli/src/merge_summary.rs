@@ -20,8 +20,8 @@ pub struct Asked<'a> {
     pub is_slice: bool,
 }
 
-/// How the processes of the recordings ended, and what of their files is damaged.
-pub fn of_inputs(report: &Report) -> String {
+/// How the processes ended that did not merely finish.
+pub fn of_ends(report: &Report) -> String {
     let mut text = String::new();
     for input in &report.inputs {
         let end = input.process_end.as_deref();
@@ -30,6 +30,38 @@ pub fn of_inputs(report: &Report) -> String {
             let how = how_ended(input);
             let _ = writeln!(text, "rank {}: {path} {how}", input.rank);
         }
+    }
+    text
+}
+
+/// Everything else that is not as it should be; empty when all is well.
+pub fn of_merge(report: &Report, asked: Asked<'_>) -> String {
+    let mut text = String::new();
+    of_damage(report, &mut text);
+    for input in &report.rejected {
+        let _ = writeln!(text, "left out: {}: {}", input.path.display(), input.why);
+    }
+    for path in &report.duplicates {
+        let _ = writeln!(text, "given twice, taken once: {}", path.display());
+    }
+    of_worlds(report, &mut text);
+    of_ranks(report, &mut text);
+    of_clocks(report, &mut text);
+    of_streams(report, &mut text);
+    let is_filtered = report.totals.filtered != 0;
+    if is_filtered {
+        of_filter(report, asked, &mut text);
+    }
+    if let Some(causality) = &report.causality {
+        of_messages(causality, is_filtered, &mut text);
+    }
+    of_losses(report, asked, &mut text);
+    text
+}
+
+/// What of the recordings' files is damaged.
+fn of_damage(report: &Report, text: &mut String) {
+    for input in &report.inputs {
         if input.unplaced != 0 {
             let _ = writeln!(
                 text,
@@ -57,31 +89,6 @@ pub fn of_inputs(report: &Report) -> String {
             );
         }
     }
-    text
-}
-
-/// Everything else that is not as it should be; empty when all is well.
-pub fn of_merge(report: &Report, asked: Asked<'_>) -> String {
-    let mut text = String::new();
-    for input in &report.rejected {
-        let _ = writeln!(text, "left out: {}: {}", input.path.display(), input.why);
-    }
-    for path in &report.duplicates {
-        let _ = writeln!(text, "given twice, taken once: {}", path.display());
-    }
-    of_worlds(report, &mut text);
-    of_ranks(report, &mut text);
-    of_clocks(report, &mut text);
-    of_streams(report, &mut text);
-    let is_filtered = report.totals.filtered != 0;
-    if is_filtered {
-        of_filter(report, asked, &mut text);
-    }
-    if let Some(causality) = &report.causality {
-        of_messages(causality, is_filtered, &mut text);
-    }
-    of_losses(report, asked, &mut text);
-    text
 }
 
 fn of_worlds(report: &Report, text: &mut String) {

@@ -1,5 +1,6 @@
 //! Offsets between hosts that a user measured: `--clock-offsets FILE`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::error::{MergeError, Result};
@@ -17,6 +18,15 @@ pub(crate) struct OffsetOfHost {
     pub(crate) error_ns: u64,
 }
 
+impl OffsetOfHost {
+    const fn bounds(self) -> (i64, i64) {
+        (
+            self.offset_ns.saturating_sub_unsigned(self.error_ns),
+            self.offset_ns.saturating_add_unsigned(self.error_ns),
+        )
+    }
+}
+
 /// Offsets of hosts' wall clocks to the first host's, as Open MPI's `mpisync` writes them.
 ///
 /// One line for each process: `HOST RTT OFFSET`, separated by white space, round trip and offset in
@@ -27,6 +37,8 @@ pub(crate) struct OffsetOfHost {
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct ClockOffsets {
     hosts: Vec<(String, OffsetOfHost)>,
+    /// Hosts of which no offset is within the bounds of all their lines.
+    contradictory: BTreeSet<String>,
 }
 
 impl ClockOffsets {
@@ -58,6 +70,7 @@ impl ClockOffsets {
 
     fn of_lines(text: &str) -> std::result::Result<Self, (usize, &'static str, String)> {
         let mut offsets = Self::default();
+        let mut within: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
         for (number, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or("");
             let fields: Vec<&str> = line.split_whitespace().collect();
@@ -77,6 +90,12 @@ impl ClockOffsets {
                 offset_ns,
                 error_ns: round_trip_ns.div_ceil(2).saturating_add(PRINTED_NS),
             };
+            let bounds = found.bounds();
+            let both = within.entry(host).or_insert(bounds);
+            *both = (both.0.max(bounds.0), both.1.min(bounds.1));
+            if both.0 > both.1 {
+                offsets.contradictory.insert(host.to_owned());
+            }
             match offsets.hosts.iter_mut().find(|(known, _)| known == host) {
                 Some((_, known)) if known.error_ns <= found.error_ns => {}
                 Some((_, known)) => *known = found,
@@ -86,8 +105,50 @@ impl ClockOffsets {
         Ok(offsets)
     }
 
+    /// What does not fit, a line each: hosts of the run of which the file says nothing, hosts that are not of the run, and
+    /// hosts whose lines contradict each other. Of a run of one host, nothing.
+    pub fn doubts<'a>(&self, hosts_of_run: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+        let of_run: BTreeSet<&str> = hosts_of_run.into_iter().collect();
+        if of_run.len() < 2 {
+            return Vec::new();
+        }
+        let unsaid = of_run.iter().filter(|name| self.of_host(name).is_none());
+        let meant: Vec<&str> = of_run.iter().filter_map(|name| self.find(name)).collect();
+        let names = self.hosts.iter().map(|(name, _)| name.as_str());
+        let strange = names.filter(|name| !meant.contains(name));
+        let contradictory = self.contradictory.iter().map(String::as_str);
+        let found: [(&str, Vec<&str>); 3] = [
+            (
+                "nothing is said of hosts of the run",
+                unsaid.copied().collect(),
+            ),
+            ("no recording is of", strange.collect()),
+            (
+                "lines contradict each other, the one of the shortest round trip counts, of",
+                contradictory.collect(),
+            ),
+        ];
+        let found = found.into_iter().filter(|(_, names)| !names.is_empty());
+        found
+            .map(|(what, names)| {
+                let shown = names[..names.len().min(10)].join(", ");
+                let more = if names.len() > 10 { ", …" } else { "" };
+                format!("{what}: {shown}{more}")
+            })
+            .collect()
+    }
+
     /// What it says of a host, by its name, or by the part of it before the first dot.
     pub(crate) fn of_host(&self, name: &str) -> Option<OffsetOfHost> {
+        let name = self.find(name)?;
+        let mut hosts = self.hosts.iter();
+        hosts
+            .find(|(host, _)| host == name)
+            .map(|(_, offset)| *offset)
+    }
+
+    /// The name that the file has for a host.
+    fn find(&self, name: &str) -> Option<&str> {
         let short = |name: &str| name.split('.').next().map(str::to_owned);
         let exact = self.hosts.iter().find(|(host, _)| host == name);
         let found = exact.or_else(|| {
@@ -98,7 +159,7 @@ impl ClockOffsets {
             let found = alike.next();
             found.filter(|_| alike.next().is_none())
         });
-        found.map(|(_, offset)| *offset)
+        found.map(|(host, _)| host.as_str())
     }
 }
 
@@ -139,6 +200,24 @@ mod tests {
         assert_eq!(of("node2.cluster"), Some((-1_501_000, 8_000)));
         assert_eq!(of("node2"), Some((-1_501_000, 8_000)));
         assert_eq!(of("node3"), None);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told() {
+        let text = "a 0 0\nb.x 0.00001 0.5\nb.x 0.00002 0.500001\nc 0.00001 1\nc 0.00001 2\n";
+        let offsets = ClockOffsets::of_lines(text).unwrap();
+        let contradictory =
+            "lines contradict each other, the one of the shortest round trip counts, of: c";
+        assert_eq!(offsets.doubts(["a", "b", "c"]), [contradictory]);
+        assert_eq!(
+            offsets.doubts(["a", "c", "d"]),
+            [
+                "nothing is said of hosts of the run: d",
+                "no recording is of: b.x",
+                contradictory
+            ]
+        );
+        assert_eq!(offsets.doubts(["d"]), [""; 0]);
     }
 
     #[test]

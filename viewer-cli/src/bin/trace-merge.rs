@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use annals_cli::commands::export::{progress, tell_of_messages};
 use annals_cli::export::{Format, Settings, export};
-use annals_cli::merge_summary::{Asked, of_inputs, of_merge};
+use annals_cli::merge_summary::{Asked, of_ends, of_merge};
 use annals_cli::output::UsageError;
 use annals_cli::table::safe_lines;
 use annals_format::CompressionLevel;
@@ -315,6 +315,14 @@ fn run(arguments: &Arguments) -> anyhow::Result<Report> {
             safe_lines(&path.to_string())
         );
     }
+    if let Some(offsets) = &offsets {
+        let definitions = &merge.definitions;
+        let processes = definitions.processes.values();
+        let hosts = processes.map(|process| definitions.string(process.host));
+        for doubt in offsets.doubts(hosts) {
+            eprintln!("trace-merge: --clock-offsets: {}", safe_lines(&doubt));
+        }
+    }
     merge.causality = arguments.causality;
     merge.messages_in_flight = arguments.messages_in_flight;
     merge.memory_limit_bytes = arguments.memory_limit;
@@ -470,5 +478,5 @@ fn summary(
             || arguments.window.to.is_some(),
         is_slice: arguments.slice.is_some(),
     };
-    headline + &of_inputs(report) + &of_merge(report, asked)
+    headline + &of_ends(report) + &of_merge(report, asked)
 }

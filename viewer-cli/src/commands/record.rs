@@ -8,6 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use annals_format::Ended;
 use annals_merger::{Symbols, WriteOptions, plan_merge, write_trace};
 use annals_recorder::{Options, RECORDED_BY};
 use anyhow::Context;
@@ -470,9 +471,13 @@ fn report(gathered: &[Gathered], status: ExitStatus, output: &Path) -> String {
             .iter()
             .map(|(cause, count)| format!("{count} {cause}"))
             .collect();
-        let dropped = match dropped.as_slice() {
-            [] => "dropped 0".to_owned(),
-            causes => format!("dropped {}", causes.join(" and ")),
+        // Whoever counted was cut off with the rest.
+        let is_known = one.ended != Ended::Truncated;
+        let dropped = match (dropped.as_slice(), is_known) {
+            ([], true) => "dropped 0".to_owned(),
+            ([], false) => "what its end has lost is not known".to_owned(),
+            (causes, true) => format!("dropped {}", causes.join(" and ")),
+            (causes, false) => format!("dropped {} and more", causes.join(" and ")),
         };
         let _ = writeln!(
             text,
@@ -525,6 +530,33 @@ mod tests {
             Path::new("here/run.annals")
         );
         assert!(trace_beside(Path::new("/")).is_err());
+    }
+
+    #[test]
+    fn what_a_recording_that_ends_early_has_lost_is_not_called_nothing() {
+        use std::collections::BTreeMap;
+        let told = |ended: Ended, dropped: &[(&'static str, u64)]| {
+            let one = Gathered {
+                path: PathBuf::from("run/one.annals"),
+                pid: 7,
+                rank: None,
+                ended,
+                process_end: None,
+                events: 3,
+                dropped: BTreeMap::from_iter(dropped.iter().copied()),
+                bytes: 64,
+                is_kill_safe: true,
+                functions: (0, 0),
+                problems: Vec::new(),
+            };
+            report(&[one], ExitStatus::from_raw(0), Path::new("run"))
+        };
+        assert!(told(Ended::Finished, &[]).contains("3 events, dropped 0, "));
+        let unknown = "3 events, what its end has lost is not known, ";
+        assert!(told(Ended::Truncated, &[]).contains(unknown));
+        let causes = [("buffer-full", 5)];
+        assert!(told(Ended::Killed, &causes).contains("dropped 5 buffer-full, "));
+        assert!(told(Ended::Truncated, &causes).contains("dropped 5 buffer-full and more, "));
     }
 
     #[test]
