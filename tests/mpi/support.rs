@@ -322,9 +322,7 @@ impl Flavour {
                 None => command.env_remove(name),
             };
         }
-        command
-            .output()
-            .unwrap_or_else(|e| panic!("{command:?}: {e}"))
+        launched(&mut command)
     }
 
     /// Runs it recorded, and merges.
@@ -362,8 +360,7 @@ impl Flavour {
         let preload = prefix().join("lib/libannals_mpi.so");
         let mut command = self.launch(&preload.to_string_lossy());
         command.env("ANNALS_DIR", directory).arg(program);
-        let output = command.args(arguments).output();
-        output.unwrap_or_else(|e| panic!("{command:?}: {e}"))
+        launched(command.args(arguments))
     }
 
     fn run_with(
@@ -377,9 +374,7 @@ impl Flavour {
         command.env("MPI_COUNTS", directory.join("counts"));
         command.env("ANNALS_DIR", directory.join("annals"));
         command.arg(program).args(arguments);
-        let output = command
-            .output()
-            .unwrap_or_else(|e| panic!("{command:?}: {e}"));
+        let output = launched(&mut command);
         Run {
             directory,
             code: output.status.code(),
@@ -389,6 +384,24 @@ impl Flavour {
             merge_said: String::new(),
         }
     }
+}
+
+/// Runs a launcher. Open MPI's own server does not come up now and then on a busy machine, before it has started anything;
+/// it says so, and is started again.
+fn launched(command: &mut Command) -> Output {
+    const ATTEMPTS: usize = 3;
+    let mut launch = || {
+        let output = command.output();
+        output.unwrap_or_else(|e| panic!("{command:?}: {e}"))
+    };
+    let mut output = launch();
+    for _ in 1..ATTEMPTS {
+        if !text_of(&output.stderr).contains("PMIx server's listener thread failed to start") {
+            break;
+        }
+        output = launch();
+    }
+    output
 }
 
 /// What became of a run.
