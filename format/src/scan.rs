@@ -265,6 +265,15 @@ pub(crate) fn read_block(
     Ok((header, head, body))
 }
 
+/// Checks the block at `offset` without decompressing its body; gives its bytes in the file.
+fn check_block(file: &dyn ReadAt, offset: u64) -> Result<u64> {
+    let (header, head, stored) = read_stored_block(file, offset)?;
+    let start = offset + BLOCK_HEADER_LEN as u64 + head.len() as u64;
+    let checked = header.check_body(&stored);
+    checked.map_err(|error| error.shifted(start))?;
+    Ok(header.block_len())
+}
+
 /// Walks the blocks from the file header on; damage is stepped over and noted. Gives the blocks of these
 /// kinds.
 pub(crate) fn scan(
@@ -348,8 +357,7 @@ pub(crate) fn check_unread(
         } else if is_tail(file, offset, end)? {
             Ok(TAIL_LEN as u64)
         } else {
-            let checked = read_block(file, offset).map(|(header, ..)| header.block_len());
-            checked.inspect_err(|error| {
+            check_block(file, offset).inspect_err(|error| {
                 let problem = Problem {
                     offset,
                     length: next_known() - offset,
