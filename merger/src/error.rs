@@ -1,5 +1,6 @@
 //! What stops a merge. What only costs data is in the [`crate::Report`] instead.
 
+use std::error::Error as _;
 use std::io;
 use std::path::PathBuf;
 
@@ -44,6 +45,14 @@ pub enum MergeError {
         count: usize,
         /// What is wrong with the first.
         first: String,
+    },
+    /// A recording that ends before the definition of its process, and so has no events.
+    #[error("{path}: {why}")]
+    NoProcess {
+        /// The recording.
+        path: PathBuf,
+        /// Where it ends, and the likely reason.
+        why: String,
     },
     /// The output names a recording.
     #[error("{path} is a recording: the trace would take its place; name another output")]
@@ -139,4 +148,18 @@ pub enum MergeError {
     /// The consumer of the merged events stopped.
     #[error("stopped by the consumer")]
     Stopped,
+}
+
+impl MergeError {
+    /// The message without the path, for callers that print the path themselves.
+    pub fn without_path(&self) -> String {
+        match self {
+            Self::Format { source, .. } => source.to_string(),
+            Self::NoProcess { why, .. } => why.clone(),
+            other => match other.source() {
+                Some(cause) => cause.to_string(),
+                None => other.to_string(),
+            },
+        }
+    }
 }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use annals_format::{
-    Chunk, ChunkPlace, FileHeader, FileKind, FormatError, LIVE_FILE_PROPERTY, LiveHeader,
+    Chunk, ChunkPlace, Ended, FileHeader, FileKind, FormatError, LIVE_FILE_PROPERTY, LiveHeader,
     LiveImage, ReadAt, Recording, RecordingId, StoredChunk,
 };
 
@@ -355,7 +355,7 @@ pub fn find(paths: &[PathBuf], skip: Option<&Path>) -> Result<Found> {
                         MergeError::Format { .. } if is_named_archive(&file) => {
                             "at byte 0: the anchor of an OTF2 archive expected".to_owned()
                         }
-                        _ => without_path(&error),
+                        _ => error.without_path(),
                     },
                     path: file,
                 }),
@@ -368,18 +368,6 @@ pub fn find(paths: &[PathBuf], skip: Option<&Path>) -> Result<Found> {
 fn is_named_archive(path: &Path) -> bool {
     path.extension()
         .is_some_and(|extension| extension == "otf2")
-}
-
-/// The error's own words and those of its causes, without the path that stands beside it anyway.
-pub(crate) fn without_path(error: &MergeError) -> String {
-    use std::error::Error;
-    match error {
-        MergeError::Format { source, .. } => source.to_string(),
-        other => match other.source() {
-            Some(cause) => cause.to_string(),
-            None => other.to_string(),
-        },
-    }
 }
 
 pub(crate) fn kind_of(path: &Path) -> Result<FileKind> {
@@ -476,6 +464,28 @@ impl InputRecording {
             recording,
             packed: Vec::new(),
             origin: ChunkOrigin::File(file),
+        })
+    }
+
+    /// Checks that the recording names its process. A process that is killed while its recorder starts leaves only a
+    /// file header, or a part of its first block. Merged, such a file would become a rank on a host that does not exist.
+    ///
+    /// # Errors
+    /// [`MergeError::NoProcess`] if it defines no process and has no stream.
+    pub fn check_has_process(&self) -> Result<()> {
+        let recording = &self.recording;
+        if !recording.definitions.processes.is_empty() || !recording.streams.is_empty() {
+            return Ok(());
+        }
+        let at = self.file_bytes;
+        let how = match recording.ended {
+            _ if recording.has_footer => "its definitions are lost",
+            Ended::Running => "its process has just started",
+            _ => "its process was killed while it started, or the rest of the file is lost",
+        };
+        Err(MergeError::NoProcess {
+            path: self.path.clone(),
+            why: format!("at byte {at}: the definition of a process expected, found none: {how}"),
         })
     }
 

@@ -104,6 +104,7 @@ fn open_each(
     let mut rejected = Vec::new();
     for path in paths {
         let opened = InputRecording::open(path).and_then(|mut input| {
+            input.check_has_process()?;
             each(&mut input)?;
             Ok(input)
         });
@@ -111,7 +112,7 @@ fn open_each(
             Ok(input) => inputs.push(input),
             Err(error) => rejected.push(RejectedInput {
                 path: path.clone(),
-                why: crate::input::without_path(&error),
+                why: error.without_path(),
             }),
         }
     }
@@ -210,7 +211,7 @@ pub fn plan_merge_with_offsets(
                 inputs.extend(processes);
             }
             Err(error) => rejected.push(RejectedInput {
-                why: crate::input::without_path(&error),
+                why: error.without_path(),
                 path,
             }),
         }
@@ -234,7 +235,7 @@ pub fn plan_merge_with_offsets(
                 opened.push(input);
             }
             Err(error) => rejected.push(RejectedInput {
-                why: crate::input::without_path(&error),
+                why: error.without_path(),
                 path,
             }),
         }

@@ -18,7 +18,6 @@ use crate::clocks::offsets::ClockOffsets;
 use crate::error::{MergeError, Result};
 use crate::filter::{EventFilter, Said, said};
 use crate::input::symbols::Symbols;
-use crate::input::without_path;
 use crate::messages::causality::Causality;
 use crate::open::{Opened, Outcome, plan_merge_with_offsets};
 use crate::report::{DamageReport, Sums};
@@ -186,7 +185,7 @@ pub fn verify_with_offsets(
             Some((entry, Err(error))) => unreadable_snapshots.push(DamageReport {
                 offset: entry.offset,
                 length: 0,
-                what: format!("open regions: {}", without_path(&error)),
+                what: format!("open regions: {}", error.without_path()),
             }),
             _ => {}
         }
@@ -221,7 +220,7 @@ pub fn verify_with_offsets(
         Err(error) => unreadable.push(DamageReport {
             offset: 0,
             length: 0,
-            what: format!("region statistics: {}", without_path(&error)),
+            what: format!("region statistics: {}", error.without_path()),
         }),
         Ok(_) => {}
     }

@@ -589,6 +589,54 @@ fn a_report_or_plan_never_takes_the_place_of_what_is_read_or_written() {
 }
 
 #[test]
+fn a_recording_without_its_process_is_left_out_by_name() {
+    let scratch = Scratch::new();
+    let inputs = scratch.path().join("in");
+    std::fs::create_dir(&inputs).expect("a directory");
+    for rank in 0..2 {
+        recording(rank, 3, 100).write(&inputs, CompressionLevel::None);
+    }
+    // A process that is killed before its recorder has defined the process leaves such a file.
+    let begun = recording(2, 3, 100).write(&inputs, CompressionLevel::None);
+    let whole = std::fs::read(&begun).expect("the recording");
+    for length in [64, 70] {
+        std::fs::write(&begun, &whole[..length]).expect("the recording");
+        let trace_cli = |arguments: &[&Path]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_trace-cli"));
+            command.args(arguments).output().expect("trace-cli runs")
+        };
+        let result = scratch.merge(&[&inputs]);
+        let told = said(&result);
+        assert_eq!(result.status.code(), Some(3), "{told}");
+        let named = format!("left out: {}: at byte {length}: ", begun.display());
+        assert!(told.contains(&named), "{told}");
+        assert!(told.contains("200 events of 2 recordings"), "{told}");
+        assert!(told.contains("no recording of rank 2"), "{told}");
+        assert!(!told.contains("wall clock"), "{told}");
+
+        let verified = trace_cli(&[Path::new("verify"), &scratch.output, &inputs]);
+        assert_eq!(verified.status.code(), Some(3), "{}", said(&verified));
+        let proved = String::from_utf8_lossy(&verified.stdout).into_owned();
+        assert!(proved.contains("it holds"), "{proved}");
+
+        let info = trace_cli(&[Path::new("info"), &begun]);
+        assert_eq!(info.status.code(), Some(1), "{}", said(&info));
+        assert!(
+            said(&info).contains("definition of a process expected"),
+            "{}",
+            said(&info)
+        );
+
+        let recovered = trace_cli(&[Path::new("recover"), &begun]);
+        assert_eq!(recovered.status.code(), Some(3), "{}", said(&recovered));
+        let line = String::from_utf8_lossy(&recovered.stdout).into_owned();
+        assert!(line.contains(": unreadable: at byte "), "{line}");
+        let left = std::fs::read(&begun).expect("the recording");
+        assert_eq!(left, &whole[..length]);
+    }
+}
+
+#[test]
 fn traces_of_parts_of_a_run_lose_nothing_in_silence() {
     let scratch = Scratch::new();
     let inputs = scratch.path().join("inputs");

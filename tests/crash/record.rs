@@ -357,15 +357,19 @@ fn a_record_tells_what_it_cannot_read_and_where_a_kill_would_have_cost_something
         "--live-dir",
         "no/such/directory",
     ]);
-    // An empty file that claims to be a recording, with an escape in its name.
+    // An empty file that claims to be a recording, with an escape in its name; and the file of a process that was killed
+    // before its recorder had defined it.
+    let mut killed = standing(&stock().join("killed")).into_keys();
+    let killed = killed.find(|name| name.extension().is_some_and(|is| is == "annals"));
     record.args([
         "--",
         "sh",
         "-c",
-        ": > \"$1\"; shift; exec \"$@\"",
+        ": > \"$1\"; head -c 64 \"$2\" > begun.annals; shift 2; exec \"$@\"",
         "sh",
         "odd\x1b[31m.annals",
     ]);
+    record.arg(stock().join("killed").join(killed.expect("a recording")));
     record.arg(program.get_program()).args(program.get_args());
     for (name, value) in program.get_envs() {
         record.env(name, value.expect("a value"));
@@ -378,6 +382,7 @@ fn a_record_tells_what_it_cannot_read_and_where_a_kill_would_have_cost_something
         "{said}"
     );
     assert!(!said.contains('\x1b'), "{said}");
+    assert!(said.contains(", nor can 1 more"), "{said}");
     assert!(said.contains("1 recording in ."), "{said}");
     assert!(said.contains("no live file could be made"), "{said}");
     // Beside the directory, of its name.

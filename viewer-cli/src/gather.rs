@@ -99,7 +99,7 @@ fn open_all(
     for path in found.recordings.into_iter().filter(is_new) {
         match InputRecording::open(&path) {
             Ok(input) => opened.push(input),
-            Err(error) => unreadable.push((path, format!("{:#}", anyhow::Error::from(error)))),
+            Err(error) => unreadable.push((path, error.without_path())),
         }
     }
     Ok((opened, unreadable))
@@ -168,7 +168,14 @@ pub fn gather(
     symbols: &Symbols,
     ends: &Ends,
 ) -> anyhow::Result<(Vec<Gathered>, Vec<Unreadable>)> {
-    let (inputs, unreadable) = open_all(directory, Some(since))?;
+    let (inputs, mut unreadable) = open_all(directory, Some(since))?;
+    let (inputs, without_process): (Vec<_>, Vec<_>) = inputs
+        .into_iter()
+        .partition(|input| input.check_has_process().is_ok());
+    unreadable.extend(without_process.into_iter().filter_map(|input| {
+        let error = input.check_has_process().err()?;
+        Some((input.path, error.without_path()))
+    }));
     let own = inputs.into_iter().filter(|input| {
         property(&input.recording.definitions, RECORDED_BY_PROPERTY) == Some(token)
     });

@@ -106,10 +106,18 @@ fn recover_one(path: PathBuf, arguments: &RecoverArguments) -> anyhow::Result<Li
         Ok(input) => input,
         Err(error) => {
             line.state = "unreadable";
-            line.why = Some(error.to_string());
+            line.why = Some(error.without_path());
             return Ok(line);
         }
     };
+    if let Err(error) = input.check_has_process() {
+        line.state = match input.recording.ended {
+            Ended::Running => "running",
+            _ => "unreadable",
+        };
+        line.why = Some(error.without_path());
+        return Ok(line);
+    }
     match recover(&input, arguments.output.as_deref())? {
         Some(recovered) => {
             line.state = "recovered";
