@@ -98,7 +98,8 @@ code_enum!(
         SendEnd = 10, "send-end";
         /// A receive that was started will not complete: element `request`.
         Cancel = 11, "cancel";
-        /// A collective operation was entered: elements `communicator`, `operation`, `root`, `bytes`.
+        /// A collective operation was entered: elements `communicator`, `operation`, `root`, `bytes_sent`,
+        /// `bytes_received`.
         CollectiveBegin = 12, "collective-begin";
         /// A collective operation has completed: elements as for its begin.
         CollectiveEnd = 13, "collective-end";

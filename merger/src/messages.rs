@@ -67,18 +67,50 @@ pub(crate) enum Semantics {
     Nothing,
 }
 
+/// Bytes that a process has in a collective operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Moved {
+    /// The event does not say.
+    Unknown,
+    /// Sent and received together.
+    Total(u64),
+    /// Sent, received.
+    Apart(u64, u64),
+}
+
+impl Moved {
+    const fn is_nothing(self) -> bool {
+        matches!(self, Self::Total(0) | Self::Apart(0, 0))
+    }
+}
+
 impl Semantics {
-    /// By the number of OTF2's CollectiveOp, and whether any bytes were moved.
-    const fn of(operation: Option<u64>, moved: Option<u64>) -> Self {
+    /// Returns what the operation of this number of OTF2's CollectiveOp orders in a process that has these bytes.
+    const fn of(operation: Option<u64>, moved: Moved) -> Self {
+        let Some(operation) = operation else {
+            return Self::Nothing;
+        };
+        if operation != 0 && moved.is_nothing() {
+            return Self::Nothing;
+        }
         match (operation, moved) {
-            (Some(0), _) => Self::AllToAll,
-            (_, Some(0)) => Self::Nothing,
-            (Some(6 | 8 | 11 | 13 | 16), _) => Self::AllToAll,
-            (Some(1 | 4), _) => Self::OneToAll,
-            (Some(2 | 12), _) => Self::AllToOne,
-            (Some(14 | 15), _) => Self::Prefix,
+            (0 | 6 | 8 | 11 | 13 | 16, _) | (7, Moved::Apart(..)) => Self::AllToAll,
+            (1 | 4, _) | (5, Moved::Apart(..)) => Self::OneToAll,
+            (2 | 12, _) | (3, Moved::Apart(..)) => Self::AllToOne,
+            (14 | 15, _) => Self::Prefix,
             _ => Self::Nothing,
         }
+    }
+}
+
+/// Whether a begin is of a process that others wait for, an end of one that waits for others.
+const fn takes_part(kind: Kind, operation: Option<u64>, moved: Moved) -> bool {
+    match (operation, moved, kind) {
+        // A barrier moves no bytes.
+        (Some(0), ..) => true,
+        (_, Moved::Apart(sent, _), Kind::CollectiveBegin) => sent != 0,
+        (_, Moved::Apart(_, received), Kind::CollectiveEnd) => received != 0,
+        _ => true,
     }
 }
 
@@ -101,6 +133,9 @@ pub(crate) struct MessageEvent {
     pub(crate) thread: u16,
     pub(crate) kind: Kind,
     pub(crate) semantics: Semantics,
+    /// Of a collective operation: a begin is of a process that sends, an end of one that receives. Only such an end
+    /// waits, and only for such begins.
+    pub(crate) is_ordered: bool,
 }
 
 /// One event of a pair.
@@ -172,6 +207,8 @@ struct TypePlan {
     sequence: Option<usize>,
     operation: Option<usize>,
     bytes: Option<usize>,
+    bytes_sent: Option<usize>,
+    bytes_received: Option<usize>,
 }
 
 impl TypePlan {
@@ -198,6 +235,8 @@ impl TypePlan {
             sequence: either("size", "sequence"),
             operation: place("operation"),
             bytes: place("bytes"),
+            bytes_sent: place("bytes_sent"),
+            bytes_received: place("bytes_received"),
         })
     }
 }
@@ -433,7 +472,11 @@ impl Extractor {
         };
         let tag = integer(plan.tag).and_then(|tag| i64::try_from(tag).ok());
         let operation = integer(plan.operation).and_then(|value| u64::try_from(value).ok());
-        let moved = integer(plan.bytes).and_then(|value| u64::try_from(value).ok());
+        let bytes = |place| integer(place).and_then(|value| u64::try_from(value).ok());
+        let moved = match (bytes(plan.bytes_sent), bytes(plan.bytes_received)) {
+            (Some(sent), Some(received)) => Moved::Apart(sent, received),
+            _ => bytes(plan.bytes).map_or(Moved::Unknown, Moved::Total),
+        };
         MessageEvent {
             time_ns: 0,
             communicator,
@@ -449,6 +492,7 @@ impl Extractor {
             },
             kind: plan.kind,
             semantics: Semantics::of(operation, moved),
+            is_ordered: takes_part(plan.kind, operation, moved),
         }
     }
 }

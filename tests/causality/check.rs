@@ -287,6 +287,62 @@ fn collective_operations_order_what_their_semantics_say() {
 }
 
 #[test]
+fn a_process_that_receives_nothing_waits_for_no_process() {
+    // Operation, root, sent and received bytes of each of three processes, violations. Rank 0 enters at 100, when the others
+    // have left: rank 1 at 50, rank 2 at 60.
+    const ALL: [[u64; 2]; 3] = [[4, 4]; 3];
+    let cases: [(u64, u32, [[u64; 2]; 3], u64); 22] = [
+        // Reduce-scatter: every process contributes; only those with elements of the result receive.
+        (13, 0, [[12, 4], [12, 4], [12, 4]], 2),
+        (13, 0, [[4, 4], [4, 0], [4, 0]], 0),
+        (13, 0, [[4, 0], [4, 4], [4, 0]], 1),
+        (13, 0, [[0, 0]; 3], 0),
+        // Allgatherv: all receive what those that have something contribute.
+        (7, 0, ALL, 2),
+        (7, 0, [[4, 4], [0, 4], [0, 4]], 2),
+        (7, 0, [[0, 4], [4, 4], [0, 4]], 0),
+        (7, 0, [[0, 0]; 3], 0),
+        // Gatherv to rank 2, and to rank 0.
+        (3, 2, [[4, 0], [4, 0], [4, 12]], 1),
+        (3, 2, [[0, 0], [4, 0], [4, 8]], 0),
+        (3, 0, [[4, 12], [4, 0], [4, 0]], 0),
+        // Scatterv from rank 0.
+        (5, 0, [[12, 4], [0, 4], [0, 4]], 2),
+        (5, 0, [[8, 4], [0, 0], [0, 4]], 1),
+        (5, 0, [[4, 4], [0, 0], [0, 0]], 0),
+        // Broadcast, reduce, allreduce, scan, exscan.
+        (1, 0, [[4, 0], [0, 4], [0, 4]], 2),
+        (12, 2, [[4, 0], [4, 0], [4, 4]], 1),
+        (11, 0, ALL, 2),
+        (14, 0, ALL, 2),
+        (15, 0, [[4, 0], [4, 4], [4, 4]], 2),
+        // Alltoallv: who sends to whom is not known.
+        (9, 0, ALL, 0),
+        // A barrier has no bytes.
+        (0, 0, [[0, 0]; 3], 2),
+        (0, 2, [[0, 0]; 3], 2),
+    ];
+    for (operation, root, bytes, violations) in cases {
+        let of = |rank: usize, begin: i64, end: i64| {
+            [
+                (begin, Op::SizedBegin(operation, root, 3, bytes[rank])),
+                (end, Op::SizedEnd(operation, root, 3, bytes[rank])),
+            ]
+        };
+        let world = told(&[&of(0, 100, 200), &of(1, 10, 50), &of(2, 20, 60)]);
+        let found = check(&world);
+        let what = format!("{operation} with root {root} and {bytes:?}");
+        assert_eq!(found.violations.count, violations, "{what}");
+        let c = found.collectives;
+        assert_eq!(
+            (c.begins, c.ends, c.operations, c.inconsistent),
+            (3, 3, 1, 0),
+            "{what}"
+        );
+    }
+}
+
+#[test]
 fn violations_within_the_error_of_the_clocks_are_told_from_those_beyond() {
     let mut world = told(&[&[(1000, Op::Send(1, 0))], &[(900, Op::Receive(0, 0))]]);
     for (error_ns, beyond) in [(10, 1), (60, 0)] {

@@ -106,6 +106,9 @@ pub(crate) enum Op {
     /// Operation, root, size.
     Begin(u64, u32, u64),
     End(u64, u32, u64),
+    /// Operation, root, size, bytes sent, bytes received.
+    SizedBegin(u64, u32, u64, [u64; 2]),
+    SizedEnd(u64, u32, u64, [u64; 2]),
     Mark(u64),
     /// So many events of a type are lost here; none: of any type.
     Lost(Option<u32>, u64),
@@ -161,6 +164,19 @@ const TYPES: [(&str, Role, &[&str]); 10] = [
     ("unsent", Role::Cancel, &["communicator", "peer", "tag"]),
 ];
 const END: u32 = 10;
+const SIZED_BEGIN: u32 = 11;
+const SIZED_END: u32 = 12;
+
+/// What a collective operation has that says how many bytes its process sends and receives.
+const SIZED: &[&str] = &[
+    "communicator",
+    "operation",
+    "root",
+    "size",
+    "place",
+    "bytes_sent",
+    "bytes_received",
+];
 
 impl Op {
     fn row(&self, rank: u32) -> (u32, Vec<i64>) {
@@ -188,6 +204,16 @@ impl Op {
             Self::Unsent(peer, tag) => (9, vec![COMMUNICATOR, peer.into(), tag]),
             Self::Begin(operation, root, size) => (7, of(operation, root, size)),
             Self::End(operation, root, size) => (END, of(operation, root, size)),
+            Self::SizedBegin(operation, root, size, bytes) => {
+                let mut row = of(operation, root, size);
+                row.extend(bytes.map(|bytes| bytes as i64));
+                (SIZED_BEGIN, row)
+            }
+            Self::SizedEnd(operation, root, size, bytes) => {
+                let mut row = of(operation, root, size);
+                row.extend(bytes.map(|bytes| bytes as i64));
+                (SIZED_END, row)
+            }
             Self::Mark(number) => (MARK, vec![number as i64]),
             Self::Lost(..) => unreachable!("no event"),
         }
@@ -320,8 +346,12 @@ impl Program {
             source: SourceId::new(0),
             location: Some(LocationId::new(0)),
         }));
-        let end = ("collective end", Role::CollectiveEnd, TYPES[7].2);
-        for (number, (name, role, elements)) in TYPES.into_iter().chain([end]).enumerate() {
+        let more = [
+            ("collective end", Role::CollectiveEnd, TYPES[7].2),
+            ("sized collective", Role::CollectiveBegin, SIZED),
+            ("sized collective end", Role::CollectiveEnd, SIZED),
+        ];
+        for (number, (name, role, elements)) in TYPES.into_iter().chain(more).enumerate() {
             let elements = elements.iter().map(|name| Element {
                 name: string(name),
                 element_type: ElementType::I64,

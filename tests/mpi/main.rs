@@ -121,17 +121,75 @@ fn collective_operations_match_in_all_processes() {
     for flavour in flavours() {
         let run = same_and_whole(&flavour, "collectives.c", &[]);
         check_messages(&run, flavour.name);
-        // A broadcast of one number is 4 bytes in every process.
+        // A broadcast of one number is 4 bytes: the root sends them, the others receive them.
         let broadcasts = run.events().filter(|event| {
             event["event"] == "mpi.collective_begin" && event["elements"]["operation"] == 1
         });
         let mut roots = BTreeMap::new();
         for event in broadcasts {
-            assert_eq!(event["elements"]["bytes"], 4, "{event}");
+            let elements = &event["elements"];
+            let is_root = elements["root"] == elements["place"];
+            let bytes = (&elements["bytes_sent"], &elements["bytes_received"]);
+            let expected = if is_root { [4, 0] } else { [0, 4] }.map(Value::from);
+            assert_eq!(bytes, (&expected[0], &expected[1]), "{event}");
             *roots.entry(event["elements"]["root"].as_i64()).or_insert(0) += 1;
         }
         let each = (0..4).map(|root| (Some(root), 4 * 5));
         assert_eq!(roots, each.collect(), "{}", flavour.name);
+    }
+}
+
+/// Bytes sent and received by the processes in the k-th operation of a number, in the order of their places.
+fn bytes_of_operations(run: &Run, operation: u64) -> BTreeMap<u64, Vec<[u64; 2]>> {
+    let mut bytes: BTreeMap<u64, Vec<[u64; 2]>> = BTreeMap::new();
+    for event in run.events() {
+        let elements = &event["elements"];
+        if event["event"] == "mpi.collective_begin" && elements["operation"] == operation {
+            let number = |name: &str| {
+                elements[name]
+                    .as_u64()
+                    .unwrap_or_else(|| panic!("{name}: {event}"))
+            };
+            let both = [number("bytes_sent"), number("bytes_received")];
+            bytes.entry(number("place")).or_default().push(both);
+        }
+    }
+    bytes
+}
+
+#[test]
+fn processes_that_receive_nothing_from_a_collective_operation_wait_for_none() {
+    const LATE_US: &str = "1000";
+    for flavour in flavours() {
+        let mut run = same_and_whole(&flavour, "empty.c", &[LATE_US]);
+        // None that it left early is a violation.
+        check_messages(&run, flavour.name);
+        run.merge("repair");
+        check_messages(&run, flavour.name);
+        let causality = &run.report()["causality"];
+        assert_eq!(causality["mode"], "repair", "{}", flavour.name);
+        let moved = causality["repair"]["events"].as_u64().unwrap_or(0);
+        assert_eq!(moved, 0, "{}: {causality}", flavour.name);
+        // Reduce-scatter of the set 0b0101, which is the sixth of 17, with each of the four late in turn.
+        let of_set = |operation| {
+            let places = bytes_of_operations(&run, operation);
+            let sets = places.into_values().map(|of_place| of_place[4 * 5]);
+            sets.collect::<Vec<_>>()
+        };
+        const NONE: [u64; 2] = [0, 0];
+        for (operation, expected) in [
+            (13, [[8, 4], [8, 0], [8, 4], [8, 0]]),
+            (3, [[4, 0], [0, 8], [4, 0], [0, 0]]),
+            (5, [[0, 4], [8, 0], [0, 4], [0, 0]]),
+            (7, [[4, 8], [0, 8], [4, 8], [0, 8]]),
+            (9, [[8, 8], NONE, [8, 8], NONE]),
+        ] {
+            assert_eq!(of_set(operation), expected, "{}: {operation}", flavour.name);
+        }
+        // Exscan: all have one element at the second of three.
+        let exscan = bytes_of_operations(&run, 15).into_values();
+        let exscan: Vec<_> = exscan.map(|of_place| of_place[4]).collect();
+        assert_eq!(exscan, [[4, 0], [4, 4], [4, 4], [4, 4]], "{}", flavour.name);
     }
 }
 

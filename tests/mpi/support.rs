@@ -335,18 +335,8 @@ impl Flavour {
         if is_counted {
             preload = format!("{preload}:{}", self.counter().display());
         }
-        let mut run = self.run_with(&preload, directory.clone(), program, arguments);
-        let mut merge = Command::new(prefix().join("bin/trace-merge"));
-        merge
-            .arg(directory.join("annals"))
-            .arg("-o")
-            .arg(run.trace());
-        merge
-            .args(["--causality", "check", "--report"])
-            .arg(directory.join("report.json"));
-        let merged = merge.output().expect("trace-merge");
-        run.merge_code = merged.status.code();
-        run.merge_said = text_of(&merged.stderr);
+        let mut run = self.run_with(&preload, directory, program, arguments);
+        run.merge("check");
         run
     }
 
@@ -418,6 +408,18 @@ pub(crate) struct Run {
 impl Run {
     fn trace(&self) -> PathBuf {
         self.directory.join("run.annals")
+    }
+
+    /// Merges the recordings of the run, with this for `--causality`, in place of an earlier trace.
+    pub(crate) fn merge(&mut self, causality: &str) {
+        let mut merge = Command::new(prefix().join("bin/trace-merge"));
+        merge.arg(self.directory.join("annals"));
+        merge.arg("-o").arg(self.trace());
+        merge.args(["--causality", causality, "--report"]);
+        let merged = merge.arg(self.directory.join("report.json")).output();
+        let merged = merged.expect("trace-merge");
+        self.merge_code = merged.status.code();
+        self.merge_said = text_of(&merged.stderr);
     }
 
     /// What the processes printed, in no order.

@@ -71,7 +71,7 @@ impl Instance {
         self.begins += 1;
         let kind = (event.thread, event.request != NONE);
         self.is_inconsistent |= *self.kind.get_or_insert(kind) != kind;
-        if !self.take_part(event) {
+        if !self.take_part(event) || !event.is_ordered {
             return;
         }
         self.last_begin = Some(mark);
@@ -105,7 +105,7 @@ impl Instance {
 
     fn end(&mut self, event: &MessageEvent, mark: Mark, paired: &mut impl FnMut(Mark, Mark)) {
         self.ends += 1;
-        if !self.take_part(event) {
+        if !self.take_part(event) || !event.is_ordered {
             return;
         }
         if self.pairs_all {

@@ -86,6 +86,8 @@ pub(crate) struct RolePlan {
     peer: Option<usize>,
     tag: Option<usize>,
     bytes: Option<usize>,
+    bytes_sent: Option<usize>,
+    bytes_received: Option<usize>,
     request: Option<usize>,
     root: Option<usize>,
     operation: Option<usize>,
@@ -328,6 +330,8 @@ impl RolePlan {
             peer: place("peer"),
             tag: place("tag"),
             bytes: place("bytes"),
+            bytes_sent: place("bytes_sent"),
+            bytes_received: place("bytes_received"),
             request: place("request"),
             root: place("root"),
             operation: place("operation"),
@@ -559,7 +563,11 @@ fn by_role(
             out.id = 23;
             let operation = number(plan.operation).unwrap_or(0) & 0xff;
             let root = rank(plan.root).map_or(UNDEFINED, u64::from);
-            out.values.extend([operation, communicator, root, bytes, 0]);
+            // A producer that does not tell them apart has all bytes in the first.
+            let apart = number(plan.bytes_sent).zip(number(plan.bytes_received));
+            let (sent, received) = apart.unwrap_or((bytes, 0));
+            out.values
+                .extend([operation, communicator, root, sent, received]);
         }
         (Role::Metric, ..) => {
             out.id = METRIC;

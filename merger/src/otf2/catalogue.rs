@@ -72,8 +72,21 @@ pub(crate) enum OfCollective {
     Operation,
     Root,
     Bytes,
+    BytesSent,
+    BytesReceived,
     Place,
     Size,
+}
+
+impl OfCollective {
+    pub(crate) const fn element_type(self) -> ElementType {
+        match self {
+            Self::Bytes | Self::BytesSent | Self::BytesReceived => ElementType::U64,
+            Self::Communicator | Self::Operation | Self::Root | Self::Place | Self::Size => {
+                ElementType::U32
+            }
+        }
+    }
 }
 
 /// An event type and how its columns are filled.
@@ -266,13 +279,19 @@ fn add_fields(record: &Record, arguments: usize, elements: &mut Elements<'_>) {
     }
     if record.name == "MpiCollectiveBegin" {
         use OfCollective as Of;
-        let of = |of| From::Collective(of);
-        elements.add("communicator", ElementType::U32, of(Of::Communicator));
-        elements.add("operation", ElementType::U32, of(Of::Operation));
-        elements.add("root", ElementType::U32, of(Of::Root));
-        elements.add("bytes", ElementType::U64, of(Of::Bytes));
-        elements.add("place", ElementType::U32, of(Of::Place));
-        elements.add("size", ElementType::U32, of(Of::Size));
+        let named = [
+            ("communicator", Of::Communicator),
+            ("operation", Of::Operation),
+            ("root", Of::Root),
+            ("bytes", Of::Bytes),
+            ("bytes_sent", Of::BytesSent),
+            ("bytes_received", Of::BytesReceived),
+            ("place", Of::Place),
+            ("size", Of::Size),
+        ];
+        for (name, of) in named {
+            elements.add(name, of.element_type(), From::Collective(of));
+        }
     }
     for (index, field) in record.fields.iter().enumerate() {
         let name = element_name(field);

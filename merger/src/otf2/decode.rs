@@ -4,7 +4,7 @@ use annals_format::otf2::{
     AttributeValue, ClockCorrection, EventReader, GlobalDefinitions, Input, Item, Kind, Output,
     types,
 };
-use annals_format::{Chunk, Column, ElementType, FormatError, ReadAt, Result, TypeColumns};
+use annals_format::{Chunk, Column, FormatError, ReadAt, Result, TypeColumns};
 use rustc_hash::FxHashMap;
 
 use super::archive::{Archive, LocationFile};
@@ -265,10 +265,7 @@ impl<'a> Decoder<'a> {
                 let From::Collective(of) = *from else {
                     continue;
                 };
-                let mut column = Column::new(ElementType::U32);
-                if of == OfCollective::Bytes {
-                    column = Column::new(ElementType::U64);
-                }
+                let mut column = Column::new(of.element_type());
                 for collective in &collectives {
                     let bits = collective.as_ref().and_then(|c| self.of_collective(of, c));
                     match bits {
@@ -296,6 +293,8 @@ impl<'a> Decoder<'a> {
                 rank.filter(|rank| *rank < u64::from(u32::MAX))
             }
             OfCollective::Bytes => Some(sent.saturating_add(received)),
+            OfCollective::BytesSent => Some(sent),
+            OfCollective::BytesReceived => Some(received),
             OfCollective::Size => world.size(communicator),
             OfCollective::Place => self.own_place(communicator),
         }

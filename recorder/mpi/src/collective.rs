@@ -1,4 +1,4 @@
-//! Collective operations: what each gave and got.
+//! Collective operations: what each process contributes and receives.
 
 use crate::communicators::Communicator;
 use crate::mpi_table::NO;
@@ -21,6 +21,7 @@ mod operation {
     pub(super) const ALLTOALLW: u8 = 10;
     pub(super) const REDUCE: u8 = 12;
     pub(super) const REDUCE_SCATTER: u8 = 13;
+    pub(super) const EXSCAN: u8 = 15;
     pub(super) const REDUCE_SCATTER_BLOCK: u8 = 16;
     /// Orders nothing that is known.
     pub(super) const NONE: u8 = u8::MAX;
@@ -75,133 +76,184 @@ fn sum_of_types<const N: usize, S: Site>(
     bytes.fold(0, u64::saturating_add)
 }
 
-/// Bytes that this process gives and gets. Only those arguments are looked at that mean something here.
+/// The part of an array of counts that belongs to this process.
+fn own_count<const N: usize, S: Site>(call: &Call<N, S>, at: u8, comm: &Communicator) -> i64 {
+    let place = call.place(at);
+    if place.is_null() || comm.place < 0 {
+        return 0;
+    }
+    place.count(call.at().is_wide, comm.place as usize).max(0)
+}
+
+/// Bytes that one operation moves for this process.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Moved {
+    /// What this process contributes, its part for itself included. MPI_IN_PLACE makes no difference.
+    sent: u64,
+    /// What the operation delivers to this process.
+    received: u64,
+}
+
+/// Computes the bytes that this process contributes and receives. Reads only the arguments that are significant here.
 fn moved<const N: usize, S: Site>(
     mpi: &Mpi,
     comm: &Communicator,
     call: &Call<N, S>,
     (root, is_root): (i32, bool),
-) -> u64 {
+) -> Moved {
     let at = &call.at();
     let peers = comm.peer_count();
     if comm.is_inter && at.root != NO && root < 0 {
-        // On the root's side, and not the root.
-        return 0;
+        // In the root's group, but not the root.
+        return Moved::default();
     }
     let is_in_place = |buffer: u8| buffer != NO && call.word(buffer) == mpi.abi.in_place;
-    let sent = |times: u32| {
-        let bytes = mpi.bytes(call.count(at.sendcount), call.handle(&mpi.abi, at.sendtype));
-        bytes.saturating_mul(times.into())
-    };
-    let got = |times: u32| {
-        let bytes = mpi.bytes(call.count(at.recvcount), call.handle(&mpi.abi, at.recvtype));
-        bytes.saturating_mul(times.into())
-    };
-    let sent_all = |count: u32| {
-        let total = sum(call, at.sendcounts, count);
-        mpi.bytes(total, call.handle(&mpi.abi, at.sendtype))
-    };
-    let got_all = |count: u32| {
-        let total = sum(call, at.recvcounts, count);
-        mpi.bytes(total, call.handle(&mpi.abi, at.recvtype))
-    };
+    let of_sent = |count: i64| mpi.bytes(count, call.handle(&mpi.abi, at.sendtype));
+    let of_received = |count: i64| mpi.bytes(count, call.handle(&mpi.abi, at.recvtype));
+    let sent = |times: u32| of_sent(call.count(at.sendcount)).saturating_mul(times.into());
+    let got = |times: u32| of_received(call.count(at.recvcount)).saturating_mul(times.into());
+    let sent_all = || of_sent(sum(call, at.sendcounts, peers));
+    let got_all = || of_received(sum(call, at.recvcounts, peers));
     let elements =
         |at_count: u8| mpi.bytes(call.count(at_count), call.handle(&mpi.abi, at.datatype));
     let is_sending = !is_in_place(at.sendbuf);
     match at.operation {
-        operation::BARRIER => 0,
-        operation::BROADCAST => elements(at.count),
-        operation::GATHER | operation::GATHERV => {
-            let gives = !is_root || (is_sending && !comm.is_inter);
-            let given = if gives { sent(1) } else { 0 };
-            let taken = match (is_root, at.recvcounts) {
+        operation::BARRIER => Moved::default(),
+        operation::BROADCAST => {
+            let bytes = elements(at.count);
+            Moved {
+                sent: if is_root { bytes } else { 0 },
+                received: if is_root { 0 } else { bytes },
+            }
+        }
+        operation::GATHER | operation::GATHERV => Moved {
+            sent: match (is_root, at.recvcounts) {
+                (true, _) if comm.is_inter => 0,
+                (true, NO) if !is_sending => got(1),
+                (true, counts) if !is_sending => of_received(own_count(call, counts, comm)),
+                _ => sent(1),
+            },
+            received: match (is_root, at.recvcounts) {
                 (false, _) => 0,
                 (true, NO) => got(peers),
-                (true, _) => got_all(peers),
-            };
-            given.saturating_add(taken)
-        }
-        operation::SCATTER | operation::SCATTERV => {
-            let takes = !is_root || (!is_in_place(at.recvbuf) && !comm.is_inter);
-            let taken = if takes { got(1) } else { 0 };
-            let given = match (is_root, at.sendcounts) {
+                (true, _) => got_all(),
+            },
+        },
+        operation::SCATTER | operation::SCATTERV => Moved {
+            sent: match (is_root, at.sendcounts) {
                 (false, _) => 0,
                 (true, NO) => sent(peers),
-                (true, _) => sent_all(peers),
-            };
-            given.saturating_add(taken)
-        }
-        operation::ALLGATHER | operation::ALLGATHERV => {
-            let taken = if at.recvcounts == NO {
-                got(peers)
-            } else {
-                got_all(peers)
-            };
-            taken.saturating_add(if is_sending { sent(1) } else { 0 })
-        }
-        operation::ALLTOALL => got(peers).saturating_add(if is_sending { sent(peers) } else { 0 }),
-        operation::ALLTOALLV => {
-            got_all(peers).saturating_add(if is_sending { sent_all(peers) } else { 0 })
-        }
+                (true, _) => sent_all(),
+            },
+            received: match (is_root, at.sendcounts) {
+                (true, _) if comm.is_inter => 0,
+                (true, NO) if is_in_place(at.recvbuf) => sent(1),
+                (true, counts) if is_in_place(at.recvbuf) => of_sent(own_count(call, counts, comm)),
+                _ => got(1),
+            },
+        },
+        operation::ALLGATHER | operation::ALLGATHERV => Moved {
+            sent: match at.recvcounts {
+                _ if is_sending => sent(1),
+                NO => got(1),
+                counts => of_received(own_count(call, counts, comm)),
+            },
+            received: match at.recvcounts {
+                NO => got(peers),
+                _ => got_all(),
+            },
+        },
+        operation::ALLTOALL => Moved {
+            sent: if is_sending { sent(peers) } else { got(peers) },
+            received: got(peers),
+        },
+        operation::ALLTOALLV => Moved {
+            sent: if is_sending { sent_all() } else { got_all() },
+            received: got_all(),
+        },
         operation::ALLTOALLW => {
-            let taken = sum_of_types(mpi, call, (at.recvcounts, at.recvtypes), peers);
-            let given = (at.sendcounts, at.sendtypes);
-            let given = if is_sending {
-                sum_of_types(mpi, call, given, peers)
-            } else {
-                0
-            };
-            taken.saturating_add(given)
+            let (send, receive) = ((at.sendcounts, at.sendtypes), (at.recvcounts, at.recvtypes));
+            let sent = if is_sending { send } else { receive };
+            Moved {
+                sent: sum_of_types(mpi, call, sent, peers),
+                received: sum_of_types(mpi, call, receive, peers),
+            }
         }
         operation::REDUCE => {
-            let one = elements(at.count);
-            let gives = !is_root || (is_sending && !comm.is_inter);
-            one * (u64::from(gives) + u64::from(is_root))
+            let bytes = elements(at.count);
+            Moved {
+                sent: if is_root && comm.is_inter { 0 } else { bytes },
+                received: if is_root { bytes } else { 0 },
+            }
         }
         operation::REDUCE_SCATTER => {
-            let total = sum(call, at.recvcounts, comm.size);
-            mpi.bytes(total, call.handle(&mpi.abi, at.datatype))
+            let handle = call.handle(&mpi.abi, at.datatype);
+            Moved {
+                sent: mpi.bytes(sum(call, at.recvcounts, comm.size), handle),
+                received: mpi.bytes(own_count(call, at.recvcounts, comm), handle),
+            }
         }
         operation::REDUCE_SCATTER_BLOCK => {
-            elements(at.recvcount).saturating_mul(u64::from(comm.size) + 1)
+            let block = elements(at.recvcount);
+            Moved {
+                sent: block.saturating_mul(comm.size.into()),
+                received: block,
+            }
+        }
+        operation::EXSCAN => {
+            let bytes = elements(at.count);
+            Moved {
+                sent: bytes,
+                // The result of the first process is undefined.
+                received: if comm.place == 0 { 0 } else { bytes },
+            }
         }
         operation::NONE => {
             let handle = call.handle(&mpi.abi, at.comm);
             let (incoming, outgoing) = comm.degrees(mpi, handle);
             neighbors(mpi, call, incoming, outgoing)
         }
-        // Allreduce, scan, exscan.
-        _ => elements(at.count).saturating_mul(2),
+        // Allreduce, scan.
+        _ => {
+            let bytes = elements(at.count);
+            Moved {
+                sent: bytes,
+                received: bytes,
+            }
+        }
     }
 }
 
-/// Bytes that a neighborhood operation moves.
+/// Computes the bytes that a neighborhood operation moves for this process.
 fn neighbors<const N: usize, S: Site>(
     mpi: &Mpi,
     call: &Call<N, S>,
     incoming: u32,
     outgoing: u32,
-) -> u64 {
+) -> Moved {
     let at = &call.at();
     if at.sendtypes != NO {
-        let given = sum_of_types(mpi, call, (at.sendcounts, at.sendtypes), outgoing);
-        let taken = sum_of_types(mpi, call, (at.recvcounts, at.recvtypes), incoming);
-        return given.saturating_add(taken);
+        return Moved {
+            sent: sum_of_types(mpi, call, (at.sendcounts, at.sendtypes), outgoing),
+            received: sum_of_types(mpi, call, (at.recvcounts, at.recvtypes), incoming),
+        };
     }
     let sends = match (at.sendcounts, at.recvcounts) {
         // Of allgather one block goes to all, of alltoall one to each.
         (NO, _) => call.count(at.sendcount).max(0),
         _ => sum(call, at.sendcounts, outgoing),
     };
-    let takes = match at.recvcounts {
+    let receives = match at.recvcounts {
         NO => call
             .count(at.recvcount)
             .max(0)
             .saturating_mul(incoming.into()),
         _ => sum(call, at.recvcounts, incoming),
     };
-    let given = mpi.bytes(sends, call.handle(&mpi.abi, at.sendtype));
-    given.saturating_add(mpi.bytes(takes, call.handle(&mpi.abi, at.recvtype)))
+    Moved {
+        sent: mpi.bytes(sends, call.handle(&mpi.abi, at.sendtype)),
+        received: mpi.bytes(receives, call.handle(&mpi.abi, at.recvtype)),
+    }
 }
 
 /// What events say of an operation. Between two groups, nobody waits for all.
@@ -211,7 +263,7 @@ fn describe<const N: usize, S: Site>(
     call: &Call<N, S>,
 ) -> Collective {
     let root = root(mpi, comm, call);
-    let bytes = moved(mpi, comm, call, root);
+    let moved = moved(mpi, comm, call, root);
     let operation = if comm.is_inter {
         operation::NONE
     } else {
@@ -221,7 +273,8 @@ fn describe<const N: usize, S: Site>(
         comm.object,
         operation.into(),
         root.0,
-        bytes,
+        moved.sent,
+        moved.received,
         comm.place as u32,
         comm.size,
     )
@@ -254,8 +307,8 @@ pub(crate) fn collective<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     frame.enter_with(&mpi.types.collective_begin, values);
     let result = call.forward();
     let operation = if is_success(result) { values.1 } else { FAILED };
-    let (object, _, root, bytes, place, size) = values;
-    let values = (object, operation, root, bytes, place, size);
+    let (object, _, root, sent, received, place, size) = values;
+    let values = (object, operation, root, sent, received, place, size);
     frame.leave_with(&mpi.types.collective_end, values);
     result
 }
@@ -277,6 +330,7 @@ pub(crate) fn values(record: &Record) -> Option<CollectiveRequested> {
         record.tag as u32,
         record.peer,
         record.bytes,
+        record.received,
         comm.place as u32,
         comm.size,
         record.id,
@@ -284,7 +338,7 @@ pub(crate) fn values(record: &Record) -> Option<CollectiveRequested> {
 }
 
 fn record(comm: &'static Communicator, values: Collective, id: u64) -> Record {
-    let (_, operation, root, bytes, _, _) = values;
+    let (_, operation, root, bytes, received, _, _) = values;
     Record {
         id,
         kind: Kind::Collective,
@@ -293,6 +347,7 @@ fn record(comm: &'static Communicator, values: Collective, id: u64) -> Record {
         peer: root,
         tag: operation as i32,
         bytes,
+        received,
         ..Record::NONE
     }
 }

@@ -52,7 +52,10 @@ pub(crate) struct Record {
     pub(crate) peer: i32,
     /// The tag, or of any: -1. Of a collective operation its number.
     pub(crate) tag: i32,
+    /// Bytes of the message. Of a collective operation what this process contributes.
     pub(crate) bytes: u64,
+    /// Of a collective operation the bytes that this process receives.
+    pub(crate) received: u64,
     pub(crate) place: usize,
 }
 
@@ -69,6 +72,7 @@ impl Record {
         peer: -1,
         tag: -1,
         bytes: 0,
+        received: 0,
         place: 0,
     };
 

@@ -61,10 +61,10 @@ pub(crate) struct Mpi {
 pub(crate) type Message = (u32, u32, u32, u64);
 /// The same, and the request.
 pub(crate) type Requested = (u32, u32, u32, u64, u64);
-/// Communicator, operation, root, bytes, place, size.
-pub(crate) type Collective = (u32, u32, i32, u64, u32, u32);
-/// The same, and the request.
-pub(crate) type CollectiveRequested = (u32, u32, i32, u64, u32, u32, u64);
+/// Communicator, operation, root, bytes sent, bytes received, place, size.
+pub(crate) type Collective = (u32, u32, i32, u64, u64, u32, u32);
+/// The elements of [`Collective`], and the request.
+pub(crate) type CollectiveRequested = (u32, u32, i32, u64, u64, u32, u32, u64);
 
 /// What is raised beside enters and leaves.
 #[derive(Debug)]
@@ -125,7 +125,8 @@ impl Types {
                 .reference("communicator", Reference::Object)
                 .element("operation")
                 .reference("root", Reference::Rank)
-                .element_in("bytes", "bytes")
+                .element_in("bytes_sent", "bytes")
+                .element_in("bytes_received", "bytes")
                 .element("place")
                 .element("size")
         };

@@ -147,6 +147,7 @@ mod tests {
                 thread: thread as u16,
                 kind,
                 semantics: Semantics::Nothing,
+                is_ordered: false,
             });
         }
 
