@@ -66,8 +66,9 @@ pub use open::{
 };
 pub use otf2::{ArchiveOptions, anchor_of, write_archive};
 pub use report::{
-    ClockReport, DamageOfInput, DamageReport, HostReport, InputReport, PROCESS_END_PROPERTY,
-    RankProcess, Report, SharedRank, StreamReport, Sums, WorldReport, is_complete, missing_ranks,
+    ABORT_PROPERTY, ClockReport, DamageOfInput, DamageReport, HostReport, InputReport,
+    MISSING_FINALIZE_PROPERTY, PROCESS_END_PROPERTY, RankProcess, Report, SharedRank, StreamReport,
+    Sums, WorldReport, is_complete, missing_ranks,
 };
 pub use temporary::{create_beside, create_file_beside};
 pub use verify::{Mismatch, Verification, verify, verify_with_offsets};

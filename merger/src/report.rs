@@ -45,6 +45,10 @@ pub struct InputReport {
     /// The error code that it gave MPI_Abort; none when it did not call that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub abort_code: Option<String>,
+    /// The function that MPI requires before a process exits, when it exited without: `MPI_Finalize` or
+    /// `MPI_Session_finalize`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing_finalize: Option<String>,
     /// What the system said of its process's end: a signal's name, or `exit` and the code; none when nobody who
     /// started the process has noted it. See [`PROCESS_END_PROPERTY`].
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,6 +82,7 @@ impl InputReport {
             rank_is_assigned: rank.is_some_and(|rank| rank.is_assigned),
             ended: recording.ended.name(),
             abort_code: said.abort_code,
+            missing_finalize: said.missing_finalize,
             process_end: said.process_end,
             file_bytes: input.file_bytes,
             has_footer: recording.has_footer,
@@ -114,6 +119,7 @@ impl InputReport {
             rank_is_assigned: rank.is_some_and(|rank| rank.is_assigned),
             ended: end.map_or(Ended::Truncated, |end| end.ended).name(),
             abort_code: said.abort_code,
+            missing_finalize: said.missing_finalize,
             process_end: said.process_end,
             file_bytes: input.file_bytes,
             has_footer: input.trace.has_footer,
@@ -132,11 +138,20 @@ impl InputReport {
 /// Property of a process: how it ended, as the system said it to who started it, `SIGSEGV` or `exit 3`.
 pub const PROCESS_END_PROPERTY: &str = "process.end";
 
+/// Property of a process: the code that it gave MPI_Abort.
+pub const ABORT_PROPERTY: &str = "mpi.abort";
+
+/// Property of a process that exited without it: the function that MPI requires first, `MPI_Finalize` or
+/// `MPI_Session_finalize`.
+pub const MISSING_FINALIZE_PROPERTY: &str = "mpi.missing-finalize";
+
 /// What properties say of a process's end.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct SaidOfEnd {
     /// The code that it gave MPI_Abort.
     abort_code: Option<String>,
+    /// The function that it exited without.
+    missing_finalize: Option<String>,
     /// What the system said.
     process_end: Option<String>,
 }
@@ -146,7 +161,10 @@ pub(crate) fn ends(definitions: &Definitions) -> BTreeMap<ProcessId, SaidOfEnd> 
     let mut ends: BTreeMap<ProcessId, SaidOfEnd> = BTreeMap::new();
     for property in &definitions.properties {
         let said = match definitions.string(property.key) {
-            "mpi.abort" => &mut ends.entry(property.process).or_default().abort_code,
+            ABORT_PROPERTY => &mut ends.entry(property.process).or_default().abort_code,
+            MISSING_FINALIZE_PROPERTY => {
+                &mut ends.entry(property.process).or_default().missing_finalize
+            }
             PROCESS_END_PROPERTY => &mut ends.entry(property.process).or_default().process_end,
             _ => continue,
         };

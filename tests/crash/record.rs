@@ -2,8 +2,9 @@
 //! would be without that.
 
 use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
 use annals_merger::{InputRecording, Opened, verify};
@@ -117,6 +118,12 @@ impl Ran {
     }
 }
 
+/// The exit code as shells have it: 128 and the number of the signal that ended the process.
+fn shell_code(status: ExitStatus) -> i32 {
+    let signal = status.signal().map(|signal| 128 + signal);
+    status.code().or(signal).expect("it has ended")
+}
+
 impl Way {
     /// The code of the program when nothing goes wrong.
     fn code(&self) -> i32 {
@@ -195,8 +202,8 @@ impl Way {
             let again = self.command(ran.scratch.path()).output();
             let again = again.expect("trace-cli runs");
             assert_eq!(
-                again.status.code(),
-                Some(self.code()),
+                shell_code(again.status),
+                self.code(),
                 "{when}: {}",
                 said(&again)
             );
@@ -242,8 +249,8 @@ impl Way {
         let whole = self.run("count 0");
         let said = said(&whole.output);
         assert_eq!(
-            whole.output.status.code(),
-            Some(self.code()),
+            shell_code(whole.output.status),
+            self.code(),
             "{}: {said}",
             self.name
         );
@@ -285,7 +292,7 @@ fn a_record_whose_storage_fails_at_any_call_says_so_and_changes_nothing_for_the_
             for how in ["EIO", "full"] {
                 let when = format!("{}, {how} at {number}: {call}", way.name);
                 let ran = way.run(&format!("{how} {number}"));
-                let (code, said) = (ran.output.status.code(), said(&ran.output));
+                let (code, said) = (shell_code(ran.output.status), said(&ran.output));
                 failures += 1;
                 way.check(&ran, &when);
                 let why = if how == "EIO" {
@@ -305,7 +312,7 @@ fn a_record_whose_storage_fails_at_any_call_says_so_and_changes_nothing_for_the_
                     0 if said.contains(why) && !way.is_below_launcher => 1,
                     code => code,
                 };
-                assert_eq!(code, Some(expected), "{when}: {said}");
+                assert_eq!(code, expected, "{when}: {said}");
                 let found = standing(&ran.area());
                 let left = found.keys().filter(|name| is_leftover(name));
                 assert_eq!(left.count(), 0, "{when}: {:?}", found.keys());
@@ -327,8 +334,8 @@ fn short_writes_and_interrupted_calls_cost_a_record_nothing() {
         let ran = way.run("short 1");
         let said = said(&ran.output);
         assert_eq!(
-            ran.output.status.code(),
-            Some(way.code()),
+            shell_code(ran.output.status),
+            way.code(),
             "{}: {said}",
             way.name
         );

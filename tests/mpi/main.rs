@@ -354,6 +354,138 @@ fn a_rank_that_is_killed_or_aborts_costs_nothing_that_was_committed() {
     }
 }
 
+#[test]
+fn a_rank_that_ends_without_finalize_is_named_although_its_recording_is_finished() {
+    let record = prefix().join("bin/trace-cli");
+    // Debian's mpirun of Open MPI 4.1 does not always end after an abort.
+    for flavour in flavours().filter(|flavour| flavour.name != "debian-openmpi") {
+        let program = flavour.program("ring.c").display().to_string();
+        for (how, cause, in_report, exit) in [
+            (
+                "exit",
+                "exited with 5 without MPI_Finalize",
+                ("missing_finalize", "MPI_Finalize"),
+                Some("exit 5"),
+            ),
+            (
+                "abort",
+                "called MPI_Abort with 7",
+                ("abort_code", "7"),
+                None,
+            ),
+        ] {
+            let what = format!("{} {how}", flavour.name);
+            let directory = flavour.scratch().join(format!("culprit-{how}"));
+            let _ = std::fs::remove_dir_all(&directory);
+            let output = directory.display().to_string();
+            let arguments = ["record", "-o", &output, "--", &program, "20", how];
+            let run = flavour.run(&record, &arguments);
+            assert_ne!(run.code, Some(0), "{what}: {}", run.said);
+            // Of an abort, the launcher may have ended `record` before it reported anything.
+            let is_reported = exit.is_none() || run.said.contains(cause);
+            assert!(is_reported, "{what}: {}", run.said);
+            let (merged, report) = merged(&directory);
+            let told = text_of(&merged.stderr);
+            let mut lines = told.lines().filter(|line| line.starts_with("rank "));
+            let of_last = lines.find(|line| line.contains(cause)).unwrap_or_default();
+            assert!(of_last.starts_with("rank 3: "), "{what}: {told}");
+            let inputs = report["inputs"].as_array().expect("inputs").iter();
+            let causes = inputs
+                .clone()
+                .filter(|input| !input[in_report.0].is_null())
+                .map(|input| (input["rank"].as_u64(), input[in_report.0].as_str()));
+            let causes: Vec<_> = causes.collect();
+            assert_eq!(causes, [(Some(3), Some(in_report.1))], "{what}");
+            // Of an abort, the launcher may have been faster than the exit handlers.
+            let mut of_last = inputs.filter(|input| input["rank"] == 3);
+            let of_last = of_last.next().expect("rank 3");
+            if exit.is_some() {
+                assert_eq!(of_last["ended"], "finished", "{what}");
+                assert_eq!(of_last["process_end"].as_str(), exit, "{what}");
+            }
+            let trace = directory.join("run.annals");
+            let mut info = std::process::Command::new(&record);
+            let info = info.arg("info").arg(trace).output().expect("info");
+            let info = text_of(&info.stdout);
+            assert!(info.contains(cause), "{what}: {info}");
+        }
+    }
+}
+
+/// Where the ranks of a launcher go that is gone: to a process that does not wait for them, as in a container whose first
+/// process does not; or to `record`.
+#[test]
+fn a_rank_that_outlives_its_launcher_ended_as_the_system_says() {
+    let record = prefix().join("bin/trace-cli");
+    let script = support::source("orphan.py");
+    for flavour in flavours() {
+        let program = flavour.program("alone.c");
+        let directory = flavour.scratch().join("orphaned");
+        let _ = std::fs::remove_dir_all(&directory);
+        let mut command = std::process::Command::new("timeout");
+        command.args(["-k", "5", "120", "python3"]).arg(&script);
+        command.arg("careless").arg(&record);
+        command.args(["record", "-o"]).arg(&directory).arg("--");
+        command.arg("python3").arg(&script).arg("launcher");
+        command.arg(&program).arg("crash");
+        let output = command.output().expect("python3");
+        let said = text_of(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{}: {said}", flavour.name);
+        let (merged, report) = merged(&directory);
+        let told = text_of(&merged.stderr);
+        assert!(
+            told.contains("was ended by SIGSEGV"),
+            "{}: {told} {said}",
+            flavour.name
+        );
+        assert_eq!(
+            report["inputs"][0]["process_end"], "SIGSEGV",
+            "{}",
+            flavour.name
+        );
+    }
+}
+
+/// A launcher of ranks reports the signal that ended a program, and ends the others, as without `record`.
+#[test]
+fn record_ends_by_the_signal_that_ended_its_program() {
+    use std::os::unix::process::ExitStatusExt;
+    let record = prefix().join("bin/trace-cli");
+    for flavour in flavours() {
+        let program = flavour.program("ring.c").display().to_string();
+        for (how, signal) in [("crash", 11), ("kill", 9)] {
+            let what = format!("{} {how}", flavour.name);
+            let directory = flavour.scratch().join(format!("signalled-{how}"));
+            let _ = std::fs::remove_dir_all(&directory);
+            let output = directory.display().to_string();
+            let alone = flavour.program("alone.c").display().to_string();
+            let mut one = std::process::Command::new(&record);
+            one.args(["record", "-q", "-o", &output, "--", &alone, how]);
+            let one = one.output().expect("record");
+            assert_eq!(one.status.signal(), Some(signal), "{what}: {one:?}");
+            let left = std::fs::read_dir(&directory).expect("recordings");
+            let left: Vec<_> = left.map(|file| file.expect("a file").file_name()).collect();
+            assert_eq!(left.len(), 1, "{what}: no core dump: {left:?}");
+            // What launchers report of the rank.
+            let plain = flavour.run(std::path::Path::new(&program), &["20", how]);
+            let _ = std::fs::remove_dir_all(&directory);
+            let arguments = ["record", "-q", "-o", &output, "--", &program, "20", how];
+            let recorded = flavour.run(&record, &arguments);
+            let is_reported = |run: &Run| {
+                let text = format!("{}{}", run.said, run.printed());
+                text.contains(&format!("signal {signal}"))
+            };
+            assert_eq!(
+                (recorded.code, is_reported(&recorded)),
+                (plain.code, is_reported(&plain)),
+                "{what}: {} {}",
+                recorded.said,
+                plain.said
+            );
+        }
+    }
+}
+
 /// Merges a directory of recordings: how that ended, and the report.
 fn merged(directory: &std::path::Path) -> (std::process::Output, Value) {
     let report = directory.join("report.json");

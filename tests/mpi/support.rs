@@ -429,6 +429,11 @@ impl Run {
         lines
     }
 
+    /// What the processes and the launcher printed, as they did.
+    pub(crate) fn printed(&self) -> &str {
+        &self.printed
+    }
+
     pub(crate) fn report(&self) -> Value {
         let report = std::fs::read(self.directory.join("report.json"));
         let report = report.unwrap_or_else(|e| panic!("{e}: {} {}", self.merge_said, self.said));
@@ -437,7 +442,9 @@ impl Run {
 
     /// Whether every recording was finished.
     pub(crate) fn all_finished(&self) -> bool {
-        !self.merge_said.contains("rank ")
+        let report = self.report();
+        let mut inputs = report["inputs"].as_array().expect("inputs").iter();
+        inputs.all(|input| input["ended"] == "finished")
     }
 
     fn ask(&self, arguments: &[&str]) -> String {

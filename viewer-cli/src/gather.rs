@@ -21,6 +21,7 @@ use annals_recorder::{RECORDED_BY_PROPERTY, Recorder};
 
 use crate::file::At;
 use crate::launch;
+use crate::process_end::ProcessEnd;
 use crate::table::safe_lines;
 use crate::watch::Processes;
 
@@ -116,8 +117,8 @@ pub struct Gathered {
     pub rank: Option<u32>,
     /// How it ended.
     pub ended: Ended,
-    /// What the system said of that, where it did not merely finish: `SIGSEGV`, `exit 3`.
-    pub process_end: Option<String>,
+    /// What the process and the system noted of its end, where it did not merely finish.
+    pub process_end: ProcessEnd,
     /// Events that can be read.
     pub events: u64,
     /// Events that were dropped, by cause.
@@ -136,13 +137,15 @@ impl Gathered {
     /// How it ended, for people.
     pub fn how_ended(&self) -> String {
         let ended = self.ended.name();
-        let Some(end) = &self.process_end else {
-            return ended.to_owned();
+        let cause = self.process_end.cause();
+        let cause = cause.map_or_else(String::new, |cause| format!("{cause}, "));
+        let Some(end) = &self.process_end.system else {
+            return format!("{cause}{ended}");
         };
         match self.ended {
-            Ended::Killed if end.starts_with("exit ") => format!("not finished, {end}"),
-            Ended::Killed => format!("{ended} by {end}"),
-            _ => format!("{ended}, then {end}"),
+            Ended::Killed if end.starts_with("exit ") => format!("{cause}not finished, {end}"),
+            Ended::Killed => format!("{cause}{ended} by {end}"),
+            _ => format!("{cause}{ended}, then {end}"),
         }
     }
 }
@@ -209,8 +212,12 @@ fn gather_one(mut input: InputRecording, symbols: &Symbols, ends: &Ends) -> Gath
         .iter()
         .cloned()
         .for_each(|record| definitions.add(record));
-    let process_end = process_end(&input, ends);
-    if let Some(end) = &process_end {
+    let noted = ProcessEnd::from_properties(|key| property(&input.recording.definitions, key));
+    let process_end = ProcessEnd {
+        system: system_end(&input, ends, noted.is_noted()),
+        ..noted
+    };
+    if let Some(end) = &process_end.system {
         let definitions = &mut input.recording.definitions;
         let added = property_records(definitions, PROCESS_END_PROPERTY, end);
         added
@@ -249,8 +256,8 @@ fn gather_one(mut input: InputRecording, symbols: &Symbols, ends: &Ends) -> Gath
     }
 }
 
-/// What the system said of a recording's process that did not merely finish.
-fn process_end(input: &InputRecording, ends: &Ends) -> Option<String> {
+/// What the system reported of a process that did not merely finish, or that noted something itself (`is_noted`).
+fn system_end(input: &InputRecording, ends: &Ends, is_noted: bool) -> Option<String> {
     let recording = &input.recording;
     let process = recording.definitions.processes.values().next()?;
     // Other hosts have processes of this number, too.
@@ -264,7 +271,7 @@ fn process_end(input: &InputRecording, ends: &Ends) -> Option<String> {
         ends.others.end_of(input.path.file_name()?, process.pid)?
     };
     let is_unfinished = matches!(recording.ended, Ended::Killed | Ended::Truncated);
-    (is_unfinished || status.signal().is_some()).then(|| launch::end_name(status))
+    (is_noted || is_unfinished || status.signal().is_some()).then(|| launch::end_name(status))
 }
 
 /// A property of a recording's process, and the strings that it needs.

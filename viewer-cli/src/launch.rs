@@ -1,10 +1,15 @@
-//! Runs a program as if the caller had run it: signals go through, and so does how it ends.
-#![expect(unsafe_code, reason = "system calls for signals")]
+//! Runs a program as if the caller had run it: signals are passed on, and the caller can end as the program did.
+#![expect(unsafe_code, reason = "system calls for signals and processes")]
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
+
+/// Ends of other processes that are kept. A program that leaves more is no launcher of ranks.
+const MOST_ENDS: usize = 1 << 16;
 
 /// Signals that are passed on. Those that a terminal sends go to all of its programs anyway.
 const FORWARDED: [libc::c_int; 8] = [
@@ -18,11 +23,81 @@ const FORWARDED: [libc::c_int; 8] = [
     libc::SIGCONT,
 ];
 
-/// Runs the command to its end; gives its process id, too.
+/// A program that was run to its end.
+#[derive(Debug)]
+pub struct Launched {
+    /// Its process id.
+    pub pid: u32,
+    /// How it ended.
+    pub status: ExitStatus,
+    /// The processes that it left.
+    pub orphans: Orphans,
+}
+
+/// Processes whose parents have ended, as the ranks of a launcher that is killed. They become children of this process instead of
+/// the system's first one, which may wait for them late or, in a container, never.
+#[derive(Debug, Default)]
+pub struct Orphans {
+    /// Whether this process adopts them. If not, its other children are none of this module's.
+    is_adopting: bool,
+    /// How they ended, by process id.
+    ends: RefCell<HashMap<u32, ExitStatus>>,
+}
+
+impl Orphans {
+    fn adopt() -> Self {
+        // SAFETY: a system call that touches no memory.
+        let code = unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+        Self {
+            is_adopting: code == 0,
+            ends: RefCell::default(),
+        }
+    }
+
+    /// Waits for those that have ended, so that the system forgets them. Does not block.
+    pub fn reap(&self) {
+        self.reap_others(0);
+    }
+
+    /// Waits for those that have ended, but not for the process of this number. Does not block.
+    fn reap_others(&self, child: u32) {
+        if !self.is_adopting {
+            return;
+        }
+        // One that has ended is left as it is, until it is known which it is.
+        while let Some(pid) = first_ended().filter(|pid| *pid != child) {
+            let mut status = 0;
+            // SAFETY: a child of this process, and a valid place.
+            unsafe { libc::waitpid(pid as libc::pid_t, &raw mut status, libc::WNOHANG) };
+            let mut ends = self.ends.borrow_mut();
+            if ends.len() < MOST_ENDS {
+                ends.insert(pid, ExitStatus::from_raw(status));
+            }
+        }
+    }
+
+    /// How the process of this number ended. `None` if it is none of these, or still runs.
+    pub fn end_of(&self, pid: u32) -> Option<ExitStatus> {
+        self.ends.borrow().get(&pid).copied()
+    }
+}
+
+/// The number of a child that has ended and was not waited for. `None` if there is none.
+fn first_ended() -> Option<u32> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: a valid place.
+    let code = unsafe { libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options) };
+    // SAFETY: zeros, or filled by the call: an integer for any bits.
+    let pid = unsafe { info.assume_init().si_pid() };
+    u32::try_from(pid).ok().filter(|pid| code == 0 && *pid != 0)
+}
+
+/// Runs the command to its end. The processes that it leaves become children of this one.
 ///
 /// # Errors
 /// If it cannot be started.
-pub fn run(command: &mut Command) -> io::Result<(u32, ExitStatus)> {
+pub fn run(command: &mut Command) -> io::Result<Launched> {
     let set = signal_set();
     let mut before = MaybeUninit::uninit();
     // Before the child starts: from then on, none is lost between here and there.
@@ -39,7 +114,9 @@ pub fn run(command: &mut Command) -> io::Result<(u32, ExitStatus)> {
     };
     // SAFETY: one system call, which a forked child may make.
     unsafe { command.pre_exec(unblock) };
-    let outcome = command.spawn().and_then(|child| wait(child, &set));
+    let orphans = Orphans::adopt();
+    let spawned = command.spawn();
+    let outcome = spawned.and_then(|child| wait(child, orphans, &set));
     // What came when the child was gone already is nobody's any more.
     let at_once = libc::timespec {
         tv_sec: 0,
@@ -66,11 +143,18 @@ fn signal_set() -> libc::sigset_t {
     unsafe { set.assume_init() }
 }
 
-fn wait(mut child: Child, set: &libc::sigset_t) -> io::Result<(u32, ExitStatus)> {
+fn wait(mut child: Child, orphans: Orphans, set: &libc::sigset_t) -> io::Result<Launched> {
+    let pid = child.id();
     loop {
+        // The child first: its end must not be taken for one of the others.
         if let Some(status) = child.try_wait()? {
-            return Ok((child.id(), status));
+            return Ok(Launched {
+                pid,
+                status,
+                orphans,
+            });
         }
+        orphans.reap_others(pid);
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
         // SAFETY: the set is complete, `info` valid to write to.
         let signal = unsafe { libc::sigwaitinfo(set, info.as_mut_ptr()) };
@@ -80,9 +164,34 @@ fn wait(mut child: Child, set: &libc::sigset_t) -> io::Result<(u32, ExitStatus)>
         let is_from_terminal = info.si_code == libc::SI_KERNEL;
         if FORWARDED.contains(&signal) && !is_from_terminal {
             // SAFETY: the child was not waited for yet, so that its number is its own.
-            unsafe { libc::kill(child.id() as libc::pid_t, signal) };
+            unsafe { libc::kill(pid as libc::pid_t, signal) };
         }
     }
+}
+
+/// Ends this process by the signal that ended another one, without a core dump: who started this process, as a launcher of ranks,
+/// sees the end of the program. Returns if the signal does not end this process, as with the first process of a container.
+pub fn end_by(signal: i32) {
+    let none = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: a complete limit. The program has made its dump, or was not to make one.
+    unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
+    // A dump that is piped to a program has no limit (core(5)).
+    // SAFETY: a system call that touches no memory.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
+    // SAFETY: the default action needs no function.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: sigemptyset initialises the set.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    // SAFETY: initialised above; a number that is none changes nothing.
+    unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
+    // SAFETY: initialised above.
+    unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut()) };
+    // SAFETY: a system call that touches no memory.
+    unsafe { libc::raise(signal) };
 }
 
 /// The exit code that stands for this end: its own, or 128 and the signal's number.

@@ -11,6 +11,7 @@ pub mod launch;
 pub mod merge_summary;
 pub mod names;
 pub mod output;
+pub mod process_end;
 pub mod rule;
 pub mod stacks;
 pub mod svg;

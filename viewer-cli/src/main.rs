@@ -8,6 +8,7 @@ use annals_cli::commands::{
     info, intervals, messages, metrics, print, record, recover, regions, slice, sources,
     suggest_filter, timeline, tui, verify,
 };
+use annals_cli::launch;
 use annals_cli::output::{Finding, UsageError};
 use annals_cli::table::safe_lines;
 use annals_merger::{FilterError, keep_freed_memory};
@@ -161,7 +162,10 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if let Command::Record(arguments) = &arguments.command {
         return match record::run(arguments) {
-            Ok(code) => ExitCode::from(code),
+            Ok(outcome) => {
+                outcome.signal.into_iter().for_each(launch::end_by);
+                ExitCode::from(outcome.code)
+            }
             Err(error) => failed(&error),
         };
     }

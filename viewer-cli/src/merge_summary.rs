@@ -5,6 +5,7 @@ use std::path::Path;
 
 use annals_merger::{CausalityReport, InputReport, Report};
 
+use crate::process_end::ProcessEnd;
 use crate::time::duration;
 
 /// What a merge was asked to do, as far as what is told depends on it.
@@ -20,14 +21,15 @@ pub struct Asked<'a> {
     pub is_slice: bool,
 }
 
-/// How the processes ended that did not merely finish.
+/// How the processes ended that did not merely finish. One whose recording is finished is among them when it ended MPI without
+/// MPI_Finalize: the others may have ended for it.
 pub fn of_ends(report: &Report) -> String {
     let mut text = String::new();
     for input in &report.inputs {
-        let end = input.process_end.as_deref();
-        if input.ended != "finished" || end.is_some() {
+        let end = ProcessEnd::of(input);
+        if input.ended != "finished" || end.is_noted() {
             let path = input.path.display();
-            let how = how_ended(input);
+            let how = how_ended(input, &end);
             let _ = writeln!(text, "rank {}: {path} {how}", input.rank);
         }
     }
@@ -322,33 +324,34 @@ fn of_losses(report: &Report, asked: Asked<'_>, text: &mut String) {
     }
 }
 
-/// How a recording's process ended that did not merely finish, as far as anybody knows.
-fn how_ended(input: &InputReport) -> String {
-    let aborted = input.abort_code.as_ref();
-    let aborted = aborted.map_or_else(String::new, |code| {
-        format!("called MPI_Abort with {}, ", code.escape_debug())
-    });
-    let end = input.process_end.as_ref();
-    let end = end.map(|end| match end.strip_prefix("exit ") {
-        Some(code) => format!("exited with {}", code.escape_debug()),
-        None => format!("was ended by {}", end.escape_debug()),
-    });
+/// Describes the end of a process that did not merely finish.
+fn how_ended(input: &InputReport, end: &ProcessEnd) -> String {
     let is_archive = input.path.extension().is_some_and(|name| name == "otf2");
-    let how = match (input.ended, end) {
-        ("finished", end) => format!("finished, then {}", end.unwrap_or_default()),
-        ("killed", Some(end)) if end.starts_with("exited") => {
-            format!("{end} and did not finish its recording; its live file was read")
+    let cause = end.cause();
+    let system = end.system_clause();
+    let state = match (input.ended, system) {
+        // What it did says more than that its recording is finished.
+        ("finished", None) => cause.is_none().then(|| "finished".to_owned()),
+        ("finished", Some(system)) if cause.is_some() => Some(format!("then {system}")),
+        ("finished", Some(system)) => Some(format!("finished, then {system}")),
+        ("killed", Some(system)) if system.starts_with("exited") => Some(format!(
+            "{system} and did not finish its recording; its live file was read"
+        )),
+        ("killed", Some(system)) => Some(format!("{system}; its live file was read")),
+        ("killed", None) => Some("was killed; its live file was read".to_owned()),
+        ("running", _) => Some("is still recording; read as it is now".to_owned()),
+        ("truncated", _) if is_archive => Some("ends early".to_owned()),
+        ("truncated", Some(system)) => {
+            Some(format!("{system}, ends early, and no live file was found"))
         }
-        ("killed", Some(end)) => format!("{end}; its live file was read"),
-        ("killed", None) => "was killed; its live file was read".to_owned(),
-        ("running", _) => "is still recording; read as it is now".to_owned(),
-        ("truncated", _) if is_archive => "ends early".to_owned(),
-        ("truncated", Some(end)) => format!("{end}, ends early, and no live file was found"),
-        ("truncated", None) => "ends early, and no live file was found".to_owned(),
-        (_, end) => {
-            let end = end.map_or_else(String::new, |end| format!(", then {end}"));
-            format!("finished after its storage had failed{end}; its live file was read")
+        ("truncated", None) => Some("ends early, and no live file was found".to_owned()),
+        (_, system) => {
+            let system = system.map_or_else(String::new, |system| format!(", then {system}"));
+            Some(format!(
+                "finished after its storage had failed{system}; its live file was read"
+            ))
         }
     };
-    format!("{aborted}{how}")
+    let parts: Vec<String> = cause.into_iter().chain(state).collect();
+    parts.join(", ")
 }

@@ -16,11 +16,13 @@ use std::process::ExitStatus;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::launch::Orphans;
+
 /// Handles are file descriptors, of which this process may have about a thousand.
 const MOST_HANDLES: usize = 512;
 
-/// How long processes have to end that outlive their launcher, and then to be taken note of: the system tells of a process's
-/// end when its parent has, and where that is gone the system's first process takes over.
+/// How long processes have to end that outlive their launcher, and then to be waited for by their parents: only then does the
+/// system report their end.
 const PATIENCE: Duration = Duration::from_millis(500);
 const STEP: Duration = Duration::from_millis(10);
 
@@ -56,17 +58,20 @@ impl Watch {
         Ok(Self { thread, stop })
     }
 
-    /// The processes that there were. Those that still run, when a launcher is gone before them, have a moment to end.
-    pub fn end(self) -> Processes {
+    /// Returns the processes that there were. Those that outlive their launcher have a moment to end; `orphans` has those that this
+    /// process has adopted.
+    pub fn end(self, orphans: Orphans) -> Processes {
         drop(self.stop);
         // A thread that panicked has nothing to tell.
         let handles = self.thread.join().unwrap_or_default();
         let until = Instant::now() + PATIENCE;
         while Instant::now() < until && !handles.values().all(|(_, handle)| has_ended(handle)) {
+            orphans.reap();
             std::thread::sleep(STEP);
         }
         Processes {
             handles,
+            orphans,
             until: Some(Instant::now() + PATIENCE),
         }
     }
@@ -77,17 +82,31 @@ impl Watch {
 pub struct Processes {
     /// By the names of the files.
     handles: HashMap<OsString, Handle>,
+    /// Those that this process waits for itself.
+    orphans: Orphans,
     /// Those that have ended are waited for until then.
     until: Option<Instant>,
 }
 
 impl Processes {
+    /// Those that this process waits for itself, where recordings that begin cannot be watched.
+    pub fn without_watch(orphans: Orphans) -> Self {
+        Self {
+            orphans,
+            ..Self::default()
+        }
+    }
+
     /// How the process of this number ended that began this recording; none where the system does not tell.
     pub fn end_of(&self, recording: &OsStr, pid: u32) -> Option<ExitStatus> {
         let known = self.handles.get(recording);
-        let (_, handle) = known.filter(|(known, _)| *known == pid)?;
+        let Some((_, handle)) = known.filter(|(known, _)| *known == pid) else {
+            self.orphans.reap();
+            return self.orphans.end_of(pid);
+        };
         loop {
-            let end = exit_status(handle);
+            self.orphans.reap();
+            let end = exit_status(handle).or_else(|| self.orphans.end_of(pid));
             let is_late = self.until.is_none_or(|until| Instant::now() >= until);
             if end.is_some() || is_late || !has_ended(handle) {
                 return end;
@@ -254,7 +273,7 @@ mod tests {
             .arg(scratch.path())
             .status();
         assert!(status.unwrap().success());
-        let processes = watch.end();
+        let processes = watch.end(Orphans::default());
         let (name, (pid, _)) = processes.handles.iter().next().expect("it was seen");
         let end = processes.end_of(name, *pid);
         match end {
@@ -276,7 +295,7 @@ mod tests {
             .arg(rank)
             .status();
         assert!(status.unwrap().success());
-        let processes = watch.end();
+        let processes = watch.end(Orphans::default());
         assert_eq!(processes.handles.len(), 1);
         assert!(
             processes

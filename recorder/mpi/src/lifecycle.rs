@@ -4,13 +4,27 @@
     reason = "the loader calls a constructor, and the C library what is to be done at exit"
 )]
 
-use std::sync::atomic::Ordering;
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::library;
 use crate::mpi_table::NO;
-use crate::state::Mpi;
+use crate::state::{self, Mpi};
 use crate::wrap::{Call, Frame, Site, is_success};
 use crate::{chosen, clocks, performance, rma, stack, tool_events};
+
+/// Property of a process: the code that it gave MPI_Abort.
+const ABORT: &str = "mpi.abort";
+/// Property of a process that exited without it: the function that MPI requires first, `MPI_Finalize` or
+/// `MPI_Session_finalize`.
+const MISSING_FINALIZE: &str = "mpi.missing-finalize";
+
+/// MPI_Init was called.
+static HAS_WORLD: AtomicBool = AtomicBool::new(false);
+/// Sessions that were begun and not finalized.
+static OPEN_SESSIONS: AtomicU32 = AtomicU32::new(0);
+/// MPI_Abort was called: no other function is missing.
+static IS_ABORTING: AtomicBool = AtomicBool::new(false);
 
 /// MPI_Init and MPI_Init_thread.
 #[inline(never)]
@@ -55,6 +69,8 @@ pub(crate) fn found_begun(mpi: &Mpi) {
 }
 
 fn begun(mpi: &Mpi) {
+    HAS_WORLD.store(true, Ordering::Release);
+    watch_exit();
     let level = mpi.real.thread_level();
     let is_multiple = level.is_none_or(|level| level >= mpi.abi.thread_multiple);
     mpi.begin(is_multiple);
@@ -82,6 +98,33 @@ pub(crate) fn at_exit(function: extern "C" fn()) {
     unsafe { libc::atexit(function) };
 }
 
+/// Has the process's exit checked: a recording that is finished does not tell that its process did not finish MPI.
+fn watch_exit() {
+    static ONCE: Once = Once::new();
+    // After the recorder's own function, which therefore runs later.
+    ONCE.call_once(|| at_exit(note_missing_finalize));
+}
+
+/// Notes which function a process that exits has not called.
+extern "C" fn note_missing_finalize() {
+    // A panic must not cross into the C library.
+    let _ = std::panic::catch_unwind(|| {
+        let mpi = state::get().filter(|mpi| !mpi.recorder.is_inherited());
+        let Some(mpi) = mpi.filter(|_| !IS_ABORTING.load(Ordering::Acquire)) else {
+            return;
+        };
+        // The library is asked: some calls do not come through this one.
+        let missing = if HAS_WORLD.load(Ordering::Acquire) && mpi.real.is_begun() {
+            "MPI_Finalize"
+        } else if OPEN_SESSIONS.load(Ordering::Acquire) != 0 {
+            "MPI_Session_finalize"
+        } else {
+            return;
+        };
+        let _ = mpi.recorder.add_property(MISSING_FINALIZE, missing);
+    });
+}
+
 fn forget_world(mpi: &Mpi) {
     let group = mpi.world_group.swap(0, Ordering::AcqRel);
     if group != 0 {
@@ -96,7 +139,8 @@ pub(crate) fn abort<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     frame.enter();
     if let Some(mpi) = frame.mpi {
         let code = call.int(call.at().level);
-        let _ = mpi.recorder.add_property("mpi.abort", &code.to_string());
+        IS_ABORTING.store(true, Ordering::Release);
+        let _ = mpi.recorder.add_property(ABORT, &code.to_string());
     }
     let result = call.forward();
     frame.leave();
@@ -109,6 +153,10 @@ pub(crate) fn session_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
     frame.enter();
     let result = call.forward();
+    if is_success(result) {
+        OPEN_SESSIONS.fetch_add(1, Ordering::AcqRel);
+        watch_exit();
+    }
     if let Some(mpi) = frame.mpi.filter(|_| is_success(result))
         && mpi.world_group.load(Ordering::Acquire) == 0
     {
@@ -140,6 +188,10 @@ pub(crate) fn session_finalize<const N: usize, S: Site>(call: Call<N, S>) -> usi
         forget_world(mpi);
     }
     let result = call.forward();
+    if is_success(result) {
+        let fewer = |open: u32| open.checked_sub(1);
+        let _ = OPEN_SESSIONS.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer);
+    }
     frame.leave();
     result
 }

@@ -4,11 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::Write;
 
-use annals_merger::{Opened, Outcome, PROCESS_END_PROPERTY, Sums, missing_ranks};
+use annals_merger::{
+    ABORT_PROPERTY, MISSING_FINALIZE_PROPERTY, Opened, Outcome, PROCESS_END_PROPERTY, Sums,
+    missing_ranks,
+};
 use serde::Serialize;
 
 use super::{InputArguments, warn_of_damage};
 use crate::output::{self, Finding};
+use crate::process_end::ProcessEnd;
 use crate::table::{Align, Table, safe};
 use crate::time;
 
@@ -321,7 +325,9 @@ impl Info {
 const OF_FIRST: [&str; 3] = ["processors", "system", "recorder"];
 
 /// Properties that say how a process ran and was recorded: in its row, or in `--json` only.
-const OF_RECORDING: [&str; 6] = [
+const OF_RECORDING: [&str; 8] = [
+    ABORT_PROPERTY,
+    MISSING_FINALIZE_PROPERTY,
     "affinity",
     "directory",
     "executable",
@@ -333,9 +339,13 @@ const OF_RECORDING: [&str; 6] = [
 impl ProcessInfo {
     /// How its recording ended, and how it did itself, where that is known.
     fn how_ended(&self) -> String {
-        match self.properties.get(PROCESS_END_PROPERTY) {
-            Some(end) => format!("{}: {}", self.ended, safe(end)),
-            None => self.ended.to_owned(),
+        let end = ProcessEnd::from_properties(|key| self.properties.get(key).map(String::as_str));
+        // Not where the cause contains it.
+        let system = end.system_clause().and(end.system.as_deref()).map(safe);
+        let noted: Vec<String> = end.cause().into_iter().chain(system).collect();
+        match &noted[..] {
+            [] => self.ended.to_owned(),
+            noted => format!("{}: {}", self.ended, noted.join(", ")),
         }
     }
 }

@@ -15,12 +15,12 @@ use anyhow::Context;
 use clap::Args;
 
 use crate::gather::{self, Ends, Gathered, Known};
-use crate::launch;
+use crate::launch::{self, Launched};
 use crate::merge_summary::{Asked, of_merge};
 use crate::output::UsageError;
 use crate::table::{safe, safe_lines};
 use crate::time;
-use crate::watch::Watch;
+use crate::watch::{Processes, Watch};
 
 /// File name of the library that records functions and MPI.
 const LIBRARY: &str = "libannals_mpi.so";
@@ -31,14 +31,15 @@ const LIBRARY_VARIABLE: &str = "ANNALS_LIB";
 /// Runs a program so that it is recorded
 ///
 /// Everything that the program raises through Annals is recorded, every call of MPI, whatever the MPI library, and every
-/// function that was compiled with -finstrument-functions, in it and in the programs it starts. Signals are passed on, and the exit
-/// code is the program's: 128 and the number when a signal ended it. When the program succeeded and something could not be
+/// function that was compiled with -finstrument-functions, in it and in the programs it starts. Signals are passed on, and `record`
+/// ends as the program did: with its exit code, or by the signal that ended it. When the program succeeded and something could not be
 /// done for its recordings, which is told, the exit code is 1; not below a launcher of ranks, which would end the others. Afterwards the
 /// recordings are told on standard error. Functions are named from the symbols and debug information (-g) of their files.
 ///
 /// Both `mpirun -n 4 trace-cli record -o run -- ./app` and `trace-cli record -o run -- mpirun -n 4 ./app` work;
 /// with more than one host, take the first: each recorder then sees to its own process's files, and says which
-/// signal ended it (in the second form, Linux tells that since 6.15).
+/// signal ended it (in the second form, Linux reports that since 6.15, and before only for ranks that outlive their launcher).
+/// Processes that the program leaves running become children of `record` until it ends.
 /// What a killed process left in its live file is folded into its recording. What could not be done afterwards, for want of room
 /// say, `trace-cli recover` and `trace-merge` do later.
 #[derive(Clone, Debug, Args)]
@@ -135,11 +136,20 @@ settings! {
     run, "ANNALS_RUN", "NAME";
 }
 
-/// Runs the command; gives the exit code.
+/// How `record` ends: as the program did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// The exit code. Where a signal ended the program, 128 and its number.
+    pub code: u8,
+    /// The signal that ended the program, and is to end this process. `None` means that no signal ended it.
+    pub signal: Option<i32>,
+}
+
+/// Runs the command.
 ///
 /// # Errors
 /// If the program cannot be started, or it is not clear where its recordings would go.
-pub fn run(arguments: &RecordArguments) -> anyhow::Result<u8> {
+pub fn run(arguments: &RecordArguments) -> anyhow::Result<Outcome> {
     let symbols = Symbols::of_host_and(&arguments.symbols)?;
     let options = options(&arguments.settings)?;
     if arguments.merge && is_one_rank_of_several(&options) {
@@ -184,10 +194,17 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<u8> {
         // Made for nothing; what others have put there meanwhile keeps it.
         let _ = std::fs::remove_dir(&directory);
     }
-    let (pid, status) = launched.with_context(|| format!("cannot run {}", program.display()))?;
+    let Launched {
+        pid,
+        status,
+        orphans,
+    } = launched.with_context(|| format!("cannot run {}", program.display()))?;
     let ends = Ends {
         child: (pid, status),
-        others: watch.map(Watch::end).unwrap_or_default(),
+        others: match watch {
+            Some(watch) => watch.end(orphans),
+            None => Processes::without_watch(orphans),
+        },
     };
     // Clocks of file systems may be coarse, or behind.
     let since = started - Duration::from_secs(10);
@@ -227,9 +244,13 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<u8> {
         }
     }
     let is_below_launcher = options.rank.is_some();
-    Ok(match launch::exit_code(status) {
+    let code = match launch::exit_code(status) {
         0 if has_failed && !is_below_launcher => 1,
         code => code,
+    };
+    Ok(Outcome {
+        code,
+        signal: status.signal(),
     })
 }
 
@@ -541,7 +562,7 @@ mod tests {
                 pid: 7,
                 rank: None,
                 ended,
-                process_end: None,
+                process_end: Default::default(),
                 events: 3,
                 dropped: BTreeMap::from_iter(dropped.iter().copied()),
                 bytes: 64,
