@@ -742,6 +742,7 @@ fn a_stack_of_tools_that_names_this_one_has_it_at_its_place() {
             })
             .collect();
         let expected = [
+            ("MPI_Barrier", 1),
             ("MPI_Comm_rank", 1),
             ("MPI_Comm_size", 2),
             ("MPI_Finalize", 1),
@@ -757,6 +758,58 @@ fn a_stack_of_tools_that_names_this_one_has_it_at_its_place() {
             let property = format!("\"mpi.qmpi-tool\":\"{place}\"");
             assert!(info.to_string().contains(&property), "`{list}`: {info}");
         }
+    }
+}
+
+#[test]
+fn what_a_tool_in_front_calls_is_recorded_as_it_arrives() {
+    let program = support::stack_program();
+    // The list; what the tool does; the functions and tags that arrive at this tool's place.
+    let replaced: &[(&str, i64)] = &[("MPI_Ssend", 107); 3];
+    let plain: &[(&str, i64)] = &[("MPI_Send", 107); 3];
+    let more = [plain, &[("MPI_Send", 50); 2]].concat();
+    let sent: &[(&str, i64)] = &[("MPI_Send", 7); 3];
+    for (list, what, expected) in [
+        ("other:annals", "replace", replaced),
+        ("other:annals", "more", &more),
+        ("other:annals", "", plain),
+        // What a tool after this one does does not arrive here.
+        ("annals:other", "replace", sent),
+        ("annals:other", "more", sent),
+    ] {
+        let directory = support::scratch().join("stack-front");
+        let _ = std::fs::remove_dir_all(&directory);
+        let mut command = std::process::Command::new(&program);
+        command.env("MPIR_CVAR_QMPI_TOOL_LIST", list);
+        command.env("OTHER", what).env("ANNALS_DIR", &directory);
+        command.env("LD_PRELOAD", prefix().join("lib/libannals_mpi.so"));
+        let output = command.output().expect("the program");
+        let said = text_of(&output.stderr);
+        assert!(output.status.success(), "`{list}` {what}: {said}");
+        let print = support::ask(&["print"], &directory);
+        let events = print.lines().map(|line| -> Value {
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+        });
+        let (mut function, mut arrived) = (String::new(), Vec::new());
+        for event in events {
+            let elements = &event["elements"];
+            match event["event"].as_str() {
+                Some("enter") => {
+                    let region = elements["region"].as_str();
+                    region.unwrap_or_default().clone_into(&mut function);
+                }
+                Some("mpi.send") => {
+                    let tag = elements["tag"].as_i64().expect("a tag");
+                    arrived.push((function.clone(), tag));
+                }
+                _ => {}
+            }
+        }
+        let arrived: Vec<(&str, i64)> = arrived
+            .iter()
+            .map(|(name, tag)| (name.as_str(), *tag))
+            .collect();
+        assert_eq!(arrived, expected, "`{list}` {what}");
     }
 }
 

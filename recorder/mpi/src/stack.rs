@@ -7,9 +7,12 @@
 //! library's own function, and those are exported by their names (`QMPI_Send`). A function whose number is not found is
 //! recorded as ever, before the library.
 //!
-//! A program's call comes through this library twice: as `MPI_Send`, which a preloaded library stands before, and in the
-//! stack. The first says that the second is the program's own and does nothing else. What comes through the stack without
-//! that is the library's or a tool's own affair (they call `PMPI_Send`, which enters the stack, too).
+//! A program's call passes this library twice: as `MPI_Send`, which a preloaded library intercepts, and in the stack. The first
+//! only notes that a call of the program is on its way. Until this tool forwards it, whatever arrives at its place of the stack was
+//! made of that call by the tools in front, and is recorded: the call itself, one that they call in its place, and calls of their
+//! own. While this tool forwards a call, what arrives here is the library's own affair or that of a tool after this one (they
+//! call `PMPI_Send`, which enters the stack, too), and is not recorded. Nor is what arrives in a thread that is in no call of the
+//! program: a program that calls `PMPI_Send` passes all tools by intent, as without a stack.
 #![expect(
     unsafe_code,
     reason = "functions of a C library, found at run time, and functions that it calls"
@@ -54,8 +57,8 @@ static NEXT_TOOL: [AtomicI32; COUNT] = [const { AtomicI32::new(0) }; COUNT];
 static NEXT: [AtomicUsize; COUNT] = [const { AtomicUsize::new(0) }; COUNT];
 
 thread_local! {
-    /// The function that the program is calling, and 1; 0: what comes through the stack is not the program's.
-    static CALLED: Cell<usize> = const { Cell::new(0) };
+    /// Whether a call of the program is on its way to this tool: what arrives in the stack was made of it by tools in front.
+    static IS_IN_FRONT: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A function that is called through the stack, and what the stack hands on with the call.
@@ -80,7 +83,8 @@ impl Site for InStack {
     unsafe fn call<const N: usize>(self, args: &[usize; N]) -> usize {
         let (function, tool) = next(self.index);
         // SAFETY: the caller's duty; what the stack has for this function is called as QMPI has it.
-        unsafe { crate::wrap::forward_in_stack(function, self.context, tool, args) }
+        let call = || unsafe { crate::wrap::forward_in_stack(function, self.context, tool, args) };
+        pass_on(call)
     }
 }
 
@@ -95,21 +99,26 @@ pub(crate) fn place() -> Option<i32> {
     Some(TOOL.load(Ordering::Acquire)).filter(|tool| *tool != 0)
 }
 
-/// A call of the program's goes into the stack.
-pub(crate) fn enter<T>(index: usize, call: impl FnOnce() -> T) -> T {
-    let before = CALLED.replace(index + 1);
+/// Makes a call of the program that enters the stack.
+pub(crate) fn enter<T>(call: impl FnOnce() -> T) -> T {
+    let before = IS_IN_FRONT.replace(true);
     let result = call();
-    CALLED.set(before);
+    IS_IN_FRONT.set(before);
     result
 }
 
-/// Whether what comes through the stack is the call that the program makes.
-pub(crate) fn takes(index: usize) -> bool {
-    let is_called = CALLED.get() == index + 1;
-    if is_called {
-        CALLED.set(0);
-    }
-    is_called
+/// Whether a call that arrives at this tool's place is recorded: it comes from the program or from a tool in front.
+pub(crate) fn is_recorded() -> bool {
+    IS_IN_FRONT.get()
+}
+
+/// Forwards a call that has arrived at this tool's place. Calls that arrive meanwhile come from the library, or from a tool after
+/// this one. Those that arrive later, before the program's call has returned, come from tools in front again.
+pub(crate) fn pass_on<T>(call: impl FnOnce() -> T) -> T {
+    let before = IS_IN_FRONT.replace(false);
+    let result = call();
+    IS_IN_FRONT.set(before);
+    result
 }
 
 /// What stands behind this tool: a function, and its tool's number.

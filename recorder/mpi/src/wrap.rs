@@ -421,7 +421,7 @@ pub(crate) fn plain<const N: usize, S: Site>(call: Call<N, S>) -> usize {
 #[cold]
 #[inline(never)]
 pub(crate) fn enter_stack<const N: usize, S: Site>(call: Call<N, S>) -> usize {
-    stack::enter(call.index(), || call.forward())
+    stack::enter(|| call.forward())
 }
 
 /// A call that comes through the stack.
@@ -437,7 +437,7 @@ pub(crate) unsafe fn in_stack<const N: usize>(
 ) -> usize {
     // SAFETY: the caller's duty.
     let call = unsafe { Call::new(InStack { index, context }, args) };
-    if stack::takes(index) {
+    if stack::is_recorded() {
         room(call)
     } else {
         call.forward()
@@ -455,7 +455,7 @@ pub(crate) unsafe fn double(index: usize) -> f64 {
     // SAFETY: the caller's duty.
     let call = || unsafe { function() };
     if stack::has(index) {
-        stack::enter(index, call)
+        stack::enter(call)
     } else {
         plain_double(index, call)
     }
@@ -471,8 +471,8 @@ pub(crate) unsafe fn double_in_stack(index: usize, context: usize) -> f64 {
     // SAFETY: the caller's duty, and as QMPI has it.
     let function: Function = unsafe { std::mem::transmute(function) };
     // SAFETY: the caller's duty.
-    let call = || unsafe { function(context, tool) };
-    if stack::takes(index) {
+    let call = || stack::pass_on(|| unsafe { function(context, tool) });
+    if stack::is_recorded() {
         plain_double(index, call)
     } else {
         call()
