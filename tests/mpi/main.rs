@@ -899,6 +899,60 @@ fn the_profile_of_a_message_queue_is_what_the_program_knows() {
 }
 
 #[test]
+fn times_of_single_messages_are_marked_where_no_key_pairs_their_events() {
+    // MPICH's events without their payloads have no key; the program takes the last message first.
+    let (known, recording) = queue("mpich");
+    let [number, longest, ..] = known[..] else {
+        panic!("{known:?}")
+    };
+    let asked = [
+        "intervals",
+        "--begin",
+        "unexp_message_enqueued",
+        "--end",
+        "unexp_message_dequeued",
+    ];
+    let table = support::ask(&asked, &recording);
+    let table: Value = serde_json::from_str(&table).expect("a table");
+    let row = &table["intervals"][0];
+    assert_eq!(
+        (&row["count"], &row["max_in_flight"], &row["key"]),
+        (&number.into(), &longest.into(), &Value::Null),
+        "{row}"
+    );
+    assert_eq!(row["is_paired_in_order"], true, "{row}");
+    // Whatever the pairs are, the sum of their times is the same.
+    let printed = support::ask(&["print", "--event", "unexp_*"], &recording);
+    let times = printed.lines().map(|line| {
+        let event: Value = serde_json::from_str(line).expect("an event");
+        let time_ns = event["time_ns"].as_i64().expect("a time");
+        if event["event"] == "unexp_message_enqueued" {
+            -time_ns
+        } else {
+            time_ns
+        }
+    });
+    assert_eq!(row["total_ns"].as_i64(), Some(times.sum()), "{row}");
+    let text = |recording: &std::path::Path| {
+        let mut command = std::process::Command::new(prefix().join("bin/trace-cli"));
+        let output = command.args(asked).arg(recording).output();
+        text_of(&output.expect("trace-cli").stdout)
+    };
+    let shown = text(&recording);
+    let line = shown.lines().nth(1).unwrap_or_default();
+    assert_eq!(line.matches('*').count(), 3, "min, p95, max: {shown}");
+    assert!(shown.lines().last().is_some_and(|l| l.starts_with("* ")));
+    // With their payloads, the tag tells the messages apart.
+    let (_, recording) = queue("plain");
+    let keyed = [&asked[..], &["--key", "tag"]].concat();
+    let table: Value = serde_json::from_str(&support::ask(&keyed, &recording)).expect("a table");
+    assert_eq!(
+        table["intervals"][0]["is_paired_in_order"], false,
+        "{table}"
+    );
+}
+
+#[test]
 fn what_libraries_get_wrong_costs_events_and_not_the_program() {
     // MPICH's payloads end the process when they are read; its event types come with MPI_Init.
     let (_, recording) = queue("mpich");

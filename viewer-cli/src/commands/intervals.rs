@@ -27,7 +27,8 @@ const MOST_OPEN: usize = 1 << 22;
 /// oldest ends first. Without --begin and --end, pairs are found by the roles begin and end, and by names:
 /// X_begin/X_end, X_start/X_end, X_started/X_complete, X_insert/X_remove, X_enqueued/X_dequeued. The key is the
 /// types' key element, else the element that both have: request, key, id, or their only integer. In a window,
-/// what was begun before it counts as unmatched. `~` marks rows that a loss may have changed.
+/// what was begun before it counts as unmatched. `~` marks rows that a loss may have changed. `*` marks times of rows in which
+/// several intervals of one key, or without a key, were open at once: which end belongs to which begin is not known then.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Examples:\n  trace-cli intervals run.annals\n  trace-cli intervals run.annals \
@@ -206,6 +207,10 @@ struct IntervalRow {
     p95_ns: Option<i64>,
     p99_ns: Option<i64>,
     max_in_flight: u64,
+    /// Several intervals of one key, or without a key, were open in a process at once, and were ended in the order of their
+    /// begins: min, max and percentiles are those of this pairing, not of single intervals. Count and max_in_flight are exact; total
+    /// and mean are, too, unless some intervals are open or unmatched.
+    is_paired_in_order: bool,
     /// The largest number in flight in each part of the window.
     in_flight: Vec<Point>,
     is_uncertain: bool,
@@ -231,6 +236,7 @@ struct Tally {
     unmatched: u64,
     in_flight: u64,
     most: u64,
+    is_paired_in_order: bool,
     /// By part that something changed in: the largest number in it, and the last.
     parts: BTreeMap<usize, (u64, u64)>,
 }
@@ -331,6 +337,8 @@ fn measure(
         }
         let begun = waiting.open.get_mut(&key);
         let begun = begun.and_then(|queue| Some((queue.pop_front()?, queue.is_empty())));
+        // With others of its key open, it may be the end of any of them.
+        let is_paired_in_order = begun.is_some_and(|(_, is_last)| !is_last);
         if let Some((_, true)) = begun {
             waiting.open.remove(&key);
         }
@@ -340,6 +348,7 @@ fn measure(
             match begun {
                 Some((begun_ns, _)) => {
                     tally.durations.add(event.time_ns - begun_ns);
+                    tally.is_paired_in_order |= is_paired_in_order;
                     tally.change(part, -1);
                 }
                 None => tally.unmatched += 1,
@@ -393,6 +402,7 @@ fn rows(
             p95_ns: d.percentile(95),
             p99_ns: d.percentile(99),
             max_in_flight: tally.most,
+            is_paired_in_order: tally.is_paired_in_order,
             in_flight: tally.points(measured.window, parts),
             is_uncertain: !losses.is_empty(),
             lost: known.map(|loss| loss.count).fold(0, u64::saturating_add),
@@ -448,6 +458,13 @@ pub fn run(arguments: &IntervalsArguments, out: &mut dyn Write) -> anyhow::Resul
         ]);
         for row in &intervals {
             let mark = if row.is_uncertain { "~" } else { "" };
+            let of_one = if row.is_paired_in_order { "*" } else { "" };
+            // The sum of all times does not depend on the pairing when every begin has its end.
+            let of_all = if row.open + row.unmatched != 0 {
+                of_one
+            } else {
+                ""
+            };
             table.row(vec![
                 format!("{} .. {}", safe(&row.begin), safe(&row.end)),
                 safe(row.key.as_deref().unwrap_or("-")),
@@ -456,15 +473,23 @@ pub fn run(arguments: &IntervalsArguments, out: &mut dyn Write) -> anyhow::Resul
                 format!("{mark}{}", row.count),
                 format!("{mark}{}", row.open),
                 format!("{mark}{}", row.unmatched),
-                format!("{mark}{}", time::duration(row.total_ns)),
-                format!("{mark}{}", opt_duration(row.mean_ns)),
-                opt_duration(row.min_ns),
-                opt_duration(row.p95_ns),
-                opt_duration(row.max_ns),
+                format!("{mark}{of_all}{}", time::duration(row.total_ns)),
+                format!("{mark}{of_all}{}", opt_duration(row.mean_ns)),
+                format!("{of_one}{}", opt_duration(row.min_ns)),
+                format!("{of_one}{}", opt_duration(row.p95_ns)),
+                format!("{of_one}{}", opt_duration(row.max_ns)),
                 format!("{mark}{}", row.max_in_flight),
             ]);
         }
         out.write_all(table.render().as_bytes())?;
+        if intervals.iter().any(|row| row.is_paired_in_order) {
+            writeln!(
+                out,
+                "* several intervals that no key tells apart were open at once and are paired in the order of their begins: \
+                 not the times of single intervals; count, mean and max in flight do not depend on it, the mean only if \
+                 none is open or unmatched"
+            )?;
+        }
     }
     Ok(Finding::loss(measured.outcome.has_skipped_now))
 }
