@@ -820,6 +820,12 @@ fn queue(how: &str) -> (Vec<u64>, std::path::PathBuf) {
 
 /// The same with settings.
 fn queue_with(how: &str, settings: &[(&str, &str)]) -> (Vec<u64>, std::path::PathBuf) {
+    let (numbers, directory, _) = queue_said(how, settings);
+    (numbers, directory)
+}
+
+/// The same, with what it wrote to standard error.
+fn queue_said(how: &str, settings: &[(&str, &str)]) -> (Vec<u64>, std::path::PathBuf, String) {
     let mut command = std::process::Command::new(support::queue_program());
     let directory = support::scratch().join(format!("queue-{how}"));
     let _ = std::fs::remove_dir_all(&directory);
@@ -833,7 +839,7 @@ fn queue_with(how: &str, settings: &[(&str, &str)]) -> (Vec<u64>, std::path::Pat
     let numbers = printed
         .split_whitespace()
         .map(|word| word.parse().expect("a number"));
-    (numbers.collect(), directory)
+    (numbers.collect(), directory, said)
 }
 
 /// Recorded and dropped, by event type.
@@ -1026,6 +1032,72 @@ fn performance_variables_are_sampled_where_they_are_asked_for() {
     );
     // At the start, and on a period.
     assert!(metric["count"].as_u64() >= Some(2), "{metric}");
+}
+
+#[test]
+fn performance_variables_of_several_values_are_recorded_and_those_left_out_are_named() {
+    let (_, recording, said) = queue_said("mpich-pvars", &[("ANNALS_MPI_PVARS", "*")]);
+    let table: Value =
+        serde_json::from_str(&support::ask(&["metrics"], &recording)).expect("a table");
+    let metrics = table["metrics"].as_array().expect("metrics").iter();
+    let mut values: Vec<(&str, f64, f64)> = metrics
+        .map(|metric| {
+            let number = |key: &str| metric[key].as_f64().expect("a number");
+            let name = metric["name"].as_str().expect("a name");
+            (name, number("min"), number("max"))
+        })
+        .collect();
+    values.sort_by(|a, b| a.0.cmp(b.0));
+    let large = |value: u64| ((1_u64 << 40) + value) as f64;
+    let expected = [
+        ("nic_ports (size)", 40.0),
+        ("nic_ports[0]", 30.0),
+        ("nic_ports[1]", 31.0),
+        ("nic_ports[2]", 32.0),
+        ("nic_sent[0]", large(20)),
+        ("nic_sent[1]", large(21)),
+        ("nic_sent[2]", large(22)),
+        ("time_of_match", large(10)),
+    ];
+    let expected = expected.map(|(name, value)| (name, value, value));
+    assert_eq!(values, expected, "{table}");
+    let info = support::ask(&["info"], &recording);
+    for name in [
+        "time_of_match",
+        "of_communicator",
+        "name_of_queue",
+        "not_readable",
+    ] {
+        let mut lines = said.lines().filter(|line| line.contains("not recorded"));
+        assert!(lines.any(|line| line.contains(name)), "{name}: {said}");
+    }
+    assert!(info.contains("mpi.pvars-left-out"), "{info}");
+}
+
+#[test]
+fn a_program_that_begins_mpi_again_runs_as_without_a_recorder() {
+    for how in ["mpich-again", "openmpi-again"] {
+        let (known, recording, said) = queue_said(how, &[]);
+        assert_eq!(known, [3], "{how}");
+        // Only what this library reports itself, once.
+        assert_eq!(said.matches("begins a second time").count(), 1, "{said}");
+        assert_eq!(said.lines().count(), 1, "{how}: {said}");
+        let info = support::ask(&["info"], &recording);
+        assert!(info.contains("mpi.t.ended"), "{how}: {info}");
+        // Events of the first time are recorded, later ones are not.
+        assert_eq!(sums(&recording, "unexp_message_enqueued"), (1, 0), "{how}");
+        let table: Value =
+            serde_json::from_str(&support::ask(&["regions"], &recording)).expect("a table");
+        let rows = table["regions"].as_array().expect("regions").iter();
+        let calls: BTreeMap<&str, u64> = rows
+            .map(|row| {
+                let name = row["name"].as_str().expect("a name");
+                (name, row["calls"].as_u64().expect("a number"))
+            })
+            .collect();
+        let expected = [("MPI_Session_finalize", 3), ("MPI_Session_init", 3)];
+        assert_eq!(calls, expected.into(), "{how}");
+    }
 }
 
 #[test]

@@ -7,6 +7,9 @@
  *   "pairs"   two event types more that begin and end what the library does
  *   "bound"   an event type more that is bound to communicators, of which one has the handle of the one before
  *   "pvars"   performance variables: a level, and a timer of the same name
+ *   "mpich-pvars"  more of them: continuous timers, each with a counter of the same name, one of several values, one that is
+ *             bound to communicators, one of a datatype that is none of the interface's, one that cannot be read
+ *   "mpich-again", "openmpi-again"  MPI can be begun again, as long as a tool does not keep the interface at the wrong time
  *   "drops"   events that find no room are told to the dropped handler, without user data; the last ones, as by Open MPI,
  *             when the registration is freed
  */
@@ -86,12 +89,60 @@ static void put(char *to, int *length, const char *text) {
 }
 
 /* Tools' interface. */
+static int has_tool, instances, lost_memory;
 int PMPI_T_init_thread(int required, int *provided) {
     if (begins++) abort(); /* MPICH: a second beginning breaks handles */
+    has_tool = 1;
     *provided = required;
     return 0;
 }
-int PMPI_T_finalize(void) { abort(); /* no library survives it for long */ }
+static int given_back(void) {
+    for (int i = 0; i < registered; i++)
+        if (registrations[i].event != FREED) return 0;
+    return 1;
+}
+int PMPI_T_finalize(void) {
+    if (!has_tool || !given_back()) abort();
+    /* MPICH main, src/mpi_t/mpit_finalize.c: takes the variables away, although MPI is at work with them. */
+    if (is("mpich-again") && instances) abort();
+    /* Open MPI 5: after MPI's end, it says that shared memory cannot be removed. */
+    if (is("openmpi-again") && !instances) fprintf(stderr, "mock: unlink(2) failed\n");
+    if (!is("mpich-again") && !is("openmpi-again")) abort(); /* no library survives it for long */
+    has_tool = 0;
+    return 0;
+}
+static int begin_instance(void) {
+    /* MPICH main, src/mpi_t/mpit.c: Assertion `pvar->active != TRUE`, when variables are registered that are there. */
+    if (is("mpich-again") && is_begun && !instances && has_tool) abort();
+    /* Open MPI main: what was not closed for good at the end of the first is no more of use. */
+    if (lost_memory) fprintf(stderr, "mock: no shared memory\n");
+    is_begun = 1;
+    instances++;
+    return 0;
+}
+static int end_instance(void) {
+    instances--;
+    lost_memory |= is("openmpi-again") && !instances && has_tool;
+    return 0;
+}
+int PMPI_Session_init(MPI_Info info, MPI_Errhandler handler, MPI_Session *session) {
+    *session = (MPI_Session)0x38000000;
+    return begin_instance();
+}
+int MPI_Session_init(MPI_Info info, MPI_Errhandler handler, MPI_Session *session) {
+    return PMPI_Session_init(info, handler, session);
+}
+int PMPI_Session_finalize(MPI_Session *session) {
+    *session = MPI_SESSION_NULL;
+    return end_instance();
+}
+int MPI_Session_finalize(MPI_Session *session) { return PMPI_Session_finalize(session); }
+int PMPI_Group_from_session_pset(MPI_Session session, const char *name, MPI_Group *group) { return *group = 1, 0; }
+int PMPI_Group_rank(MPI_Group group, int *rank) { return *rank = 0; }
+/* Of MPI_Init and MPI_Finalize only (MPI 5.0, section 11.4.1): sessions do not count. */
+static int has_world, is_ended;
+int PMPI_Initialized(int *flag) { return *flag = has_world, 0; }
+int PMPI_Finalized(int *flag) { return *flag = is_ended, 0; }
 static int sources(void) { return is("mpich") && !is_begun ? 0 : is("late") && late_calls > 1 ? 2 : 1; }
 int PMPI_T_source_get_num(int *count) {
     late_calls++;
@@ -188,10 +239,34 @@ int PMPI_T_event_get_source(MPI_T_event_instance instance, int *source) {
 }
 
 /* MPICH: a timer and a counter have one name; a timer that was never stopped has garbage. */
-int PMPI_T_pvar_get_num(int *count) { return *count = is("pvars") ? 3 : 0, 0; }
+static int is_mpich(void) { return is("mpich-pvars"); }
+int PMPI_T_pvar_get_num(int *count) { return *count = is("pvars") ? 3 : is_mpich() ? 8 : 0, 0; }
+/* MPICH main, src/include/mpitimpl.h: each timer is registered with a counter of its name; src/mpid/ch4 (OFI): one value for
+ * each network interface. */
+static const struct { const char *name; int class; MPI_Datatype datatype; int bind, count; } of_mpich[] = {
+    {"time_of_match", MPI_T_PVAR_CLASS_TIMER, MPI_DOUBLE, MPI_T_BIND_NO_OBJECT, 1},
+    {"time_of_match", MPI_T_PVAR_CLASS_COUNTER, MPI_UNSIGNED_LONG_LONG, MPI_T_BIND_NO_OBJECT, 1},
+    {"nic_sent", MPI_T_PVAR_CLASS_COUNTER, MPI_UNSIGNED_LONG_LONG, MPI_T_BIND_NO_OBJECT, 3},
+    {"nic_ports", MPI_T_PVAR_CLASS_LEVEL, MPI_UNSIGNED, MPI_T_BIND_NO_OBJECT, 3},
+    {"nic_ports", MPI_T_PVAR_CLASS_SIZE, MPI_UNSIGNED, MPI_T_BIND_NO_OBJECT, 1},
+    {"of_communicator", MPI_T_PVAR_CLASS_LEVEL, MPI_UNSIGNED, MPI_T_BIND_MPI_COMM, 1},
+    {"name_of_queue", MPI_T_PVAR_CLASS_STATE, MPI_CHAR, MPI_T_BIND_NO_OBJECT, 1},
+    {"not_readable", MPI_T_PVAR_CLASS_LEVEL, MPI_UNSIGNED, MPI_T_BIND_NO_OBJECT, 1},
+};
 int PMPI_T_pvar_get_info(int index, char *name, int *name_len, int *verbosity, int *class, MPI_Datatype *datatype,
                          MPI_T_enum *names, char *desc, int *desc_len, int *bind, int *readonly, int *continuous,
                          int *atomic) {
+    if (is_mpich()) {
+        put(name, name_len, of_mpich[index].name);
+        put(desc, desc_len, "");
+        *class = of_mpich[index].class;
+        *datatype = of_mpich[index].datatype;
+        *bind = of_mpich[index].bind;
+        *verbosity = MPI_T_VERBOSITY_USER_BASIC;
+        *continuous = *readonly = 1;
+        *atomic = 0;
+        return 0;
+    }
     if (index == 0) return MPI_T_ERR_INVALID_INDEX; /* Open MPI: fails for most of what it counts */
     put(name, name_len, "queue_length");
     put(desc, desc_len, "messages that nobody waits for");
@@ -208,10 +283,25 @@ int PMPI_T_pvar_handle_alloc(MPI_T_pvar_session session, int index, void *object
                              int *count) {
     if (session != (MPI_T_pvar_session)8 || object) abort();
     *handle = (MPI_T_pvar_handle)(long)(16 + index);
-    return *count = 1, 0;
+    return *count = is_mpich() ? of_mpich[index].count : 1, 0;
 }
-int PMPI_T_pvar_start(MPI_T_pvar_session session, MPI_T_pvar_handle handle) { return is_started = 1, 0; }
+int PMPI_T_pvar_start(MPI_T_pvar_session session, MPI_T_pvar_handle handle) {
+    if (is_mpich()) return MPI_T_ERR_PVAR_NO_STARTSTOP; /* what is continuous cannot be started */
+    return is_started = 1, 0;
+}
+int PMPI_T_pvar_handle_free(MPI_T_pvar_session session, MPI_T_pvar_handle *handle) { return 0; }
+int PMPI_T_pvar_session_free(MPI_T_pvar_session *session) { return 0; }
 int PMPI_T_pvar_read(MPI_T_pvar_session session, MPI_T_pvar_handle handle, void *to) {
+    if (is_mpich()) {
+        int index = (int)(long)handle - 16;
+        if (index == 0) return *(double *)to = 4.9e-310, 0; /* MPICH: a timer's value is none */
+        if (index == 7) return MPI_T_ERR_INVALID;
+        for (int i = 0; i < of_mpich[index].count; i++) {
+            if (of_mpich[index].datatype == MPI_UNSIGNED) ((unsigned *)to)[i] = 10 * index + i;
+            else ((unsigned long long *)to)[i] = (1ull << 40) + 10 * index + i;
+        }
+        return 0;
+    }
     if (!is_started || handle != (MPI_T_pvar_handle)18) abort(); /* Open MPI: what counts must be started */
     *(unsigned *)to = 7;
     return 0;
@@ -219,18 +309,21 @@ int PMPI_T_pvar_read(MPI_T_pvar_session session, MPI_T_pvar_handle handle, void 
 
 /* As much of MPI as a tool and the program need. */
 int PMPI_Get_library_version(char *to, int *length) {
-    strcpy(to, is("mpich")   ? "MPICH Version: mock"
-               : is("drops") ? "Intel(R) MPI Library mock, as Open MPI is"
-                             : "Intel(R) MPI Library mock");
+    strcpy(to, is("mpich")                         ? "MPICH Version: mock"
+               : is("drops") || is("openmpi-again") ? "Intel(R) MPI Library mock, as Open MPI is"
+                                                    : "Intel(R) MPI Library mock");
     *length = (int)strlen(to);
     return 0;
 }
 int PMPI_Init(int *argc, char ***argv) {
-    is_begun = 1;
-    return 0;
+    has_world = 1;
+    return begin_instance();
 }
 int MPI_Init(int *argc, char ***argv) { return PMPI_Init(argc, argv); }
-int PMPI_Finalize(void) { return 0; }
+int PMPI_Finalize(void) {
+    is_ended = 1;
+    return end_instance();
+}
 int MPI_Finalize(void) { return PMPI_Finalize(); }
 int PMPI_Comm_rank(MPI_Comm comm, int *rank) { return *rank = 0; }
 int PMPI_Comm_size(MPI_Comm comm, int *size) { return *size = 1, 0; }

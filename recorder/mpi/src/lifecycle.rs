@@ -23,6 +23,8 @@ const MISSING_FINALIZE: &str = "mpi.missing-finalize";
 static HAS_WORLD: AtomicBool = AtomicBool::new(false);
 /// Sessions that were begun and not finalized.
 static OPEN_SESSIONS: AtomicU32 = AtomicU32::new(0);
+/// MPI was begun, by MPI_Init or by a session.
+static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
 /// MPI_Abort was called: no other function is missing.
 static IS_ABORTING: AtomicBool = AtomicBool::new(false);
 
@@ -33,6 +35,7 @@ pub(crate) fn init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     library::adopt_callers();
     let frame = Frame::begin(call.index());
     frame.enter();
+    before_begin(frame.mpi);
     let result = call.forward();
     if let Some(mpi) = frame.mpi.filter(|_| is_success(result)) {
         begun(mpi);
@@ -65,6 +68,17 @@ pub(crate) fn found_begun(mpi: &Mpi) {
     let _ = mpi.recorder.add_property("mpi.begun-unseen", what);
     if mpi.world().is_none_or(|world| world.place == 0) {
         eprintln!("annals: {what}");
+    }
+}
+
+/// MPI is about to begin, perhaps again.
+fn before_begin(mpi: Option<&Mpi>) {
+    if let Some(mpi) = mpi
+        && HAS_BEGUN.swap(true, Ordering::AcqRel)
+        && OPEN_SESSIONS.load(Ordering::Acquire) == 0
+        && !mpi.real.is_begun()
+    {
+        tool_events::before_next_begin(mpi.recorder);
     }
 }
 
@@ -152,6 +166,7 @@ pub(crate) fn abort<const N: usize, S: Site>(call: Call<N, S>) -> usize {
 pub(crate) fn session_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
     frame.enter();
+    before_begin(frame.mpi);
     let result = call.forward();
     if is_success(result) {
         OPEN_SESSIONS.fetch_add(1, Ordering::AcqRel);
@@ -186,6 +201,12 @@ pub(crate) fn session_finalize<const N: usize, S: Site>(call: Call<N, S>) -> usi
         && mpi.world().is_none()
     {
         forget_world(mpi);
+    }
+    if let Some(mpi) = frame.mpi
+        && OPEN_SESSIONS.load(Ordering::Acquire) == 1
+        && !mpi.real.is_begun()
+    {
+        tool_events::before_last_end(mpi.recorder);
     }
     let result = call.forward();
     if is_success(result) {

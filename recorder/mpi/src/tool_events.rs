@@ -48,6 +48,7 @@ type Dropped = unsafe extern "C" fn(i64, *mut c_void, c_int, c_int, *mut c_void)
 library_functions! {
     Interface;
     init_thread c"PMPI_T_init_thread" (required: c_int, provided: *mut c_int);
+    finalize c"PMPI_T_finalize" ();
     source_get_num c"PMPI_T_source_get_num" (count: *mut c_int);
     source_get_info c"PMPI_T_source_get_info"
         (index: c_int, name: *mut c_char, name_len: *mut c_int, desc: *mut c_char, desc_len: *mut c_int,
@@ -95,6 +96,13 @@ struct Quirks {
     gives_infos: bool,
     /// The last drops are told when a registration is freed, even behind MPI_Finalize.
     tells_rest_when_freed: bool,
+}
+
+/// Whether the interface must be given back before the last instance of MPI ends, or else the next one has no shared memory: Open
+/// MPI's (main branch of 2026, `ompi/mpi/tool/finalize.c.in`) closes its components for good only then. MPICH's must be given
+/// back after that: it takes the variables away that the library itself still uses (`src/mpi_t/mpit_finalize.c`).
+fn must_end_before_mpi() -> bool {
+    crate::real::library_version().contains("Open MPI")
 }
 
 impl Quirks {
@@ -278,6 +286,8 @@ static REGISTRATIONS: Mutex<BTreeMap<BoundTo, Vec<usize>>> = Mutex::new(BTreeMap
 static REGISTERING: Mutex<()> = Mutex::new(());
 /// By registration: Open MPI's dropped handler gets no user data.
 static REGISTERED: HandleMap<Known> = HandleMap::new();
+/// The interface was given back: nothing of it is asked for any more.
+static IS_RELEASED: AtomicBool = AtomicBool::new(false);
 /// It is time to look at the library's sources again.
 static IS_DUE: AtomicBool = AtomicBool::new(false);
 
@@ -285,6 +295,13 @@ static IS_DUE: AtomicBool = AtomicBool::new(false);
 #[inline(always)]
 pub(crate) fn is_due() -> bool {
     IS_DUE.load(Ordering::Relaxed)
+}
+
+/// The events, as long as the interface is not given back.
+fn active() -> Option<&'static Events> {
+    EVENTS
+        .get()
+        .filter(|_| !IS_RELEASED.load(Ordering::Acquire))
 }
 
 /// Begins: before MPI_Init, once.
@@ -345,9 +362,14 @@ pub(crate) fn is_there(abi: &Abi) -> bool {
     has_begun(&Interface::load(), abi)
 }
 
-/// The same.
+/// Whether this library has a reference to the interface.
+static HAS_BEGUN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+
+/// See [`is_there`].
 fn has_begun(interface: &Interface, abi: &Abi) -> bool {
-    static HAS_BEGUN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    if IS_RELEASED.load(Ordering::Acquire) {
+        return false;
+    }
     *HAS_BEGUN.get_or_init(|| {
         let mut provided = 0;
         // Open MPI's calls take longer in a process that has asked for threads. It needs not be asked: this library
@@ -357,7 +379,7 @@ fn has_begun(interface: &Interface, abi: &Abi) -> bool {
             Kind::OpenMpi => SINGLE,
             Kind::Mpich | Kind::Standard => abi.thread_multiple,
         };
-        // SAFETY: a valid place. Never given back: libraries do not survive that, or a second beginning.
+        // SAFETY: a valid place. Given back at most once, see `release`: libraries do not survive a second beginning.
         unsafe { interface.init_thread(level, &raw mut provided) }
     })
 }
@@ -368,7 +390,7 @@ fn note_unused(chosen: &Chosen) {
 
 /// Notes, when MPI_Init has returned, which of the names that the user chose no event type has so far.
 pub(crate) fn note_unused_names() {
-    if let Some(events) = EVENTS.get() {
+    if let Some(events) = active() {
         lock(&events.progress).chosen.iter().for_each(note_unused);
     }
 }
@@ -476,7 +498,7 @@ fn variable(interface: &Interface, abi: &Abi, index: i32, datatype: usize) -> Op
 pub(crate) fn poll() {
     IS_DUE.store(false, Ordering::Relaxed);
     performance::sample();
-    let Some(events) = EVENTS.get() else { return };
+    let Some(events) = active() else { return };
     events.look();
     // Else another thread is at it.
     let Ok(sources) = events.progress.try_lock().map(|progress| progress.sources) else {
@@ -502,7 +524,7 @@ pub(crate) fn finish() {
 
 /// An object of the program's to which event types may be bound.
 pub(crate) fn bind(handle: usize, object: u32, is_window: bool) {
-    let Some(events) = EVENTS.get() else { return };
+    let Some(events) = active() else { return };
     let bound: Vec<Bound> = {
         let progress = lock(&events.progress);
         let fitting = progress
@@ -561,22 +583,75 @@ pub(crate) fn text(place: &[c_char; TEXT_ROOM]) -> String {
 /// An object of the program's is given up: what is bound to it goes first, or the library would go on delivering for
 /// whatever has the same handle next, and have no room for more.
 pub(crate) fn unbind(handle: usize, is_window: bool) {
-    if let Some(events) = EVENTS.get() {
+    if let Some(events) = active() {
         events.free(Some((is_window, handle)));
     }
 }
 
 /// Behind MPI_Finalize: what the library has not told yet, where it does now.
 pub(crate) fn end() {
-    let Some(events) = EVENTS.get() else { return };
-    if !events.quirks.tells_rest_when_freed {
+    let Some(events) = active() else { return };
+    if events.quirks.tells_rest_when_freed {
+        events.free_all();
+    }
+}
+
+/// The last session is about to end, and MPI was not begun otherwise.
+pub(crate) fn before_last_end(recorder: &Recorder) {
+    if must_end_before_mpi() {
+        finish();
+        release(recorder);
+        if IS_RELEASED.load(Ordering::Acquire) {
+            let what = "the library's own events and performance variables (MPI_T) are recorded until the last session ends, \
+                        not while it ends";
+            let _ = recorder.add_property("mpi.t.released", what);
+        }
+    }
+}
+
+/// MPI is about to begin again after its end.
+pub(crate) fn before_next_begin(recorder: &Recorder) {
+    release(recorder);
+    // Not where nothing was asked of the interface.
+    if IS_RELEASED.load(Ordering::Acquire) {
+        static ONCE: std::sync::Once = std::sync::Once::new();
+        ONCE.call_once(|| {
+            let what = "MPI begins a second time: from here on, its own events and performance variables (MPI_T) are \
+                        neither recorded nor counted, because MPI libraries fail when a tool keeps them";
+            chosen::note(what.to_owned());
+            let _ = recorder.add_property("mpi.t.ended", what);
+        });
+    }
+}
+
+/// Gives the interface back, with all that was got from it, for good. MPICH (its main branch of 2026, `src/mpi_t/mpit.c`) ends the
+/// process with `Assertion pvar->active != TRUE` when it begins again while a tool still has it: the variables of the first time
+/// are there, then.
+fn release(recorder: &Recorder) {
+    if !HAS_BEGUN.get().is_some_and(|has_begun| *has_begun) || recorder.is_inherited() {
         return;
     }
-    let all: Vec<_> = lock(&REGISTRATIONS).keys().copied().collect();
-    all.into_iter().for_each(|bound_to| events.free(bound_to));
+    // What looks for new sources now, in another thread, must be done.
+    let events = EVENTS.get();
+    let looking = events.map(|events| lock(&events.progress));
+    if IS_RELEASED.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    drop(looking);
+    performance::release();
+    if let Some(events) = events {
+        events.free_all();
+    }
+    // SAFETY: begun once, and given back once; nothing got from it is used any more.
+    unsafe { Interface::load().finalize() };
 }
 
 impl Events {
+    fn free_all(&self) {
+        let all: Vec<_> = lock(&REGISTRATIONS).keys().copied().collect();
+        all.into_iter().for_each(|bound_to| self.free(bound_to));
+    }
+
     /// Frees the registrations that are bound to something.
     fn free(&self, bound_to: BoundTo) {
         let of = lock(&REGISTRATIONS).remove(&bound_to);
