@@ -70,7 +70,7 @@ pub(crate) enum Semantics {
 /// Bytes that a process has in a collective operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Moved {
-    /// The event does not say.
+    /// The event has neither.
     Unknown,
     /// Sent and received together.
     Total(u64),

@@ -167,7 +167,7 @@ const END: u32 = 10;
 const SIZED_BEGIN: u32 = 11;
 const SIZED_END: u32 = 12;
 
-/// What a collective operation has that says how many bytes its process sends and receives.
+/// The elements of a collective operation with the bytes that its process sends and receives.
 const SIZED: &[&str] = &[
     "communicator",
     "operation",

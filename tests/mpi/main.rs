@@ -948,7 +948,7 @@ fn times_of_single_messages_are_marked_where_no_key_pairs_their_events() {
     let line = shown.lines().nth(1).unwrap_or_default();
     assert_eq!(line.matches('*').count(), 3, "min, p95, max: {shown}");
     assert!(shown.lines().last().is_some_and(|l| l.starts_with("* ")));
-    // With their payloads, the tag tells the messages apart.
+    // With their payloads, the tag distinguishes the messages.
     let (_, recording) = queue("plain");
     let keyed = [&asked[..], &["--key", "tag"]].concat();
     let table: Value = serde_json::from_str(&support::ask(&keyed, &recording)).expect("a table");

@@ -105,7 +105,7 @@ int PMPI_T_finalize(void) {
     if (!has_tool || !given_back()) abort();
     /* MPICH main, src/mpi_t/mpit_finalize.c: takes the variables away, although MPI is at work with them. */
     if (is("mpich-again") && instances) abort();
-    /* Open MPI 5: after MPI's end, it says that shared memory cannot be removed. */
+    /* Open MPI 5: after MPI's end, it reports that shared memory cannot be removed. */
     if (is("openmpi-again") && !instances) fprintf(stderr, "mock: unlink(2) failed\n");
     if (!is("mpich-again") && !is("openmpi-again")) abort(); /* no library survives it for long */
     has_tool = 0;

@@ -330,7 +330,7 @@ fn how_ended(input: &InputReport, end: &ProcessEnd) -> String {
     let cause = end.cause();
     let system = end.system_clause();
     let state = match (input.ended, system) {
-        // What it did says more than that its recording is finished.
+        // What it did is more important than that its recording is finished.
         ("finished", None) => cause.is_none().then(|| "finished".to_owned()),
         ("finished", Some(system)) if cause.is_some() => Some(format!("then {system}")),
         ("finished", Some(system)) => Some(format!("finished, then {system}")),

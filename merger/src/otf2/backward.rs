@@ -563,7 +563,7 @@ fn by_role(
             out.id = 23;
             let operation = number(plan.operation).unwrap_or(0) & 0xff;
             let root = rank(plan.root).map_or(UNDEFINED, u64::from);
-            // A producer that does not tell them apart has all bytes in the first.
+            // Of a producer that only has their sum, all bytes are in the first.
             let apart = number(plan.bytes_sent).zip(number(plan.bytes_received));
             let (sent, received) = apart.unwrap_or((bytes, 0));
             out.values

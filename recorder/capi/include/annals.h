@@ -231,7 +231,7 @@ typedef enum annals_type {
 /* What an event type means to analysis. An event type of a role names the elements that analyses read; format/SPEC.md, "Codes" and
  * "Messages and collective operations", lists them. A collective operation has, in its begin and in its end, `communicator`,
  * `operation`, `root`, `place`, `size`, and the bytes of this process: `bytes_sent`, what it contributes, and `bytes_received`, what it
- * receives. A process that receives nothing waits for no other: with one sum `bytes` instead, the merge cannot tell. */
+ * receives. A process that receives nothing waits for no other: from one sum `bytes` instead, the merge cannot know. */
 typedef enum annals_role {
     ANNALS_ROLE_POINT = 0,
     ANNALS_ROLE_ENTER = 1,

@@ -112,7 +112,7 @@ pub(crate) fn at_exit(function: extern "C" fn()) {
     unsafe { libc::atexit(function) };
 }
 
-/// Has the process's exit checked: a recording that is finished does not tell that its process did not finish MPI.
+/// Has the process's exit checked: that a recording is finished does not show whether its process finished MPI.
 fn watch_exit() {
     static ONCE: Once = Once::new();
     // After the recorder's own function, which therefore runs later.

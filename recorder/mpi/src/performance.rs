@@ -38,7 +38,7 @@ const MOST_NAMES: usize = 8;
 /// Property of a process: the variables that were chosen and are not recorded.
 const LEFT_OUT: &str = "mpi.pvars-left-out";
 
-/// Where a value goes.
+/// The metric of a value, by the type of the metric.
 enum To {
     Signed(Metric<i64>),
     Unsigned(Metric<u64>),

@@ -624,7 +624,7 @@ pub(crate) fn before_next_begin(recorder: &Recorder) {
     }
 }
 
-/// Gives the interface back, with all that was got from it, for good. MPICH (its main branch of 2026, `src/mpi_t/mpit.c`) ends the
+/// Releases the interface and all handles of it, for good. MPICH (its main branch of 2026, `src/mpi_t/mpit.c`) ends the
 /// process with `Assertion pvar->active != TRUE` when it begins again while a tool still has it: the variables of the first time
 /// are there, then.
 fn release(recorder: &Recorder) {

@@ -28,7 +28,7 @@ const MOST_OPEN: usize = 1 << 22;
 /// X_begin/X_end, X_start/X_end, X_started/X_complete, X_insert/X_remove, X_enqueued/X_dequeued. The key is the
 /// types' key element, else the element that both have: request, key, id, or their only integer. In a window,
 /// what was begun before it counts as unmatched. `~` marks rows that a loss may have changed. `*` marks times of rows in which
-/// several intervals of one key, or without a key, were open at once: which end belongs to which begin is not known then.
+/// several intervals of one key, or without a key, were open concurrently: which end belongs to which begin is not known then.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Examples:\n  trace-cli intervals run.annals\n  trace-cli intervals run.annals \
@@ -207,7 +207,7 @@ struct IntervalRow {
     p95_ns: Option<i64>,
     p99_ns: Option<i64>,
     max_in_flight: u64,
-    /// Several intervals of one key, or without a key, were open in a process at once, and were ended in the order of their
+    /// Several intervals of one key, or without a key, were open in a process concurrently, and were ended in the order of their
     /// begins: min, max and percentiles are those of this pairing, not of single intervals. Count and max_in_flight are exact; total
     /// and mean are, too, unless some intervals are open or unmatched.
     is_paired_in_order: bool,
@@ -485,7 +485,7 @@ pub fn run(arguments: &IntervalsArguments, out: &mut dyn Write) -> anyhow::Resul
         if intervals.iter().any(|row| row.is_paired_in_order) {
             writeln!(
                 out,
-                "* several intervals that no key tells apart were open at once and are paired in the order of their begins: \
+                "* several intervals that no key distinguishes were open concurrently and are paired in the order of their begins: \
                  not the times of single intervals; count, mean and max in flight do not depend on it, the mean only if \
                  none is open or unmatched"
             )?;
