@@ -387,10 +387,10 @@ pub(crate) fn sample() {
     }
 }
 
-/// Returns all handles to the library, before the interface is given back: nothing is sampled any more.
-pub(crate) fn release() {
+/// Returns all handles to the library, before the interface is given back: nothing is sampled any more. Returns whether anything was.
+pub(crate) fn release() -> bool {
     let Some(variables) = lock(&VARIABLES).take() else {
-        return;
+        return false;
     };
     let session = std::ptr::with_exposed_provenance_mut(variables.session);
     for one in &variables.sampled {
@@ -401,4 +401,5 @@ pub(crate) fn release() {
     let mut session = session;
     // SAFETY: what the library returned, once, without handles.
     unsafe { variables.interface.session_free(&raw mut session) };
+    true
 }

@@ -288,6 +288,8 @@ static REGISTERING: Mutex<()> = Mutex::new(());
 static REGISTERED: HandleMap<Known> = HandleMap::new();
 /// The interface was given back: nothing of it is asked for any more.
 static IS_RELEASED: AtomicBool = AtomicBool::new(false);
+/// There were events or variables when it was given back: later ones are missing.
+static IS_MISSED: AtomicBool = AtomicBool::new(false);
 /// It is time to look at the library's sources again.
 static IS_DUE: AtomicBool = AtomicBool::new(false);
 
@@ -601,7 +603,7 @@ pub(crate) fn before_last_end(recorder: &Recorder) {
     if must_end_before_mpi() {
         finish();
         release(recorder);
-        if IS_RELEASED.load(Ordering::Acquire) {
+        if IS_MISSED.load(Ordering::Acquire) {
             let what = "the library's own events and performance variables (MPI_T) are recorded until the last session ends, \
                         not while it ends";
             let _ = recorder.add_property("mpi.t.released", what);
@@ -612,8 +614,7 @@ pub(crate) fn before_last_end(recorder: &Recorder) {
 /// MPI is about to begin again after its end.
 pub(crate) fn before_next_begin(recorder: &Recorder) {
     release(recorder);
-    // Not where nothing was asked of the interface.
-    if IS_RELEASED.load(Ordering::Acquire) {
+    if IS_MISSED.load(Ordering::Acquire) {
         static ONCE: std::sync::Once = std::sync::Once::new();
         ONCE.call_once(|| {
             let what = "MPI begins a second time: from here on, its own events and performance variables (MPI_T) are \
@@ -638,7 +639,9 @@ fn release(recorder: &Recorder) {
         return;
     }
     drop(looking);
-    performance::release();
+    let has_variables = performance::release();
+    let has_events = !lock(&REGISTRATIONS).is_empty();
+    IS_MISSED.store(has_variables || has_events, Ordering::Release);
     if let Some(events) = events {
         events.free_all();
     }
