@@ -164,12 +164,27 @@ fn processes_that_receive_nothing_from_a_collective_operation_wait_for_none() {
         let mut run = same_and_whole(&flavour, "empty.c", &[LATE_US]);
         // None that it left early is a violation.
         check_messages(&run, flavour.name);
+        let constraints = run.report()["causality"]["constraints"].clone();
         run.merge("repair");
         check_messages(&run, flavour.name);
-        let causality = &run.report()["causality"];
+        let report = run.report();
+        let causality = &report["causality"];
         assert_eq!(causality["mode"], "repair", "{}", flavour.name);
         let moved = causality["repair"]["events"].as_u64().unwrap_or(0);
         assert_eq!(moved, 0, "{}: {causality}", flavour.name);
+        // An archive has the bytes sent and received, too: another reader finds the same order in it.
+        let archive = flavour.scratch().join("empty-archive");
+        let _ = std::fs::remove_dir_all(&archive);
+        let mut merge = std::process::Command::new(prefix().join("bin/trace-merge"));
+        merge.arg(run.recordings()).args(["--format", "otf2", "-o"]);
+        let written = merge.arg(&archive).output().expect("trace-merge");
+        assert!(written.status.success(), "{}: {written:?}", flavour.name);
+        let (_, of_archive) = merged(&archive);
+        assert_eq!(
+            of_archive["causality"]["constraints"], constraints,
+            "{}",
+            flavour.name
+        );
         // Reduce-scatter of the set 0b0101, which is the sixth of 17, with each of the four late in turn.
         let of_set = |operation| {
             let places = bytes_of_operations(&run, operation);

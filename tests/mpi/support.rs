@@ -410,10 +410,15 @@ impl Run {
         self.directory.join("run.annals")
     }
 
+    /// The directory of the recordings.
+    pub(crate) fn recordings(&self) -> PathBuf {
+        self.directory.join("annals")
+    }
+
     /// Merges the recordings of the run, with this for `--causality`, in place of an earlier trace.
     pub(crate) fn merge(&mut self, causality: &str) {
         let mut merge = Command::new(prefix().join("bin/trace-merge"));
-        merge.arg(self.directory.join("annals"));
+        merge.arg(self.recordings());
         merge.arg("-o").arg(self.trace());
         merge.args(["--causality", causality, "--report"]);
         let merged = merge.arg(self.directory.join("report.json")).output();
