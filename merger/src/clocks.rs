@@ -437,10 +437,27 @@ impl MapMover {
         let (_, moved) = known.or_insert_with(|| {
             let knots = map.knots.iter();
             let moved = knots.map(|(tick, time_ns)| (*tick, time_ns.saturating_add(by_ns)));
-            (Arc::clone(&map.knots), moved.collect())
+            (Arc::clone(&map.knots), ascending(moved.collect()).into())
         });
         map.knots = Arc::clone(moved);
     }
+}
+
+/// The first of knots that ascend strictly in tick and time: those at the ends of 64 bits may not. At least two.
+fn ascending(mut knots: Vec<(i128, i64)>) -> Vec<(i128, i64)> {
+    let mut last: Option<(i128, i64)> = None;
+    knots.retain(|knot| {
+        let ascends = last.is_none_or(|last| knot.0 > last.0 && knot.1 > last.1);
+        last = if ascends { Some(*knot) } else { last };
+        ascends
+    });
+    if let [(tick, time_ns)] = knots[..] {
+        match (tick.checked_add(1), time_ns.checked_add(1)) {
+            (Some(tick), Some(time_ns)) => knots.push((tick, time_ns)),
+            _ => knots.insert(0, (tick.saturating_sub(1), time_ns.saturating_sub(1))),
+        }
+    }
+    knots
 }
 
 #[cfg(test)]

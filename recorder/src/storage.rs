@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use annals_format::{
-    BlockKind, BlockWriter, ChunkHeader, CompressionLevel, Definitions, FileHeader, FileKind,
-    MAX_BODY_LEN, RecordingId, RecordingIndex, StreamTotals, encode_tail,
+    BlockKind, BlockWriter, ChunkHeader, CompressionLevel, Content, Definitions, FileHeader,
+    FileKind, MAX_BODY_LEN, RecordingId, RecordingIndex, StreamTotals, encode_tail,
 };
 
 /// Where the bytes of a recording go.
@@ -220,6 +220,23 @@ impl Storage {
 
     /// Appends a block; false when this or an earlier write failed.
     fn append(&mut self, kind: BlockKind, head: &[u8], body: &[u8]) -> bool {
+        self.append_with(kind, head, body, Content::default())
+    }
+
+    /// Appends a block with the given content; false when this or an earlier write failed.
+    fn append_with(&mut self, kind: BlockKind, head: &[u8], body: &[u8], content: Content) -> bool {
+        self.append_followed(kind, head, body, content, &[])
+    }
+
+    /// Appends a block and the bytes that follow it, in one write; false when this or an earlier write failed.
+    fn append_followed(
+        &mut self,
+        kind: BlockKind,
+        head: &[u8],
+        body: &[u8],
+        content: Content,
+        follower: &[u8],
+    ) -> bool {
         if self.failure().is_some() {
             return false;
         }
@@ -232,7 +249,9 @@ impl Storage {
             return false;
         }
         self.buffer.clear();
-        self.blocks.write(kind, head, body, &mut self.buffer);
+        self.blocks
+            .write_with(kind, head, body, content, &mut self.buffer);
+        self.buffer.extend_from_slice(follower);
         match self.sink.write_at(self.offset, &self.buffer) {
             Ok(()) => {
                 self.advance(self.buffer.len());
@@ -250,12 +269,17 @@ impl Storage {
         self.append(BlockKind::Definitions, &[], records)
     }
 
-    /// Appends a chunk.
-    pub(crate) fn append_chunk(&mut self, header: &ChunkHeader, body: &[u8]) -> bool {
+    /// Appends a chunk: its head, its encoded body and what the body has beyond its bytes.
+    pub(crate) fn append_chunk(
+        &mut self,
+        header: &ChunkHeader,
+        body: &[u8],
+        content: Content,
+    ) -> bool {
         let offset = self.offset;
         let mut head = Vec::with_capacity(128);
         header.encode(&mut head);
-        let is_written = self.append(BlockKind::Chunk, &head, body);
+        let is_written = self.append_with(BlockKind::Chunk, &head, body, content);
         if is_written {
             self.index.add_chunk(offset, &head);
             self.append_index();
@@ -294,16 +318,9 @@ impl Storage {
         totals.iter().for_each(|t| self.index.add_totals(t));
         let mut body = Vec::new();
         self.index.encode(definitions, &mut body);
-        if !self.append(BlockKind::Footer, &[], &body) {
-            return false;
-        }
-        match self.sink.write_at(self.offset, &encode_tail(offset)) {
-            Ok(()) => true,
-            Err(error) => {
-                self.status.fail(error.to_string());
-                false
-            }
-        }
+        // In one write: a kill leaves both, or a footer that is cut.
+        let tail = encode_tail(offset);
+        self.append_followed(BlockKind::Footer, &[], &body, Content::default(), &tail)
     }
 }
 

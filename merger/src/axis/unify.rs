@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use annals_format::{
     Clock, ClockId, Definition, Definitions, Element, EventType, EventTypeId, Foreign, Function,
-    Location, LocationId, Module, ModuleId, Object, ObjectId, Process, ProcessId, Property, Rank,
-    Reference, Region, RegionId, RegionSet, Registration, Source, SourceId, Stream, StreamId,
-    StringId, World,
+    Location, LocationId, Module, ModuleId, Object, ObjectId, Ordering, Process, ProcessId,
+    Property, Rank, Reference, Region, RegionId, RegionSet, Registration, Source, SourceId, Stream,
+    StreamId, StringId, World,
 };
 
 /// Numbers of one recording's definitions in the trace.
@@ -33,6 +33,9 @@ pub(crate) struct Numbers {
 /// share it.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct References(Arc<Vec<u32>>);
+
+/// The clock of a source whose clock is not defined: its events cannot be placed in time.
+const LOST_CLOCK: ClockId = ClockId::new(u32::MAX);
 
 /// What a reference becomes whose definition is lost.
 pub(crate) const LOST_REFERENCE: u64 = u32::MAX as u64;
@@ -260,9 +263,6 @@ impl Unifier {
     ) {
         let mut sources = BTreeMap::new();
         for (id, d) in &own.sources {
-            let Some(clock) = numbers.clocks.get(&d.clock) else {
-                continue;
-            };
             let to = SourceId::new(self.definitions.sources.len() as u32);
             sources.insert(*id, to);
             numbers.sources.set(id.get(), to.get());
@@ -272,7 +272,7 @@ impl Unifier {
                 name: self.string(of.string(d.name)),
                 description: self.string(of.string(d.description)),
                 ordering: d.ordering,
-                clock: *clock,
+                clock: numbers.clocks.get(&d.clock).copied().unwrap_or(LOST_CLOCK),
             };
             self.definitions.add(Definition::Source(d));
         }
@@ -288,22 +288,57 @@ impl Unifier {
             self.definitions.add(Definition::Location(d));
         }
         for (id, d) in &own.streams {
-            let Some(source) = sources.get(&d.source) else {
-                continue;
-            };
-            let to = StreamId::new(self.definitions.streams.len() as u32);
-            numbers.streams.insert(*id, to);
-            numbers.stream_table.set(id.get(), to.get());
+            let source = *sources.entry(d.source).or_insert_with(|| {
+                self.add_lost_source(process, &format!("source-{}", d.source.get()))
+            });
             let location = d
                 .location
                 .map(|location| numbers.locations.get(location.get().into()) as u32);
-            let d = Stream {
-                id: to,
-                source: *source,
-                location: location.map(LocationId::new),
-            };
-            self.definitions.add(Definition::Stream(d));
+            self.add_stream(*id, source, location.map(LocationId::new), numbers);
         }
+    }
+
+    fn add_stream(
+        &mut self,
+        id: StreamId,
+        source: SourceId,
+        location: Option<LocationId>,
+        numbers: &mut Numbers,
+    ) {
+        let to = StreamId::new(self.definitions.streams.len() as u32);
+        numbers.streams.insert(id, to);
+        numbers.stream_table.set(id.get(), to.get());
+        self.definitions.add(Definition::Stream(Stream {
+            id: to,
+            source,
+            location,
+        }));
+    }
+
+    /// Defines a source in the place of one whose definition is lost.
+    fn add_lost_source(&mut self, process: ProcessId, name: &str) -> SourceId {
+        let id = SourceId::new(self.definitions.sources.len() as u32);
+        let source = Source {
+            id,
+            process,
+            name: self.string(name),
+            description: self.string("its definition is lost"),
+            ordering: Ordering::Unordered,
+            clock: LOST_CLOCK,
+        };
+        self.definitions.add(Definition::Source(source));
+        id
+    }
+
+    /// Defines a stream that has chunks or counts, and whose own definition is lost.
+    pub(crate) fn add_lost_stream(
+        &mut self,
+        id: StreamId,
+        process: ProcessId,
+        numbers: &mut Numbers,
+    ) {
+        let source = self.add_lost_source(process, &format!("source-of-stream-{}", id.get()));
+        self.add_stream(id, source, None, numbers);
     }
 
     fn add_event_types(&mut self, of: &Definitions, numbers: &mut Numbers) {

@@ -109,6 +109,11 @@ impl Merge {
                     ));
                     calibration::thin(definitions, most_points);
                     let (process, mut numbers) = unifier.add(definitions, (rank, first_rank));
+                    for stream in recording.streams.keys() {
+                        if !numbers.streams.contains_key(stream) {
+                            unifier.add_lost_stream(*stream, process, &mut numbers);
+                        }
+                    }
                     let used = types_of_chunks(&input);
                     name_lost_types(&mut unifier, used, &mut numbers);
                     forget_names(&mut input);
@@ -324,6 +329,7 @@ impl Merge {
         self.definitions.time_zero = Some(TimeZero {
             unix_ns: self.hosts.unix_base_ns(),
             end_ns: trace_end_ns,
+            reference_ns: Some(self.hosts.zero_reference_ns()),
         });
     }
 
@@ -339,7 +345,14 @@ impl Merge {
         let known = points
             .map(|point| point.reference_ns)
             .chain(recording.last_reference_ns);
-        let mut end = known.map(axis).max().or(start);
+        let known: Vec<i64> = known.map(axis).collect();
+        // A start that is far from all that the recorder read of its clock is damage.
+        if let (Some(started), Some(first)) = (start, known.iter().min())
+            && started.abs_diff(*first) >= IMPLAUSIBLE_NS.unsigned_abs()
+        {
+            start = Some(*first);
+        }
+        let mut end = known.iter().copied().max().or(start);
         // Ticks that no clock of the run can have read keep their (saturated) times, but do not move
         // the axis under all the others.
         let (own_start, own_end) = (start.unwrap_or(0), end.unwrap_or(0));
@@ -348,12 +361,18 @@ impl Merge {
                 && time_ns.saturating_sub(own_end) < IMPLAUSIBLE_NS
         };
         for (id, contents) in &recording.streams {
-            let Some(clock) = self.stream_clock(member, *id) else {
-                continue;
-            };
+            let clock = self.stream_clock(member, *id);
             let is_sorted = self.is_sorted(member.numbers.streams[id]);
             for chunk in contents.chunks.iter().filter(|c| c.header.event_count != 0) {
-                let (first, last) = clock.bounds(&member.input, chunk, is_sorted);
+                let header = &chunk.header;
+                let (first, last) = match &clock {
+                    Some(clock) => clock.bounds(&member.input, chunk, is_sorted),
+                    // Without a clock, the reference times of the chunk are all that is known.
+                    None => (
+                        axis(header.open_reference_ns),
+                        axis(header.close_reference_ns),
+                    ),
+                };
                 if !is_plausible(first) || !is_plausible(last) {
                     continue;
                 }
