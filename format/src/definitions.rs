@@ -1385,6 +1385,18 @@ impl PartialEq for MemoryTaken {
 impl Eq for MemoryTaken {}
 
 impl MemoryTaken {
+    /// Whether the next record may be decoded: what it takes follows from its length.
+    fn has_room_for(self, mut record: Wire<'_>, most: u64) -> bool {
+        /// Calibration points take a tenth of a byte in a record for each byte in memory; nothing takes less but a
+        /// shared clock map's clocks, which are no more than their record while it is decoded.
+        const MEMORY_PER_BYTE: u64 = 10;
+        let kind = record.varint("kind of a definition");
+        let length = kind.and_then(|_| record.varint("length of a definition"));
+        // Whatever is wrong with it, decoding finds out.
+        let length = length.unwrap_or(0).min(record.remaining() as u64);
+        self.0.saturating_add(length * MEMORY_PER_BYTE) <= most
+    }
+
     /// Counts a definition whose record has `record` bytes. Returns false, and counts nothing, if more than `most` bytes
     /// would be taken.
     fn count(&mut self, definition: &Definition, record: usize, most: u64) -> bool {
@@ -1684,8 +1696,15 @@ impl Definitions {
         let most = limits.definitions_memory;
         let mut wire = Wire::new(bytes);
         let mut outcome = Ok(());
+        let too_much = |before: usize| {
+            let expected = "definitions that take no more memory than the limits allow";
+            FormatError::invalid(before, expected, format!("more than {} MiB", most >> 20))
+        };
         while !wire.is_empty() {
             let before = wire.position();
+            if !self.memory_taken.has_room_for(wire.clone(), most) {
+                return outcome.and(Err(too_much(before)));
+            }
             match Definition::decode(&mut wire) {
                 Ok(Some(definition)) if definition.highest_key() >= limits.ids => {
                     let expected = "a definition with an id that the file has room for";
@@ -1695,9 +1714,7 @@ impl Definitions {
                 Ok(Some(definition)) => {
                     let record = wire.position() - before;
                     if !self.memory_taken.count(&definition, record, most) {
-                        let expected = "definitions that take no more memory than the limits allow";
-                        let found = format!("more than {} MiB", most >> 20);
-                        return outcome.and(Err(FormatError::invalid(before, expected, found)));
+                        return outcome.and(Err(too_much(before)));
                     }
                     self.add(definition);
                 }
@@ -2119,7 +2136,7 @@ mod tests {
         let mut record = Vec::new();
         Definition::String(StringId::new(7), "a".repeat(16 << 20)).encode(&mut record);
         // The largest file, and one of a megabyte.
-        let limits = [(u64::MAX, 15, "4095 MiB"), (1 << 20, 1, "320 MiB")];
+        let limits = [(u64::MAX, 15, "4095 MiB"), (2 << 20, 1, "320 MiB")];
         for (length, expected, most) in limits {
             let limits = FileLimits::of_length(length);
             let mut read = Definitions::default();

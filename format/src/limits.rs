@@ -23,7 +23,7 @@ const MAX_DEFINITIONS_MEMORY: u64 = (4 << 30) - 1;
 /// Memory that the definitions of any file may take, bytes.
 const FREE_DEFINITIONS_MEMORY: u64 = 64 << 20;
 /// Further memory for definitions for each byte of the file.
-const DEFINITIONS_MEMORY_PER_BYTE: u64 = 256;
+const DEFINITIONS_MEMORY_PER_BYTE: u64 = 128;
 /// Ids of definitions in any file are below this.
 const FREE_IDS: u64 = 1 << 16;
 /// Further ids for each byte of the file: writers number definitions from 0, and readers have tables by id.

@@ -48,14 +48,8 @@ impl OwnFile {
 
     /// The file, while it is the one that was opened, and how many names it has.
     fn own(&self) -> io::Result<(&File, u64)> {
-        let closed = || io::Error::other("the program closed the recording's descriptor");
         let file = self.file.as_ref().ok_or_else(closed)?;
-        let metadata = file
-            .metadata()
-            .map_err(|error| match error.raw_os_error() {
-                Some(libc::EBADF) => closed(),
-                _ => error,
-            })?;
+        let metadata = file.metadata().map_err(name_closed)?;
         if (metadata.dev(), metadata.ino()) != (self.device, self.inode) {
             return Err(closed());
         }
@@ -63,13 +57,29 @@ impl OwnFile {
     }
 }
 
+fn closed() -> io::Error {
+    io::Error::other("the program closed the recording's descriptor")
+}
+
+/// Names the cause of an error that a closed descriptor gives.
+fn name_closed(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::EBADF) => closed(),
+        _ => error,
+    }
+}
+
 impl Sink for OwnFile {
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.own()?.0.write_all_at(bytes, offset)
+        // The program may close it after the check.
+        self.own()?
+            .0
+            .write_all_at(bytes, offset)
+            .map_err(name_closed)
     }
 
     fn truncate(&mut self, length: u64) -> io::Result<()> {
-        self.own()?.0.set_len(length)
+        self.own()?.0.set_len(length).map_err(name_closed)
     }
 
     fn check(&self) -> io::Result<()> {

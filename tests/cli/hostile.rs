@@ -66,19 +66,21 @@ fn trace_beginning() -> Vec<u8> {
     definitions.encode(&mut body);
     let header = FileHeader::new(FileKind::Trace, RecordingId([3; 16]));
     let mut out = header.encode().to_vec();
-    put(
-        &mut out,
-        BlockKind::Definitions,
-        &[],
-        &body,
-        Content::default(),
-    );
+    put(&mut out, BlockKind::Definitions, &[], &body);
     out
 }
 
-fn put(out: &mut Vec<u8>, kind: BlockKind, head: &[u8], body: &[u8], content: Content) {
-    let mut writer = BlockWriter::new(CompressionLevel::Zstd(19)).expect("a block writer");
-    writer.write_with(kind, head, body, content, out);
+/// Appends a block whose body is as short as can be, whatever it is worth.
+fn put(out: &mut Vec<u8>, kind: BlockKind, head: &[u8], body: &[u8]) {
+    let level = if body.len() > 4 << 20 { 3 } else { 19 };
+    let stored = zstd::bulk::compress(body, level).expect("a zstd frame");
+    put_stored(out, kind, 1, head, &stored, body.len() as u32);
+}
+
+/// Appends a block as a writer may write it.
+fn put_within_limits(out: &mut Vec<u8>, head: &[u8], body: &[u8], content: Content) {
+    let mut writer = BlockWriter::new(CompressionLevel::default()).expect("a block writer");
+    writer.write_with(BlockKind::Chunk, head, body, content, out);
 }
 
 fn chunk_header(sequence: u64, counts: &[(annals_format::EventTypeId, u64)]) -> ChunkHeader {
@@ -139,7 +141,7 @@ fn shared_text() -> Vec<u8> {
     let mut head = Vec::new();
     chunk_header(0, &[(NOTE, events as u64)]).encode(&mut head);
     let mut out = beginning();
-    put(&mut out, BlockKind::Chunk, &head, &body, Content::default());
+    put(&mut out, BlockKind::Chunk, &head, &body);
     out
 }
 
@@ -165,7 +167,7 @@ fn put_trace_chunk(out: &mut Vec<u8>, header: &TraceChunkHeader, chunk: &TraceCh
     let (mut head, mut body) = (Vec::new(), Vec::new());
     header.encode(&mut head);
     chunk.encode(&mut body);
-    put(out, BlockKind::TraceChunk, &head, &body, chunk.content());
+    put(out, BlockKind::TraceChunk, &head, &body);
 }
 
 /// Definitions with ids up to 2³² − 2, in a recording and in a trace.
@@ -187,13 +189,7 @@ fn far_ids(mut out: Vec<u8>) -> Vec<u8> {
         };
         Definition::Rank(rank).encode(&mut body);
     }
-    put(
-        &mut out,
-        BlockKind::Definitions,
-        &[],
-        &body,
-        Content::default(),
-    );
+    put(&mut out, BlockKind::Definitions, &[], &body);
     out
 }
 
@@ -203,13 +199,7 @@ fn much_of_definitions() -> Vec<u8> {
     Definition::String(annals_format::StringId::new(9), String::new()).encode(&mut record);
     let body = record.repeat((256 << 20) / record.len());
     let mut block = Vec::new();
-    put(
-        &mut block,
-        BlockKind::Definitions,
-        &[],
-        &body,
-        Content::default(),
-    );
+    put(&mut block, BlockKind::Definitions, &[], &body);
     let mut out = beginning();
     (0..30).for_each(|_| out.extend_from_slice(&block));
     out
@@ -223,13 +213,7 @@ fn much_of_chunks() -> Vec<u8> {
     let mut out = beginning();
     let mut head = Vec::new();
     chunk_header(0, &[(MARK, 1)]).encode(&mut head);
-    put(
-        &mut blocks,
-        BlockKind::Chunk,
-        &head,
-        &body,
-        Content::default(),
-    );
+    put(&mut blocks, BlockKind::Chunk, &head, &body);
     let stored = blocks[BLOCK_HEADER_LEN + head.len()..].to_vec();
     for sequence in 0..100 {
         // The same body under another head: only the first is compressed.
@@ -299,13 +283,7 @@ fn many_calibration_points() -> Vec<u8> {
     body.put_varint(26);
     body.put_bytes(&record);
     let mut out = beginning();
-    put(
-        &mut out,
-        BlockKind::Definitions,
-        &[],
-        &body,
-        Content::default(),
-    );
+    put(&mut out, BlockKind::Definitions, &[], &body);
     out
 }
 
@@ -334,12 +312,13 @@ fn nested_calls(depth: usize, is_within_limits: bool) -> Vec<u8> {
         ..chunk_header(0, &counts)
     };
     header.encode(&mut head);
-    let content = match is_within_limits {
-        true => Chunk::decode(&header, &body).expect("a chunk").content(),
-        false => Content::default(),
-    };
     let mut out = beginning();
-    put(&mut out, BlockKind::Chunk, &head, &body, content);
+    if is_within_limits {
+        let content = Chunk::decode(&header, &body).expect("a chunk").content();
+        put_within_limits(&mut out, &head, &body, content);
+    } else {
+        put(&mut out, BlockKind::Chunk, &head, &body);
+    }
     out
 }
 
@@ -352,7 +331,7 @@ fn many_values() -> Vec<u8> {
     for sequence in 0..200 {
         let mut head = Vec::new();
         chunk_header(sequence, &[(MARK, events as u64)]).encode(&mut head);
-        put(&mut out, BlockKind::Chunk, &head, &body, Content::default());
+        put(&mut out, BlockKind::Chunk, &head, &body);
     }
     out
 }
@@ -371,13 +350,7 @@ fn large_snapshots() -> Vec<u8> {
         head.put_varint(chunk);
         head.put_varint(count as u64);
         head.put_varint(count as u64);
-        put(
-            &mut out,
-            BlockKind::Snapshot,
-            &head,
-            &body,
-            Content::default(),
-        );
+        put(&mut out, BlockKind::Snapshot, &head, &body);
     }
     out
 }
@@ -401,7 +374,7 @@ fn one_block_for_many_chunks() -> Vec<u8> {
     let offset = out.len() as u64;
     let mut head = Vec::new();
     chunk_header(0, &[(MARK, 1)]).encode(&mut head);
-    put(&mut out, BlockKind::Chunk, &head, &body, Content::default());
+    put(&mut out, BlockKind::Chunk, &head, &body);
     let footer_at = out.len() as u64;
     let footer = annals_format::Footer {
         chunks: (0..100_000)
@@ -411,7 +384,7 @@ fn one_block_for_many_chunks() -> Vec<u8> {
     };
     let mut body = Vec::new();
     footer.encode(&mut body);
-    put(&mut out, BlockKind::Footer, &[], &body, Content::default());
+    put(&mut out, BlockKind::Footer, &[], &body);
     out.extend_from_slice(&annals_format::encode_tail(footer_at));
     out
 }

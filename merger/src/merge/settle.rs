@@ -379,6 +379,15 @@ impl Merge {
                 start = Some(start.map_or(first, |start| start.min(first)));
                 end = Some(end.map_or(last, |end| end.max(last)));
             }
+            // A recording that ends early may know when a stream was closed, and nothing later.
+            if let Some(clock) = clock.filter(|_| !contents.is_open) {
+                let near_ns = end.unwrap_or(own_end);
+                let close_ns = clock.time_near(contents.totals.close_tick, near_ns);
+                end = match is_plausible(close_ns) {
+                    true => Some(close_ns.max(near_ns)),
+                    false => end,
+                };
+            }
         }
         let start = start.or(end)?;
         Some((start, end.unwrap_or(start).max(start)))
