@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use annals_format::wire::Put;
 use annals_format::{
     BLOCK_HEADER_LEN, BlockKind, BlockWriter, Chunk, ChunkHeader, ClockMap, CompressionLevel,
-    Content, Cumulative, Definition, Definitions, FileHeader, FileKind, RecordingId, StreamId,
-    TraceChunk, TraceChunkHeader, TypeColumns, put_growing, put_ints,
+    Content, Cumulative, Definition, Definitions, FileHeader, FileKind, Footer, RecordingId,
+    StreamId, TraceChunk, TraceChunkHeader, TypeColumns, put_growing, put_ints,
 };
 use support::{ENTER, LEAVE, MARK, NOTE, REFERENCE, Row, TestRecording, TestStream};
 use tempfile::TempDir;
@@ -556,4 +556,163 @@ fn no_small_file_takes_a_command_more_than_a_gigabyte_or_ten_seconds() {
         std::fs::remove_file(&file).expect("the file");
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// A finished recording of two streams of 5 events each, whose definitions are changed wherever they are.
+fn with_definitions(change: impl FnOnce(&mut Vec<u8>, &mut Definitions)) -> Vec<u8> {
+    let stream = |first: u64| TestStream {
+        clock: 0,
+        ordering: annals_format::Ordering::Ordered,
+        chunks: vec![(
+            1_000,
+            (0..5)
+                .map(|n| Row::Event(MARK, first + n * 10, n))
+                .collect(),
+        )],
+    };
+    let mut recording = recording();
+    recording.streams = vec![stream(2_000), stream(2_005)];
+    recording.has_footer = true;
+    let bytes = recording.encode(CompressionLevel::None);
+    let block_at = |at: usize| {
+        let header = annals_format::BlockHeader::decode(&bytes[at..]).expect("a block");
+        let end = at + header.block_len() as usize;
+        (end - header.body_len as usize..end, header)
+    };
+    let (records, _) = block_at(64);
+    let mut definitions = Definitions::default();
+    definitions
+        .add_all(&bytes[records.clone()])
+        .expect("definitions");
+    let mut changed = Vec::new();
+    change(&mut changed, &mut definitions);
+    definitions.encode(&mut changed);
+
+    let footer_at = annals_format::decode_tail(&bytes[bytes.len() - 24..]).expect("a tail");
+    let (footer, _) = block_at(footer_at as usize);
+    let mut sections = annals_format::wire::Wire::new(&bytes[footer]);
+    sections.bytes("definitions").expect("a section");
+    let index = Footer::decode(&bytes[block_at(footer_at as usize).0]).expect("a footer");
+
+    let mut out = bytes[..64].to_vec();
+    put(&mut out, BlockKind::Definitions, &[], &changed);
+    let moved = out.len() as i64 - records.end as i64;
+    out.extend_from_slice(&bytes[records.end..footer_at as usize]);
+    let mut rest = Vec::new();
+    let index = Footer {
+        definitions: Definitions::default(),
+        chunks: index
+            .chunks
+            .into_iter()
+            .map(|(offset, head)| (offset.wrapping_add_signed(moved), head))
+            .collect(),
+        ..index
+    };
+    index.encode(&mut rest);
+    let mut body = Vec::new();
+    body.put_bytes(&changed);
+    // After an empty section of definitions.
+    body.extend_from_slice(&rest[1..]);
+    let footer_at = out.len() as u64;
+    put(&mut out, BlockKind::Footer, &[], &body);
+    out.extend_from_slice(&annals_format::encode_tail(footer_at));
+    out
+}
+
+/// The record of a definition with one byte changed: an unknown code.
+fn with_unknown_code(definition: &Definition, at: usize) -> Vec<u8> {
+    let mut record = Vec::new();
+    definition.encode(&mut record);
+    record[at] = 99;
+    record
+}
+
+#[test]
+fn events_of_streams_without_definition_are_skipped_events_of_every_command() {
+    let (source, clock) = (
+        annals_format::SourceId::new(1),
+        annals_format::ClockId::new(0),
+    );
+    // What is lost, and how many of the ten events with it.
+    let cases: [(&str, u64, Vec<u8>); 5] = [
+        (
+            "stream",
+            5,
+            with_definitions(|_, d| drop(d.streams.remove(&StreamId::new(1)))),
+        ),
+        (
+            "source",
+            5,
+            with_definitions(|_, d| drop(d.sources.remove(&source))),
+        ),
+        (
+            "source of an unknown ordering",
+            5,
+            with_definitions(|more, d| {
+                let lost = Definition::Source(d.sources.remove(&source).expect("a source"));
+                // Kind, length, id, process, name, description.
+                more.extend(with_unknown_code(&lost, 6));
+            }),
+        ),
+        (
+            "clock of an unknown kind",
+            10,
+            with_definitions(|more, d| {
+                let lost = Definition::Clock(d.clocks.remove(&clock).expect("a clock"));
+                // Kind, length, id, process, name.
+                more.extend(with_unknown_code(&lost, 5));
+            }),
+        ),
+        (
+            "all definitions",
+            10,
+            with_definitions(|_, d| *d = Definitions::default()),
+        ),
+    ];
+    for (what, lost, bytes) in cases {
+        let directory = TempDir::new().expect("a directory");
+        let file = directory.path().join("undefined.annals");
+        let mut checked = 0;
+        std::fs::write(&file, bytes).expect("the file");
+        let code = |words: &[OsString]| {
+            let output = Command::new(&words[0]).args(&words[1..]).output();
+            let output = output.expect("a command");
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            (output.status.code(), said)
+        };
+        let whole = directory.path().join("whole.annals");
+        std::fs::write(&whole, with_definitions(|_, _| {})).expect("the file");
+        let of_whole = commands(&whole, directory.path());
+        for (words, of_whole) in commands(&file, directory.path()).iter().zip(of_whole) {
+            // Questions that the whole recording answers without loss, and that name no region.
+            if code(&of_whole).0 != Some(0)
+                || ["recover", "histogram"]
+                    .iter()
+                    .any(|name| words[1] == *name)
+            {
+                continue;
+            }
+            let (code, said) = code(words);
+            checked += 1;
+            assert_eq!(code, Some(3), "{what}: {words:?}: {said}");
+        }
+        assert!(checked > 15, "{checked} commands");
+        let counts = |path: &Path| {
+            let mut info = Command::new(env!("CARGO_BIN_EXE_trace-cli"));
+            let output = info
+                .args(["info", "--json"])
+                .arg(path)
+                .output()
+                .expect("trace-cli runs");
+            let info: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+            ["raised", "events", "skipped"].map(|key| info[key].as_u64().expect("a count"))
+        };
+        let known = [10, 10 - lost, lost];
+        assert_eq!(counts(&file), known, "{what}");
+        assert_eq!(
+            counts(&directory.path().join("merged.annals")),
+            known,
+            "{what}, merged"
+        );
+    }
 }
