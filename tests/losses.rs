@@ -10,7 +10,9 @@ use annals_format::{
     BLOCK_HEADER_LEN, BlockHeader, BlockKind, LiveHeader, LiveImage, TraceLoss, Value,
 };
 use annals_merger::{InputRecording, MergeError, Opened, Window, recover};
-use annals_recorder::{ClockChoice, EventTypeSpec, Options, Overflow, Recorder};
+use annals_recorder::{
+    ClockChoice, ClockSpec, EventTypeSpec, Options, Overflow, Recorder, SourceSpec,
+};
 use tempfile::TempDir;
 
 const THREADS: usize = 2;
@@ -63,15 +65,18 @@ fn record(overflow: Overflow, is_killed: bool) -> Made {
         let workers = (0..THREADS).map(|thread| {
             let raise = move || {
                 let text = "x".repeat(40);
-                let mut raised = Vec::new();
-                for burst in 0..6_u64 {
-                    for _ in 0..700 {
+                let mut raised: Vec<Bracket> = Vec::new();
+                // The last burst stays in its page.
+                for (burst, events) in [700, 700, 700, 700, 700, 700, 5].into_iter().enumerate() {
+                    for _ in 0..events {
                         let before = Recorder::reference_ns();
                         let values = (thread as u32, raised.len() as u64, text.as_bytes());
                         recorder.raise(&mark, values);
                         raised.push((before, Recorder::reference_ns()));
                     }
-                    std::thread::sleep(Duration::from_millis(40 + 30 * burst));
+                    if events > 5 {
+                        std::thread::sleep(Duration::from_millis(40 + 30 * burst as u64));
+                    }
                 }
                 // Wait for the copy, if there is one: then the streams are still open.
                 barrier.wait();
@@ -479,6 +484,112 @@ fn a_killed_flight_recorder_lost_its_events_before_the_first_one_left() {
     let made = record(Overflow::Overwrite, true);
     check_whole(&made);
     run(&made, 400, 0x1405_7b7e_f767_814f);
+}
+
+/// What a source of an unreadable clock dropped lies between its events, and after the last up to the process's end.
+#[test]
+fn drops_of_a_clock_that_cannot_be_read_have_an_interval() {
+    let directory = TempDir::new().expect("a directory");
+    let mut options = Options::new(directory.path());
+    options.clock = ClockChoice::Monotonic;
+    let recorder = Recorder::start(&options).expect("a recorder");
+    let clock = recorder.add_clock(&ClockSpec::unreadable("device", 1_000_000_000));
+    let clock = clock.expect("a clock");
+    let source = |name: &str| {
+        let source = recorder.add_source(&SourceSpec::ordered(name).clock(clock));
+        source.expect("a source")
+    };
+    let (with_events, without_events) = (source("with events"), source("without events"));
+    let mark = recorder.add_event_type::<(u64,)>(&EventTypeSpec::new("mark").element("number"));
+    let mark = mark.expect("an event type");
+    let mut moments = vec![Recorder::reference_ns()];
+    let pause = || {
+        std::thread::sleep(Duration::from_millis(5));
+        Recorder::reference_ns()
+    };
+    for number in 0..3 {
+        let tick = Recorder::reference_ns() as u64;
+        recorder.raise_at(with_events, tick, &mark, (number,));
+        moments.push(pause());
+        for source in [with_events, without_events] {
+            recorder.report_dropped(source, mark.id(), 2);
+        }
+        moments.push(pause());
+    }
+    recorder.finish();
+    drop(recorder);
+    let opened = Opened::open(directory.path()).expect("the recording");
+    let outcome = opened
+        .read(Window::ALL, |_| Ok(()))
+        .expect("the recording is read");
+    let zero_ns = opened
+        .definitions
+        .time_zero
+        .and_then(|zero| zero.reference_ns);
+    let zero_ns = zero_ns.expect("a merge says where its time begins");
+    let at: Vec<i64> = moments.iter().map(|moment| moment - zero_ns).collect();
+    let mut checked = 0;
+    for name in ["with events", "without events"] {
+        let of_source = outcome.losses.iter().filter(|loss| {
+            let source = opened.definitions.streams[&loss.stream].source;
+            opened
+                .definitions
+                .string(opened.definitions.sources[&source].name)
+                == name
+        });
+        for (number, loss) in of_source.enumerate() {
+            // Each was reported between these moments.
+            let (before, after) = (at[1 + 2 * number], at[2 + 2 * number]);
+            assert!(
+                loss.from_ns <= before && after <= loss.to_ns.max(after),
+                "{name}: {loss:?}, {at:?}"
+            );
+            assert!(loss.to_ns > loss.from_ns, "{name}: {loss:?}");
+            assert!(loss.to_ns >= before, "{name}: {loss:?}, {at:?}");
+            checked += loss.count;
+        }
+    }
+    assert_eq!(checked, 12);
+}
+
+/// A killed process whose definitions are damaged wherever they are: the live file stays.
+#[test]
+fn a_live_file_of_which_a_part_cannot_be_read_is_never_removed() {
+    let made = record(Overflow::Drop, true);
+    let mut live = made.live.clone().expect("a live file");
+    // An area of definitions without a byte.
+    live[2048..2056].fill(0);
+    let mut bytes = made.recording.clone();
+    let (starts, _) = blocks(&bytes);
+    for (start, kind) in starts {
+        if kind == BlockKind::Definitions {
+            bytes[start + BLOCK_HEADER_LEN] ^= 1;
+        }
+    }
+    std::fs::write(made.name(), &bytes).expect("a file");
+    write_live(&made, Some(&live));
+    let found = read(&made.name()).expect("the recording");
+    assert!(found.events.is_empty() && found.has_told);
+    let skipped = found.losses.iter().filter(|loss| loss.cause.is_of_reader());
+    let skipped: u64 = skipped.map(|loss| loss.count).sum();
+    assert_eq!(skipped, made.recorded.len() as u64);
+    let input = InputRecording::open(&made.name()).expect("the recording");
+    let outcome = recover(&input, None);
+    assert!(
+        matches!(outcome, Err(MergeError::LiveFileUnread { .. })),
+        "{outcome:?}"
+    );
+    assert_eq!(std::fs::read(made.name()).expect("the recording"), bytes);
+    assert_eq!(
+        std::fs::read(live_name(&made)).expect("the live file"),
+        live
+    );
+    // Elsewhere, what can be read is written.
+    let elsewhere = made.directory.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).expect("a directory");
+    let recovered = recover(&input, Some(&elsewhere)).expect("a recovery");
+    assert!(recovered.expect("a recording").unread.is_some());
+    assert!(live_name(&made).exists());
 }
 
 /// All definitions are in the recording twice, or once and in the live file.

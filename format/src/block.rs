@@ -641,6 +641,89 @@ mod tests {
         }
     }
 
+    /// A block of definitions whose body is stored so.
+    fn stored(stored: &[u8], raw_len: usize) -> (BlockHeader, Vec<u8>) {
+        let body = StoredBody {
+            compression: 1,
+            raw_len: raw_len as u32,
+            crc: crc32fast::hash(stored),
+            bytes: stored.to_vec(),
+        };
+        let mut block = Vec::new();
+        body.put_block(BlockKind::Definitions, &[], &mut block);
+        (BlockHeader::decode(&block).unwrap(), stored.to_vec())
+    }
+
+    #[test]
+    fn a_body_is_one_zstd_frame_and_zero_bytes() {
+        let raw = b"a body of some bytes, some bytes, some bytes".repeat(9);
+        let frame = zstd::bulk::compress(&raw, 1).unwrap();
+        let opens = |bytes: &[u8], raw_len: usize| {
+            let (header, body) = stored(bytes, raw_len);
+            header.open_body(&body).map(|raw| raw.len())
+        };
+        assert_eq!(opens(&frame, raw.len()).unwrap(), raw.len());
+        assert_eq!(
+            opens(&[&frame[..], &[0; 9]].concat(), raw.len()).unwrap(),
+            raw.len()
+        );
+        let two = [&frame[..], &frame].concat();
+        assert!(opens(&two, 2 * raw.len()).is_err(), "two frames");
+        assert!(opens(&two, raw.len()).is_err(), "a frame after the first");
+        // A frame that decoders step over, before and after it.
+        let skippable = [0x50, 0x2a, 0x4d, 0x18, 2, 0, 0, 0, 7, 7];
+        assert!(opens(&[&frame[..], &skippable].concat(), raw.len()).is_err());
+        assert!(opens(&[&skippable[..], &frame].concat(), raw.len()).is_err());
+    }
+
+    #[test]
+    fn a_body_stores_as_many_bytes_as_its_content_is_worth() {
+        let mut writer = BlockWriter::new(CompressionLevel::Zstd(1)).unwrap();
+        let raw = vec![7; 1 << 20];
+        let contents = [
+            Content::default(),
+            Content {
+                items: 1 << 20,
+                text_bytes: 0,
+            },
+            Content {
+                items: 0,
+                text_bytes: 1 << 30,
+            },
+        ];
+        for content in contents {
+            let mut block = Vec::new();
+            writer.write_with(BlockKind::Snapshot, &[], &raw, content, &mut block);
+            let header = BlockHeader::decode(&block).unwrap();
+            header.check_content(content).unwrap();
+            assert_eq!(header.open_body(&block[BLOCK_HEADER_LEN..]).unwrap(), raw);
+            // Not a byte less.
+            let less = BlockHeader {
+                body_len: header.body_len - 1,
+                ..header
+            };
+            assert!(less.check_content(content).is_err());
+        }
+        // Without compression the zeros are part of the body.
+        let mut writer = BlockWriter::new(CompressionLevel::None).unwrap();
+        let mut block = Vec::new();
+        let content = contents[1];
+        writer.write_with(BlockKind::Snapshot, &[], &[1, 2, 3], content, &mut block);
+        let header = BlockHeader::decode(&block).unwrap();
+        let opened = header.open_body(&block[BLOCK_HEADER_LEN..]).unwrap();
+        assert_eq!(opened[..4], [1, 2, 3, 0]);
+        assert_eq!(opened.len(), ((1 << 20) - 4096) / 64);
+    }
+
+    #[test]
+    fn a_block_whose_body_is_worth_too_much_is_stepped_over_and_not_opened() {
+        let raw = vec![0; 16 << 20];
+        let frame = zstd::bulk::compress(&raw, 3).unwrap();
+        let (header, body) = stored(&frame, raw.len());
+        let error = header.open_body(&body).unwrap_err().to_string();
+        assert!(error.contains("as its content is worth"), "{error}");
+    }
+
     #[test]
     fn an_unknown_minor_is_read_and_an_unknown_major_refused() {
         let mut header = FileHeader::new(FileKind::Recording, RecordingId([1; 16]));

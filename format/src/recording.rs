@@ -1119,6 +1119,76 @@ mod tests {
     }
 
     #[test]
+    fn drops_before_a_chunk_opened_are_counted_once() {
+        // The record in front of the second chunk's first event counts what its head counts as dropped before.
+        let (first, mut second) = (chunk(0, 0, &[0]), chunk(1, 1, &[1]));
+        let record = DroppedRecord {
+            event_type: Some(ty(0)),
+            cause: Cause::BufferFull,
+            is_lower_bound: false,
+            count: 804,
+            cumulative: 804,
+            from_tick: 0,
+            to_tick: 100,
+        };
+        second.1.dropped.push((0, record));
+        (second.0.dropped_count, second.0.before.dropped) = (804, 804);
+        let recording = read_as(&file([first, second]), None, false);
+        let totals = &recording.streams[&STREAM].totals;
+        let dropped = totals.get(ANY_EVENT_TYPE).unwrap().dropped_sum();
+        assert_eq!(dropped, 804);
+    }
+
+    #[test]
+    fn a_tail_that_points_beyond_the_file_is_reported_and_the_blocks_are_scanned() {
+        let mut maker = FileMaker::new(FileKind::Recording);
+        let starts = [0, 1, 2].map(|n| maker.chunk(chunk(n, n, &[0])));
+        maker.totals(&[(0, 3)]);
+        maker.finish();
+        // So much is missing that the footer is beyond the end.
+        let bytes = [&maker.bytes[..starts[0]], &maker.bytes[starts[2]..]].concat();
+        let recording = read_as(&bytes, None, false);
+        assert!(recording.has_footer, "the scan finds it");
+        assert_eq!(recording.problems.len(), 1, "{:?}", recording.problems);
+        assert!(recording.check_unread(&bytes).unwrap().is_empty());
+        let contents = &recording.streams[&STREAM];
+        let loaded = contents.chunks.iter();
+        let loaded = loaded.filter(|chunk| recording.load(&bytes, chunk).is_ok());
+        assert_eq!(loaded.count(), 1);
+    }
+
+    #[test]
+    fn a_footer_that_names_a_wrong_index_block_is_reported() {
+        let mut maker = FileMaker::new(FileKind::Recording);
+        maker.chunk(chunk(0, 0, &[0]));
+        maker.chunk(chunk(1, 1, &[0]));
+        maker.index_block();
+        maker.totals(&[(0, 2)]);
+        maker.move_index_blocks(8);
+        maker.finish();
+        let recording = read_as(&maker.bytes, None, false);
+        assert!(recording.has_footer);
+        assert_eq!(recording.streams[&STREAM].chunks.len(), 2);
+        assert_eq!(recording.problems.len(), 1);
+    }
+
+    #[test]
+    fn a_page_takes_the_place_of_a_chunk_whose_body_is_damaged() {
+        let mut live = LiveMaker::new();
+        live.slot(0, 0, 2);
+        live.raised(0, 0, 2);
+        live.page(0, (0, 0), 2, &rows(&[0, 0]));
+        let mut maker = FileMaker::new(FileKind::Recording);
+        let at = maker.chunk(chunk(0, 0, &[0, 0]));
+        let end = maker.bytes.len();
+        assert!(at < end);
+        maker.bytes[end - 1] ^= 1;
+        let contents = killed(&maker.bytes, &live);
+        assert_eq!(contents.chunks[0].place, ChunkPlace::Live(0));
+        assert!(contents.losses.is_empty());
+    }
+
+    #[test]
     fn a_chunk_with_fewer_events_than_its_successor_knows_of_is_a_gap() {
         let recording = read_as(&file([chunk(0, 0, &[0]), chunk(1, 3, &[1])]), None, false);
         let contents = &recording.streams[&STREAM];

@@ -186,6 +186,12 @@ impl FileMaker {
         start
     }
 
+    /// Has the footer name the index blocks this much further on.
+    pub(crate) fn move_index_blocks(&mut self, by: u64) {
+        let blocks = self.footer.index_blocks.iter_mut();
+        blocks.for_each(|offset| *offset += by);
+    }
+
     pub(crate) fn trace_chunk(&mut self, sequence: u64, chunk: &TraceChunk) -> usize {
         let (mut head, mut body) = (Vec::new(), Vec::new());
         let header = chunk.header(sequence);

@@ -485,6 +485,28 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn knots_ascend_also_at_the_ends_of_time() {
+        for by_ns in [i64::MIN, -5, 0, 7, i64::MAX] {
+            for first_ns in [i64::MIN, -3, i64::MAX - 4_000] {
+                let mut map = ClockMap {
+                    clock: ClockId::new(0),
+                    error_ns: 0,
+                    knots: [
+                        (0, first_ns),
+                        (10, first_ns + 1_000),
+                        (20, first_ns + 2_000),
+                    ]
+                    .into(),
+                };
+                MapMover::new(by_ns).move_map(&mut map);
+                assert!(map.knots.len() >= 2, "{by_ns} {first_ns}");
+                let ascends = |a: &(i128, i64), b: &(i128, i64)| a.0 < b.0 && a.1 < b.1;
+                assert!(map.knots.is_sorted_by(ascends), "{:?}", map.knots);
+            }
+        }
+    }
+
+    #[test]
     fn a_wide_bracket_loses_against_a_narrow_one_nearby() {
         let clock = clock(1_000_000_000, u64::MAX);
         let points: Vec<Point> = (0..100_i64)

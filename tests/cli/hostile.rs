@@ -1,5 +1,6 @@
-//! Small files that ask for much: every command ends in time, within its memory, with an exit code, and without a
-//! panic. Each file is one that once did not.
+//! Files that cannot be trusted. Small ones that ask for much: every command ends in time, within its memory, with an exit
+//! code, and without a panic; each file is one that once did not. Damaged ones: every command counts what is lost and says
+//! so.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -714,5 +715,153 @@ fn events_of_streams_without_definition_are_skipped_events_of_every_command() {
             known,
             "{what}, merged"
         );
+    }
+}
+
+fn cli(arguments: &[&dyn AsRef<OsStr>]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trace-cli"));
+    let output = command.args(arguments).output().expect("trace-cli runs");
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    (output.status.code(), said)
+}
+
+#[test]
+fn a_tail_that_is_lost_or_points_elsewhere_is_reported_by_every_command() {
+    let directory = TempDir::new().expect("a directory");
+    let mut made = recording();
+    made.has_footer = true;
+    let recording = made.encode(CompressionLevel::default());
+    let whole = directory.path().join("whole.annals");
+    std::fs::write(&whole, &recording).expect("the recording");
+    let trace = directory.path().join("trace.annals");
+    let mut merge = Command::new(env!("CARGO_BIN_EXE_trace-merge"));
+    let merged = merge
+        .arg(&whole)
+        .arg("-o")
+        .arg(&trace)
+        .output()
+        .expect("trace-merge runs");
+    assert_eq!(merged.status.code(), Some(0));
+    let trace = std::fs::read(&trace).expect("the trace");
+    for (kind, bytes) in [("recording", recording), ("trace", trace)] {
+        let end = bytes.len() - 24;
+        let footer_at = annals_format::decode_tail(&bytes[end..]).expect("a tail");
+        let elsewhere = [
+            ("gone", bytes[..end].to_vec()),
+            ("before the footer", with_tail(&bytes[..end], footer_at - 1)),
+            ("beyond the end", with_tail(&bytes[..end], 1 << 40)),
+        ];
+        for (what, damaged) in elsewhere {
+            let file = directory.path().join("damaged.annals");
+            std::fs::write(&file, damaged).expect("the file");
+            let mut commands = vec!["info", "print", "dropped", "events"];
+            if kind == "trace" {
+                commands.push("verify");
+            }
+            for command in commands {
+                let (code, said) = cli(&[&command, &file]);
+                assert_eq!(code, Some(3), "{kind}, tail {what}: {command}: {said}");
+                assert!(
+                    said.contains("tail"),
+                    "{kind}, tail {what}: {command}: {said}"
+                );
+            }
+        }
+    }
+    // What only lost its tail is whole again after a recovery.
+    let file = directory.path().join("damaged.annals");
+    let bytes = std::fs::read(&whole).expect("the recording");
+    std::fs::write(&file, &bytes[..bytes.len() - 24]).expect("the file");
+    let (_, said) = cli(&[&"recover", &file]);
+    assert_eq!(std::fs::read(&file).expect("the file"), bytes, "{said}");
+}
+
+fn with_tail(bytes: &[u8], footer_at: u64) -> Vec<u8> {
+    [bytes, &annals_format::encode_tail(footer_at)].concat()
+}
+
+#[test]
+fn an_event_at_the_end_of_time_is_printed() {
+    let mut columns = TypeColumns::new(MARK, [annals_format::ElementType::U64].into_iter());
+    columns.count = 2;
+    columns.columns[0].push_bits(7);
+    columns.columns[0].push_bits(8);
+    let chunk = TraceChunk {
+        times_ns: vec![5, i64::MAX],
+        streams: vec![StreamId::new(0); 2],
+        type_index: vec![0; 2],
+        types: vec![columns],
+        tick_residuals: vec![0; 2],
+        ..TraceChunk::default()
+    };
+    let mut bytes = trace_beginning();
+    put_trace_chunk(&mut bytes, &chunk.header(0), &chunk);
+    let directory = TempDir::new().expect("a directory");
+    let file = directory.path().join("end.annals");
+    std::fs::write(&file, bytes).expect("the file");
+    let (_, said) = cli(&[&"print", &file, &"--template", &"{time_ns} {number}"]);
+    assert!(said.contains("5 7\n9223372036854775807 8\n"), "{said}");
+    let (_, said) = cli(&[
+        &"print",
+        &file,
+        &"--template",
+        &"{time_ns}",
+        &"--from",
+        &"1s",
+    ]);
+    assert!(said.contains("9223372036854775807\n"), "{said}");
+    let (_, said) = cli(&[&"print", &file, &"--template", &"{time_ns}", &"--to", &"1s"]);
+    assert!(!said.contains("9223372036854775807"), "{said}");
+}
+
+#[test]
+fn recover_leaves_a_live_file_that_it_cannot_read() {
+    use annals_recorder::{EventTypeSpec, Options, Recorder};
+    let directory = TempDir::new().expect("a directory");
+    let recorder = Recorder::start(&Options::new(directory.path())).expect("a recorder");
+    let mark = EventTypeSpec::new("mark").element("number");
+    let mark = recorder
+        .add_event_type::<(u64,)>(&mark)
+        .expect("an event type");
+    (0..100).for_each(|number| recorder.raise(&mark, (number,)));
+    let files = std::fs::read_dir(directory.path()).expect("a directory");
+    let mut files: Vec<PathBuf> = files.map(|file| file.expect("a file").path()).collect();
+    files.sort();
+    let [recording, live] = &files[..] else {
+        panic!("a recording and its live file, not {files:?}");
+    };
+    // As a kill leaves them, of a process that is gone, and without definitions.
+    let copy = directory.path().join("killed");
+    std::fs::create_dir(&copy).expect("a directory");
+    let mut image = std::fs::read(live).expect("the live file");
+    let header = annals_format::LiveHeader::decode(&image, image.len() as u64);
+    let header = header.expect("a live header");
+    let of_another = annals_format::LiveHeader {
+        process_start: header.process_start + 1,
+        ..header
+    };
+    let fixed = of_another.encode();
+    image[..fixed.len()].copy_from_slice(&fixed);
+    image[2048..2056].fill(0);
+    let mut written = std::fs::read(recording).expect("the recording");
+    written.truncate(64);
+    let (recording, live) = (copy.join("run.annals"), copy.join("run.annals-live"));
+    std::fs::write(&recording, &written).expect("the recording");
+    std::fs::write(&live, &image).expect("the live file");
+    drop(recorder);
+
+    let (code, said) = cli(&[&"recover", &copy]);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(
+        said.contains("incomplete") && said.contains("100 events"),
+        "{said}"
+    );
+    assert_eq!(std::fs::read(&recording).expect("the recording"), written);
+    assert_eq!(std::fs::read(&live).expect("the live file"), image);
+    for command in ["info", "print", "dropped"] {
+        let (code, said) = cli(&[&command, &copy]);
+        assert_eq!(code, Some(3), "{command}: {said}");
+        assert!(said.contains("100"), "{command}: {said}");
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use annals_format::{
     Clock, ClockId, Definition, Definitions, Element, EventType, EventTypeId, Foreign, Function,
     Location, LocationId, Module, ModuleId, Object, ObjectId, Ordering, Process, ProcessId,
-    Property, Rank, Reference, Region, RegionId, RegionSet, Registration, Source, SourceId, Stream,
-    StreamId, StringId, World,
+    Property, Rank, Recording, Reference, Region, RegionId, RegionSet, Registration, Source,
+    SourceId, Stream, StreamId, StringId, World,
 };
 
 /// Numbers of one recording's definitions in the trace.
@@ -36,6 +36,26 @@ pub(crate) struct References(Arc<Vec<u32>>);
 
 /// The clock of a source whose clock is not defined: its events cannot be placed in time.
 const LOST_CLOCK: ClockId = ClockId::new(u32::MAX);
+
+/// The source of a stream whose own definition is lost.
+const LOST_SOURCE: SourceId = SourceId::new(u32::MAX);
+
+/// Defines the streams of a recording that have chunks or counts, and whose definitions are lost.
+pub(crate) fn define_lost_streams(recording: &mut Recording) {
+    let defined = &recording.definitions.streams;
+    let lost = recording
+        .streams
+        .keys()
+        .filter(|id| !defined.contains_key(id));
+    let lost: Vec<StreamId> = lost.copied().collect();
+    for id in lost {
+        recording.definitions.add(Definition::Stream(Stream {
+            id,
+            source: LOST_SOURCE,
+            location: None,
+        }));
+    }
+}
 
 /// What a reference becomes whose definition is lost.
 pub(crate) const LOST_REFERENCE: u64 = u32::MAX as u64;
@@ -288,31 +308,32 @@ impl Unifier {
             self.definitions.add(Definition::Location(d));
         }
         for (id, d) in &own.streams {
-            let source = *sources.entry(d.source).or_insert_with(|| {
-                self.add_lost_source(process, &format!("source-{}", d.source.get()))
+            let known = match d.source {
+                LOST_SOURCE => None,
+                _ => sources.get(&d.source).copied(),
+            };
+            let source = known.unwrap_or_else(|| {
+                let name = match d.source {
+                    LOST_SOURCE => format!("source-of-stream-{}", id.get()),
+                    source => format!("source-{}", source.get()),
+                };
+                let source = self.add_lost_source(process, &name);
+                sources.insert(d.source, source);
+                source
             });
+            let to = StreamId::new(self.definitions.streams.len() as u32);
+            numbers.streams.insert(*id, to);
+            numbers.stream_table.set(id.get(), to.get());
             let location = d
                 .location
                 .map(|location| numbers.locations.get(location.get().into()) as u32);
-            self.add_stream(*id, source, location.map(LocationId::new), numbers);
+            let d = Stream {
+                id: to,
+                source,
+                location: location.map(LocationId::new),
+            };
+            self.definitions.add(Definition::Stream(d));
         }
-    }
-
-    fn add_stream(
-        &mut self,
-        id: StreamId,
-        source: SourceId,
-        location: Option<LocationId>,
-        numbers: &mut Numbers,
-    ) {
-        let to = StreamId::new(self.definitions.streams.len() as u32);
-        numbers.streams.insert(id, to);
-        numbers.stream_table.set(id.get(), to.get());
-        self.definitions.add(Definition::Stream(Stream {
-            id: to,
-            source,
-            location,
-        }));
     }
 
     /// Defines a source in the place of one whose definition is lost.
@@ -328,17 +349,6 @@ impl Unifier {
         };
         self.definitions.add(Definition::Source(source));
         id
-    }
-
-    /// Defines a stream that has chunks or counts, and whose own definition is lost.
-    pub(crate) fn add_lost_stream(
-        &mut self,
-        id: StreamId,
-        process: ProcessId,
-        numbers: &mut Numbers,
-    ) {
-        let source = self.add_lost_source(process, &format!("source-of-stream-{}", id.get()));
-        self.add_stream(id, source, None, numbers);
     }
 
     fn add_event_types(&mut self, of: &Definitions, numbers: &mut Numbers) {

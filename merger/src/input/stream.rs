@@ -103,8 +103,9 @@ impl Lane {
 pub(crate) struct Decoded {
     batch: std::result::Result<Batch, String>,
     ambiguous: u64,
-    /// Dropped records with the index of the event they precede, and their interval on the axis.
-    dropped: Vec<(u32, DroppedRecord, (i64, i64))>,
+    /// Dropped records with the index of the event they precede, and their interval on the axis; it begins at the last
+    /// event before the chunk where there is no beginning.
+    dropped: Vec<(u32, DroppedRecord, (Option<i64>, i64))>,
     /// By type of the batch, the recording's event type.
     event_types: Vec<EventTypeId>,
     /// Events of types that the filter leaves out.
@@ -461,15 +462,25 @@ impl<'a> StreamReader<'a> {
             }
             shifts
         });
+        let close_reference_ns = stored.header.close_reference_ns.max(open_reference_ns);
+        let is_unreadable = self.clock.clock.kind == ClockKind::Unreadable;
         let dropped = std::mem::take(&mut chunk.dropped).into_iter();
         let dropped = dropped.map(|(index, record)| {
+            if is_unreadable && record.from_tick == record.to_tick {
+                // Nothing but events has shown the clock: both ticks are those of the last one.
+                let before = (index as usize).checked_sub(1);
+                let from_ns = before.and_then(|before| times_ns.get(before)).copied();
+                let to_ns = times_ns.get(index as usize).copied();
+                let to_ns = to_ns.unwrap_or_else(|| self.clock.host.axis_ns(close_reference_ns));
+                return (index, record, (from_ns.map(|from| from.min(to_ns)), to_ns));
+            }
             let near_ns = times_ns.get(index as usize).or(times_ns.last()).copied();
             let near_ns = near_ns.unwrap_or_else(|| self.clock.host.axis_ns(open_reference_ns));
             let to_ns = self.clock.time_near(record.to_tick, near_ns);
             let from_ns = self.clock.time_near(record.from_tick, near_ns);
-            (index, record, (from_ns.min(to_ns), to_ns))
+            (index, record, (Some(from_ns.min(to_ns)), to_ns))
         });
-        let mut dropped: Vec<(u32, DroppedRecord, (i64, i64))> = dropped.collect();
+        let mut dropped: Vec<(u32, DroppedRecord, (Option<i64>, i64))> = dropped.collect();
         let types = chunk.types.iter();
         let event_types: Vec<EventTypeId> = types.map(|columns| columns.event_type).collect();
         let of_trace = event_types.iter().map(|event_type| {
@@ -604,7 +615,16 @@ impl<'a> StreamReader<'a> {
             Ok((batch, range)) => {
                 let is_as_decoded = clamped == self.findings.clamped && range == (0..batch.len());
                 self.hash_taken(&batch, &range, decoded.hash.filter(|_| is_as_decoded));
-                self.take_dropped(number, &batch, &range, &decoded.dropped, bound_ns);
+                let dropped = decoded
+                    .dropped
+                    .into_iter()
+                    .map(|(index, record, times_ns)| {
+                        let (from_ns, to_ns) = times_ns;
+                        let from_ns = from_ns.unwrap_or(last_good_ns).min(to_ns);
+                        (index, record, (from_ns, to_ns))
+                    });
+                let dropped: Vec<_> = dropped.collect();
+                self.take_dropped(number, &batch, &range, &dropped, bound_ns);
                 self.take_batch(number, batch, range, &decoded.event_types);
             }
             Err(error) => self.skip(stored, error, bound_ns, last_good_ns),
@@ -837,8 +857,10 @@ impl<'a> StreamReader<'a> {
             last_good_ns
         };
         let end_ns = self.process_end_ns.max(last_good_ns);
-        // A clock that only its events show has no tick for the moment of the closing.
-        let is_closed = !self.contents.is_open && self.clock.clock.kind != ClockKind::Unreadable;
+        // A clock that only its events have shown has no tick for the moment of the closing.
+        let is_unknown = self.clock.clock.kind == ClockKind::Unreadable
+            && self.totals.close_tick == self.totals.last_tick;
+        let is_closed = !self.contents.is_open && !is_unknown;
         let close_ns = if is_closed {
             self.clock
                 .time_near(self.totals.close_tick, end_ns)

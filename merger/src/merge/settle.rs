@@ -10,7 +10,7 @@ use annals_format::{
 
 use super::shares::Shares;
 use super::{CHUNK_EVENTS, MEMORY_LIMIT_BYTES, Member, Merge};
-use crate::axis::unify::{Numbers, Unifier};
+use crate::axis::unify::{Numbers, Unifier, define_lost_streams};
 use crate::clocks::bounds::Course;
 use crate::clocks::calibration;
 use crate::clocks::hosts::{HostFacts, Hosts};
@@ -100,6 +100,7 @@ impl Merge {
             match candidate {
                 Candidate::Recording(mut input) => {
                     input.unpack_definitions();
+                    define_lost_streams(&mut input.recording);
                     let recording = &mut input.recording;
                     let definitions = &mut recording.definitions;
                     facts.push(host_of(
@@ -109,11 +110,6 @@ impl Merge {
                     ));
                     calibration::thin(definitions, most_points);
                     let (process, mut numbers) = unifier.add(definitions, (rank, first_rank));
-                    for stream in recording.streams.keys() {
-                        if !numbers.streams.contains_key(stream) {
-                            unifier.add_lost_stream(*stream, process, &mut numbers);
-                        }
-                    }
                     let used = types_of_chunks(&input);
                     name_lost_types(&mut unifier, used, &mut numbers);
                     forget_names(&mut input);
