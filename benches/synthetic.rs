@@ -323,7 +323,7 @@ pub(crate) fn write_stretched(
         let mut body = Vec::new();
         chunk.encode(&mut body);
         index.push((offset + out.len() as u64, header));
-        blocks.write(BlockKind::Chunk, &head, &body, &mut out);
+        blocks.write_with(BlockKind::Chunk, &head, &body, chunk.content(), &mut out);
         file.write_all(&out)?;
         offset += out.len() as u64;
         out.clear();

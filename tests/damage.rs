@@ -330,13 +330,19 @@ macro_rules! ensure {
 }
 
 /// Recording and number of the stream, by its number in the trace.
-fn origins(opened: &Opened) -> BTreeMap<StreamId, (RecordingId, usize)> {
+fn origins(set: &Set, opened: &Opened) -> BTreeMap<StreamId, (RecordingId, usize)> {
     let d = &opened.definitions;
+    let ids = set.made.iter().map(|made| made.recording.recording_id());
+    // A process whose definition is lost is the one that no definition names.
+    let is_named = |id: &RecordingId| d.processes.values().any(|p| p.recording_id == *id);
+    let unnamed: Vec<RecordingId> = ids.filter(|id| !is_named(id)).collect();
     let each = d.streams.iter().map(|(id, stream)| {
         let source = &d.sources[&stream.source];
         let name = d.string(source.name);
-        let number = name.strip_prefix("source ").and_then(|n| n.parse().ok());
-        let recording = d.processes[&source.process].recording_id;
+        // Sources whose definitions are lost are named after their stream, or their number.
+        let number = name.rsplit([' ', '-']).next().and_then(|n| n.parse().ok());
+        let process = d.processes.get(&source.process);
+        let recording = process.map_or_else(|| unnamed[0], |process| process.recording_id);
         (*id, (recording, number.expect("a source of the set")))
     });
     each.collect()
@@ -513,7 +519,7 @@ fn check_merge(set: &Set, directory: &Path) -> Result<(Report, BTreeSet<u64>), S
     }
     let (report, _) = made.ok_or("a merge")?;
     let (opened, found, outcome) = read_all(&trace);
-    let origins = origins(&opened);
+    let origins = origins(set, &opened);
     let seen = check_events(set, &origins, &found)?;
     let counted = check_counts(set, &opened, &outcome, &origins, &seen)?;
     let miscounted = |stream: &StreamReport| stream.miscounted != 0 || !stream.is_balanced;
@@ -1068,7 +1074,7 @@ fn check_trace(set: &Set, trace: &Path) -> Result<BTreeSet<u64>, String> {
         return Ok(BTreeSet::new());
     }
     let (found, outcome) = events_of(&opened);
-    let origins = origins(&opened);
+    let origins = origins(set, &opened);
     let seen = check_events(set, &origins, &found)?;
     check_counts(set, &opened, &outcome, &origins, &seen)?;
     if seen.len() < set.known.len() {

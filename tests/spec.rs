@@ -7,13 +7,13 @@ use annals_format::wire::{Put, Wire};
 use annals_format::{
     BLOCK_HEADER_LEN, BlockHeader, BlockKind, BlockWriter, CalibrationPoint, CallStatistics, Cause,
     Chunk, ChunkBuilder, ChunkHeader, ClockId, ClockMap, Column, CompressionLevel, Cumulative,
-    Definition, Definitions, DroppedRecord, Element, ElementType, EventType, EventTypeId,
-    FileHeader, FileKind, Filter, Foreign, Function, LiveHeader, LocationId, LocationState,
-    MapCursor, Module, ModuleId, ProcessId, RecordingId, RecordingIndex, Reference, RegionId,
-    RegionStatistics, Role, SharedClockMap, Slice, Snapshot, SnapshotHeader, Step, StreamId,
-    StreamTotals, StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns, Value,
-    Verbosity, World, decode_index_block, decode_tail, encode_tail, live, put_dropped_row,
-    put_ints, put_row_start, read_ints,
+    Definition, Definitions, DroppedRecord, Element, ElementType, EventHasher, EventType,
+    EventTypeId, FileHeader, FileKind, Filter, Footer, Foreign, Function, LiveHeader, LiveImage,
+    LocationId, LocationState, MapCursor, Module, ModuleId, OrderHash, ProcessId, ROW_OBSERVATION,
+    RecordingId, RecordingIndex, Reference, RegionId, RegionStatistics, Role, SharedClockMap,
+    Slice, Snapshot, SnapshotHeader, Step, StreamId, StreamTotals, StringId, Symbol, TraceChunk,
+    TraceChunkHeader, TraceLoss, TypeColumns, Value, Verbosity, World, decode_index_block,
+    decode_tail, encode_tail, live, put_dropped_row, put_ints, put_row_start, read_ints,
 };
 use serde_json::{Value as Json, json};
 
@@ -949,6 +949,182 @@ fn a_live_header_has_identity_and_areas() {
             "definitions_offset": read.definitions_offset,
             "definitions_capacity": read.definitions_capacity,
         })
+    });
+}
+
+#[test]
+fn a_footer_has_definitions_index_and_totals() {
+    let (header, _) = chunk();
+    let footer = Footer {
+        definitions: definitions(),
+        chunks: vec![(105, header)],
+        totals: vec![totals()],
+        ..Footer::default()
+    };
+    let mut encoded = Vec::new();
+    footer.encode(&mut encoded);
+    assert_example("footer", &encoded, |bytes| {
+        let read = Footer::decode(bytes).unwrap();
+        assert_eq!(read, footer);
+        let chunks = read.chunks.iter().map(|(offset, head)| {
+            json!({"offset": offset, "stream": head.stream.get(), "sequence": head.sequence})
+        });
+        let totals = read.totals.iter().map(|totals| totals.stream.get());
+        json!({
+            "definitions": read.definitions.strings.len() + read.definitions.event_types.len(),
+            "chunks": chunks.collect::<Json>(),
+            "trace_chunks": read.trace_chunks.len(),
+            "totals": totals.collect::<Json>(),
+            "losses": read.losses.len(),
+        })
+    });
+}
+
+/// The formula of the spec, written down once more.
+fn mix(number: u64) -> u64 {
+    let product = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    product ^ (product >> 32)
+}
+
+#[test]
+fn an_order_hash_counts_time_residual_type_and_values() {
+    const M: u64 = 0x9e37_79b9_7f4a_7c15;
+    let chunk = trace_chunk();
+    let time = (chunk.times_ns[1] - chunk.shift_ns(1)) as u64;
+    let residual = (chunk.tick_residuals[1] as u64).wrapping_mul(1 << 40);
+    let stated = mix(time.wrapping_add(residual))
+        .wrapping_add(mix(1))
+        .wrapping_add(mix(4_u64.wrapping_add(M)));
+    let mut hasher = EventHasher::default();
+    let times: Vec<i64> = (0..2)
+        .map(|n| chunk.times_ns[n] - chunk.shift_ns(n))
+        .collect();
+    let types = chunk
+        .types
+        .iter()
+        .map(|columns| (columns, columns.event_type));
+    let places = (times.as_slice(), chunk.tick_residuals.as_slice());
+    let hashes = hasher.hash(places, &chunk.type_index, types, |_, _, _| {});
+    let hash = OrderHash::in_order(&hashes[1..]).value();
+    assert_eq!(hash, stated);
+    assert_example("order-hash", &hash.to_le_bytes(), |bytes| {
+        let value = u64::from_le_bytes(bytes.try_into().unwrap());
+        json!({"stream": 1, "order_hash": format!("{value:016x}")})
+    });
+}
+
+/// A live file of the example header, with these bytes at an offset.
+fn live_file(offset: usize, bytes: &[u8]) -> LiveImage {
+    let mut file = vec![0; 327_680];
+    let header = live_header().encode();
+    file[..header.len()].copy_from_slice(&header);
+    file[offset..offset + bytes.len()].copy_from_slice(bytes);
+    LiveImage::read(&file).unwrap()
+}
+
+fn put_at(bytes: &mut [u8], offset: usize, value: &[u8]) {
+    bytes[offset..offset + value.len()].copy_from_slice(value);
+}
+
+#[test]
+fn a_slot_has_an_open_stream_and_its_segments() {
+    use live::layout as l;
+    let mut slot = vec![0; l::SLOT_LEN];
+    put_at(&mut slot, l::SLOT_STREAM, &1_u32.to_le_bytes());
+    put_at(&mut slot, l::SLOT_BUSY, &8_u64.to_le_bytes());
+    put_at(&mut slot, l::SLOT_OPEN_TICK, &990_u64.to_le_bytes());
+    put_at(&mut slot, l::SLOT_RECORDED, &20_u64.to_le_bytes());
+    put_at(&mut slot, l::SLOT_LOCATION, &3_u32.to_le_bytes());
+    put_at(&mut slot, l::SLOT_SYSTEM_ID, &4712_u64.to_le_bytes());
+    put_at(&mut slot, l::SLOT_NAME, b"worker");
+    put_at(&mut slot, l::SLOT_SEGMENTS, &5_u16.to_le_bytes());
+    assert_example("slot", &slot, |bytes| {
+        let image = live_file(4096, bytes);
+        let [open] = &image.streams[..] else {
+            panic!("one stream");
+        };
+        let segments = bytes[l::SLOT_SEGMENTS..].chunks(2);
+        let segments = segments.map(|word| u16::from_le_bytes(word.try_into().unwrap()));
+        let segments = segments.filter(|word| *word != 0).map(|word| word - 1);
+        json!({
+            "stream": open.stream.get(),
+            "is_shared": open.is_shared,
+            "busy": open.busy.map(EventTypeId::get),
+            "open_tick": open.open_tick,
+            "recorded": open.recorded,
+            "source": open.source.get(),
+            "location": open.location.map(LocationId::get),
+            "system_id": open.system_id,
+            "name": open.name,
+            "segments": segments.collect::<Json>(),
+        })
+    });
+}
+
+#[test]
+fn a_page_has_the_rows_of_a_chunk() {
+    use live::layout as l;
+    let rows = [enter_row(0, 4), user_row(), dropped_row(), enter_row(15, 5)].concat();
+    let mut page = vec![0; l::PAGE_HEADER_LEN];
+    put_at(&mut page, l::PAGE_STREAM, &1_u32.to_le_bytes());
+    let commit = 3 << 32 | rows.len() as u64;
+    for (offset, word) in [
+        (l::PAGE_SEQUENCE, 2),
+        (l::PAGE_GENERATION, 7),
+        (l::PAGE_COMMIT, commit),
+        (l::PAGE_BASE_TICK, 1000),
+        (l::PAGE_OPEN_REFERENCE, 5000),
+        (l::PAGE_RAISED, 20),
+        (l::PAGE_RECORDED, 20),
+        (l::PAGE_DROPPED, 0),
+    ] {
+        put_at(&mut page, offset, &u64::to_le_bytes(word));
+    }
+    page.extend_from_slice(&rows);
+    assert_example("page", &page, |bytes| {
+        let image = live_file(65_536, bytes);
+        let [page] = &image.pages[..] else {
+            panic!("one page");
+        };
+        let mut types = Definitions::default();
+        for event_type in event_types() {
+            types.add(Definition::EventType(event_type));
+        }
+        let mut builder = ChunkBuilder::new(u64::MAX);
+        let events = builder.push_rows(&types.schema(), page.base_tick, &page.rows);
+        assert_eq!(events.unwrap(), u64::from(page.event_count));
+        let (_, built) = builder.finish(page.stream);
+        assert_eq!(built, chunk().1);
+        let generation: [u8; 8] = bytes[l::PAGE_GENERATION..][..8].try_into().unwrap();
+        json!({
+            "stream": page.stream.get(),
+            "sequence": page.sequence,
+            "generation": u64::from_le_bytes(generation),
+            "committed_bytes": page.rows.len(),
+            "committed_events": page.event_count,
+            "base_tick": page.base_tick,
+            "open_reference_ns": page.open_reference_ns,
+            "before": {
+                "raised": page.before.raised,
+                "recorded": page.before.recorded,
+                "dropped": page.before.dropped,
+            },
+            "ticks": built.ticks,
+        })
+    });
+}
+
+#[test]
+fn an_observations_row_is_a_reading_of_the_reference_clock() {
+    let mut row = Vec::new();
+    row.put_varint(ROW_OBSERVATION);
+    row.put_signed(5000);
+    assert_example("row-observation", &row, |bytes| {
+        let mut builder = ChunkBuilder::new(u64::MAX);
+        let schema = Definitions::default().schema();
+        assert_eq!(builder.push_rows(&schema, 0, bytes).unwrap(), 0);
+        let (_, chunk) = builder.finish(StreamId::new(0));
+        json!({"reference_ns": chunk.observations[0].1})
     });
 }
 

@@ -6,6 +6,7 @@ use byteorder::{ByteOrder, LittleEndian as LE};
 
 use crate::error::{FormatError, Result};
 use crate::ids::RecordingId;
+use crate::limits::Content;
 use crate::wire::Wire;
 
 /// The first eight bytes of every file: a byte outside ASCII, the name, a line end that text-mode
@@ -27,7 +28,9 @@ pub const MAX_HEAD_LEN: usize = 16 << 20;
 pub const MAX_BODY_LEN: usize = 256 << 20;
 /// Most bytes in the body of an index block, once decompressed: a writer ends one behind 4 KiB, and a head is no longer
 /// than [`MAX_HEAD_LEN`].
-pub(crate) const MAX_INDEX_LEN: u32 = 32 << 20;
+const MAX_INDEX_LEN: usize = 32 << 20;
+/// Most bytes in the body of a chunk or trace chunk, once decompressed.
+pub const MAX_CHUNK_BODY_LEN: usize = 64 << 20;
 /// The last eight bytes of a file with a footer.
 const TAIL_MAGIC: [u8; 8] = *b"ANNALEND";
 /// Bytes of the tail: offset of the footer block, checksum, magic.
@@ -276,20 +279,31 @@ impl BlockHeader {
                 found,
             });
         }
-        if header.head_len as usize > MAX_HEAD_LEN
-            || header.body_len as usize > MAX_BODY_LEN
-            || header.raw_len as usize > MAX_BODY_LEN
-        {
+        if header.head_len as usize > MAX_HEAD_LEN || header.body_len as usize > MAX_BODY_LEN {
             return Err(FormatError::invalid(
                 12,
                 "lengths within the limits",
-                format!(
-                    "head {}, body {}, decompressed {}",
-                    header.head_len, header.body_len, header.raw_len
-                ),
+                format!("head {}, body {}", header.head_len, header.body_len),
             ));
         }
         Ok(header)
+    }
+
+    /// Checks that the body stores as many bytes as its content is worth.
+    ///
+    /// # Errors
+    /// If it stores fewer.
+    pub(crate) fn check_content(&self, content: Content) -> Result<()> {
+        content.check(self.raw_len as usize, self.body_len as usize)
+    }
+
+    /// The most bytes that a body of this kind may have once decompressed.
+    const fn max_raw_len(&self) -> usize {
+        match self.kind {
+            BlockKind::Chunk | BlockKind::TraceChunk => MAX_CHUNK_BODY_LEN,
+            BlockKind::Index => MAX_INDEX_LEN,
+            _ => MAX_BODY_LEN,
+        }
     }
 
     /// Checks a head against its checksum.
@@ -308,14 +322,19 @@ impl BlockHeader {
     /// Checks a stored body against its checksum and decompresses it.
     ///
     /// # Errors
-    /// If the checksum does not match, the compression is unknown or the data is not of the stated
-    /// length.
+    /// If the checksum does not match, the compression is unknown, or the data is not of the stated
+    /// length or goes beyond the limits.
     pub fn open_body(&self, body: &[u8]) -> Result<Vec<u8>> {
-        check("the body of a block", body, self.body_crc)?;
         let raw_len = self.raw_len as usize;
+        if raw_len > self.max_raw_len() {
+            let expected = "a decompressed length within the limits";
+            return Err(FormatError::invalid(0, expected, raw_len));
+        }
+        self.check_content(Content::default())?;
+        check("the body of a block", body, self.body_crc)?;
         let raw = match self.compression {
             0 => body.to_vec(),
-            1 => decompress(body, raw_len)
+            1 => decompress(frame_of(body)?, raw_len)
                 .map_err(|error| FormatError::invalid(0, "a zstd frame", error))?,
             other => {
                 return Err(FormatError::invalid(
@@ -333,6 +352,22 @@ impl BlockHeader {
             ));
         }
         Ok(raw)
+    }
+}
+
+/// The one zstd frame that a body begins with; only zero bytes may follow it.
+fn frame_of(body: &[u8]) -> Result<&[u8]> {
+    let length = zstd::zstd_safe::find_frame_compressed_size(body).map_err(|code| {
+        FormatError::invalid(0, "a zstd frame", zstd::zstd_safe::get_error_name(code))
+    })?;
+    let (frame, padding) = body.split_at(length.min(body.len()));
+    match padding.iter().position(|byte| *byte != 0) {
+        None => Ok(frame),
+        Some(at) => Err(FormatError::invalid(
+            length + at,
+            "nothing but zero bytes after the zstd frame",
+            format!("{:02x}", padding[at]),
+        )),
     }
 }
 
@@ -420,11 +455,12 @@ impl BlockWriter {
         Ok(Self { compressor })
     }
 
-    /// Compresses a body, to be put into a block later. Stays as it is when compression does not help.
+    /// Compresses a body, to be put into a block later. A body that compression does not make smaller is stored as it
+    /// is. Zero bytes follow where the bytes are fewer than the content is worth.
     ///
     /// # Panics
-    /// If it exceeds the format's limits: whoever builds it keeps below.
-    pub fn store(&mut self, body: &[u8]) -> StoredBody {
+    /// If the body is longer than the format allows; its builder must keep to the limits.
+    pub fn store(&mut self, body: &[u8], content: Content) -> StoredBody {
         assert!(
             body.len() <= MAX_BODY_LEN,
             "a body's builder keeps to the limits"
@@ -446,20 +482,45 @@ impl BlockWriter {
         if compression == 0 {
             bytes.extend_from_slice(body);
         }
+        let least = content.least_stored(body.len()) as usize;
+        if bytes.len() < least {
+            bytes.resize(least, 0);
+        }
+        let raw_len = if compression == 0 {
+            bytes.len()
+        } else {
+            body.len()
+        };
         StoredBody {
             compression,
-            raw_len: body.len() as u32,
+            raw_len: raw_len as u32,
             crc: crc32fast::hash(&bytes),
             bytes,
         }
     }
 
-    /// Appends a whole block to `out`. Falls back to storing the body when compression does not help.
+    /// Appends a whole block whose content is its bytes: definitions, totals, an index, a footer. See
+    /// [`write_with`](Self::write_with).
     ///
     /// # Panics
-    /// If head or body exceed the format's limits: whoever builds them keeps below.
+    /// If head or body are longer than the format allows; their builder must keep to the limits.
     pub fn write(&mut self, kind: BlockKind, head: &[u8], body: &[u8], out: &mut Vec<u8>) {
-        self.store(body).put_block(kind, head, out);
+        self.write_with(kind, head, body, Content::default(), out);
+    }
+
+    /// Appends a whole block with the given content to `out`. The body is stored as [`store`](Self::store) does it.
+    ///
+    /// # Panics
+    /// If head or body are longer than the format allows; their builder must keep to the limits.
+    pub fn write_with(
+        &mut self,
+        kind: BlockKind,
+        head: &[u8],
+        body: &[u8],
+        content: Content,
+        out: &mut Vec<u8>,
+    ) {
+        self.store(body, content).put_block(kind, head, out);
     }
 }
 
@@ -578,6 +639,89 @@ mod tests {
             let is_noticed = header.check_head(head).is_err() || header.open_body(body).is_err();
             assert!(is_noticed, "byte {position}");
         }
+    }
+
+    /// A block of definitions whose body is stored so.
+    fn stored(stored: &[u8], raw_len: usize) -> (BlockHeader, Vec<u8>) {
+        let body = StoredBody {
+            compression: 1,
+            raw_len: raw_len as u32,
+            crc: crc32fast::hash(stored),
+            bytes: stored.to_vec(),
+        };
+        let mut block = Vec::new();
+        body.put_block(BlockKind::Definitions, &[], &mut block);
+        (BlockHeader::decode(&block).unwrap(), stored.to_vec())
+    }
+
+    #[test]
+    fn a_body_is_one_zstd_frame_and_zero_bytes() {
+        let raw = b"a body of some bytes, some bytes, some bytes".repeat(9);
+        let frame = zstd::bulk::compress(&raw, 1).unwrap();
+        let opens = |bytes: &[u8], raw_len: usize| {
+            let (header, body) = stored(bytes, raw_len);
+            header.open_body(&body).map(|raw| raw.len())
+        };
+        assert_eq!(opens(&frame, raw.len()).unwrap(), raw.len());
+        assert_eq!(
+            opens(&[&frame[..], &[0; 9]].concat(), raw.len()).unwrap(),
+            raw.len()
+        );
+        let two = [&frame[..], &frame].concat();
+        assert!(opens(&two, 2 * raw.len()).is_err(), "two frames");
+        assert!(opens(&two, raw.len()).is_err(), "a frame after the first");
+        // A frame that decoders step over, before and after it.
+        let skippable = [0x50, 0x2a, 0x4d, 0x18, 2, 0, 0, 0, 7, 7];
+        assert!(opens(&[&frame[..], &skippable].concat(), raw.len()).is_err());
+        assert!(opens(&[&skippable[..], &frame].concat(), raw.len()).is_err());
+    }
+
+    #[test]
+    fn a_body_stores_as_many_bytes_as_its_content_is_worth() {
+        let mut writer = BlockWriter::new(CompressionLevel::Zstd(1)).unwrap();
+        let raw = vec![7; 1 << 20];
+        let contents = [
+            Content::default(),
+            Content {
+                items: 1 << 20,
+                text_bytes: 0,
+            },
+            Content {
+                items: 0,
+                text_bytes: 1 << 30,
+            },
+        ];
+        for content in contents {
+            let mut block = Vec::new();
+            writer.write_with(BlockKind::Snapshot, &[], &raw, content, &mut block);
+            let header = BlockHeader::decode(&block).unwrap();
+            header.check_content(content).unwrap();
+            assert_eq!(header.open_body(&block[BLOCK_HEADER_LEN..]).unwrap(), raw);
+            // Not a byte less.
+            let less = BlockHeader {
+                body_len: header.body_len - 1,
+                ..header
+            };
+            assert!(less.check_content(content).is_err());
+        }
+        // Without compression the zeros are part of the body.
+        let mut writer = BlockWriter::new(CompressionLevel::None).unwrap();
+        let mut block = Vec::new();
+        let content = contents[1];
+        writer.write_with(BlockKind::Snapshot, &[], &[1, 2, 3], content, &mut block);
+        let header = BlockHeader::decode(&block).unwrap();
+        let opened = header.open_body(&block[BLOCK_HEADER_LEN..]).unwrap();
+        assert_eq!(opened[..4], [1, 2, 3, 0]);
+        assert_eq!(opened.len(), ((1 << 20) - 4096) / 64);
+    }
+
+    #[test]
+    fn a_block_whose_body_is_worth_too_much_is_stepped_over_and_not_opened() {
+        let raw = vec![0; 16 << 20];
+        let frame = zstd::bulk::compress(&raw, 3).unwrap();
+        let (header, body) = stored(&frame, raw.len());
+        let error = header.open_body(&body).unwrap_err().to_string();
+        assert!(error.contains("as its content is worth"), "{error}");
     }
 
     #[test]

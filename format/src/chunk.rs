@@ -5,6 +5,7 @@ use crate::definitions::{EventTypeSchema, MAX_ELEMENTS, Schema};
 use crate::error::{FormatError, Result};
 use crate::ids::{ANY_EVENT_TYPE, EventTypeId, StreamId};
 use crate::ints::{put_codes, put_growing, put_ints, read_ints};
+use crate::limits::Content;
 use crate::loss::{Cause, DroppedRecord};
 use crate::ticks::distance;
 use crate::value::{ElementType, Value};
@@ -223,11 +224,14 @@ pub(crate) fn put_type_table(types: &[TypeColumns], type_index: &[u16], out: &mu
     put_codes(type_index, out);
 }
 
-/// The inverse of [`put_type_table`]: columns still empty.
+/// The inverse of [`put_type_table`]: columns still empty. `max_items` bounds events and element values together.
 pub(crate) fn read_type_table(
     wire: &mut Wire<'_>,
     event_count: usize,
+    max_items: u64,
 ) -> Result<(Vec<TypeColumns>, Vec<u16>)> {
+    let max_values = max_items.saturating_sub(event_count as u64);
+    let max_values = max_values.min(MAX_CHUNK_VALUES as u64) as usize;
     let start = wire.position();
     let length = wire.count(3, "number of event types")?;
     if length > MAX_CHUNK_TYPES {
@@ -241,7 +245,7 @@ pub(crate) fn read_type_table(
         let count = wire.varint("number of events")?.min(1 << 32) as usize;
         let elements = wire.count(1, "number of elements")?;
         values = values.saturating_add(count.saturating_mul(elements));
-        if elements > MAX_ELEMENTS || count > event_count || values > MAX_CHUNK_VALUES {
+        if elements > MAX_ELEMENTS || count > event_count || values > max_values {
             return Err(FormatError::invalid(
                 start,
                 "columns within the limits",
@@ -330,15 +334,26 @@ impl Chunk {
         put_ints(&times, out);
     }
 
+    /// What the body has beyond its bytes.
+    pub fn content(&self) -> Content {
+        content_of(self.ticks.len(), &self.types)
+    }
+
     /// Reads the body of a chunk with this head.
     ///
     /// # Errors
     /// If the body ends early or contradicts the format or its head.
     pub fn decode(header: &ChunkHeader, body: &[u8]) -> Result<Self> {
+        Self::decode_within(header, body, u64::MAX)
+    }
+
+    /// Reads the body of a chunk that may have this many items.
+    pub(crate) fn decode_within(header: &ChunkHeader, body: &[u8], max_items: u64) -> Result<Self> {
         let mut w = Wire::new(body);
+        check_events(header.event_count, max_items)?;
         let event_count = header.event_count as usize;
         let ticks = read_ints(&mut w, event_count)?;
-        let (mut types, type_index) = read_type_table(&mut w, event_count)?;
+        let (mut types, type_index) = read_type_table(&mut w, event_count, max_items)?;
         read_columns(&mut w, &mut types)?;
         let mut chunk = Self {
             ticks,
@@ -398,6 +413,27 @@ impl Chunk {
     pub fn ordinals(&self) -> Vec<u32> {
         ordinals(&self.type_index, self.types.len())
     }
+}
+
+/// What the columns of some events are worth.
+pub(crate) fn content_of(events: usize, types: &[TypeColumns]) -> Content {
+    let values = types
+        .iter()
+        .map(|columns| columns.count * columns.columns.len());
+    let columns = types.iter().flat_map(|columns| &columns.columns);
+    Content {
+        items: (events + values.sum::<usize>()) as u64,
+        text_bytes: columns.map(Column::text_bytes).fold(0, u64::saturating_add),
+    }
+}
+
+/// Checks a number of events before anything is allocated for them.
+pub(crate) fn check_events(events: u64, max_items: u64) -> Result<()> {
+    if events <= max_items {
+        return Ok(());
+    }
+    let expected = "no more events than the stored bytes are worth";
+    Err(FormatError::invalid(0, expected, events))
 }
 
 /// For each event, its index in the columns of its type.

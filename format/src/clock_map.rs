@@ -1,6 +1,7 @@
 //! Ticks to trace time and back, in integers.
 
 use crate::definitions::ClockMap;
+use crate::ticks::residual;
 
 /// A piecewise linear map through knots; beyond the first and last knot the nearest piece goes on.
 /// Monotone: a later tick never gets an earlier time.
@@ -38,9 +39,15 @@ impl<'a> MapCursor<'a> {
             .clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 
-    /// Appends the trace times of unwrapped ticks, and for each how far it lies behind the tick that
-    /// stands for its time. As [`MapCursor::time_ns`] and [`MapCursor::tick`] one by one, only faster.
-    pub fn convert(&mut self, ticks: &[u64], times_ns: &mut Vec<i64>, residuals: &mut Vec<i64>) {
+    /// Appends the trace times of unwrapped ticks of a clock, and their residuals: what [`MapCursor::time_ns`] and
+    /// [`MapCursor::residual`] return for each, only faster.
+    pub fn convert(
+        &mut self,
+        ticks: &[u64],
+        max_ticks: u64,
+        times_ns: &mut Vec<i64>,
+        residuals: &mut Vec<i64>,
+    ) {
         let first = times_ns.len();
         times_ns.resize(first + ticks.len(), 0);
         let before = residuals.len();
@@ -55,10 +62,15 @@ impl<'a> MapCursor<'a> {
             let unwrapped = i128::from(tick);
             *time = self.time_ns(unwrapped);
             let piece = self.piece;
-            let rest = unwrapped.saturating_sub(self.tick(*time));
-            *residual = rest.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+            *residual = self.residual(unwrapped, *time, max_ticks);
             fast = FastPiece::of(self.map, piece).unwrap_or(FastPiece::NONE);
         }
+    }
+
+    /// The residual of an unwrapped tick at a trace time: added to [`MapCursor::tick`] of that time, it gives the raw tick
+    /// back, modulo (`max_ticks` + 1).
+    pub fn residual(&mut self, tick: i128, time_ns: i64, max_ticks: u64) -> i64 {
+        residual(tick, self.tick(time_ns), max_ticks)
     }
 
     /// The unwrapped tick that stands for a trace time: an event's own tick is this plus its residual.
@@ -310,7 +322,7 @@ mod tests {
             let map = map(&pairs);
             let ticks: Vec<u64> = ticks.into_iter().map(|t| t.wrapping_add(start.0).wrapping_sub(1 << 30)).collect();
             let (mut times, mut residuals) = (Vec::new(), Vec::new());
-            MapCursor::new(&map).convert(&ticks, &mut times, &mut residuals);
+            MapCursor::new(&map).convert(&ticks, u64::MAX, &mut times, &mut residuals);
             for (index, tick) in ticks.iter().enumerate() {
                 let mut cursor = MapCursor::new(&map);
                 let time = cursor.time_ns((*tick).into());

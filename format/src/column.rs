@@ -332,6 +332,18 @@ impl Column {
         }
     }
 
+    /// Bytes of all strings or bytes that are present, entries counted as often as they are used; 0 for other types.
+    pub(crate) fn text_bytes(&self) -> u64 {
+        let Data::Texts(texts) = &self.data else {
+            return 0;
+        };
+        let is_present = |index: usize| self.is_present.as_ref().is_none_or(|all| all[index]);
+        let present = (0..texts.codes.len()).filter(|index| is_present(*index));
+        present.fold(0, |sum: u64, index| {
+            sum.saturating_add(texts.get(index).len() as u64)
+        })
+    }
+
     /// Bytes of a string or of bytes; 0 for other values.
     pub fn text_len(&self, index: usize) -> usize {
         match &self.data {

@@ -11,6 +11,7 @@ use crate::ids::{
     ClockId, EventTypeId, LocationId, ModuleId, ObjectId, ProcessId, RecordingId, RegionId,
     SourceId, StreamId, StringId,
 };
+use crate::limits::FileLimits;
 use crate::value::ElementType;
 use crate::wire::{Put, Wire};
 
@@ -575,6 +576,8 @@ pub struct TimeZero {
     pub unix_ns: i64,
     /// The trace's end, trace time in nanoseconds.
     pub end_ns: i64,
+    /// Reference clock of the host that the axis follows at trace time 0, nanoseconds. `None` if the trace does not say.
+    pub reference_ns: Option<i64>,
 }
 
 /// A measured offset between the reference clocks of two hosts.
@@ -747,6 +750,41 @@ fn read_code_or<T>(
 }
 
 impl Definition {
+    /// The id that it defines, or that it says something about; the highest of several.
+    fn highest_key(&self) -> u64 {
+        let key = match self {
+            Self::String(id, _) => id.get(),
+            Self::Process(d) => d.id.get(),
+            Self::Rank(d) => d.process.get(),
+            Self::World(d) => d.process.get(),
+            Self::ProcessEnd(d) => d.process.get(),
+            Self::RegionSet(d) => d.process.get(),
+            Self::Foreign(d) => d.process.get(),
+            Self::Clock(d) => d.id.get(),
+            Self::Calibration(d) => d.clock.get(),
+            Self::Calibrations(points) => points.first().map_or(0, |point| point.clock.get()),
+            Self::ClockMap(d) => d.clock.get(),
+            Self::ClockError(d) => d.clock.get(),
+            Self::SharedClockMap(d) => d.clocks.last().map_or(0, |clock| clock.get()),
+            Self::Source(d) => d.id.get(),
+            Self::EventType(d) => d.id.get(),
+            Self::Region(d) => d.id.get(),
+            Self::Function(d) => d.region.get(),
+            Self::Symbol(d) => d.region.get(),
+            Self::Location(d) => d.id.get(),
+            Self::Stream(d) => d.id.get(),
+            Self::Object(d) => d.id.get(),
+            Self::Module(d) => d.id.get(),
+            Self::Property(_)
+            | Self::Registration(_)
+            | Self::TimeZero(_)
+            | Self::Filter(_)
+            | Self::Slice(_)
+            | Self::HostOffset(_) => 0,
+        };
+        key.into()
+    }
+
     /// Appends the record: kind, length, body.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut body = Vec::new();
@@ -905,6 +943,7 @@ impl Definition {
             Self::TimeZero(d) => {
                 b.put_signed(d.unix_ns);
                 b.put_signed(d.end_ns);
+                d.reference_ns.iter().for_each(|time| b.put_signed(*time));
                 17
             }
             Self::Module(d) => {
@@ -1136,6 +1175,10 @@ impl Definition {
             17 => Self::TimeZero(TimeZero {
                 unix_ns: w.signed("wall clock at time 0")?,
                 end_ns: w.signed("end of the trace")?,
+                reference_ns: match w.is_empty() {
+                    true => None,
+                    false => Some(w.signed("reference clock at time 0")?),
+                },
             }),
             18 => {
                 let id = ModuleId::new(w.varint_u32("module id")?);
@@ -1330,25 +1373,34 @@ impl<T: Copy + Eq + Hash> Seen<T> {
     }
 }
 
-/// What definitions of a file may take in memory: a few bytes in a file can become many more.
-const MOST_MEMORY: u64 = 4 << 30;
-
-/// What the definitions that were read take in memory at most, bytes. Says nothing of what they are, and is not
-/// compared.
+/// Memory that the definitions read so far may take, bytes. It is not part of what they are, and is not compared.
 #[derive(Clone, Copy, Default, Debug)]
-struct Taken(u64);
+struct MemoryTaken(u64);
 
-impl PartialEq for Taken {
+impl PartialEq for MemoryTaken {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for Taken {}
+impl Eq for MemoryTaken {}
 
-impl Taken {
-    /// Takes in a definition whose record has so many bytes, if there is room for it.
-    fn take(&mut self, definition: &Definition, record: usize) -> bool {
+impl MemoryTaken {
+    /// Whether the next record may be decoded: what it takes follows from its length.
+    fn has_room_for(self, mut record: Wire<'_>, most: u64) -> bool {
+        /// Calibration points take a tenth of a byte in a record for each byte in memory; nothing takes less but a
+        /// shared clock map's clocks, which are no more than their record while it is decoded.
+        const MEMORY_PER_BYTE: u64 = 10;
+        let kind = record.varint("kind of a definition");
+        let length = kind.and_then(|_| record.varint("length of a definition"));
+        // Whatever is wrong with it, decoding finds out.
+        let length = length.unwrap_or(0).min(record.remaining() as u64);
+        self.0.saturating_add(length * MEMORY_PER_BYTE) <= most
+    }
+
+    /// Counts a definition whose record has `record` bytes. Returns false, and counts nothing, if more than `most` bytes
+    /// would be taken.
+    fn count(&mut self, definition: &Definition, record: usize, most: u64) -> bool {
         let bytes = match definition {
             Definition::Calibrations(points) => {
                 points.len() as u64 * size_of::<CalibrationPoint>() as u64
@@ -1360,8 +1412,9 @@ impl Taken {
             // The smallest parts of a record are those of the largest lists: knots of a clock map, 2 bytes for 32.
             _ => 128 + 16 * record as u64,
         };
-        let has_room = bytes <= MOST_MEMORY - self.0;
-        self.0 += if has_room { bytes } else { 0 };
+        let sum = self.0.saturating_add(bytes);
+        let has_room = sum <= most;
+        self.0 = if has_room { sum } else { self.0 };
         has_room
     }
 }
@@ -1393,7 +1446,7 @@ pub struct Definitions {
     pub symbols: BTreeMap<RegionId, Symbol>,
     pub filters: Vec<Filter>,
     pub slice: Option<Slice>,
-    taken: Taken,
+    memory_taken: MemoryTaken,
     seen_filters: Seen<Filter>,
     pub host_offsets: Vec<HostOffset>,
     pub clock_errors: BTreeMap<ClockId, ClockError>,
@@ -1633,20 +1686,36 @@ impl Definitions {
     /// Reads records until the bytes end. A record that contradicts SPEC.md is stepped over.
     ///
     /// # Errors
-    /// The first record that could not be taken in, all others taken in; behind one whose length is
-    /// broken none can be found. What would take more than 4 GiB of memory, with all that was read before, ends the
-    /// reading.
+    /// The first record that could not be taken in, all others taken in; after one whose length is broken none can be
+    /// found. Reading ends at a record that would take more memory than the largest file may have.
     pub fn add_all(&mut self, bytes: &[u8]) -> Result<()> {
+        self.add_all_within(bytes, &FileLimits::of_length(u64::MAX))
+    }
+
+    /// Reads records of a file with these limits.
+    pub(crate) fn add_all_within(&mut self, bytes: &[u8], limits: &FileLimits) -> Result<()> {
+        let most = limits.definitions_memory;
         let mut wire = Wire::new(bytes);
         let mut outcome = Ok(());
+        let too_much = |before: usize| {
+            let expected = "definitions that take no more memory than the limits allow";
+            FormatError::invalid(before, expected, format!("more than {} MiB", most >> 20))
+        };
         while !wire.is_empty() {
             let before = wire.position();
+            if !self.memory_taken.has_room_for(wire.clone(), most) {
+                return outcome.and(Err(too_much(before)));
+            }
             match Definition::decode(&mut wire) {
+                Ok(Some(definition)) if definition.highest_key() >= limits.ids => {
+                    let expected = "a definition with an id that the file has room for";
+                    let found = definition.highest_key();
+                    outcome = outcome.and(Err(FormatError::invalid(before, expected, found)));
+                }
                 Ok(Some(definition)) => {
-                    if !self.taken.take(&definition, wire.position() - before) {
-                        let found = "more in the same file";
-                        let expected = "definitions that take at most 4 GiB of memory";
-                        return outcome.and(Err(FormatError::invalid(before, expected, found)));
+                    let record = wire.position() - before;
+                    if !self.memory_taken.count(&definition, record, most) {
+                        return outcome.and(Err(too_much(before)));
                     }
                     self.add(definition);
                 }
@@ -2005,6 +2074,7 @@ mod tests {
             Definition::TimeZero(TimeZero {
                 unix_ns: 1,
                 end_ns: 2,
+                reference_ns: Some(-3),
             }),
             Definition::Module(Module {
                 id: ModuleId::new(0),
@@ -2066,12 +2136,22 @@ mod tests {
     fn definitions_take_no_more_memory_than_they_may() {
         let mut record = Vec::new();
         Definition::String(StringId::new(7), "a".repeat(16 << 20)).encode(&mut record);
+        // The largest file, and one of a megabyte.
+        let limits = [(u64::MAX, 15, "4095 MiB"), (2 << 20, 1, "320 MiB")];
+        for (length, expected, most) in limits {
+            let limits = FileLimits::of_length(length);
+            let mut read = Definitions::default();
+            let mut add = |number| {
+                let outcome = read.add_all_within(&record, &limits);
+                Some((number, outcome.err()?))
+            };
+            let (number, error) = (0..20).find_map(&mut add).unwrap();
+            assert_eq!(number, expected, "records of 256 MiB each");
+            assert!(error.to_string().contains(most), "{error}");
+            assert_eq!(read.strings.len(), 1);
+        }
         let mut read = Definitions::default();
-        let refused = (0..20).find_map(|number| Some((number, read.add_all(&record).err()?)));
-        let (number, error) = refused.unwrap();
-        assert_eq!(number, 15, "16 of 256 MiB each are a little too many");
-        assert!(error.to_string().contains("4 GiB"), "{error}");
-        assert_eq!(read.strings.len(), 1);
+        while read.add_all(&record).is_ok() {}
         // A smaller one has room still.
         let mut record = Vec::new();
         Definition::String(StringId::new(8), "b".to_owned()).encode(&mut record);
@@ -2133,12 +2213,13 @@ mod tests {
         bytes.put_varint(900);
         bytes.put_bytes(b"from the future");
         bytes.put_varint(17);
-        bytes.put_bytes(&[2, 4, 99, 99]);
+        bytes.put_bytes(&[2, 4, 5, 99]);
         let mut table = Definitions::default();
         table.add_all(&bytes).unwrap();
         let zero = TimeZero {
             unix_ns: 1,
             end_ns: 2,
+            reference_ns: Some(-3),
         };
         assert_eq!(table.time_zero, Some(zero));
     }

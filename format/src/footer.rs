@@ -5,6 +5,7 @@ use crate::chunk::ChunkHeader;
 use crate::definitions::Definitions;
 use crate::error::{FormatError, Result};
 use crate::ids::EventTypeId;
+use crate::limits::FileLimits;
 use crate::totals::StreamTotals;
 use crate::trace_chunk::{TraceChunkHeader, TraceLoss};
 use crate::wire::{Put, Wire};
@@ -293,7 +294,8 @@ impl Footer {
     /// # Errors
     /// If it ends early or contradicts the format.
     pub fn decode(body: &[u8]) -> Result<Self> {
-        let (footer, outcome) = Self::decode_stepping_over(body, u64::MAX)?;
+        let limits = FileLimits::of_length(u64::MAX);
+        let (footer, outcome) = Self::decode_stepping_over(body, &limits)?;
         outcome.map(|()| footer)
     }
 
@@ -312,15 +314,17 @@ impl Footer {
         Ok(())
     }
 
-    /// Reads the body of a footer block; a definition that contradicts the format costs only itself and
-    /// comes back as the second error. The file has no room for more chunks than `most`.
+    /// Reads the body of the footer block of a file with these limits. A definition that contradicts the format costs
+    /// only itself, and is returned as the second error.
     pub(crate) fn decode_stepping_over(
         body: &[u8],
-        most: u64,
+        limits: &FileLimits,
     ) -> Result<(Self, Result<(), FormatError>)> {
+        let most = limits.chunks;
         let mut w = Wire::new(body);
         let mut footer = Self::default();
-        let outcome = footer.definitions.add_all(w.bytes("definitions")?);
+        let definitions = w.bytes("definitions")?;
+        let outcome = footer.definitions.add_all_within(definitions, limits);
 
         let mut section = Wire::new(w.bytes("index of chunks")?);
         let chunk_count = section.varint("number of chunks")?;

@@ -36,6 +36,7 @@ mod footer;
 mod hostile;
 mod ids;
 mod ints;
+mod limits;
 pub mod live;
 mod loss;
 pub mod otf2;
@@ -59,8 +60,8 @@ pub mod wire;
 pub use amend::{Amendment, amend};
 pub use block::{
     BLOCK_HEADER_LEN, BlockHeader, BlockKind, BlockWriter, CompressionLevel, FILE_HEADER_LEN,
-    FileHeader, FileKind, MAGIC, MAJOR, MAX_BODY_LEN, MAX_HEAD_LEN, MINOR, SYNC, StoredBody,
-    TAIL_LEN, decode_tail, encode_tail,
+    FileHeader, FileKind, MAGIC, MAJOR, MAX_BODY_LEN, MAX_CHUNK_BODY_LEN, MAX_HEAD_LEN, MINOR,
+    SYNC, StoredBody, TAIL_LEN, decode_tail, encode_tail,
 };
 #[doc(hidden)]
 pub use cache::fetch_ahead;
@@ -87,6 +88,7 @@ pub use ids::{
     RegionId, SourceId, StreamId, StringId,
 };
 pub use ints::{Ints, Word, put_growing, put_ints, read_ints};
+pub use limits::Content;
 pub use live::{LiveHeader, LiveImage};
 pub use loss::{Cause, DroppedRecord, RECORDER_CAUSES};
 pub use proof::{EventHasher, OrderHash};

@@ -26,21 +26,24 @@ impl Recording {
     /// What has to stand behind a recording's blocks so that the live file it was read with is not needed any
     /// more. A reader then finds the same events, counts and losses, and that the process was killed.
     ///
-    /// None when there is nothing to recover: the recording has its footer, or it was read without a live file.
-    /// The process must not run any more.
+    /// Returns `None` when there is nothing to recover: the recording has its footer and its tail, or it was read without
+    /// a live file. The process must not run any more.
     ///
     /// # Errors
     /// If the storage fails, or there are more definitions or counts than a block can have.
     pub fn recover(&self, file: &dyn ReadAt, level: CompressionLevel) -> Result<Option<Recovery>> {
+        let length = file.len()?;
+        if let Some(footer) = self.footer_without_tail {
+            return Ok(Some(Recovery {
+                kept: length,
+                bytes: encode_tail(footer).to_vec(),
+                events: 0,
+            }));
+        }
         let Some(last_ns) = self.last_reference_ns.filter(|_| !self.has_footer) else {
             return Ok(None);
         };
-        let length = file.len()?;
-        let at_end = self
-            .problems
-            .iter()
-            .filter(|problem| problem.length != 0 && problem.offset + problem.length == length);
-        let kept = at_end.map(|problem| problem.offset).min().unwrap_or(length);
+        let kept = self.cut_at.unwrap_or(length);
         let mut blocks = BlockWriter::new(level).map_err(|source| FormatError::Io {
             offset: length,
             source,
@@ -152,7 +155,8 @@ impl Recording {
                     header.encode(&mut head);
                     chunk.encode(&mut body);
                     let offset = recovery.kept + recovery.bytes.len() as u64;
-                    blocks.write(BlockKind::Chunk, &head, &body, &mut recovery.bytes);
+                    let content = chunk.content();
+                    blocks.write_with(BlockKind::Chunk, &head, &body, content, &mut recovery.bytes);
                     recovery.events = recovery.events.saturating_add(header.event_count);
                     chunks.insert(offset, header.clone());
                 }

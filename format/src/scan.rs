@@ -3,13 +3,14 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::block::{
-    BLOCK_HEADER_LEN, BlockHeader, BlockKind, FILE_HEADER_LEN, FileHeader, MAX_INDEX_LEN, SYNC,
-    TAIL_LEN, decode_tail,
+    BLOCK_HEADER_LEN, BlockHeader, BlockKind, FILE_HEADER_LEN, FileHeader, SYNC, TAIL_LEN,
+    decode_tail,
 };
 use crate::chunk::ChunkHeader;
 use crate::error::{FormatError, Result};
 use crate::footer::{Footer, IndexEntry, TraceIndexEntry, decode_some_of_index};
 use crate::ids::StreamId;
+use crate::limits::FileLimits;
 use crate::read::ReadAt;
 use crate::snapshot::SnapshotHeader;
 use crate::trace_chunk::TraceChunkHeader;
@@ -59,45 +60,58 @@ pub(crate) fn read_file_header(file: &dyn ReadAt) -> Result<FileHeader> {
     FileHeader::decode(&bytes)
 }
 
-/// The footer, if the file ends with a whole one and its index blocks are whole.
-pub(crate) fn read_footer(file: &dyn ReadAt) -> Result<Option<FoundFooter>> {
-    let most = most_chunks(file)?;
-    let found = footer_offset(file)?.and_then(|offset| read_footer_at(file, offset, most));
-    Ok(found.and_then(|(mut footer, outcome)| {
-        footer.chunks = all_chunks(file, most, &mut footer)?;
-        Some((footer, outcome))
+/// The footer that the file's tail points to, with the chunks of its index blocks; or why the file must be scanned, as
+/// a problem of the file. A file without a tail has no such problem: its writer did not finish.
+pub(crate) fn read_footer(
+    file: &dyn ReadAt,
+    limits: &FileLimits,
+) -> Result<Result<FoundFooter, Option<Problem>>> {
+    let Some(offset) = footer_offset(file)? else {
+        return Ok(Err(None));
+    };
+    let length = file.len()?;
+    let read = || {
+        let (mut footer, outcome) = read_footer_at(file, offset, limits)?;
+        footer.chunks = all_chunks(file, limits.chunks, &mut footer)?;
+        Ok((footer, outcome))
+    };
+    Ok(read().map_err(|error: FormatError| {
+        Some(Problem {
+            offset: length - TAIL_LEN as u64,
+            length: TAIL_LEN as u64,
+            what: format!("the tail points to byte {offset}, where no usable footer is: {error}"),
+        })
     }))
 }
 
-/// How many chunks a file has room for. Bodies are compressed: what they say is no measure of what is worth keeping.
-fn most_chunks(file: &dyn ReadAt) -> Result<u64> {
-    Ok(file.len()? / BLOCK_HEADER_LEN as u64)
-}
-
-/// The chunks of a footer with those of its index blocks, if these can be read.
-fn all_chunks(file: &dyn ReadAt, most: u64, footer: &mut Footer) -> Option<Vec<IndexEntry>> {
+/// The chunks of a footer with those of its index blocks.
+///
+/// # Errors
+/// If an index block cannot be read, or they name another number of chunks than the footer says.
+fn all_chunks(file: &dyn ReadAt, most: u64, footer: &mut Footer) -> Result<Vec<IndexEntry>> {
     let count = footer.chunks_in_blocks;
     let mut chunks = Vec::new();
     for offset in &footer.index_blocks {
-        chunks.append(&mut read_index_block(file, *offset, most).ok()?);
+        chunks.append(&mut read_index_block(file, *offset, most)?);
         if chunks.len() as u64 > count {
-            return None;
+            break;
         }
     }
     if chunks.len() as u64 != count {
-        return None;
+        let expected = "as many chunks in index blocks as the footer says";
+        let found = format!("{} of {count}", chunks.len());
+        return Err(FormatError::invalid(0, expected, found));
     }
     chunks.append(&mut footer.chunks);
-    Some(chunks)
+    Ok(chunks)
 }
 
 /// Reads the index block at `offset`.
 fn read_index_block(file: &dyn ReadAt, offset: u64, most: u64) -> Result<Vec<IndexEntry>> {
     let header = read_block_header(file, offset)?;
-    if header.kind != BlockKind::Index || header.raw_len > MAX_INDEX_LEN {
-        let expected = "an index block of 32 MiB or less";
-        let found = format!("kind {}, {} bytes", header.kind.code(), header.raw_len);
-        return Err(FormatError::invalid(0, expected, found).shifted(offset));
+    if header.kind != BlockKind::Index {
+        let found = format!("kind {}", header.kind.code());
+        return Err(FormatError::invalid(0, "an index block", found).shifted(offset));
     }
     let (_, _, body) = read_block(file, offset)?;
     decode_some_of_index(&body, most).map_err(|error| error.shifted(offset))
@@ -114,13 +128,16 @@ pub(crate) fn footer_offset(file: &dyn ReadAt) -> Result<Option<u64>> {
     Ok(decode_tail(&tail))
 }
 
-fn read_footer_at(file: &dyn ReadAt, offset: u64, most: u64) -> Option<FoundFooter> {
-    let (header, _, body) = read_block(file, offset).ok()?;
+fn read_footer_at(file: &dyn ReadAt, offset: u64, limits: &FileLimits) -> Result<FoundFooter> {
+    let header = read_block_header(file, offset)?;
     if header.kind != BlockKind::Footer {
-        return None;
+        let found = format!("kind {}", header.kind.code());
+        return Err(FormatError::invalid(0, "a footer block", found).shifted(offset));
     }
-    let (footer, outcome) = Footer::decode_stepping_over(&body, most).ok()?;
-    Some((footer, outcome.map_err(|error| error.shifted(offset))))
+    let (_, _, body) = read_block(file, offset)?;
+    let shift = |error: FormatError| error.shifted(offset);
+    let (footer, outcome) = Footer::decode_stepping_over(&body, limits).map_err(shift)?;
+    Ok((footer, outcome.map_err(shift)))
 }
 
 /// The footer among the blocks that a scan met, when the tail that should point to it is lost, or does not
@@ -130,14 +147,14 @@ fn read_footer_at(file: &dyn ReadAt, offset: u64, most: u64) -> Option<FoundFoot
 pub(crate) fn find_footer(
     file: &dyn ReadAt,
     blocks: &[FoundBlock],
+    limits: &FileLimits,
     problems: &mut Vec<Problem>,
 ) -> Option<FoundFooter> {
     let is_footer = |block: &&FoundBlock| block.header.kind == BlockKind::Footer && !block.is_cut;
     let last = blocks.iter().rev().find(is_footer)?;
-    let most = most_chunks(file).ok()?;
-    let (mut footer, outcome) = read_footer_at(file, last.offset, most)?;
+    let (mut footer, outcome) = read_footer_at(file, last.offset, limits).ok()?;
     let mut damaged = Vec::new();
-    let mut unnamed = take_index_blocks(file, blocks, most, &mut footer, &mut damaged);
+    let mut unnamed = take_index_blocks(file, blocks, limits.chunks, &mut footer, &mut damaged);
     let of_recording = footer.chunks.iter().enumerate();
     let mut of_recording: HashMap<_, _> = of_recording
         .map(|(index, (_, head))| (key(head), index))
@@ -230,26 +247,57 @@ pub(crate) fn read_block_header(file: &dyn ReadAt, offset: u64) -> Result<BlockH
     BlockHeader::decode(&bytes).map_err(|error| error.shifted(offset))
 }
 
-/// Reads the block at `offset`: header, head, body as it is stored and not checked yet.
-pub(crate) fn read_stored_block(
-    file: &dyn ReadAt,
-    offset: u64,
-) -> Result<(BlockHeader, Vec<u8>, Vec<u8>)> {
+/// Reads header and head of the block at `offset`.
+pub(crate) fn read_block_head(file: &dyn ReadAt, offset: u64) -> Result<(BlockHeader, Vec<u8>)> {
     let header = read_block_header(file, offset)?;
+    let start = offset + BLOCK_HEADER_LEN as u64;
+    if start.saturating_add(header.head_len.into()) > file.len()? {
+        return Err(FormatError::UnexpectedEnd {
+            offset: file.len()?,
+            expected: "the rest of a block's head",
+        });
+    }
+    let mut head = vec![0; header.head_len as usize];
+    file.read_exact_at(start, &mut head)?;
+    header
+        .check_head(&head)
+        .map_err(|error| error.shifted(start))?;
+    Ok((header, head))
+}
+
+/// Reads the body of the block at `offset` as it is stored, unchecked.
+fn read_stored_body(file: &dyn ReadAt, offset: u64, header: &BlockHeader) -> Result<Vec<u8>> {
     if offset.saturating_add(header.block_len()) > file.len()? {
         return Err(FormatError::UnexpectedEnd {
             offset: file.len()?,
             expected: "the rest of a block",
         });
     }
-    let mut rest = vec![0; header.head_len as usize + header.body_len as usize];
-    let start = offset + BLOCK_HEADER_LEN as u64;
-    file.read_exact_at(start, &mut rest)?;
-    let stored = rest.split_off(header.head_len as usize);
+    let mut stored = vec![0; header.body_len as usize];
+    file.read_exact_at(body_offset(offset, header), &mut stored)?;
+    Ok(stored)
+}
+
+const fn body_offset(offset: u64, header: &BlockHeader) -> u64 {
+    offset + BLOCK_HEADER_LEN as u64 + header.head_len as u64
+}
+
+/// Reads the body of the block at `offset`, checked and decompressed.
+pub(crate) fn read_body(file: &dyn ReadAt, offset: u64, header: &BlockHeader) -> Result<Vec<u8>> {
+    let stored = read_stored_body(file, offset, header)?;
     header
-        .check_head(&rest)
-        .map_err(|error| error.shifted(start))?;
-    Ok((header, rest, stored))
+        .open_body(&stored)
+        .map_err(|error| error.shifted(body_offset(offset, header)))
+}
+
+/// Reads the block at `offset`: header, head, body as it is stored and not checked yet.
+pub(crate) fn read_stored_block(
+    file: &dyn ReadAt,
+    offset: u64,
+) -> Result<(BlockHeader, Vec<u8>, Vec<u8>)> {
+    let (header, head) = read_block_head(file, offset)?;
+    let stored = read_stored_body(file, offset, &header)?;
+    Ok((header, head, stored))
 }
 
 /// Reads a block, whole and checked, and decompresses its body.
@@ -257,46 +305,57 @@ pub(crate) fn read_block(
     file: &dyn ReadAt,
     offset: u64,
 ) -> Result<(BlockHeader, Vec<u8>, Vec<u8>)> {
-    let (header, head, stored) = read_stored_block(file, offset)?;
-    let start = offset + BLOCK_HEADER_LEN as u64 + head.len() as u64;
-    let body = header
-        .open_body(&stored)
-        .map_err(|error| error.shifted(start))?;
+    let (header, head) = read_block_head(file, offset)?;
+    let body = read_body(file, offset, &header)?;
     Ok((header, head, body))
 }
 
-/// Checks the block at `offset` without decompressing its body; gives its bytes in the file.
-fn check_block(file: &dyn ReadAt, offset: u64) -> Result<u64> {
-    let (header, head, stored) = read_stored_block(file, offset)?;
-    let start = offset + BLOCK_HEADER_LEN as u64 + head.len() as u64;
+/// Checks the block at `offset` without decompressing its body. Returns its bytes in the file.
+pub(crate) fn check_block(file: &dyn ReadAt, offset: u64) -> Result<u64> {
+    let (header, _, stored) = read_stored_block(file, offset)?;
     let checked = header.check_body(&stored);
-    checked.map_err(|error| error.shifted(start))?;
+    checked.map_err(|error| error.shifted(body_offset(offset, &header)))?;
     Ok(header.block_len())
 }
 
-/// Walks the blocks from the file header on; damage is stepped over and noted. Gives the blocks of these
-/// kinds.
+/// What a scan found.
+#[derive(Debug)]
+pub(crate) struct Scanned {
+    /// The blocks of the kinds that were asked for.
+    pub(crate) blocks: Vec<FoundBlock>,
+    /// Where the block begins that the file's end cuts: its writer was killed, or had no room.
+    pub(crate) cut_at: Option<u64>,
+}
+
+/// Walks the blocks from the file header on; damage is stepped over and noted. Returns the blocks of these kinds.
 pub(crate) fn scan(
     file: &dyn ReadAt,
     file_header: &FileHeader,
+    limits: &FileLimits,
     kinds: &[BlockKind],
     problems: &mut Vec<Problem>,
-) -> Result<Vec<FoundBlock>> {
-    let length = file.len()?;
+) -> Result<Scanned> {
+    let mut scan = Scan {
+        file,
+        length: file.len()?,
+        damaged_heads: limits.damaged_heads,
+    };
     let mut offset = u64::from(file_header.header_len);
-    let mut found = Vec::new();
-    while offset < length {
-        match read_head(file, offset, length) {
-            Ok(mut block) => {
+    let mut blocks = Vec::new();
+    let mut cut_at = None;
+    while offset < scan.length {
+        match scan.read_head(offset)? {
+            Head::Intact(mut block) => {
                 let mut end = offset + block.header.block_len();
                 if block.is_cut {
-                    // The middle of the file may be what is missing: look for what stands behind it.
+                    // The middle of the file may be missing: search for the next block.
                     let body = offset + BLOCK_HEADER_LEN as u64 + u64::from(block.header.head_len);
-                    let next = next_block(file, body, length)?;
-                    let what = if next == length {
-                        format!("the file ends {} bytes before the block does", end - length)
+                    let next = scan.next_block(body)?;
+                    let what = if next == scan.length {
+                        cut_at = Some(offset);
+                        format!("the file ends {} bytes before the block does", end - next)
                     } else {
-                        "another block stands where the block's body should be".to_owned()
+                        "another block begins within the block's body".to_owned()
                     };
                     let problem = Problem {
                         offset,
@@ -315,13 +374,26 @@ pub(crate) fn scan(
                     if !has_head {
                         block.head = Vec::new();
                     }
-                    found.push(block);
+                    blocks.push(block);
                 }
             }
-            // The end; or a recording that was amended goes on behind it.
-            Err(_) if is_tail(file, offset, length)? => offset += TAIL_LEN as u64,
-            Err(error) => {
-                let next = next_sync(file, offset + 1, length)?;
+            // The end; or a recording that was amended continues after it.
+            Head::Damaged { .. } if is_tail(file, offset, scan.length)? => {
+                offset += TAIL_LEN as u64;
+            }
+            Head::Damaged {
+                error,
+                block_end,
+                is_cut,
+            } => {
+                let next = match block_end {
+                    // The body may hold the blocks of a recorded file.
+                    Some(end) if scan.is_border(end)? => end,
+                    _ => scan.next_sync(offset + 1)?,
+                };
+                if is_cut && next == scan.length {
+                    cut_at = Some(offset);
+                }
                 let problem = Problem {
                     offset,
                     length: next - offset,
@@ -330,22 +402,152 @@ pub(crate) fn scan(
                 note(problems, problem);
                 offset = next;
             }
+            Head::TooMany => {
+                let problem = Problem {
+                    offset,
+                    length: scan.length - offset,
+                    what: "the heads of too many blocks are damaged: the rest is not read"
+                        .to_owned(),
+                };
+                note(problems, problem);
+                offset = scan.length;
+            }
         }
     }
-    Ok(found)
+    Ok(Scanned { blocks, cut_at })
 }
 
-/// Looks at what a whole footer makes unnecessary to read: the blocks before it, but chunks, which are checked when they
-/// are loaded. `chunks`: where these are. Gives what is damaged.
+/// What a scan finds at an offset.
+enum Head {
+    /// A block whose header and head are intact.
+    Intact(FoundBlock),
+    /// Something else.
+    Damaged {
+        error: FormatError,
+        /// Where the block ends, if its header is intact and the file has room for it.
+        block_end: Option<u64>,
+        /// The file ends within the header or the head of a block.
+        is_cut: bool,
+    },
+    /// More damaged heads than a scan reads.
+    TooMany,
+}
+
+/// A scan of a file.
+struct Scan<'a> {
+    file: &'a dyn ReadAt,
+    length: u64,
+    /// Bytes of damaged heads that may still be read.
+    damaged_heads: u64,
+}
+
+impl Scan<'_> {
+    fn read_head(&mut self, offset: u64) -> Result<Head> {
+        let available = (self.length - offset).min(BLOCK_HEADER_LEN as u64) as usize;
+        let mut bytes = [0; BLOCK_HEADER_LEN];
+        self.file.read_exact_at(offset, &mut bytes[..available])?;
+        let header = match BlockHeader::decode(&bytes[..available]) {
+            Ok(header) => header,
+            Err(error) => {
+                let is_cut = available < BLOCK_HEADER_LEN
+                    && bytes[..available.min(SYNC.len())] == SYNC[..available.min(SYNC.len())];
+                return Ok(Head::Damaged {
+                    error: error.shifted(offset),
+                    block_end: None,
+                    is_cut,
+                });
+            }
+        };
+        let start = offset + BLOCK_HEADER_LEN as u64;
+        let end = offset + header.block_len();
+        if start + u64::from(header.head_len) > self.length {
+            return Ok(Head::Damaged {
+                error: FormatError::UnexpectedEnd {
+                    offset: self.length,
+                    expected: "the rest of a block's head",
+                },
+                block_end: None,
+                is_cut: true,
+            });
+        }
+        let Some(left) = self.damaged_heads.checked_sub(header.head_len.into()) else {
+            return Ok(Head::TooMany);
+        };
+        let mut head = vec![0; header.head_len as usize];
+        self.file.read_exact_at(start, &mut head)?;
+        if let Err(error) = header.check_head(&head) {
+            self.damaged_heads = left;
+            return Ok(Head::Damaged {
+                error: error.shifted(start),
+                block_end: Some(end).filter(|end| *end <= self.length),
+                is_cut: false,
+            });
+        }
+        Ok(Head::Intact(FoundBlock {
+            offset,
+            is_cut: end > self.length,
+            header,
+            head,
+        }))
+    }
+
+    /// Whether a block can end at this offset: the file ends there, or an intact block header or a tail is there.
+    fn is_border(&self, offset: u64) -> Result<bool> {
+        if offset == self.length || is_tail(self.file, offset, self.length)? {
+            return Ok(true);
+        }
+        if self.length - offset < BLOCK_HEADER_LEN as u64 {
+            return Ok(false);
+        }
+        Ok(read_block_header(self.file, offset).is_ok())
+    }
+
+    /// The next offset from `from` on where a sync mark is, or the file's end.
+    fn next_sync(&self, from: u64) -> Result<u64> {
+        // Small at first: where marks are many, each search is short.
+        const FIRST_WINDOW: u64 = 1 << 8;
+        const LARGEST_WINDOW: u64 = 1 << 16;
+        let mut step = FIRST_WINDOW;
+        let mut start = from;
+        let mut window = Vec::new();
+        while start < self.length {
+            let size = (self.length - start).min(step + SYNC.len() as u64 - 1);
+            window.resize(size as usize, 0);
+            self.file.read_exact_at(start, &mut window)?;
+            let hit = window.windows(SYNC.len()).position(|bytes| bytes == SYNC);
+            if let Some(position) = hit {
+                return Ok(start + position as u64);
+            }
+            start += step;
+            step = (step * 2).min(LARGEST_WINDOW);
+        }
+        Ok(self.length)
+    }
+
+    /// The next offset from `from` on where a block with an intact header and head is, or the file's end.
+    fn next_block(&mut self, from: u64) -> Result<u64> {
+        let mut offset = self.next_sync(from)?;
+        while offset < self.length {
+            match self.read_head(offset)? {
+                Head::Intact(_) => break,
+                Head::Damaged { .. } => offset = self.next_sync(offset + 1)?,
+                Head::TooMany => offset = self.length,
+            }
+        }
+        Ok(offset)
+    }
+}
+
+/// Checks what a whole footer makes unnecessary to read: the blocks before it, except chunks, which are checked when they
+/// are loaded. `footer`: where the tail points to. `chunks`: the offsets of the chunks. Returns what is damaged.
 pub(crate) fn check_unread(
     file: &dyn ReadAt,
     file_header: &FileHeader,
+    footer: u64,
     chunks: &BTreeSet<u64>,
 ) -> Result<Vec<Problem>> {
     let mut problems = Vec::new();
-    let Some(end) = footer_offset(file)? else {
-        return Ok(problems);
-    };
+    let end = footer.min(file.len()?);
     let mut offset = u64::from(file_header.header_len);
     while offset < end {
         let next_known = || {
@@ -374,6 +576,26 @@ pub(crate) fn check_unread(
     Ok(problems)
 }
 
+/// Notes why the tail did not lead to the footer, unless the scan found damage that explains it. `tail`: what
+/// [`read_footer`] returned. A file that has neither tail nor footer ends early, and that is not noted here.
+pub(crate) fn note_tail(
+    file: &dyn ReadAt,
+    tail: Option<Problem>,
+    has_footer: bool,
+    problems: &mut Vec<Problem>,
+) -> Result<()> {
+    if !problems.is_empty() {
+        return Ok(());
+    }
+    let missing = Problem {
+        offset: file.len()?,
+        length: 0,
+        what: "the tail is missing: the footer was found by a scan".to_owned(),
+    };
+    problems.extend(tail.or(has_footer.then_some(missing)));
+    Ok(())
+}
+
 fn is_tail(file: &dyn ReadAt, offset: u64, length: u64) -> Result<bool> {
     if length - offset < TAIL_LEN as u64 {
         return Ok(false);
@@ -381,64 +603,6 @@ fn is_tail(file: &dyn ReadAt, offset: u64, length: u64) -> Result<bool> {
     let mut tail = [0; TAIL_LEN];
     file.read_exact_at(offset, &mut tail)?;
     Ok(decode_tail(&tail).is_some())
-}
-
-fn read_head(file: &dyn ReadAt, offset: u64, length: u64) -> Result<FoundBlock> {
-    let available = (length - offset).min(BLOCK_HEADER_LEN as u64) as usize;
-    let mut bytes = [0; BLOCK_HEADER_LEN];
-    file.read_exact_at(offset, &mut bytes[..available])?;
-    let header = BlockHeader::decode(&bytes[..available]).map_err(|error| error.shifted(offset))?;
-    let start = offset + BLOCK_HEADER_LEN as u64;
-    let head_end = start + u64::from(header.head_len);
-    if head_end > length {
-        return Err(FormatError::UnexpectedEnd {
-            offset: length,
-            expected: "the rest of a block's head",
-        });
-    }
-    let mut head = vec![0; header.head_len as usize];
-    file.read_exact_at(start, &mut head)?;
-    header
-        .check_head(&head)
-        .map_err(|error| error.shifted(start))?;
-    Ok(FoundBlock {
-        offset,
-        is_cut: offset + header.block_len() > length,
-        header,
-        head,
-    })
-}
-
-/// The next place at or behind `from` where a sync mark stands, or the file's end.
-fn next_sync(file: &dyn ReadAt, from: u64, length: u64) -> Result<u64> {
-    // Small at first: where marks are many, each search is short.
-    const FIRST_WINDOW: u64 = 1 << 8;
-    const LARGEST_WINDOW: u64 = 1 << 16;
-    let mut step = FIRST_WINDOW;
-    let mut start = from;
-    let mut window = Vec::new();
-    while start < length {
-        let size = (length - start).min(step + SYNC.len() as u64 - 1);
-        window.resize(size as usize, 0);
-        file.read_exact_at(start, &mut window)?;
-        let hit = window.windows(SYNC.len()).position(|bytes| bytes == SYNC);
-        if let Some(position) = hit {
-            return Ok(start + position as u64);
-        }
-        start += step;
-        step = (step * 2).min(LARGEST_WINDOW);
-    }
-    Ok(length)
-}
-
-/// The next place at or behind `from` where a block with an intact header and head stands, or the
-/// file's end.
-fn next_block(file: &dyn ReadAt, from: u64, length: u64) -> Result<u64> {
-    let mut offset = next_sync(file, from, length)?;
-    while offset < length && read_head(file, offset, length).is_err() {
-        offset = next_sync(file, offset + 1, length)?;
-    }
-    Ok(offset)
 }
 
 /// Decodes all of a head or body with `decode`.
@@ -462,8 +626,9 @@ mod tests {
         let header = FileHeader::decode(bytes).unwrap();
         let mut problems = Vec::new();
         let file = bytes.to_vec();
-        let found = scan(&file, &header, kinds, &mut problems).unwrap();
-        (found, problems)
+        let limits = FileLimits::of(&file).unwrap();
+        let found = scan(&file, &header, &limits, kinds, &mut problems).unwrap();
+        (found.blocks, problems)
     }
 
     #[test]
@@ -559,7 +724,9 @@ mod tests {
             3
         );
         assert_eq!(read(&bytes), ((0..7).collect(), 0));
-        let (footer, _) = read_footer(&bytes).unwrap().expect("without a scan");
+        let limits = FileLimits::of(&bytes).unwrap();
+        let found = read_footer(&bytes, &limits).unwrap();
+        let (footer, _) = found.expect("without a scan");
         assert_eq!((footer.chunks.len(), footer.chunks_in_blocks), (7, 6));
     }
 
@@ -628,15 +795,16 @@ mod tests {
     fn an_index_of_more_chunks_than_the_file_has_room_for_is_not_read() {
         let mut file = FileMaker::new(FileKind::Recording);
         file.chunk(chunk(0, 0, &[0, 1, 2]));
-        let room = most_chunks(&file.bytes).unwrap();
+        let room = FileLimits::of(&file.bytes).unwrap().chunks;
         assert!(decode_some_of_index(&bomb(room), room).is_ok());
         assert!(decode_some_of_index(&bomb(room + 1), room).is_err());
         let mut footer = Vec::new();
         footer.put_bytes(&[]);
         footer.put_bytes(&bomb(100));
         (0..3).for_each(|_| footer.put_bytes(&[0]));
-        assert!(Footer::decode_stepping_over(&footer, 100).is_ok());
-        assert!(Footer::decode_stepping_over(&footer, 99).is_err());
+        let of_room = |room: u64| FileLimits::of_length(room * BLOCK_HEADER_LEN as u64);
+        assert!(Footer::decode_stepping_over(&footer, &of_room(100)).is_ok());
+        assert!(Footer::decode_stepping_over(&footer, &of_room(99)).is_err());
     }
 
     #[test]
@@ -649,8 +817,8 @@ mod tests {
             chunks_in_blocks: 1,
             ..Footer::default()
         };
-        let most = most_chunks(&file.bytes).unwrap();
-        assert!(all_chunks(&file.bytes, most, &mut footer).is_none());
+        let most = FileLimits::of(&file.bytes).unwrap().chunks;
+        assert!(all_chunks(&file.bytes, most, &mut footer).is_err());
         let mut body = Vec::new();
         footer.encode(&mut body);
         assert!(Footer::decode(&body).is_err(), "not ascending");

@@ -4,6 +4,7 @@
 use crate::error::{FormatError, Result};
 use crate::ids::{LocationId, RegionId};
 use crate::ints::{put_growing, put_ints, read_ints};
+use crate::limits::Content;
 use crate::wire::{Put, Wire};
 
 /// Most locations of a snapshot.
@@ -103,6 +104,14 @@ impl SnapshotHeader {
             ));
         }
         Ok(header)
+    }
+
+    /// What the body has beyond its bytes.
+    pub fn content(&self) -> Content {
+        Content {
+            items: self.locations.saturating_add(self.steps),
+            text_bytes: 0,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::error::{FormatError, Result};
 use crate::ids::RegionId;
 use crate::ints::{put_growing, put_ints, read_ints};
+use crate::limits::Content;
 use crate::snapshot::read_ids;
 use crate::spread::Spread;
 use crate::wire::{Put, Wire};
@@ -69,6 +70,16 @@ impl RegionStatistics {
         self.regions.len() > MAX_STATISTICS_REGIONS || slots.sum::<usize>() > MAX_BUCKETS
     }
 
+    /// What the body has beyond its bytes.
+    pub fn content(&self) -> Content {
+        let buckets = self.regions.iter();
+        let buckets = buckets.map(|(_, calls)| calls.completed.buckets().count());
+        Content {
+            items: (self.regions.len() + buckets.sum::<usize>()) as u64,
+            text_bytes: 0,
+        }
+    }
+
     /// Appends the head of their block.
     pub fn encode_head(&self, out: &mut Vec<u8>) {
         out.put_varint(self.regions.len() as u64);
@@ -112,9 +123,16 @@ impl RegionStatistics {
     /// # Errors
     /// If they end early, contradict the format or go beyond its limits.
     pub fn decode(head: &[u8], body: &[u8]) -> Result<Self> {
+        Self::decode_within(head, body, u64::MAX)
+    }
+
+    /// Reads the head and the body of a block that may have this many items.
+    pub(crate) fn decode_within(head: &[u8], body: &[u8], max_items: u64) -> Result<Self> {
         let count = Wire::new(head).varint("number of regions")?;
-        if count > MAX_STATISTICS_REGIONS as u64 {
-            return Err(FormatError::invalid(0, "at most 1048576 regions", count));
+        let most = max_items.min(MAX_STATISTICS_REGIONS as u64);
+        if count > most {
+            let expected = "no more regions than the limits allow";
+            return Err(FormatError::invalid(0, expected, count));
         }
         let count = count as usize;
         let mut w = Wire::new(body);
@@ -128,7 +146,8 @@ impl RegionStatistics {
         let (min, max, sum, lengths) = (column()?, column()?, column()?, column()?);
         let start = w.position();
         let buckets = lengths.iter().fold(0, |sum: u64, n| sum.saturating_add(*n));
-        if buckets > MAX_BUCKETS as u64 {
+        let most = max_items.saturating_sub(count as u64);
+        if buckets > most.min(MAX_BUCKETS as u64) {
             return Err(FormatError::invalid(start, BUCKETS_EXPECTED, buckets));
         }
         let numbers = read_ints(&mut w, buckets as usize)?;

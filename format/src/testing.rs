@@ -5,11 +5,11 @@ use byteorder::{ByteOrder, LittleEndian as LE};
 use crate::live::layout as l;
 use crate::{
     BlockKind, BlockWriter, CallStatistics, Chunk, ChunkBuilder, ChunkHeader, Clock, ClockId,
-    ClockKind, CompressionLevel, Definition, Definitions, EventType, EventTypeId, FileHeader,
-    FileKind, Footer, LiveHeader, LiveImage, Location, LocationId, LocationKind, LocationState,
-    Ordering, ProcessId, RecordingId, RecordingIndex, RegionId, RegionStatistics, Role, Snapshot,
-    SnapshotEntry, Source, SourceId, Step, Stream, StreamId, StreamTotals, StringId, TraceChunk,
-    TraceIndexEntry, TypeColumns, Verbosity, encode_tail, put_row_start,
+    ClockKind, CompressionLevel, Content, Definition, Definitions, EventType, EventTypeId,
+    FileHeader, FileKind, Footer, LiveHeader, LiveImage, Location, LocationId, LocationKind,
+    LocationState, Ordering, ProcessId, RecordingId, RecordingIndex, RegionId, RegionStatistics,
+    Role, Snapshot, SnapshotEntry, Source, SourceId, Step, Stream, StreamId, StreamTotals,
+    StringId, TraceChunk, TraceIndexEntry, TypeColumns, Verbosity, encode_tail, put_row_start,
 };
 
 pub(crate) const STREAM: StreamId = StreamId::new(0);
@@ -153,9 +153,13 @@ impl FileMaker {
 
     /// Appends a block; gives where it starts.
     pub(crate) fn block(&mut self, kind: BlockKind, head: &[u8], body: &[u8]) -> usize {
+        self.block_with(kind, head, body, Content::default())
+    }
+
+    fn block_with(&mut self, kind: BlockKind, head: &[u8], body: &[u8], content: Content) -> usize {
         let start = self.bytes.len();
         let mut writer = BlockWriter::new(CompressionLevel::None).unwrap();
-        writer.write(kind, head, body, &mut self.bytes);
+        writer.write_with(kind, head, body, content, &mut self.bytes);
         start
     }
 
@@ -163,7 +167,7 @@ impl FileMaker {
         let (mut head, mut body) = (Vec::new(), Vec::new());
         header.encode(&mut head);
         chunk.encode(&mut body);
-        let start = self.block(BlockKind::Chunk, &head, &body);
+        let start = self.block_with(BlockKind::Chunk, &head, &body, chunk.content());
         self.footer.chunks.push((start as u64, header));
         start
     }
@@ -182,12 +186,18 @@ impl FileMaker {
         start
     }
 
+    /// Has the footer name the index blocks this much further on.
+    pub(crate) fn move_index_blocks(&mut self, by: u64) {
+        let blocks = self.footer.index_blocks.iter_mut();
+        blocks.for_each(|offset| *offset += by);
+    }
+
     pub(crate) fn trace_chunk(&mut self, sequence: u64, chunk: &TraceChunk) -> usize {
         let (mut head, mut body) = (Vec::new(), Vec::new());
         let header = chunk.header(sequence);
         header.encode(&mut head);
         chunk.encode(&mut body);
-        let start = self.block(BlockKind::TraceChunk, &head, &body);
+        let start = self.block_with(BlockKind::TraceChunk, &head, &body, chunk.content());
         let entry = TraceIndexEntry::new(start as u64, &header);
         self.footer.trace_chunks.push(entry);
         start

@@ -46,6 +46,19 @@ pub fn unwrap_near(tick: u64, expected: i128, max_ticks: u64) -> (i128, bool) {
     (nearest, is_ambiguous)
 }
 
+/// What is added to the unwrapped tick `map_tick` so that the sum reads as `tick` does on the clock: their difference, or
+/// where that needs more than 64 bits, the one of smallest magnitude modulo (`max_ticks` + 1).
+pub fn residual(tick: i128, map_tick: i128, max_ticks: u64) -> i64 {
+    let difference = tick.checked_sub(map_tick);
+    if let Some(residual) = difference.and_then(|difference| i64::try_from(difference).ok()) {
+        return residual;
+    }
+    let modulus = i128::from(max_ticks) + 1;
+    let forward = (tick.rem_euclid(modulus) - map_tick.rem_euclid(modulus)).rem_euclid(modulus);
+    // At most 2⁶⁴ − 1, and 2⁶⁴ less than itself where it is more than 2⁶³ − 1.
+    i64::try_from(forward).unwrap_or_else(|_| (forward - modulus) as i64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,6 +72,26 @@ mod tests {
         assert_eq!(distance(1, u64::MAX, u64::MAX), -2);
         assert_eq!(distance(0, 0, 0), 0);
         assert_eq!(distance(u64::MAX - 1, 0, u64::MAX - 1), 1);
+    }
+
+    #[test]
+    fn a_residual_of_any_size_gives_the_tick_back() {
+        let ticks = [0, 1, 99, u64::MAX / 2, u64::MAX - 1, u64::MAX];
+        let of_map = [i128::MIN, -1 << 100, -1, 0, 7, 1 << 64, 1 << 100, i128::MAX];
+        for max_ticks in [0, 1, 98, 99, (1 << 63) - 1, 1 << 63, u64::MAX - 1, u64::MAX] {
+            let modulus = i128::from(max_ticks) + 1;
+            for tick in ticks.iter().filter(|tick| **tick <= max_ticks) {
+                for map_tick in of_map {
+                    let residual = residual((*tick).into(), map_tick, max_ticks);
+                    let sum = map_tick.rem_euclid(modulus) + i128::from(residual);
+                    assert_eq!(
+                        sum.rem_euclid(modulus),
+                        i128::from(*tick),
+                        "{map_tick} {max_ticks}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use crate::block::{BlockKind, FileHeader, StoredBody};
+use crate::block::{BlockHeader, BlockKind, FileHeader, StoredBody};
 use crate::definitions::Definitions;
 use crate::error::{FormatError, Result};
 use crate::footer::{SnapshotEntry, TraceIndexEntry};
 use crate::ids::{EventTypeId, StreamId};
+use crate::limits::{Content, FileLimits};
 use crate::loss::Cause;
 use crate::read::ReadAt;
 use crate::scan::{
-    FoundBlock, FoundFooter, Problem, check_unread, decode_with, find_footer, read_block,
-    read_file_header, read_footer, read_stored_block, scan,
+    FoundBlock, FoundFooter, Problem, check_unread, decode_with, find_footer, footer_offset,
+    note_tail, read_block, read_block_head, read_body, read_file_header, read_footer,
+    read_stored_block, scan,
 };
 use crate::snapshot::{Snapshot, SnapshotHeader};
 use crate::statistics::RegionStatistics;
@@ -39,6 +41,8 @@ pub struct Trace {
     pub has_footer: bool,
     /// Parts of the file that could not be used.
     pub problems: Vec<Problem>,
+    /// Where the footer is that the tail points to. `None` if the file was scanned, and so read as a whole.
+    tail_footer: Option<u64>,
 }
 
 /// Where reading can start: open regions as they are before a chunk.
@@ -121,26 +125,30 @@ impl Trace {
             statistics: None,
             has_footer: false,
             problems: Vec::new(),
+            tail_footer: None,
         };
-        if let Some(footer) = read_footer(file)? {
-            trace.take_footer(footer);
-        } else {
-            trace.scan_blocks(file)?;
+        let limits = FileLimits::of(file)?;
+        match read_footer(file, &limits)? {
+            Ok(footer) => {
+                trace.tail_footer = footer_offset(file)?;
+                trace.take_footer(footer);
+            }
+            Err(tail) => trace.scan_blocks(file, &limits, tail)?,
         }
         Ok(trace)
     }
 
-    /// Looks at everything but chunks in a file with a whole footer: definitions that the footer has again, snapshots, the
-    /// statistics. Gives what is damaged there; no event is lost with it.
+    /// Checks everything but chunks in a file with a whole footer: definitions that the footer repeats, snapshots, the
+    /// statistics. Returns what is damaged there; no event is lost with it.
     ///
     /// # Errors
     /// If the storage fails.
     pub fn check_unread(&self, file: &dyn ReadAt) -> Result<Vec<Problem>> {
-        if !self.has_footer {
+        let Some(footer) = self.tail_footer else {
             return Ok(Vec::new());
-        }
+        };
         let chunks = self.chunks.iter().map(|entry| entry.offset);
-        check_unread(file, &self.header, &chunks.collect())
+        check_unread(file, &self.header, footer, &chunks.collect())
     }
 
     fn take_footer(&mut self, (footer, outcome): FoundFooter) {
@@ -167,15 +175,22 @@ impl Trace {
         self.snapshots = snapshots.collect();
     }
 
-    fn scan_blocks(&mut self, file: &dyn ReadAt) -> Result<()> {
+    fn scan_blocks(
+        &mut self,
+        file: &dyn ReadAt,
+        limits: &FileLimits,
+        tail: Option<Problem>,
+    ) -> Result<()> {
         const KINDS: [BlockKind; 4] = [
             BlockKind::TraceChunk,
             BlockKind::Snapshot,
             BlockKind::Definitions,
             BlockKind::Footer,
         ];
-        let blocks = scan(file, &self.header, &KINDS, &mut self.problems)?;
-        if let Some(footer) = find_footer(file, &blocks, &mut self.problems) {
+        let blocks = scan(file, &self.header, limits, &KINDS, &mut self.problems)?.blocks;
+        let footer = find_footer(file, &blocks, limits, &mut self.problems);
+        note_tail(file, tail, footer.is_some(), &mut self.problems)?;
+        if let Some(footer) = footer {
             self.take_footer(footer);
             return Ok(());
         }
@@ -183,7 +198,7 @@ impl Trace {
         for block in blocks {
             let outcome = match block.header.kind {
                 BlockKind::Definitions if !block.is_cut => read_block(file, block.offset)
-                    .and_then(|(_, _, body)| self.definitions.add_all(&body)),
+                    .and_then(|(_, _, body)| self.definitions.add_all_within(&body, limits)),
                 BlockKind::TraceChunk => {
                     decode_with(&block.head, block.offset, TraceChunkHeader::decode)
                         .map(|head| self.take_head(&mut found, &block, &head))
@@ -276,7 +291,7 @@ impl Trace {
     /// The head of a chunk: its events by stream and type. None when it is damaged, or another than
     /// the index says.
     pub fn head(&self, file: &dyn ReadAt, entry: &TraceIndexEntry) -> Option<TraceChunkHeader> {
-        let head = read_head_only(file, entry.offset)?;
+        let (_, head) = read_head_at(file, entry.offset).ok()?;
         (TraceIndexEntry::new(entry.offset, &head) == *entry).then_some(head)
     }
 
@@ -290,9 +305,10 @@ impl Trace {
         let is_snapshot = block.kind == BlockKind::Snapshot;
         let header = is_snapshot.then(|| decode_with(&head, offset, SnapshotHeader::decode));
         match header.transpose()? {
-            Some(header) if header.chunk == at.entry.chunk => {
-                Snapshot::decode(&header, &body).map_err(|error| error.shifted(offset))
-            }
+            Some(header) if header.chunk == at.entry.chunk => block
+                .check_content(header.content())
+                .and_then(|()| Snapshot::decode(&header, &body))
+                .map_err(|error| error.shifted(offset)),
             other => Err(FormatError::Invalid {
                 offset,
                 expected: "the snapshot that the index names",
@@ -321,7 +337,8 @@ impl Trace {
                 found: format!("{:?}", block.kind),
             });
         }
-        let read = RegionStatistics::decode(&head, &body);
+        let max_items = Content::max_items(block.body_len as usize);
+        let read = RegionStatistics::decode_within(&head, &body, max_items);
         read.map(Some).map_err(|error| error.shifted(offset))
     }
 
@@ -336,7 +353,8 @@ impl Trace {
         entry: &TraceIndexEntry,
     ) -> Result<TraceChunk, (FormatError, Option<TraceChunkHeader>)> {
         let load = || {
-            let (header, chunk) = read_with_head(file, entry.offset)?;
+            // The body is read only if the head is the one of the index, which may name one large block many times.
+            let (block, header) = read_head_at(file, entry.offset)?;
             if TraceIndexEntry::new(entry.offset, &header) != *entry {
                 return Err(FormatError::Invalid {
                     offset: entry.offset,
@@ -344,32 +362,54 @@ impl Trace {
                     found: format!("chunk {}", header.sequence),
                 });
             }
-            Ok(chunk)
+            read_events(file, entry.offset, &block, &header)
         };
         load().map_err(|error| (error, self.head(file, entry)))
     }
 }
 
-/// Reads and decodes the trace chunk whose block stands at an offset.
+/// Reads and decodes the trace chunk of the block at an offset.
 ///
 /// # Errors
 /// If it cannot be read or is damaged.
 pub fn read_trace_chunk(file: &dyn ReadAt, offset: u64) -> Result<TraceChunk> {
-    read_with_head(file, offset).map(|(_, chunk)| chunk)
+    let (block, header) = read_head_at(file, offset)?;
+    read_events(file, offset, &block, &header)
 }
 
-fn read_with_head(file: &dyn ReadAt, offset: u64) -> Result<(TraceChunkHeader, TraceChunk)> {
-    let (block, head, body) = read_block(file, offset)?;
-    if block.kind != BlockKind::TraceChunk {
-        return Err(FormatError::Invalid {
-            offset,
-            expected: "a trace chunk",
-            found: format!("{:?}", block.kind),
-        });
+/// Reads and decodes the body of the trace chunk at an offset, given what comes before it.
+fn read_events(
+    file: &dyn ReadAt,
+    offset: u64,
+    block: &BlockHeader,
+    header: &TraceChunkHeader,
+) -> Result<TraceChunk> {
+    let body = read_body(file, offset, block)?;
+    let max_items = Content::max_items(block.body_len as usize);
+    let chunk = TraceChunk::decode_within(header, &body, max_items).and_then(|chunk| {
+        block.check_content(chunk.content())?;
+        Ok(chunk)
+    });
+    chunk.map_err(|error| error.shifted(offset))
+}
+
+fn check_is_trace_chunk(block: &BlockHeader, offset: u64) -> Result<()> {
+    if block.kind == BlockKind::TraceChunk {
+        return Ok(());
     }
+    Err(FormatError::Invalid {
+        offset,
+        expected: "a trace chunk",
+        found: format!("{:?}", block.kind),
+    })
+}
+
+/// Reads the block header and the head of the trace chunk at an offset.
+fn read_head_at(file: &dyn ReadAt, offset: u64) -> Result<(BlockHeader, TraceChunkHeader)> {
+    let (block, head) = read_block_head(file, offset)?;
+    check_is_trace_chunk(&block, offset)?;
     let header = decode_with(&head, offset, TraceChunkHeader::decode)?;
-    let chunk = TraceChunk::decode(&header, &body).map_err(|error| error.shifted(offset))?;
-    Ok((header, chunk))
+    Ok((block, header))
 }
 
 /// A trace chunk as it is stored: its head, and its body, compressed as it may be.
@@ -387,13 +427,7 @@ pub struct StoredTraceChunk {
 /// If it cannot be read or is damaged.
 pub fn read_stored_trace_chunk(file: &dyn ReadAt, offset: u64) -> Result<StoredTraceChunk> {
     let (block, head, stored) = read_stored_block(file, offset)?;
-    if block.kind != BlockKind::TraceChunk {
-        return Err(FormatError::Invalid {
-            offset,
-            expected: "a trace chunk",
-            found: format!("{:?}", block.kind),
-        });
-    }
+    check_is_trace_chunk(&block, offset)?;
     block
         .check_body(&stored)
         .map_err(|error| error.shifted(offset))?;
@@ -401,18 +435,6 @@ pub fn read_stored_trace_chunk(file: &dyn ReadAt, offset: u64) -> Result<StoredT
         header: decode_with(&head, offset, TraceChunkHeader::decode)?,
         body: StoredBody::of_block(&block, stored),
     })
-}
-
-fn read_head_only(file: &dyn ReadAt, offset: u64) -> Option<TraceChunkHeader> {
-    use crate::block::{BLOCK_HEADER_LEN, BlockHeader};
-    let mut bytes = [0; BLOCK_HEADER_LEN];
-    file.read_exact_at(offset, &mut bytes).ok()?;
-    let block = BlockHeader::decode(&bytes).ok()?;
-    let mut head = vec![0; block.head_len as usize];
-    file.read_exact_at(offset + BLOCK_HEADER_LEN as u64, &mut head)
-        .ok()?;
-    block.check_head(&head).ok()?;
-    decode_with(&head, offset, TraceChunkHeader::decode).ok()
 }
 
 #[cfg(test)]
@@ -461,7 +483,8 @@ mod tests {
         maker.footer();
         let trace = Trace::read(&maker.bytes).unwrap();
         assert!(trace.has_footer);
-        assert!(trace.losses.is_empty() && trace.problems.is_empty());
+        assert!(trace.losses.is_empty());
+        assert!(trace.problems[0].what.contains("the tail is missing"));
         assert_eq!(trace.load(&maker.bytes, &trace.chunks[0]).unwrap().len(), 3);
     }
 

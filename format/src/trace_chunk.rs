@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use crate::chunk::{
-    MAX_CHUNK_EVENTS, TypeColumns, ordinals, put_columns, put_loss_type, put_type_table,
-    read_columns, read_counts, read_type_table,
+    MAX_CHUNK_EVENTS, TypeColumns, check_events, content_of, ordinals, put_columns, put_loss_type,
+    put_type_table, read_columns, read_counts, read_type_table,
 };
 use crate::error::{FormatError, Result};
 use crate::ids::{EventTypeId, StreamId};
 use crate::ints::{Word, put_codes, put_growing, put_ints, read_ints};
+use crate::limits::Content;
 use crate::loss::Cause;
 use crate::wire::{Put, Wire};
 
@@ -390,12 +391,27 @@ impl TraceChunk {
         }
     }
 
+    /// What the body has beyond its bytes.
+    pub fn content(&self) -> Content {
+        content_of(self.len(), &self.types)
+    }
+
     /// Reads the body of a chunk with this head.
     ///
     /// # Errors
     /// If the body ends early or contradicts the format or its head.
     pub fn decode(header: &TraceChunkHeader, body: &[u8]) -> Result<Self> {
+        Self::decode_within(header, body, u64::MAX)
+    }
+
+    /// Reads the body of a chunk that may have this many items.
+    pub(crate) fn decode_within(
+        header: &TraceChunkHeader,
+        body: &[u8],
+        max_items: u64,
+    ) -> Result<Self> {
         let mut w = Wire::new(body);
+        check_events(header.event_count, max_items)?;
         let count = header.event_count as usize;
         let times_ns = signed(read_ints(&mut w, count)?);
         if !times_ns.is_sorted() {
@@ -407,7 +423,7 @@ impl TraceChunk {
                 .map_err(|_| FormatError::invalid(w.position(), "a stream id", id))?;
             streams.push(StreamId::new(id));
         }
-        let (mut types, type_index) = read_type_table(&mut w, count)?;
+        let (mut types, type_index) = read_type_table(&mut w, count, max_items)?;
         read_columns(&mut w, &mut types)?;
         let mut chunk = Self {
             times_ns,

@@ -9,9 +9,7 @@ pub(crate) mod snapshots;
 pub(crate) mod stacks;
 pub(crate) mod statistics;
 
-use std::collections::BTreeMap;
-
-use annals_format::{Column, ElementType, RegionId, StreamId};
+use annals_format::{Column, ElementType, RegionId};
 use rustc_hash::FxHashMap;
 
 /// An open call.
@@ -272,41 +270,5 @@ impl Moves {
     pub fn step(&mut self) -> Option<RegionId> {
         let region = self.regions.next().unwrap_or(Self::NO_REGION);
         u32::try_from(region).ok().map(RegionId::new)
-    }
-}
-
-/// Something of every stream. Streams are few and their numbers small, unless a file is damaged.
-#[derive(Clone, Debug, Default)]
-pub struct ByStream<T> {
-    near: Vec<Option<T>>,
-    far: BTreeMap<StreamId, T>,
-}
-
-impl<T: Copy> ByStream<T> {
-    const LARGEST: usize = 1 << 20;
-
-    /// What a stream has.
-    #[inline]
-    pub fn get(&self, stream: StreamId) -> Option<T> {
-        match self.near.get(stream.index()) {
-            Some(found) => *found,
-            None => self.far.get(&stream).copied(),
-        }
-    }
-}
-
-impl<T: Copy> FromIterator<(StreamId, T)> for ByStream<T> {
-    fn from_iter<I: IntoIterator<Item = (StreamId, T)>>(each: I) -> Self {
-        let (mut near, mut far) = (Vec::new(), BTreeMap::new());
-        for (stream, value) in each {
-            if stream.index() >= Self::LARGEST {
-                far.insert(stream, value);
-                continue;
-            }
-            let length = near.len().max(stream.index() + 1);
-            near.resize(length, None);
-            near[stream.index()] = Some(value);
-        }
-        Self { near, far }
     }
 }

@@ -437,10 +437,27 @@ impl MapMover {
         let (_, moved) = known.or_insert_with(|| {
             let knots = map.knots.iter();
             let moved = knots.map(|(tick, time_ns)| (*tick, time_ns.saturating_add(by_ns)));
-            (Arc::clone(&map.knots), moved.collect())
+            (Arc::clone(&map.knots), ascending(moved.collect()).into())
         });
         map.knots = Arc::clone(moved);
     }
+}
+
+/// The first of knots that ascend strictly in tick and time: those at the ends of 64 bits may not. At least two.
+fn ascending(mut knots: Vec<(i128, i64)>) -> Vec<(i128, i64)> {
+    let mut last: Option<(i128, i64)> = None;
+    knots.retain(|knot| {
+        let ascends = last.is_none_or(|last| knot.0 > last.0 && knot.1 > last.1);
+        last = if ascends { Some(*knot) } else { last };
+        ascends
+    });
+    if let [(tick, time_ns)] = knots[..] {
+        match (tick.checked_add(1), time_ns.checked_add(1)) {
+            (Some(tick), Some(time_ns)) => knots.push((tick, time_ns)),
+            _ => knots.insert(0, (tick.saturating_sub(1), time_ns.saturating_sub(1))),
+        }
+    }
+    knots
 }
 
 #[cfg(test)]
@@ -464,6 +481,28 @@ pub(crate) mod tests {
         ClockPoints {
             points: points.to_vec(),
             ..ClockPoints::default()
+        }
+    }
+
+    #[test]
+    fn knots_ascend_also_at_the_ends_of_time() {
+        for by_ns in [i64::MIN, -5, 0, 7, i64::MAX] {
+            for first_ns in [i64::MIN, -3, i64::MAX - 4_000] {
+                let mut map = ClockMap {
+                    clock: ClockId::new(0),
+                    error_ns: 0,
+                    knots: [
+                        (0, first_ns),
+                        (10, first_ns + 1_000),
+                        (20, first_ns + 2_000),
+                    ]
+                    .into(),
+                };
+                MapMover::new(by_ns).move_map(&mut map);
+                assert!(map.knots.len() >= 2, "{by_ns} {first_ns}");
+                let ascends = |a: &(i128, i64), b: &(i128, i64)| a.0 < b.0 && a.1 < b.1;
+                assert!(map.knots.is_sorted_by(ascends), "{:?}", map.knots);
+            }
         }
     }
 

@@ -54,6 +54,14 @@ pub enum MergeError {
         /// Where it ends, and the likely reason.
         why: String,
     },
+    /// A live file that cannot be recovered in place: parts of it cannot be read, and it would be removed with them.
+    #[error("{live}: it has {what}: recording and live file stay as they are")]
+    LiveFileUnread {
+        /// The live file.
+        live: PathBuf,
+        /// What cannot be read.
+        what: String,
+    },
     /// The output names a recording.
     #[error("{path} is a recording: the trace would take its place; name another output")]
     OutputIsRecording {

@@ -7,6 +7,7 @@ pub(crate) mod run;
 pub(crate) mod stream;
 pub(crate) mod symbols;
 pub(crate) mod ticks;
+pub(crate) mod unplaced;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

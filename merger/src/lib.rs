@@ -18,6 +18,7 @@
 mod ahead;
 mod allocator;
 mod axis;
+mod by_stream;
 pub mod calls;
 mod clocks;
 mod error;
@@ -35,6 +36,7 @@ mod verify;
 mod window;
 
 pub use allocator::keep_freed_memory;
+pub use by_stream::ByStream;
 pub use calls::statistics::RegionCounter;
 pub use clocks::ClockFit;
 pub use clocks::bounds::Bounds;

@@ -41,6 +41,7 @@ use crate::input::earlier::{Earlier, InputTrace, TraceReader};
 use crate::input::reader::{Outcome, Reader};
 use crate::input::stream::StreamReader;
 use crate::input::ticks::StreamClock;
+use crate::input::unplaced::UnplacedStream;
 use crate::merge::runs::{Budget, Runs};
 use crate::merge::sweep::Sweep;
 use crate::messages::MessageBatch;
@@ -494,28 +495,33 @@ impl Merge {
         keep: &'a Keep,
         references: Option<&'a ElementReferences>,
     ) -> Vec<Reader<'a>> {
-        let mut readers: Vec<Box<StreamReader<'_>>> = Vec::new();
+        let mut readers: Vec<Reader<'_>> = Vec::new();
         for member in &self.members {
             for (id, contents) in &member.input.recording.streams {
-                let Some(clock) = self.stream_clock(member, *id) else {
-                    continue;
-                };
                 let number = member.numbers.streams[id];
-                readers.push(Box::new(StreamReader::new(
-                    number,
-                    &member.input,
-                    &member.numbers,
-                    contents,
-                    clock,
-                    keep,
-                    references,
-                    self.is_sorted(number),
-                    (member.start_ns, member.end_ns),
-                )));
+                let life_ns = (member.start_ns, member.end_ns);
+                let (input, numbers) = (&member.input, &member.numbers);
+                let reader = match self.stream_clock(member, *id) {
+                    Some(clock) => Reader::Stream(Box::new(StreamReader::new(
+                        number,
+                        input,
+                        numbers,
+                        contents,
+                        clock,
+                        keep,
+                        references,
+                        self.is_sorted(number),
+                        life_ns,
+                    ))),
+                    None => Reader::Unplaced(Box::new(UnplacedStream::new(
+                        number, input, numbers, contents, keep, life_ns,
+                    ))),
+                };
+                readers.push(reader);
             }
         }
-        readers.sort_by_key(|reader| reader.stream);
-        let readers = readers.into_iter().map(Reader::Stream);
+        readers.sort_by_key(Reader::stream);
+        let readers = readers.into_iter();
         let sorted = SortedStreams::of(&self.definitions);
         let traces = self.traces.iter().map(|trace| {
             let reader = TraceReader::new(trace, keep, references, sorted.clone(), &self.shifts);

@@ -92,7 +92,7 @@ pub struct Reach {
 /// # Errors
 /// If none of them can be used.
 pub fn open_recordings(paths: &[PathBuf]) -> Result<(Vec<InputRecording>, Vec<RejectedInput>)> {
-    open_each(paths, |_| Ok(()))
+    open_each(paths, |input| input.check_has_process())
 }
 
 /// The same, with something done to each at once.
@@ -104,7 +104,6 @@ fn open_each(
     let mut rejected = Vec::new();
     for path in paths {
         let opened = InputRecording::open(path).and_then(|mut input| {
-            input.check_has_process()?;
             each(&mut input)?;
             Ok(input)
         });
@@ -204,6 +203,7 @@ pub fn plan_merge_with_offsets(
         Ok(())
     })?;
     rejected.extend(more);
+    let copies = reject_without_process(&mut inputs, &mut rejected);
     for path in archives {
         match crate::otf2::open(&path) {
             Ok(mut processes) => {
@@ -244,6 +244,7 @@ pub fn plan_merge_with_offsets(
         return Err(nothing_readable(&rejected));
     }
     let mut merge = Merge::plan_all(inputs, opened, offsets);
+    merge.duplicates.extend(copies);
     rejected.extend(differing(&mut merge));
     for (path, taken, id) in std::mem::take(&mut merge.parts) {
         let why = format!(
@@ -254,6 +255,31 @@ pub fn plan_merge_with_offsets(
         rejected.push(RejectedInput { path, why });
     }
     Ok((merge, rejected))
+}
+
+/// Rejects recordings that do not name their process. Returns the files of those that may be copies of others, cut soon
+/// after their start.
+fn reject_without_process(
+    inputs: &mut Vec<InputRecording>,
+    rejected: &mut Vec<RejectedInput>,
+) -> Vec<PathBuf> {
+    let id_of = |input: &InputRecording| input.recording.header.recording_id;
+    let (named, unnamed): (Vec<_>, Vec<_>) = std::mem::take(inputs)
+        .into_iter()
+        .partition(|input| input.check_has_process().is_ok());
+    let ids: BTreeSet<_> = named.iter().map(id_of).collect();
+    let mut copies = Vec::new();
+    for input in unnamed {
+        match input.check_has_process() {
+            Err(error) if !ids.contains(&id_of(&input)) => rejected.push(RejectedInput {
+                why: error.without_path(),
+                path: input.path,
+            }),
+            _ => copies.push(input.path),
+        }
+    }
+    *inputs = named;
+    copies
 }
 
 /// Takes those out of the recordings given twice that hold other bytes than the one that was taken.

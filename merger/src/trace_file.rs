@@ -4,7 +4,9 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use annals_format::{BlockKind, BlockWriter, CompressionLevel, MAX_BODY_LEN, RegionStatistics};
+use annals_format::{
+    BlockKind, BlockWriter, CompressionLevel, Content, MAX_BODY_LEN, RegionStatistics,
+};
 
 use crate::error::{MergeError, Result};
 use crate::temporary::create_file_beside;
@@ -71,6 +73,17 @@ impl TraceFile {
         body: &[u8],
         level: CompressionLevel,
     ) -> Result<u64> {
+        self.write_block_with((kind, what), head, body, Content::default(), level)
+    }
+
+    fn write_block_with(
+        &mut self,
+        (kind, what): (BlockKind, &str),
+        head: &[u8],
+        body: &[u8],
+        content: Content,
+        level: CompressionLevel,
+    ) -> Result<u64> {
         let io = |source| MergeError::Io {
             action: "write",
             path: self.path.clone(),
@@ -85,7 +98,7 @@ impl TraceFile {
         }
         let mut block = Vec::new();
         let mut writer = BlockWriter::new(level).map_err(io)?;
-        writer.write(kind, head, body, &mut block);
+        writer.write_with(kind, head, body, content, &mut block);
         let offset = self.offset;
         self.write(&block)?;
         Ok(offset)
@@ -101,7 +114,7 @@ impl TraceFile {
         statistics.encode_head(&mut head);
         statistics.encode(&mut body);
         let kind = (BlockKind::Statistics, "the statistics of regions");
-        self.write_block(kind, &head, &body, level)
+        self.write_block_with(kind, &head, &body, statistics.content(), level)
     }
 
     /// Gives the trace its name; gives its length.

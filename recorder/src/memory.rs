@@ -305,7 +305,7 @@ impl LiveMemory {
         true
     }
 
-    /// Empties the definitions area: its records stand in the recording. Length before generation: a
+    /// Empties the definitions area: its records are in the recording, twice. Length before generation: a
     /// reader that sees the old length then sees the generation change before new bytes come.
     pub(crate) fn clear_definitions(&self) {
         self.word(l::DEFINITIONS_LEN).store(0, Ordering::SeqCst);

@@ -33,6 +33,10 @@ use crate::trigger::{Sight, Triggers};
 pub(crate) const MAX_SOURCES: usize = 256;
 /// Most event types of one recorder: a slot's counter segments hold no more.
 pub(crate) const MAX_EVENT_TYPES: usize = l::SEGMENTS_PER_SLOT * l::ROWS_PER_SEGMENT;
+/// After this many bytes of a recording, definitions in it are written a second time.
+const REPEAT_DEFINITIONS_BYTES: u64 = 4 << 20;
+/// Most bytes of definitions that wait for their second copy.
+const MAX_WRITTEN_ONCE: usize = 1 << 20;
 /// The process of a recording.
 pub(crate) const PROCESS: ProcessId = ProcessId::new(0);
 
@@ -84,6 +88,11 @@ pub(crate) struct Registry {
     rules: Rules,
     /// Records that are not in the recording yet.
     pending: Vec<u8>,
+    /// Records that are in the recording once. The live file keeps them until they are there twice, so that no damaged
+    /// block of a recording without a footer costs a definition.
+    written_once: Vec<u8>,
+    /// Bytes of the recording when records were last written the second time.
+    repeated_at: u64,
     schema: Arc<Schema>,
     is_finished: bool,
 }
@@ -597,14 +606,28 @@ impl Registry {
         self.is_finished = true;
     }
 
+    /// Writes records that are not in the recording yet; and the second copy of others, if it is due.
     fn flush(&mut self, shared: &Shared) {
         if !self.pending.is_empty() && lock(&shared.storage).append_definitions(&self.pending) {
-            self.pending.clear();
+            self.written_once.append(&mut self.pending);
+        }
+        let since = shared.storage_status.written() - self.repeated_at;
+        if since >= REPEAT_DEFINITIONS_BYTES || self.written_once.len() >= MAX_WRITTEN_ONCE {
+            self.repeat(shared);
+        }
+    }
+
+    /// Writes the second copy of all records that are in the recording once, and empties the live file's area.
+    fn repeat(&mut self, shared: &Shared) {
+        let is_due = self.pending.is_empty() && !self.written_once.is_empty();
+        if is_due && lock(&shared.storage).append_definitions(&self.written_once) {
+            self.written_once.clear();
+            self.repeated_at = shared.storage_status.written();
             shared.memory.clear_definitions();
         }
     }
 
-    /// Takes a definition in. It stands in the live file, or in the recording, when this returns.
+    /// Adds a definition. It is in the live file, or in the recording, when this returns.
     pub(crate) fn add(&mut self, shared: &Shared, definition: Definition) -> Result<()> {
         self.check_open()?;
         let mut record = Vec::new();
@@ -615,6 +638,7 @@ impl Registry {
         } else {
             if !shared.memory.append_definitions(&record) {
                 self.flush(shared);
+                self.repeat(shared);
                 if !shared.memory.append_definitions(&record) {
                     return Err(RecorderError::Full {
                         what: "definitions",

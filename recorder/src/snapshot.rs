@@ -206,7 +206,7 @@ fn write_stream(
         totals.last_tick = header.last_tick;
         let mut body = Vec::new();
         chunk.encode(&mut body);
-        storage.append_chunk(&header, &body);
+        storage.append_chunk(&header, &body, chunk.content());
     }
     totals.close_tick = totals.last_tick;
     for row in &mut totals.rows {

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use annals_format::{
-    BlockKind, BlockWriter, ChunkHeader, CompressionLevel, Definitions, FileHeader, FileKind,
-    MAX_BODY_LEN, RecordingId, RecordingIndex, StreamTotals, encode_tail,
+    BlockKind, BlockWriter, ChunkHeader, CompressionLevel, Content, Definitions, FileHeader,
+    FileKind, MAX_BODY_LEN, RecordingId, RecordingIndex, StreamTotals, encode_tail,
 };
 
 /// Where the bytes of a recording go.
@@ -48,14 +48,8 @@ impl OwnFile {
 
     /// The file, while it is the one that was opened, and how many names it has.
     fn own(&self) -> io::Result<(&File, u64)> {
-        let closed = || io::Error::other("the program closed the recording's descriptor");
         let file = self.file.as_ref().ok_or_else(closed)?;
-        let metadata = file
-            .metadata()
-            .map_err(|error| match error.raw_os_error() {
-                Some(libc::EBADF) => closed(),
-                _ => error,
-            })?;
+        let metadata = file.metadata().map_err(name_closed)?;
         if (metadata.dev(), metadata.ino()) != (self.device, self.inode) {
             return Err(closed());
         }
@@ -63,13 +57,29 @@ impl OwnFile {
     }
 }
 
+fn closed() -> io::Error {
+    io::Error::other("the program closed the recording's descriptor")
+}
+
+/// Names the cause of an error that a closed descriptor gives.
+fn name_closed(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::EBADF) => closed(),
+        _ => error,
+    }
+}
+
 impl Sink for OwnFile {
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.own()?.0.write_all_at(bytes, offset)
+        // The program may close it after the check.
+        self.own()?
+            .0
+            .write_all_at(bytes, offset)
+            .map_err(name_closed)
     }
 
     fn truncate(&mut self, length: u64) -> io::Result<()> {
-        self.own()?.0.set_len(length)
+        self.own()?.0.set_len(length).map_err(name_closed)
     }
 
     fn check(&self) -> io::Result<()> {
@@ -220,6 +230,23 @@ impl Storage {
 
     /// Appends a block; false when this or an earlier write failed.
     fn append(&mut self, kind: BlockKind, head: &[u8], body: &[u8]) -> bool {
+        self.append_with(kind, head, body, Content::default())
+    }
+
+    /// Appends a block with the given content; false when this or an earlier write failed.
+    fn append_with(&mut self, kind: BlockKind, head: &[u8], body: &[u8], content: Content) -> bool {
+        self.append_followed(kind, head, body, content, &[])
+    }
+
+    /// Appends a block and the bytes that follow it, in one write; false when this or an earlier write failed.
+    fn append_followed(
+        &mut self,
+        kind: BlockKind,
+        head: &[u8],
+        body: &[u8],
+        content: Content,
+        follower: &[u8],
+    ) -> bool {
         if self.failure().is_some() {
             return false;
         }
@@ -232,7 +259,9 @@ impl Storage {
             return false;
         }
         self.buffer.clear();
-        self.blocks.write(kind, head, body, &mut self.buffer);
+        self.blocks
+            .write_with(kind, head, body, content, &mut self.buffer);
+        self.buffer.extend_from_slice(follower);
         match self.sink.write_at(self.offset, &self.buffer) {
             Ok(()) => {
                 self.advance(self.buffer.len());
@@ -250,12 +279,17 @@ impl Storage {
         self.append(BlockKind::Definitions, &[], records)
     }
 
-    /// Appends a chunk.
-    pub(crate) fn append_chunk(&mut self, header: &ChunkHeader, body: &[u8]) -> bool {
+    /// Appends a chunk: its head, its encoded body and what the body has beyond its bytes.
+    pub(crate) fn append_chunk(
+        &mut self,
+        header: &ChunkHeader,
+        body: &[u8],
+        content: Content,
+    ) -> bool {
         let offset = self.offset;
         let mut head = Vec::with_capacity(128);
         header.encode(&mut head);
-        let is_written = self.append(BlockKind::Chunk, &head, body);
+        let is_written = self.append_with(BlockKind::Chunk, &head, body, content);
         if is_written {
             self.index.add_chunk(offset, &head);
             self.append_index();
@@ -294,16 +328,9 @@ impl Storage {
         totals.iter().for_each(|t| self.index.add_totals(t));
         let mut body = Vec::new();
         self.index.encode(definitions, &mut body);
-        if !self.append(BlockKind::Footer, &[], &body) {
-            return false;
-        }
-        match self.sink.write_at(self.offset, &encode_tail(offset)) {
-            Ok(()) => true,
-            Err(error) => {
-                self.status.fail(error.to_string());
-                false
-            }
-        }
+        // In one write: a kill leaves both, or a footer that is cut.
+        let tail = encode_tail(offset);
+        self.append_followed(BlockKind::Footer, &[], &body, Content::default(), &tail)
     }
 }
 

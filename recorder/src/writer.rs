@@ -401,7 +401,8 @@ impl Writer {
         let (event_count, last_tick) = (header.event_count, header.last_tick);
         self.body.clear();
         chunk.encode(&mut self.body);
-        if !lock(&shared.storage).append_chunk(&header, &self.body) {
+        let content = chunk.content();
+        if !lock(&shared.storage).append_chunk(&header, &self.body, content) {
             return false;
         }
         for (event_type, count) in &counts {

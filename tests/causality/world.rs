@@ -469,7 +469,7 @@ impl Program {
             let (mut head, mut body) = (Vec::new(), Vec::new());
             header.encode(&mut head);
             chunk.encode(&mut body);
-            blocks.write(BlockKind::Chunk, &head, &body, &mut out);
+            blocks.write_with(BlockKind::Chunk, &head, &body, chunk.content(), &mut out);
             index.push((offset, header));
         }
         totals.close_tick = tick_of(self.end_ns);

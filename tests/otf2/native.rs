@@ -334,7 +334,7 @@ pub(crate) fn write(directory: &Path, rank: u32, ranks: u32, events: &[(u8, usiz
             let (mut head, mut body) = (Vec::new(), Vec::new());
             header.encode(&mut head);
             chunk.encode(&mut body);
-            blocks.write(BlockKind::Chunk, &head, &body, &mut out);
+            blocks.write_with(BlockKind::Chunk, &head, &body, chunk.content(), &mut out);
             index.push((offset, header));
         }
         totals.push(total);

@@ -374,7 +374,7 @@ impl TestRecording {
                 header.encode(&mut head);
                 let mut body = Vec::new();
                 chunk.encode(&mut body);
-                blocks.write(BlockKind::Chunk, &head, &body, &mut out);
+                blocks.write_with(BlockKind::Chunk, &head, &body, chunk.content(), &mut out);
                 index.push((offset, header));
             }
             of_stream.close_tick = clock.tick(self.end_ns);

@@ -10,7 +10,8 @@ use annals_merger::calls::Moves;
 use annals_merger::{Opened, Outcome, Reach, Window};
 use rustc_hash::FxHashMap;
 
-pub use annals_merger::calls::{ByStream, CallSink, CallStack, Close, Frame};
+pub use annals_merger::ByStream;
+pub use annals_merger::calls::{CallSink, CallStack, Close, Frame};
 
 use crate::filter::Filter;
 

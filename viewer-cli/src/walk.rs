@@ -101,8 +101,7 @@ pub fn concerns(
 ) -> bool {
     let is_nothing = loss.count == 0 && !loss.is_lower_bound;
     !is_nothing
-        && loss.to_ns >= window.from_ns
-        && (loss.from_ns < window.to_ns || window.to_ns == i64::MAX)
+        && window.overlaps(loss.from_ns, loss.to_ns)
         && filter.takes_stream(loss.stream)
         && loss.event_type.is_none_or(&mut is_wanted)
 }

@@ -1,6 +1,8 @@
 //! What the fuzz targets do with the bytes that they get. A test replays the corpora through the same functions, with the
 //! stable compiler.
 
+mod cost;
+
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -17,6 +19,8 @@ use annals_format::{
 };
 use annals_merger::{ClockOffsets, EventFilter, Plan, globs, parse_size, parse_time};
 use annals_recorder::{ENVIRONMENT, Options, Rules, Trigger};
+
+use cost::bounded;
 
 /// A fuzz target: what it is called, and what it does.
 pub type Target = (&'static str, fn(&[u8]));
@@ -35,6 +39,10 @@ pub fn parts(bytes: &[u8]) {
     let Some((which, bytes)) = bytes.split_first() else {
         return;
     };
+    bounded(bytes.len(), || part(*which, bytes));
+}
+
+fn part(which: u8, bytes: &[u8]) {
     match which % 10 {
         0 => {
             let mut definitions = Definitions::default();
@@ -115,8 +123,12 @@ fn load(recording: &Recording, file: &dyn ReadAt) -> u64 {
 /// Reads a recording, and what it is recovered to; gives how many events it has.
 fn read_recording(file: &[u8], live: Option<LiveImage>, is_alive: bool) -> Option<u64> {
     let file = &file.to_vec();
-    let recording = Recording::read(file, live, |_| is_alive).ok()?;
-    let events = load(&recording, file);
+    let read = || {
+        let recording = Recording::read(file, live, |_| is_alive).ok()?;
+        let events = load(&recording, file);
+        Some((recording, events))
+    };
+    let (recording, events) = bounded(file.len(), read)?;
     if is_alive {
         return Some(events);
     }
@@ -133,7 +145,11 @@ fn read_recording(file: &[u8], live: Option<LiveImage>, is_alive: bool) -> Optio
     Some(events)
 }
 
-fn read_trace(file: &dyn ReadAt) {
+fn read_trace(file: &[u8]) {
+    bounded(file.len(), || read_trace_of(&file.to_vec()));
+}
+
+fn read_trace_of(file: &dyn ReadAt) {
     let Ok(trace) = Trace::read(file) else { return };
     for entry in &trace.chunks {
         let _ = trace.load(file, entry);
@@ -213,6 +229,9 @@ fn indexed_recording(mut left: &[u8]) -> (Vec<u8>, Option<u64>) {
     (file, is_whole.then_some(3 * chunks as u64))
 }
 
+/// A body is repeated up to this length.
+const MOST_REPEATED: usize = 4 << 20;
+
 /// Whole files: made of any blocks with checksums that are right, then read, loaded, and recovered.
 pub fn file(bytes: &[u8]) {
     let mut left = bytes;
@@ -233,17 +252,31 @@ pub fn file(bytes: &[u8]) {
     };
     let header = FileHeader::new(kind, RecordingId([7; 16]));
     let mut file = header.encode().to_vec();
-    let mut writer = BlockWriter::new(CompressionLevel::None).expect("no compression");
+    // With bodies that grow when they are decompressed, whether a writer may write them or not.
+    let is_compressed = flags & 8 != 0;
+    let level = match is_compressed {
+        true => CompressionLevel::Zstd(1),
+        false => CompressionLevel::None,
+    };
+    let mut writer = BlockWriter::new(level).expect("a level that can be had");
     let mut footer = 0;
     while !left.is_empty() {
         let kind = BlockKind::from_code(left[0]);
         left = &left[1..];
+        let times = match is_compressed {
+            true => 1 << (byte(&mut left) % 16),
+            false => 1,
+        };
         let (head, body) = (number(&mut left), number(&mut left));
         let (head, body) = (take(&mut left, head), take(&mut left, body));
         if kind == BlockKind::Footer {
             footer = file.len() as u64;
         }
-        writer.write(kind, head, body, &mut file);
+        let times = times.min(MOST_REPEATED / body.len().max(1)).max(1);
+        let mut stored = Vec::new();
+        writer.write(kind, head, &body.repeat(times), &mut stored);
+        (0..if times > 1 { 1 + times % 5 } else { 1 })
+            .for_each(|_| file.extend_from_slice(&stored));
     }
     if flags & 2 != 0 {
         file.extend_from_slice(&encode_tail(footer));
@@ -256,7 +289,7 @@ pub fn file(bytes: &[u8]) {
     }
     // As it came, too.
     read_recording(bytes, None, false);
-    read_trace(&bytes.to_vec());
+    read_trace(bytes);
 }
 
 /// Event types 0 to 2 without elements, and streams 0 and 1 of one source.

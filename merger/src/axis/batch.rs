@@ -507,7 +507,12 @@ impl Batch {
 
     /// Moves events that lie before `front_ns` up to it, and keeps all others ascending: what an ordered
     /// source promised. Gives how many were moved, and by how much at most.
-    pub(crate) fn clamp(&mut self, front_ns: i64, map: &mut MapCursor<'_>) -> (u64, u64) {
+    pub(crate) fn clamp(
+        &mut self,
+        front_ns: i64,
+        map: &mut MapCursor<'_>,
+        max_ticks: u64,
+    ) -> (u64, u64) {
         let (mut moved, mut farthest) = (0, 0);
         let mut front = front_ns;
         let mut times = Vec::with_capacity(self.len());
@@ -522,8 +527,7 @@ impl Batch {
                 let tick = map
                     .tick(time.saturating_sub(shift))
                     .saturating_add(residual.into());
-                let difference = tick.saturating_sub(map.tick(front.saturating_sub(shift)));
-                residual = difference.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+                residual = map.residual(tick, front.saturating_sub(shift), max_ticks);
             } else {
                 front = time;
             }
@@ -631,7 +635,7 @@ mod tests {
                 (0..batch.len()).map(|i| map.tick(batch.time_ns(i)) + i128::from(batch.residual(i))).collect()
             };
             let before = ticks(&batch);
-            let (moved, _) = batch.clamp(front, &mut MapCursor::new(&map));
+            let (moved, _) = batch.clamp(front, &mut MapCursor::new(&map), u64::MAX);
             prop_assert!(batch.ascends_from(front));
             prop_assert_eq!(ticks(&batch), before);
             let mut highest = front;

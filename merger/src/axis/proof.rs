@@ -10,6 +10,7 @@ use annals_format::{
 
 use crate::axis::batch::Batch;
 use crate::axis::unify::Numbers;
+use crate::by_stream::ByStream;
 
 thread_local! {
     static HASHER: RefCell<EventHasher> = RefCell::default();
@@ -107,22 +108,21 @@ pub(crate) fn of_batch(
 
 /// Which streams of a trace are sorted, and so hashed by position.
 #[derive(Clone, Debug)]
-pub(crate) struct SortedStreams(Vec<bool>);
+pub(crate) struct SortedStreams(ByStream<bool>);
 
 impl SortedStreams {
     pub(crate) fn of(definitions: &Definitions) -> Self {
-        let last = definitions.streams.last_key_value();
-        let mut sorted = vec![false; last.map_or(0, |(id, _)| id.index() + 1)];
-        for (id, stream) in &definitions.streams {
+        let each = definitions.streams.iter().map(|(id, stream)| {
             let source = definitions.sources.get(&stream.source);
-            sorted[id.index()] = source.is_some_and(|s| s.ordering == Ordering::Unordered);
-        }
-        Self(sorted)
+            let is_sorted = source.is_some_and(|s| s.ordering == Ordering::Unordered);
+            (*id, is_sorted)
+        });
+        Self(each.collect())
     }
 
     /// Whether a stream is.
     pub(crate) fn has(&self, stream: StreamId) -> bool {
-        self.0.get(stream.index()).copied().unwrap_or(false)
+        self.0.get(stream).unwrap_or(false)
     }
 }
 
@@ -157,25 +157,17 @@ fn of_chunk_with(
     event_types: impl Iterator<Item = EventTypeId>,
     renumber: impl Fn(usize, usize, &mut [u64]),
 ) -> Vec<(StreamId, OrderHash)> {
-    // By stream, its place in `runs` + 1.
-    let mut places: Vec<u32> = Vec::new();
+    // By stream, its place in `runs`.
+    let mut places: ByStream<u32> = ByStream::default();
     for stream in &chunk.streams {
-        if places.len() <= stream.index() {
-            places.resize(stream.index() + 1, 0);
-        }
-        places[stream.index()] = 1;
+        places.get_or_default(*stream);
     }
     let mut runs = Vec::new();
     let mut is_sorted = Vec::new();
-    for (index, place) in places
-        .iter_mut()
-        .enumerate()
-        .filter(|(_, place)| **place != 0)
-    {
-        let stream = StreamId::new(index as u32);
+    for (stream, place) in places.iter_mut() {
+        *place = runs.len() as u32;
         runs.push((stream, OrderHash::default()));
         is_sorted.push(sorted.has(stream));
-        *place = runs.len() as u32;
     }
     let mut times_ns = &chunk.times_ns;
     let unshifted: Vec<i64>;
@@ -191,7 +183,7 @@ fn of_chunk_with(
         let places_of = (times_ns.as_slice(), chunk.tick_residuals.as_slice());
         let hashes = hasher.hash(places_of, &chunk.type_index, types, renumber);
         for (index, stream) in chunk.streams.iter().enumerate().rev() {
-            let place = places[stream.index()] as usize - 1;
+            let place = places.get(*stream).unwrap_or(0) as usize;
             let run = &mut runs[place].1;
             if is_sorted[place] {
                 run.place(hashes[index], chunk.position(index));
@@ -205,20 +197,17 @@ fn of_chunk_with(
 
 /// Order hashes of many streams, put together run by run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct StreamHashes(Vec<OrderHash>);
+pub(crate) struct StreamHashes(ByStream<OrderHash>);
 
 impl StreamHashes {
     pub(crate) fn add(&mut self, runs: &[(StreamId, OrderHash)]) {
         for (stream, run) in runs {
-            if self.0.len() <= stream.index() {
-                self.0.resize(stream.index() + 1, OrderHash::default());
-            }
-            let hash = &mut self.0[stream.index()];
+            let hash = self.0.get_or_default(*stream);
             *hash = hash.then(*run);
         }
     }
 
     pub(crate) fn get(&self, stream: StreamId) -> OrderHash {
-        self.0.get(stream.index()).copied().unwrap_or_default()
+        self.0.get(stream).unwrap_or_default()
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use annals_format::{
     Clock, ClockId, Definition, Definitions, Element, EventType, EventTypeId, Foreign, Function,
-    Location, LocationId, Module, ModuleId, Object, ObjectId, Process, ProcessId, Property, Rank,
-    Reference, Region, RegionId, RegionSet, Registration, Source, SourceId, Stream, StreamId,
-    StringId, World,
+    Location, LocationId, Module, ModuleId, Object, ObjectId, Ordering, Process, ProcessId,
+    Property, Rank, Recording, Reference, Region, RegionId, RegionSet, Registration, Source,
+    SourceId, Stream, StreamId, StringId, World,
 };
 
 /// Numbers of one recording's definitions in the trace.
@@ -33,6 +33,29 @@ pub(crate) struct Numbers {
 /// share it.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct References(Arc<Vec<u32>>);
+
+/// The clock of a source whose clock is not defined: its events cannot be placed in time.
+const LOST_CLOCK: ClockId = ClockId::new(u32::MAX);
+
+/// The source of a stream whose own definition is lost.
+const LOST_SOURCE: SourceId = SourceId::new(u32::MAX);
+
+/// Defines the streams of a recording that have chunks or counts, and whose definitions are lost.
+pub(crate) fn define_lost_streams(recording: &mut Recording) {
+    let defined = &recording.definitions.streams;
+    let lost = recording
+        .streams
+        .keys()
+        .filter(|id| !defined.contains_key(id));
+    let lost: Vec<StreamId> = lost.copied().collect();
+    for id in lost {
+        recording.definitions.add(Definition::Stream(Stream {
+            id,
+            source: LOST_SOURCE,
+            location: None,
+        }));
+    }
+}
 
 /// What a reference becomes whose definition is lost.
 pub(crate) const LOST_REFERENCE: u64 = u32::MAX as u64;
@@ -260,9 +283,6 @@ impl Unifier {
     ) {
         let mut sources = BTreeMap::new();
         for (id, d) in &own.sources {
-            let Some(clock) = numbers.clocks.get(&d.clock) else {
-                continue;
-            };
             let to = SourceId::new(self.definitions.sources.len() as u32);
             sources.insert(*id, to);
             numbers.sources.set(id.get(), to.get());
@@ -272,7 +292,7 @@ impl Unifier {
                 name: self.string(of.string(d.name)),
                 description: self.string(of.string(d.description)),
                 ordering: d.ordering,
-                clock: *clock,
+                clock: numbers.clocks.get(&d.clock).copied().unwrap_or(LOST_CLOCK),
             };
             self.definitions.add(Definition::Source(d));
         }
@@ -288,9 +308,19 @@ impl Unifier {
             self.definitions.add(Definition::Location(d));
         }
         for (id, d) in &own.streams {
-            let Some(source) = sources.get(&d.source) else {
-                continue;
+            let known = match d.source {
+                LOST_SOURCE => None,
+                _ => sources.get(&d.source).copied(),
             };
+            let source = known.unwrap_or_else(|| {
+                let name = match d.source {
+                    LOST_SOURCE => format!("source-of-stream-{}", id.get()),
+                    source => format!("source-{}", source.get()),
+                };
+                let source = self.add_lost_source(process, &name);
+                sources.insert(d.source, source);
+                source
+            });
             let to = StreamId::new(self.definitions.streams.len() as u32);
             numbers.streams.insert(*id, to);
             numbers.stream_table.set(id.get(), to.get());
@@ -299,11 +329,26 @@ impl Unifier {
                 .map(|location| numbers.locations.get(location.get().into()) as u32);
             let d = Stream {
                 id: to,
-                source: *source,
+                source,
                 location: location.map(LocationId::new),
             };
             self.definitions.add(Definition::Stream(d));
         }
+    }
+
+    /// Defines a source in the place of one whose definition is lost.
+    fn add_lost_source(&mut self, process: ProcessId, name: &str) -> SourceId {
+        let id = SourceId::new(self.definitions.sources.len() as u32);
+        let source = Source {
+            id,
+            process,
+            name: self.string(name),
+            description: self.string("its definition is lost"),
+            ordering: Ordering::Unordered,
+            clock: LOST_CLOCK,
+        };
+        self.definitions.add(Definition::Source(source));
+        id
     }
 
     fn add_event_types(&mut self, of: &Definitions, numbers: &mut Numbers) {

@@ -3,7 +3,7 @@
 use annals_format::{Definitions, EventTypeId, LocationId, Role, StreamId, TraceLoss};
 use rustc_hash::FxHashMap;
 
-use crate::calls::ByStream;
+use crate::by_stream::ByStream;
 
 /// An event type that enters or leaves regions.
 #[derive(Clone, Copy, Debug)]

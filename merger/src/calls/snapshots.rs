@@ -164,8 +164,9 @@ impl<'a> SnapshotWriter<'a> {
         header.encode(&mut head);
         snapshot.encode(&mut body);
         self.block.clear();
+        let kind = BlockKind::Snapshot;
         self.writer
-            .write(BlockKind::Snapshot, &head, &body, &mut self.block);
+            .write_with(kind, &head, &body, header.content(), &mut self.block);
         let bytes = self.block.len() as u64;
         let size = header.steps + header.locations;
         self.rate = (bytes << 8) / size.max(1);

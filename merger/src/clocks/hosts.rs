@@ -320,6 +320,8 @@ pub(crate) struct Correction {
 pub(crate) struct Hosts {
     by_boot: BTreeMap<[u8; 16], Host>,
     unix_base_ns: i64,
+    /// Reference clock of the first host at the axis's 0.
+    zero_reference_ns: i64,
     /// What was corrected, in this order.
     corrections: Vec<Correction>,
 }
@@ -531,8 +533,14 @@ impl Hosts {
         self.unix_base_ns
     }
 
+    /// Reference clock of the first host at the axis's 0, nanoseconds.
+    pub(crate) const fn zero_reference_ns(&self) -> i64 {
+        self.zero_reference_ns
+    }
+
     /// Moves the axis.
     pub(crate) fn shift(&mut self, by_ns: i64) {
+        self.zero_reference_ns = self.zero_reference_ns.saturating_add(by_ns);
         self.unix_base_ns = self.unix_base_ns.saturating_add(by_ns);
         self.by_boot.values_mut().for_each(|host| host.shift(by_ns));
     }

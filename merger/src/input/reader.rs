@@ -10,10 +10,12 @@ use crate::error::MergeError;
 use crate::input::earlier::{DecodedTrace, TraceReader};
 use crate::input::run::RunReader;
 use crate::input::stream::{Decoded, Lane, LossPlace, StreamOutcome, StreamReader};
+use crate::input::unplaced::UnplacedStream;
 
 #[derive(Debug)]
 pub(crate) enum Reader<'a> {
     Stream(Box<StreamReader<'a>>),
+    Unplaced(Box<UnplacedStream<'a>>),
     Trace(Box<TraceReader<'a>>),
     Run(Box<RunReader<'a>>),
 }
@@ -37,6 +39,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn head_ns(&self) -> Option<i64> {
         match self {
             Self::Stream(reader) => reader.head_ns(),
+            Self::Unplaced(_) => None,
             Self::Trace(reader) => reader.queue.head_ns(),
             Self::Run(reader) => reader.queue.head_ns(),
         }
@@ -46,6 +49,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn into_outcome(self) -> Option<Outcome<'a>> {
         match self {
             Self::Stream(reader) => Some(Outcome::Stream(reader.into_outcome())),
+            Self::Unplaced(stream) => Some(Outcome::Stream(stream.outcome)),
             Self::Trace(reader) => Some(Outcome::Trace(reader)),
             Self::Run(_) => None,
         }
@@ -55,6 +59,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn is_all_loaded(&self) -> bool {
         match self {
             Self::Stream(reader) => reader.is_all_loaded(),
+            Self::Unplaced(_) => true,
             Self::Trace(reader) => reader.queue.is_all_loaded(),
             Self::Run(reader) => reader.queue.is_all_loaded(),
         }
@@ -64,6 +69,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn lanes(&self) -> &Vec<Lane> {
         match self {
             Self::Stream(reader) => &reader.lanes,
+            Self::Unplaced(stream) => &stream.lanes,
             Self::Trace(reader) => &reader.queue.lanes,
             Self::Run(reader) => &reader.queue.lanes,
         }
@@ -72,6 +78,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn lanes_mut(&mut self) -> &mut Vec<Lane> {
         match self {
             Self::Stream(reader) => &mut reader.lanes,
+            Self::Unplaced(stream) => &mut stream.lanes,
             Self::Trace(reader) => &mut reader.queue.lanes,
             Self::Run(reader) => &mut reader.queue.lanes,
         }
@@ -81,6 +88,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn losses(&mut self) -> &mut Vec<(LossPlace, TraceLoss)> {
         match self {
             Self::Stream(reader) => &mut reader.losses,
+            Self::Unplaced(stream) => &mut stream.losses,
             Self::Trace(reader) => &mut reader.queue.losses,
             Self::Run(reader) => &mut reader.queue.losses,
         }
@@ -90,6 +98,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn events_of_chunks(&self, from_ns: i64, until_ns: i64) -> u64 {
         match self {
             Self::Stream(reader) => reader.events_of_chunks(from_ns, until_ns),
+            Self::Unplaced(_) => 0,
             Self::Trace(reader) => reader.queue.events_of_chunks(from_ns, until_ns),
             Self::Run(reader) => reader.queue.events_of_chunks(from_ns, until_ns),
         }
@@ -100,6 +109,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn wanted(&self, until_ns: i64) -> Range<usize> {
         match self {
             Self::Stream(reader) => reader.wanted(until_ns),
+            Self::Unplaced(_) => 0..0,
             Self::Trace(reader) => reader.queue.wanted(until_ns),
             Self::Run(reader) => reader.queue.wanted(until_ns),
         }
@@ -109,6 +119,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn decode(&self, number: usize) -> DecodedChunk {
         match self {
             Self::Stream(reader) => DecodedChunk::Stream(reader.decode(number)),
+            Self::Unplaced(_) => unreachable!("it wants no chunk"),
             Self::Trace(reader) => DecodedChunk::Trace(reader.decode(number)),
             Self::Run(reader) => DecodedChunk::Run(reader.decode(number)),
         }
@@ -128,6 +139,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn stream(&self) -> StreamId {
         match self {
             Self::Stream(reader) => reader.stream,
+            Self::Unplaced(stream) => stream.outcome.stream,
             Self::Trace(_) | Self::Run(_) => StreamId::new(0),
         }
     }
@@ -141,6 +153,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn numbers(&self) -> &'a Numbers {
         match self {
             Self::Stream(reader) => reader.numbers,
+            Self::Unplaced(stream) => stream.outcome.numbers,
             Self::Trace(reader) => &reader.earlier.numbers,
             Self::Run(reader) => reader.numbers,
         }
@@ -150,7 +163,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn failure(&mut self) -> Option<MergeError> {
         match self {
             Self::Run(reader) => reader.failure.take(),
-            Self::Stream(_) | Self::Trace(_) => None,
+            Self::Stream(_) | Self::Unplaced(_) | Self::Trace(_) => None,
         }
     }
 
@@ -163,7 +176,7 @@ impl<'a> Reader<'a> {
                 let largest = sizes.values().max().copied().unwrap_or(64);
                 reader.spans(largest).collect()
             }
-            Self::Run(_) => Vec::new(),
+            Self::Run(_) | Self::Unplaced(_) => Vec::new(),
         }
     }
 
@@ -174,7 +187,7 @@ impl<'a> Reader<'a> {
     ) -> Vec<(i64, i64, u64)> {
         match self {
             Self::Stream(reader) => reader.spans_by_bodies(sizes).collect(),
-            Self::Trace(_) | Self::Run(_) => self.spans(sizes),
+            Self::Unplaced(_) | Self::Trace(_) | Self::Run(_) => self.spans(sizes),
         }
     }
 }

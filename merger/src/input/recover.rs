@@ -19,16 +19,21 @@ pub struct Recovered {
     pub events: u64,
     /// Bytes of the file.
     pub bytes: u64,
+    /// What the live file has that could not be read, and is not in the file. `None` if it has everything.
+    pub unread: Option<String>,
 }
 
-/// Writes one recording, with a footer, out of a recording and its live file: into a directory, or in the place of
-/// the recording; only then is the live file removed. Readers find the same events, counts and losses as before.
+/// Writes one recording, with a footer, from a recording and its live file: into a directory, or in place of the
+/// recording. Only in the second case is the live file removed, and only if everything in it could be read. Readers find
+/// the same events, counts and losses as before.
 ///
-/// None when there is nothing to be done: the recording is whole, there is no live file, or the process
-/// still runs. A live file beside a whole recording, left by who was killed before it could be removed, is removed.
+/// Returns `None` when there is nothing to do: the recording is whole, there is no live file, or the process
+/// still runs. A live file beside a whole recording, left by a recovery that was killed before it could remove it, is
+/// removed.
 ///
 /// # Errors
-/// If the storage fails, or the directory has such a file; the inputs are as they were then.
+/// [`MergeError::LiveFileUnread`] if parts of the live file cannot be read and no directory is given; other errors if the
+/// storage fails, or the directory has such a file. The inputs are then as they were.
 pub fn recover(input: &InputRecording, directory: Option<&Path>) -> Result<Option<Recovered>> {
     if input.recording.ended == Ended::Running {
         return Ok(None);
@@ -38,6 +43,11 @@ pub fn recover(input: &InputRecording, directory: Option<&Path>) -> Result<Optio
     };
     if let Some(live) = input.live_file_left().filter(|_| directory.is_none()) {
         remove(&live)?;
+    }
+    let unread = input.recording.unread_of_live_file();
+    if let Some(what) = unread.clone().filter(|_| directory.is_none()) {
+        let live = input.live_path.clone().unwrap_or_default();
+        return Err(MergeError::LiveFileUnread { live, what });
     }
     let recovery = input.recording.recover(from, CompressionLevel::default());
     let recovery = recovery.map_err(|source| MergeError::Format {
@@ -83,6 +93,7 @@ pub fn recover(input: &InputRecording, directory: Option<&Path>) -> Result<Optio
         path,
         events: recovery.events,
         bytes: recovery.kept + recovery.bytes.len() as u64,
+        unread,
     }))
 }
 

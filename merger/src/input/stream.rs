@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use annals_format::{
-    Cause, Chunk, DroppedRecord, EventTypeId, MapCursor, OrderHash, StoredChunk, StreamContents,
-    StreamId, StreamTotals, TraceLoss,
+    Cause, Chunk, ClockKind, DroppedRecord, EventTypeId, MapCursor, OrderHash, StoredChunk,
+    StreamContents, StreamId, StreamTotals, TraceLoss,
 };
 
 use rustc_hash::FxHashMap;
@@ -66,6 +66,15 @@ pub(crate) enum LossPlace {
     Time(i64),
 }
 
+/// What dropped records reported of one event type and cause.
+#[derive(Clone, Copy, Default, Debug)]
+struct Reported {
+    /// Events, from the stream's start to the last record.
+    count: u64,
+    /// Gaps that were known when the last record was read.
+    gaps: usize,
+}
+
 /// A chunk that waits to be handed out.
 #[derive(Clone, Debug)]
 pub(crate) struct Lane {
@@ -94,8 +103,9 @@ impl Lane {
 pub(crate) struct Decoded {
     batch: std::result::Result<Batch, String>,
     ambiguous: u64,
-    /// Dropped records with the index of the event they precede, and their interval on the axis.
-    dropped: Vec<(u32, DroppedRecord, (i64, i64))>,
+    /// Dropped records with the index of the event they precede, and their interval on the axis; it begins at the last
+    /// event before the chunk where there is no beginning.
+    dropped: Vec<(u32, DroppedRecord, (Option<i64>, i64))>,
     /// By type of the batch, the recording's event type.
     event_types: Vec<EventTypeId>,
     /// Events of types that the filter leaves out.
@@ -155,14 +165,17 @@ pub(crate) struct StreamReader<'a> {
     /// Chunks that are loaded and not handed out.
     pub(crate) lanes: Vec<Lane>,
     loaded: u64,
-    /// Time of the last event loaded.
+    /// Time of the first event loaded, and of the last.
+    first_ns: Option<i64>,
     front_ns: Option<i64>,
     /// Time of the last event that was left out without being loaded.
     left_out_ns: Option<i64>,
     /// Losses that no strip has yet.
     pub(crate) losses: Vec<(LossPlace, TraceLoss)>,
-    /// What dropped records told, by event type and cause.
-    reported: BTreeMap<(Option<EventTypeId>, Cause), u64>,
+    /// What dropped records reported, by event type and cause.
+    reported: BTreeMap<(Option<EventTypeId>, Cause), Reported>,
+    /// Where chunks are missing, cannot be read, or were overwritten: times of the events around, nanoseconds.
+    gaps: Vec<(i64, i64)>,
     /// The recording's, as long as nothing has to be counted otherwise.
     pub(crate) totals: Cow<'a, StreamTotals>,
     pub(crate) findings: StreamFindings,
@@ -199,10 +212,12 @@ impl<'a> StreamReader<'a> {
             next: 0,
             lanes: Vec::new(),
             loaded: 0,
+            first_ns: None,
             front_ns: None,
             left_out_ns: None,
             losses: Vec::new(),
             reported: BTreeMap::new(),
+            gaps: Vec::new(),
             totals: Cow::Borrowed(&contents.totals),
             findings: StreamFindings::default(),
             hash: OrderHash::default(),
@@ -424,6 +439,7 @@ impl<'a> StreamReader<'a> {
         let open_reference_ns = stored.header.open_reference_ns;
         let (mut times_ns, mut residuals) = (Vec::new(), Vec::new());
         let mut map = MapCursor::new(self.clock.map);
+        let max_ticks = self.clock.clock.max_ticks;
         let mut ambiguous = 0;
         if self.clock.wraps() {
             let found = self.clock.unwrap(&stored.header, &chunk, self.is_sorted);
@@ -433,12 +449,11 @@ impl<'a> StreamReader<'a> {
                 let time_ns = map.time_ns(tick);
                 // Of the tick as it was read.
                 let read = tick.saturating_sub(steps.next().unwrap_or(0));
-                let residual = read.saturating_sub(map.tick(time_ns));
                 times_ns.push(time_ns);
-                residuals.push(residual.clamp(i64::MIN.into(), i64::MAX.into()) as i64);
+                residuals.push(map.residual(read, time_ns, max_ticks));
             }
         } else {
-            map.convert(&chunk.ticks, &mut times_ns, &mut residuals);
+            map.convert(&chunk.ticks, max_ticks, &mut times_ns, &mut residuals);
         }
         let mut shifts = self.clock.shifts.map(|shifts| {
             let shifts: Vec<i64> = times_ns.iter().map(|time| shifts.at(*time)).collect();
@@ -447,15 +462,25 @@ impl<'a> StreamReader<'a> {
             }
             shifts
         });
+        let close_reference_ns = stored.header.close_reference_ns.max(open_reference_ns);
+        let is_unreadable = self.clock.clock.kind == ClockKind::Unreadable;
         let dropped = std::mem::take(&mut chunk.dropped).into_iter();
         let dropped = dropped.map(|(index, record)| {
+            if is_unreadable && record.from_tick == record.to_tick {
+                // Nothing but events has shown the clock: both ticks are those of the last one.
+                let before = (index as usize).checked_sub(1);
+                let from_ns = before.and_then(|before| times_ns.get(before)).copied();
+                let to_ns = times_ns.get(index as usize).copied();
+                let to_ns = to_ns.unwrap_or_else(|| self.clock.host.axis_ns(close_reference_ns));
+                return (index, record, (from_ns.map(|from| from.min(to_ns)), to_ns));
+            }
             let near_ns = times_ns.get(index as usize).or(times_ns.last()).copied();
             let near_ns = near_ns.unwrap_or_else(|| self.clock.host.axis_ns(open_reference_ns));
             let to_ns = self.clock.time_near(record.to_tick, near_ns);
             let from_ns = self.clock.time_near(record.from_tick, near_ns);
-            (index, record, (from_ns.min(to_ns), to_ns))
+            (index, record, (Some(from_ns.min(to_ns)), to_ns))
         });
-        let mut dropped: Vec<(u32, DroppedRecord, (i64, i64))> = dropped.collect();
+        let mut dropped: Vec<(u32, DroppedRecord, (Option<i64>, i64))> = dropped.collect();
         let types = chunk.types.iter();
         let event_types: Vec<EventTypeId> = types.map(|columns| columns.event_type).collect();
         let of_trace = event_types.iter().map(|event_type| {
@@ -560,6 +585,14 @@ impl<'a> StreamReader<'a> {
             ),
         };
         let first_ns = self.clock.bounds(self.input, stored, self.is_sorted).0;
+        if contents
+            .losses
+            .iter()
+            .any(|loss| loss.before_chunk == index)
+            || index == 0 && self.has_overwritten()
+        {
+            self.gaps.push((last_good_ns.min(first_ns), first_ns));
+        }
         let is_here = self.keep.has(first_ns.max(bound_ns));
         let losses = contents.losses.iter().filter(|_| is_here);
         for loss in losses.filter(|l| l.before_chunk == index) {
@@ -582,12 +615,28 @@ impl<'a> StreamReader<'a> {
             Ok((batch, range)) => {
                 let is_as_decoded = clamped == self.findings.clamped && range == (0..batch.len());
                 self.hash_taken(&batch, &range, decoded.hash.filter(|_| is_as_decoded));
-                self.take_dropped(number, &batch, &range, &decoded.dropped, bound_ns);
+                let dropped = decoded
+                    .dropped
+                    .into_iter()
+                    .map(|(index, record, times_ns)| {
+                        let (from_ns, to_ns) = times_ns;
+                        let from_ns = from_ns.unwrap_or(last_good_ns).min(to_ns);
+                        (index, record, (from_ns, to_ns))
+                    });
+                let dropped: Vec<_> = dropped.collect();
+                self.take_dropped(number, &batch, &range, &dropped, bound_ns);
                 self.take_batch(number, batch, range, &decoded.event_types);
             }
             Err(error) => self.skip(stored, error, bound_ns, last_good_ns),
         }
         self.finish_if_done();
+    }
+
+    /// Whether the stream overwrote events before its first chunk.
+    fn has_overwritten(&self) -> bool {
+        let rows = self.totals.rows.iter();
+        rows.map(|row| row.dropped.of(Cause::Overwritten))
+            .any(|count| count != 0)
     }
 
     /// Takes events into the order hash; `known`: theirs.
@@ -613,7 +662,7 @@ impl<'a> StreamReader<'a> {
         };
         if !batch.ascends_from(front_ns) {
             let mut map = MapCursor::new(self.clock.map);
-            let (moved, farthest) = batch.clamp(front_ns, &mut map);
+            let (moved, farthest) = batch.clamp(front_ns, &mut map, self.clock.clock.max_ticks);
             self.findings.clamped += moved;
             self.findings.largest_clamp_ns = self.findings.largest_clamp_ns.max(farthest);
         }
@@ -645,7 +694,8 @@ impl<'a> StreamReader<'a> {
         if batch.len() == 0 {
             return;
         }
-        let last_ns = batch.time_ns(batch.len() - 1);
+        let (first_ns, last_ns) = (batch.time_ns(0), batch.time_ns(batch.len() - 1));
+        self.first_ns = Some(self.first_ns.map_or(first_ns, |first| first.min(first_ns)));
         self.front_ns = Some(self.front_ns.map_or(last_ns, |front| front.max(last_ns)));
         if range.is_empty() {
             return;
@@ -672,15 +722,30 @@ impl<'a> StreamReader<'a> {
     ) {
         for (index, record, (from_ns, to_ns)) in dropped {
             let key = (record.event_type, record.cause);
-            let told = self.reported.entry(key).or_default();
-            // Cumulative counts include what a lost chunk's records told; that works only when chunks
+            if record.cause == Cause::Overwritten && self.gaps.is_empty() {
+                // A recording without totals: only the record says that there were events before the first chunk.
+                self.gaps.push((*from_ns, *to_ns));
+            }
+            let before = self.reported.get(&key).copied().unwrap_or_default();
+            // A cumulative count includes what the records of a missing chunk counted; that works only when chunks
             // come in their own order.
-            let count = if self.is_sorted || record.cause.is_suppressed() {
-                record.count
+            let missing = if self.is_sorted || record.cause.is_suppressed() {
+                0
             } else {
-                record.cumulative.saturating_sub(*told).max(record.count)
+                record
+                    .cumulative
+                    .saturating_sub(before.count)
+                    .saturating_sub(record.count)
             };
-            *told = told.saturating_add(count);
+            let count = before
+                .count
+                .saturating_add(missing)
+                .saturating_add(record.count);
+            let gaps = self.gaps.len();
+            self.reported.insert(key, Reported { count, gaps });
+            let gap_ns = self.gaps_from(before.gaps);
+            let gap_ns = gap_ns.unwrap_or((self.process_start_ns.min(*from_ns), *from_ns));
+            self.lose_in_gap(record, missing, gap_ns, bound_ns);
             let index = *index as usize;
             let time_ns = (*to_ns).max(bound_ns);
             let is_event = |index: usize| {
@@ -699,13 +764,46 @@ impl<'a> StreamReader<'a> {
                 stream: self.stream,
                 event_type: self.trace_type(record.event_type),
                 cause: record.cause,
-                count,
+                count: record.count,
                 is_lower_bound: record.is_lower_bound,
                 from_ns: *from_ns,
                 to_ns: *to_ns,
             };
             self.losses.push((place, loss));
         }
+    }
+
+    /// The interval of all gaps from this one on. `None` if there are none.
+    fn gaps_from(&self, first: usize) -> Option<(i64, i64)> {
+        let gaps = self.gaps.get(first..).unwrap_or_default();
+        let from_ns = gaps.iter().map(|gap| gap.0).min()?;
+        let to_ns = gaps.iter().map(|gap| gap.1).max()?;
+        Some((from_ns, to_ns))
+    }
+
+    /// Counts drops that only records in missing chunks reported.
+    fn lose_in_gap(
+        &mut self,
+        record: &DroppedRecord,
+        count: u64,
+        gap_ns: (i64, i64),
+        bound_ns: i64,
+    ) {
+        let (from_ns, to_ns) = gap_ns;
+        let time_ns = to_ns.max(bound_ns);
+        if count == 0 || !self.keep.has(time_ns) {
+            return;
+        }
+        let loss = TraceLoss {
+            stream: self.stream,
+            event_type: self.trace_type(record.event_type),
+            cause: record.cause,
+            count,
+            is_lower_bound: false,
+            from_ns,
+            to_ns,
+        };
+        self.losses.push((LossPlace::Time(time_ns), loss));
     }
 
     /// A chunk that cannot be read: its events are counted as lost.
@@ -715,6 +813,7 @@ impl<'a> StreamReader<'a> {
             self.leave_out(stored);
             return;
         }
+        self.gaps.push((last_good_ns.min(from_ns), to_ns));
         self.findings.unreadable_chunks += 1;
         self.findings.first_error.get_or_insert(error);
         let cause = match stored.place {
@@ -747,29 +846,36 @@ impl<'a> StreamReader<'a> {
         }
     }
 
-    /// The stream's end: losses behind the last chunk, and what counters know of and no record told.
+    /// The stream's end: losses after the last chunk, and what counters know of and no record reported.
     fn finish(&mut self) {
-        // A sorted stream has no one place where records are missing.
-        let from_ns = if self.is_sorted && self.findings.unreadable_chunks != 0 {
-            self.process_start_ns
-        } else {
-            self.front_ns
-                .max(self.left_out_ns)
-                .unwrap_or(self.process_start_ns)
-        };
         let last_good_ns = self.front_ns.max(self.left_out_ns);
         let last_good_ns = last_good_ns.unwrap_or(self.process_start_ns);
-        let end_ns = self.process_end_ns.max(last_good_ns);
-        let close_ns = if self.contents.is_open {
-            end_ns
+        // A sorted stream has no one place where events are missing.
+        let from_ns = if self.is_sorted && !self.gaps.is_empty() {
+            self.process_start_ns.min(last_good_ns)
         } else {
+            last_good_ns
+        };
+        let end_ns = self.process_end_ns.max(last_good_ns);
+        // A clock that only its events have shown has no tick for the moment of the closing.
+        let is_unknown = self.clock.clock.kind == ClockKind::Unreadable
+            && self.totals.close_tick == self.totals.last_tick;
+        let is_closed = !self.contents.is_open && !is_unknown;
+        let close_ns = if is_closed {
             self.clock
                 .time_near(self.totals.close_tick, end_ns)
-                .clamp(from_ns, end_ns)
+                .clamp(last_good_ns, end_ns)
+        } else {
+            end_ns
         };
         let chunk_count = self.contents.chunks.len();
         for loss in &self.contents.losses {
-            if loss.before_chunk == chunk_count && self.keep.has(end_ns) {
+            if loss.before_chunk == chunk_count {
+                let to_ns = if is_closed { close_ns } else { end_ns };
+                self.gaps.push((from_ns, to_ns));
+                if !self.keep.has(end_ns) {
+                    continue;
+                }
                 let loss = TraceLoss {
                     stream: self.stream,
                     event_type: self.trace_type(loss.event_type),
@@ -783,28 +889,44 @@ impl<'a> StreamReader<'a> {
             }
         }
         self.move_dropped_to_their_rows();
+        let mut losses = Vec::new();
         for row in &self.totals.rows {
             for (cause, dropped) in row.dropped.iter() {
                 let is_any = row.event_type == annals_format::ANY_EVENT_TYPE;
                 let event_type = (!is_any).then_some(row.event_type);
-                let told = self.reported.get(&(event_type, cause)).copied();
-                let count = dropped.saturating_sub(told.unwrap_or(0));
-                if count != 0 && self.keep.has(close_ns) {
-                    let event_type =
-                        event_type.and_then(|id| self.numbers.event_types.get(&id).copied());
-                    let loss = TraceLoss {
-                        stream: self.stream,
-                        event_type,
-                        cause,
-                        count,
-                        is_lower_bound: dropped == u64::MAX || row.raised_is_lower_bound,
-                        from_ns,
-                        to_ns: close_ns,
-                    };
-                    self.losses.push((LossPlace::Time(close_ns), loss));
+                let reported = self.reported.get(&(event_type, cause));
+                let reported = reported.copied().unwrap_or_default();
+                let count = dropped.saturating_sub(reported.count);
+                if count == 0 || !self.keep.has(close_ns) {
+                    continue;
                 }
+                // Chunks of a sorted stream do not come in the order of their records.
+                let first_gap = if self.is_sorted { 0 } else { reported.gaps };
+                let in_gaps = self.gaps_from(first_gap);
+                let (from_ns, to_ns) = match cause {
+                    // Of what a stream overwrote, the last was before the first event that is left.
+                    Cause::Overwritten => {
+                        let to_ns = self.first_ns.unwrap_or(close_ns);
+                        (self.process_start_ns.min(to_ns), to_ns)
+                    }
+                    _ => {
+                        let of_gaps_ns = in_gaps.map_or(from_ns, |(gap_ns, _)| gap_ns);
+                        (of_gaps_ns.min(from_ns), close_ns)
+                    }
+                };
+                let loss = TraceLoss {
+                    stream: self.stream,
+                    event_type: self.trace_type(event_type),
+                    cause,
+                    count,
+                    is_lower_bound: dropped == u64::MAX || row.raised_is_lower_bound,
+                    from_ns,
+                    to_ns,
+                };
+                losses.push((LossPlace::Time(close_ns), loss));
             }
         }
+        self.losses.append(&mut losses);
     }
 
     /// A stream without counters knows from its heads only how much was dropped; the records say of
@@ -814,14 +936,15 @@ impl<'a> StreamReader<'a> {
             return;
         }
         let totals = self.totals.to_mut();
-        let mut told_sum = 0_u64;
-        for ((event_type, cause), count) in &self.reported {
+        let mut reported_sum = 0_u64;
+        for ((event_type, cause), reported) in &self.reported {
+            let count = reported.count;
             let row = totals.row(event_type.unwrap_or(annals_format::ANY_EVENT_TYPE));
             if cause.is_suppressed() {
-                row.suppressed = *count;
+                row.suppressed = count;
             } else {
-                row.dropped.set(*cause, *count);
-                told_sum = told_sum.saturating_add(*count);
+                row.dropped.set(*cause, count);
+                reported_sum = reported_sum.saturating_add(count);
             }
             row.raised = row
                 .recorded
@@ -830,8 +953,11 @@ impl<'a> StreamReader<'a> {
             row.raised_is_lower_bound = true;
         }
         let any = totals.row(annals_format::ANY_EVENT_TYPE);
-        let untold = any.dropped.of(Cause::BufferFull).saturating_sub(told_sum);
-        any.dropped.set(Cause::BufferFull, untold);
+        let others = any
+            .dropped
+            .of(Cause::BufferFull)
+            .saturating_sub(reported_sum);
+        any.dropped.set(Cause::BufferFull, others);
         any.raised = any.recorded.saturating_add(any.dropped_sum());
         any.raised_is_lower_bound = true;
         totals

@@ -10,6 +10,7 @@ use super::{Member, Merge, Strip};
 use crate::axis::proof::ElementReferences;
 use crate::axis::strip::Part;
 use crate::axis::unify::Numbers;
+use crate::by_stream::ByStream;
 use crate::clocks::hulls::Hulls;
 use crate::error::Result;
 use crate::filter::Keep;
@@ -299,7 +300,7 @@ pub(super) fn shifts_of(chunk: &TraceChunk) -> Vec<(StreamId, i64)> {
 #[derive(Default)]
 pub(super) struct Moved {
     /// By stream, the shift of its last event.
-    last: Vec<Option<i64>>,
+    last: ByStream<Option<i64>>,
     events: u64,
     sum_ns: u128,
     largest_ns: u64,
@@ -310,10 +311,7 @@ pub(super) struct Moved {
 
 impl Moved {
     pub(super) fn add(&mut self, (stream, shift): (StreamId, i64)) {
-        if self.last.len() <= stream.index() {
-            self.last.resize(stream.index() + 1, None);
-        }
-        if let Some(last) = self.last[stream.index()].replace(shift) {
+        if let Some(last) = self.last.get_or_default(stream).replace(shift) {
             let change = shift.abs_diff(last);
             self.neighbours += 1;
             self.changes_ns += u128::from(change);

@@ -60,7 +60,7 @@ impl Merge {
         let streams = of_streams.into_iter().map(|(_, report)| report).collect();
         for member in &self.members {
             for (id, contents) in &member.input.recording.streams {
-                if !member.numbers.streams.contains_key(id) {
+                if self.stream_clock(member, *id).is_none() {
                     let chunks = contents.chunks.iter();
                     let sum: &mut u64 = unplaced.entry(member.process).or_insert(0);
                     *sum = chunks.fold(*sum, |sum, chunk| {

@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use annals_format::{
     BlockKind, BlockWriter, CompressionLevel, Definitions, FileHeader, FileKind, Footer,
-    RecordingId, Snapshot, SnapshotEntry, StoredBody, StreamTotals, TraceChunkHeader,
-    TraceIndexEntry, TraceLoss, encode_tail,
+    MAX_CHUNK_BODY_LEN, RecordingId, Snapshot, SnapshotEntry, StoredBody, StreamTotals,
+    TraceChunkHeader, TraceIndexEntry, TraceLoss, encode_tail,
 };
 
 use crate::axis::proof::ElementReferences;
@@ -70,12 +70,20 @@ impl Encoder<'_> {
         };
         body.clear();
         part.chunk.encode(&mut body);
+        if body.len() > MAX_CHUNK_BODY_LEN {
+            return Err(std::io::Error::other(format!(
+                "the events at {} ns would take {} MiB, and a chunk of a trace holds {}",
+                part.header.first_ns,
+                body.len().div_ceil(1 << 20),
+                MAX_CHUNK_BODY_LEN >> 20
+            )));
+        }
         let moves = moves.unwrap_or_else(|| ChunkMoves::of_chunk(self.types, &part.chunk));
         let encoded = Encoded {
             changes: self.changes.of(&moves),
             moves,
             header: part.header,
-            body: writer.store(&body),
+            body: writer.store(&body, part.chunk.content()),
         };
         spare().push((writer, body));
         Ok(encoded)

@@ -269,7 +269,9 @@ impl Runs<'_> {
                         part.chunk.encode(&mut body);
                         // Read once, and soon: compressing takes longer than writing.
                         let mut writer = BlockWriter::new(CompressionLevel::None)?;
-                        writer.write(BlockKind::TraceChunk, &head, &body, &mut block);
+                        let content = part.chunk.content();
+                        let kind = BlockKind::TraceChunk;
+                        writer.write_with(kind, &head, &body, content, &mut block);
                         Ok((part.header.first_ns, part.header.event_count, block))
                     });
                     parts.collect()

@@ -10,7 +10,7 @@ use annals_format::{
 
 use super::shares::Shares;
 use super::{CHUNK_EVENTS, MEMORY_LIMIT_BYTES, Member, Merge};
-use crate::axis::unify::{Numbers, Unifier};
+use crate::axis::unify::{Numbers, Unifier, define_lost_streams};
 use crate::clocks::bounds::Course;
 use crate::clocks::calibration;
 use crate::clocks::hosts::{HostFacts, Hosts};
@@ -100,6 +100,7 @@ impl Merge {
             match candidate {
                 Candidate::Recording(mut input) => {
                     input.unpack_definitions();
+                    define_lost_streams(&mut input.recording);
                     let recording = &mut input.recording;
                     let definitions = &mut recording.definitions;
                     facts.push(host_of(
@@ -324,6 +325,7 @@ impl Merge {
         self.definitions.time_zero = Some(TimeZero {
             unix_ns: self.hosts.unix_base_ns(),
             end_ns: trace_end_ns,
+            reference_ns: Some(self.hosts.zero_reference_ns()),
         });
     }
 
@@ -339,7 +341,14 @@ impl Merge {
         let known = points
             .map(|point| point.reference_ns)
             .chain(recording.last_reference_ns);
-        let mut end = known.map(axis).max().or(start);
+        let known: Vec<i64> = known.map(axis).collect();
+        // A start that is far from all that the recorder read of its clock is damage.
+        if let (Some(started), Some(first)) = (start, known.iter().min())
+            && started.abs_diff(*first) >= IMPLAUSIBLE_NS.unsigned_abs()
+        {
+            start = Some(*first);
+        }
+        let mut end = known.iter().copied().max().or(start);
         // Ticks that no clock of the run can have read keep their (saturated) times, but do not move
         // the axis under all the others.
         let (own_start, own_end) = (start.unwrap_or(0), end.unwrap_or(0));
@@ -348,17 +357,32 @@ impl Merge {
                 && time_ns.saturating_sub(own_end) < IMPLAUSIBLE_NS
         };
         for (id, contents) in &recording.streams {
-            let Some(clock) = self.stream_clock(member, *id) else {
-                continue;
-            };
+            let clock = self.stream_clock(member, *id);
             let is_sorted = self.is_sorted(member.numbers.streams[id]);
             for chunk in contents.chunks.iter().filter(|c| c.header.event_count != 0) {
-                let (first, last) = clock.bounds(&member.input, chunk, is_sorted);
+                let header = &chunk.header;
+                let (first, last) = match &clock {
+                    Some(clock) => clock.bounds(&member.input, chunk, is_sorted),
+                    // Without a clock, the reference times of the chunk are all that is known.
+                    None => (
+                        axis(header.open_reference_ns),
+                        axis(header.close_reference_ns),
+                    ),
+                };
                 if !is_plausible(first) || !is_plausible(last) {
                     continue;
                 }
                 start = Some(start.map_or(first, |start| start.min(first)));
                 end = Some(end.map_or(last, |end| end.max(last)));
+            }
+            // A recording that ends early may know when a stream was closed, and nothing later.
+            if let Some(clock) = clock.filter(|_| !contents.is_open) {
+                let near_ns = end.unwrap_or(own_end);
+                let close_ns = clock.time_near(contents.totals.close_tick, near_ns);
+                end = match is_plausible(close_ns) {
+                    true => Some(close_ns.max(near_ns)),
+                    false => end,
+                };
             }
         }
         let start = start.or(end)?;

@@ -231,8 +231,7 @@ fn mismatch(
 pub fn in_view(loss: &TraceLoss, filter: &Filter, window: Window) -> bool {
     filter.takes_stream(loss.stream)
         && loss.event_type.is_none_or(|id| filter.takes_event_type(id))
-        && loss.to_ns >= window.from_ns
-        && loss.from_ns < window.to_ns
+        && window.overlaps(loss.from_ns, loss.to_ns)
 }
 
 /// Runs the command.

@@ -191,10 +191,11 @@ impl Printer<'_> {
                 self.loss(loss)?;
             }
             let time_ns = chunk.times_ns[index];
-            if time_ns >= self.window.to_ns {
+            if !self.window.overlaps(time_ns, i64::MAX) {
                 return Err(MergeError::Stopped);
             }
-            if time_ns < self.window.from_ns || !self.filter.takes_stream(chunk.streams[index]) {
+            let is_wanted = self.window.contains(time_ns);
+            if !is_wanted || !self.filter.takes_stream(chunk.streams[index]) {
                 continue;
             }
             self.event(chunk, index, *ordinal as usize)?;
@@ -313,7 +314,7 @@ impl Printer<'_> {
     }
 
     fn loss(&mut self, loss: &TraceLoss) -> Result<(), MergeError> {
-        let is_in_window = loss.to_ns >= self.window.from_ns && loss.from_ns < self.window.to_ns;
+        let is_in_window = self.window.overlaps(loss.from_ns, loss.to_ns);
         let is_taken = self.filter.takes_stream(loss.stream)
             && loss
                 .event_type

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use annals_format::Ended;
-use annals_merger::{InputRecording, find, recover};
+use annals_merger::{InputRecording, MergeError, find, recover};
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
@@ -16,7 +16,8 @@ use crate::table::safe;
 ///
 /// Each recording then has everything, and its footer; its live file is removed. Events, counts and losses are the
 /// same as before, when readers took both. Recordings that are whole are left as they are, and so are those
-/// of processes that still run. Exit code 3 when a recording ends early and has no live file, or cannot be read.
+/// of processes that still run. A live file of which a part cannot be read is never removed: without --output, both
+/// files stay as they are. Exit code 3 when a recording ends early and has no live file, or when any part cannot be read.
 #[derive(Clone, Debug, Args)]
 pub struct RecoverArguments {
     /// Recordings, or directories with recordings
@@ -37,7 +38,7 @@ pub struct RecoverArguments {
 struct Line {
     /// Its file.
     path: PathBuf,
-    /// `recovered`, `whole`, `running`, `truncated` or `unreadable`.
+    /// `recovered`, `whole`, `running`, `truncated`, `incomplete` or `unreadable`.
     state: &'static str,
     /// The recording that was written.
     output: Option<PathBuf>,
@@ -45,6 +46,9 @@ struct Line {
     events: u64,
     /// What is wrong with it.
     why: Option<String>,
+    /// Whether the recording itself is damaged.
+    #[serde(skip)]
+    is_damaged: bool,
 }
 
 /// Runs the command.
@@ -66,13 +70,15 @@ pub fn run(arguments: &RecoverArguments, out: &mut dyn Write) -> anyhow::Result<
             output: None,
             events: 0,
             why: Some(input.why),
+            is_damaged: false,
         })
         .collect();
     for path in found.recordings {
         lines.push(recover_one(path, arguments)?);
     }
     for line in lines {
-        has_loss |= matches!(line.state, "truncated" | "unreadable");
+        has_loss |= line.is_damaged;
+        has_loss |= matches!(line.state, "truncated" | "incomplete" | "unreadable");
         if arguments.json {
             serde_json::to_writer(&mut *out, &line)?;
             writeln!(out)?;
@@ -101,6 +107,7 @@ fn recover_one(path: PathBuf, arguments: &RecoverArguments) -> anyhow::Result<Li
         output: None,
         events: 0,
         why: None,
+        is_damaged: false,
     };
     let input = match InputRecording::open(&line.path) {
         Ok(input) => input,
@@ -118,9 +125,28 @@ fn recover_one(path: PathBuf, arguments: &RecoverArguments) -> anyhow::Result<Li
         line.why = Some(error.without_path());
         return Ok(line);
     }
-    match recover(&input, arguments.output.as_deref())? {
+    if let Some(problem) = input.recording.damage().next() {
+        line.is_damaged = true;
+        line.why = Some(format!(
+            "damaged at byte {}, {} bytes: {}",
+            problem.offset, problem.length, problem.what
+        ));
+    }
+    let recovered = match recover(&input, arguments.output.as_deref()) {
+        Err(error @ MergeError::LiveFileUnread { .. }) => {
+            line.state = "incomplete";
+            line.why = Some(format!("{error}; --output DIR writes what can be read"));
+            return Ok(line);
+        }
+        outcome => outcome?,
+    };
+    match recovered {
         Some(recovered) => {
             line.state = "recovered";
+            if let Some(what) = recovered.unread {
+                line.state = "incomplete";
+                line.why = Some(format!("the live file has {what}"));
+            }
             line.events = recovered.events;
             line.output = Some(recovered.path);
         }

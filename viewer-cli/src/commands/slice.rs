@@ -93,6 +93,9 @@ struct Part {
     events: u64,
     bytes: u64,
     open_regions: usize,
+    /// Whether something of the input could not be read.
+    #[serde(skip)]
+    has_skipped: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -115,7 +118,7 @@ fn write_part(
             output.display()
         );
     }
-    let (mut merge, _) = plan_merge(&[input.to_owned()], Some(output))?;
+    let (mut merge, rejected) = plan_merge(&[input.to_owned()], Some(output))?;
     merge.causality = annals_merger::Causality::Off;
     let definitions = &opened.definitions;
     let is_same = merge.definitions.regions == definitions.regions
@@ -136,20 +139,36 @@ fn write_part(
     };
     let open_regions = open.locations.iter().map(|state| state.steps.len()).sum();
     let (merged, bytes) = write_trace_from(&merge, output, options, &open, |_| {})?;
+    let report = &merged.report;
+    let is_damaged = |input: &annals_merger::InputReport| {
+        !input.damage.is_empty() || input.unplaced != 0 || !input.has_footer
+    };
+    // Of a trace, what its merge could not read is no news.
+    let sums = Sums::of(&merged.totals);
+    let is_new = opened.origin().kind != "trace" && sums.skipped + sums.truncated != 0;
+    let has_skipped = is_new
+        || !rejected.is_empty()
+        || report.inputs.iter().any(is_damaged)
+        || report
+            .streams
+            .iter()
+            .any(|stream| stream.first_error.is_some());
     Ok(Part {
         path: output.to_owned(),
         from_ns: (window.from_ns != i64::MIN).then_some(window.from_ns),
         to_ns: (window.to_ns != i64::MAX).then_some(window.to_ns),
-        events: Sums::of(&merged.totals).present(),
+        events: sums.present(),
         bytes,
         open_regions,
+        has_skipped,
     })
 }
 
 fn tell(parts: Vec<Part>, is_json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    let finding = Finding::loss(parts.iter().any(|part| part.has_skipped));
     if is_json {
         output::json(out, &Parts { parts })?;
-        return Ok(Finding::FINE);
+        return Ok(finding);
     }
     for part in &parts {
         writeln!(
@@ -161,7 +180,7 @@ fn tell(parts: Vec<Part>, is_json: bool, out: &mut dyn Write) -> anyhow::Result<
             part.open_regions
         )?;
     }
-    Ok(Finding::FINE)
+    Ok(finding)
 }
 
 /// Runs `slice`.

@@ -16,6 +16,10 @@ use crate::table::safe;
 /// Call paths, at most; time of others is that of their callers.
 const MOST_PATHS: usize = 1 << 20;
 
+/// Calls of a path, at most; time of deeper ones is that of the last. A line names every call of its path: without a
+/// bound, a few bytes of a trace would become gigabytes.
+const MOST_DEPTH: usize = 512;
+
 /// What stands at the root of stacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Root {
@@ -43,7 +47,8 @@ pub(crate) struct Paths<'a> {
     below: FxHashMap<(u32, RegionId), u32>,
     /// By location: the stack that was last seen, and its places.
     last: Vec<Vec<(RegionId, i64, u32)>>,
-    left_out: bool,
+    has_more_paths: bool,
+    is_deeper: bool,
 }
 
 impl<'a> Paths<'a> {
@@ -72,7 +77,8 @@ impl<'a> Paths<'a> {
             nodes: nodes.collect(),
             last: vec![Vec::new(); context.locations.len()],
             below: FxHashMap::default(),
-            left_out: false,
+            has_more_paths: false,
+            is_deeper: false,
             context,
             by,
             roots,
@@ -88,7 +94,7 @@ impl<'a> Paths<'a> {
             return *known;
         }
         if self.nodes.len() >= MOST_PATHS {
-            self.left_out = true;
+            self.has_more_paths = true;
             return caller;
         }
         let number = self.nodes.len() as u32;
@@ -101,12 +107,14 @@ impl<'a> Paths<'a> {
         number
     }
 
-    /// Takes time in.
+    /// Adds time that passed in the last of these calls.
     pub(crate) fn spend(&mut self, location: usize, frames: &[Frame], ns: i64) {
         let takes = |frame: &Frame| self.context.filter.takes_region(frame.region);
         if !frames.last().is_some_and(takes) {
             return;
         }
+        self.is_deeper |= frames.len() > MOST_DEPTH;
+        let frames = &frames[..frames.len().min(MOST_DEPTH)];
         let mut last = std::mem::take(&mut self.last[location]);
         // What is below a call that is still open is what it was.
         let same = last.iter().zip(frames);
@@ -151,9 +159,14 @@ impl<'a> Paths<'a> {
             lines.push(line);
         }
         lines.sort_unstable();
-        if self.left_out {
+        if self.has_more_paths {
             eprintln!(
                 "there are more than {MOST_PATHS} call paths: time of others is that of their callers"
+            );
+        }
+        if self.is_deeper {
+            eprintln!(
+                "some calls are more than {MOST_DEPTH} deep: their time is that of the call at this depth"
             );
         }
         lines
