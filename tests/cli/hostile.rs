@@ -639,12 +639,16 @@ fn events_of_streams_without_definition_are_skipped_events_of_every_command() {
         (
             "stream",
             5,
-            with_definitions(|_, d| drop(d.streams.remove(&StreamId::new(1)))),
+            with_definitions(|_, d| {
+                d.streams.remove(&StreamId::new(1)).expect("a stream");
+            }),
         ),
         (
             "source",
             5,
-            with_definitions(|_, d| drop(d.sources.remove(&source))),
+            with_definitions(|_, d| {
+                d.sources.remove(&source).expect("a source");
+            }),
         ),
         (
             "source of an unknown ordering",
