@@ -323,7 +323,7 @@ impl BlockHeader {
     ///
     /// # Errors
     /// If the checksum does not match, the compression is unknown, or the data is not of the stated
-    /// length or goes beyond the limits.
+    /// length or exceeds the limits.
     pub fn open_body(&self, body: &[u8]) -> Result<Vec<u8>> {
         let raw_len = self.raw_len as usize;
         if raw_len > self.max_raw_len() {

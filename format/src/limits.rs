@@ -86,7 +86,7 @@ pub(crate) struct FileLimits {
     pub(crate) definitions_memory: u64,
     /// Ids of its definitions are below this.
     pub(crate) ids: u64,
-    /// Bytes of damaged heads that a scan reads before it gives up.
+    /// Bytes of damaged heads that a scan reads before it stops.
     pub(crate) damaged_heads: u64,
 }
 

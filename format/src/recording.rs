@@ -106,7 +106,7 @@ pub struct Recording {
 /// What a live file has that could not be read.
 #[derive(Clone, Copy, Default, Debug)]
 struct LiveLoss {
-    /// Committed events that the rows of their pages do not give, or of a page whose chunk another page has.
+    /// Committed events that the rows of their pages do not contain, or of a page whose chunk another page has.
     events: u64,
     /// Definitions.
     has_definitions: bool,

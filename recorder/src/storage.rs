@@ -61,7 +61,7 @@ fn closed() -> io::Error {
     io::Error::other("the program closed the recording's descriptor")
 }
 
-/// Names the cause of an error that a closed descriptor gives.
+/// Names the cause of an error that a closed descriptor returns.
 fn name_closed(error: io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(libc::EBADF) => closed(),
