@@ -649,11 +649,11 @@ impl Report {
             Some(format!("{} {what}", input.path.display()))
         };
         let damaged = || {
-            let lost = |stream: &&StreamReport| stream.skipped + stream.truncated != 0;
+            let lost = |stream: &&StreamReport| stream.skipped | stream.truncated != 0;
             let stream = self.streams.iter().find(lost)?;
             Some(format!(
                 "{} events of rank {} are lost",
-                stream.skipped + stream.truncated,
+                stream.skipped.saturating_add(stream.truncated),
                 stream.rank
             ))
         };

@@ -412,7 +412,8 @@ fn compare(
     for totals in &outcome.totals {
         let of_input = of_inputs.get(&totals.stream).copied();
         let show = |totals: &StreamTotals| {
-            let events = totals.rows.iter().map(TypeTotals::present).sum::<u64>();
+            let present = totals.rows.iter().map(TypeTotals::present);
+            let events = present.fold(0, u64::saturating_add);
             format!("{events} events, {:016x}", totals.order_hash.unwrap_or(0))
         };
         let agrees = of_input.is_some_and(|input| {

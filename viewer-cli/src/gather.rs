@@ -246,7 +246,7 @@ fn gather_one(mut input: InputRecording, symbols: &Symbols, ends: &Ends) -> Gath
         rank: definitions.ranks.values().next().map(|rank| rank.rank),
         ended: recording.ended,
         process_end,
-        events: rows(recording).map(|row| row.present()).sum(),
+        events: rows(recording).fold(0, |sum, row| sum.saturating_add(row.present())),
         dropped: dropped(recording),
         is_kill_safe: property(definitions, LIVE_FILE_PROPERTY).is_none_or(|file| !file.is_empty()),
         bytes: length(&input.path) + input.live_path.as_ref().map_or(0, length),

@@ -204,7 +204,7 @@ fn of_streams(report: &Report, text: &mut String) {
             let _ = writeln!(
                 text,
                 "{name}: {} events cannot be read, for one: {error}",
-                stream.skipped + stream.truncated
+                stream.skipped.saturating_add(stream.truncated)
             );
         }
         if stream.miscounted != 0 || !stream.is_balanced {
@@ -299,7 +299,7 @@ fn of_messages(causality: &CausalityReport, is_filtered: bool, text: &mut String
 
 fn of_losses(report: &Report, asked: Asked<'_>, text: &mut String) {
     let totals = &report.totals;
-    if totals.dropped + totals.suppressed + totals.skipped + totals.truncated != 0 {
+    if totals.dropped | totals.suppressed | totals.skipped | totals.truncated != 0 {
         let _ = writeln!(
             text,
             "raised {}{}: recorded {}, dropped {}, suppressed {}; skipped {}, truncated {}",

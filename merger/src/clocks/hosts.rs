@@ -1,7 +1,9 @@
 //! How the reference clocks of hosts become the axis: the first process's host is the axis, the others
 //! are related to it by measured offsets, by a file of the user's, else by their wall clocks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::sync::Arc;
 
 use annals_format::{ClockId, ClockMap, HostOffset, MapCursor, Relation, UNBOUNDED};
 use serde::{Deserialize, Serialize};
@@ -171,7 +173,7 @@ pub(crate) struct Host {
     /// Its reference clock to the axis.
     pub(crate) map: ClockMap,
     /// From this host to the axis; none for the axis itself.
-    links: Vec<Link>,
+    links: Vec<Arc<Link>>,
     is_bounded: bool,
 }
 
@@ -205,7 +207,7 @@ impl Host {
                 knots.push((tick, time_ns));
             }
         }
-        let mut links = vec![link];
+        let mut links = vec![Arc::new(link)];
         links.extend(parent.links.iter().cloned());
         Self {
             relation: relation.max(parent.relation),
@@ -215,6 +217,23 @@ impl Host {
             links,
             facts,
         }
+    }
+
+    /// Relates a host to a parent by the offsets that were measured between the two. `None`: there are none.
+    fn measured(
+        facts: &HostFacts,
+        parent: &Self,
+        pairs: &BTreeMap<Ends, Vec<HostOffset>>,
+    ) -> Option<Self> {
+        let (child, of) = (facts.boot_id, parent.facts.boot_id);
+        let offsets = pairs.get(&(child.min(of), child.max(of)))?;
+        let link = measured_link(child, offsets)?;
+        Some(Self::behind(
+            facts.clone(),
+            link,
+            parent,
+            Relation::Measured,
+        ))
     }
 
     /// Axis time of a reading of the reference clock.
@@ -282,7 +301,7 @@ impl Host {
         self.through = Some(through);
         self.is_bounded = fit.bounds.is_some() && parent_errors.0.max(parent_errors.1) != UNBOUNDED;
         let (at_start, at_end) = fit.bounds.unwrap_or_default();
-        self.links = vec![Link {
+        self.links = vec![Arc::new(Link {
             map: self.map.clone(),
             errors: vec![
                 (start, at_start.saturating_add(parent_errors.0)),
@@ -290,7 +309,7 @@ impl Host {
             ],
             points: 0,
             largest_residual_ns: 0,
-        }];
+        })];
     }
 
     /// First and last known moment on the axis.
@@ -409,36 +428,52 @@ impl Hosts {
     }
 
     /// Relates hosts by measured offsets to those that are related: always the one whose bound at its
-    /// start is the smallest (Dijkstra).
+    /// start is the smallest (Dijkstra 1959); of equal ones, the first that waits, through the smallest boot id.
     fn extend_by_offsets(
         &mut self,
         waiting: &mut Vec<HostFacts>,
         pairs: &BTreeMap<Ends, Vec<HostOffset>>,
     ) {
+        let mut neighbours: BTreeMap<[u8; 16], Vec<[u8; 16]>> = BTreeMap::new();
+        for &(a, b) in pairs.keys() {
+            neighbours.entry(a).or_default().push(b);
+            neighbours.entry(b).or_default().push(a);
+        }
+        let index_of: BTreeMap<[u8; 16], usize> = (waiting.iter().enumerate())
+            .map(|(index, facts)| (facts.boot_id, index))
+            .collect();
+        let mut unrelated: Vec<Option<HostFacts>> = waiting.drain(..).map(Some).collect();
+        let mut candidates = BinaryHeap::new();
+        let mut reached: Vec<[u8; 16]> = self.by_boot.keys().copied().collect();
         loop {
-            let mut best: Option<(u64, usize, Host)> = None;
-            for (index, facts) in waiting.iter().enumerate() {
-                for parent in self.by_boot.values() {
-                    let (child, of) = (facts.boot_id, parent.facts.boot_id);
-                    let Some(offsets) = pairs.get(&(child.min(of), child.max(of))) else {
+            for boot_id in reached.drain(..) {
+                let parent = &self.by_boot[&boot_id];
+                for child in neighbours.get(&boot_id).into_iter().flatten() {
+                    let Some(&index) = index_of.get(child) else {
                         continue;
                     };
-                    let Some(link) = measured_link(child, offsets) else {
+                    let Some(facts) = &unrelated[index] else {
                         continue;
                     };
-                    let host = Host::behind(facts.clone(), link, parent, Relation::Measured);
+                    let Some(host) = Host::measured(facts, parent, pairs) else {
+                        continue;
+                    };
                     let error_ns = host.error_at(facts.span.0);
-                    if best.as_ref().is_none_or(|best| error_ns < best.0) {
-                        best = Some((error_ns, index, host));
-                    }
+                    candidates.push(Reverse((error_ns, index, boot_id)));
                 }
             }
-            let Some((_, index, host)) = best else {
-                return;
+            let Some(Reverse((_, index, parent))) = candidates.pop() else {
+                break;
             };
-            waiting.remove(index);
-            self.by_boot.insert(host.facts.boot_id, host);
+            let Some(facts) = unrelated[index].take() else {
+                continue; // related by a smaller bound already
+            };
+            let related = Host::measured(&facts, &self.by_boot[&parent], pairs);
+            let host = related.expect("it was a candidate");
+            reached.push(facts.boot_id);
+            self.by_boot.insert(facts.boot_id, host);
         }
+        waiting.extend(unrelated.into_iter().flatten());
     }
 
     /// Corrects hosts by messages, from the axis on: always the host with messages in both directions, and

@@ -269,7 +269,7 @@ impl Merge {
                 lost
             };
             lost.add(of_rows(|row| row.suppressed != 0));
-            let dropped = of_rows(|row| row.dropped_sum() + row.skipped + row.truncated != 0);
+            let dropped = of_rows(|row| row.dropped_sum() | row.skipped | row.truncated != 0);
             let stream = number.and_then(|number| self.definitions.streams.get(&number));
             let source = stream.and_then(|stream| self.definitions.sources.get(&stream.source));
             let has_place = stream.is_some_and(|stream| stream.location.is_some())

@@ -298,7 +298,7 @@ pub fn run(arguments: &DroppedArguments, out: &mut dyn Write) -> anyhow::Result<
             print_check(check, out)?;
         }
     }
-    let has_loss = !complete || totals.dropped + totals.skipped + totals.truncated != 0;
+    let has_loss = !complete || totals.dropped | totals.skipped | totals.truncated != 0;
     Ok(match check {
         Some(check) => Finding {
             has_loss,

@@ -119,7 +119,7 @@ pub fn run(arguments: &InputArguments, out: &mut dyn Write) -> anyhow::Result<Fi
                 row.role.to_owned(),
                 row.events.to_string(),
                 row.dropped.to_string(),
-                (row.skipped + row.truncated).to_string(),
+                row.skipped.saturating_add(row.truncated).to_string(),
                 elements.join(", "),
             ]);
         }

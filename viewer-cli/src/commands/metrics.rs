@@ -190,7 +190,7 @@ fn measure(
     let rows = all.into_iter().map(|((event_type, stream), series)| {
         let place = places.get(stream);
         let element = &definitions.event_types[&event_type].elements[types[&event_type].1];
-        let passed = series.last_ns - series.first.0;
+        let passed = i128::from(series.last_ns) - i128::from(series.first.0);
         let change = series.all.last - series.first.1;
         let is_lost = |loss: &annals_format::TraceLoss| {
             let is_of = loss.stream == stream && !loss.cause.is_suppressed();

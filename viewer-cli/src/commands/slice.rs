@@ -145,7 +145,7 @@ fn write_part(
     };
     // Of a trace, what its merge could not read is no news.
     let sums = Sums::of(&merged.totals);
-    let is_new = opened.origin().kind != "trace" && sums.skipped + sums.truncated != 0;
+    let is_new = opened.origin().kind != "trace" && sums.skipped | sums.truncated != 0;
     let has_skipped = is_new
         || !rejected.is_empty()
         || report.inputs.iter().any(is_damaged)

@@ -79,9 +79,11 @@ pub fn run(arguments: &InputArguments, out: &mut dyn Write) -> anyhow::Result<Fi
             continue;
         };
         row.streams += usize::from(place.location_id.is_some());
-        row.events += totals.rows.iter().map(|r| r.present()).sum::<u64>();
-        row.dropped += totals.rows.iter().map(|r| r.dropped_sum()).sum::<u64>();
-        row.inversions += totals.inversions;
+        for counts in &totals.rows {
+            row.events = row.events.saturating_add(counts.present());
+            row.dropped = row.dropped.saturating_add(counts.dropped_sum());
+        }
+        row.inversions = row.inversions.saturating_add(totals.inversions);
         row.largest_lateness_ticks = row.largest_lateness_ticks.max(totals.largest_lateness);
         let ordering = d.sources[&place.source_id].ordering;
         row.broke_promise = ordering == Ordering::Ordered && row.inversions != 0;

@@ -33,7 +33,10 @@ impl Exporter for Flamegraph<'_> {
         options.count_name = "ns".to_owned();
         options.deterministic = true;
         let sums = Sums::of(&ending.outcome.totals);
-        let lost = sums.dropped + sums.skipped + sums.truncated;
+        let lost = sums
+            .dropped
+            .saturating_add(sums.skipped)
+            .saturating_add(sums.truncated);
         if lost != 0 || !ending.outcome.complete {
             options.subtitle = Some(format!(
                 "~ {lost} of {} events are lost: times may be off",
