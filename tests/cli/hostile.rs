@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use annals_format::wire::Put;
 use annals_format::{
-    BLOCK_HEADER_LEN, BlockKind, BlockWriter, Chunk, ChunkHeader, ClockMap, CompressionLevel,
-    Content, Cumulative, Definition, Definitions, FileHeader, FileKind, Footer, RecordingId,
-    StreamId, TraceChunk, TraceChunkHeader, TypeColumns, put_growing, put_ints,
+    BLOCK_HEADER_LEN, BlockKind, BlockWriter, Cause, Chunk, ChunkHeader, ClockMap,
+    CompressionLevel, Content, Cumulative, Definition, Definitions, FileHeader, FileKind, Footer,
+    RecordingId, StreamId, StreamTotals, TraceChunk, TraceChunkHeader, TypeColumns, TypeTotals,
+    put_growing, put_ints,
 };
 use support::{ENTER, LEAVE, MARK, NOTE, REFERENCE, Row, TestRecording, TestStream};
 use tempfile::TempDir;
@@ -390,6 +391,33 @@ fn one_block_for_many_chunks() -> Vec<u8> {
     out
 }
 
+/// Totals whose sums exceed 64 bits: of events that are recorded, lost, dropped and suppressed.
+fn counts_beyond_64_bits(recorded: u64) -> Vec<u8> {
+    let mut out = beginning();
+    let row = |event_type| {
+        let mut row = TypeTotals::new(event_type);
+        row.raised = u64::MAX;
+        row.recorded = recorded;
+        row.suppressed = u64::MAX - 1;
+        row.dropped.set(Cause::TooBig, u64::MAX - 2);
+        row.dropped.set(Cause::BufferFull, u64::MAX - 3);
+        row
+    };
+    let mut totals = StreamTotals::new(StreamId::new(0));
+    totals.rows = [MARK, ENTER, LEAVE].map(row).to_vec();
+    (totals.inversions, totals.largest_lateness) = (u64::MAX, u64::MAX);
+    let footer_at = out.len() as u64;
+    let footer = Footer {
+        totals: vec![totals],
+        ..Footer::default()
+    };
+    let mut body = Vec::new();
+    footer.encode(&mut body);
+    put(&mut out, BlockKind::Footer, &[], &body);
+    out.extend_from_slice(&annals_format::encode_tail(footer_at));
+    out
+}
+
 /// The files, and whether they are traces.
 fn files() -> Vec<(&'static str, Vec<u8>)> {
     vec![
@@ -411,6 +439,8 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
         ("large-snapshots", large_snapshots()),
         ("start-of-time", start_of_time()),
         ("one-block-for-many-chunks", one_block_for_many_chunks()),
+        ("counts-beyond-64-bits", counts_beyond_64_bits(u64::MAX - 4)),
+        ("drops-beyond-64-bits", counts_beyond_64_bits(0)),
     ]
 }
 
