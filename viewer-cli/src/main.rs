@@ -24,7 +24,8 @@ use clap::{CommandFactory, Parser, Subcommand};
     name = "trace-cli",
     version,
     after_help = "Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 finished, but data had to be \
-                  skipped (dropped --check, verify, recover: anything was lost).\n\n\
+                  skipped (dropped --check, verify: anything was lost; recover: a part that it\n\
+                  reads is damaged or missing).\n\n\
                   Examples:\n  trace-cli demo\n  trace-cli record -o annals-run -- ./program\n  trace-cli recover annals-run\n  trace-cli info run.annals\n  \
                   trace-cli print run.annals --rank 0 --from 1s --to 1.1s\n  \
                   trace-cli regions run.annals --by rank\n  trace-cli suggest-filter run.annals -o filter.txt\n  \

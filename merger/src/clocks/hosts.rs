@@ -219,7 +219,7 @@ impl Host {
         }
     }
 
-    /// Relates a host to a parent by the offsets that were measured between the two. `None`: there are none.
+    /// Relates a host to a parent by the offsets that were measured between the two. `None` means that there are none.
     fn measured(
         facts: &HostFacts,
         parent: &Self,
@@ -428,7 +428,8 @@ impl Hosts {
     }
 
     /// Relates hosts by measured offsets to those that are related: always the one whose bound at its
-    /// start is the smallest (Dijkstra 1959); of equal ones, the first that waits, through the smallest boot id.
+    /// start is the smallest (Dijkstra 1959). Of equal bounds, the first host in `waiting` is related, through
+    /// the parent with the smallest boot id.
     fn extend_by_offsets(
         &mut self,
         waiting: &mut Vec<HostFacts>,

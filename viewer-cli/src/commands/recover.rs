@@ -17,7 +17,8 @@ use crate::table::safe;
 /// Each recording then has everything, and its footer; its live file is removed. Events, counts and losses are the
 /// same as before, when readers took both. Recordings that are whole are left as they are, and so are those
 /// of processes that still run. A live file of which a part cannot be read is never removed: without --output, both
-/// files stay as they are. Exit code 3 when a recording ends early and has no live file, or when any part cannot be read.
+/// files stay as they are. Exit code 3 when a recording ends early and has no live file, or when a part cannot be read.
+/// Chunks that a footer lists are not read: `verify` checks them.
 #[derive(Clone, Debug, Args)]
 pub struct RecoverArguments {
     /// Recordings, or directories with recordings
