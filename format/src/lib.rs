@@ -54,6 +54,7 @@ pub mod ticks;
 mod totals;
 mod trace;
 mod trace_chunk;
+pub mod units;
 mod value;
 pub mod wire;
 

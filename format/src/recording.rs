@@ -895,6 +895,10 @@ impl StreamParts {
             row.raised_is_lower_bound = true;
             row.dropped.set(Cause::BufferFull, dropped);
         }
+        if totals.rows.is_empty() {
+            // Nothing is known, which is not the same as nothing raised.
+            totals.row(ANY_EVENT_TYPE).raised_is_lower_bound = true;
+        }
         totals
     }
 }

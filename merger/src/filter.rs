@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use annals_format::{Definition, Definitions, EventTypeId, Filter, StreamId};
+use annals_format::{Definition, Definitions, EventTypeId, Filter, StreamId, units};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use crate::window::Window;
@@ -52,11 +52,11 @@ pub struct EventFilter {
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct WindowArguments {
     /// First moment to look at, from the trace's start (1.5s, 250ms, 10us)
-    #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_time, allow_hyphen_values = true)]
     pub from: Option<i64>,
 
     /// First moment not to look at any more
-    #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_time, allow_hyphen_values = true)]
     pub to: Option<i64>,
 }
 
@@ -369,116 +369,5 @@ impl Keep {
     /// Whether this is the first slice: what has no time is counted there.
     pub(crate) const fn is_first(&self) -> bool {
         self.slice.from_ns == i64::MIN
-    }
-}
-
-/// Reads a size such as `256M`, `1GiB` or `4096`, in bytes; K, M, G are powers of 1024.
-///
-/// # Errors
-/// If it is no whole number with one of these units, 0, or beyond 2⁶⁴.
-pub fn parse_size(text: &str) -> Result<u64, String> {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    let shift = match unit {
-        "" | "B" => Some(0),
-        "K" | "KiB" => Some(10),
-        "M" | "MiB" => Some(20),
-        "G" | "GiB" => Some(30),
-        _ => None,
-    };
-    let size = number.parse::<u64>().ok().zip(shift);
-    let size = size.and_then(|(number, shift)| number.checked_mul(1 << shift));
-    let wrong = || format!("`{text}` is no size: a number with K, M or G, such as 256M");
-    size.filter(|size| *size != 0).ok_or_else(wrong)
-}
-
-/// Reads a time relative to the trace's start: `1.5s`, `250ms`, `10us`, `100ns`, `2min`, `0`; in
-/// nanoseconds.
-///
-/// # Errors
-/// If it is no number with one of these units, or beyond ±292 years.
-pub fn parse_time(text: &str) -> Result<i64, String> {
-    let wrong = || {
-        format!("`{text}` is no time: a number with ns, us, ms, s, min or h, such as 1.5s or 250ms")
-    };
-    let number_end = text
-        .find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '-' | '+')))
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(number_end);
-    let unit_ns: i128 = match unit.trim() {
-        "ns" => 1,
-        "us" | "µs" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        "min" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        "" if number == "0" => 1,
-        _ => return Err(wrong()),
-    };
-    let (is_negative, digits) = match number.strip_prefix('-') {
-        Some(digits) => (true, digits),
-        None => (false, number.strip_prefix('+').unwrap_or(number)),
-    };
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_number(whole) || !is_number(fraction) || whole.len() + fraction.len() == 0 {
-        return Err(wrong());
-    }
-    let parse = |part: &str| -> Result<i128, String> {
-        if part.is_empty() {
-            return Ok(0);
-        }
-        part.parse::<i64>().map(i128::from).map_err(|_| wrong())
-    };
-    let fraction = &fraction[..fraction.len().min(15)];
-    let mut ns = parse(whole)? * unit_ns;
-    ns += parse(fraction)? * unit_ns / 10_i128.pow(fraction.len() as u32);
-    i64::try_from(if is_negative { -ns } else { ns }).map_err(|_| wrong())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_take_units() {
-        assert_eq!(parse_size("256M"), Ok(256 << 20));
-        assert_eq!(parse_size("1GiB"), Ok(1 << 30));
-        assert_eq!(parse_size("4096"), Ok(4096));
-        for wrong in [
-            "",
-            "0",
-            "M",
-            "1.5M",
-            "-1",
-            "99999999999999999999",
-            "17179869184G",
-        ] {
-            assert!(parse_size(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn times_take_units_and_fractions() {
-        assert_eq!(parse_time("1.5s"), Ok(1_500_000_000));
-        assert_eq!(parse_time("250ms"), Ok(250_000_000));
-        assert_eq!(parse_time("10us"), Ok(10_000));
-        assert_eq!(parse_time("-3ns"), Ok(-3));
-        assert_eq!(parse_time("0"), Ok(0));
-        assert_eq!(parse_time(".5ms"), Ok(500_000));
-        for wrong in [
-            "",
-            "5",
-            "s",
-            "1.2.3s",
-            "1e3s",
-            "--1s",
-            "9999999999999999999s",
-            "1 day",
-        ] {
-            assert!(parse_time(wrong).is_err(), "{wrong}");
-        }
     }
 }

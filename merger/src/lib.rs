@@ -45,8 +45,7 @@ pub use clocks::offsets::ClockOffsets;
 pub use error::{MergeError, Result};
 pub use explain::{EventName, Explanation, FoundEvent, Hop, Rule, explain};
 pub use filter::{
-    EventFilter, FilterError, Selection, WindowArguments, globs, nearest, parse_size, parse_time,
-    some_match,
+    EventFilter, FilterError, Selection, WindowArguments, globs, nearest, some_match,
 };
 pub use input::earlier::InputTrace;
 pub use input::recover::{Recovered, recover};

@@ -109,7 +109,7 @@ pub use elements::{Blob, ElementKind, Elements, RawValue, Text, Values};
 pub use error::{RecorderError, Result};
 pub use global::{NoRegion, RegionSite, SiteGuard};
 pub use module::ModuleSpec;
-pub use options::{ClockChoice, ENVIRONMENT, Options, Overflow, parse_size};
+pub use options::{ClockChoice, ENVIRONMENT, Options, Overflow};
 pub use raiser::{Raise, Raiser, Refusal};
 pub use recorder::{
     ClockSpec, DynamicEventType, ENTER, EventType, LEAVE, Metric, RECORDED_BY,

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use annals_format::CompressionLevel;
+use annals_format::{CompressionLevel, units};
 
 use crate::error::{RecorderError, Result};
 use crate::rules::Rules;
@@ -286,16 +286,15 @@ impl Options {
             });
         };
         let setting = Setting { name, value };
-        const TIME: &str = "a time such as `1s` or `250ms`";
         const NUMBER: &str = "a number";
         let number = |text: &str| text.parse::<u32>().ok();
         match *name {
             "ANNALS_DIR" => self.directory = value.into(),
             "ANNALS_BUFFER" => {
-                self.buffer_bytes = setting.parse("a size such as `16M`", parse_size)?;
+                self.buffer_bytes = setting.length()?;
             }
             "ANNALS_PAGE" => {
-                self.page_bytes = Some(setting.parse("a size such as `64K`", parse_size)?);
+                self.page_bytes = Some(setting.length()?);
             }
             "ANNALS_LIVE_DIR" => self.live_directory = Some(value.into()),
             "ANNALS_COMPRESSION" => {
@@ -306,30 +305,31 @@ impl Options {
                 self.clock = setting.parse("`auto`, `tsc` or `monotonic`", ClockChoice::parse)?;
             }
             "ANNALS_CALIBRATION" => {
-                self.calibration_period = setting.parse(TIME, parse_duration)?;
+                self.calibration_period = setting.duration()?;
             }
             "ANNALS_OVERFLOW" => {
                 self.overflow = setting.parse("`drop`, `block` or `overwrite`", Overflow::parse)?;
                 self.is_overflow_set = true;
             }
-            "ANNALS_BLOCK_LIMIT" => self.block_limit = setting.parse(TIME, parse_duration)?,
+            "ANNALS_BLOCK_LIMIT" => self.block_limit = setting.duration()?,
             "ANNALS_TRIGGER" => {
                 let triggers = setting.text()?.split(';');
                 let triggers = triggers.filter(|text| !text.trim().is_empty());
-                self.triggers = triggers.map(str::parse).collect::<Result<_>>()?;
+                let triggers =
+                    triggers.map(|text| text.parse().map_err(|error| setting.named(error)));
+                self.triggers = triggers.collect::<Result<_>>()?;
                 if !self.is_overflow_set {
                     // What else would a trigger be for.
                     self.overflow = Overflow::Overwrite;
                 }
             }
-            "ANNALS_PRE_TRIGGER" => self.pre_trigger = Some(setting.parse(TIME, parse_duration)?),
-            "ANNALS_POST_TRIGGER" => self.post_trigger = setting.parse(TIME, parse_duration)?,
+            "ANNALS_PRE_TRIGGER" => self.pre_trigger = Some(setting.duration()?),
+            "ANNALS_POST_TRIGGER" => self.post_trigger = setting.duration()?,
             "ANNALS_FILTER" => self.rules = setting.rules()?,
             "ANNALS_MAX_BYTES" => {
-                let bytes = setting.parse("a size such as `2G`", parse_size)?;
-                self.max_file_bytes = Some(bytes as u64);
+                self.max_file_bytes = Some(setting.size()?);
             }
-            "ANNALS_FLUSH" => self.flush_interval = setting.parse(TIME, parse_duration)?,
+            "ANNALS_FLUSH" => self.flush_interval = setting.duration()?,
             "ANNALS_FLUSH_SIGNAL" => {
                 let expected = "signals between commas, such as `SIGUSR1` or a number";
                 let each = |text: &str| text.split(',').map(|s| parse_signal(s.trim())).collect();
@@ -362,6 +362,20 @@ impl<'a> Setting<'a> {
         }
     }
 
+    /// Names the setting in an error about a part of its value.
+    fn named(&self, error: RecorderError) -> RecorderError {
+        match error {
+            RecorderError::Setting {
+                expected, found, ..
+            } => RecorderError::Setting {
+                name: self.name,
+                expected,
+                found,
+            },
+            other => other,
+        }
+    }
+
     fn text(&self) -> Result<&'a str> {
         self.value.to_str().ok_or_else(|| self.wrong("text"))
     }
@@ -369,6 +383,20 @@ impl<'a> Setting<'a> {
     fn parse<T>(&self, expected: &'static str, parse: impl Fn(&str) -> Option<T>) -> Result<T> {
         let parsed = self.value.to_str().and_then(|text| parse(text.trim()));
         parsed.ok_or_else(|| self.wrong(expected))
+    }
+
+    fn size(&self) -> Result<u64> {
+        self.parse(units::SIZE, |text| units::parse_size(text).ok())
+    }
+
+    /// A size that fits into memory.
+    fn length(&self) -> Result<usize> {
+        let parse = |text: &str| usize::try_from(units::parse_size(text).ok()?).ok();
+        self.parse(units::SIZE, parse)
+    }
+
+    fn duration(&self) -> Result<Duration> {
+        self.parse(units::TIME, |text| units::parse_duration(text).ok())
     }
 
     fn rules(&self) -> Result<Rules> {
@@ -414,32 +442,6 @@ fn launcher_number(names: &[&str]) -> Option<u32> {
         .iter()
         .filter_map(|name| env::var(name).ok())
         .find_map(|value| value.parse().ok())
-}
-
-/// Reads a number of bytes: `4096`, `64K`, `16M`, `1G` (powers of 1024).
-pub fn parse_size(text: &str) -> Option<usize> {
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let factor = match text[digits.len()..].to_ascii_uppercase().as_str() {
-        "" | "B" => 1,
-        "K" | "KB" | "KIB" => 1 << 10,
-        "M" | "MB" | "MIB" => 1 << 20,
-        "G" | "GB" | "GIB" => 1 << 30,
-        _ => return None,
-    };
-    digits.parse::<usize>().ok()?.checked_mul(factor)
-}
-
-/// Reads a time: `10us`, `250ms`, `1s`, `2min`.
-pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let number: u64 = digits.parse().ok()?;
-    match &text[digits.len()..] {
-        "us" => Some(Duration::from_micros(number)),
-        "ms" => Some(Duration::from_millis(number)),
-        "s" => Some(Duration::from_secs(number)),
-        "min" => Some(Duration::from_secs(number.checked_mul(60)?)),
-        _ => None,
-    }
 }
 
 /// Slurm's number of the job; parts of a heterogeneous one have one number in common, and others each.
@@ -554,16 +556,5 @@ mod tests {
         assert!(options.set("ANNALS_NONE", OsStr::new("1")).is_err());
         let error = options.set("ANNALS_RANK", OsStr::new("first")).unwrap_err();
         assert_eq!(error.to_string(), "ANNALS_RANK is a number, not `first`");
-    }
-
-    #[test]
-    fn sizes_and_times_take_units() {
-        assert_eq!(parse_size("64K"), Some(65536));
-        assert_eq!(parse_size("16MiB"), Some(16 << 20));
-        assert_eq!(parse_size("17"), Some(17));
-        assert_eq!(parse_size("17X"), None);
-        assert_eq!(parse_size(""), None);
-        assert_eq!(parse_duration("250ms"), Some(Duration::from_millis(250)));
-        assert_eq!(parse_duration("5"), None);
     }
 }

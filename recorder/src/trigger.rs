@@ -7,14 +7,13 @@ use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, Ordering};
 use std::time::Duration;
 
 use annals_format::{
-    ElementType, EventTypeId, EventTypeSchema, RegionId, Role, Value, row_element, ticks,
+    ElementType, EventTypeId, EventTypeSchema, RegionId, Role, Value, row_element, ticks, units,
 };
 use globset::{Glob, GlobMatcher};
 
 use crate::clock::reference_ns;
 use crate::control::MAX_RULED_REGIONS;
 use crate::error::{RecorderError, Result};
-use crate::options::parse_duration;
 
 /// Most event types that triggers watch in one recorder.
 const MAX_WATCHES: usize = 256;
@@ -140,8 +139,8 @@ impl FromStr for Trigger {
     fn from_str(text: &str) -> Result<Self> {
         let cause = parse(text.trim()).ok_or_else(|| RecorderError::Setting {
             name: "a trigger",
-            expected: "`event GLOB [where ELEMENT > VALUE]`, `region GLOB longer than TIME` or \
-                       `signal SIGUSR2`",
+            expected: "`event GLOB [where ELEMENT > VALUE]`, `region GLOB longer than TIME` (a number with ns, us, ms, \
+                       s, min or h, such as 1.5s) or `signal SIGUSR2`",
             found: text.to_owned(),
         })?;
         Ok(Self { cause })
@@ -178,7 +177,7 @@ fn parse(text: &str) -> Option<Cause> {
             let (name, time) = rest.split_once(" longer than ")?;
             Some(Cause::Region {
                 glob: glob(name)?,
-                longer_than: parse_duration(time.trim())?,
+                longer_than: units::parse_duration(time).ok()?,
             })
         }
         "signal" => Some(Cause::Signal(parse_signal(rest)?)),

@@ -2,6 +2,7 @@
 
 #[path = "../support/mod.rs"]
 mod support;
+mod units;
 
 use std::ffi::OsStr;
 use std::io::Read;

@@ -1,7 +1,5 @@
 //! Times and sizes as people write them.
 
-pub use annals_merger::parse_time;
-
 /// A duration with four digits and a unit that fits.
 pub fn duration(ns: i64) -> String {
     let magnitude = ns.unsigned_abs();

@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use annals_format::live::layout as l;
+use annals_format::units;
 use annals_format::wire::{Put, Wire};
 use annals_format::{
     BlockHeader, BlockKind, BlockWriter, Chunk, ChunkBuilder, ChunkHeader, Clock, ClockId,
@@ -17,7 +18,7 @@ use annals_format::{
     TraceChunk, TraceChunkHeader, Verbosity, decode_index_block, encode_tail, put_row_start,
     read_ints,
 };
-use annals_merger::{ClockOffsets, EventFilter, Plan, globs, parse_size, parse_time};
+use annals_merger::{ClockOffsets, EventFilter, Plan, globs};
 use annals_recorder::{ENVIRONMENT, Options, Rules, Trigger};
 
 use cost::bounded;
@@ -513,15 +514,22 @@ pub fn text(bytes: &[u8]) {
     let path = Path::new("a file");
     match which % 10 {
         0 => {
-            if let Ok(ns) = parse_time(text) {
-                assert_eq!(parse_time(&format!("{ns}ns")), Ok(ns), "times are written");
+            if let Ok(ns) = units::parse_time(text) {
+                assert_eq!(
+                    units::parse_time(&format!("{ns}ns")),
+                    Ok(ns),
+                    "times are written"
+                );
             }
         }
         1 => {
-            if let Ok(size) = parse_size(text) {
-                assert_eq!(parse_size(&size.to_string()), Ok(size), "sizes are written");
+            if let Ok(size) = units::parse_size(text) {
+                assert_eq!(
+                    units::parse_size(&size.to_string()),
+                    Ok(size),
+                    "sizes are written"
+                );
             }
-            let _ = annals_recorder::parse_size(text);
         }
         2 => {
             let (patterns, name) = text.split_once('\n').unwrap_or((text, "solve"));

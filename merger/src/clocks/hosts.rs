@@ -19,6 +19,10 @@ const WANDER_PPB: u128 = 1_000;
 /// How far the rates of two clocks are apart when nothing was measured, beside what they are said to be, parts per 10⁹.
 pub(crate) const RATE_PPB: u128 = 200_000;
 
+/// The most hosts in a chain of measurements: launchers measure along a star or a binary tree, and a chain costs the
+/// square of its length.
+const CHAIN_LINKS: usize = 64;
+
 /// Part of a time, rounded up.
 pub(crate) fn parts_of(ns: u64, ppb: u128) -> u64 {
     let parts = (u128::from(ns) * ppb).div_ceil(1_000_000_000);
@@ -429,7 +433,7 @@ impl Hosts {
 
     /// Relates hosts by measured offsets to those that are related: always the one whose bound at its
     /// start is the smallest (Dijkstra 1959). Of equal bounds, the first host in `waiting` is related, through
-    /// the parent with the smallest boot id.
+    /// the parent with the smallest boot id. Nothing is related through a chain of [`CHAIN_LINKS`] links.
     fn extend_by_offsets(
         &mut self,
         waiting: &mut Vec<HostFacts>,
@@ -449,6 +453,9 @@ impl Hosts {
         loop {
             for boot_id in reached.drain(..) {
                 let parent = &self.by_boot[&boot_id];
+                if parent.links.len() == CHAIN_LINKS {
+                    continue;
+                }
                 for child in neighbours.get(&boot_id).into_iter().flatten() {
                     let Some(&index) = index_of.get(child) else {
                         continue;
@@ -609,4 +616,63 @@ fn measured_link(child: [u8; 16], offsets: &[HostOffset]) -> Option<Link> {
         })
     });
     Link::through(points.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn boot(host: u32) -> [u8; 16] {
+        u128::from(host).to_be_bytes()
+    }
+
+    fn facts(host: u32) -> HostFacts {
+        HostFacts {
+            boot_id: boot(host),
+            name: format!("host{host}"),
+            unix_offset_ns: 1_000_000,
+            unix_step_ns: 0,
+            span: (1_000, 2_000),
+        }
+    }
+
+    /// At reading 1 500 of `from`, the clock of `to` was 10 ns ahead.
+    fn offset(from: u32, to: u32, error_ns: u64) -> HostOffset {
+        HostOffset {
+            from: boot(from),
+            to: boot(to),
+            reference_ns: 1_500,
+            offset_ns: 10,
+            error_ns,
+        }
+    }
+
+    #[test]
+    fn a_host_is_related_by_the_path_with_the_smallest_bound() {
+        let offsets = [
+            offset(2, 0, 500),
+            offset(2, 1, 100),
+            offset(1, 0, 100),
+            offset(3, 2, 1),
+        ];
+        let hosts = Hosts::relate((0..4).map(facts).collect(), &offsets, None);
+        let host = |host| hosts.get(boot(host)).unwrap();
+        assert_eq!(host(2).through, Some(boot(1)));
+        assert_eq!(host(2).axis_ns(1_500), 1_520);
+        assert_eq!(host(3).axis_ns(1_500), 1_530);
+        // 1 + 100 + 100, and 1 ns of rate for each of the two links that are read 10 and 20 ns after their measurement.
+        assert_eq!(host(3).error_at(1_500), 203);
+        assert!((0..4).all(|at| host(at).relation <= Relation::Measured));
+    }
+
+    #[test]
+    fn beyond_the_longest_chain_the_wall_clock_relates_a_host() {
+        let offsets: Vec<HostOffset> = (1..3_000).map(|host| offset(host, host - 1, 1)).collect();
+        let hosts = Hosts::relate((0..3_000).map(facts).collect(), &offsets, None);
+        let relation = |host| hosts.get(boot(host)).unwrap().relation;
+        assert_eq!(hosts.len(), 3_000);
+        assert_eq!(relation(64), Relation::Measured);
+        assert_eq!(relation(65), Relation::WallClock);
+        assert!(hosts.all().all(|host| host.corners().len() <= 64));
+    }
 }

@@ -960,9 +960,11 @@ impl<'a> StreamReader<'a> {
         any.dropped.set(Cause::BufferFull, others);
         any.raised = any.recorded.saturating_add(any.dropped_sum());
         any.raised_is_lower_bound = true;
-        totals
-            .rows
-            .retain(|row| row.raised != 0 || row.event_type != annals_format::ANY_EVENT_TYPE);
+        // A row of 0 says nothing beside others, and alone that nothing is known.
+        let is_alone = totals.rows.len() == 1;
+        totals.rows.retain(|row| {
+            is_alone || row.raised != 0 || row.event_type != annals_format::ANY_EVENT_TYPE
+        });
     }
 }
 

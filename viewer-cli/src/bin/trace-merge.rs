@@ -13,7 +13,7 @@ use annals_format::CompressionLevel;
 use annals_merger::{
     ArchiveOptions, Causality, ClockOffsets, EventFilter, FilterError, MESSAGES_IN_FLIGHT, Merge,
     Opened, Plan, RejectedInput, Report, Symbols, Window, WindowArguments, WriteOptions, is_annals,
-    join, keep_freed_memory, parse_size, plan_merge_with_offsets, write_archive, write_trace,
+    join, keep_freed_memory, plan_merge_with_offsets, write_archive, write_trace,
 };
 use anyhow::{Context, bail};
 use clap::Parser;
@@ -100,7 +100,7 @@ struct Arguments {
     /// What needs more at once is merged in several passes, with temporary files, and so are more than 512 streams, which is
     /// faster; the trace is the same. Definitions and indexes count, about 12 KiB a stream; where they alone take more
     /// (tens of thousands of streams), events get a quarter of the limit on top.
-    #[arg(long, default_value = "256M", value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, default_value = "256M", value_name = "SIZE", value_parser = annals_format::units::parse_size)]
     memory_limit: u64,
 
     /// Where temporary files go; default: beside the trace

@@ -50,7 +50,7 @@ pub struct DiffArguments {
     threshold: f64,
 
     /// Smallest change to tell of, as time (calls: any)
-    #[arg(long, value_name = "TIME", value_parser = time::parse_time, default_value = "0s")]
+    #[arg(long, value_name = "TIME", value_parser = annals_format::units::parse_time, default_value = "0s")]
     least: i64,
 
     /// All regions, also those that have not changed

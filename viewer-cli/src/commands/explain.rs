@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use annals_format::{Definitions, ProcessId};
+use annals_format::{Definitions, ProcessId, units};
 use annals_merger::{EventName, FoundEvent, Hop, Rule, explain};
 use clap::Args;
 use serde::Serialize;
@@ -49,7 +49,9 @@ fn parse_name(text: &str) -> Result<EventName, String> {
         None if text.contains('/') => Err(format!(
             "`{text}` is no RANK/LOCATION/POSITION, such as 0/main/17"
         )),
-        None => time::parse_time(text).map(EventName::Time),
+        None => units::parse_time(text)
+            .map(EventName::Time)
+            .map_err(|error| error.to_string()),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
+use annals_format::units;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -10,7 +11,6 @@ use super::{InputArguments, warn_of_damage};
 use crate::export::{self, Exported, Format, Partition, Root, Settings, TableKind};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding, UsageError};
-use crate::time;
 
 /// A trace as other tools read it: Perfetto, Chrome, Parquet, flame graphs, CSV, …
 ///
@@ -119,7 +119,7 @@ Examples:
 fn partition(text: &str) -> Result<Partition, String> {
     match text.split_once('=') {
         None if text == "rank" => Ok(Partition::Rank),
-        Some(("time", each)) => match time::parse_time(each)? {
+        Some(("time", each)) => match units::parse_time(each).map_err(|error| error.to_string())? {
             each if each > 0 => Ok(Partition::Time(each)),
             _ => Err("a time above 0".to_owned()),
         },

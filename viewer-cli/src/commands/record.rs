@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use annals_format::Ended;
 use annals_merger::{Symbols, WriteOptions, plan_merge, write_trace};
-use annals_recorder::{Options, RECORDED_BY};
+use annals_recorder::{Options, RECORDED_BY, RecorderError};
 use anyhow::Context;
 use clap::Args;
 
@@ -81,6 +81,41 @@ pub struct RecordArguments {
     command: Vec<OsString>,
 }
 
+/// A setting of the recorder that was given as an option.
+struct Given<'a> {
+    /// The option's name without `--`, with `_` for `-`.
+    field: &'static str,
+    variable: &'static str,
+    value: &'a OsString,
+}
+
+impl<'a> Given<'a> {
+    fn new(
+        field: &'static str,
+        variable: &'static str,
+        value: Option<&'a OsString>,
+    ) -> Option<Self> {
+        value.map(|value| Self {
+            field,
+            variable,
+            value,
+        })
+    }
+
+    /// Says what is wrong with the value, by the option's name.
+    fn wrong(&self, error: &RecorderError) -> UsageError {
+        let option = self.field.replace('_', "-");
+        let text = error.to_string();
+        let expected = text
+            .strip_prefix(self.variable)
+            .and_then(|rest| rest.strip_prefix(" is "));
+        UsageError(match expected {
+            Some(expected) => format!("--{option}: expected {expected}"),
+            None => format!("--{option}: {text}"),
+        })
+    }
+}
+
 macro_rules! settings {
     ($($(#[doc = $doc:literal])* $field:ident, $variable:literal, $value:literal;)*) => {
         /// What the recorder's environment variables say, as options.
@@ -93,9 +128,13 @@ macro_rules! settings {
         )*}
 
         impl Settings {
-            /// The variables, with the values that were given.
-            fn given(&self) -> Vec<(&'static str, Option<&OsString>)> {
-                vec![$(($variable, self.$field.as_ref())),*]
+            #[cfg(test)]
+            const VARIABLES: &[&str] = &[$($variable),*];
+
+            /// Returns what was given.
+            fn given(&self) -> Vec<Given<'_>> {
+                let each = [$(Given::new(stringify!($field), $variable, self.$field.as_ref())),*];
+                each.into_iter().flatten().collect()
             }
         }
     };
@@ -171,10 +210,8 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<Outcome> {
     let token = format!("{}-{}", std::process::id(), since_1970.as_nanos());
     let mut command = Command::new(&arguments.command[0]);
     command.args(&arguments.command[1..]);
-    for (name, value) in arguments.settings.given() {
-        if let Some(value) = value {
-            command.env(name, value);
-        }
+    for setting in arguments.settings.given() {
+        command.env(setting.variable, setting.value);
     }
     command.env("ANNALS_DIR", &directory);
     command.env(RECORDED_BY, &token);
@@ -318,12 +355,11 @@ fn is_one_rank_of_several(options: &Options) -> bool {
 /// The settings as the program's recorder will read them: what is wrong with them is said before it runs.
 fn options(settings: &Settings) -> anyhow::Result<Options> {
     let mut options = Options::new("");
-    let wrong = |error: annals_recorder::RecorderError| UsageError(error.to_string());
+    let wrong = |error: RecorderError| UsageError(error.to_string());
     options.set_from_env().map_err(wrong)?;
-    for (name, value) in settings.given() {
-        if let Some(value) = value {
-            options.set(name, value).map_err(wrong)?;
-        }
+    for setting in settings.given() {
+        let set = options.set(setting.variable, setting.value);
+        set.map_err(|error| setting.wrong(&error))?;
     }
     Ok(options)
 }
@@ -582,8 +618,7 @@ mod tests {
 
     #[test]
     fn every_setting_of_the_recorder_has_an_option() {
-        let settings = Settings::default();
-        let mut options: Vec<&str> = settings.given().iter().map(|(name, _)| *name).collect();
+        let mut options = Settings::VARIABLES.to_vec();
         // The output directory; and what only a launcher knows.
         options.extend(["ANNALS_DIR", "ANNALS_RANK", "ANNALS_RANKS"]);
         options.sort_unstable();

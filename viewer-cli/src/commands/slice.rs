@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use annals_format::CompressionLevel;
+use annals_format::{CompressionLevel, units};
 use annals_merger::{
-    EventFilter, Opened, Sums, Window, WriteOptions, parse_size, plan_merge, write_trace_from,
+    EventFilter, Opened, Sums, Window, WriteOptions, plan_merge, write_trace_from,
 };
 use anyhow::{Context, bail};
 use clap::Args;
@@ -75,14 +75,16 @@ enum Every {
 }
 
 fn parse_every(text: &str) -> Result<Every, String> {
-    let as_time = || time::parse_time(text).map(Every::Time);
-    match parse_size(text) {
-        // `0` is both.
-        Ok(bytes) => Ok(Every::Bytes(bytes)),
-        Err(_) => as_time().map_err(|_| {
-            format!("`{text}` is neither a time, such as 10s, nor a size, such as 1G")
-        }),
+    if let Ok(bytes) = units::parse_size(text) {
+        return Ok(Every::Bytes(bytes));
     }
+    units::parse_time(text).map(Every::Time).map_err(|_| {
+        format!(
+            "`{text}` is neither a time ({}) nor a size ({})",
+            units::TIME,
+            units::SIZE
+        )
+    })
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -197,6 +199,7 @@ pub fn run(arguments: &SliceArguments, out: &mut dyn Write) -> anyhow::Result<Fi
 /// When the parts of a split begin, but for the first.
 fn cuts(opened: &Opened, arguments: &SplitArguments) -> anyhow::Result<Vec<i64>> {
     let cuts = match arguments.every {
+        Every::Bytes(0) => None,
         Every::Time(every_ns) if every_ns <= 0 => None,
         Every::Time(every_ns) => {
             let count = opened.end_ns() / every_ns;

@@ -55,7 +55,7 @@ pub struct SuggestFilterArguments {
     filter: FilterArguments,
 
     /// Calls took less than this on average
-    #[arg(long, value_name = "TIME", value_parser = time::parse_time, default_value = "10us")]
+    #[arg(long, value_name = "TIME", value_parser = annals_format::units::parse_time, default_value = "10us")]
     shorter_than: i64,
 
     /// Calls there were, or more
