@@ -184,7 +184,7 @@ mod tests {
             ("5.s", 5_000_000_000),
             ("0", 0),
             ("0s", 0),
-            ("0.0000000000000009h", 3),
+            ("0.0000000000009h", 3),
         ] {
             assert_eq!(parse_time(text), Ok(ns), "{text}");
             let duration = u64::try_from(ns).ok().map(Duration::from_nanos);
