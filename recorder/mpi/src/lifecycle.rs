@@ -45,17 +45,26 @@ pub(crate) fn init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         }
         // Some sources and event types appear with MPI_Init.
         tool_events::poll();
+        begin_variables(mpi);
+        tool_events::note_unused_names();
+        chosen::tell(mpi.world().is_none_or(|world| world.place == 0));
+    }
+    frame.leave();
+    result
+}
+
+/// Records control variables, and performance variables from now on. Only the first time that MPI begins: before a second
+/// time the interface is given back (`tool_events::before_next_begin`).
+fn begin_variables(mpi: &'static Mpi) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
         if let Err(why) = tool_events::write_variables(mpi.recorder, &mpi.abi) {
             eprintln!("annals: control variables are not written down: {why}");
         }
         if let Err(why) = performance::begin(mpi.recorder, &mpi.abi) {
             eprintln!("annals: performance variables are not recorded: {why}");
         }
-        tool_events::note_unused_names();
-        chosen::tell(mpi.world().is_none_or(|world| world.place == 0));
-    }
-    frame.leave();
-    result
+    });
 }
 
 /// MPI was begun, and nobody has heard of it: the program's first calls did not come through this library, as those of
@@ -184,6 +193,8 @@ pub(crate) fn session_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
             if let (Some(rank), Some(size)) = (rank, size) {
                 mpi.set_rank(rank, size);
             }
+            tool_events::poll();
+            begin_variables(mpi);
             tool_events::note_unused_names();
             chosen::tell(rank.is_none_or(|rank| rank == 0));
         }
