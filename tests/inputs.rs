@@ -312,7 +312,7 @@ proptest! {
         }
         let plan_file = scratch.path().join("plan.json");
         if has_plan {
-            Plan::of(&planned(&inputs, chunk_events)).write(&plan_file).expect("a plan");
+            Plan::of(&planned(&inputs, chunk_events)).write(&plan_file, false).expect("a plan");
         }
         let write = |slice: Option<u32>, output: &Path| {
             let mut merge = planned(&inputs, chunk_events);
@@ -346,7 +346,7 @@ proptest! {
         let joined = scratch.path().join("joined.annals");
         let mut given = paths.clone();
         given.reverse();
-        let found = join(&given, &joined, LEVEL).expect("slices");
+        let found = join(&given, &joined, LEVEL, false).expect("slices");
         prop_assert_eq!(present, found.sums.present());
         prop_assert_eq!(events(&joined), events(&whole));
         prop_assert_eq!(&found.totals, &expected.totals);
@@ -360,13 +360,13 @@ proptest! {
         let mut fewer = paths.clone();
         fewer.remove(number);
         if !fewer.is_empty() {
-            let error = join(&fewer, &joined, LEVEL).expect_err("a slice is missing").to_string();
+            let error = join(&fewer, &joined, LEVEL, false).expect_err("a slice is missing").to_string();
             prop_assert!(error.contains(&format!("slice {} of {of} is missing", number + 1)), "{}", error);
         }
         given.push(paths[number].clone());
-        let error = join(&given, &joined, LEVEL).expect_err("a slice is there twice").to_string();
+        let error = join(&given, &joined, LEVEL, false).expect_err("a slice is there twice").to_string();
         prop_assert!(error.contains("twice"), "{}", error);
-        let error = join(&[whole], &joined, LEVEL).expect_err("no slice").to_string();
+        let error = join(&[whole], &joined, LEVEL, false).expect_err("no slice").to_string();
         prop_assert!(error.contains("no slice"), "{}", error);
     }
 

@@ -166,7 +166,7 @@ proptest! {
             prop_assert!(verify(path, &[]).expect("a slice").holds());
         }
         let joined = scratch.path().join("joined.annals");
-        join(&paths, &joined, CompressionLevel::None).expect("slices");
+        join(&paths, &joined, CompressionLevel::None, false).expect("slices");
         let (snapshots, _) = check(&joined);
         let (of_snapshots, all) = snapshot_bytes(&joined);
         prop_assert!(snapshots > 0 || !is_affordable(all), "no snapshot at all");

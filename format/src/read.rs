@@ -1,9 +1,11 @@
 //! Where parsers get their bytes: anything that can be read at an offset.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
 use crate::error::{FormatError, Result};
 
-/// Bytes that can be read at any offset. Implemented for slices, so that tests and fuzzers need no
-/// files; programs implement it for theirs.
+/// Bytes that can be read at any offset: a file, or a slice.
 pub trait ReadAt: Send + Sync {
     /// Number of bytes there are now; a file that is being written may grow.
     ///
@@ -42,6 +44,25 @@ impl ReadAt for [u8] {
         };
         buffer.copy_from_slice(bytes);
         Ok(())
+    }
+}
+
+impl ReadAt for File {
+    fn len(&self) -> Result<u64> {
+        let metadata = self.metadata();
+        let metadata = metadata.map_err(|source| FormatError::Io { offset: 0, source })?;
+        Ok(metadata.len())
+    }
+
+    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let read = FileExt::read_exact_at(self, buffer, offset);
+        read.map_err(|source| match source.kind() {
+            std::io::ErrorKind::UnexpectedEof => FormatError::UnexpectedEnd {
+                offset,
+                expected: "more bytes",
+            },
+            _ => FormatError::Io { offset, source },
+        })
     }
 }
 

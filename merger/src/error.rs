@@ -24,6 +24,9 @@ pub enum MergeError {
         #[source]
         source: io::Error,
     },
+    /// An output could not be written.
+    #[error(transparent)]
+    Output(#[from] crate::whole_file::OutputError),
     /// A file is not what it should be.
     #[error("{path}: {source}")]
     Format {

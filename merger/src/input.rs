@@ -11,7 +11,7 @@ pub(crate) mod unplaced;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -169,20 +169,8 @@ impl ReadAt for FileAt {
     fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), FormatError> {
         let file = self.file();
         let file = file.map_err(|source| FormatError::Io { offset, source })?;
-        read_at(&file, offset, buffer)
+        ReadAt::read_exact_at(&*file, offset, buffer)
     }
-}
-
-/// Fills a buffer from a place in a file.
-pub(crate) fn read_at(file: &File, offset: u64, buffer: &mut [u8]) -> Result<(), FormatError> {
-    let outcome = file.read_exact_at(buffer, offset);
-    outcome.map_err(|source| match source.kind() {
-        std::io::ErrorKind::UnexpectedEof => FormatError::UnexpectedEnd {
-            offset,
-            expected: "more bytes",
-        },
-        _ => FormatError::Io { offset, source },
-    })
 }
 
 /// An opened recording.

@@ -30,9 +30,9 @@ mod messages;
 mod open;
 mod otf2;
 mod report;
-mod temporary;
 mod trace_file;
 mod verify;
+mod whole_file;
 mod window;
 
 pub use allocator::keep_freed_memory;
@@ -71,6 +71,6 @@ pub use report::{
     MISSING_FINALIZE_PROPERTY, PROCESS_END_PROPERTY, RankProcess, Report, SharedRank, StreamReport,
     Sums, WorldReport, is_complete, missing_ranks,
 };
-pub use temporary::{create_beside, create_file_beside};
 pub use verify::{Mismatch, Verification, verify, verify_with_offsets};
+pub use whole_file::{OutputError, OutputKind, Replace, WholeDirectory, WholeFile};
 pub use window::Window;

@@ -105,6 +105,8 @@ pub struct Merge {
     pub temporary_directory: PathBuf,
     /// Whether no trace is written when an input is damaged or cut off, or a rank is missing.
     pub is_strict: bool,
+    /// An existing output of another kind is replaced, too.
+    pub force: bool,
     /// Leaves references as they are.
     identity: Numbers,
     keep: Keep,

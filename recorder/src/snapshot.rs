@@ -1,8 +1,12 @@
 //! Snapshots of a flight recorder: what is in its pages, as a recording of its own.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
+use std::thread::JoinHandle;
 
 use annals_format::{
     Cause, ChunkBuilder, CompressionLevel, Cumulative, Definition, DroppedRecord, EventTypeId,
@@ -36,8 +40,8 @@ pub(crate) fn path(recording: &Path, number: u64) -> PathBuf {
     directory.join(format!("snapshot-{number}")).join(name)
 }
 
-/// Writes a snapshot of these pages, by slot and oldest first; gives its file, which has a number behind
-/// its name when there is one of that name already. Until it is whole, it has a name that no reader takes for a recording.
+/// Writes a snapshot of these pages, by slot and oldest first. Returns its file, which has a number after its name if there
+/// is one of that name already. Until it is whole, it has a name that no reader takes for a recording. [`Syncer`] syncs it.
 pub(crate) fn write(
     shared: &Shared,
     path: &Path,
@@ -73,6 +77,71 @@ fn name(temporary: &Path, path: &Path) -> std::io::Result<PathBuf> {
         }
     }
     Err(std::io::ErrorKind::AlreadyExists.into())
+}
+
+/// Syncs snapshots to disk, on a separate thread: the writer, which frees pages, never waits for a disk.
+pub(crate) struct Syncer {
+    shared: Arc<Shared>,
+    /// Snapshots that were written, in order. `None` as long as there were none.
+    thread: Option<(Sender<std::io::Result<PathBuf>>, JoinHandle<()>)>,
+}
+
+impl Syncer {
+    pub(crate) const fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            thread: None,
+        }
+    }
+
+    /// Takes what writing a snapshot returned. The snapshot counts as written when it is on the disk.
+    pub(crate) fn hand_over(&mut self, written: std::io::Result<PathBuf>) {
+        if self.thread.is_none() {
+            match self.start() {
+                Ok(thread) => self.thread = Some(thread),
+                Err(error) => return self.shared.note_snapshot(written.and(Err(error))),
+            }
+        }
+        if let Some((sender, _)) = &self.thread {
+            // The thread lives as long as the sender.
+            let _ = sender.send(written);
+        }
+    }
+
+    fn start(&self) -> std::io::Result<(Sender<std::io::Result<PathBuf>>, JoinHandle<()>)> {
+        let (sender, receiver) = std::sync::mpsc::channel::<std::io::Result<PathBuf>>();
+        let shared = Arc::clone(&self.shared);
+        let run = move || {
+            for written in receiver {
+                let synced = written.and_then(|path| sync(&path).map(|()| path));
+                shared.note_snapshot(synced);
+            }
+        };
+        let builder = std::thread::Builder::new().name("annals-sync".to_owned());
+        let thread = sys::with_signals_blocked(|| builder.spawn(run))?;
+        Ok((sender, thread))
+    }
+
+    /// Waits until all snapshots are on the disk.
+    pub(crate) fn finish(&mut self) {
+        if let Some((sender, thread)) = self.thread.take() {
+            drop(sender);
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Syncs a snapshot, its directory, and the one that holds this.
+fn sync(path: &Path) -> std::io::Result<()> {
+    File::open(path)?.sync_all()?;
+    for directory in path.ancestors().skip(1).take(2) {
+        let directory = match directory.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => directory,
+        };
+        File::open(directory)?.sync_all()?;
+    }
+    Ok(())
 }
 
 fn fill(

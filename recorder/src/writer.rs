@@ -57,6 +57,7 @@ pub(crate) struct Writer {
     body: Vec<u8>,
     /// The recording has as many bytes as it may.
     is_full: bool,
+    syncer: snapshot::Syncer,
 }
 
 /// What the writer needs of the options.
@@ -96,6 +97,7 @@ impl Settings {
 impl Writer {
     pub(crate) fn new(shared: Arc<Shared>, stop: Arc<AtomicBool>, settings: Settings) -> Self {
         Self {
+            syncer: snapshot::Syncer::new(Arc::clone(&shared)),
             shared,
             stop,
             settings,
@@ -548,7 +550,7 @@ impl Writer {
         shared.snapshots_begun.fetch_add(1, Ordering::SeqCst);
         let trigger = shared.triggers.serve();
         let pre_ns = self.settings.pre_trigger.map(|time| time.as_nanos() as i64);
-        let number = shared.status.snapshots.load(Ordering::Relaxed) + 1;
+        let number = shared.snapshots_begun.load(Ordering::Relaxed);
         let request = snapshot::Request {
             number,
             trigger: &trigger,
@@ -559,7 +561,7 @@ impl Writer {
         let pages = self.copy_pages();
         let level = self.settings.compression;
         let outcome = snapshot::write(&shared, &path, level, &request, &pages);
-        shared.note_snapshot(outcome);
+        self.syncer.hand_over(outcome);
     }
 
     /// The last round: pages of streams that are still open, totals, footer.
@@ -627,5 +629,6 @@ impl Writer {
             let state = memory.word(l::STATE);
             state.store(l::STATE_STORAGE_FAILED, Ordering::Release);
         }
+        self.syncer.finish();
     }
 }

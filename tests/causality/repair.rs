@@ -162,7 +162,7 @@ proptest! {
         let file = scratch.path().join("plan.json");
         merge_with(scratch.path(), 1, |merge| {
             repairing(merge);
-            Plan::of(merge).write(&file).expect("a plan");
+            Plan::of(merge).write(&file, false).expect("a plan");
         });
         let plan = Plan::read(&file).expect("a plan");
         let following = |merge: &mut Merge| {
@@ -186,7 +186,7 @@ proptest! {
         });
         let slices: Vec<_> = slices.collect();
         let joined = scratch.path().join("out").join("joined.annals");
-        join(&slices, &joined, CompressionLevel::None).expect("slices");
+        join(&slices, &joined, CompressionLevel::None, false).expect("slices");
         prop_assert_eq!(in_order(&joined), in_order(&whole));
     }
 }

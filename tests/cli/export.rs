@@ -460,7 +460,7 @@ fn a_full_disk_leaves_what_was_there_and_is_told() {
             let failed = Command::new("bash")
                 .args(["-c", &limited, "bash"])
                 .arg(env!("CARGO_BIN_EXE_trace-cli"))
-                .args(["export", "--quiet"])
+                .args(["export", "--quiet", "--force"])
                 .args(arguments)
                 .arg(&inputs)
                 .arg("-o")

@@ -317,7 +317,7 @@ fn pictures_look_as_they_always_have() {
     };
     let width = ["--width", "300"];
     let timeline = |option| {
-        let file = path("timeline");
+        let file = path(&format!("timeline{option}"));
         draw(&["timeline", option, &file, width[0], width[1]]);
         std::fs::read(&file).expect("a picture")
     };

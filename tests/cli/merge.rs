@@ -563,6 +563,7 @@ fn a_report_or_plan_never_takes_the_place_of_what_is_read_or_written() {
         );
         assert_eq!(std::fs::read(&file).expect("a recording"), before);
     }
+    std::fs::remove_file(output).expect("the file of offsets");
     // A device is not read to find out what it is.
     let null = Path::new("/dev/null");
     let to_null = [

@@ -253,7 +253,11 @@ fn the_output_replaces_a_filter_and_nothing_else() {
     };
     let result = write(&path);
     assert_eq!(result.status.code(), Some(1));
-    assert!(said(&result).contains("no filter"), "{}", said(&result));
+    assert!(
+        said(&result).contains("is not a filter"),
+        "{}",
+        said(&result)
+    );
     assert_eq!(std::fs::read(&path).expect("the recording"), before);
     let text = scratch.path().join("notes");
     std::fs::write(&text, "off to lunch").expect("a file");

@@ -1,5 +1,6 @@
 //! `trace-cli` from outside: what its JSON holds, exit codes, messages, the demo on unfriendly folders.
 
+mod outputs;
 #[path = "../support/mod.rs"]
 mod support;
 mod units;

@@ -1,126 +1,76 @@
-//! Results that go to a file: whole, or not at all. And files that are read at offsets.
+//! Files that commands write: their kinds, and which existing files they may replace.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use annals_format::{FormatError, ReadAt};
-use annals_merger::create_file_beside;
+use annals_merger::{MergeError, OutputError, OutputKind, Replace, WholeFile};
+use annals_recorder::Rules;
+use clap::Args;
 
-/// Writes a file under a temporary name beside it and renames it when it is whole. Devices and pipes are
-/// written to as they are.
-///
-/// # Errors
-/// If it cannot be written: what was there before stays.
-pub fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let mut file = WholeFile::create(path)?;
-    file.write_all(bytes).map_err(|error| file.failed(&error))?;
-    file.finish()
+/// A picture.
+pub const SVG: OutputKind = OutputKind::new("an SVG picture", is_svg);
+/// A picture in pixels.
+pub const PNG: OutputKind = OutputKind::new("a PNG picture", |start| {
+    start.starts_with(b"\x89PNG\r\n\x1a\n")
+});
+/// Rules for a recorder.
+pub const FILTER: OutputKind = OutputKind::new("a filter", |start| {
+    whole_lines(start).is_some_and(|text| text.parse::<Rules>().is_ok())
+});
+
+fn is_svg(start: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(start);
+    let text = text.trim_start();
+    text.starts_with("<svg") || text.starts_with("<?xml") && text.contains("<svg")
 }
 
-/// A file in the making. It has its name only when it is [finished](WholeFile::finish); dropped before, nothing is left.
-#[derive(Debug)]
-pub struct WholeFile {
-    path: PathBuf,
-    /// None: a device or a pipe.
-    temporary: Option<PathBuf>,
-    writer: BufWriter<File>,
+/// Returns the lines that end within the first bytes of a file, or all of a short file. `None` if they are not UTF-8.
+pub(crate) fn whole_lines(start: &[u8]) -> Option<&str> {
+    let end = start.iter().rposition(|byte| *byte == b'\n');
+    std::str::from_utf8(end.map_or(start, |end| &start[..=end])).ok()
 }
 
-/// What is said when a file cannot be written.
-pub fn not_written(path: &Path, error: &dyn std::fmt::Display) -> anyhow::Error {
-    anyhow::anyhow!(
-        "{}: cannot be written: {error}; nothing was changed",
-        path.display()
-    )
+/// What every command with a file as output takes.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct ForceArgument {
+    /// Replace an existing output even if it is a file of another kind
+    #[arg(long)]
+    pub force: bool,
 }
 
-impl WholeFile {
-    /// Begins a file.
+impl ForceArgument {
+    /// Which existing files an output of this kind replaces.
+    pub const fn replace(self, kind: OutputKind) -> Replace {
+        Replace::only_unless(kind, self.force)
+    }
+
+    /// Checks before the work that an output will be allowed to replace what is there.
     ///
     /// # Errors
-    /// If it cannot be created.
-    pub fn create(path: &Path) -> anyhow::Result<Self> {
-        // A link's target is what its owner means.
-        let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let is_other = std::fs::metadata(&target).is_ok_and(|metadata| !metadata.is_file());
-        let opened = if is_other {
-            let file = File::options().write(true).open(&target);
-            file.map(|file| (file, None))
-        } else {
-            let created = create_file_beside(&target, 0o666);
-            created.map(|(file, temporary)| (file, Some(temporary)))
-        };
-        let (file, temporary) = opened.map_err(|error| not_written(path, &error))?;
-        Ok(Self {
-            path: target,
-            temporary,
-            writer: BufWriter::with_capacity(1 << 20, file),
-        })
+    /// If a file of another kind is there.
+    pub fn check(self, path: Option<&Path>, kind: OutputKind) -> Result<(), OutputError> {
+        path.map_or(Ok(()), |path| self.replace(kind).check(path))
     }
 
-    /// What a failed write means.
-    pub fn failed(&self, error: &dyn std::fmt::Display) -> anyhow::Error {
-        not_written(&self.path, error)
-    }
-
-    /// Gives the file its name.
+    /// Writes a file in one call.
     ///
     /// # Errors
-    /// If it cannot be written: what was there before stays.
-    pub fn finish(mut self) -> anyhow::Result<()> {
-        let finished = self.writer.flush().and_then(|()| {
-            let Some(temporary) = &self.temporary else {
-                return Ok(());
-            };
-            let synced = self.writer.get_ref().sync_data();
-            synced.or_else(|error| match error.kind() {
-                io::ErrorKind::InvalidInput => Ok(()),
-                _ => Err(error),
-            })?;
-            std::fs::rename(temporary, &self.path)
-        });
-        finished.map_err(|error| not_written(&self.path, &error))?;
-        self.temporary = None;
-        Ok(())
+    /// If it cannot be written, or a file of another kind is there: what was there before stays.
+    pub fn write(self, path: &Path, bytes: &[u8], kind: OutputKind) -> Result<(), OutputError> {
+        WholeFile::write(path, bytes, self.replace(kind))
     }
 }
 
-impl Write for WholeFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.writer.write(bytes)
-    }
-
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.writer.write_all(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.writer.flush()
-    }
-}
-
-impl Drop for WholeFile {
-    fn drop(&mut self) {
-        if let Some(temporary) = &self.temporary {
-            let _ = std::fs::remove_file(temporary);
-        }
-    }
-}
-
-/// A file that is read at offsets.
-pub(crate) struct At<'a>(pub(crate) &'a File);
-
-impl ReadAt for At<'_> {
-    fn len(&self) -> Result<u64, FormatError> {
-        let metadata = self.0.metadata();
-        let error = |source| FormatError::Io { offset: 0, source };
-        metadata.map(|file| file.len()).map_err(error)
-    }
-
-    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), FormatError> {
-        let error = |source| FormatError::Io { offset, source };
-        self.0.read_exact_at(buffer, offset).map_err(error)
-    }
+/// Returns an error as text, with what to do about it.
+pub fn with_advice(error: &anyhow::Error) -> String {
+    let output = match error.downcast_ref() {
+        Some(MergeError::Output(error)) => Some(error),
+        _ => error.downcast_ref::<OutputError>(),
+    };
+    let is_other_kind = matches!(output, Some(OutputError::OtherKind { .. }));
+    let advice = if is_other_kind {
+        "; name another output, or add --force to replace it"
+    } else {
+        ""
+    };
+    format!("{error:#}{advice}")
 }

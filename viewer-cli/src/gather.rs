@@ -15,11 +15,11 @@ use annals_format::{
     StringId, amend,
 };
 use annals_merger::{
-    InputRecording, PROCESS_END_PROPERTY, Symbols, create_file_beside, find, recover,
+    InputRecording, OutputError, OutputKind, PROCESS_END_PROPERTY, Replace, Symbols, WholeFile,
+    find, recover,
 };
 use annals_recorder::{RECORDED_BY_PROPERTY, Recorder};
 
-use crate::file::At;
 use crate::launch;
 use crate::process_end::ProcessEnd;
 use crate::table::safe_lines;
@@ -313,32 +313,26 @@ fn dropped(recording: &Recording) -> BTreeMap<&'static str, u64> {
 
 /// Moves a live file beside its recording, where readers look first: a memory file system is wiped when
 /// a batch job ends.
-fn bring_home(live: &Path, recording: &Path) -> io::Result<PathBuf> {
+fn bring_home(live: &Path, recording: &Path) -> anyhow::Result<PathBuf> {
     let mut home = recording.as_os_str().to_owned();
     home.push("-live");
     let home = PathBuf::from(home);
     if fs::canonicalize(live)? == fs::canonicalize(&home).unwrap_or_default() {
         return Ok(home);
     }
-    let (mut to, part) = create_file_beside(&home, 0o600)?;
-    let copied = (|| {
-        let mut from = File::open(live)?;
-        io::copy(&mut from, &mut to)?;
-        // What is removed below must be on the disk by then.
-        to.sync_all()?;
-        fs::rename(&part, &home)
-    })();
-    if let Err(error) = copied {
-        let _ = fs::remove_file(&part);
-        return Err(error);
-    }
+    let mut to = WholeFile::create_private(&home, Replace::Only(OutputKind::LIVE_FILE))?;
+    let mut from = File::open(live)?;
+    let copied = io::copy(&mut from, &mut to);
+    copied.map_err(|error| OutputError::not_written(&home, error))?;
+    // What is removed below is on the disk by then.
+    to.finish()?;
     fs::remove_file(live)?;
     Ok(home)
 }
 
 fn write_records(path: &Path, records: &[u8]) -> anyhow::Result<()> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
-    let amendment = amend(&At(&file), records, CompressionLevel::default())?;
+    let amendment = amend(&file, records, CompressionLevel::default())?;
     if let Err(error) = file.write_all_at(&amendment.bytes, amendment.offset) {
         // A part of it would be damage.
         let _ = file.set_len(amendment.offset);

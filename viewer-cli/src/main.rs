@@ -8,6 +8,7 @@ use annals_cli::commands::{
     info, intervals, messages, metrics, print, record, recover, regions, slice, sources,
     suggest_filter, timeline, tui, verify,
 };
+use annals_cli::file::with_advice;
 use annals_cli::launch;
 use annals_cli::output::{Finding, UsageError};
 use annals_cli::table::safe_lines;
@@ -189,7 +190,7 @@ fn main() -> ExitCode {
 }
 
 fn failed(error: &anyhow::Error) -> ExitCode {
-    eprintln!("trace-cli: {}", safe_lines(&format!("{error:#}")));
+    eprintln!("trace-cli: {}", safe_lines(&with_advice(error)));
     let is_filter = matches!(error.downcast_ref(), Some(FilterError::Syntax(_)));
     if is_filter || error.is::<UsageError>() {
         return ExitCode::from(2);

@@ -1,6 +1,6 @@
 //! Folding what a killed process left in its live file into its recording.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use annals_format::{CompressionLevel, Ended, ReadAt};
 
 use crate::error::{MergeError, Result};
 use crate::input::{ChunkOrigin, FileAt, InputRecording};
-use crate::temporary::create_file_beside;
+use crate::whole_file::{OutputError, OutputKind, Replace, WholeFile};
 
 /// A recording that was made whole.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,11 +59,6 @@ pub fn recover(input: &InputRecording, directory: Option<&Path>) -> Result<Optio
     };
     let name = input.path.file_name().unwrap_or_default();
     let path = directory.map_or_else(|| input.path.clone(), |directory| directory.join(name));
-    let io = |source| MergeError::Io {
-        action: "write",
-        path: path.clone(),
-        source,
-    };
     if directory.is_some() && path.exists() {
         return Err(MergeError::Io {
             action: "create",
@@ -71,19 +66,13 @@ pub fn recover(input: &InputRecording, directory: Option<&Path>) -> Result<Optio
             source: io::ErrorKind::AlreadyExists.into(),
         });
     }
-    // Another process may be at the same recording: each makes its own, and they are the same.
-    let (mut file, part) = create_file_beside(&path, 0o600).map_err(io)?;
-    let mut write = || -> Result<()> {
-        copy(input, from, recovery.kept, &mut file, &io)?;
-        file.write_all(&recovery.bytes).map_err(io)?;
-        // What is removed below must be on the disk by then.
-        file.sync_all().map_err(io)?;
-        fs::rename(&part, &path).map_err(io)
-    };
-    if let Err(error) = write() {
-        let _ = fs::remove_file(&part);
-        return Err(error);
-    }
+    // Another process may be at the same recording: each makes its own, and they are the same. What is removed below is
+    // on the disk by then.
+    let mut file = WholeFile::create_private(&path, Replace::Only(OutputKind::RECORDING))?;
+    let not_written = |error| OutputError::not_written(&path, error);
+    copy(input, from, recovery.kept, &mut file, &not_written)?;
+    file.write_all(&recovery.bytes).map_err(not_written)?;
+    file.finish()?;
     if directory.is_none()
         && let Some(live) = &input.live_path
     {
@@ -113,8 +102,8 @@ fn copy(
     input: &InputRecording,
     from: &FileAt,
     length: u64,
-    to: &mut File,
-    io: &impl Fn(io::Error) -> MergeError,
+    to: &mut WholeFile,
+    not_written: &impl Fn(io::Error) -> OutputError,
 ) -> Result<()> {
     const STEP: u64 = 1 << 20;
     let mut bytes = Vec::new();
@@ -125,7 +114,7 @@ fn copy(
             path: input.path.clone(),
             source,
         })?;
-        to.write_all(&bytes).map_err(io)?;
+        to.write_all(&bytes).map_err(not_written)?;
     }
     Ok(())
 }

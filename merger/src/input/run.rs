@@ -5,13 +5,12 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use annals_format::{FormatError, ReadAt, TraceChunk, TraceLoss, read_trace_chunk};
+use annals_format::{ReadAt, TraceChunk, TraceLoss, read_trace_chunk};
 
 use crate::axis::batch::Batch;
 use crate::axis::unify::Numbers;
 use crate::error::{MergeError, Result};
 use crate::input::earlier::Queue;
-use crate::input::read_at;
 use crate::input::stream::LossPlace;
 
 /// The file that runs are in, one behind the other. It has no name: it is gone with the program.
@@ -55,13 +54,11 @@ impl RunFile {
 
 impl ReadAt for RunFile {
     fn len(&self) -> annals_format::Result<u64> {
-        let metadata = self.file.metadata();
-        let io = |source| FormatError::Io { offset: 0, source };
-        metadata.map(|metadata| metadata.len()).map_err(io)
+        ReadAt::len(&self.file)
     }
 
     fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> annals_format::Result<()> {
-        read_at(&self.file, offset, buffer)
+        ReadAt::read_exact_at(&self.file, offset, buffer)
     }
 }
 

@@ -151,12 +151,18 @@ fn sum(slices: &[(Slice, InputTrace)], definitions: &Definitions) -> Vec<StreamT
     sums.collect()
 }
 
-/// Puts the slices of a merge together: the trace that it would have written at once, but for where chunks end.
+/// Puts the slices of a merge together: the trace that it would have written at once, but for where chunks end. `force`: an
+/// existing output of another kind is replaced, too.
 ///
 /// # Errors
 /// If a slice is missing, there twice, damaged or of another merge; if the output cannot be written: nothing stays
 /// under its name then.
-pub fn join(paths: &[PathBuf], output: &Path, level: CompressionLevel) -> Result<Joined> {
+pub fn join(
+    paths: &[PathBuf],
+    output: &Path,
+    level: CompressionLevel,
+    force: bool,
+) -> Result<Joined> {
     let slices = in_order(paths)?;
     let Some((_, first)) = slices.first() else {
         let path = output.to_owned();
@@ -164,8 +170,13 @@ pub fn join(paths: &[PathBuf], output: &Path, level: CompressionLevel) -> Result
     };
     let definitions = without_slice(&first.trace.definitions);
     check(&slices, &definitions)?;
-    let mut file: TraceFile =
-        start_trace(output, first.trace.header.recording_id, &definitions, level)?;
+    let mut file = TraceFile::create(output, force)?;
+    start_trace(
+        &mut file,
+        first.trace.header.recording_id,
+        &definitions,
+        level,
+    )?;
     let mut index: Vec<TraceIndexEntry> = Vec::new();
     let types = RegionTypes::of(&definitions);
     let mut snapshots = SnapshotWriter::new(&types, &definitions, level, output)?;

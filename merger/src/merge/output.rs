@@ -122,7 +122,8 @@ pub fn write_trace_from(
         source,
     };
     let level = options.compression;
-    let mut file = start_trace(path, trace_id(merge), &merge.definitions, level)?;
+    let mut file = TraceFile::create(path, merge.force)?;
+    start_trace(&mut file, trace_id(merge), &merge.definitions, level)?;
     let mut block = Vec::new();
     let mut index: Vec<TraceIndexEntry> = Vec::new();
     let mut events = 0;
@@ -183,20 +184,19 @@ pub fn write_trace_from(
     Ok((merged, bytes))
 }
 
-/// Starts a trace under a temporary name, with its definitions.
+/// Writes a trace's header and definitions.
 pub(crate) fn start_trace(
-    path: &Path,
+    file: &mut TraceFile,
     id: RecordingId,
     definitions: &Definitions,
     level: CompressionLevel,
-) -> Result<TraceFile> {
-    let mut file = TraceFile::create(path)?;
+) -> Result<()> {
     file.write(&FileHeader::new(FileKind::Trace, id).encode())?;
     let mut records = Vec::new();
     definitions.encode(&mut records);
     let kind = (BlockKind::Definitions, "the definitions of all processes");
     file.write_block(kind, &[], &records, level)?;
-    Ok(file)
+    Ok(())
 }
 
 /// Writes a trace's footer and gives it its name; gives its bytes.

@@ -11,7 +11,7 @@ use crate::error::{MergeError, Result};
 use crate::merge::Merge;
 use crate::messages::causality::{Causality, RepairReport, ViolationReport};
 use crate::messages::repair::Shifts;
-use crate::temporary::write_whole;
+use crate::whole_file::{OutputError, OutputKind, Replace, WholeFile};
 
 /// The version that is read and written. The first had no corrections of hosts' clocks.
 const VERSION: u32 = 2;
@@ -94,18 +94,15 @@ impl Plan {
         &self.quantiles_ns
     }
 
-    /// Writes the plan.
+    /// Writes the plan. `force`: a file that is not JSON is replaced, too.
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn write(&self, path: &Path) -> Result<()> {
-        let io = |source| MergeError::Io {
-            action: "write the plan to",
-            path: path.to_owned(),
-            source,
-        };
-        let json = serde_json::to_vec(self).map_err(|error| io(error.into()))?;
-        write_whole(path, &json).map_err(io)
+    pub fn write(&self, path: &Path, force: bool) -> Result<()> {
+        let json = serde_json::to_vec(self);
+        let json = json.map_err(|error| OutputError::not_written(path, error.into()))?;
+        let replace = Replace::only_unless(OutputKind::JSON, force);
+        Ok(WholeFile::write(path, &json, replace)?)
     }
 
     /// Reads a plan.

@@ -175,6 +175,7 @@ impl Merge {
             memory_limit_bytes: MEMORY_LIMIT_BYTES,
             temporary_directory: std::env::temp_dir(),
             is_strict: false,
+            force: false,
             identity: Numbers::identity(),
             shifts: Vec::new(),
             repair: None,

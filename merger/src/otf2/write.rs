@@ -17,7 +17,7 @@ use super::markers::{definition_record, kind_of_scope, marker_record};
 use super::outgoing::Outgoing;
 use crate::error::{MergeError, Result};
 use crate::merge::{Merge, Merged};
-use crate::temporary::create_beside;
+use crate::whole_file::{create_beside, sync_parent, sync_tree};
 
 const EVENT_CHUNK: u64 = 1 << 20;
 const DEFINITION_CHUNK: u64 = 4 << 20;
@@ -213,13 +213,19 @@ impl Files {
         }
         let made = self.temporary.join(&stem);
         unfinished(&made).map_err(io("write", &made))?;
+        sync_tree(&self.temporary).map_err(io("sync", &self.temporary))?;
+        let anchor_name = format!("{stem}.otf2");
         for name in [
             stem.clone(),
             format!("{stem}.def"),
             format!("{stem}.marker"),
-            format!("{stem}.otf2"),
+            anchor_name.clone(),
         ] {
             let (from, to) = (self.temporary.join(&name), to(&name));
+            if name == anchor_name {
+                // What the anchor names is on the disk before it is.
+                sync_parent(&to)?;
+            }
             if from.exists() {
                 fs::rename(&from, &to).map_err(io("write", &to))?;
                 placed.push(to);
@@ -229,6 +235,7 @@ impl Files {
         }
         let _ = fs::remove_file(events.join(UNFINISHED));
         let _ = fs::remove_dir_all(&self.temporary);
+        sync_parent(anchor)?;
         Ok(())
     }
 }

@@ -6,14 +6,16 @@ use std::process::ExitCode;
 
 use annals_cli::commands::export::{progress, tell_of_messages};
 use annals_cli::export::{Format, Settings, export};
+use annals_cli::file::{ForceArgument, with_advice};
 use annals_cli::merge_summary::{Asked, of_ends, of_merge};
 use annals_cli::output::UsageError;
 use annals_cli::table::safe_lines;
 use annals_format::CompressionLevel;
 use annals_merger::{
     ArchiveOptions, Causality, ClockOffsets, EventFilter, FilterError, MESSAGES_IN_FLIGHT, Merge,
-    Opened, Plan, RejectedInput, Report, Symbols, Window, WindowArguments, WriteOptions, is_annals,
-    join, keep_freed_memory, plan_merge_with_offsets, write_archive, write_trace,
+    Opened, OutputKind, Plan, RejectedInput, Report, Symbols, Window, WindowArguments,
+    WriteOptions, is_annals, join, keep_freed_memory, plan_merge_with_offsets, write_archive,
+    write_trace,
 };
 use anyhow::{Context, bail};
 use clap::Parser;
@@ -138,6 +140,9 @@ struct Arguments {
     #[command(flatten)]
     filter: EventFilter,
 
+    #[command(flatten)]
+    force: ForceArgument,
+
     /// Say nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -212,7 +217,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::from(3),
         Ok(false) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("trace-merge: {}", safe_lines(&format!("{error:#}")));
+            eprintln!("trace-merge: {}", safe_lines(&with_advice(&error)));
             match error.downcast_ref() {
                 Some(FilterError::Syntax(_)) => ExitCode::from(2),
                 _ if error.is::<UsageError>() => ExitCode::from(2),
@@ -224,7 +229,12 @@ fn main() -> ExitCode {
 
 /// Puts slices together; gives whether anything was lost.
 fn run_join(arguments: &Arguments) -> anyhow::Result<bool> {
-    let joined = join(&arguments.inputs, &arguments.output, arguments.compression)?;
+    let joined = join(
+        &arguments.inputs,
+        &arguments.output,
+        arguments.compression,
+        arguments.force.force,
+    )?;
     let sums = joined.sums;
     if !arguments.quiet {
         let _ = writeln!(
@@ -301,6 +311,9 @@ fn check_places(arguments: &Arguments) -> Result<(), UsageError> {
 
 fn run(arguments: &Arguments) -> anyhow::Result<Report> {
     check_places(arguments)?;
+    for path in [&arguments.report, &arguments.write_plan] {
+        arguments.force.check(path.as_deref(), OutputKind::JSON)?;
+    }
     let symbols = Symbols::in_directories(&arguments.symbols)?;
     let output = Some(arguments.output.as_path());
     let window = arguments.window.window()?;
@@ -350,7 +363,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<Report> {
         }
     };
     if let (Some(path), Some(plan)) = (&arguments.write_plan, &plan) {
-        plan.write(path)?;
+        plan.write(path, arguments.force.force)?;
     }
     let format = match arguments.format {
         Some(format) => format,
@@ -370,6 +383,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<Report> {
         jobs,
     };
     merge.is_strict = arguments.strict;
+    merge.force = arguments.force.force;
     if let Some(input) = rejected.first().filter(|_| arguments.strict) {
         bail!("--strict: {}: {}", input.path.display(), input.why);
     }
@@ -411,12 +425,16 @@ fn run_export(
             bail!("--strict: {what}");
         }
     }
+    let settings = Settings {
+        force: arguments.force.force,
+        ..Settings::default()
+    };
     let bar = progress(events, arguments.quiet);
     let exported = export(
         &opened,
         window,
         &arguments.filter.clone().into(),
-        (format, &Settings::default()),
+        (format, &settings),
         &arguments.output,
         &mut |events| bar.set_position(events),
     );
@@ -449,8 +467,10 @@ fn tell(
         if path.as_os_str() == "-" {
             std::io::stdout().write_all(json.as_bytes())?;
         } else {
-            annals_cli::file::write(path, json.as_bytes())
-                .context("the output is written, its report is not")?;
+            let written = arguments
+                .force
+                .write(path, json.as_bytes(), OutputKind::JSON);
+            written.context("the output is written, its report is not")?;
         }
     }
     Ok(())

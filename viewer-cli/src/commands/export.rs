@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{InputArguments, warn_of_damage};
 use crate::export::{self, Exported, Format, Partition, Root, Settings, TableKind};
+use crate::file::ForceArgument;
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding, UsageError};
 
@@ -68,6 +69,9 @@ pub struct ExportArguments {
     #[arg(long, value_name = "WHAT")]
     by: Option<Root>,
 
+    #[command(flatten)]
+    force: ForceArgument,
+
     /// Show the formats
     #[arg(long, exclusive = true)]
     list_formats: bool,
@@ -100,7 +104,8 @@ A partition has one file, or several (part-0, part-1, …) when there are many p
 Until it is whole, a file is called OUT.PID.tmp, and so is a directory of tables that is not there yet: it appears with
 all its files at once. In a directory that is there, they are made below export.PID.tmp and moved out of it when all of them
 are whole, one after the other: whoever reads just then may find tables of two exports, but none that is half written. A
-process that is killed leaves only what ends in .tmp, a full disk nothing.
+process that is killed leaves only what ends in .tmp, a full disk nothing. All is synced to the disk before it has its name.
+A file that is there is replaced only if it is of the same format, or with --force.
 
 Perfetto: a process for each rank, a thread for each location with calls as slices; below it a track for each source with
 points as instants, and one for each metric; messages are flows; a loss is an instant of the category `loss` on a packet
@@ -192,6 +197,7 @@ pub fn run(arguments: &ExportArguments, out: &mut dyn Write) -> anyhow::Result<F
         tables: arguments.table.clone(),
         partition: arguments.partition,
         by: arguments.by,
+        force: arguments.force.force,
     };
     let bar = progress(opened.events_before(window.to_ns), arguments.quiet);
     let exported = export::export(

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::{InputArguments, warn_of_damage};
 use crate::calls::{CallSink, Calls, Close, Frame, Sink};
-use crate::file;
+use crate::file::{ForceArgument, SVG};
 use crate::filter::{Filter, FilterArguments, WindowArguments};
 use crate::output::{self, Finding, UsageError};
 use crate::svg::{Anchor, Svg};
@@ -62,6 +62,9 @@ pub struct HistogramArguments {
     /// Write a picture to this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+
+    #[command(flatten)]
+    force: ForceArgument,
 }
 
 /// One bin: from ≤ value < to, the last one its end included.
@@ -410,11 +413,14 @@ impl Histogram {
 /// # Errors
 /// If the input cannot be read, what is asked for is not there, or the output cannot be written.
 pub fn run(arguments: &HistogramArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    arguments.force.check(arguments.svg.as_deref(), SVG)?;
     let (opened, window) = arguments.input.open_window(&arguments.window)?;
     let (histogram, outcome) = measure(arguments, &opened, window)?;
     warn_of_damage(&opened, &outcome);
     if let Some(path) = &arguments.svg {
-        file::write(path, histogram.svg().as_bytes())?;
+        arguments
+            .force
+            .write(path, histogram.svg().as_bytes(), SVG)?;
     }
     if arguments.input.json {
         output::json(out, &histogram)?;

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::{InputArguments, opt_duration, warn_of_damage};
 use crate::calls::{CallSink, Calls, Close, Frame, Sink};
 use crate::csv::{Csv, Maybe};
-use crate::file;
+use crate::file::{ForceArgument, SVG};
 use crate::filter::{Filter, FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
 use crate::svg::{Anchor, Svg};
@@ -53,6 +53,9 @@ pub struct MessagesArguments {
     /// Write the matrix of bytes as a picture to this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+
+    #[command(flatten)]
+    force: ForceArgument,
 }
 
 /// One pair of ranks. Times in nanoseconds.
@@ -526,11 +529,14 @@ fn render(messages: &Messages, top: usize) -> String {
 /// # Errors
 /// If the input cannot be read, has no messages, or the output cannot be written.
 pub fn run(arguments: &MessagesArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    arguments.force.check(arguments.svg.as_deref(), SVG)?;
     let (opened, window) = arguments.input.open_window(&arguments.window)?;
     let (mut messages, outcome) = measure(arguments, &opened, window)?;
     warn_of_damage(&opened, &outcome);
     if let Some(path) = &arguments.svg {
-        file::write(path, svg(&messages.pairs).as_bytes())?;
+        arguments
+            .force
+            .write(path, svg(&messages.pairs).as_bytes(), SVG)?;
     }
     let top = arguments.top.unwrap_or(usize::MAX);
     if arguments.input.json {

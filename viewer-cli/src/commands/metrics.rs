@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::{InputArguments, warn_of_damage};
 use crate::csv::{Csv, Maybe};
-use crate::file;
+use crate::file::{ForceArgument, SVG};
 use crate::filter::{Filter, FilterArguments, WindowArguments};
 use crate::names::Places;
 use crate::output::{self, Finding};
@@ -53,6 +53,9 @@ pub struct MetricsArguments {
     /// Write a picture to this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+
+    #[command(flatten)]
+    force: ForceArgument,
 }
 
 /// The values in a part of the window.
@@ -309,12 +312,15 @@ fn svg(rows: &[MetricRow], whole: Window) -> String {
 /// # Errors
 /// If the input cannot be read, there is no such metric, or the output cannot be written.
 pub fn run(arguments: &MetricsArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    arguments.force.check(arguments.svg.as_deref(), SVG)?;
     let (opened, window) = arguments.input.open_window(&arguments.window)?;
     let (metrics, outcome) = measure(arguments, &opened, window)?;
     let whole = bounded(&opened, window);
     warn_of_damage(&opened, &outcome);
     if let Some(path) = &arguments.svg {
-        file::write(path, svg(&metrics, whole).as_bytes())?;
+        arguments
+            .force
+            .write(path, svg(&metrics, whole).as_bytes(), SVG)?;
     }
     if arguments.input.json {
         output::json(out, &Metrics { metrics })?;

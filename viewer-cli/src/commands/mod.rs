@@ -32,7 +32,6 @@ use annals_format::{Cause, ChunkPlace, Ended, Problem};
 use annals_merger::{InputRecording, Opened, Outcome, Symbols, Window};
 use clap::Args;
 
-use crate::file::At;
 use crate::filter::WindowArguments;
 use crate::table::safe;
 use crate::time;
@@ -160,7 +159,7 @@ fn unreadable_chunks(opened: &Opened, outcome: &Outcome) -> Vec<(PathBuf, Proble
                 let ChunkPlace::Block(offset) = chunk.place else {
                     continue;
                 };
-                let Err(error) = recording.load(&At(&file), chunk) else {
+                let Err(error) = recording.load(&file, chunk) else {
                     continue;
                 };
                 let location = recording.definitions.streams.get(id);

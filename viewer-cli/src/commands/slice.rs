@@ -12,6 +12,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::InputArguments;
+use crate::file::ForceArgument;
 use crate::filter::WindowArguments;
 use crate::output::{self, Finding, UsageError};
 use crate::time;
@@ -37,6 +38,9 @@ pub struct SliceArguments {
     /// Where the part goes
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+
+    #[command(flatten)]
+    force: ForceArgument,
 }
 
 /// A trace in parts of equal time or size, each a trace of its own.
@@ -61,6 +65,9 @@ pub struct SplitArguments {
     /// Directory for the parts
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
+
+    #[command(flatten)]
+    force: ForceArgument,
 }
 
 /// Parts of a split are not more than this.
@@ -111,6 +118,7 @@ fn write_part(
     window: Window,
     filter: &EventFilter,
     output: &Path,
+    force: ForceArgument,
 ) -> anyhow::Result<Part> {
     if let (Ok(a), Ok(b)) = (std::fs::canonicalize(input), std::fs::canonicalize(output))
         && a == b
@@ -122,6 +130,7 @@ fn write_part(
     }
     let (mut merge, rejected) = plan_merge(&[input.to_owned()], Some(output))?;
     merge.causality = annals_merger::Causality::Off;
+    merge.force = force.force;
     let definitions = &opened.definitions;
     let is_same = merge.definitions.regions == definitions.regions
         && merge.definitions.locations == definitions.locations;
@@ -192,7 +201,14 @@ fn tell(parts: Vec<Part>, is_json: bool, out: &mut dyn Write) -> anyhow::Result<
 pub fn run(arguments: &SliceArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
     let (opened, window) = arguments.input.open_window(&arguments.window)?;
     let input = &arguments.input.input;
-    let part = write_part(&opened, input, window, &arguments.filter, &arguments.output)?;
+    let part = write_part(
+        &opened,
+        input,
+        window,
+        &arguments.filter,
+        &arguments.output,
+        arguments.force,
+    )?;
     tell(vec![part], arguments.input.json, out)
 }
 
@@ -246,6 +262,7 @@ pub fn run_split(arguments: &SplitArguments, out: &mut dyn Write) -> anyhow::Res
             window,
             &arguments.filter,
             &path,
+            arguments.force,
         )?);
     }
     tell(parts, arguments.input.json, out)

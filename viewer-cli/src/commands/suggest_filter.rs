@@ -8,13 +8,12 @@ use std::path::{Path, PathBuf};
 
 use annals_format::Definitions;
 use annals_merger::{Opened, Outcome, Sums, Window};
-use annals_recorder::Rules;
-use anyhow::{Context, bail};
 use clap::Args;
 use globset::Glob;
 use serde::Serialize;
 
 use super::{InputArguments, opt_duration, percent, warn_of_damage};
+use crate::file::{FILTER, ForceArgument};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::names::Places;
 use crate::output::{self, Finding};
@@ -22,9 +21,6 @@ use crate::rule::{RegionRule, comment};
 use crate::stacks::{Grouping, RegionStats, count_statistics};
 use crate::table::{Align, Table, safe};
 use crate::time;
-
-/// Files larger than this are no filters.
-const MOST_FILTER_BYTES: u64 = 64 << 20;
 
 /// Short, frequent regions, and the filter that leaves them out.
 ///
@@ -68,10 +64,13 @@ pub struct SuggestFilterArguments {
 
     /// Write the filter to a file, for ANNALS_FILTER=@FILE, rather than print it.
     ///
-    /// A filter that is there is replaced; any other file is left alone. To keep earlier rules, write
+    /// An existing filter is replaced; any other file is left alone. To keep earlier rules, write
     /// to another file and join the two: the lines of several filters make one.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+
+    #[command(flatten)]
+    force: ForceArgument,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -376,25 +375,6 @@ impl Suggestions {
     }
 }
 
-/// Only a filter is overwritten: a trace named by mistake would be gone.
-fn check_output(path: &Path) -> anyhow::Result<()> {
-    let Ok(metadata) = std::fs::metadata(path) else {
-        return Ok(());
-    };
-    if !metadata.is_file() {
-        return Ok(());
-    }
-    let is_filter = metadata.len() <= MOST_FILTER_BYTES
-        && std::fs::read_to_string(path).is_ok_and(|text| text.parse::<Rules>().is_ok());
-    if !is_filter {
-        bail!(
-            "{} is there and is no filter: name another file for the filter",
-            path.display()
-        );
-    }
-    Ok(())
-}
-
 /// `ANNALS_FILTER=@FILE` as a shell takes it.
 fn setting(path: &Path) -> String {
     let path = path.display().to_string();
@@ -411,15 +391,14 @@ fn setting(path: &Path) -> String {
 /// If the input cannot be read, a filter matches nothing, or an output cannot be written.
 pub fn run(arguments: &SuggestFilterArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
     let window = arguments.window.window()?;
-    if let Some(path) = &arguments.output {
-        check_output(path)?;
-    }
+    arguments.force.check(arguments.output.as_deref(), FILTER)?;
     let opened = arguments.input.open()?;
     let (suggestions, outcome) = suggest(&opened, window, arguments)?;
     warn_of_damage(&opened, &outcome);
     if let Some(path) = &arguments.output {
-        std::fs::write(path, &suggestions.filter)
-            .with_context(|| format!("cannot write the filter to {}", path.display()))?;
+        arguments
+            .force
+            .write(path, suggestions.filter.as_bytes(), FILTER)?;
     }
     let has_rules = !suggestions.regions.is_empty();
     if arguments.input.json {

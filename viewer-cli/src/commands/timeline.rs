@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::{InputArguments, warn_of_damage};
-use crate::file;
+use crate::file::{ForceArgument, PNG, SVG};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
 use crate::timeline::{Layout, Request, picture, png, terminal};
@@ -37,6 +37,9 @@ pub struct TimelineArguments {
     /// The same, in pixels
     #[arg(long, value_name = "FILE")]
     png: Option<PathBuf>,
+
+    #[command(flatten)]
+    force: ForceArgument,
 
     /// Columns: of the terminal; in pictures and JSON, of time (default: as the terminal is wide; 1200)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(10..=10_000))]
@@ -176,6 +179,8 @@ fn as_json(layout: &Layout) -> TimelineOut<'_> {
 /// # Errors
 /// If the input cannot be read, a filter matches nothing, or the output cannot be written.
 pub fn run(arguments: &TimelineArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    arguments.force.check(arguments.svg.as_deref(), SVG)?;
+    arguments.force.check(arguments.png.as_deref(), PNG)?;
     let (opened, window) = arguments.input.open_window(&arguments.window)?;
     let filter = arguments.filter.prepare(&opened.definitions)?;
     let is_picture = arguments.svg.is_some() || arguments.png.is_some();
@@ -213,10 +218,12 @@ pub fn run(arguments: &TimelineArguments, out: &mut dyn Write) -> anyhow::Result
     let (layout, outcome) = Layout::of(&opened, &filter, request)?;
     warn_of_damage(&opened, &outcome);
     if let Some(path) = &arguments.svg {
-        file::write(path, picture::svg(&layout).as_bytes())?;
+        arguments
+            .force
+            .write(path, picture::svg(&layout).as_bytes(), SVG)?;
     }
     if let Some(path) = &arguments.png {
-        file::write(path, &png(&layout)?)?;
+        arguments.force.write(path, &png(&layout)?, PNG)?;
     }
     if arguments.input.json {
         output::json(out, &as_json(&layout))?;

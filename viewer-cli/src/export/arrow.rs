@@ -1,7 +1,10 @@
 //! Arrow IPC files (Feather 2), without compression: they can be mapped into memory as they are.
 
+use std::io;
+
+use annals_merger::OutputError;
 use arrow_ipc::writer::FileWriter;
-use arrow_schema::SchemaRef;
+use arrow_schema::{ArrowError, SchemaRef};
 
 use super::rows::{Encoded, Job, Out, RowFile, Rows};
 
@@ -19,8 +22,8 @@ pub(crate) fn open(
 }
 
 impl ArrowFile {
-    fn failed(&self, error: &dyn std::fmt::Display) -> anyhow::Error {
-        self.writer.get_ref().failed(error)
+    fn failed(&self, error: ArrowError) -> OutputError {
+        self.writer.get_ref().failed(io::Error::other(error))
     }
 }
 
@@ -34,7 +37,7 @@ impl RowFile for ArrowFile {
         if let Encoded::Batches(group) = encoded {
             for batch in &group {
                 let written = self.writer.write(batch);
-                written.map_err(|error| self.failed(&error))?;
+                written.map_err(|error| self.failed(error))?;
             }
         }
         Ok(())
@@ -42,7 +45,7 @@ impl RowFile for ArrowFile {
 
     fn finish(mut self: Box<Self>) -> anyhow::Result<()> {
         let finished = self.writer.finish();
-        finished.map_err(|error| self.failed(&error))?;
+        finished.map_err(|error| self.failed(error))?;
         self.writer.into_inner()?.finish()
     }
 }

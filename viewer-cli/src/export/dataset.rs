@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use annals_merger::Outcome;
+use annals_merger::{Outcome, Replace, WholeDirectory};
 use anyhow::bail;
 
-use super::directory::{WholeDirectory, is_taken};
 use super::pass::{Call, Context, Ending, Events, Exporter, Message, Wants};
 use super::rows::{At, OpenRows, Partition, Rows, Tables};
 use super::tables::{
@@ -28,6 +27,16 @@ pub(crate) struct Plan {
     pub(crate) extension: &'static str,
     /// What writes them.
     pub(crate) open: OpenRows,
+    /// Existing files that are replaced.
+    pub(crate) replace: Replace,
+}
+
+/// Whether something other than an empty directory is at a path.
+fn is_taken(path: &Path) -> bool {
+    match std::fs::read_dir(path) {
+        Ok(mut entries) => entries.next().is_some(),
+        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+    }
 }
 
 /// What is asked for on the command line.
@@ -38,6 +47,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) extensions: &'static [&'static str],
     /// Tables that are written when none is named.
     pub(crate) usual: &'static [TableKind],
+    pub(crate) replace: Replace,
 }
 
 impl Asked<'_> {
@@ -106,6 +116,7 @@ impl Asked<'_> {
             partition: self.partition,
             extension,
             open,
+            replace: self.replace,
         })
     }
 }
@@ -160,17 +171,19 @@ impl Dataset {
                     taken.display()
                 );
             }
-            dataset.directory = Some(WholeDirectory::create(directory)?);
+            dataset.directory = Some(WholeDirectory::create(directory, plan.replace)?);
         }
         for (kind, path) in &plan.tables {
             let at = match &dataset.directory {
                 Some(directory) => At {
                     temporary: Some(directory.temporary().join(path)),
                     named: directory.path().join(path),
+                    replace: plan.replace,
                 },
                 None => At {
                     temporary: None,
                     named: path.clone(),
+                    replace: plan.replace,
                 },
             };
             let events = (*kind == TableKind::Events).then(|| EventsTable::of(context));
@@ -276,6 +289,9 @@ impl Exporter for Dataset {
             self.files.write(number, Rows::Ready(batch))?;
         }
         self.files.finish()?;
-        self.directory.map_or(Ok(()), WholeDirectory::finish)
+        if let Some(directory) = self.directory {
+            directory.finish()?;
+        }
+        Ok(())
     }
 }

@@ -19,7 +19,6 @@ mod arrow;
 mod chrome;
 mod csv;
 mod dataset;
-mod directory;
 mod dot;
 mod flamegraph;
 mod folded;
@@ -40,10 +39,11 @@ pub mod tables;
 
 use std::path::Path;
 
-use annals_merger::{MessageCounts, Opened, Outcome, Window};
+use annals_merger::{MessageCounts, Opened, Outcome, OutputKind, Replace, Window};
 use anyhow::bail;
 
 use crate::commands::regions;
+use crate::file::{SVG, whole_lines};
 use crate::filter::FilterArguments;
 use crate::output::UsageError;
 use dataset::{Asked, Dataset};
@@ -159,6 +159,39 @@ impl Format {
         }
     }
 
+    /// The kind of its files, for which existing ones they may replace.
+    fn kind(self) -> OutputKind {
+        fn text(start: &[u8]) -> &str {
+            whole_lines(start).unwrap_or_default()
+        }
+        match self {
+            Self::Perfetto => OutputKind::new("a Perfetto trace", |start| {
+                start.first() == Some(&PACKET_TAG)
+            }),
+            Self::Chrome => OutputKind::JSON,
+            Self::Parquet => OutputKind::new("a Parquet file", |start| start.starts_with(b"PAR1")),
+            Self::Arrow => OutputKind::new("an Arrow file", |start| start.starts_with(b"ARROW1")),
+            Self::Folded => OutputKind::new("a file of folded stacks", |start| {
+                text(start).lines().all(|line| {
+                    let weight = line.rsplit_once(' ').map(|(_, weight)| weight);
+                    weight.is_some_and(|weight| weight.parse::<u64>().is_ok())
+                })
+            }),
+            Self::Flamegraph => SVG,
+            Self::Csv => OutputKind::new("a CSV file", |start| {
+                // Our own tables begin with the names of their columns.
+                let head = text(start).lines().next().unwrap_or_default();
+                let is_of_name = |c: char| c.is_alphanumeric() || "_.:,-\"".contains(c);
+                head.contains(',') && head.chars().all(is_of_name)
+            }),
+            Self::Jsonl => OutputKind::JSON,
+            Self::Dot => OutputKind::new("a Graphviz graph", |start| start.starts_with(b"digraph")),
+            Self::Mermaid => OutputKind::new("a Mermaid flowchart", |start| {
+                start.starts_with(b"flowchart")
+            }),
+        }
+    }
+
     /// Whether it has tables.
     pub const fn has_tables(self) -> bool {
         matches!(self, Self::Parquet | Self::Arrow | Self::Csv | Self::Jsonl)
@@ -213,6 +246,12 @@ impl Format {
     }
 }
 
+/// The first byte of a Perfetto trace: its first field is a packet.
+const PACKET_TAG: u8 = 0x0a;
+
+/// A compressed file, whatever is in it.
+const GZIP: OutputKind = OutputKind::new("a gzip file", |start| start.starts_with(b"\x1f\x8b"));
+
 /// The formats, a line each.
 pub fn list() -> String {
     let lines = Format::ALL.map(|format| {
@@ -241,6 +280,8 @@ pub struct Settings {
     pub partition: Option<Partition>,
     /// What stands at the root of stacks.
     pub by: Option<Root>,
+    /// Existing files of another kind are replaced, too.
+    pub force: bool,
 }
 
 /// What an export did.
@@ -282,26 +323,31 @@ pub fn export(
     if !format.has_tables() && output.is_dir() {
         bail!("{}: is a directory: name a file", output.display());
     }
+    let kind = if is_gzip { GZIP } else { format.kind() };
+    let replace = Replace::only_unless(kind, settings.force);
     let prepared = filter.prepare(&opened.definitions)?;
     let context = Context::new(opened, &prepared, window);
     let context = &context;
     let exporter: Box<dyn Exporter + Send + '_> = match format {
         Format::Perfetto => Box::new(perfetto::Perfetto::create(
             context,
-            Output::create(output)?,
+            Output::create(output, replace)?,
         )?),
-        Format::Chrome => Box::new(chrome::Chrome::create(context, Output::create(output)?)?),
+        Format::Chrome => Box::new(chrome::Chrome::create(
+            context,
+            Output::create(output, replace)?,
+        )?),
         Format::Folded => Box::new(folded::Folded {
             paths: folded::Paths::new(context, settings.by),
-            out: Output::create(output)?,
+            out: Output::create(output, replace)?,
         }),
         Format::Flamegraph => Box::new(flamegraph::Flamegraph {
             paths: folded::Paths::new(context, settings.by),
-            out: Output::create(output)?,
+            out: Output::create(output, replace)?,
         }),
         Format::Dot | Format::Mermaid => Box::new(graph::Drawing {
             graph: graph::Graph::new(context),
-            out: Output::create(output)?,
+            out: Output::create(output, replace)?,
             draw: match format {
                 Format::Dot => dot::draw,
                 _ => mermaid::draw,
@@ -320,6 +366,7 @@ pub fn export(
                 partition: settings.partition,
                 extensions: format.extensions(),
                 usual,
+                replace,
             };
             let plan = asked.plan(open)?;
             let rows = |by| regions::rows(opened, window, filter, Some(by));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::file::{WholeFile, not_written};
+use annals_merger::{OutputError, Replace, WholeFile};
 
 enum Target {
     File(WholeFile),
@@ -25,11 +25,11 @@ impl Output {
     ///
     /// # Errors
     /// If it cannot be created.
-    pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn create(path: &Path, replace: Replace) -> anyhow::Result<Self> {
         let target = if path.as_os_str() == "-" {
             Target::Standard(BufWriter::with_capacity(1 << 16, io::stdout()))
         } else {
-            let file = WholeFile::create(path)?;
+            let file = WholeFile::create(path, replace)?;
             match path.extension().is_some_and(|extension| extension == "gz") {
                 true => Target::Gzip(Box::new(GzEncoder::new(file, Compression::fast()))),
                 false => Target::File(file),
@@ -47,8 +47,8 @@ impl Output {
     }
 
     /// What a failed write means.
-    pub(crate) fn failed(&self, error: &dyn std::fmt::Display) -> anyhow::Error {
-        not_written(&self.path, error)
+    pub(crate) fn failed(&self, error: io::Error) -> OutputError {
+        OutputError::not_written(&self.path, error)
     }
 
     /// Writes bytes.
@@ -60,7 +60,7 @@ impl Output {
             Ok(()) => Ok(()),
             // Whoever reads has seen enough.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(error.into()),
-            Err(error) => Err(self.failed(&error)),
+            Err(error) => Err(self.failed(error).into()),
         }
     }
 
@@ -70,13 +70,15 @@ impl Output {
     /// If it cannot be written.
     pub(crate) fn finish(mut self) -> anyhow::Result<()> {
         match self.target.take() {
-            Some(Target::File(file)) => file.finish(),
+            Some(Target::File(file)) => Ok(file.finish()?),
             Some(Target::Gzip(file)) => {
                 let file = file.finish();
-                file.map_err(|error| self.failed(&error))?.finish()
+                Ok(file.map_err(|error| self.failed(error))?.finish()?)
             }
             Some(Target::Standard(mut out)) => match out.flush() {
-                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(self.failed(&error)),
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                    Err(self.failed(error).into())
+                }
                 flushed => Ok(flushed?),
             },
             None => Ok(()),

@@ -1,7 +1,9 @@
 //! Parquet: groups of rows, each with the least and the greatest value of every column, compressed by zstd.
 
+use std::io;
 use std::sync::Arc;
 
+use annals_merger::OutputError;
 use anyhow::Context as _;
 use arrow_array::ArrayRef;
 use arrow_schema::SchemaRef;
@@ -9,13 +11,13 @@ use parquet::arrow::arrow_writer::{
     ArrowColumnChunk, ArrowRowGroupWriterFactory, ArrowWriter, ArrowWriterOptions, compute_leaves,
 };
 use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
 use parquet::file::metadata::SortingColumn;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
 
 use super::pages::{self, ColumnBytes, Compressor};
 use super::rows::{Encoded, Job, Out, RowFile, Rows};
-use crate::file::not_written;
 
 struct ParquetFile {
     schema: SchemaRef,
@@ -69,8 +71,8 @@ pub(crate) fn open(
 }
 
 impl ParquetFile {
-    fn failed(&self, error: &dyn std::fmt::Display) -> anyhow::Error {
-        self.writer.inner().failed(error)
+    fn failed(&self, error: ParquetError) -> OutputError {
+        self.writer.inner().failed(io::Error::other(error))
     }
 }
 
@@ -119,13 +121,14 @@ impl RowFile for ParquetFile {
             group.close().map(|_| ())
         };
         let appended = append();
-        appended.map_err(|error| self.failed(&error))
+        Ok(appended.map_err(|error| self.failed(error))?)
     }
 
     fn finish(self: Box<Self>) -> anyhow::Result<()> {
         let path = self.writer.inner().path().to_owned();
         // Writes the footer.
         let inner = self.writer.into_inner();
-        inner.map_err(|error| not_written(&path, &error))?.finish()
+        let inner = inner.map_err(|error| OutputError::not_written(&path, io::Error::other(error)));
+        inner?.finish()
     }
 }

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use annals_merger::{OutputError, Replace};
 use anyhow::{Context as _, bail};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
@@ -17,7 +18,6 @@ use arrow_select::take::take_record_batch;
 
 use super::pool::Pool;
 use super::tables::{EventRows, TableKind};
-use crate::file::not_written;
 
 /// Rows of a group: what is encoded at once, and what engines can step over.
 pub(crate) const GROUP_ROWS: usize = 1 << 17;
@@ -127,8 +127,6 @@ pub(crate) enum Out {
         /// What it is to be called.
         named: PathBuf,
         waiting: Vec<u8>,
-        /// It is one of few: that it is on the disk is worth waiting for.
-        is_synced: bool,
     },
 }
 
@@ -153,38 +151,28 @@ impl Out {
     }
 
     /// What a failed write means.
-    pub(crate) fn failed(&self, error: &dyn std::fmt::Display) -> anyhow::Error {
-        not_written(self.path(), error)
+    pub(crate) fn failed(&self, error: io::Error) -> OutputError {
+        OutputError::not_written(self.path(), error)
     }
 
     /// Begins a file of a directory.
     ///
     /// # Errors
     /// If it cannot be created.
-    fn part(path: PathBuf, named: PathBuf, is_synced: bool) -> anyhow::Result<Self> {
+    fn part(path: PathBuf, named: PathBuf) -> anyhow::Result<Self> {
         let created = File::create(&path);
-        created.map_err(|error| not_written(&named, &error))?;
+        created.map_err(|error| OutputError::not_written(&named, error))?;
         Ok(Self::Part {
             path,
             named,
             waiting: Vec::new(),
-            is_synced,
         })
     }
 
     /// Gives the file its name.
     pub(crate) fn finish(mut self) -> anyhow::Result<()> {
-        let appended = self.append().map_err(|error| self.failed(&error));
+        let appended = self.append().map_err(|error| self.failed(error));
         appended?;
-        if let Self::Part {
-            path,
-            is_synced: true,
-            ..
-        } = &self
-        {
-            let synced = File::open(path).and_then(|file| file.sync_data());
-            synced.map_err(|error| self.failed(&error))?;
-        }
         match self {
             Self::Whole(file) => file.finish(),
             Self::Part { .. } => Ok(()),
@@ -250,6 +238,8 @@ pub(crate) struct At {
     pub(crate) temporary: Option<PathBuf>,
     /// The other.
     pub(crate) named: PathBuf,
+    /// What may be replaced there.
+    pub(crate) replace: Replace,
 }
 
 impl At {
@@ -257,21 +247,24 @@ impl At {
         Self {
             temporary: self.temporary.as_ref().map(|path| path.join(name)),
             named: self.named.join(name),
+            replace: self.replace,
         }
     }
 
-    fn out(&self, is_synced: bool) -> anyhow::Result<Out> {
+    fn out(&self) -> anyhow::Result<Out> {
         match &self.temporary {
-            Some(temporary) => Out::part(temporary.clone(), self.named.clone(), is_synced),
-            None => Ok(Out::Whole(Box::new(super::output::Output::create(
-                &self.named,
-            )?))),
+            Some(temporary) => Out::part(temporary.clone(), self.named.clone()),
+            None => {
+                let output = super::output::Output::create(&self.named, self.replace)?;
+                Ok(Out::Whole(Box::new(output)))
+            }
         }
     }
 
     fn create_directory(&self) -> anyhow::Result<()> {
         let path = self.temporary.as_ref().unwrap_or(&self.named);
-        fs::create_dir_all(path).map_err(|error| not_written(&self.named, &error))
+        let created = fs::create_dir_all(path);
+        Ok(created.map_err(|error| OutputError::not_written(&self.named, error))?)
     }
 }
 
@@ -321,7 +314,7 @@ impl Tables {
         let number = self.tables.len();
         let (place, parts) = match partition {
             None => {
-                let file = open(schema, kind.time_column(), at.out(true)?)?;
+                let file = open(schema, kind.time_column(), at.out()?)?;
                 let part = Part {
                     file,
                     waiting: Vec::new(),
@@ -466,7 +459,7 @@ impl Tables {
                     below.create_directory()?;
                     let out = below
                         .below(&format!("part-{generation}.{extension}"))
-                        .out(false)?;
+                        .out()?;
                     numbers.insert(key, found.parts.len());
                     self.columns += OF_FILE * columns.len();
                     found.parts.push(Part {
@@ -566,7 +559,7 @@ impl Lines {
         put: fn(&Schema, &RecordBatch, &mut Vec<u8>),
     ) -> anyhow::Result<Box<dyn RowFile>> {
         let written = out.write_all(head);
-        written.map_err(|error| out.failed(&error))?;
+        written.map_err(|error| out.failed(error))?;
         Ok(Box::new(Self {
             out,
             schema: Arc::clone(schema),
@@ -589,7 +582,7 @@ impl RowFile for Lines {
     fn append(&mut self, encoded: Encoded) -> anyhow::Result<()> {
         if let Encoded::Bytes(bytes) = encoded {
             let written = self.out.write_all(&bytes);
-            written.map_err(|error| self.out.failed(&error))?;
+            written.map_err(|error| self.out.failed(error))?;
         }
         Ok(())
     }
