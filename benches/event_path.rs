@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
 
-use annals_merger::{Opened, Sums};
+use annals_merger::{Reader, Sums};
 use annals_recorder::{
     EventType, EventTypeSpec, Metric, Options, Recorder, RegionId, Text, tsc, tsc_is_invariant,
 };
@@ -243,7 +243,7 @@ fn main() {
     show("floor of an event: clock, 8 bytes", &series[2], None);
     show("event with three elements", &series[3], Some(&series[2]));
     let path = program.recorder.finish().path;
-    let outcome = Opened::open(&path)
+    let outcome = Reader::open(&path)
         .and_then(|opened| opened.summary())
         .expect("a recording");
     let sums = Sums::of(&outcome.totals);
@@ -273,7 +273,7 @@ fn main() {
     }
     let cpu = costs[1].saturating_sub(costs[0]);
     let status = program.recorder.finish();
-    let opened = Opened::open(&status.path).expect("a recording");
+    let opened = Reader::open(&status.path).expect("a recording");
     let outcome = opened.summary().expect("a recording");
     let sums = Sums::of(&outcome.totals);
     assert_eq!(sums.raised, raised, "every event is counted");

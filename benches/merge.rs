@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use annals_merger::{Causality, Opened, Window, WriteOptions, plan_merge, write_trace};
+use annals_merger::{Causality, Reader, Window, WriteOptions, plan_merge, write_trace};
 
 mod synthetic;
 
@@ -59,9 +59,9 @@ fn merge(inputs: &Path, output: &Path, jobs: usize, events: u64) -> Seconds {
 
 fn read(trace: &Path, events: u64) -> Seconds {
     let (start, cpu) = (Instant::now(), cpu_seconds());
-    let opened = Opened::open(trace).expect("a trace");
+    let opened = Reader::open(trace).expect("a trace");
     let (mut last, mut found) = (i64::MIN, 0);
-    let outcome = opened.read(Window::ALL, |chunk| {
+    let outcome = opened.for_each_chunk(Window::ALL, |chunk| {
         found += chunk.len() as u64;
         assert!(chunk.times_ns.first().is_none_or(|first| *first >= last));
         last = chunk.times_ns.last().copied().unwrap_or(last);

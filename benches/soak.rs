@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use annals_merger::{Opened, Sums, Window};
+use annals_merger::{Reader, Sums, Window};
 use annals_recorder::{EventTypeSpec, Options, Overflow, Recorder};
 
 const THREADS: usize = 2;
@@ -145,9 +145,9 @@ fn main() -> ExitCode {
     problems.extend(status.storage_failure.map(|why| format!("storage: {why}")));
 
     // What is on the disk, against the counters.
-    let opened = Opened::open(&status.path).expect("the recording");
+    let opened = Reader::open(&status.path).expect("the recording");
     let mut read = 0_u64;
-    let outcome = opened.read(Window::ALL, |chunk| {
+    let outcome = opened.for_each_chunk(Window::ALL, |chunk| {
         read += chunk.times_ns.len() as u64;
         Ok(())
     });

@@ -9,8 +9,8 @@ use annals_format::wire::Put;
 use annals_format::{
     BlockKind, BlockWriter, CalibrationPoint, ChunkBuilder, ChunkHeader, Clock, ClockId, ClockKind,
     CompressionLevel, Cumulative, Definition, Definitions, Element, ElementType, EventType,
-    EventTypeId, FileHeader, FileKind, Footer, Location, LocationId, LocationKind, Ordering,
-    Process, ProcessId, Rank, RecordingId, Reference, Region, RegionId, Role, Source, SourceId,
+    EventTypeId, FileHeader, FileKind, Footer, Location, LocationId, LocationKind, Process,
+    ProcessId, Rank, RecordingId, Reference, Region, RegionId, Role, Source, SourceId, SourceOrder,
     Stream, StreamId, StreamTotals, StringId, Verbosity, encode_tail, put_row_start,
 };
 
@@ -156,7 +156,7 @@ fn definitions(rank: u32, ranks: u32, id: RecordingId, ends: (u64, u64)) -> Defi
         process,
         name: string("application"),
         description: empty,
-        ordering: Ordering::Ordered,
+        ordering: SourceOrder::Ordered,
         clock,
     }));
     d.add(Definition::Location(Location {

@@ -13,10 +13,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use annals_format::{
     BLOCK_HEADER_LEN, BlockHeader, BlockKind, ChunkHeader, ClockKind, CompressionLevel,
-    FILE_HEADER_LEN, FileKind, Ordering, RecordingId, StreamId, TAIL_LEN, TraceLoss, Value,
+    FILE_HEADER_LEN, FileKind, RecordingId, SourceOrder, StreamId, TAIL_LEN, TraceLoss, Value,
 };
 use annals_merger::{
-    Opened, Outcome, Report, StreamReport, Window, WriteOptions, plan_merge, verify, write_trace,
+    ReadSummary, Reader, Report, StreamReport, Window, WriteOptions, plan_merge, verify,
+    write_trace,
 };
 use annals_recorder::{EventTypeSpec, Options, Recorder};
 use support::{MARK, REFERENCE, Row, TestClock, TestRecording, TestStream};
@@ -78,7 +79,7 @@ struct Set {
 }
 
 /// How the streams of a recording are: clock, ordering, events, events of a chunk.
-type StreamPlan = (usize, Ordering, u64, usize);
+type StreamPlan = (usize, SourceOrder, u64, usize);
 
 /// Adds a recording to the set.
 fn add(
@@ -105,7 +106,7 @@ fn add(
             // No two events of the set at one time, but for neighbours in a stream.
             .map(|n| 1_000 + (n / 2) * 700 + i64::from(id) * 10 + stream as i64)
             .collect();
-        if *ordering == Ordering::Unordered {
+        if *ordering == SourceOrder::Unordered {
             times_us
                 .chunks_mut(5)
                 .for_each(|run| run.rotate_left(run.len() / 2));
@@ -162,7 +163,7 @@ fn add(
 
 /// Three ranks; the first has a stream of every kind.
 fn set(level: CompressionLevel, has_footer: bool) -> Set {
-    use Ordering::{Ordered, Unordered};
+    use SourceOrder::{Ordered, Unordered};
     let mut set = Set {
         made: Vec::new(),
         known: HashMap::new(),
@@ -289,20 +290,20 @@ struct Case {
 /// Time, stream, number, text.
 type FoundEvent = (i64, StreamId, u64, Option<String>);
 
-fn read_all(trace: &Path) -> (Opened, Vec<FoundEvent>, Outcome) {
-    let opened = Opened::open(trace).expect("the trace opens");
+fn read_all(trace: &Path) -> (Reader, Vec<FoundEvent>, ReadSummary) {
+    let opened = Reader::open(trace).expect("the trace opens");
     let (found, outcome) = events_of(&opened);
     (opened, found, outcome)
 }
 
 /// Time, stream, number, text of every event.
-fn events_of(opened: &Opened) -> (Vec<FoundEvent>, Outcome) {
+fn events_of(opened: &Reader) -> (Vec<FoundEvent>, ReadSummary) {
     let mut found = Vec::new();
-    let outcome = opened.read(Window::ALL, |chunk| {
+    let outcome = opened.for_each_chunk(Window::ALL, |chunk| {
         for (index, ordinal) in chunk.ordinals().iter().enumerate() {
             let columns = &chunk.types[usize::from(chunk.type_index[index])];
             let at = *ordinal as usize;
-            let name = opened.definitions.event_type_name(columns.event_type);
+            let name = opened.definitions().event_type_name(columns.event_type);
             let Value::U64(number) = columns.columns[0].get(at) else {
                 panic!("the number of {name}");
             };
@@ -330,8 +331,8 @@ macro_rules! ensure {
 }
 
 /// Recording and number of the stream, by its number in the trace.
-fn origins(set: &Set, opened: &Opened) -> BTreeMap<StreamId, (RecordingId, usize)> {
-    let d = &opened.definitions;
+fn origins(set: &Set, opened: &Reader) -> BTreeMap<StreamId, (RecordingId, usize)> {
+    let d = opened.definitions();
     let ids = set.made.iter().map(|made| made.recording.recording_id());
     // A process whose definition is lost is the one that no definition names.
     let is_named = |id: &RecordingId| d.processes.values().any(|p| p.recording_id == *id);
@@ -388,8 +389,8 @@ fn check_events(
 /// The counts of each stream: what is not there is counted, or a lower bound is said to be one.
 fn check_counts(
     set: &Set,
-    opened: &Opened,
-    outcome: &Outcome,
+    opened: &Reader,
+    outcome: &ReadSummary,
     origins: &BTreeMap<StreamId, (RecordingId, usize)>,
     seen: &BTreeSet<u64>,
 ) -> Result<BTreeSet<(RecordingId, usize)>, String> {
@@ -428,7 +429,7 @@ fn check_counts(
         let mut recorded = 0;
         for row in &totals.rows {
             ensure!(row.is_balanced(), "{row:?}");
-            let name = opened.definitions.event_type_name(row.event_type);
+            let name = opened.definitions().event_type_name(row.event_type);
             let is_type = |known: &Known| known.text.is_some() == (name == "note");
             let true_count = of_stream.iter().filter(|(_, known)| is_type(known)).count() as u64;
             let here = of_stream
@@ -931,7 +932,14 @@ fn a_recording_with_the_identity_of_another_is_told_and_costs_that_nothing() {
 fn restarted() -> Set {
     let mut set = whole_set();
     let level = CompressionLevel::Zstd(1);
-    add(&mut set, 0, 9, &[(1, Ordering::Ordered, 7, 3)], level, true);
+    add(
+        &mut set,
+        0,
+        9,
+        &[(1, SourceOrder::Ordered, 7, 3)],
+        level,
+        true,
+    );
     let again = &mut set.made[3];
     again.recording.start_ns += 500_000;
     again.bytes = again.recording.encode(level);
@@ -1023,9 +1031,9 @@ fn merged(set: &Set, directory: &Path) -> (Vec<u8>, BTreeMap<usize, BTreeSet<u64
     let blocks = blocks(&bytes);
     let mut chunks = blocks.iter().filter(|block| block.what == "trace chunk");
     let mut numbers = BTreeMap::new();
-    let opened = Opened::open(&trace).expect("the trace");
+    let opened = Reader::open(&trace).expect("the trace");
     opened
-        .read(Window::ALL, |chunk| {
+        .for_each_chunk(Window::ALL, |chunk| {
             let block = chunks.next().expect("a block for every chunk");
             let of_chunk = chunk.ordinals().into_iter().enumerate().map(|(index, at)| {
                 let columns = &chunk.types[usize::from(chunk.type_index[index])];
@@ -1044,7 +1052,7 @@ fn merged(set: &Set, directory: &Path) -> (Vec<u8>, BTreeMap<usize, BTreeSet<u64
 
 /// Holds a damaged trace against the truth; gives the numbers of the events that are there.
 fn check_trace(set: &Set, trace: &Path) -> Result<BTreeSet<u64>, String> {
-    let opened = match Opened::open(trace) {
+    let opened = match Reader::open(trace) {
         Ok(opened) => opened,
         // Not a file of the format any more.
         Err(error) => {
@@ -1061,7 +1069,7 @@ fn check_trace(set: &Set, trace: &Path) -> Result<BTreeSet<u64>, String> {
     };
     let verified = verify(trace, &[]).map_err(|error| error.to_string())?;
     ensure!(verified.holds(), "verify: {:?}", verified.mismatches);
-    if opened.definitions.streams.is_empty() {
+    if opened.definitions().streams.is_empty() {
         ensure!(
             verified.has_loss(),
             "definitions are lost, and verify sees no loss"
@@ -1243,14 +1251,14 @@ fn a_recording_that_is_still_written_is_read_as_it_is_now() {
                 assert_eq!(report.streams.iter().find(wrong), None);
                 let verified = verify(&trace, &[]).expect("a trace");
                 assert!(verified.holds(), "{:?}", verified.mismatches);
-                let opened = Opened::open(&trace).expect("a trace");
+                let opened = Reader::open(&trace).expect("a trace");
                 let (mut of_set, mut numbers) = (0, Vec::new());
                 opened
-                    .read(Window::ALL, |chunk| {
+                    .for_each_chunk(Window::ALL, |chunk| {
                         for (index, at) in chunk.ordinals().into_iter().enumerate() {
                             let columns = &chunk.types[usize::from(chunk.type_index[index])];
                             match opened
-                                .definitions
+                                .definitions()
                                 .event_type_name(columns.event_type)
                                 .as_str()
                             {

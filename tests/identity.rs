@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use annals_merger::{Opened, Sums};
+use annals_merger::{Reader, Sums};
 use annals_recorder::{Blob, EventTypeSpec, Options, Recorder};
 
 /// Threads raise three event types as fast as they can into a buffer of a few pages; nothing blocks,
@@ -61,9 +61,9 @@ fn overload_of_an_exhausted_pool_is_counted_by_type_and_never_blocks() {
     );
     assert_eq!(status.misused, 0);
 
-    let opened = Opened::open(&status.path).expect("a recording");
+    let opened = Reader::open(&status.path).expect("a recording");
     let outcome = opened.summary().expect("a recording");
-    let d = &opened.definitions;
+    let d = opened.definitions();
     let mut raised: BTreeMap<String, u64> = BTreeMap::new();
     for row in outcome.totals.iter().flat_map(|totals| &totals.rows) {
         assert!(row.is_balanced(), "{row:?}");
@@ -134,7 +134,7 @@ fn events_raised_while_the_recording_finishes_are_recorded_or_counted_after_the_
                 .sum()
         });
         let status = recorder.status();
-        let opened = Opened::open(&status.path).expect("a recording");
+        let opened = Reader::open(&status.path).expect("a recording");
         let outcome = opened.summary().expect("a recording");
         let sums = Sums::of(&outcome.totals);
         assert_eq!(sums.raised, sums.recorded + sums.dropped);
@@ -174,7 +174,7 @@ fn a_forked_child_leaves_the_recording_alone() {
     assert_eq!((waited, code), (child, 0));
     recorder.point(&mark);
     let status = recorder.finish();
-    let opened = Opened::open(&status.path).expect("a recording");
+    let opened = Reader::open(&status.path).expect("a recording");
     let outcome = opened.summary().expect("a recording");
     let sums = Sums::of(&outcome.totals);
     assert_eq!((sums.raised, sums.recorded), (2, 2));

@@ -6,9 +6,9 @@ mod support;
 
 use std::path::{Path, PathBuf};
 
-use annals_format::{CompressionLevel, Ordering, Trace, TraceLoss, Value};
+use annals_format::{CompressionLevel, SourceOrder, Trace, TraceLoss, Value};
 use annals_merger::{
-    EventFilter, InputTrace, Merge, Merged, Opened, Plan, Window, WriteOptions, join, plan_merge,
+    EventFilter, InputTrace, Merge, Merged, Plan, Reader, Window, WriteOptions, join, plan_merge,
     verify, write_trace,
 };
 use plans::{Made, SPAN_US, StreamPlan, make, stream_plan};
@@ -64,7 +64,7 @@ fn slices_of_a_run_of_one_chunk_have_equally_many_events() {
         clocks: vec![REFERENCE],
         streams: vec![TestStream {
             clock: 0,
-            ordering: Ordering::Ordered,
+            ordering: SourceOrder::Ordered,
             chunks: vec![(start, rows)],
         }],
         has_footer: true,
@@ -87,9 +87,9 @@ fn slices_of_a_run_of_one_chunk_have_equally_many_events() {
 type Event = (i64, u32, u64, i64, i64, String, u64);
 
 fn events(path: &Path) -> Vec<Event> {
-    let opened = Opened::open(path).expect("a trace");
+    let opened = Reader::open(path).expect("a trace");
     let mut found = Vec::new();
-    let read = opened.read(Window::ALL, |chunk| {
+    let read = opened.for_each_chunk(Window::ALL, |chunk| {
         for (index, ordinal) in chunk.ordinals().iter().enumerate() {
             let columns = &chunk.types[usize::from(chunk.type_index[index])];
             let Value::U64(number) = columns.columns[0].get(*ordinal as usize) else {
@@ -101,7 +101,7 @@ fn events(path: &Path) -> Vec<Event> {
                 chunk.position(index),
                 chunk.tick_residuals[index],
                 chunk.shift_ns(index),
-                opened.definitions.event_type_name(columns.event_type),
+                opened.definitions().event_type_name(columns.event_type),
                 number,
             ));
         }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use annals_format::Ended;
-use annals_merger::Opened;
+use annals_merger::Reader;
 use annals_recorder::{ClockSpec, EventType, Options, Recorder, SourceSpec};
 
 #[path = "support/recorders.rs"]
@@ -317,8 +317,8 @@ fn however_a_process_ends_its_committed_events_are_there() {
             .spawn()
             .expect("a child");
         child.wait().expect("a child");
-        let opened = Opened::open(scratch.path()).expect("a recording");
-        let ends = opened.definitions.process_ends.values();
+        let opened = Reader::open(scratch.path()).expect("a recording");
+        let ends = opened.definitions().process_ends.values();
         let ends: Vec<Ended> = ends.map(|end| end.ended).collect();
         assert_eq!(ends, [ended], "{how}");
         let sums = sums_by_type(scratch.path())["mark"];

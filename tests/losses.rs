@@ -9,7 +9,7 @@ use std::time::Duration;
 use annals_format::{
     BLOCK_HEADER_LEN, BlockHeader, BlockKind, LiveHeader, LiveImage, TraceLoss, Value,
 };
-use annals_merger::{InputRecording, MergeError, Opened, Window, recover};
+use annals_merger::{InputRecording, MergeError, Reader, Window, recover};
 use annals_recorder::{
     ClockChoice, ClockSpec, EventTypeSpec, Options, Overflow, Recorder, SourceSpec,
 };
@@ -179,9 +179,9 @@ struct Found {
 }
 
 fn read(path: &Path) -> Option<Found> {
-    let opened = Opened::open(path).ok()?;
+    let opened = Reader::open(path).ok()?;
     let mut events = Vec::new();
-    let outcome = opened.read(Window::ALL, |chunk| {
+    let outcome = opened.for_each_chunk(Window::ALL, |chunk| {
         for (index, ordinal) in chunk.ordinals().iter().enumerate() {
             let columns = &chunk.types[usize::from(chunk.type_index[index])];
             let value = |element: usize| columns.columns[element].get(*ordinal as usize);
@@ -207,7 +207,7 @@ fn read(path: &Path) -> Option<Found> {
         has_told: outcome.has_skipped_now,
         losses: outcome.losses,
         zero_reference_ns: opened
-            .definitions
+            .definitions()
             .time_zero
             .and_then(|zero| zero.reference_ns)
             .expect("a merge says where its time begins"),
@@ -518,12 +518,12 @@ fn drops_of_a_clock_that_cannot_be_read_have_an_interval() {
     }
     recorder.finish();
     drop(recorder);
-    let opened = Opened::open(directory.path()).expect("the recording");
+    let opened = Reader::open(directory.path()).expect("the recording");
     let outcome = opened
-        .read(Window::ALL, |_| Ok(()))
+        .for_each_chunk(Window::ALL, |_| Ok(()))
         .expect("the recording is read");
     let zero_ns = opened
-        .definitions
+        .definitions()
         .time_zero
         .and_then(|zero| zero.reference_ns);
     let zero_ns = zero_ns.expect("a merge says where its time begins");
@@ -531,10 +531,10 @@ fn drops_of_a_clock_that_cannot_be_read_have_an_interval() {
     let mut checked = 0;
     for name in ["with events", "without events"] {
         let of_source = outcome.losses.iter().filter(|loss| {
-            let source = opened.definitions.streams[&loss.stream].source;
+            let source = opened.definitions().streams[&loss.stream].source;
             opened
-                .definitions
-                .string(opened.definitions.sources[&source].name)
+                .definitions()
+                .string(opened.definitions().sources[&source].name)
                 == name
         });
         for (number, loss) in of_source.enumerate() {

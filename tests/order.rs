@@ -6,8 +6,8 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use annals_format::{ClockKind, CompressionLevel, Ordering};
-use annals_merger::{EventFilter, Opened, Window, WriteOptions, plan_merge, verify, write_trace};
+use annals_format::{ClockKind, CompressionLevel, SourceOrder};
+use annals_merger::{EventFilter, Reader, Window, WriteOptions, plan_merge, verify, write_trace};
 use plans::{Known, SPAN_US, START_NS, make, numbers_of, stream_plan};
 use proptest::prelude::*;
 use support::{MARK, Row, TestClock, TestRecording, TestStream};
@@ -41,7 +41,7 @@ proptest! {
             merge.temporary_directory = scratch.path().to_owned();
             let options = WriteOptions { compression: CompressionLevel::Zstd(1), jobs };
             write_trace(&merge, &trace, options, |_| {}).expect("a trace");
-            let opened = Opened::open(&trace).expect("a trace");
+            let opened = Reader::open(&trace).expect("a trace");
             let found = numbers_of(&opened).0;
             let differing = found.iter().zip(&expected).position(|(found, expected)| found != expected);
             prop_assert_eq!((differing, found.len()), (None, expected.len()));
@@ -72,7 +72,7 @@ proptest! {
             oracle.iter().map(|k| (k.time_ns - START_NS, k.number)).collect();
         let dropped: u64 = made.iter().map(|one| one.dropped).sum();
 
-        let direct = Opened::open(scratch.path()).expect("recordings");
+        let direct = Reader::open(scratch.path()).expect("recordings");
         let (found, lost) = numbers_of(&direct);
         prop_assert_eq!(&found, &expected);
         prop_assert_eq!(lost, dropped);
@@ -87,7 +87,7 @@ proptest! {
         prop_assert_eq!(merged.report.totals.present(), expected.len() as u64);
         prop_assert_eq!(merged.report.totals.dropped, dropped);
         prop_assert!(merged.report.streams.iter().all(|stream| stream.ambiguous == 0));
-        let opened = Opened::open(&trace).expect("a trace");
+        let opened = Reader::open(&trace).expect("a trace");
         let (found, lost) = numbers_of(&opened);
         prop_assert_eq!(&found, &expected);
         prop_assert_eq!(lost, dropped);
@@ -133,7 +133,7 @@ proptest! {
             start_ns: START_NS,
             end_ns: START_NS + 2 * SECOND,
             clocks: vec![clock],
-            streams: vec![TestStream { clock: 0, ordering: Ordering::Unordered, chunks: chunks.collect() }],
+            streams: vec![TestStream { clock: 0, ordering: SourceOrder::Unordered, chunks: chunks.collect() }],
             has_footer: true,
         };
         let scratch = tempfile::tempdir().expect("a directory");
@@ -143,7 +143,7 @@ proptest! {
         let options = WriteOptions { compression: CompressionLevel::None, jobs: 1 };
         let (merged, _) = write_trace(&merge, &trace, options, |_| {}).expect("a trace");
         prop_assert_eq!(merged.report.streams[0].ambiguous, undecided);
-        let found = numbers_of(&Opened::open(&trace).expect("a trace")).0;
+        let found = numbers_of(&Reader::open(&trace).expect("a trace")).0;
         prop_assert_eq!(found.len(), oracle.len());
         let times: BTreeMap<u64, i64> = found.into_iter().map(|(time_ns, number)| (number, time_ns)).collect();
         for (number, time_ns, is_ambiguous) in oracle {
@@ -210,8 +210,8 @@ proptest! {
         };
         let event = if keeps_type { "mar?" } else { "*[!k]" };
         let filter = EventFilter {
-            rank: ranks.map(str::to_owned),
-            event: Some(event.to_owned()),
+            ranks: ranks.map(str::to_owned),
+            event_types: Some(event.to_owned()),
             ..EventFilter::default()
         };
         let has_rank = merge.definitions.streams.keys().any(|stream| {
@@ -240,14 +240,14 @@ proptest! {
         prop_assert_eq!(totals.filtered, (all - expected.len()) as u64);
         prop_assert_eq!(totals.present(), expected.len() as u64);
         prop_assert!(merged.report.streams.iter().all(|stream| stream.miscounted == 0));
-        let opened = Opened::open(&trace).expect("a trace");
+        let opened = Reader::open(&trace).expect("a trace");
         let (found, lost) = numbers_of(&opened);
         prop_assert_eq!(&found, &expected);
         prop_assert_eq!(lost, made.iter().map(|one| one.dropped).sum::<u64>());
-        prop_assert_eq!(opened.definitions.filters.len(), 1);
+        prop_assert_eq!(opened.definitions().filters.len(), 1);
         let verified = verify(&trace, &inputs).expect("a trace");
         prop_assert!(verified.holds(), "{:?}", verified.mismatches);
-        prop_assert_eq!(verified.proved_streams, opened.definitions.streams.len());
+        prop_assert_eq!(verified.proved_streams, opened.definitions().streams.len());
     }
 
     /// A trace is compared with recordings in which one event is not the one that was merged.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use annals_format::{Cause, Value};
-use annals_merger::{Opened, Outcome, Sums, Window};
+use annals_merger::{ReadSummary, Reader, Sums, Window};
 use annals_recorder::{
     Blob, ClockSpec, EventType, EventTypeSpec, Options, Overflow, Recorder, Rules, SourceSpec,
     Status,
@@ -23,15 +23,15 @@ fn options(directory: &Path) -> Options {
 }
 
 /// The numbers of the marks that a recording holds, and what is known of the rest.
-fn read(path: &Path) -> (Vec<u64>, Outcome) {
-    let opened = Opened::open(path).expect("a recording");
+fn read(path: &Path) -> (Vec<u64>, ReadSummary) {
+    let opened = Reader::open(path).expect("a recording");
     let mut numbers = Vec::new();
     let outcome = opened
-        .read(Window::ALL, |chunk| {
+        .for_each_chunk(Window::ALL, |chunk| {
             let ordinals = chunk.ordinals();
             for (index, ordinal) in ordinals.iter().enumerate() {
                 let columns = &chunk.types[usize::from(chunk.type_index[index])];
-                if opened.definitions.event_type_name(columns.event_type) == "mark"
+                if opened.definitions().event_type_name(columns.event_type) == "mark"
                     && let Value::U64(number) = columns.columns[0].get(*ordinal as usize)
                 {
                     numbers.push(number);
@@ -43,7 +43,7 @@ fn read(path: &Path) -> (Vec<u64>, Outcome) {
     (numbers, outcome)
 }
 
-fn dropped_by(outcome: &Outcome, cause: Cause) -> u64 {
+fn dropped_by(outcome: &ReadSummary, cause: Cause) -> u64 {
     let rows = outcome.totals.iter().flat_map(|totals| &totals.rows);
     let counts = rows.map(|row| row.dropped.of(cause));
     counts.fold(0, u64::saturating_add)
@@ -135,10 +135,10 @@ fn a_policy_holds_for_its_source_alone() {
         }
     }
     let status = recorder.finish();
-    let opened = Opened::open(&status.path).expect("a recording");
+    let opened = Reader::open(&status.path).expect("a recording");
     let outcome = opened.summary().expect("a recording");
     for totals in &outcome.totals {
-        let source = opened.definitions.streams[&totals.stream].source;
+        let source = opened.definitions().streams[&totals.stream].source;
         let sums = Sums::of(std::slice::from_ref(totals));
         let is_flight = source == flight;
         assert_eq!(
@@ -210,14 +210,14 @@ fn a_snapshot_is_taken_while_threads_go_on() {
         let path = path.expect("a snapshot");
         let sums = sums_by_type(&path)["mark"];
         assert!(sums.recorded > 0);
-        let opened = Opened::open(&path).expect("a snapshot");
+        let opened = Reader::open(&path).expect("a snapshot");
         let outcome = opened.summary().expect("a snapshot");
         assert_eq!(Sums::of(&outcome.totals).skipped, 0);
         // Nothing is missing between a stream's events but what is counted.
         let mut next: BTreeMap<_, u64> = BTreeMap::new();
         let mut missing = 0;
         opened
-            .read(Window::ALL, |chunk| {
+            .for_each_chunk(Window::ALL, |chunk| {
                 let ordinals = chunk.ordinals();
                 for (index, ordinal) in ordinals.iter().enumerate() {
                     let columns = &chunk.types[usize::from(chunk.type_index[index])];
@@ -314,8 +314,8 @@ fn triggers_take_snapshots_with_what_came_before_and_after() {
     assert_eq!(wait_for_snapshots(&recorder, 5).snapshots, 5);
     let trigger = |number: u64| {
         let path = scratch.path().join(format!("snapshot-{number}"));
-        let opened = Opened::open(&path).expect("a snapshot");
-        let d = &opened.definitions;
+        let opened = Reader::open(&path).expect("a snapshot");
+        let d = opened.definitions();
         let of = |key: &str| {
             let found = d.properties.iter().find(|p| d.string(p.key) == key);
             found.map(|p| d.string(p.value).to_owned())

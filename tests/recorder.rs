@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use annals_format::{
     BLOCK_HEADER_LEN, BlockHeader, BlockKind, FILE_HEADER_LEN, LIVE_FILE_PROPERTY, Recording, Value,
 };
-use annals_merger::{Opened, Outcome, Sums, Window};
+use annals_merger::{ReadSummary, Reader, Sums, Window};
 use annals_recorder::{
     Blob, ClockSpec, ElementType, EventTypeSchema, EventTypeSpec, Options, Overflow, Recorder,
     RecorderError, Reference, SourceSpec, Text,
@@ -28,12 +28,12 @@ struct Read {
     elements: Vec<String>,
 }
 
-fn read(path: &Path) -> (Vec<Read>, Outcome) {
-    let opened = Opened::open(path).expect("a recording");
-    let d = &opened.definitions;
+fn read(path: &Path) -> (Vec<Read>, ReadSummary) {
+    let opened = Reader::open(path).expect("a recording");
+    let d = opened.definitions();
     let mut events = Vec::new();
     let outcome = opened
-        .read(Window::ALL, |chunk| {
+        .for_each_chunk(Window::ALL, |chunk| {
             let ordinals = chunk.ordinals();
             for (index, ordinal) in ordinals.iter().enumerate() {
                 let columns = &chunk.types[usize::from(chunk.type_index[index])];
@@ -62,7 +62,7 @@ fn read(path: &Path) -> (Vec<Read>, Outcome) {
     (events, outcome)
 }
 
-fn is_balanced(outcome: &Outcome) -> bool {
+fn is_balanced(outcome: &ReadSummary) -> bool {
     let mut rows = outcome.totals.iter().flat_map(|totals| &totals.rows);
     rows.all(annals_format::TypeTotals::is_balanced)
 }
@@ -580,12 +580,12 @@ fn references_are_resolved_and_survive_renumbering() {
             .expect("an event type");
         recorder.raise(&jump, (recorder.add_region("y").expect("a region"),));
     }
-    let opened = Opened::open(scratch.path()).expect("recordings");
-    let d = &opened.definitions;
+    let opened = Reader::open(scratch.path()).expect("recordings");
+    let d = opened.definitions();
     assert_eq!(d.regions.len(), 2);
     let mut names = Vec::new();
     opened
-        .read(Window::ALL, |chunk| {
+        .for_each_chunk(Window::ALL, |chunk| {
             for ordinal in chunk.ordinals() {
                 let Value::U32(region) = chunk.types[0].columns[0].get(ordinal as usize) else {
                     panic!("a region");
@@ -649,8 +649,8 @@ fn however_a_process_ends_its_events_are_there() {
         let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
         assert_eq!(names, ["mark", "enter", "mark", "leave"], "{how}");
         assert!(is_balanced(&outcome));
-        let opened = Opened::open(&path).expect("a recording");
-        let ends: Vec<_> = opened.definitions.process_ends.values().collect();
+        let opened = Reader::open(&path).expect("a recording");
+        let ends: Vec<_> = opened.definitions().process_ends.values().collect();
         assert_eq!(ends[0].ended.name(), ended, "{how}");
         let files = std::fs::read_dir(&path).expect("the directory").count();
         assert_eq!(

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use annals_merger::Opened;
+use annals_merger::Reader;
 use annals_recorder::{EventType, EventTypeSpec, Options, Recorder, RegionId};
 
 #[path = "support/recorders.rs"]
@@ -152,11 +152,11 @@ fn handlers_that_interrupt_their_threads_own_recording_are_recorded() {
     // Lost are those that came while their thread was in a queue, and overload.
     let lost = sums["told"].dropped;
     assert!(lost * 20 <= handled, "{lost} of {handled} lost");
-    let opened = Opened::open(&status.path).expect("a recording");
-    let streams = opened.definitions.streams.values();
+    let opened = Reader::open(&status.path).expect("a recording");
+    let streams = opened.definitions().streams.values();
     let of_threads = streams.filter(|stream| stream.location.is_some()).count();
     assert_eq!(of_threads, 4, "two threads with a companion stream each");
-    assert_eq!(opened.definitions.locations.len(), 2);
+    assert_eq!(opened.definitions().locations.len(), 2);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use annals_format::{CompressionLevel, Definitions, RegionId, Role, Step, Value};
-use annals_merger::{Opened, Plan, Window, WriteOptions, join, plan_merge, verify, write_trace};
+use annals_merger::{Plan, Reader, Window, WriteOptions, join, plan_merge, verify, write_trace};
 use proptest::prelude::*;
 
 use crate::deeds::{Deed, ranks, write};
@@ -28,8 +28,8 @@ fn region_of(definitions: &Definitions, event_type: annals_format::EventTypeId) 
 }
 
 /// What is open before each chunk, and at the end.
-fn open_before_chunks(opened: &Opened) -> Vec<Open> {
-    let definitions = &opened.definitions;
+fn open_before_chunks(opened: &Reader) -> Vec<Open> {
+    let definitions = opened.definitions();
     let location = |stream| {
         definitions.streams[&stream]
             .location
@@ -38,7 +38,7 @@ fn open_before_chunks(opened: &Opened) -> Vec<Open> {
     };
     let mut open = Open::new();
     let mut all = Vec::new();
-    let read = opened.read(Window::ALL, |chunk| {
+    let read = opened.for_each_chunk(Window::ALL, |chunk| {
         all.push(open.clone());
         let ordinals = chunk.ordinals();
         for index in 0..=chunk.len() {
@@ -80,7 +80,7 @@ fn open_before_chunks(opened: &Opened) -> Vec<Open> {
 /// Compares every snapshot of a trace with the oracle; gives how many there are, and the most calls that are open
 /// between two chunks.
 fn check(path: &Path) -> (usize, usize) {
-    let opened = Opened::open(path).expect("a trace");
+    let opened = Reader::open(path).expect("a trace");
     let expected = open_before_chunks(&opened);
     for at in opened.snapshots() {
         let found = opened.load_snapshot(at).expect("a snapshot");
@@ -113,7 +113,7 @@ fn check(path: &Path) -> (usize, usize) {
 fn snapshot_bytes(path: &Path) -> (u64, u64) {
     use annals_format::{BLOCK_HEADER_LEN, BlockHeader};
     let bytes = std::fs::read(path).expect("a trace");
-    let opened = Opened::open(path).expect("a trace");
+    let opened = Reader::open(path).expect("a trace");
     let each = opened.snapshots().iter().map(|at| {
         let header = &bytes[at.entry.offset as usize..][..BLOCK_HEADER_LEN];
         BlockHeader::decode(header).expect("a block").block_len()
@@ -243,7 +243,7 @@ fn verification_compares_snapshots_and_statistics_with_the_events() {
     damaged[statistics_offset as usize + 50] ^= 1;
     std::fs::write(&path, &damaged).expect("a file");
     assert_eq!(
-        Opened::open(&path).expect("a trace").region_statistics(),
+        Reader::open(&path).expect("a trace").region_statistics(),
         None
     );
     let found = verify(&path, &[]).expect("a trace");

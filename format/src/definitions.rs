@@ -64,7 +64,7 @@ code_enum!(
 
 code_enum!(
     /// What a source promises about the order of its events.
-    Ordering {
+    SourceOrder {
         /// Events of the source come in chronological order.
         Ordered = 0, "ordered";
         /// No promise.
@@ -303,7 +303,7 @@ pub struct Source {
     /// What it is.
     pub description: StringId,
     /// What it promises.
-    pub ordering: Ordering,
+    pub ordering: SourceOrder,
     /// The clock that stamps its events.
     pub clock: ClockId,
 }
@@ -1114,7 +1114,7 @@ impl Definition {
                 process: process(w)?,
                 name: string(w)?,
                 description: string(w)?,
-                ordering: read_code(w, "ordering", Ordering::from_code)?,
+                ordering: read_code(w, "ordering", SourceOrder::from_code)?,
                 clock: ClockId::new(w.varint_u32("clock id")?),
             }),
             8 => Self::EventType(Self::decode_event_type(w)?),
@@ -1873,6 +1873,36 @@ impl Definitions {
         Some(source.process)
     }
 
+    /// The rank of a process. 0 if it has none.
+    pub fn rank_of(&self, process: ProcessId) -> u32 {
+        self.ranks.get(&process).map_or(0, |rank| rank.rank)
+    }
+
+    /// The rank of a stream's process. 0 if it has none, or definitions are lost.
+    pub fn rank_of_stream(&self, stream: StreamId) -> u32 {
+        self.process_of(stream)
+            .map_or(0, |process| self.rank_of(process))
+    }
+
+    /// The rank of a location's process. 0 if it has none, or its definition is lost.
+    pub fn rank_of_location(&self, location: LocationId) -> u32 {
+        let location = self.locations.get(&location);
+        location.map_or(0, |location| self.rank_of(location.process))
+    }
+
+    /// The clock of a stream's source. `None` if definitions are lost.
+    pub fn clock_of(&self, stream: StreamId) -> Option<ClockId> {
+        let source = self.sources.get(&self.streams.get(&stream)?.source)?;
+        Some(source.clock)
+    }
+
+    /// The position of an element in its event type, by name. `None` if there is no such type or element.
+    pub fn element(&self, event_type: EventTypeId, name: &str) -> Option<usize> {
+        let elements = &self.event_types.get(&event_type)?.elements;
+        let mut names = elements.iter().map(|element| self.string(element.name));
+        names.position(|known| known == name)
+    }
+
     /// The element types of every event type: what a row or a column needs to be decoded.
     pub fn schema(&self) -> Schema {
         let mut schema = Schema::default();
@@ -2002,7 +2032,7 @@ mod tests {
                 process: ProcessId::new(0),
                 name: s(1),
                 description: s(0),
-                ordering: Ordering::Unordered,
+                ordering: SourceOrder::Unordered,
                 clock: ClockId::new(1),
             }),
             Definition::EventType(EventType {

@@ -76,9 +76,10 @@ pub use column::Column;
 pub use definitions::{
     CalibrationPoint, Clock, ClockError, ClockKind, ClockMap, Definition, Definitions, Element,
     Ended, ErrorKnot, EventType, EventTypeSchema, Filter, Foreign, Function, HostOffset,
-    LIVE_FILE_PROPERTY, Location, LocationKind, MAX_ELEMENTS, Module, Object, Ordering, Process,
-    ProcessEnd, Property, Rank, Reference, Region, RegionSet, Registration, Relation, Role, Schema,
-    SharedClockMap, Slice, Source, Stream, Symbol, TimeZero, UNBOUNDED, Verbosity, World,
+    LIVE_FILE_PROPERTY, Location, LocationKind, MAX_ELEMENTS, Module, Object, Process, ProcessEnd,
+    Property, Rank, Reference, Region, RegionSet, Registration, Relation, Role, Schema,
+    SharedClockMap, Slice, Source, SourceOrder, Stream, Symbol, TimeZero, UNBOUNDED, Verbosity,
+    World,
 };
 pub use error::{FormatError, Result};
 pub use footer::{

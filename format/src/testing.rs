@@ -7,8 +7,8 @@ use crate::{
     BlockKind, BlockWriter, CallStatistics, Chunk, ChunkBuilder, ChunkHeader, Clock, ClockId,
     ClockKind, CompressionLevel, Content, Definition, Definitions, EventType, EventTypeId,
     FileHeader, FileKind, Footer, LiveHeader, LiveImage, Location, LocationId, LocationKind,
-    LocationState, Ordering, ProcessId, RecordingId, RecordingIndex, RegionId, RegionStatistics,
-    Role, Snapshot, SnapshotEntry, Source, SourceId, Step, Stream, StreamId, StreamTotals,
+    LocationState, ProcessId, RecordingId, RecordingIndex, RegionId, RegionStatistics, Role,
+    Snapshot, SnapshotEntry, Source, SourceId, SourceOrder, Step, Stream, StreamId, StreamTotals,
     StringId, TraceChunk, TraceIndexEntry, TypeColumns, Verbosity, encode_tail, put_row_start,
 };
 
@@ -41,7 +41,7 @@ pub(crate) fn definitions() -> Definitions {
         process,
         name,
         description: name,
-        ordering: Ordering::Ordered,
+        ordering: SourceOrder::Ordered,
         clock: ClockId::new(0),
     }));
     for number in 0..4 {

@@ -88,6 +88,23 @@ pub enum Value<'a> {
     Absent,
 }
 
+/// Text for people: numbers in decimal, strings as they are (what is not UTF-8 is replaced), bytes in hexadecimal, and `-` for
+/// an absent element.
+impl std::fmt::Display for Value<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::I32(value) => value.fmt(f),
+            Self::U32(value) => value.fmt(f),
+            Self::I64(value) => value.fmt(f),
+            Self::U64(value) => value.fmt(f),
+            Self::F64(value) => value.fmt(f),
+            Self::String(bytes) => f.write_str(&String::from_utf8_lossy(bytes)),
+            Self::Bytes(bytes) => bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
+            Self::Absent => f.write_str("-"),
+        }
+    }
+}
+
 impl<'a> Value<'a> {
     /// The type of the value; none when absent.
     pub const fn element_type(self) -> Option<ElementType> {

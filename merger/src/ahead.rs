@@ -49,10 +49,10 @@ impl<R> Drop for Over<'_, R> {
 /// The first of `take`; what comes behind it is not done.
 pub(crate) fn for_each<R: Send, E>(
     count: usize,
+    threads: usize,
     work: impl Fn(usize) -> R + Sync,
     mut take: impl FnMut(usize, R) -> Result<(), E>,
 ) -> Result<(), E> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = threads.min(MOST_THREADS).min(count);
     if threads < 2 {
         return (0..count).try_for_each(|number| take(number, work(number)));
@@ -184,6 +184,7 @@ mod tests {
         let mut taken = Vec::new();
         let outcome: Result<(), ()> = for_each(
             500,
+            4,
             |number| {
                 // The first ones take longest.
                 let rounds = (500 - number) * 50;
@@ -201,6 +202,7 @@ mod tests {
 
         let outcome = for_each(
             1000,
+            4,
             |number| number,
             |number, _| match number {
                 7 => Err(number),
@@ -209,7 +211,7 @@ mod tests {
             },
         );
         assert_eq!(outcome, Err(7));
-        assert_eq!(for_each(0, |_| (), |_, ()| Err(())), Ok(()));
+        assert_eq!(for_each(0, 4, |_| (), |_, ()| Err(())), Ok(()));
     }
 
     #[test]
@@ -217,6 +219,7 @@ mod tests {
     fn a_panic_is_passed_on() {
         let outcome: Result<(), ()> = for_each(
             100,
+            4,
             |number| assert!(number != 50, "the work panics"),
             |_, ()| Ok(()),
         );

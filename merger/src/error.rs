@@ -156,6 +156,9 @@ pub enum MergeError {
         #[source]
         source: io::Error,
     },
+    /// Only a trace can be read so.
+    #[error("not a trace: recordings are merged while they are read")]
+    NotTrace,
     /// The consumer of the merged events stopped.
     #[error("stopped by the consumer")]
     Stopped,

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::messages::causality::MESSAGES_IN_FLIGHT;
 use crate::messages::matching::Matcher;
 use crate::messages::{Extractor, Lost, Mark, MessageBatch};
-use crate::open::Opened;
+use crate::read::Reader;
 use crate::window::Window;
 
 /// How often the messages are read for a path; each time finds at least one more step.
@@ -91,7 +91,7 @@ type Reached = Option<(u64, Option<(Mark, Mark)>)>;
 
 /// The messages that lead from one event to another, if they do.
 struct Search<'a> {
-    opened: &'a Opened,
+    opened: &'a Reader,
     extractor: Option<Extractor>,
     may_miss: bool,
 }
@@ -104,7 +104,7 @@ impl Search<'_> {
         };
         let mut matcher = Matcher::new(extractor.processes(), MESSAGES_IN_FLIGHT);
         matcher.collectives.pair_all();
-        self.opened.read(Window::ALL, |chunk| {
+        self.opened.for_each_chunk(Window::ALL, |chunk| {
             let batch: MessageBatch = extractor.extract(&chunk);
             matcher.feed(&batch, &mut paired);
             Ok(())
@@ -187,10 +187,10 @@ fn is_at(definitions: &Definitions, stream: StreamId, rank: u32, location: &str)
 /// # Errors
 /// If the input cannot be read.
 pub fn explain(
-    opened: &Opened,
+    opened: &Reader,
     names: [&EventName; 2],
 ) -> Result<std::result::Result<Explanation, usize>> {
-    let definitions = &opened.definitions;
+    let definitions = opened.definitions();
     let carries = definitions
         .streams
         .keys()
@@ -199,7 +199,7 @@ pub fn explain(
     let mut found: [Option<FoundEvent>; 2] = [None; 2];
     let mut seen = [0_u64; 2];
     let (mut number, mut messages) = (0_u64, 0_u64);
-    opened.read(Window::ALL, |chunk| {
+    opened.for_each_chunk(Window::ALL, |chunk| {
         let is_message = |index: usize| {
             let event_type = chunk.types[usize::from(chunk.type_index[index])].event_type;
             extractor.as_ref().is_some_and(|e| e.is_message(event_type))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use annals_format::{Definition, Definitions, EventTypeId, Filter, StreamId, units};
+use annals_format::{Definition, Definitions, EventTypeId, Filter, RegionId, StreamId};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use crate::window::Window;
@@ -15,7 +15,7 @@ pub enum FilterError {
     #[error("{0}")]
     Syntax(String),
     /// Nothing of that name is there: nothing would be kept, and a misspelt name is the usual reason.
-    #[error("no {what} matches `{pattern}`{near}; {advice}")]
+    #[error("no {what} matches `{pattern}`{near}")]
     NoMatch {
         /// What was looked for: rank, source, location, event type, region.
         what: &'static str,
@@ -23,59 +23,23 @@ pub enum FilterError {
         pattern: String,
         /// `; did you mean …?`, or empty.
         near: String,
-        /// Where the names can be seen.
-        advice: &'static str,
     },
 }
 
 /// Whose events, and which. Names are globs; several are separated by commas.
-#[derive(Clone, PartialEq, Eq, Debug, Default, clap::Args)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EventFilter {
     /// Ranks: numbers and ranges, such as 0,4-7
-    #[arg(long, value_name = "RANKS")]
-    pub rank: Option<String>,
+    pub ranks: Option<String>,
 
     /// Sources, by name (globs)
-    #[arg(long, value_name = "GLOBS")]
-    pub source: Option<String>,
+    pub sources: Option<String>,
 
     /// Locations, by name (globs)
-    #[arg(long, value_name = "GLOBS")]
-    pub location: Option<String>,
+    pub locations: Option<String>,
 
     /// Event types, by name (globs)
-    #[arg(long, value_name = "GLOBS")]
-    pub event: Option<String>,
-}
-
-/// A window of trace time as it is given on a command line.
-#[derive(Clone, Copy, Debug, Default, clap::Args)]
-pub struct WindowArguments {
-    /// First moment to look at, from the trace's start (1.5s, 250ms, 10us)
-    #[arg(long, value_name = "TIME", value_parser = units::parse_time, allow_hyphen_values = true)]
-    pub from: Option<i64>,
-
-    /// First moment not to look at any more
-    #[arg(long, value_name = "TIME", value_parser = units::parse_time, allow_hyphen_values = true)]
-    pub to: Option<i64>,
-}
-
-impl WindowArguments {
-    /// The window.
-    ///
-    /// # Errors
-    /// If it ends before it starts.
-    pub fn window(self) -> Result<Window, FilterError> {
-        let window = Window {
-            from_ns: self.from.unwrap_or(i64::MIN),
-            to_ns: self.to.unwrap_or(i64::MAX),
-        };
-        if window.from_ns > window.to_ns {
-            let why = "the window ends before it starts: --from is later than --to";
-            return Err(FilterError::Syntax(why.to_owned()));
-        }
-        Ok(window)
-    }
+    pub event_types: Option<String>,
 }
 
 /// Streams and event types, picked out of one set of definitions.
@@ -137,7 +101,6 @@ fn rank_ranges(text: &str) -> Result<Vec<(u32, u32)>, FilterError> {
 pub fn some_match<'a, T: Ord>(
     what: &'static str,
     pattern: &str,
-    advice: &'static str,
     known: impl Iterator<Item = &'a str>,
     matches: impl Iterator<Item = T>,
 ) -> Result<BTreeSet<T>, FilterError> {
@@ -149,10 +112,24 @@ pub fn some_match<'a, T: Ord>(
             what,
             pattern: pattern.to_owned(),
             near: near.unwrap_or_default(),
-            advice,
         });
     }
     Ok(matches)
+}
+
+/// Finds regions by name. `patterns` are globs, separated by commas.
+///
+/// # Errors
+/// If a pattern cannot be parsed, or no region matches.
+pub fn regions_like(
+    patterns: &str,
+    definitions: &Definitions,
+) -> Result<BTreeSet<RegionId>, FilterError> {
+    let set = globs(patterns)?;
+    let regions = || definitions.regions.values();
+    let names = regions().map(|region| definitions.string(region.name));
+    let matching = regions().filter(|region| set.is_match(definitions.string(region.name)));
+    some_match("region", patterns, names, matching.map(|region| region.id))
 }
 
 impl EventFilter {
@@ -161,7 +138,6 @@ impl EventFilter {
     /// # Errors
     /// If a pattern cannot be read or matches nothing.
     pub fn select(&self, definitions: &Definitions) -> Result<Selection, FilterError> {
-        const ADVICE: &str = "see `trace-cli info` and `trace-cli sources`";
         let mut streams: Option<BTreeSet<StreamId>> = None;
         let mut keep = |what, pattern: &str, keeps: &dyn Fn(StreamId) -> bool| {
             let matching = definitions.streams.keys().copied();
@@ -174,14 +150,14 @@ impl EventFilter {
                 _ => Vec::new(),
             };
             let known = names.into_iter().map(|name| definitions.string(name));
-            let matching = some_match(what, pattern, ADVICE, known, matching)?;
+            let matching = some_match(what, pattern, known, matching)?;
             streams = Some(match streams.take() {
                 None => matching,
                 Some(before) => before.intersection(&matching).copied().collect(),
             });
             Ok(())
         };
-        if let Some(pattern) = &self.rank {
+        if let Some(pattern) = &self.ranks {
             let ranges = rank_ranges(pattern)?;
             keep("rank", pattern, &|stream| {
                 let process = definitions.process_of(stream);
@@ -191,7 +167,7 @@ impl EventFilter {
                 ranges.iter().any(is_in)
             })?;
         }
-        if let Some(pattern) = &self.source {
+        if let Some(pattern) = &self.sources {
             let set = globs(pattern)?;
             keep("source", pattern, &|stream| {
                 let source = definitions.streams.get(&stream).map(|stream| stream.source);
@@ -199,7 +175,7 @@ impl EventFilter {
                 source.is_some_and(|source| set.is_match(definitions.string(source.name)))
             })?;
         }
-        if let Some(pattern) = &self.location {
+        if let Some(pattern) = &self.locations {
             let set = globs(pattern)?;
             keep("location", pattern, &|stream| {
                 let location = definitions.streams.get(&stream).and_then(|s| s.location);
@@ -208,15 +184,14 @@ impl EventFilter {
             })?;
         }
         let mut event_types = None;
-        if let Some(pattern) = &self.event {
+        if let Some(pattern) = &self.event_types {
             let set = globs(pattern)?;
             let types = definitions.event_types.values();
             let types = types.filter(|d| set.is_match(definitions.string(d.name)));
-            let advice = "see `trace-cli events`";
             let types = types.map(|d| d.id);
             let known = definitions.event_types.values();
             let known = known.map(|d| definitions.string(d.name));
-            event_types = Some(some_match("event type", pattern, advice, known, types)?);
+            event_types = Some(some_match("event type", pattern, known, types)?);
         }
         Ok(Selection {
             streams,
@@ -241,6 +216,15 @@ impl Selection {
     pub fn takes_event_type(&self, event_type: EventTypeId) -> bool {
         let types = self.event_types.as_ref();
         types.is_none_or(|set| set.contains(&event_type))
+    }
+
+    /// Keeps only these event types, of those that are kept already.
+    pub(crate) fn keep_event_types(&mut self, event_types: impl IntoIterator<Item = EventTypeId>) {
+        let more = Self {
+            streams: None,
+            event_types: Some(event_types.into_iter().collect()),
+        };
+        *self = std::mem::take(self).and(more);
     }
 
     /// What both keep.
@@ -314,10 +298,10 @@ impl Keep {
             let d = Filter {
                 from_ns: (window.from_ns != i64::MIN).then_some(window.from_ns),
                 to_ns: (window.to_ns != i64::MAX).then_some(window.to_ns),
-                ranks: text(&filter.rank),
-                sources: text(&filter.source),
-                locations: text(&filter.location),
-                event_types: text(&filter.event),
+                ranks: text(&filter.ranks),
+                sources: text(&filter.sources),
+                locations: text(&filter.locations),
+                event_types: text(&filter.event_types),
             };
             definitions.add(Definition::Filter(d));
         }

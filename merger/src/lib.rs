@@ -1,8 +1,25 @@
-//! Merges Annals recordings of all ranks into one globally ordered trace.
+//! Reads, merges and writes traces of Annals.
 //!
-//! [`plan_merge`] finds and opens recordings, settles definitions and clocks; [`write_trace`] runs the
-//! merge and writes the trace. [`Opened`] reads events in global order from whatever a user names: a
-//! trace, a recording, a directory of recordings.
+//! [`Reader`] reads the events, calls and losses of whatever a user names, in one global order: a trace, a recording, a directory
+//! of recordings, an OTF2 archive.
+//!
+//! ```no_run
+//! use std::ops::ControlFlow;
+//!
+//! use annals_merger::{Query, Reader};
+//!
+//! let reader = Reader::open("run.annals")?;
+//! let mut query = Query::new();
+//! let bytes = query.element("bytes");
+//! reader.for_each_event(&query, |event| {
+//!     println!("{} ns, rank {}: {}, {} bytes", event.time(), event.rank(), event.name(), event.value(bytes));
+//!     ControlFlow::Continue(())
+//! })?;
+//! # Ok::<(), annals_merger::MergeError>(())
+//! ```
+//!
+//! [`plan_merge`] finds and opens recordings, and relates their definitions and clocks; [`write_trace`] runs the merge and
+//! writes the trace.
 //!
 //! ```no_run
 //! use annals_merger::{WriteOptions, plan_merge, write_trace};
@@ -14,6 +31,8 @@
 //! # let _ = rejected;
 //! # Ok::<(), annals_merger::MergeError>(())
 //! ```
+//!
+//! `examples/` has whole programs. The types that this API names are re-exported from `annals-format`: one dependency is enough.
 
 mod ahead;
 mod allocator;
@@ -27,8 +46,8 @@ mod filter;
 mod input;
 mod merge;
 mod messages;
-mod open;
 mod otf2;
+mod read;
 mod report;
 mod trace_file;
 mod verify;
@@ -36,6 +55,11 @@ mod whole_file;
 mod window;
 
 pub use allocator::keep_freed_memory;
+pub use annals_format::{
+    Cause, ClockId, CompressionLevel, Definitions, EventType, EventTypeId, LocationId, Problem,
+    ProcessId, RecordingId, RegionId, Role, SourceId, StreamId, StreamTotals, TraceChunk,
+    TraceLoss, TypeTotals, Value,
+};
 pub use by_stream::ByStream;
 pub use calls::statistics::RegionCounter;
 pub use clocks::ClockFit;
@@ -44,13 +68,14 @@ pub use clocks::hosts::HostFitReport;
 pub use clocks::offsets::ClockOffsets;
 pub use error::{MergeError, Result};
 pub use explain::{EventName, Explanation, FoundEvent, Hop, Rule, explain};
-pub use filter::{
-    EventFilter, FilterError, Selection, WindowArguments, globs, nearest, some_match,
-};
+pub use filter::{EventFilter, FilterError, Selection, globs, nearest, regions_like, some_match};
 pub use input::earlier::InputTrace;
 pub use input::recover::{Recovered, recover};
 pub use input::symbols::Symbols;
 pub use input::{Found, InputRecording, RejectedInput, find, is_annals};
+pub use merge::inputs::{
+    open_recordings, plan_merge, plan_merge_with_offsets, plan_merge_with_symbols,
+};
 pub use merge::join::{Joined, join};
 pub use merge::output::{WriteOptions, write_trace, write_trace_from};
 pub use merge::plan::Plan;
@@ -61,11 +86,12 @@ pub use messages::causality::{
 pub use messages::collectives::CollectiveCounts;
 pub use messages::matching::MessageCounts;
 pub use messages::pairs::{MessagePairs, MessageSide};
-pub use open::{
-    Opened, Origin, Outcome, Reach, open_recordings, plan_merge, plan_merge_with_offsets,
-    plan_merge_with_symbols,
-};
 pub use otf2::{ArchiveOptions, anchor_of, write_archive};
+pub use read::calls::{Call, Calls, Sink};
+pub use read::event::{Event, Item, OwnedEvent};
+pub use read::places::{Places, StreamPlace};
+pub use read::query::{ElementHandle, Query};
+pub use read::{Origin, Reach, ReadSummary, Reader};
 pub use report::{
     ABORT_PROPERTY, ClockReport, DamageOfInput, DamageReport, HostReport, InputReport,
     MISSING_FINALIZE_PROPERTY, PROCESS_END_PROPERTY, RankProcess, Report, SharedRank, StreamReport,

@@ -4,6 +4,7 @@
 //! recording id, streams by process and their number in it, so that (time, number of the stream)
 //! decides between streams; within a stream its own order does.
 
+pub(crate) mod inputs;
 pub(crate) mod join;
 pub(crate) mod output;
 pub(crate) mod plan;
@@ -20,8 +21,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use annals_format::{
-    ClockId, Definition, Definitions, OrderHash, Ordering, ProcessEnd, ProcessId, RecordingId,
-    Slice, StreamId, StreamTotals, TraceChunk, TraceLoss,
+    ClockId, Definition, Definitions, OrderHash, ProcessEnd, ProcessId, RecordingId, Slice,
+    SourceOrder, StreamId, StreamTotals, TraceChunk, TraceLoss,
 };
 
 use rayon::prelude::*;
@@ -38,7 +39,7 @@ use crate::error::{MergeError, Result};
 use crate::filter::{EventFilter, FilterError, Keep};
 use crate::input::InputRecording;
 use crate::input::earlier::{Earlier, InputTrace, TraceReader};
-use crate::input::reader::{Outcome, Reader};
+use crate::input::reader::{InputOutcome, InputReader};
 use crate::input::stream::StreamReader;
 use crate::input::ticks::StreamClock;
 use crate::input::unplaced::UnplacedStream;
@@ -157,7 +158,7 @@ impl Merge {
     fn is_sorted(&self, stream: StreamId) -> bool {
         let source = self.definitions.streams.get(&stream);
         let source = source.and_then(|stream| self.definitions.sources.get(&stream.source));
-        source.is_some_and(|source| source.ordering == Ordering::Unordered)
+        source.is_some_and(|source| source.ordering == SourceOrder::Unordered)
     }
 
     fn stream_clock(&self, member: &Member, stream: StreamId) -> Option<StreamClock<'_>> {
@@ -438,7 +439,7 @@ impl Merge {
         is_proved: bool,
         work: impl Fn(Vec<Part>, &Strip<'_>) -> R + Sync,
         mut consume: impl FnMut(R) -> Result<()>,
-    ) -> Result<Vec<Vec<Outcome<'a>>>> {
+    ) -> Result<Vec<Vec<InputOutcome<'a>>>> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.max(1));
         let pool = pool.build().map_err(|error| MergeError::Threads {
             source: std::io::Error::other(error),
@@ -496,15 +497,15 @@ impl Merge {
         &'a self,
         keep: &'a Keep,
         references: Option<&'a ElementReferences>,
-    ) -> Vec<Reader<'a>> {
-        let mut readers: Vec<Reader<'_>> = Vec::new();
+    ) -> Vec<InputReader<'a>> {
+        let mut readers: Vec<InputReader<'_>> = Vec::new();
         for member in &self.members {
             for (id, contents) in &member.input.recording.streams {
                 let number = member.numbers.streams[id];
                 let life_ns = (member.start_ns, member.end_ns);
                 let (input, numbers) = (&member.input, &member.numbers);
                 let reader = match self.stream_clock(member, *id) {
-                    Some(clock) => Reader::Stream(Box::new(StreamReader::new(
+                    Some(clock) => InputReader::Stream(Box::new(StreamReader::new(
                         number,
                         input,
                         numbers,
@@ -515,19 +516,19 @@ impl Merge {
                         self.is_sorted(number),
                         life_ns,
                     ))),
-                    None => Reader::Unplaced(Box::new(UnplacedStream::new(
+                    None => InputReader::Unplaced(Box::new(UnplacedStream::new(
                         number, input, numbers, contents, keep, life_ns,
                     ))),
                 };
                 readers.push(reader);
             }
         }
-        readers.sort_by_key(Reader::stream);
+        readers.sort_by_key(InputReader::stream);
         let readers = readers.into_iter();
         let sorted = SortedStreams::of(&self.definitions);
         let traces = self.traces.iter().map(|trace| {
             let reader = TraceReader::new(trace, keep, references, sorted.clone(), &self.shifts);
-            Reader::Trace(Box::new(reader))
+            InputReader::Trace(Box::new(reader))
         });
         readers.chain(traces).collect()
     }

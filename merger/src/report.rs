@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use annals_format::{
-    ClockError, ClockKind, Definitions, Ended, ErrorKnot, Ordering, ProcessId, Relation,
+    ClockError, ClockKind, Definitions, Ended, ErrorKnot, ProcessId, Relation, SourceOrder,
     StreamTotals, TraceLoss, UNBOUNDED,
 };
 use serde::Serialize;
@@ -230,7 +230,7 @@ impl StreamReport {
         let rank = source.and_then(|source| definitions.ranks.get(&source.process));
         let location = stream.and_then(|stream| stream.location);
         let location = location.and_then(|id| definitions.locations.get(&id));
-        let ordering = source.map_or(Ordering::Ordered, |source| source.ordering);
+        let ordering = source.map_or(SourceOrder::Ordered, |source| source.ordering);
         let sum = |count: fn(&annals_format::TypeTotals) -> u64| {
             totals.rows.iter().map(count).fold(0, u64::saturating_add)
         };
@@ -247,7 +247,7 @@ impl StreamReport {
             dropped: sum(annals_format::TypeTotals::dropped_sum),
             inversions: totals.inversions,
             largest_lateness_ticks: totals.largest_lateness,
-            broke_promise: ordering == Ordering::Ordered && totals.inversions != 0,
+            broke_promise: ordering == SourceOrder::Ordered && totals.inversions != 0,
             clamped: findings.clamped,
             largest_clamp_ns: findings.largest_clamp_ns,
             ambiguous: findings.ambiguous,

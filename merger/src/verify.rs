@@ -18,8 +18,9 @@ use crate::clocks::offsets::ClockOffsets;
 use crate::error::{MergeError, Result};
 use crate::filter::{EventFilter, Said, said};
 use crate::input::symbols::Symbols;
+use crate::merge::inputs::plan_merge_with_offsets;
 use crate::messages::causality::Causality;
-use crate::open::{Opened, Outcome, plan_merge_with_offsets};
+use crate::read::{ReadSummary, Reader};
 use crate::report::{DamageReport, Sums};
 use crate::window::Window;
 
@@ -159,8 +160,8 @@ pub fn verify_with_offsets(
     inputs: &[PathBuf],
     offsets: Option<&ClockOffsets>,
 ) -> Result<Verification> {
-    let opened = Opened::open(path)?;
-    let definitions = &opened.definitions;
+    let opened = Reader::open(path)?;
+    let definitions = opened.definitions();
     let sorted = SortedStreams::of(definitions);
     let mut tally = Tally::default();
     let types = RegionTypes::of(definitions);
@@ -190,7 +191,7 @@ pub fn verify_with_offsets(
             _ => {}
         }
     };
-    let outcome = opened.read(Window::ALL, |chunk| {
+    let outcome = opened.for_each_chunk(Window::ALL, |chunk| {
         compare_snapshot(chunks, &stacks);
         chunks += 1;
         tally.take(&chunk, &sorted);
@@ -263,13 +264,13 @@ pub fn verify_with_offsets(
         mismatches,
         damage: damage.into_iter().chain(unreadable).collect(),
         totals: Sums::of(&outcome.totals),
-        complete: outcome.complete && opened.rejected.is_empty(),
+        complete: outcome.complete && opened.rejected().is_empty(),
     })
 }
 
 fn check_counts(
     definitions: &Definitions,
-    outcome: &Outcome,
+    outcome: &ReadSummary,
     tally: &Tally,
     mismatches: &mut Vec<Mismatch>,
 ) {
@@ -304,7 +305,7 @@ fn explained(row: &TypeTotals) -> u64 {
 /// Compares order hashes where the footer has them and nothing had to be skipped now; gives how many.
 fn check_hashes(
     definitions: &Definitions,
-    outcome: &Outcome,
+    outcome: &ReadSummary,
     tally: &Tally,
     mismatches: &mut Vec<Mismatch>,
 ) -> usize {
@@ -337,11 +338,11 @@ fn check_hashes(
 
 /// Merges the inputs once more, without writing, and compares what comes out; gives how many there are.
 fn compare(
-    (path, opened, outcome): (&Path, &Opened, &Outcome),
+    (path, opened, outcome): (&Path, &Reader, &ReadSummary),
     (inputs, offsets, is_moved): (&[PathBuf], Option<&ClockOffsets>, bool),
     mismatches: &mut Vec<Mismatch>,
 ) -> Result<usize> {
-    let definitions = &opened.definitions;
+    let definitions = opened.definitions();
     let (mut merge, _) = plan_merge_with_offsets(inputs, None, &Symbols::default(), offsets)?;
     let ids = |definitions: &Definitions| -> BTreeSet<RecordingId> {
         let processes = definitions.processes.values();
@@ -389,13 +390,13 @@ fn compare(
             continue;
         }
         let (from_ns, to_ns, names) = said;
-        let [rank, source, location, event] =
+        let [ranks, sources, locations, event_types] =
             names.map(|text| Some(text).filter(|t| !t.is_empty()));
         let of_events = EventFilter {
-            rank,
-            source,
-            location,
-            event,
+            ranks,
+            sources,
+            locations,
+            event_types,
         };
         let window = Window {
             from_ns: from_ns.unwrap_or(i64::MIN),

@@ -9,6 +9,12 @@ pub struct Window {
     pub to_ns: i64,
 }
 
+impl Default for Window {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
 impl Window {
     /// All of time.
     pub const ALL: Self = Self {

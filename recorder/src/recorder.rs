@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use annals_format::{
     ClockId, Definition, EventType as EventTypeDefinition, EventTypeId, EventTypeSchema,
-    HostOffset, LIVE_FILE_PROPERTY, LiveHeader, ObjectId, Ordering as SourceOrdering, Process,
-    Rank, RecordingId, Reference, RegionId, Role, SourceId, Value, Verbosity, World,
+    HostOffset, LIVE_FILE_PROPERTY, LiveHeader, ObjectId, Process, Rank, RecordingId, Reference,
+    RegionId, Role, SourceId, SourceOrder, Value, Verbosity, World,
 };
 
 use crate::clock::{self, TickSource, reference_ns, unix_ns};
@@ -155,7 +155,7 @@ impl ClockSpec {
 pub struct SourceSpec {
     name: String,
     description: String,
-    ordering: SourceOrdering,
+    ordering: SourceOrder,
     clock: Option<ClockId>,
     overflow: Option<Overflow>,
     has_own_location: bool,
@@ -167,7 +167,7 @@ impl SourceSpec {
         Self {
             name: name.into(),
             description: String::new(),
-            ordering: SourceOrdering::Ordered,
+            ordering: SourceOrder::Ordered,
             clock: None,
             overflow: None,
             has_own_location: false,
@@ -177,7 +177,7 @@ impl SourceSpec {
     /// A source that promises nothing about order.
     pub fn unordered(name: impl Into<String>) -> Self {
         Self {
-            ordering: SourceOrdering::Unordered,
+            ordering: SourceOrder::Unordered,
             ..Self::ordered(name)
         }
     }
@@ -1172,7 +1172,7 @@ fn define_process(
         shared,
         "threads",
         "the program's threads",
-        SourceOrdering::Ordered,
+        SourceOrder::Ordered,
         ClockId::new(0),
         (None, false),
     )?;

@@ -762,7 +762,7 @@ impl Registry {
         shared: &Shared,
         name: &str,
         description: &str,
-        ordering: annals_format::Ordering,
+        ordering: annals_format::SourceOrder,
         clock: ClockId,
         (overflow, has_own_location): (Option<Overflow>, bool),
     ) -> Result<SourceId> {

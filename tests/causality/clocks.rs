@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use annals_format::{ClockKind, Definition, HostOffset, MapCursor, ProcessId, Value};
 use annals_merger::{
-    Bounds, Causality, ClockOffsets, Opened, Window, plan_merge_with_offsets, verify,
+    Bounds, Causality, ClockOffsets, Reader, Window, plan_merge_with_offsets, verify,
     verify_with_offsets,
 };
 use proptest::prelude::*;
@@ -16,23 +16,23 @@ const END_NS: i64 = 30_000_000_000;
 
 /// Trace time of each mark by its number, and what the trace states.
 fn marks(directory: &std::path::Path) -> (BTreeMap<u64, (u32, i64)>, annals_format::Definitions) {
-    let opened = Opened::open(&directory.join("out").join("run.annals")).expect("a trace");
+    let opened = Reader::open(directory.join("out").join("run.annals")).expect("a trace");
     let mut found = BTreeMap::new();
     opened
-        .read(Window::ALL, |chunk| {
+        .for_each_chunk(Window::ALL, |chunk| {
             for (index, ordinal) in chunk.ordinals().iter().enumerate() {
                 let columns = &chunk.types[usize::from(chunk.type_index[index])];
                 let Value::I64(number) = columns.columns[0].get(*ordinal as usize) else {
                     panic!("a number");
                 };
-                let process = opened.definitions.process_of(chunk.streams[index]);
+                let process = opened.definitions().process_of(chunk.streams[index]);
                 let process = process.unwrap_or(ProcessId::new(0)).get();
                 found.insert(number as u64, (process, chunk.times_ns[index]));
             }
             Ok(())
         })
         .expect("the trace is read");
-    (found, opened.definitions.clone())
+    (found, opened.definitions().clone())
 }
 
 /// Asserts that each mark, numbered by its true time in ns, stands where it should, up to what the trace
@@ -59,10 +59,10 @@ fn assert_recovered(directory: &std::path::Path, axis: Host) -> u64 {
 
 /// Raw tick of each mark of rank 1, by its number.
 fn raw_ticks(directory: &std::path::Path) -> BTreeMap<u64, u64> {
-    let opened = Opened::open(&directory.join("out").join("run.annals")).expect("a trace");
-    let d = &opened.definitions;
+    let opened = Reader::open(directory.join("out").join("run.annals")).expect("a trace");
+    let d = opened.definitions();
     let mut found = BTreeMap::new();
-    let read = opened.read(Window::ALL, |chunk| {
+    let read = opened.for_each_chunk(Window::ALL, |chunk| {
         for (index, ordinal) in chunk.ordinals().iter().enumerate() {
             let columns = &chunk.types[usize::from(chunk.type_index[index])];
             let number = columns.columns[0].get(*ordinal as usize);

@@ -1,6 +1,6 @@
 //! What ordered two events.
 
-use annals_merger::{EventName, Opened, Rule, explain};
+use annals_merger::{EventName, Reader, Rule, explain};
 
 use crate::merge_with;
 use crate::world::{Host, Op, Program};
@@ -47,7 +47,7 @@ fn each_rule_is_named_for_what_it_ordered() {
         program.write(scratch.path(), &[]);
     }
     merge_with(scratch.path(), 2, |_| {});
-    let opened = Opened::open(&scratch.path().join("out").join("run.annals")).expect("a trace");
+    let opened = Reader::open(scratch.path().join("out").join("run.annals")).expect("a trace");
     let rule = |a: EventName, b: EventName| {
         let found = explain(&opened, [&a, &b])
             .expect("a trace")
@@ -101,7 +101,7 @@ fn an_order_against_the_messages_is_told() {
         program.write(scratch.path(), &[]);
     }
     merge_with(scratch.path(), 2, |_| {});
-    let opened = Opened::open(&scratch.path().join("out").join("run.annals")).expect("a trace");
+    let opened = Reader::open(scratch.path().join("out").join("run.annals")).expect("a trace");
     let found = explain(&opened, [&place(0, 0), &place(1, 0)])
         .expect("a trace")
         .expect("events");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use annals_format::{ClockKind, CompressionLevel, MapCursor, ProcessId, StreamId};
 use annals_merger::{
-    Causality, Merge, Opened, Plan, Window, WriteOptions, join, plan_merge, verify, write_trace,
+    Causality, Merge, Plan, Reader, Window, WriteOptions, join, plan_merge, verify, write_trace,
 };
 use proptest::prelude::*;
 
@@ -18,12 +18,12 @@ fn repairing(merge: &mut Merge) {
 
 /// Events of each process in the order of the trace: raw tick, time, shift.
 fn events(directory: &std::path::Path) -> BTreeMap<ProcessId, Vec<(u64, i64, i64)>> {
-    let opened = Opened::open(&directory.join("out").join("run.annals")).expect("a trace");
-    let d = &opened.definitions;
+    let opened = Reader::open(directory.join("out").join("run.annals")).expect("a trace");
+    let d = opened.definitions();
     let mut found: BTreeMap<ProcessId, Vec<(u64, i64, i64)>> = BTreeMap::new();
     let clock = |stream: StreamId| d.sources[&d.streams[&stream].source].clock;
     opened
-        .read(Window::ALL, |chunk| {
+        .for_each_chunk(Window::ALL, |chunk| {
             for index in 0..chunk.len() {
                 let stream = chunk.streams[index];
                 let (time, shift) = (chunk.times_ns[index], chunk.shift_ns(index));
@@ -44,9 +44,9 @@ fn events(directory: &std::path::Path) -> BTreeMap<ProcessId, Vec<(u64, i64, i64
 
 /// Every event in the order of the trace: time, stream, what its tick is beyond the clock's, shift.
 fn in_order(trace: &std::path::Path) -> Vec<(i64, StreamId, i64, i64)> {
-    let opened = Opened::open(trace).expect("a trace");
+    let opened = Reader::open(trace).expect("a trace");
     let mut found = Vec::new();
-    let read = opened.read(Window::ALL, |chunk| {
+    let read = opened.for_each_chunk(Window::ALL, |chunk| {
         found.extend((0..chunk.len()).map(|index| {
             let (time, stream) = (chunk.times_ns[index], chunk.streams[index]);
             (

@@ -8,8 +8,8 @@ use annals_format::{
     BlockKind, BlockWriter, CalibrationPoint, Cause, ChunkBuilder, ChunkHeader, Clock, ClockId,
     ClockKind, CompressionLevel, Cumulative, Definition, Definitions, DroppedRecord, Element,
     ElementType, EventType, EventTypeId, FileHeader, FileKind, Footer, Location, LocationId,
-    LocationKind, Ordering, Process, ProcessId, ROW_OBSERVATION, Rank, RecordingId, Reference,
-    Role, Source, SourceId, Stream, StreamId, StreamTotals, StringId, Verbosity, encode_tail,
+    LocationKind, Process, ProcessId, ROW_OBSERVATION, Rank, RecordingId, Reference, Role, Source,
+    SourceId, SourceOrder, Stream, StreamId, StreamTotals, StringId, Verbosity, encode_tail,
     put_dropped_row, put_row_start,
 };
 
@@ -328,9 +328,9 @@ impl Program {
             name: string("program"),
             description: StringId::new(0),
             ordering: if self.is_unordered {
-                Ordering::Unordered
+                SourceOrder::Unordered
             } else {
-                Ordering::Ordered
+                SourceOrder::Ordered
             },
             clock,
         }));

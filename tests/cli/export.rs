@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
-use annals_format::{CompressionLevel, Ordering, Reference, Role};
+use annals_format::{CompressionLevel, Reference, Role, SourceOrder};
 use annals_recorder::{Blob, EventTypeSpec, Options, Recorder, SourceSpec, Text};
 use deeds::Deed;
 use support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream};
@@ -283,7 +283,7 @@ fn nothing_is_exported_of_an_empty_trace() {
         clocks: vec![REFERENCE],
         streams: vec![TestStream {
             clock: 0,
-            ordering: Ordering::Ordered,
+            ordering: SourceOrder::Ordered,
             chunks: Vec::new(),
         }],
         has_footer: true,
@@ -423,7 +423,7 @@ fn long_recording(directory: &Path) {
         clocks: vec![REFERENCE],
         streams: vec![TestStream {
             clock: 0,
-            ordering: Ordering::Ordered,
+            ordering: SourceOrder::Ordered,
             chunks: vec![(5_000_000_000, rows.collect())],
         }],
         has_footer: true,

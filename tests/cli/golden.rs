@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use annals_format::{
-    BlockKind, BlockWriter, CompressionLevel, FileHeader, Ordering, SYNC, wire::Put,
+    BlockKind, BlockWriter, CompressionLevel, FileHeader, SYNC, SourceOrder, wire::Put,
 };
 use serde_json::{Value, json};
 use support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestClock, TestRecording, TestStream};
@@ -49,7 +49,7 @@ fn good(level: CompressionLevel, has_footer: bool) -> Vec<u8> {
         streams: vec![
             TestStream {
                 clock: 0,
-                ordering: Ordering::Ordered,
+                ordering: SourceOrder::Ordered,
                 chunks: vec![
                     (at(0) as i64, chunk(0)),
                     (at(200) as i64, chunk(20)),
@@ -58,7 +58,7 @@ fn good(level: CompressionLevel, has_footer: bool) -> Vec<u8> {
             },
             TestStream {
                 clock: 1,
-                ordering: Ordering::Unordered,
+                ordering: SourceOrder::Unordered,
                 chunks: vec![(
                     at(130) as i64,
                     vec![

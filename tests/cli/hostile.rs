@@ -36,7 +36,7 @@ fn recording() -> TestRecording {
         clocks: vec![REFERENCE],
         streams: vec![TestStream {
             clock: 0,
-            ordering: annals_format::Ordering::Ordered,
+            ordering: annals_format::SourceOrder::Ordered,
             chunks: vec![(1_000, vec![Row::Note(2_000, 1, "a".to_owned())])],
         }],
         has_footer: false,
@@ -593,7 +593,7 @@ fn no_small_file_takes_a_command_more_than_a_gigabyte_or_ten_seconds() {
 fn with_definitions(change: impl FnOnce(&mut Vec<u8>, &mut Definitions)) -> Vec<u8> {
     let stream = |first: u64| TestStream {
         clock: 0,
-        ordering: annals_format::Ordering::Ordered,
+        ordering: annals_format::SourceOrder::Ordered,
         chunks: vec![(
             1_000,
             (0..5)

@@ -6,7 +6,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use annals_format::{CompressionLevel, Ordering};
+use annals_format::{CompressionLevel, SourceOrder};
 use support::{MARK, REFERENCE, Row, TestRecording, TestStream};
 
 fn merge(arguments: &[&Path]) -> Output {
@@ -31,7 +31,7 @@ fn recording(rank: u32, rank_count: u32, events: u64) -> TestRecording {
         clocks: vec![REFERENCE],
         streams: vec![TestStream {
             clock: 0,
-            ordering: Ordering::Ordered,
+            ordering: SourceOrder::Ordered,
             chunks: rows
                 .collect::<Vec<_>>()
                 .chunks(100)

@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use annals_format::{CompressionLevel, Ordering};
+use annals_format::{CompressionLevel, SourceOrder};
 use annals_recorder::Value as ElementValue;
 use annals_recorder::{
     ElementType, EventTypeSchema, EventTypeSpec, Options, Recorder, Role, Rules,
@@ -131,7 +131,7 @@ fn nested() -> (tempfile::TempDir, PathBuf) {
         clocks: vec![REFERENCE],
         streams: vec![TestStream {
             clock: 0,
-            ordering: Ordering::Ordered,
+            ordering: SourceOrder::Ordered,
             chunks: vec![(1_000_000, rows)],
         }],
         has_footer: true,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use annals_format::{CompressionLevel, Ordering};
+use annals_format::{CompressionLevel, SourceOrder};
 use annals_merger::{WriteOptions, plan_merge, write_trace};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -308,7 +308,7 @@ fn check_stored(trace: &Path) {
     let stored = json(&["regions"], trace);
     let counted = json(&["regions", "--from", "-1ns", "--to", "1000000ns"], trace);
     assert_eq!(stored["regions"], counted["regions"]);
-    let opened = annals_merger::Opened::open(trace).expect("a trace");
+    let opened = annals_merger::Reader::open(trace).expect("a trace");
     assert!(opened.region_statistics().is_some());
 }
 
@@ -461,7 +461,7 @@ proptest! {
             start_ns: START_NS,
             end_ns: START_NS + 10_000,
             clocks: vec![REFERENCE],
-            streams: vec![TestStream { clock: 0, ordering: Ordering::Ordered, chunks: vec![(START_NS, rows)] }],
+            streams: vec![TestStream { clock: 0, ordering: SourceOrder::Ordered, chunks: vec![(START_NS, rows)] }],
             has_footer: true,
         };
         let scratch = tempfile::tempdir().expect("a directory");

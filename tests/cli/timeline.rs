@@ -6,7 +6,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use annals_format::{CompressionLevel, Ordering};
+use annals_format::{CompressionLevel, SourceOrder};
 use serde_json::Value;
 use support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream};
 
@@ -33,7 +33,7 @@ fn two_threads() -> (tempfile::TempDir, PathBuf) {
     let at = |us: u64| 1_000_000 + us * 1000;
     let stream = |rows| TestStream {
         clock: 0,
-        ordering: Ordering::Ordered,
+        ordering: SourceOrder::Ordered,
         chunks: vec![(1_000_000, rows)],
     };
     let first = vec![
@@ -276,7 +276,7 @@ fn a_difference_is_told_and_checked() {
         clocks: vec![REFERENCE],
         streams: vec![TestStream {
             clock: 0,
-            ordering: Ordering::Ordered,
+            ordering: SourceOrder::Ordered,
             chunks: vec![(1_000_000, rows)],
         }],
         has_footer: true,
@@ -346,7 +346,7 @@ fn many_calls() -> (tempfile::TempDir, PathBuf) {
         clocks: vec![REFERENCE],
         streams: vec![TestStream {
             clock: 0,
-            ordering: Ordering::Ordered,
+            ordering: SourceOrder::Ordered,
             chunks: vec![(1_000_000, rows)],
         }],
         has_footer: true,

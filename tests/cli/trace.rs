@@ -1,5 +1,6 @@
 //! `trace-cli` from outside: what its JSON holds, exit codes, messages, the demo on unfriendly folders.
 
+mod library;
 mod outputs;
 #[path = "../support/mod.rs"]
 mod support;
@@ -11,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use annals_format::{CompressionLevel, Ordering};
+use annals_format::{CompressionLevel, SourceOrder};
 use serde_json::Value;
 use support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream};
 
@@ -68,7 +69,7 @@ fn nested(rank: u32) -> TestRecording {
         clocks: vec![REFERENCE],
         streams: vec![TestStream {
             clock: 0,
-            ordering: Ordering::Ordered,
+            ordering: SourceOrder::Ordered,
             chunks: vec![(1_000_000, rows)],
         }],
         has_footer: true,

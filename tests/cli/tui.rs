@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use annals_format::{CompressionLevel, Ordering};
+use annals_format::{CompressionLevel, SourceOrder};
 use support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream};
 
 /// A terminal of 100 columns and 30 lines that runs the viewer; gone when it is dropped.
@@ -73,7 +73,7 @@ impl Drop for Terminal {
 fn recording(streams: Vec<Vec<Row>>, end_us: i64) -> TestRecording {
     let stream = |rows| TestStream {
         clock: 0,
-        ordering: Ordering::Ordered,
+        ordering: SourceOrder::Ordered,
         chunks: vec![(1_000_000, rows)],
     };
     TestRecording {

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use annals_format::{CompressionLevel, Ordering as SourceOrdering};
-use annals_merger::{InputRecording, Opened};
+use annals_format::{CompressionLevel, SourceOrder};
+use annals_merger::{InputRecording, Reader};
 use annals_recorder::{EventTypeSpec, Options, Recorder};
 use support::{MARK, REFERENCE, Row, TestRecording, TestStream, sums_by_type};
 
@@ -51,7 +51,7 @@ fn recording(directory: &Path, events: u64) {
         clocks: vec![REFERENCE],
         streams: vec![TestStream {
             clock: 0,
-            ordering: SourceOrdering::Ordered,
+            ordering: SourceOrder::Ordered,
             chunks: vec![(5_000_000_000, rows.collect())],
         }],
         has_footer: true,
@@ -249,10 +249,10 @@ fn jobs_that_share_a_directory_are_kept_apart_by_their_runs() {
         let code = if run == "two" { 3 } else { 0 };
         assert_eq!(merged.status.code(), Some(code), "{}", said(&merged));
         assert!(!said(&merged).contains("several runs"), "{}", said(&merged));
-        let opened = Opened::open(&output).expect("a trace");
-        let runs = opened.definitions.processes.values();
+        let opened = Reader::open(&output).expect("a trace");
+        let runs = opened.definitions().processes.values();
         let runs: BTreeSet<&str> = runs
-            .map(|process| opened.definitions.string(process.run))
+            .map(|process| opened.definitions().string(process.run))
             .collect();
         assert_eq!(runs, BTreeSet::from([run]));
         let sums = sums_by_type(&output)["mark"];

@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use annals_format::{CompressionLevel, Ended, Ordering as SourceOrdering};
-use annals_merger::{InputRecording, Opened, recover};
+use annals_format::{CompressionLevel, Ended, SourceOrder};
+use annals_merger::{InputRecording, Reader, recover};
 use annals_recorder::{EventTypeSpec, Options, Overflow, Recorder};
 use faults::{Standing, copy, faulty, is_leftover, logged, said, standing};
 use page::SharedPage;
@@ -185,7 +185,7 @@ fn recording(rank: u32) -> TestRecording {
         clocks: vec![REFERENCE],
         streams: vec![TestStream {
             clock: 0,
-            ordering: SourceOrdering::Ordered,
+            ordering: SourceOrder::Ordered,
             chunks: rows
                 .chunks(60)
                 .map(|rows| (at(0) as i64, rows.to_vec()))
@@ -451,9 +451,9 @@ fn a_recovery_in_place_that_is_killed_or_fails_at_any_call_loses_nothing_and_can
                 ),
             }
             assert_eq!(sums_by_type(&run), sums, "{when}");
-            let opened = Opened::open(&run).expect("a recording");
+            let opened = Reader::open(&run).expect("a recording");
             let ends: Vec<Ended> = opened
-                .definitions
+                .definitions()
                 .process_ends
                 .values()
                 .map(|end| end.ended)
@@ -587,7 +587,7 @@ fn calls_of_child(how: &str) -> Vec<String> {
 /// What is there, against what was acknowledged: all of it, recorded or counted.
 fn check_recording(recordings: &Path, acknowledged: &SharedPage, when: &str) {
     let told = acknowledged.get(TOLD);
-    let opened = Opened::open(recordings);
+    let opened = Reader::open(recordings);
     let Ok(opened) = opened else {
         assert_eq!(
             told, 0,

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use annals_format::{BlockKind, Cause, CompressionLevel, SYNC, Value};
 use annals_merger::{
-    InputRecording, Opened, Window, WriteOptions, plan_merge, recover, verify, write_trace,
+    InputRecording, Reader, Window, WriteOptions, plan_merge, recover, verify, write_trace,
 };
 use annals_recorder::{EventTypeSpec, Options, Overflow, Recorder};
 use page::SharedPage;
@@ -128,14 +128,14 @@ fn has_index_block(recordings: &Path) -> bool {
 
 /// Holds what is left against what was acknowledged; tells whether there were drops.
 fn check(recordings: &Path, acknowledged: [u64; THREADS]) -> bool {
-    let opened = Opened::open(recordings).expect("the recording is readable");
-    let d = &opened.definitions;
+    let opened = Reader::open(recordings).expect("the recording is readable");
+    let d = opened.definitions();
     let mut last: [Option<u64>; THREADS] = [None; THREADS];
     let mut recovered = [0_u64; THREADS];
     let mut streams = BTreeMap::new();
     let mut last_ns = i64::MIN;
     let outcome = opened
-        .read(Window::ALL, |chunk| {
+        .for_each_chunk(Window::ALL, |chunk| {
             let ordinals = chunk.ordinals();
             for (index, ordinal) in ordinals.iter().enumerate() {
                 let columns = &chunk.types[usize::from(chunk.type_index[index])];
@@ -257,7 +257,7 @@ fn check_merge(recordings: &Path) {
     assert!(said.contains("was killed"), "{said}");
     let report: serde_json::Value = serde_json::from_slice(&result.stdout).expect("a report");
     assert_eq!(report["inputs"][0]["ended"], "killed");
-    let opened = Opened::open(&output).expect("a trace");
+    let opened = Reader::open(&output).expect("a trace");
     let outcome = opened.summary().expect("a trace");
     let present = annals_merger::Sums::of(&outcome.totals).present();
     assert_eq!(report["totals"]["recorded"], present);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
-use annals_merger::{InputRecording, Opened, verify};
+use annals_merger::{InputRecording, Reader, verify};
 use annals_recorder::{ModuleSpec, Recorder};
 
 use crate::faults::{copy, is_leftover, library, logged, said, standing};
@@ -190,7 +190,7 @@ impl Way {
         if ran.trace().exists() {
             let verified = verify(&ran.trace(), &[ran.run()]).expect("a trace");
             assert!(verified.holds(), "{when}: {:?}", verified.mismatches);
-            let opened = Opened::open(&ran.trace()).expect("a trace");
+            let opened = Reader::open(ran.trace()).expect("a trace");
             assert!(opened.origin().has_footer, "{when}: the trace is whole");
         }
     }

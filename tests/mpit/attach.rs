@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use annals_format::{
-    Cause, ClockKind, Ordering as SourceOrder, Role, Value as Recorded, Verbosity,
-};
-use annals_merger::{Opened, Window};
+use annals_format::{Cause, ClockKind, Role, SourceOrder, Value as Recorded, Verbosity};
+use annals_merger::{Reader, Window};
 use annals_recorder::tool::{
     Attach, Bind, CvarSpec, Datatype, EventTypeSpec, ObjectHandle, PvarClass, PvarSpec, Raising,
     Runtime, Safety, Scope, SourceSpec, Value, attach,
@@ -21,15 +19,15 @@ pub(crate) struct Seen {
     pub(crate) events: Vec<(String, String, Vec<String>)>,
     /// Source, event type and cause, with the count.
     pub(crate) losses: BTreeMap<(String, String, Cause), u64>,
-    pub(crate) opened: Opened,
+    pub(crate) opened: Reader,
 }
 
 pub(crate) fn read(path: &Path) -> Seen {
-    let opened = Opened::open(path).expect("a recording");
-    let d = &opened.definitions;
+    let opened = Reader::open(path).expect("a recording");
+    let d = opened.definitions();
     let (mut events, mut losses) = (Vec::new(), BTreeMap::new());
     opened
-        .read(Window::ALL, |chunk| {
+        .for_each_chunk(Window::ALL, |chunk| {
             for (index, ordinal) in chunk.ordinals().iter().enumerate() {
                 let columns = &chunk.types[usize::from(chunk.type_index[index])];
                 let source = d.streams[&chunk.streams[index]].source;
@@ -47,7 +45,9 @@ pub(crate) fn read(path: &Path) -> Seen {
             Ok(())
         })
         .expect("a recording");
-    let outcome = opened.read(Window::ALL, |_| Ok(())).expect("a recording");
+    let outcome = opened
+        .for_each_chunk(Window::ALL, |_| Ok(()))
+        .expect("a recording");
     for totals in &outcome.totals {
         for row in &totals.rows {
             assert!(row.is_balanced(), "{row:?}");
@@ -131,7 +131,7 @@ fn every_instance_is_recorded_from_what_its_type_says() {
         i64::MIN
     );
     assert_eq!(of("mute").concat().join(" "), all);
-    let d = &seen.opened.definitions;
+    let d = seen.opened.definitions();
     let source = d
         .sources
         .values()
@@ -179,7 +179,7 @@ fn a_source_with_the_processors_clock_shares_the_recorders() {
     recorder.leave(begin);
     let status = recorder.finish();
     let seen = read(&status.path);
-    let d = &seen.opened.definitions;
+    let d = seen.opened.definitions();
     let mut sources = d.sources.values();
     let source = sources.find(|s| d.string(s.name) == "cheap").unwrap();
     let shares = source.clock.get() == 0;
@@ -287,7 +287,7 @@ fn registrations_tell_what_they_are_bound_to() {
     raise(70, 3);
     let status = recorder.finish();
     let seen = read(&status.path);
-    let d = &seen.opened.definitions;
+    let d = seen.opened.definitions();
     let object_name = |text: &str| {
         let number = text.strip_prefix("U32(")?.strip_suffix(')')?;
         let number: u32 = number.parse().ok()?;
@@ -356,7 +356,7 @@ fn variables_become_metrics_and_properties() {
     assert_eq!(of("sent (counter)"), ["U64(5)", "U64(7)"]);
     let queue = ["U32(0) U32(0)", "U32(3) U32(1)"];
     assert_eq!(of("queue (level)"), [queue, queue].concat());
-    let d = &seen.opened.definitions;
+    let d = seen.opened.definitions();
     let mut types = d.event_types.values();
     let metric = types
         .find(|t| d.string(t.name) == "sent (counter)")
@@ -414,10 +414,10 @@ fn events_stand_in_time_by_the_sources_clock() {
         std::thread::sleep(Duration::from_millis(21));
     }
     let status = recorder.finish();
-    let opened = Opened::open(&status.path).unwrap();
+    let opened = Reader::open(&status.path).unwrap();
     let mut times_us = Vec::new();
     opened
-        .read(Window::ALL, |chunk| {
+        .for_each_chunk(Window::ALL, |chunk| {
             times_us.extend(chunk.times_ns.iter().map(|time| time / 1000));
             Ok(())
         })

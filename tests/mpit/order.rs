@@ -68,7 +68,7 @@ fn merged_streams_of_a_sequenced_source_give_the_order_of_the_raises() {
         let in_order = (0..RAISES).map(|number| format!("I32({number})"));
         assert!(numbers.eq(in_order), "at {ticks_per_second} ticks a second");
         assert!(
-            seen.opened.definitions.streams.len() > 2,
+            seen.opened.definitions().streams.len() > 2,
             "several threads' streams"
         );
     }

@@ -5,8 +5,8 @@ use std::path::Path;
 use annals_format::{
     BlockKind, BlockWriter, Chunk, ChunkHeader, Clock, ClockId, ClockKind, CompressionLevel,
     Cumulative, Definition, Definitions, Element, ElementType, EventType, EventTypeId, FileHeader,
-    FileKind, Footer, Location, LocationId, LocationKind, Object, ObjectId, Ordering, Process,
-    ProcessId, Rank, RecordingId, Reference, Region, RegionId, Role, Source, SourceId, Stream,
+    FileKind, Footer, Location, LocationId, LocationKind, Object, ObjectId, Process, ProcessId,
+    Rank, RecordingId, Reference, Region, RegionId, Role, Source, SourceId, SourceOrder, Stream,
     StreamId, StreamTotals, StringId, TypeColumns, Verbosity, encode_tail,
 };
 
@@ -146,8 +146,8 @@ fn definitions(rank: u32, ranks: u32, id: RecordingId) -> Definitions {
         max_ticks: u64::MAX,
     }));
     for (number, name, ordering) in [
-        (0, "threads", Ordering::Ordered),
-        (1, "completions", Ordering::Unordered),
+        (0, "threads", SourceOrder::Ordered),
+        (1, "completions", SourceOrder::Unordered),
     ] {
         d.add(Definition::Source(Source {
             id: SourceId::new(number),

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use annals_format::{CompressionLevel, Ordering};
+use annals_format::{CompressionLevel, SourceOrder};
 use proptest::prelude::*;
 
 use crate::support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream};
@@ -62,7 +62,7 @@ pub fn write(ranks: &[Vec<Vec<Deed>>], directory: &Path) {
             }
             TestStream {
                 clock: 0,
-                ordering: Ordering::Ordered,
+                ordering: SourceOrder::Ordered,
                 chunks: vec![(START_NS, rows)],
             }
         });

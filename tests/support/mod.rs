@@ -9,16 +9,16 @@ use annals_format::{
     BlockKind, BlockWriter, CalibrationPoint, Cause, ChunkBuilder, ChunkHeader, Clock, ClockId,
     ClockKind, CompressionLevel, Cumulative, Definition, Definitions, DroppedRecord, Element,
     ElementType, EventType, EventTypeId, FileHeader, FileKind, Footer, Location, LocationId,
-    LocationKind, Ordering, Process, ProcessId, ROW_OBSERVATION, Rank, RecordingId, Reference,
-    Region, RegionId, Role, Source, SourceId, Stream, StreamId, StreamTotals, StringId, Verbosity,
-    encode_tail, put_dropped_row, put_row_start,
+    LocationKind, Process, ProcessId, ROW_OBSERVATION, Rank, RecordingId, Reference, Region,
+    RegionId, Role, Source, SourceId, SourceOrder, Stream, StreamId, StreamTotals, StringId,
+    Verbosity, encode_tail, put_dropped_row, put_row_start,
 };
-use annals_merger::{Opened, Sums};
+use annals_merger::{Reader, Sums};
 
 /// The sums of a recording, or of several, by event type name; every row of them adds up, and no stream is
 /// miscounted.
 pub fn sums_by_type(path: &Path) -> BTreeMap<String, Sums> {
-    let opened = Opened::open(path).expect("a recording");
+    let opened = Reader::open(path).expect("a recording");
     let outcome = opened.summary().expect("a recording");
     let mut by_type: BTreeMap<String, Vec<StreamTotals>> = BTreeMap::new();
     for totals in &outcome.totals {
@@ -26,7 +26,7 @@ pub fn sums_by_type(path: &Path) -> BTreeMap<String, Sums> {
             assert!(row.is_balanced(), "{row:?}");
             let mut one = StreamTotals::new(totals.stream);
             one.rows.push(row.clone());
-            let name = opened.definitions.event_type_name(row.event_type);
+            let name = opened.definitions().event_type_name(row.event_type);
             by_type.entry(name).or_default().push(one);
         }
     }
@@ -90,7 +90,7 @@ pub struct TestStream {
     /// Index of its clock.
     pub clock: usize,
     /// What its source promises.
-    pub ordering: Ordering,
+    pub ordering: SourceOrder,
     /// Chunks.
     pub chunks: Vec<(i64, Vec<Row>)>,
 }

@@ -1,8 +1,8 @@
 //! Recordings made at random, with every event that is in them: what an oracle needs.
 #![allow(dead_code, unreachable_pub, reason = "every test uses its part of it")]
 
-use annals_format::{ClockKind, Ordering, Value};
-use annals_merger::{Opened, Window};
+use annals_format::{ClockKind, SourceOrder, Value};
+use annals_merger::{Reader, Window};
 use proptest::prelude::*;
 
 use crate::support::{MARK, REFERENCE, Row, TestClock, TestRecording, TestStream};
@@ -139,9 +139,9 @@ pub fn make(plans: &[(u32, Vec<StreamPlan>)]) -> Vec<Made> {
             made.push(TestStream {
                 clock: plan.clock,
                 ordering: if plan.is_unordered {
-                    Ordering::Unordered
+                    SourceOrder::Unordered
                 } else {
-                    Ordering::Ordered
+                    SourceOrder::Ordered
                 },
                 chunks,
             });
@@ -164,11 +164,11 @@ pub fn make(plans: &[(u32, Vec<StreamPlan>)]) -> Vec<Made> {
     each.collect()
 }
 
-pub fn numbers_of(opened: &Opened) -> (Vec<(i64, u64)>, u64) {
+pub fn numbers_of(opened: &Reader) -> (Vec<(i64, u64)>, u64) {
     let mut found = Vec::new();
     let mut lost = 0;
     opened
-        .read(Window::ALL, |chunk| {
+        .for_each_chunk(Window::ALL, |chunk| {
             let ordinals = chunk.ordinals();
             for (index, ordinal) in ordinals.iter().enumerate() {
                 let columns = &chunk.types[usize::from(chunk.type_index[index])];

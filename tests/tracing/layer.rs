@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::sync::OnceLock;
 use std::task::{Context, Poll, Waker};
 
-use annals_merger::Opened;
+use annals_merger::Reader;
 use annals_recorder::Verbosity;
 use support::{Event, Read, Recording, dropped, events, names};
 use tracing::callsite::{Callsite, Identifier};
@@ -78,8 +78,8 @@ fn a_callsite_is_a_region_with_its_place_and_target() {
     let recording = Recording::start();
     let line = line!() + 1;
     recording.trace(|| drop(info_span!(target: "a::target", "placed", size = 1_u64)));
-    let opened = Opened::open(&recording.finish()).expect("a recording");
-    let d = &opened.definitions;
+    let opened = Reader::open(recording.finish()).expect("a recording");
+    let d = opened.definitions();
     // Other tests' callsites are registered with every subscriber there is.
     let mut regions = d.regions.values();
     let region = regions.find(|region| d.string(region.name) == "placed");
@@ -430,7 +430,7 @@ fn callsites_without_room_are_counted() {
     let events = events(&path);
     let lost = dropped(&path, "tracing.unrecorded");
     // Streams have counters for fewer event types than there are; the rest has a row as well.
-    let opened = Opened::open(&path).expect("a recording");
+    let opened = Reader::open(&path).expect("a recording");
     let outcome = opened.summary().expect("a recording");
     let rows = outcome.totals.iter().flat_map(|totals| &totals.rows);
     let raised: u64 = rows.map(|row| row.raised).sum();
@@ -637,8 +637,8 @@ fn levels_are_verbosities() {
         debug!(name: "4", x = 1);
         tracing::trace!(name: "5", x = 1);
     });
-    let opened = Opened::open(&recording.finish()).expect("a recording");
-    let d = &opened.definitions;
+    let opened = Reader::open(recording.finish()).expect("a recording");
+    let d = opened.definitions();
     let of = |name: &str| {
         let mut types = d.event_types.values();
         let name = format!("tracing_layer::{name}");
@@ -733,8 +733,8 @@ fn many_threads_meet_new_callsites_at_once() {
         .filter(|e| e.elements["number"] == "text".into());
     assert_eq!(texts.count(), THREADS * CALLSITES / 2);
     assert_eq!(steps(&events).len(), 2 * THREADS * CALLSITES);
-    let regions = Opened::open(recording.directory.path()).expect("a recording");
-    let d = &regions.definitions;
+    let regions = Reader::open(recording.directory.path()).expect("a recording");
+    let d = regions.definitions();
     let same = d
         .regions
         .values()

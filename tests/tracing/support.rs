@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use annals_format::{Reference, Value};
-use annals_merger::{Opened, Window};
+use annals_merger::{Reader, Window};
 use annals_recorder::{Options, Recorder};
 use annals_tracing::AnnalsLayer;
 use tempfile::TempDir;
@@ -69,10 +69,10 @@ impl Event {
 
 /// All events of a recording, or of several in a directory, in order; all counts add up.
 pub fn events(path: &Path) -> Vec<Event> {
-    let opened = Opened::open(path).expect("a recording");
-    let d = &opened.definitions;
+    let opened = Reader::open(path).expect("a recording");
+    let d = opened.definitions();
     let mut events = Vec::new();
-    let outcome = opened.read(Window::ALL, |chunk| {
+    let outcome = opened.for_each_chunk(Window::ALL, |chunk| {
         for (index, ordinal) in chunk.ordinals().iter().enumerate() {
             let columns = &chunk.types[usize::from(chunk.type_index[index])];
             let event_type = &d.event_types[&columns.event_type];
@@ -118,10 +118,10 @@ pub fn events(path: &Path) -> Vec<Event> {
 
 /// How many events of a type were dropped.
 pub fn dropped(path: &Path, name: &str) -> u64 {
-    let opened = Opened::open(path).expect("a recording");
+    let opened = Reader::open(path).expect("a recording");
     let outcome = opened.summary().expect("a recording");
     let rows = outcome.totals.iter().flat_map(|totals| &totals.rows);
-    let of_name = rows.filter(|row| opened.definitions.event_type_name(row.event_type) == name);
+    let of_name = rows.filter(|row| opened.definitions().event_type_name(row.event_type) == name);
     of_name.map(annals_format::TypeTotals::dropped_sum).sum()
 }
 

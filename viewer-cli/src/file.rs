@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use annals_merger::{MergeError, OutputError, OutputKind, Replace, WholeFile};
+use annals_merger::{FilterError, MergeError, OutputError, OutputKind, Replace, WholeFile};
 use annals_recorder::Rules;
 use clap::Args;
 
@@ -67,10 +67,14 @@ pub fn with_advice(error: &anyhow::Error) -> String {
         _ => error.downcast_ref::<OutputError>(),
     };
     let is_other_kind = matches!(output, Some(OutputError::OtherKind { .. }));
-    let advice = if is_other_kind {
-        "; name another output, or add --force to replace it"
-    } else {
-        ""
+    let filter = match error.downcast_ref() {
+        Some(MergeError::Filter(error)) => Some(error),
+        _ => error.downcast_ref::<FilterError>(),
+    };
+    let advice = match filter {
+        _ if is_other_kind => "; name another output, or add --force to replace it",
+        Some(filter) => crate::filter::advice(filter),
+        None => "",
     };
     format!("{error:#}{advice}")
 }

@@ -1,86 +1,109 @@
-//! Filters: which events a command looks at.
+//! Arguments that choose which events a command reads.
 
-use std::collections::BTreeSet;
-
-use annals_format::{Definitions, EventTypeId, RegionId, StreamId};
-use annals_merger::{EventFilter, FilterError, Selection, globs, some_match};
+use annals_format::{Definitions, units};
+use annals_merger::{EventFilter, FilterError, Query, Window, regions_like};
 use clap::Args;
 
-pub use annals_merger::WindowArguments;
+use crate::output::UsageError;
 
-/// Whose events a command looks at. Names are globs; several are separated by commas.
+/// Whose events, and which. Names are globs; several are separated by commas.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Args)]
+pub struct EventFilterArguments {
+    /// Ranks: numbers and ranges, such as 0,4-7
+    #[arg(long, value_name = "RANKS")]
+    pub rank: Option<String>,
+
+    /// Sources, by name (globs)
+    #[arg(long, value_name = "GLOBS")]
+    pub source: Option<String>,
+
+    /// Locations, by name (globs)
+    #[arg(long, value_name = "GLOBS")]
+    pub location: Option<String>,
+
+    /// Event types, by name (globs)
+    #[arg(long, value_name = "GLOBS")]
+    pub event: Option<String>,
+}
+
+impl EventFilterArguments {
+    /// The filter of the library.
+    pub fn filter(&self) -> EventFilter {
+        EventFilter {
+            ranks: self.rank.clone(),
+            sources: self.source.clone(),
+            locations: self.location.clone(),
+            event_types: self.event.clone(),
+        }
+    }
+}
+
+/// Whose events a command reads. Names are globs; several are separated by commas.
 #[derive(Clone, Debug, Default, Args)]
 pub struct FilterArguments {
+    /// Ranks, sources, locations and event types.
     #[command(flatten)]
-    events: EventFilter,
+    pub events: EventFilterArguments,
 
     /// Regions, by name (globs)
     #[arg(long, value_name = "GLOBS")]
     pub region: Option<String>,
 }
 
-/// A filter, made ready for one set of definitions.
-#[derive(Clone, Debug)]
-pub struct Filter {
-    events: Selection,
-    /// None: all.
-    regions: Option<BTreeSet<RegionId>>,
-}
-
-impl From<EventFilter> for FilterArguments {
-    fn from(events: EventFilter) -> Self {
-        Self {
-            events,
-            region: None,
-        }
-    }
-}
-
 impl FilterArguments {
-    /// Makes the filter ready. A name that matches nothing is an error: nothing would be shown, and a
-    /// misspelt name is the usual reason.
+    /// The query of events in a window. A name that matches nothing is an error: nothing would be shown, and a misspelt
+    /// name is the usual reason.
     ///
     /// # Errors
-    /// If a pattern cannot be read or matches nothing.
-    pub fn prepare(&self, definitions: &Definitions) -> Result<Filter, FilterError> {
-        let mut regions = None;
+    /// If a pattern cannot be parsed or matches nothing.
+    pub fn query(&self, definitions: &Definitions, window: Window) -> Result<Query, FilterError> {
+        let mut query = Query::select(&self.events.filter(), definitions)?;
+        query.set_window(window);
         if let Some(pattern) = &self.region {
-            let set = globs(pattern)?;
-            let matching = definitions.regions.values();
-            let matching = matching.filter(|d| set.is_match(definitions.string(d.name)));
-            let advice = "see `trace-cli regions`";
-            let known = definitions.regions.values();
-            let known = known.map(|d| definitions.string(d.name));
-            let matching = matching.map(|d| d.id);
-            regions = Some(some_match("region", pattern, advice, known, matching)?);
+            query.set_regions(regions_like(pattern, definitions)?);
         }
-        Ok(Filter {
-            events: self.events.select(definitions)?,
-            regions,
-        })
+        Ok(query)
     }
 }
 
-impl Filter {
-    /// Whether events of a stream are looked at.
-    pub fn takes_stream(&self, stream: StreamId) -> bool {
-        self.events.takes_stream(stream)
-    }
+/// A window of trace time.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct WindowArguments {
+    /// First moment to look at, from the trace's start (1.5s, 250ms, 10us)
+    #[arg(long, value_name = "TIME", value_parser = units::parse_time, allow_hyphen_values = true)]
+    pub from: Option<i64>,
 
-    /// Whether events of a type are looked at.
-    pub fn takes_event_type(&self, event_type: EventTypeId) -> bool {
-        self.events.takes_event_type(event_type)
-    }
+    /// First moment not to look at any more
+    #[arg(long, value_name = "TIME", value_parser = units::parse_time, allow_hyphen_values = true)]
+    pub to: Option<i64>,
+}
 
-    /// Whether a region is looked at.
-    pub fn takes_region(&self, region: RegionId) -> bool {
-        self.regions
-            .as_ref()
-            .is_none_or(|set| set.contains(&region))
+impl WindowArguments {
+    /// The window.
+    ///
+    /// # Errors
+    /// If it ends before it starts.
+    pub fn window(self) -> Result<Window, UsageError> {
+        let window = Window {
+            from_ns: self.from.unwrap_or(i64::MIN),
+            to_ns: self.to.unwrap_or(i64::MAX),
+        };
+        if window.from_ns > window.to_ns {
+            let why = "the window ends before it starts: --from is later than --to";
+            return Err(UsageError(why.to_owned()));
+        }
+        Ok(window)
     }
+}
 
-    /// Whether only some regions are looked at.
-    pub const fn is_by_region(&self) -> bool {
-        self.regions.is_some()
+/// Where the names of something that a filter did not find can be seen.
+pub(crate) fn advice(error: &FilterError) -> &'static str {
+    match error {
+        FilterError::NoMatch { what, .. } => match *what {
+            "region" => "; see `trace-cli regions`",
+            "event type" => "; see `trace-cli events`",
+            _ => "; see `trace-cli info` and `trace-cli sources`",
+        },
+        _ => "",
     }
 }

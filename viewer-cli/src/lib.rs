@@ -1,15 +1,14 @@
 //! Answers questions about Annals recordings and traces: the library behind `trace-cli`.
 
-pub mod calls;
 pub mod commands;
 pub mod csv;
+pub mod did_you_mean;
 pub mod export;
 pub mod file;
 pub mod filter;
 pub mod gather;
 pub mod launch;
 pub mod merge_summary;
-pub mod names;
 pub mod output;
 pub mod process_end;
 pub mod rule;

@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use annals_format::{CallStatistics, Definitions, LocationId, ProcessId, RegionId, TraceLoss};
-use annals_merger::{Opened, Outcome, RegionCounter, Window};
+use annals_merger::{ReadSummary, Reader, RegionCounter, Window};
 
-use crate::calls::{CallSink, Calls, Close, Frame, Sink};
-use crate::filter::Filter;
-use crate::names::Places;
+use annals_merger::Places;
+use annals_merger::Query;
+use annals_merger::calls::{CallSink, Close, Frame};
+use annals_merger::{Calls, Sink};
 
 /// What statistics are kept by, beside the region.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -125,12 +126,12 @@ fn number(of_locations: impl Iterator<Item = Group>) -> (Vec<usize>, Vec<Group>)
 
 /// The statistics of all calls, as the merge counted them; none when more is asked than that.
 fn stored(
-    opened: &Opened,
-    filter: &Filter,
+    opened: &Reader,
+    filter: &Query,
     window: Window,
     grouping: Grouping,
-) -> Option<(Statistics, Outcome)> {
-    let mut streams = opened.definitions.streams.keys();
+) -> Option<(Statistics, ReadSummary)> {
+    let mut streams = opened.definitions().streams.keys();
     let is_whole = window == Window::ALL && grouping == Grouping::None;
     if !is_whole || !streams.all(|stream| filter.takes_stream(*stream)) {
         return None;
@@ -145,18 +146,18 @@ fn stored(
 /// # Errors
 /// If the input cannot be read.
 pub fn statistics(
-    opened: &Opened,
+    opened: &Reader,
     places: &Places,
-    filter: &Filter,
+    filter: &Query,
     window: Window,
     grouping: Grouping,
-) -> anyhow::Result<(Statistics, Outcome)> {
+) -> anyhow::Result<(Statistics, ReadSummary)> {
     let Some((mut statistics, outcome)) = stored(opened, filter, window, grouping) else {
         return count_statistics(opened, places, filter, window, grouping, |_| {});
     };
-    let calls = Calls::new(&opened.definitions, filter, window);
+    let calls = Calls::new(opened.definitions(), &filter.within(window));
     let uncertainty = Uncertainty {
-        definitions: &opened.definitions,
+        definitions: opened.definitions(),
         places,
         grouping,
     };
@@ -169,15 +170,15 @@ pub fn statistics(
 /// # Errors
 /// If the input cannot be read.
 pub fn count_statistics(
-    opened: &Opened,
+    opened: &Reader,
     places: &Places,
-    filter: &Filter,
+    filter: &Query,
     window: Window,
     grouping: Grouping,
     mut look: impl FnMut(&annals_format::TraceChunk),
-) -> anyhow::Result<(Statistics, Outcome)> {
-    let definitions = &opened.definitions;
-    let mut calls = Calls::new(definitions, filter, window);
+) -> anyhow::Result<(Statistics, ReadSummary)> {
+    let definitions = opened.definitions();
+    let mut calls = Calls::new(definitions, &filter.within(window));
     let groups = calls.locations().iter().map(|id| match grouping {
         Grouping::None => Group::All,
         Grouping::Rank => Group::Rank(rank_of(definitions, *id)),
@@ -229,9 +230,9 @@ impl Uncertainty<'_> {
     /// Notes what every loss may have changed.
     fn spread_all(
         &self,
-        outcome: &Outcome,
+        outcome: &ReadSummary,
         calls: &Calls,
-        filter: &Filter,
+        filter: &Query,
         window: Window,
         statistics: &mut Statistics,
     ) {
@@ -247,7 +248,7 @@ impl Uncertainty<'_> {
         &self,
         loss: &TraceLoss,
         (enters, leaves): (bool, bool),
-        filter: &Filter,
+        filter: &Query,
         window: Window,
     ) -> Option<Concerned> {
         let overlaps = loss.to_ns >= window.from_ns && loss.from_ns < window.to_ns;

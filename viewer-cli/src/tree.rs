@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use annals_format::RegionId;
 use annals_merger::Window;
 
-use crate::calls::{CallSink, Close, Frame, Sink};
+use annals_merger::Sink;
+use annals_merger::calls::{CallSink, Close, Frame};
 
 /// Places beyond this are counted with their callers.
 const MOST_NODES: usize = 1 << 20;

@@ -6,6 +6,8 @@ use annals_format::{
     Definitions, Element, LocationId, ObjectId, Reference, RegionId, SourceId, StringId, Value,
 };
 
+use annals_merger::Event;
+
 use crate::table::safe;
 
 /// Appends text as a JSON string.
@@ -97,4 +99,36 @@ pub fn put_value_text(
         Value::Bytes(bytes) => write!(line, "0x{}", hex(bytes)),
         Value::Absent => Ok(()),
     };
+}
+
+/// The elements of an event that are there, with their values.
+fn elements_of<'a>(event: &Event<'a>) -> impl Iterator<Item = (&'a Element, Value<'a>)> {
+    let event = *event;
+    let elements = event.definition().map_or(&[][..], |d| &d.elements);
+    let values = elements
+        .iter()
+        .enumerate()
+        .map(move |(at, element)| (element, event.element(at)));
+    values.filter(|(_, value)| *value != Value::Absent)
+}
+
+/// Appends an event's elements, as ` name=value`.
+pub fn put_elements(line: &mut Vec<u8>, definitions: &Definitions, event: &Event<'_>) {
+    for (element, value) in elements_of(event) {
+        // Writing into memory does not fail.
+        let _ = write!(line, " {}=", safe(definitions.string(element.name)));
+        put_value_text(line, definitions, element, value);
+    }
+}
+
+/// Appends an event's elements, as `"name":value`, separated by commas.
+pub fn put_elements_json(line: &mut Vec<u8>, definitions: &Definitions, event: &Event<'_>) {
+    for (index, (element, value)) in elements_of(event).enumerate() {
+        if index != 0 {
+            line.push(b',');
+        }
+        put_json(line, definitions.string(element.name));
+        line.push(b':');
+        put_value_json(line, definitions, element, value);
+    }
 }

@@ -1,101 +1,40 @@
-//! Events one by one, as filters and windows choose them.
+//! Passes over the events of some types, and the bins of a window.
 
-use annals_format::{Column, Definitions, EventTypeId, StreamId, TraceChunk, TraceLoss, Value};
-use annals_merger::{Opened, Outcome, Window};
+use std::ops::ControlFlow;
+
+use annals_format::{EventTypeId, TraceLoss};
+use annals_merger::{Event, Query, ReadSummary, Reader, Window};
+use anyhow::Context;
 use rustc_hash::FxHashMap;
 
-use crate::filter::Filter;
-
-/// An event of a wanted type.
-#[derive(Clone, Copy, Debug)]
-pub struct Event<'a, T> {
-    /// Trace time, nanoseconds.
-    pub time_ns: i64,
-    /// Its stream.
-    pub stream: StreamId,
-    /// What its type was wanted for.
-    pub tag: T,
-    columns: &'a [Column],
-    ordinal: usize,
-}
-
-impl<T> Event<'_, T> {
-    /// The value of one of its elements.
-    pub fn value(&self, element: usize) -> Value<'_> {
-        match self.columns.get(element) {
-            Some(column) => column.get(self.ordinal),
-            None => Value::Absent,
-        }
-    }
-
-    /// The same, when it is an integer.
-    pub fn integer(&self, element: usize) -> Option<i128> {
-        self.value(element).as_integer()
-    }
-}
-
-/// Visits the events of some types in a window, in global order.
+/// Visits the events of some types in a window, in global order, whatever regions they refer to.
 ///
 /// # Errors
 /// If the input cannot be read.
 pub fn walk<T: Copy>(
-    opened: &Opened,
-    filter: &Filter,
+    opened: &Reader,
+    filter: &Query,
     window: Window,
     wanted: &FxHashMap<EventTypeId, T>,
-    mut visit: impl FnMut(&Event<'_, T>),
-) -> anyhow::Result<Outcome> {
-    let outcome = opened.read(window, |chunk| {
-        each(&chunk, filter, window, wanted, &mut visit);
-        Ok(())
-    })?;
-    Ok(outcome)
-}
-
-fn each<T: Copy>(
-    chunk: &TraceChunk,
-    filter: &Filter,
-    window: Window,
-    wanted: &FxHashMap<EventTypeId, T>,
-    visit: &mut impl FnMut(&Event<'_, T>),
-) {
-    let types = chunk.types.iter();
-    let types: Vec<_> = types
-        .map(|columns| {
-            Some((
-                *wanted.get(&columns.event_type)?,
-                columns.columns.as_slice(),
-            ))
-        })
-        .collect();
-    if types.iter().all(Option::is_none) {
-        return;
-    }
-    let mut next = vec![0_usize; types.len()];
-    for (index, type_index) in chunk.type_index.iter().enumerate() {
-        let type_index = usize::from(*type_index);
-        let ordinal = next[type_index];
-        next[type_index] += 1;
-        let Some((tag, columns)) = types[type_index] else {
-            continue;
-        };
-        let (time_ns, stream) = (chunk.times_ns[index], chunk.streams[index]);
-        if window.contains(time_ns) && filter.takes_stream(stream) {
-            visit(&Event {
-                time_ns,
-                stream,
-                tag,
-                columns,
-                ordinal,
-            });
+    mut visit: impl FnMut(&Event<'_>, T),
+) -> anyhow::Result<ReadSummary> {
+    let mut query = filter.within(window);
+    query
+        .set_event_types(wanted.keys().copied())
+        .clear_regions();
+    let summary = opened.for_each_event(&query, |event| {
+        if let Some(what) = wanted.get(&event.event_type()) {
+            visit(event, *what);
         }
-    }
+        ControlFlow::Continue(())
+    })?;
+    summary.context("nothing stops this pass")
 }
 
 /// Whether a loss may have had events of these types, in this window, of these streams.
 pub fn concerns(
     loss: &TraceLoss,
-    filter: &Filter,
+    filter: &Query,
     window: Window,
     mut is_wanted: impl FnMut(EventTypeId) -> bool,
 ) -> bool {
@@ -106,15 +45,8 @@ pub fn concerns(
         && loss.event_type.is_none_or(&mut is_wanted)
 }
 
-/// Place of an element of an event type, by name.
-pub fn element_of(definitions: &Definitions, event_type: EventTypeId, name: &str) -> Option<usize> {
-    let event_type = definitions.event_types.get(&event_type)?;
-    let mut elements = event_type.elements.iter();
-    elements.position(|element| definitions.string(element.name) == name)
-}
-
 /// The window as far as the trace goes: what bins are made of.
-pub fn bounded(opened: &Opened, window: Window) -> Window {
+pub fn bounded(opened: &Reader, window: Window) -> Window {
     Window {
         from_ns: if window.from_ns == i64::MIN {
             0

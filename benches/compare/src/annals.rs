@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use annals_merger::{Opened, Sums};
+use annals_merger::{Reader, Sums};
 use annals_recorder::{
     CompressionLevel, EventType, EventTypeSpec, Metric, Options, Recorder, RegionId, Status, Text,
 };
@@ -100,7 +100,7 @@ impl Program {
 /// # Errors
 /// If it cannot be read, or the counts do not add up.
 pub(crate) fn check(status: &Status, raised: u64) -> Result<Check, String> {
-    let outcome = Opened::open(&status.path).and_then(|opened| opened.summary());
+    let outcome = Reader::open(&status.path).and_then(|opened| opened.summary());
     let outcome = outcome.map_err(|error| error.to_string())?;
     let sums = Sums::of(&outcome.totals);
     if sums.raised != raised || sums.present() + sums.dropped != raised {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use annals_merger::Opened;
+use annals_merger::Reader;
 use annals_recorder::{Options, Recorder};
 use annals_tracing::AnnalsLayer;
 use tracing::dispatcher::{DefaultGuard, Dispatch, set_default};
@@ -161,11 +161,11 @@ impl Contestant for Instrumented {
 /// among them.
 fn events_in(path: &Path) -> Result<(u64, u64), String> {
     let text = |error: annals_merger::MergeError| error.to_string();
-    let opened = Opened::open(path).map_err(text)?;
+    let opened = Reader::open(path).map_err(text)?;
     let outcome = opened.summary().map_err(text)?;
     let (mut read, mut lost) = (0, 0);
     for row in outcome.totals.iter().flat_map(|totals| &totals.rows) {
-        let name = opened.definitions.event_type_name(row.event_type);
+        let name = opened.definitions().event_type_name(row.event_type);
         if !name.starts_with("tracing.new") && !name.starts_with("tracing.close") {
             read += row.recorded;
             lost += row.dropped_sum();

@@ -13,8 +13,8 @@ use annals_format::{
     BlockHeader, BlockKind, BlockWriter, Chunk, ChunkBuilder, ChunkHeader, Clock, ClockId,
     ClockKind, Column, CompressionLevel, Definition, Definitions, ElementType, EventType,
     EventTypeId, FileHeader, FileKind, Footer, LiveHeader, LiveImage, Location, LocationId,
-    LocationKind, Ordering, ProcessId, ReadAt, Recording, RecordingId, RegionStatistics, Role,
-    Snapshot, SnapshotHeader, Source, SourceId, Stream, StreamId, StreamTotals, StringId, Trace,
+    LocationKind, ProcessId, ReadAt, Recording, RecordingId, RegionStatistics, Role, Snapshot,
+    SnapshotHeader, Source, SourceId, SourceOrder, Stream, StreamId, StreamTotals, StringId, Trace,
     TraceChunk, TraceChunkHeader, Verbosity, decode_index_block, encode_tail, put_row_start,
     read_ints,
 };
@@ -311,7 +311,7 @@ fn definitions() -> Definitions {
         process,
         name,
         description: name,
-        ordering: Ordering::Ordered,
+        ordering: SourceOrder::Ordered,
         clock: ClockId::new(0),
     }));
     for number in 0..3 {
@@ -538,10 +538,10 @@ pub fn text(bytes: &[u8]) {
         3 => {
             let mut parts = text.split('\n').map(str::to_owned);
             let filter = EventFilter {
-                rank: parts.next(),
-                source: parts.next(),
-                location: parts.next(),
-                event: parts.next(),
+                ranks: parts.next(),
+                sources: parts.next(),
+                locations: parts.next(),
+                event_types: parts.next(),
             };
             let _ = filter.select(&definitions());
         }

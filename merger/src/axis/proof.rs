@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use annals_format::{
-    Definitions, EventHasher, EventTypeId, OrderHash, Ordering, Reference, StreamId, TraceChunk,
+    Definitions, EventHasher, EventTypeId, OrderHash, Reference, SourceOrder, StreamId, TraceChunk,
     TypeColumns,
 };
 
@@ -114,7 +114,7 @@ impl SortedStreams {
     pub(crate) fn of(definitions: &Definitions) -> Self {
         let each = definitions.streams.iter().map(|(id, stream)| {
             let source = definitions.sources.get(&stream.source);
-            let is_sorted = source.is_some_and(|s| s.ordering == Ordering::Unordered);
+            let is_sorted = source.is_some_and(|s| s.ordering == SourceOrder::Unordered);
             (*id, is_sorted)
         });
         Self(each.collect())

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use annals_format::{
     Clock, ClockId, Definition, Definitions, Element, EventType, EventTypeId, Foreign, Function,
-    Location, LocationId, Module, ModuleId, Object, ObjectId, Ordering, Process, ProcessId,
-    Property, Rank, Recording, Reference, Region, RegionId, RegionSet, Registration, Source,
-    SourceId, Stream, StreamId, StringId, World,
+    Location, LocationId, Module, ModuleId, Object, ObjectId, Process, ProcessId, Property, Rank,
+    Recording, Reference, Region, RegionId, RegionSet, Registration, Source, SourceId, SourceOrder,
+    Stream, StreamId, StringId, World,
 };
 
 /// Numbers of one recording's definitions in the trace.
@@ -344,7 +344,7 @@ impl Unifier {
             process,
             name: self.string(name),
             description: self.string("its definition is lost"),
-            ordering: Ordering::Unordered,
+            ordering: SourceOrder::Unordered,
             clock: LOST_CLOCK,
         };
         self.definitions.add(Definition::Source(source));

@@ -13,7 +13,7 @@ use crate::input::stream::{Decoded, Lane, LossPlace, StreamOutcome, StreamReader
 use crate::input::unplaced::UnplacedStream;
 
 #[derive(Debug)]
-pub(crate) enum Reader<'a> {
+pub(crate) enum InputReader<'a> {
     Stream(Box<StreamReader<'a>>),
     Unplaced(Box<UnplacedStream<'a>>),
     Trace(Box<TraceReader<'a>>),
@@ -22,7 +22,7 @@ pub(crate) enum Reader<'a> {
 
 /// What is left of a reader when all was read, for totals and report.
 #[derive(Debug)]
-pub(crate) enum Outcome<'a> {
+pub(crate) enum InputOutcome<'a> {
     Stream(StreamOutcome<'a>),
     Trace(Box<TraceReader<'a>>),
 }
@@ -34,7 +34,7 @@ pub(crate) enum DecodedChunk {
     Run(annals_format::Result<TraceChunk>),
 }
 
-impl<'a> Reader<'a> {
+impl<'a> InputReader<'a> {
     /// Least time of what was not handed out; none at the end.
     pub(crate) fn head_ns(&self) -> Option<i64> {
         match self {
@@ -46,11 +46,11 @@ impl<'a> Reader<'a> {
     }
 
     /// What is left when all was read; of a run nothing, since others read what it has.
-    pub(crate) fn into_outcome(self) -> Option<Outcome<'a>> {
+    pub(crate) fn into_outcome(self) -> Option<InputOutcome<'a>> {
         match self {
-            Self::Stream(reader) => Some(Outcome::Stream(reader.into_outcome())),
-            Self::Unplaced(stream) => Some(Outcome::Stream(stream.outcome)),
-            Self::Trace(reader) => Some(Outcome::Trace(reader)),
+            Self::Stream(reader) => Some(InputOutcome::Stream(reader.into_outcome())),
+            Self::Unplaced(stream) => Some(InputOutcome::Stream(stream.outcome)),
+            Self::Trace(reader) => Some(InputOutcome::Trace(reader)),
             Self::Run(_) => None,
         }
     }

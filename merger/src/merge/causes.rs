@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use annals_format::{
-    Definition, Ordering, ProcessId, StreamId, StreamTotals, TraceChunk, TypeTotals,
+    Definition, ProcessId, SourceOrder, StreamId, StreamTotals, TraceChunk, TypeTotals,
 };
 
 use super::{Member, Merge, Strip};
@@ -273,7 +273,7 @@ impl Merge {
             let stream = number.and_then(|number| self.definitions.streams.get(&number));
             let source = stream.and_then(|stream| self.definitions.sources.get(&stream.source));
             let has_place = stream.is_some_and(|stream| stream.location.is_some())
-                && source.is_some_and(|source| source.ordering == Ordering::Ordered);
+                && source.is_some_and(|source| source.ordering == SourceOrder::Ordered);
             if has_place {
                 with_losses.add(dropped);
             } else {

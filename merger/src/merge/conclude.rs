@@ -8,7 +8,7 @@ use super::{Merge, Merged};
 use crate::axis::proof::StreamHashes;
 use crate::error::{MergeError, Result};
 use crate::input::earlier::InputTrace;
-use crate::input::reader::Outcome;
+use crate::input::reader::InputOutcome;
 use crate::input::stream::StreamOutcome;
 use crate::messages::causality::CausalityReport;
 use crate::report::{self, Boots, InputReport, Report, StreamReport};
@@ -16,7 +16,7 @@ use crate::report::{self, Boots, InputReport, Report, StreamReport};
 impl Merge {
     pub(super) fn conclude(
         &self,
-        outcomes: Vec<Vec<Outcome<'_>>>,
+        outcomes: Vec<Vec<InputOutcome<'_>>>,
         losses: Vec<TraceLoss>,
         hashes: Option<&StreamHashes>,
         causality: Option<CausalityReport>,
@@ -27,10 +27,10 @@ impl Merge {
         let mut unplaced = BTreeMap::new();
         for outcome in outcomes.into_iter().flatten() {
             match outcome {
-                Outcome::Stream(outcome) => {
+                InputOutcome::Stream(outcome) => {
                     of_streams.push(self.conclude_stream(&outcome, hashes)?);
                 }
-                Outcome::Trace(reader) => {
+                InputOutcome::Trace(reader) => {
                     if let Some(process) = reader.earlier.processes.values().min() {
                         unplaced.insert(*process, reader.unplaced);
                     }

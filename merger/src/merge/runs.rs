@@ -15,7 +15,7 @@ use crate::axis::proof::ElementReferences;
 use crate::axis::strip::{Scratches, Shape, StripPlace};
 use crate::axis::unify::Numbers;
 use crate::error::{MergeError, Result};
-use crate::input::reader::{Outcome, Reader};
+use crate::input::reader::{InputOutcome, InputReader};
 use crate::input::run::{Run, RunFile, RunReader};
 use crate::input::stream::LossPlace;
 use crate::merge::sweep::Sweep;
@@ -113,14 +113,14 @@ pub(crate) struct Runs<'a> {
 }
 
 /// What is to be read, and what is left of what was read to make it.
-type Reduced<'a> = (Vec<Reader<'a>>, Vec<Vec<Outcome<'a>>>);
+type Reduced<'a> = (Vec<InputReader<'a>>, Vec<Vec<InputOutcome<'a>>>);
 
 impl Runs<'_> {
     /// Makes so few readers of these that what they must have open at once fits into memory. `numbers`
     /// leaves references as they are.
     pub(crate) fn reduce<'a>(
         &self,
-        readers: Vec<Reader<'a>>,
+        readers: Vec<InputReader<'a>>,
         definitions: &Definitions,
         numbers: &'a Numbers,
     ) -> Result<Reduced<'a>> {
@@ -170,7 +170,7 @@ impl Runs<'_> {
         let beside = beside.unwrap_or(1);
         let budget = self.budget.share(beside);
         let most_streams = readers.len().div_ceil(at_once).max(LEAST_GROUP);
-        let mut groups: Vec<Vec<Reader<'a>>> = Vec::new();
+        let mut groups: Vec<Vec<InputReader<'a>>> = Vec::new();
         let mut sum = 0_u64;
         for (reader, bytes) in readers.into_iter().zip(measured) {
             match groups.last_mut() {
@@ -187,11 +187,11 @@ impl Runs<'_> {
             }
         }
         let mut done = Vec::new();
-        let mut runs: Vec<Reader<'a>> = Vec::new();
+        let mut runs: Vec<InputReader<'a>> = Vec::new();
         let mut waiting = groups.into_iter().peekable();
         while waiting.peek().is_some() {
             let groups: Vec<_> = waiting.by_ref().take(beside as usize).collect();
-            let written: Vec<Result<(Run, Vec<Outcome<'a>>)>> = self.pool.install(|| {
+            let written: Vec<Result<(Run, Vec<InputOutcome<'a>>)>> = self.pool.install(|| {
                 let each = groups.into_par_iter();
                 each.map(|group| self.write(group, events as usize, budget, &file))
                     .collect()
@@ -200,7 +200,7 @@ impl Runs<'_> {
                 let (run, outcomes) = written?;
                 done.push(outcomes);
                 let reader = RunReader::new(file.clone(), run, numbers);
-                runs.push(Reader::Run(Box::new(reader)));
+                runs.push(InputReader::Run(Box::new(reader)));
             }
         }
         while runs.len() > at_once {
@@ -211,7 +211,7 @@ impl Runs<'_> {
                 let group = waiting.by_ref().take(at_once).collect();
                 let (run, _) = self.write(group, events as usize, self.budget, &file)?;
                 let reader = RunReader::new(file.clone(), run, numbers);
-                fewer.push(Reader::Run(Box::new(reader)));
+                fewer.push(InputReader::Run(Box::new(reader)));
             }
             runs = fewer;
         }
@@ -221,11 +221,11 @@ impl Runs<'_> {
     /// Merges some readers into a run; gives it, and what is left of them.
     fn write<'a>(
         &self,
-        readers: Vec<Reader<'a>>,
+        readers: Vec<InputReader<'a>>,
         events: usize,
         budget: Budget,
         file: &RunFile,
-    ) -> Result<(Run, Vec<Outcome<'a>>)> {
+    ) -> Result<(Run, Vec<InputOutcome<'a>>)> {
         let io = |source| MergeError::Io {
             action: "write a temporary file in",
             path: file.directory().to_owned(),
@@ -244,7 +244,7 @@ impl Runs<'_> {
                 return Err(error);
             }
             if strips.is_empty() {
-                let mut outcomes: Vec<Outcome<'a>> = sweep.into_outcomes().collect();
+                let mut outcomes: Vec<InputOutcome<'a>> = sweep.into_outcomes().collect();
                 outcomes.shrink_to_fit();
                 return Ok((run, outcomes));
             }

@@ -10,7 +10,7 @@ use annals_format::TraceLoss;
 
 use crate::axis::strip::{Slice, Strip, StripPlace};
 use crate::error::MergeError;
-use crate::input::reader::{Outcome, Reader};
+use crate::input::reader::{InputOutcome, InputReader};
 use crate::input::stream::{Lane, LossPlace};
 
 /// Strips that are worked on at once, for each thread: so that none waits long for the others.
@@ -39,7 +39,7 @@ const FEW_EVENTS: usize = 512;
 #[derive(Debug)]
 pub(crate) struct Sweep<'a> {
     /// By stream.
-    readers: Vec<Reader<'a>>,
+    readers: Vec<InputReader<'a>>,
     /// Events of a strip.
     strip_events: usize,
     /// All events before this time are loaded.
@@ -62,7 +62,7 @@ impl<'a> Sweep<'a> {
     /// A sweep over all events of so many streams. Strips have `strip_events`, up to twice as many with
     /// many streams; as many are worked on at once as this much memory allows.
     pub(crate) fn new(
-        readers: Vec<Reader<'a>>,
+        readers: Vec<InputReader<'a>>,
         streams: usize,
         strip_events: usize,
         memory_bytes: u64,
@@ -82,13 +82,15 @@ impl<'a> Sweep<'a> {
     }
 
     /// What is left of the readers when all was read.
-    pub(crate) fn into_outcomes(self) -> impl Iterator<Item = Outcome<'a>> {
-        self.readers.into_iter().filter_map(Reader::into_outcome)
+    pub(crate) fn into_outcomes(self) -> impl Iterator<Item = InputOutcome<'a>> {
+        self.readers
+            .into_iter()
+            .filter_map(InputReader::into_outcome)
     }
 
     /// Why what one of the readers needs cannot be read, when that is no loss but a failure.
     pub(crate) fn failure(&mut self) -> Option<MergeError> {
-        self.readers.iter_mut().find_map(Reader::failure)
+        self.readers.iter_mut().find_map(InputReader::failure)
     }
 
     /// Most events of a strip.
@@ -121,15 +123,15 @@ impl<'a> Sweep<'a> {
     }
 
     fn head_ns(&self) -> Option<i64> {
-        self.readers.iter().filter_map(Reader::head_ns).min()
+        self.readers.iter().filter_map(InputReader::head_ns).min()
     }
 
     fn is_all_loaded(&self) -> bool {
-        self.readers.iter().all(Reader::is_all_loaded)
+        self.readers.iter().all(InputReader::is_all_loaded)
     }
 
     fn lanes(&self) -> impl Iterator<Item = &Lane> {
-        self.readers.iter().flat_map(Reader::lanes)
+        self.readers.iter().flat_map(InputReader::lanes)
     }
 
     /// Loads until more than so many events are there of which it is known that none comes between them,
@@ -280,7 +282,7 @@ impl<'a> Sweep<'a> {
     /// Of the events at the time of a cut, how many of each lane are among the first in the order; none
     /// when lanes stand in it anyway.
     fn share_ties(&self, cut: Cut) -> Option<Vec<usize>> {
-        let has_many = |reader: &Reader<'_>| reader.has_many_streams();
+        let has_many = |reader: &InputReader<'_>| reader.has_many_streams();
         if cut.more == 0 || !self.readers.iter().any(has_many) {
             return None;
         }

@@ -13,9 +13,9 @@ use annals_format::wire::Put;
 use annals_format::{
     ANY_EVENT_TYPE, CalibrationPoint, Chunk, ChunkHeader, ChunkPlace, Clock, ClockId, ClockKind,
     Cumulative, Definition, Definitions, Ended, EventTypeId, FileHeader, FileKind, Foreign,
-    Location, LocationId, LocationKind, Object, ObjectId, Ordering, Problem, Process, ProcessId,
-    Property, Rank, ReadAt, Recording, RecordingId, Reference, Region, RegionId, Source, SourceId,
-    StoredChunk, Stream, StreamContents, StreamId, StreamLoss, StreamTotals, StringId,
+    Location, LocationId, LocationKind, Object, ObjectId, Problem, Process, ProcessId, Property,
+    Rank, ReadAt, Recording, RecordingId, Reference, Region, RegionId, Source, SourceId,
+    SourceOrder, StoredChunk, Stream, StreamContents, StreamId, StreamLoss, StreamTotals, StringId,
 };
 use rayon::prelude::*;
 
@@ -685,7 +685,7 @@ impl Maker<'_> {
             process,
             name: self.string(&mut own, &stem),
             description: self.string(&mut own, "an OTF2 archive"),
-            ordering: Ordering::Ordered,
+            ordering: SourceOrder::Ordered,
             clock,
         };
         own.definitions.add(Definition::Source(d));
@@ -759,7 +759,7 @@ impl Maker<'_> {
             process,
             name,
             description,
-            ordering: Ordering::Unordered,
+            ordering: SourceOrder::Unordered,
             clock,
         }));
         own.definitions.add(Definition::Location(Location {

@@ -9,8 +9,8 @@ use annals_format::otf2::{
 };
 use annals_format::wire::Wire;
 use annals_format::{
-    Definitions, EventTypeId, LocationId, LocationKind, ObjectId, Ordering, ProcessId, Reference,
-    RegionId, SourceId, StreamId, StringId,
+    Definitions, EventTypeId, LocationId, LocationKind, ObjectId, ProcessId, Reference, RegionId,
+    SourceId, SourceOrder, StreamId, StringId,
 };
 use rustc_hash::FxHashMap;
 
@@ -642,7 +642,7 @@ impl<'a> Outgoing<'a> {
             }
             let location = stream.location.and_then(|id| ours.locations.get(&id));
             let is_thread = location.is_some_and(|location| location.kind == LocationKind::Thread)
-                && source.ordering == Ordering::Ordered;
+                && source.ordering == SourceOrder::Ordered;
             let key = (
                 process,
                 stream.location.map(|id| id.get()),

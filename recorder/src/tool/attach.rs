@@ -470,8 +470,8 @@ impl Inner {
     fn add_source(&self, index: usize) -> Result<(), AttachError> {
         let info = self.runtime.source_info(index as i32)?;
         let mut source = match info.ordering {
-            annals_format::Ordering::Ordered => SourceSpec::ordered(&info.name),
-            annals_format::Ordering::Unordered => SourceSpec::unordered(&info.name),
+            annals_format::SourceOrder::Ordered => SourceSpec::ordered(&info.name),
+            annals_format::SourceOrder::Unordered => SourceSpec::unordered(&info.name),
         };
         source = source.description(&info.description);
         // The recorder's own clock is the same one, and its cheapest.

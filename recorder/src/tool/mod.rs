@@ -55,7 +55,7 @@ mod table;
 mod types;
 mod variables;
 
-pub use annals_format::Ordering as SourceOrder;
+pub use annals_format::SourceOrder;
 pub use attach::{Attach, AttachError, Attachment, attach};
 pub use category::{Category, CategoryInfo, Member, Members};
 pub use cvar::{CvarHandle, CvarInfo, CvarSpec, Scope};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use annals_format::Ordering as SourceOrder;
+use annals_format::SourceOrder;
 
 use super::deferred::Ring;
 use super::error::{Error, Result};

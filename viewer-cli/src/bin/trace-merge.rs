@@ -7,15 +7,15 @@ use std::process::ExitCode;
 use annals_cli::commands::export::{progress, tell_of_messages};
 use annals_cli::export::{Format, Settings, export};
 use annals_cli::file::{ForceArgument, with_advice};
+use annals_cli::filter::{EventFilterArguments, FilterArguments, WindowArguments};
 use annals_cli::merge_summary::{Asked, of_ends, of_merge};
 use annals_cli::output::UsageError;
 use annals_cli::table::safe_lines;
 use annals_format::CompressionLevel;
 use annals_merger::{
-    ArchiveOptions, Causality, ClockOffsets, EventFilter, FilterError, MESSAGES_IN_FLIGHT, Merge,
-    Opened, OutputKind, Plan, RejectedInput, Report, Symbols, Window, WindowArguments,
-    WriteOptions, is_annals, join, keep_freed_memory, plan_merge_with_offsets, write_archive,
-    write_trace,
+    ArchiveOptions, Causality, ClockOffsets, FilterError, MESSAGES_IN_FLIGHT, Merge, OutputKind,
+    Plan, Reader, RejectedInput, Report, Symbols, Window, WriteOptions, is_annals, join,
+    keep_freed_memory, plan_merge_with_offsets, write_archive, write_trace,
 };
 use anyhow::{Context, bail};
 use clap::Parser;
@@ -138,7 +138,7 @@ struct Arguments {
     window: WindowArguments,
 
     #[command(flatten)]
-    filter: EventFilter,
+    filter: EventFilterArguments,
 
     #[command(flatten)]
     force: ForceArgument,
@@ -374,7 +374,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<Report> {
     if let OutputFormat::Export(format) = format {
         return run_export(merge, rejected, window, format, arguments);
     }
-    merge.filter(&arguments.filter, window)?;
+    merge.filter(&arguments.filter.filter(), window)?;
     if let (Some((number, of)), Some(plan)) = (arguments.slice, &plan) {
         merge.slice(number, of, plan.quantiles_ns())?;
     }
@@ -418,7 +418,7 @@ fn run_export(
         bail!("--strict: {}: {}", input.path.display(), input.why);
     }
     let events = merge.expected_events();
-    let opened = Opened::of_merge(merge, rejected);
+    let opened = Reader::of_merge(merge, rejected);
     if arguments.strict {
         let report = opened.summary()?.report;
         if let Some(what) = report.and_then(|report| report.gap()) {
@@ -433,7 +433,10 @@ fn run_export(
     let exported = export(
         &opened,
         window,
-        &arguments.filter.clone().into(),
+        &FilterArguments {
+            events: arguments.filter.clone(),
+            region: None,
+        },
         (format, &settings),
         &arguments.output,
         &mut |events| bar.set_position(events),
@@ -493,7 +496,7 @@ fn summary(
     let asked = Asked {
         output: &arguments.output,
         is_readable: !matches!(format, OutputFormat::Export(_)),
-        is_filtered: !arguments.filter.is_empty()
+        is_filtered: !arguments.filter.filter().is_empty()
             || arguments.window.from.is_some()
             || arguments.window.to.is_some(),
         is_slice: arguments.slice.is_some(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use annals_format::{Definitions, EventTypeId, Reference, Role};
-use annals_merger::{Opened, Outcome, Window};
+use annals_merger::{ReadSummary, Reader, Window};
 use anyhow::bail;
 use clap::Args;
 use rustc_hash::FxHashMap;
@@ -12,12 +12,13 @@ use serde::Serialize;
 
 use super::{InputArguments, warn_of_damage};
 use crate::csv::{Csv, Maybe};
-use crate::filter::{Filter, FilterArguments, WindowArguments};
-use crate::names::Places;
+use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
 use crate::table::{Align, Table, safe};
 use crate::time;
-use crate::walk::{concerns, element_of, walk};
+use crate::walk::{concerns, walk};
+use annals_merger::Places;
+use annals_merger::Query;
 
 /// Operations that wait for members, at most.
 const MOST_OPEN: usize = 1 << 20;
@@ -260,19 +261,19 @@ impl Gathered {
 }
 
 fn measure(
-    opened: &Opened,
-    filter: &Filter,
+    opened: &Reader,
+    filter: &Query,
     window: Window,
-) -> anyhow::Result<(Collectives, Outcome)> {
-    let definitions = &opened.definitions;
+) -> anyhow::Result<(Collectives, ReadSummary)> {
+    let definitions = opened.definitions();
     let types = definitions.event_types.values();
     let types = types.filter(|t| t.role == Role::CollectiveBegin && filter.takes_event_type(t.id));
     let types = types.map(|t| {
         let begin = Begin {
             event_type: t.id,
-            communicator: element_of(definitions, t.id, "communicator"),
-            operation: element_of(definitions, t.id, "operation"),
-            size: element_of(definitions, t.id, "size"),
+            communicator: definitions.element(t.id, "communicator"),
+            operation: definitions.element(t.id, "operation"),
+            size: definitions.element(t.id, "size"),
         };
         (t.id, begin)
     });
@@ -288,22 +289,23 @@ fn measure(
     };
     let mut gathered = Gathered::default();
     let mut names: FxHashMap<(EventTypeId, i128), String> = FxHashMap::default();
-    let outcome = walk(opened, filter, until, &types, |event| {
-        let begin = event.tag;
+    let outcome = walk(opened, filter, until, &types, |event, begin| {
         let value = begin
             .communicator
-            .and_then(|at| event.integer(at))
+            .and_then(|at| event.element(at).as_integer())
             .unwrap_or(-1);
         let name = names
             .entry((begin.event_type, value))
             .or_insert_with(|| communicator_name(definitions, begin, value));
-        let place = places.get(event.stream);
-        let size = begin.size.and_then(|at| event.integer(at));
+        let place = places.get(event.stream());
+        let size = begin.size.and_then(|at| event.element(at).as_integer());
         let size = size
             .and_then(|size| usize::try_from(size).ok())
             .filter(|size| *size != 0);
-        let operation = begin.operation.and_then(|at| event.integer(at));
-        let at = (place.process.get(), place.rank, event.time_ns);
+        let operation = begin
+            .operation
+            .and_then(|at| event.element(at).as_integer());
+        let at = (place.process.get(), place.rank, event.time());
         gathered.begin(name, at, operation, size, window);
     })?;
     gathered.finish(window);
@@ -348,7 +350,7 @@ fn measure(
 /// If the input cannot be read, has no collective operations, or the output cannot be written.
 pub fn run(arguments: &CollectivesArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
     let (opened, window) = arguments.input.open_window(&arguments.window)?;
-    let filter = arguments.filter.prepare(&opened.definitions)?;
+    let filter = arguments.filter.query(opened.definitions(), window)?;
     let (found, outcome) = measure(&opened, &filter, window)?;
     warn_of_damage(&opened, &outcome);
     let most_waiting =

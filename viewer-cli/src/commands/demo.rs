@@ -7,11 +7,12 @@ mod pipeline;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use annals_format::Value;
-use annals_merger::{Opened, Window, WriteOptions, plan_merge, write_trace};
+use annals_merger::{Places, Query, Reader, Window, WriteOptions, plan_merge, write_trace};
 use anyhow::{Context, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,6 @@ use super::dropped::{self, summed};
 use super::info::Info;
 use super::regions;
 use crate::filter::FilterArguments;
-use crate::names::Places;
 use crate::output::Finding;
 use crate::time;
 
@@ -141,7 +141,7 @@ pub fn run(arguments: &DemoArguments, out: &mut dyn Write) -> anyhow::Result<Fin
         merged.report.totals.present(),
         trace.display()
     );
-    let opened = Opened::open(&trace)?;
+    let opened = Reader::open(&trace)?;
     let outcome = opened.summary()?;
     writeln!(out, "{}", Info::of(&opened, &outcome).render())?;
     let filter = FilterArguments::default();
@@ -197,42 +197,30 @@ fn run_processes(directory: &Path, output: &Path) -> anyhow::Result<Vec<Tally>> 
 }
 
 /// Holds the trace against the processes' own tallies.
-fn check(opened: &Opened, tallies: &[Tally], out: &mut dyn Write) -> anyhow::Result<bool> {
-    let definitions = &opened.definitions;
+fn check(opened: &Reader, tallies: &[Tally], out: &mut dyn Write) -> anyhow::Result<bool> {
+    let definitions = opened.definitions();
     let places = Places::of(definitions);
     let done = definitions
         .event_types
         .values()
         .find(|event_type| definitions.string(event_type.name) == FILE_DONE)
         .context("the trace does not know the demo's event type")?;
-    let element = |name: &str| {
-        let mut elements = done.elements.iter();
-        elements
-            .position(|element| definitions.string(element.name) == name)
-            .with_context(|| format!("{FILE_DONE} has no element {name}"))
-    };
-    let (bytes_in, bytes_out) = (element("bytes_in")?, element("bytes_out")?);
+    let mut query = Query::new();
+    query.set_event_types([done.id]);
+    let (bytes_in, bytes_out) = (query.element("bytes_in"), query.element("bytes_out"));
     let mut found: BTreeMap<u32, Tally> = BTreeMap::new();
-    let outcome = opened.read(Window::ALL, |chunk| {
-        let ordinals = chunk.ordinals();
-        for (index, ordinal) in ordinals.iter().enumerate() {
-            let columns = &chunk.types[usize::from(chunk.type_index[index])];
-            if columns.event_type != done.id {
-                continue;
-            }
-            let number = |at: usize| match columns.columns[at].get(*ordinal as usize) {
-                Value::U64(value) => value,
-                _ => 0,
-            };
-            let tally = found
-                .entry(places.get(chunk.streams[index]).rank)
-                .or_default();
-            tally.files += 1;
-            tally.bytes_in += number(bytes_in);
-            tally.bytes_out += number(bytes_out);
-        }
-        Ok(())
+    let outcome = opened.for_each_event(&query, |event| {
+        let number = |element| match event.value(element) {
+            Value::U64(value) => value,
+            _ => 0,
+        };
+        let tally = found.entry(event.rank()).or_default();
+        tally.files += 1;
+        tally.bytes_in += number(bytes_in);
+        tally.bytes_out += number(bytes_out);
+        ControlFlow::Continue(())
     })?;
+    let outcome = outcome.context("nothing stops this pass")?;
     let mut holds = true;
     for (rank, tally) in tallies.iter().enumerate() {
         let rank = rank as u32;

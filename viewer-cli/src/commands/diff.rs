@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-use annals_merger::{Opened, Outcome};
+use annals_merger::{ReadSummary, Reader};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::{InputArguments, warn_of_damage};
 use crate::filter::{FilterArguments, WindowArguments};
-use crate::names::Places;
 use crate::output::{self, Finding, UsageError};
 use crate::stacks::{Grouping, RegionStats, statistics};
 use crate::table::{Align, Table, safe};
 use crate::time;
+use annals_merger::Places;
 
 /// Regions that got slower or faster, are new, or gone, from one trace to another; by name.
 ///
@@ -126,15 +126,15 @@ struct Diff {
 }
 
 fn by_name(
-    opened: &Opened,
+    opened: &Reader,
     arguments: &DiffArguments,
-) -> anyhow::Result<(BTreeMap<String, RegionStats>, Outcome)> {
-    let definitions = &opened.definitions;
+) -> anyhow::Result<(BTreeMap<String, RegionStats>, ReadSummary)> {
+    let definitions = opened.definitions();
     let window = arguments.window.window()?;
     // A region that only the other trace has is no mistake.
     let mut only_events = arguments.filter.clone();
     let pattern = only_events.region.take();
-    let filter = only_events.prepare(definitions)?;
+    let filter = only_events.query(definitions, window)?;
     let names = pattern.as_deref().map(annals_merger::globs).transpose()?;
     let places = Places::of(definitions);
     let (found, outcome) = statistics(opened, &places, &filter, window, Grouping::None)?;

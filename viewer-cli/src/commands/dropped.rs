@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use annals_format::{ANY_EVENT_TYPE, Cause, EventTypeId, StreamId, TraceLoss};
-use annals_merger::{Opened, Outcome, Sums, Window};
+use annals_merger::{ReadSummary, Reader, Sums, Window};
 use clap::Args;
 use serde::Serialize;
 
 use super::{InputArguments, warn_of_damage};
-use crate::filter::{Filter, FilterArguments, WindowArguments};
-use crate::names::Places;
+use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
 use crate::table::{Align, Table, safe};
 use crate::time::moment;
+use annals_merger::Places;
+use annals_merger::Query;
 
 /// Losses: per rank, source, location and event type the count, the cause and the interval.
 ///
@@ -89,9 +90,9 @@ struct CheckResult {
     mismatches: Vec<Mismatch>,
 }
 
-fn loss_row(opened: &Opened, places: &Places, loss: &TraceLoss) -> LossRow {
+fn loss_row(opened: &Reader, places: &Places, loss: &TraceLoss) -> LossRow {
     let place = places.get(loss.stream);
-    let definitions = &opened.definitions;
+    let definitions = opened.definitions();
     LossRow {
         rank: place.rank,
         source: place.source.clone(),
@@ -123,8 +124,8 @@ pub fn summed(losses: &[TraceLoss]) -> Vec<TraceLoss> {
 }
 
 /// The table for people.
-pub fn render(opened: &Opened, losses: &[TraceLoss]) -> String {
-    let places = Places::of(&opened.definitions);
+pub fn render(opened: &Reader, losses: &[TraceLoss]) -> String {
+    let places = Places::of(opened.definitions());
     let mut table = Table::new(&[
         ("rank", Align::Right),
         ("source", Align::Left),
@@ -156,9 +157,9 @@ pub fn render(opened: &Opened, losses: &[TraceLoss]) -> String {
 }
 
 /// Reads all events and holds them, and the dropped records, against the totals.
-fn check(opened: &Opened) -> anyhow::Result<(CheckResult, Outcome)> {
+fn check(opened: &Reader) -> anyhow::Result<(CheckResult, ReadSummary)> {
     let mut found: BTreeMap<(StreamId, EventTypeId), u64> = BTreeMap::new();
-    let outcome = opened.read(Window::ALL, |chunk| {
+    let outcome = opened.for_each_chunk(Window::ALL, |chunk| {
         for (stream, index) in chunk.streams.iter().zip(&chunk.type_index) {
             let event_type = chunk.types[usize::from(*index)].event_type;
             *found.entry((*stream, event_type)).or_default() += 1;
@@ -171,7 +172,7 @@ fn check(opened: &Opened) -> anyhow::Result<(CheckResult, Outcome)> {
         let sum = told.entry((loss.stream, event_type)).or_default();
         *sum = sum.saturating_add(loss.count);
     }
-    let places = Places::of(&opened.definitions);
+    let places = Places::of(opened.definitions());
     let mut mismatches = Vec::new();
     for totals in &outcome.totals {
         for row in &totals.rows {
@@ -201,7 +202,7 @@ fn check(opened: &Opened) -> anyhow::Result<(CheckResult, Outcome)> {
 }
 
 fn mismatch(
-    opened: &Opened,
+    opened: &Reader,
     places: &Places,
     stream: StreamId,
     row: &annals_format::TypeTotals,
@@ -209,7 +210,7 @@ fn mismatch(
     told: u64,
 ) -> Mismatch {
     let place = places.get(stream);
-    let name = opened.definitions.event_type_name(row.event_type);
+    let name = opened.definitions().event_type_name(row.event_type);
     Mismatch {
         rank: place.rank,
         source: place.source.clone(),
@@ -228,7 +229,7 @@ fn mismatch(
 }
 
 /// Whether a loss is looked at.
-pub fn in_view(loss: &TraceLoss, filter: &Filter, window: Window) -> bool {
+pub fn in_view(loss: &TraceLoss, filter: &Query, window: Window) -> bool {
     filter.takes_stream(loss.stream)
         && loss.event_type.is_none_or(|id| filter.takes_event_type(id))
         && window.overlaps(loss.from_ns, loss.to_ns)
@@ -240,7 +241,7 @@ pub fn in_view(loss: &TraceLoss, filter: &Filter, window: Window) -> bool {
 /// If the input cannot be read, a filter matches nothing, or the output cannot be written.
 pub fn run(arguments: &DroppedArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
     let (opened, window) = arguments.input.open_window(&arguments.window)?;
-    let filter = arguments.filter.prepare(&opened.definitions)?;
+    let filter = arguments.filter.query(opened.definitions(), window)?;
     let (check, outcome) = if arguments.check {
         let (check, outcome) = check(&opened)?;
         (Some(check), outcome)
@@ -258,9 +259,9 @@ pub fn run(arguments: &DroppedArguments, out: &mut dyn Write) -> anyhow::Result<
         losses = summed(&losses);
     }
     let totals = Sums::of(&outcome.totals);
-    let complete = outcome.complete && opened.rejected.is_empty();
+    let complete = outcome.complete && opened.rejected().is_empty();
     if arguments.input.json {
-        let places = Places::of(&opened.definitions);
+        let places = Places::of(opened.definitions());
         let rows = |is_wanted: fn(Cause) -> bool| {
             let wanted = losses.iter().filter(|loss| is_wanted(loss.cause));
             wanted

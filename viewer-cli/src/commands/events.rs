@@ -51,7 +51,7 @@ pub fn run(arguments: &InputArguments, out: &mut dyn Write) -> anyhow::Result<Fi
     let opened = arguments.open()?;
     let outcome = opened.summary()?;
     warn_of_damage(&opened, &outcome);
-    let d = &opened.definitions;
+    let d = opened.definitions();
     let mut sums: BTreeMap<EventTypeId, TypeTotals> = BTreeMap::new();
     for row in outcome.totals.iter().flat_map(|totals| &totals.rows) {
         let sum = sums

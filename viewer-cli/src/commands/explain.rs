@@ -8,10 +8,10 @@ use clap::Args;
 use serde::Serialize;
 
 use super::InputArguments;
-use crate::names::Places;
 use crate::output::{self, Finding, UsageError};
 use crate::table::safe;
 use crate::time;
+use annals_merger::Places;
 
 /// What ordered two events
 ///
@@ -110,7 +110,7 @@ fn hops(definitions: &Definitions, hops: &[Hop]) -> Vec<HopRow> {
 /// If the input cannot be read, has no such event, or the output cannot be written.
 pub fn run(arguments: &ExplainArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
     let opened = arguments.input.open()?;
-    let d = &opened.definitions;
+    let d = opened.definitions();
     let names = [&arguments.a, &arguments.b];
     let found = match explain(&opened, names)? {
         Ok(found) => found,

@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use annals_format::RegionId;
-use annals_merger::{Opened, Outcome, Window};
+use annals_merger::{ReadSummary, Reader, Window};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::{InputArguments, warn_of_damage};
 use crate::csv::Csv;
-use crate::filter::{Filter, FilterArguments, WindowArguments};
-use crate::names::Places;
+use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
 use crate::stacks::{Group, Grouping, RegionStats, Statistics, rank_of, statistics};
 use crate::table::{Align, Table, safe};
 use crate::time;
+use annals_merger::Places;
+use annals_merger::Query;
 
 /// Load balance: time in each region by rank or location.
 ///
@@ -96,8 +97,8 @@ struct Flat {
     regions: Vec<FlatRow>,
 }
 
-fn share(opened: &Opened, group: Group, stats: &RegionStats) -> Share {
-    let definitions = &opened.definitions;
+fn share(opened: &Reader, group: Group, stats: &RegionStats) -> Share {
+    let definitions = opened.definitions();
     let (rank, location) = match group {
         Group::All => (0, None),
         Group::Rank(rank) => (rank, None),
@@ -125,9 +126,9 @@ fn is_seen(stats: &RegionStats) -> bool {
 }
 
 fn table(
-    opened: &Opened,
+    opened: &Reader,
     statistics: &Statistics,
-    filter: &Filter,
+    filter: &Query,
     is_inclusive: bool,
 ) -> (usize, Vec<FlatRow>) {
     let mut groups: Vec<Group> = statistics
@@ -159,7 +160,7 @@ fn table(
         let mean = sum as f64 / groups.len() as f64;
         let smallest = shares.iter().map(time).min().unwrap_or(0);
         Some(FlatRow {
-            name: opened.definitions.region_name(region),
+            name: opened.definitions().region_name(region),
             calls: shares.iter().map(|share| share.calls).sum(),
             // Who has none of it has 0.
             min_ns: if shares.len() < groups.len() {
@@ -184,11 +185,11 @@ fn table(
 
 fn read(
     arguments: &FlatArguments,
-    opened: &Opened,
+    opened: &Reader,
     window: Window,
-) -> anyhow::Result<(usize, Vec<FlatRow>, Outcome)> {
-    let filter = arguments.filter.prepare(&opened.definitions)?;
-    let places = Places::of(&opened.definitions);
+) -> anyhow::Result<(usize, Vec<FlatRow>, ReadSummary)> {
+    let filter = arguments.filter.query(opened.definitions(), window)?;
+    let places = Places::of(opened.definitions());
     let grouping = match arguments.by {
         By::Rank => Grouping::Rank,
         By::Location => Grouping::Location,

@@ -4,21 +4,23 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use annals_format::{EventTypeId, RegionId, TraceLoss, Value};
-use annals_merger::{Opened, Outcome, Window};
+use annals_merger::{ReadSummary, Reader, Window};
 use anyhow::bail;
 use clap::Args;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::{InputArguments, warn_of_damage};
-use crate::calls::{CallSink, Calls, Close, Frame, Sink};
 use crate::file::{ForceArgument, SVG};
-use crate::filter::{Filter, FilterArguments, WindowArguments};
+use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding, UsageError};
 use crate::svg::{Anchor, Svg};
 use crate::table::safe;
 use crate::time;
-use crate::walk::{concerns, element_of, walk};
+use crate::walk::{concerns, walk};
+use annals_merger::Query;
+use annals_merger::calls::{CallSink, Close, Frame};
+use annals_merger::{Calls, Sink};
 
 /// How durations of a region's calls (--region), or values of an event type's element (--event and --element), are
 /// distributed.
@@ -92,7 +94,7 @@ struct Histogram {
 
 struct Durations<F> {
     window: Window,
-    filter: Filter,
+    filter: Query,
     each: F,
 }
 
@@ -119,11 +121,7 @@ enum Subject {
 }
 
 impl Subject {
-    fn of(
-        arguments: &HistogramArguments,
-        opened: &Opened,
-        filter: &Filter,
-    ) -> anyhow::Result<Self> {
+    fn of(arguments: &HistogramArguments, opened: &Reader, filter: &Query) -> anyhow::Result<Self> {
         let Some(name) = &arguments.element else {
             if arguments.filter.region.is_none() {
                 bail!(UsageError(
@@ -133,16 +131,16 @@ impl Subject {
             }
             return Ok(Self::Durations);
         };
-        let definitions = &opened.definitions;
+        let definitions = opened.definitions();
         let types = definitions.event_types.keys();
         let types = types.filter(|id| filter.takes_event_type(**id));
-        let found = types.filter_map(|id| Some((*id, element_of(definitions, *id, name)?)));
+        let found = types.filter_map(|id| Some((*id, definitions.element(*id, name)?)));
         let found: FxHashMap<EventTypeId, usize> = found.collect();
         if found.is_empty() {
             let elements = definitions.event_types.values();
             let elements = elements.flat_map(|event_type| &event_type.elements);
             let names = elements.map(|element| definitions.string(element.name));
-            let near = crate::names::did_you_mean(name, names);
+            let near = crate::did_you_mean::did_you_mean(name, names);
             bail!("no element `{name}` in these event types{near}; see `trace-cli events`");
         }
         Ok(Self::Element(found))
@@ -151,11 +149,11 @@ impl Subject {
     /// Visits every value.
     fn each(
         &self,
-        opened: &Opened,
-        filter: &Filter,
+        opened: &Reader,
+        filter: &Query,
         window: Window,
         mut visit: impl FnMut(f64),
-    ) -> anyhow::Result<Outcome> {
+    ) -> anyhow::Result<ReadSummary> {
         match self {
             Self::Durations => {
                 let mut sink = Durations {
@@ -163,10 +161,11 @@ impl Subject {
                     filter: filter.clone(),
                     each: visit,
                 };
-                Calls::new(&opened.definitions, filter, window).read(opened, &mut sink, |_, _| {})
+                let mut calls = Calls::new(opened.definitions(), &filter.within(window));
+                Ok(calls.read(opened, &mut sink, |_, _| {})?)
             }
-            Self::Element(types) => walk(opened, filter, window, types, |event| {
-                let value = match event.value(event.tag) {
+            Self::Element(types) => walk(opened, filter, window, types, |event, at| {
+                let value = match event.element(at) {
                     Value::F64(value) => Some(value),
                     other => other.as_integer().map(|value| value as f64),
                 };
@@ -178,7 +177,7 @@ impl Subject {
         }
     }
 
-    fn is_lost(&self, loss: &TraceLoss, calls: &Calls, filter: &Filter, window: Window) -> bool {
+    fn is_lost(&self, loss: &TraceLoss, calls: &Calls, filter: &Query, window: Window) -> bool {
         match self {
             Self::Durations => {
                 let (enters, leaves) = calls.role_of_loss(loss);
@@ -209,10 +208,10 @@ fn edges((min, max): (f64, f64), bins: usize, is_log: bool) -> Vec<f64> {
 
 fn measure(
     arguments: &HistogramArguments,
-    opened: &Opened,
+    opened: &Reader,
     window: Window,
-) -> anyhow::Result<(Histogram, Outcome)> {
-    let filter = arguments.filter.prepare(&opened.definitions)?;
+) -> anyhow::Result<(Histogram, ReadSummary)> {
+    let filter = arguments.filter.query(opened.definitions(), window)?;
     let subject = Subject::of(arguments, opened, &filter)?;
     let bounds = (arguments.min, arguments.max);
     let (mut count, mut sum) = (0_u64, 0.0);
@@ -256,17 +255,17 @@ fn measure(
             counts[bin] += 1;
         }
     })?;
-    let calls = Calls::new(&opened.definitions, &filter, window);
+    let calls = Calls::new(opened.definitions(), &filter.within(window));
     let unit = match &subject {
         Subject::Durations => "ns".to_owned(),
         Subject::Element(types) => {
             let first = types.iter().min_by_key(|(id, _)| **id);
             let element = first.and_then(|(id, at)| {
-                let event_type = opened.definitions.event_types.get(id)?;
+                let event_type = opened.definitions().event_types.get(id)?;
                 event_type.elements.get(*at)
             });
             element.map_or_else(String::new, |e| {
-                opened.definitions.string(e.unit).to_owned()
+                opened.definitions().string(e.unit).to_owned()
             })
         }
     };

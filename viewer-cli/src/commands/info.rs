@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use annals_merger::{
-    ABORT_PROPERTY, MISSING_FINALIZE_PROPERTY, Opened, Outcome, PROCESS_END_PROPERTY, Sums,
+    ABORT_PROPERTY, MISSING_FINALIZE_PROPERTY, PROCESS_END_PROPERTY, ReadSummary, Reader, Sums,
     missing_ranks,
 };
 use serde::Serialize;
@@ -100,8 +100,8 @@ impl FilterInfo {
 
 impl Info {
     /// Gathers it.
-    pub fn of(opened: &Opened, outcome: &Outcome) -> Self {
-        let d = &opened.definitions;
+    pub fn of(opened: &Reader, outcome: &ReadSummary) -> Self {
+        let d = opened.definitions();
         let origin = opened.origin();
         let sums = Sums::of(&outcome.totals);
         let processes: Vec<ProcessInfo> = d
@@ -173,7 +173,7 @@ impl Info {
             start_ns: 0,
             end_ns: zero.map_or(0, |zero| zero.end_ns),
             start_unix_ns: zero.map_or(0, |zero| zero.unix_ns),
-            complete: outcome.complete && opened.rejected.is_empty(),
+            complete: outcome.complete && opened.rejected().is_empty(),
             processes,
         }
     }

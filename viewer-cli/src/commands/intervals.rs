@@ -4,19 +4,20 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 
 use annals_format::{Definitions, EventType, EventTypeId, Role, Spread};
-use annals_merger::{Opened, Outcome, Window};
+use annals_merger::{ReadSummary, Reader, Window};
 use anyhow::bail;
 use clap::Args;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::{InputArguments, opt_duration, warn_of_damage};
-use crate::filter::{Filter, FilterArguments, WindowArguments};
-use crate::names::Places;
+use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding, UsageError};
 use crate::table::{Align, Table, safe};
 use crate::time;
-use crate::walk::{bin_of, bin_start, bounded, concerns, element_of, walk};
+use crate::walk::{bin_of, bin_start, bounded, concerns, walk};
+use annals_merger::Places;
+use annals_merger::Query;
 
 /// What was begun and not ended is remembered up to this number.
 const MOST_OPEN: usize = 1 << 22;
@@ -100,8 +101,8 @@ fn keys(
     wanted: Option<&str>,
 ) -> anyhow::Result<Option<(usize, usize)>> {
     let both = |name: &str| {
-        let begin = element_of(definitions, begin.id, name)?;
-        Some((begin, element_of(definitions, end.id, name)?))
+        let begin = definitions.element(begin.id, name)?;
+        Some((begin, definitions.element(end.id, name)?))
     };
     if let Some(name) = wanted {
         let Some(found) = both(name) else {
@@ -133,7 +134,7 @@ fn by_name<'a>(definitions: &'a Definitions, name: &str) -> anyhow::Result<&'a E
         None => {
             let known = definitions.event_types.values();
             let known = known.map(|event_type| definitions.string(event_type.name));
-            let near = crate::names::did_you_mean(name, known);
+            let near = crate::did_you_mean::did_you_mean(name, known);
             bail!("no event type `{name}`{near}; see `trace-cli events`")
         }
     }
@@ -284,18 +285,18 @@ struct Measured {
     /// By pair and rank; rank none: all.
     tallies: BTreeMap<(usize, Option<u32>), Tally>,
     over_limit: u64,
-    outcome: Outcome,
+    outcome: ReadSummary,
     window: Window,
 }
 
 fn measure(
-    opened: &Opened,
-    filter: &Filter,
+    opened: &Reader,
+    filter: &Query,
     window: Window,
     pairs: &[Pair],
     arguments: &IntervalsArguments,
 ) -> anyhow::Result<Measured> {
-    let places = Places::of(&opened.definitions);
+    let places = Places::of(opened.definitions());
     let mut uses: FxHashMap<EventTypeId, Use> = FxHashMap::default();
     for (pair, types) in pairs.iter().enumerate() {
         for (event_type, is_begin) in [(types.begin, true), (types.end, false)] {
@@ -309,52 +310,55 @@ fn measure(
         tallies.insert((pair, None), Tally::default());
     }
     let mut waiting = Waiting::default();
-    let outcome = walk(opened, filter, window, &uses, |event| {
-        let Use { pair, is_begin } = event.tag;
-        let place = places.get(event.stream);
-        let key = pairs[pair]
-            .keys
-            .and_then(|(begin, end)| event.integer(if is_begin { begin } else { end }));
-        let key = (pair, place.process.get(), key.unwrap_or(0));
-        let part = bin_of(parts_of, parts, event.time_ns);
-        let mut rows = vec![(pair, None)];
-        rows.extend(arguments.by_rank.then_some((pair, Some(place.rank))));
-        if is_begin {
-            if waiting.count >= MOST_OPEN {
-                waiting.over_limit += 1;
+    let outcome = walk(
+        opened,
+        filter,
+        window,
+        &uses,
+        |event, Use { pair, is_begin }| {
+            let place = places.get(event.stream());
+            let key = pairs[pair].keys.and_then(|(begin, end)| {
+                event
+                    .element(if is_begin { begin } else { end })
+                    .as_integer()
+            });
+            let key = (pair, place.process.get(), key.unwrap_or(0));
+            let part = bin_of(parts_of, parts, event.time());
+            let mut rows = vec![(pair, None)];
+            rows.extend(arguments.by_rank.then_some((pair, Some(place.rank))));
+            if is_begin {
+                if waiting.count >= MOST_OPEN {
+                    waiting.over_limit += 1;
+                    return;
+                }
+                waiting.count += 1;
+                waiting.open.entry(key).or_default().push_back(event.time());
+                for row in rows {
+                    tallies.entry(row).or_default().change(part, 1);
+                }
                 return;
             }
-            waiting.count += 1;
-            waiting
-                .open
-                .entry(key)
-                .or_default()
-                .push_back(event.time_ns);
+            let begun = waiting.open.get_mut(&key);
+            let begun = begun.and_then(|queue| Some((queue.pop_front()?, queue.is_empty())));
+            // With others of its key open, it may be the end of any of them.
+            let is_paired_in_order = begun.is_some_and(|(_, is_last)| !is_last);
+            if let Some((_, true)) = begun {
+                waiting.open.remove(&key);
+            }
+            waiting.count -= usize::from(begun.is_some());
             for row in rows {
-                tallies.entry(row).or_default().change(part, 1);
-            }
-            return;
-        }
-        let begun = waiting.open.get_mut(&key);
-        let begun = begun.and_then(|queue| Some((queue.pop_front()?, queue.is_empty())));
-        // With others of its key open, it may be the end of any of them.
-        let is_paired_in_order = begun.is_some_and(|(_, is_last)| !is_last);
-        if let Some((_, true)) = begun {
-            waiting.open.remove(&key);
-        }
-        waiting.count -= usize::from(begun.is_some());
-        for row in rows {
-            let tally = tallies.entry(row).or_default();
-            match begun {
-                Some((begun_ns, _)) => {
-                    tally.durations.add(event.time_ns - begun_ns);
-                    tally.is_paired_in_order |= is_paired_in_order;
-                    tally.change(part, -1);
+                let tally = tallies.entry(row).or_default();
+                match begun {
+                    Some((begun_ns, _)) => {
+                        tally.durations.add(event.time() - begun_ns);
+                        tally.is_paired_in_order |= is_paired_in_order;
+                        tally.change(part, -1);
+                    }
+                    None => tally.unmatched += 1,
                 }
-                None => tally.unmatched += 1,
             }
-        }
-    })?;
+        },
+    )?;
     Ok(Measured {
         tallies,
         over_limit: waiting.over_limit,
@@ -364,14 +368,14 @@ fn measure(
 }
 
 fn rows(
-    opened: &Opened,
-    filter: &Filter,
+    opened: &Reader,
+    filter: &Query,
     window: Window,
     pairs: &[Pair],
     measured: &Measured,
     parts: usize,
 ) -> Vec<IntervalRow> {
-    let definitions = &opened.definitions;
+    let definitions = opened.definitions();
     let places = Places::of(definitions);
     let rows = measured.tallies.iter().map(|((number, rank), tally)| {
         let pair = pairs[*number];
@@ -420,8 +424,8 @@ fn rows(
 /// If the input cannot be read, an event type or element is not there, or the output cannot be written.
 pub fn run(arguments: &IntervalsArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
     let (opened, window) = arguments.input.open_window(&arguments.window)?;
-    let filter = arguments.filter.prepare(&opened.definitions)?;
-    let mut pairs = find_pairs(&opened.definitions, arguments)?;
+    let filter = arguments.filter.query(opened.definitions(), window)?;
+    let mut pairs = find_pairs(opened.definitions(), arguments)?;
     pairs.retain(|pair| filter.takes_event_type(pair.begin) && filter.takes_event_type(pair.end));
     if pairs.is_empty() {
         bail!(

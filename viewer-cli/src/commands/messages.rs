@@ -5,22 +5,24 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use annals_format::{EventTypeId, RegionId, Role, Spread, TraceChunk};
-use annals_merger::{MessageCounts, MessagePairs, Opened, Outcome, Window};
+use annals_merger::{MessageCounts, MessagePairs, ReadSummary, Reader, Window};
 use anyhow::bail;
 use clap::Args;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::{InputArguments, opt_duration, warn_of_damage};
-use crate::calls::{CallSink, Calls, Close, Frame, Sink};
 use crate::csv::{Csv, Maybe};
 use crate::file::{ForceArgument, SVG};
-use crate::filter::{Filter, FilterArguments, WindowArguments};
+use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
 use crate::svg::{Anchor, Svg};
 use crate::table::{Align, Table};
 use crate::time;
-use crate::walk::{concerns, element_of};
+use crate::walk::concerns;
+use annals_merger::Query;
+use annals_merger::calls::{CallSink, Close, Frame};
+use annals_merger::{Calls, Sink};
 
 /// Messages by pair of ranks: count, bytes, latency, and who waited for whom.
 ///
@@ -122,7 +124,7 @@ struct Matcher<'a> {
     types: FxHashMap<EventTypeId, (bool, Option<usize>)>,
     /// By location.
     ranks: Vec<u32>,
-    filter: &'a Filter,
+    filter: &'a Query,
     /// Indexes of the messages of the chunk that is read.
     of_chunk: Vec<u32>,
     is_prepared: bool,
@@ -268,11 +270,11 @@ impl Sink for Follower<'_> {
 
 fn measure(
     arguments: &MessagesArguments,
-    opened: &Opened,
+    opened: &Reader,
     window: Window,
-) -> anyhow::Result<(Messages, Outcome)> {
-    let definitions = &opened.definitions;
-    let filter = arguments.filter.prepare(definitions)?;
+) -> anyhow::Result<(Messages, ReadSummary)> {
+    let definitions = opened.definitions();
+    let filter = arguments.filter.query(definitions, window)?;
     let summary = opened.summary()?;
     let Some(pairs) = MessagePairs::of(definitions, &summary.totals) else {
         bail!("no event type is a message: nothing has the role send or receive");
@@ -286,15 +288,14 @@ fn measure(
         };
         Some((
             event_type.id,
-            (is_send, element_of(definitions, event_type.id, "bytes")),
+            (is_send, definitions.element(event_type.id, "bytes")),
         ))
     });
-    let everything = FilterArguments::default().prepare(definitions)?;
-    let until = Window {
+    let everything = Query::new().within(Window {
         from_ns: i64::MIN,
         ..window
-    };
-    let mut calls = Calls::new(definitions, &everything, until);
+    });
+    let mut calls = Calls::new(definitions, &everything);
     calls.from_start = true;
     let ranks = calls.locations().iter();
     let mut follower = Follower {
@@ -323,14 +324,14 @@ fn measure(
     let counts: MessageCounts = follower.pairs.finish();
     // What was lost at any time before the window's end may have been the other half, or one in between; of enters
     // and leaves, what tells how long somebody waited.
-    let places = crate::names::Places::of(definitions);
+    let places = annals_merger::Places::of(definitions);
     let ranks_without = |roles: &[Role]| -> BTreeSet<u32> {
         let is_of = |id: EventTypeId| {
             let event_type = definitions.event_types.get(&id);
             event_type.is_some_and(|event_type| roles.contains(&event_type.role))
         };
         let lossy = outcome.losses.iter().filter(|loss| {
-            !loss.cause.is_suppressed() && concerns(loss, &everything, until, is_of)
+            !loss.cause.is_suppressed() && concerns(loss, &everything, everything.window(), is_of)
         });
         lossy.map(|loss| places.get(loss.stream).rank).collect()
     };

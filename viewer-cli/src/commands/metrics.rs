@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use annals_format::{EventTypeId, Role, Value};
-use annals_merger::{Opened, Outcome, Window};
+use annals_merger::{ReadSummary, Reader, Window};
 use anyhow::bail;
 use clap::Args;
 use rustc_hash::FxHashMap;
@@ -14,13 +14,14 @@ use serde::Serialize;
 use super::{InputArguments, warn_of_damage};
 use crate::csv::{Csv, Maybe};
 use crate::file::{ForceArgument, SVG};
-use crate::filter::{Filter, FilterArguments, WindowArguments};
-use crate::names::Places;
+use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
 use crate::svg::{Anchor, Svg};
 use crate::table::{Align, Table, safe};
 use crate::time::moment;
-use crate::walk::{bin_of, bin_start, bounded, concerns, element_of, walk};
+use crate::walk::{bin_of, bin_start, bounded, concerns, walk};
+use annals_merger::Places;
+use annals_merger::Query;
 
 /// Values of metrics over time: a row for each metric and location, with its rate of change.
 ///
@@ -134,16 +135,16 @@ struct Series {
 }
 
 fn wanted(
-    opened: &Opened,
-    filter: &Filter,
+    opened: &Reader,
+    filter: &Query,
     element: Option<&str>,
 ) -> anyhow::Result<FxHashMap<EventTypeId, (EventTypeId, usize)>> {
-    let definitions = &opened.definitions;
+    let definitions = opened.definitions();
     let types = definitions.event_types.values();
     let types = types.filter(|t| filter.takes_event_type(t.id));
     let types = types.filter(|t| element.is_some() || t.role == Role::Metric);
     let found = types.filter_map(|t| {
-        let at = element_of(definitions, t.id, element.unwrap_or("value"))?;
+        let at = definitions.element(t.id, element.unwrap_or("value"))?;
         Some((t.id, (t.id, at)))
     });
     let found: FxHashMap<_, _> = found.collect();
@@ -161,35 +162,40 @@ fn wanted(
 
 fn measure(
     arguments: &MetricsArguments,
-    opened: &Opened,
+    opened: &Reader,
     window: Window,
-) -> anyhow::Result<(Vec<MetricRow>, Outcome)> {
-    let definitions = &opened.definitions;
-    let filter = arguments.filter.prepare(definitions)?;
+) -> anyhow::Result<(Vec<MetricRow>, ReadSummary)> {
+    let definitions = opened.definitions();
+    let filter = arguments.filter.query(definitions, window)?;
     let types = wanted(opened, &filter, arguments.element.as_deref())?;
     let places = Places::of(definitions);
     let (whole, parts) = (bounded(opened, window), usize::from(arguments.points));
     let mut all: BTreeMap<(EventTypeId, annals_format::StreamId), Series> = BTreeMap::new();
-    let outcome = walk(opened, &filter, window, &types, |event| {
-        let (event_type, at) = event.tag;
-        let value = match event.value(at) {
-            Value::F64(value) => Some(value),
-            other => other.as_integer().map(|value| value as f64),
-        };
-        let Some(value) = value.filter(|value| value.is_finite()) else {
-            return;
-        };
-        let series = all.entry((event_type, event.stream)).or_insert(Series {
-            all: Sum::NONE,
-            first: (event.time_ns, value),
-            last_ns: event.time_ns,
-            parts: BTreeMap::new(),
-        });
-        series.all.add(value);
-        series.last_ns = event.time_ns;
-        let part = series.parts.entry(bin_of(whole, parts, event.time_ns));
-        part.or_insert(Sum::NONE).add(value);
-    })?;
+    let outcome = walk(
+        opened,
+        &filter,
+        window,
+        &types,
+        |event, (event_type, at)| {
+            let value = match event.element(at) {
+                Value::F64(value) => Some(value),
+                other => other.as_integer().map(|value| value as f64),
+            };
+            let Some(value) = value.filter(|value| value.is_finite()) else {
+                return;
+            };
+            let series = all.entry((event_type, event.stream())).or_insert(Series {
+                all: Sum::NONE,
+                first: (event.time(), value),
+                last_ns: event.time(),
+                parts: BTreeMap::new(),
+            });
+            series.all.add(value);
+            series.last_ns = event.time();
+            let part = series.parts.entry(bin_of(whole, parts, event.time()));
+            part.or_insert(Sum::NONE).add(value);
+        },
+    )?;
     let rows = all.into_iter().map(|((event_type, stream), series)| {
         let place = places.get(stream);
         let element = &definitions.event_types[&event_type].elements[types[&event_type].1];

@@ -29,7 +29,7 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use annals_format::{Cause, ChunkPlace, Ended, Problem};
-use annals_merger::{InputRecording, Opened, Outcome, Symbols, Window};
+use annals_merger::{InputRecording, ReadSummary, Reader, Symbols, Window};
 use clap::Args;
 
 use crate::filter::WindowArguments;
@@ -57,16 +57,19 @@ impl InputArguments {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn open(&self) -> anyhow::Result<Opened> {
+    pub fn open(&self) -> anyhow::Result<Reader> {
         let symbols = Symbols::in_directories(&self.symbols)?;
-        Ok(Opened::open_with_symbols(&self.input, &symbols)?)
+        Ok(Reader::open_all(
+            std::slice::from_ref(&self.input),
+            &symbols,
+        )?)
     }
 
     /// Opens the input to look at a window of it.
     ///
     /// # Errors
     /// If it cannot be read, or ends before the window starts.
-    pub fn open_window(&self, window: &WindowArguments) -> anyhow::Result<(Opened, Window)> {
+    pub fn open_window(&self, window: &WindowArguments) -> anyhow::Result<(Reader, Window)> {
         let window = window.window()?;
         let opened = self.open()?;
         let end_ns = opened.end_ns();
@@ -87,8 +90,8 @@ fn tell(text: &str) {
 }
 
 /// Tells on stderr what this read had to skip.
-pub(crate) fn warn_of_damage(opened: &Opened, outcome: &Outcome) {
-    for input in &opened.rejected {
+pub(crate) fn warn_of_damage(opened: &Reader, outcome: &ReadSummary) {
+    for input in opened.rejected() {
         tell(&format!(
             "left out: {}: {}",
             input.path.display(),
@@ -129,11 +132,11 @@ pub(crate) fn warn_of_damage(opened: &Opened, outcome: &Outcome) {
 
 /// Where recordings have chunks that cannot be read. Merging them counts what they cost; where they stand, another look tells: only
 /// at recordings that lost something so.
-fn unreadable_chunks(opened: &Opened, outcome: &Outcome) -> Vec<(PathBuf, Problem)> {
+fn unreadable_chunks(opened: &Reader, outcome: &ReadSummary) -> Vec<(PathBuf, Problem)> {
     let Some(report) = &outcome.report else {
         return Vec::new();
     };
-    let d = &opened.definitions;
+    let d = opened.definitions();
     let skipped = outcome.losses.iter();
     let skipped = skipped.filter(|loss| loss.cause == Cause::Skipped);
     let hit: BTreeSet<String> = skipped

@@ -1,20 +1,18 @@
 //! `trace-cli print`: events in global order.
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
 
-use annals_format::{
-    Definitions, Element, Reference, RegionId, TraceChunk, TraceLoss, TypeColumns, Value,
-};
-use annals_merger::{MergeError, Window};
+use annals_format::{Definitions, Element, TraceLoss};
+use annals_merger::{Event, Item, Places};
 use clap::Args;
 
 use super::{InputArguments, warn_of_damage};
-use crate::filter::{Filter, FilterArguments, WindowArguments};
-use crate::names::Places;
+use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{Finding, UsageError};
 use crate::table::safe;
 use crate::time::moment;
-use crate::values::{put_json, put_value_json, put_value_text};
+use crate::values::{put_elements, put_elements_json, put_json, put_value_text};
 
 /// Events in global order, one a line.
 ///
@@ -123,7 +121,7 @@ impl Template {
             return Ok(Piece::Element(name));
         }
         let known = OWN.iter().map(|(own, _)| *own).chain(elements());
-        let near = crate::names::did_you_mean(&name, known);
+        let near = crate::did_you_mean::did_you_mean(&name, known);
         let why =
             format!("--template: no event has an element `{name}`{near}; see `trace-cli events`");
         Err(UsageError(why).into())
@@ -133,15 +131,12 @@ impl Template {
 struct Printer<'a> {
     definitions: &'a Definitions,
     places: Places,
-    filter: Filter,
-    window: Window,
     left: u64,
     is_json: bool,
     with_losses: bool,
     template: Option<Template>,
     line: Vec<u8>,
     out: &'a mut dyn Write,
-    failure: Option<std::io::Error>,
 }
 
 /// Runs the command.
@@ -150,111 +145,68 @@ struct Printer<'a> {
 /// If the input cannot be read or the output not be written.
 pub fn run(arguments: &PrintArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
     let (opened, window) = arguments.input.open_window(&arguments.window)?;
+    let query = arguments.filter.query(opened.definitions(), window)?;
     let mut printer = Printer {
-        definitions: &opened.definitions,
-        places: Places::of(&opened.definitions),
-        filter: arguments.filter.prepare(&opened.definitions)?,
-        window,
+        definitions: opened.definitions(),
+        places: Places::of(opened.definitions()),
         left: arguments.limit.unwrap_or(u64::MAX),
         is_json: arguments.input.json,
         with_losses: arguments.losses || !(arguments.input.json || arguments.template.is_some()),
         template: arguments
             .template
             .as_deref()
-            .map(|text| Template::parse(text, &opened.definitions))
+            .map(|text| Template::parse(text, opened.definitions()))
             .transpose()?,
         line: Vec::new(),
         out,
-        failure: None,
     };
-    let outcome = opened.read(window, |chunk| printer.print_chunk(&chunk));
-    if let Some(error) = printer.failure {
+    let mut failure = None;
+    let summary = opened.for_each_item(&query, |item| {
+        let printed = match item {
+            Item::Event(event) => printer.event(&event),
+            Item::Loss(loss) => printer.loss(loss),
+        };
+        printed.unwrap_or_else(|error| {
+            failure = Some(error);
+            ControlFlow::Break(())
+        })
+    })?;
+    if let Some(error) = failure {
         return Err(error.into());
     }
-    match outcome {
-        Ok(outcome) => {
-            warn_of_damage(&opened, &outcome);
-            Ok(Finding::loss(outcome.has_skipped_now))
-        }
-        // The limit is reached.
-        Err(MergeError::Stopped) => Ok(Finding::FINE),
-        Err(error) => Err(error.into()),
-    }
+    // `None`: the limit is reached.
+    let Some(summary) = summary else {
+        return Ok(Finding::FINE);
+    };
+    warn_of_damage(&opened, &summary);
+    Ok(Finding::loss(summary.has_skipped_now))
 }
 
 impl Printer<'_> {
-    fn print_chunk(&mut self, chunk: &TraceChunk) -> Result<(), MergeError> {
-        let ordinals = chunk.ordinals();
-        let mut losses = chunk.losses.iter().peekable();
-        for (index, ordinal) in ordinals.iter().enumerate() {
-            while let Some((_, loss)) = losses.next_if(|loss| loss.0 as usize <= index) {
-                self.loss(loss)?;
-            }
-            let time_ns = chunk.times_ns[index];
-            if !self.window.overlaps(time_ns, i64::MAX) {
-                return Err(MergeError::Stopped);
-            }
-            let is_wanted = self.window.contains(time_ns);
-            if !is_wanted || !self.filter.takes_stream(chunk.streams[index]) {
-                continue;
-            }
-            self.event(chunk, index, *ordinal as usize)?;
-        }
-        losses.try_for_each(|(_, loss)| self.loss(loss))
-    }
-
-    fn event(
-        &mut self,
-        chunk: &TraceChunk,
-        index: usize,
-        ordinal: usize,
-    ) -> Result<(), MergeError> {
-        let columns = &chunk.types[usize::from(chunk.type_index[index])];
-        if !self.filter.takes_event_type(columns.event_type) {
-            return Ok(());
-        }
-        let event_type = self.definitions.event_types.get(&columns.event_type);
-        let elements = event_type.map_or(&[][..], |event_type| &event_type.elements);
-        if self.filter.is_by_region() {
-            let region = elements
-                .iter()
-                .position(|element| element.reference == Reference::Region)
-                .and_then(|at| columns.columns.get(at)?.get(ordinal).as_integer());
-            let is_taken = region
-                .and_then(|region| u32::try_from(region).ok())
-                .is_some_and(|region| self.filter.takes_region(RegionId::new(region)));
-            if !is_taken {
-                return Ok(());
-            }
-        }
+    fn event(&mut self, event: &Event<'_>) -> io::Result<ControlFlow<()>> {
         if self.left == 0 {
-            return Err(MergeError::Stopped);
+            return Ok(ControlFlow::Break(()));
         }
         self.left -= 1;
         let definitions = self.definitions;
-        let name = definitions.event_type_name(columns.event_type);
-        let place = self.places.get(chunk.streams[index]);
+        let elements = event.definition().map_or(&[][..], |d| &d.elements);
+        let time_ns = event.time();
+        let location = event.location();
         let line = &mut self.line;
         line.clear();
         if let Some(template) = &self.template {
             let values = |element: &Element, at: usize, line: &mut Vec<u8>| {
-                if let Some(column) = columns.columns.get(at) {
-                    put_value_text(line, definitions, element, column.get(ordinal));
-                }
+                put_value_text(line, definitions, element, event.element(at));
             };
             for piece in &template.0 {
-                let time_ns = chunk.times_ns[index];
                 let _ = match piece {
                     Piece::Text(text) => line.write_all(text.as_bytes()),
                     Piece::Time => write!(line, "{}", moment(time_ns)),
                     Piece::TimeNs => write!(line, "{time_ns}"),
-                    Piece::Rank => write!(line, "{}", place.rank),
-                    Piece::Location => {
-                        let location = place.location.as_deref().unwrap_or("-");
-                        write!(line, "{}", safe(location))
-                    }
-                    Piece::Source => write!(line, "{}", safe(&place.source)),
-                    Piece::Event => write!(line, "{}", safe(&name)),
+                    Piece::Rank => write!(line, "{}", event.rank()),
+                    Piece::Location => write!(line, "{}", safe(location.unwrap_or("-"))),
+                    Piece::Source => write!(line, "{}", safe(event.source())),
+                    Piece::Event => write!(line, "{}", safe(event.name())),
                     Piece::Elements => {
                         for (at, element) in elements.iter().enumerate() {
                             let space = if at == 0 { "" } else { " " };
@@ -280,47 +232,41 @@ impl Printer<'_> {
         if self.is_json {
             let _ = write!(
                 line,
-                "{{\"time_ns\":{},\"rank\":{},\"source\":",
-                chunk.times_ns[index], place.rank
+                "{{\"time_ns\":{time_ns},\"rank\":{},\"source\":",
+                event.rank()
             );
-            put_json(line, &place.source);
+            put_json(line, event.source());
             line.extend_from_slice(b",\"location\":");
-            match &place.location {
+            match location {
                 Some(location) => put_json(line, location),
                 None => line.extend_from_slice(b"null"),
             }
             line.extend_from_slice(b",\"event\":");
-            put_json(line, &name);
+            put_json(line, event.name());
             line.extend_from_slice(b",\"elements\":{");
         } else {
-            let location = place.location.as_deref().unwrap_or("-");
             let _ = write!(
                 line,
                 "{} {:>4} {} {} {}",
-                moment(chunk.times_ns[index]),
-                place.rank,
-                safe(location),
-                safe(&place.source),
-                safe(&name)
+                moment(time_ns),
+                event.rank(),
+                safe(location.unwrap_or("-")),
+                safe(event.source()),
+                safe(event.name())
             );
         }
         if self.is_json {
-            put_elements_json(line, definitions, columns, ordinal);
+            put_elements_json(line, definitions, event);
         } else {
-            put_elements(line, definitions, columns, ordinal);
+            put_elements(line, definitions, event);
         }
         line.extend_from_slice(if self.is_json { b"}}\n" } else { b"\n" });
         self.write_line()
     }
 
-    fn loss(&mut self, loss: &TraceLoss) -> Result<(), MergeError> {
-        let is_in_window = self.window.overlaps(loss.from_ns, loss.to_ns);
-        let is_taken = self.filter.takes_stream(loss.stream)
-            && loss
-                .event_type
-                .is_none_or(|event_type| self.filter.takes_event_type(event_type));
-        if !self.with_losses || !is_in_window || !is_taken {
-            return Ok(());
+    fn loss(&mut self, loss: &TraceLoss) -> io::Result<ControlFlow<()>> {
+        if !self.with_losses {
+            return Ok(ControlFlow::Continue(()));
         }
         let place = self.places.get(loss.stream);
         let name = loss
@@ -359,58 +305,8 @@ impl Printer<'_> {
         self.write_line()
     }
 
-    fn write_line(&mut self) -> Result<(), MergeError> {
-        self.out.write_all(&self.line).map_err(|error| {
-            self.failure = Some(error);
-            MergeError::Stopped
-        })
-    }
-}
-
-/// The elements of an event that are there, with their names.
-fn elements_of<'a>(
-    definitions: &'a Definitions,
-    columns: &'a TypeColumns,
-    ordinal: usize,
-) -> impl Iterator<Item = (&'a Element, Value<'a>)> {
-    let event_type = definitions.event_types.get(&columns.event_type);
-    let elements = event_type.map_or(&[][..], |event_type| &event_type.elements);
-    let values = columns
-        .columns
-        .iter()
-        .map(move |column| column.get(ordinal));
-    elements
-        .iter()
-        .zip(values)
-        .filter(|(_, value)| *value != Value::Absent)
-}
-
-/// Adds an event's elements to a line, as ` name=value`.
-pub(crate) fn put_elements(
-    line: &mut Vec<u8>,
-    definitions: &Definitions,
-    columns: &TypeColumns,
-    ordinal: usize,
-) {
-    for (element, value) in elements_of(definitions, columns, ordinal) {
-        // Writing into memory does not fail.
-        let _ = write!(line, " {}=", safe(definitions.string(element.name)));
-        put_value_text(line, definitions, element, value);
-    }
-}
-
-fn put_elements_json(
-    line: &mut Vec<u8>,
-    definitions: &Definitions,
-    columns: &TypeColumns,
-    ordinal: usize,
-) {
-    for (index, (element, value)) in elements_of(definitions, columns, ordinal).enumerate() {
-        if index != 0 {
-            line.push(b',');
-        }
-        put_json(line, definitions.string(element.name));
-        line.push(b':');
-        put_value_json(line, definitions, element, value);
+    fn write_line(&mut self) -> io::Result<ControlFlow<()>> {
+        self.out.write_all(&self.line)?;
+        Ok(ControlFlow::Continue(()))
     }
 }

@@ -4,20 +4,20 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use annals_format::{Definitions, RegionId};
-use annals_merger::{Opened, Outcome, Window};
+use annals_merger::{ReadSummary, Reader, Window};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::{InputArguments, opt_duration, percent, warn_of_damage};
-use crate::calls::Calls;
 use crate::csv::{Csv, Maybe};
 use crate::filter::{FilterArguments, WindowArguments};
-use crate::names::Places;
 use crate::output::{self, Finding};
 use crate::stacks::{Group, Grouping, RegionStats, statistics};
 use crate::table::{Align, Table, safe};
 use crate::time;
 use crate::tree::{TreeCounter, TreeNode};
+use annals_merger::Calls;
+use annals_merger::Places;
 
 /// Calls and times of every region.
 ///
@@ -128,13 +128,13 @@ struct Regions {
 /// # Errors
 /// If the input cannot be read or a filter matches nothing.
 pub fn rows(
-    opened: &Opened,
+    opened: &Reader,
     window: Window,
     filter: &FilterArguments,
     by: Option<By>,
-) -> anyhow::Result<(Vec<RegionRow>, Outcome)> {
-    let definitions = &opened.definitions;
-    let filter = filter.prepare(definitions)?;
+) -> anyhow::Result<(Vec<RegionRow>, ReadSummary)> {
+    let definitions = opened.definitions();
+    let filter = filter.query(definitions, window)?;
     let places = Places::of(definitions);
     let grouping = match by {
         None => Grouping::None,
@@ -387,13 +387,13 @@ struct Tree {
 
 fn run_tree(
     arguments: &RegionsArguments,
-    opened: &Opened,
+    opened: &Reader,
     window: Window,
     out: &mut dyn Write,
 ) -> anyhow::Result<Finding> {
-    let filter = arguments.filter.prepare(&opened.definitions)?;
+    let filter = arguments.filter.query(opened.definitions(), window)?;
     let mut counter = TreeCounter::new(window);
-    let mut calls = Calls::new(&opened.definitions, &filter, window);
+    let mut calls = Calls::new(opened.definitions(), &filter.within(window));
     let outcome = calls.read(opened, &mut counter, |_, _| {})?;
     let has_loss = outcome.losses.iter().any(|loss| {
         let (enters, leaves) = calls.role_of_loss(loss);
@@ -414,7 +414,7 @@ fn run_tree(
         rows.push(TreeRow {
             parent,
             depth,
-            name: opened.definitions.region_name(node.region),
+            name: opened.definitions().region_name(node.region),
             calls: node.calls,
             inclusive_ns: node.inclusive_ns,
             exclusive_ns: node.exclusive_ns,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use annals_format::{CompressionLevel, units};
 use annals_merger::{
-    EventFilter, Opened, Sums, Window, WriteOptions, plan_merge, write_trace_from,
+    EventFilter, Reader, Sums, Window, WriteOptions, plan_merge, write_trace_from,
 };
 use anyhow::{Context, bail};
 use clap::Args;
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::InputArguments;
 use crate::file::ForceArgument;
-use crate::filter::WindowArguments;
+use crate::filter::{EventFilterArguments, WindowArguments};
 use crate::output::{self, Finding, UsageError};
 use crate::time;
 
@@ -33,7 +33,7 @@ pub struct SliceArguments {
     #[command(flatten)]
     window: WindowArguments,
     #[command(flatten)]
-    filter: EventFilter,
+    filter: EventFilterArguments,
 
     /// Where the part goes
     #[arg(short, long, value_name = "FILE")]
@@ -56,7 +56,7 @@ pub struct SplitArguments {
     #[command(flatten)]
     input: InputArguments,
     #[command(flatten)]
-    filter: EventFilter,
+    filter: EventFilterArguments,
 
     /// Time of each part, or its size
     #[arg(long, value_name = "TIME|SIZE", value_parser = parse_every)]
@@ -113,7 +113,7 @@ struct Parts {
 }
 
 fn write_part(
-    opened: &Opened,
+    opened: &Reader,
     input: &Path,
     window: Window,
     filter: &EventFilter,
@@ -131,7 +131,7 @@ fn write_part(
     let (mut merge, rejected) = plan_merge(&[input.to_owned()], Some(output))?;
     merge.causality = annals_merger::Causality::Off;
     merge.force = force.force;
-    let definitions = &opened.definitions;
+    let definitions = opened.definitions();
     let is_same = merge.definitions.regions == definitions.regions
         && merge.definitions.locations == definitions.locations;
     if !is_same {
@@ -205,7 +205,7 @@ pub fn run(arguments: &SliceArguments, out: &mut dyn Write) -> anyhow::Result<Fi
         &opened,
         input,
         window,
-        &arguments.filter,
+        &arguments.filter.filter(),
         &arguments.output,
         arguments.force,
     )?;
@@ -213,7 +213,7 @@ pub fn run(arguments: &SliceArguments, out: &mut dyn Write) -> anyhow::Result<Fi
 }
 
 /// When the parts of a split begin, but for the first.
-fn cuts(opened: &Opened, arguments: &SplitArguments) -> anyhow::Result<Vec<i64>> {
+fn cuts(opened: &Reader, arguments: &SplitArguments) -> anyhow::Result<Vec<i64>> {
     let cuts = match arguments.every {
         Every::Bytes(0) => None,
         Every::Time(every_ns) if every_ns <= 0 => None,
@@ -260,7 +260,7 @@ pub fn run_split(arguments: &SplitArguments, out: &mut dyn Write) -> anyhow::Res
             &opened,
             input,
             window,
-            &arguments.filter,
+            &arguments.filter.filter(),
             &path,
             arguments.force,
         )?);

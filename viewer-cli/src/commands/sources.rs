@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use annals_format::{Ordering, SourceId};
+use annals_format::{SourceId, SourceOrder};
 use serde::Serialize;
 
 use super::{InputArguments, warn_of_damage};
-use crate::names::Places;
 use crate::output::{self, Finding};
 use crate::table::{Align, Table, safe};
+use annals_merger::Places;
 
 /// One source.
 #[derive(Clone, Debug, Serialize)]
@@ -45,7 +45,7 @@ pub fn run(arguments: &InputArguments, out: &mut dyn Write) -> anyhow::Result<Fi
     let opened = arguments.open()?;
     let outcome = opened.summary()?;
     warn_of_damage(&opened, &outcome);
-    let d = &opened.definitions;
+    let d = opened.definitions();
     let places = Places::of(d);
     let mut rows: BTreeMap<SourceId, SourceRow> = BTreeMap::new();
     for (id, source) in &d.sources {
@@ -86,7 +86,7 @@ pub fn run(arguments: &InputArguments, out: &mut dyn Write) -> anyhow::Result<Fi
         row.inversions = row.inversions.saturating_add(totals.inversions);
         row.largest_lateness_ticks = row.largest_lateness_ticks.max(totals.largest_lateness);
         let ordering = d.sources[&place.source_id].ordering;
-        row.broke_promise = ordering == Ordering::Ordered && row.inversions != 0;
+        row.broke_promise = ordering == SourceOrder::Ordered && row.inversions != 0;
     }
     let sources: Vec<SourceRow> = rows.into_values().collect();
     if arguments.json {

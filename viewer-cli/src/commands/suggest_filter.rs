@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use annals_format::Definitions;
-use annals_merger::{Opened, Outcome, Sums, Window};
+use annals_merger::{ReadSummary, Reader, Sums, Window};
 use clap::Args;
 use globset::Glob;
 use serde::Serialize;
@@ -15,12 +15,12 @@ use serde::Serialize;
 use super::{InputArguments, opt_duration, percent, warn_of_damage};
 use crate::file::{FILTER, ForceArgument};
 use crate::filter::{FilterArguments, WindowArguments};
-use crate::names::Places;
 use crate::output::{self, Finding};
 use crate::rule::{RegionRule, comment};
 use crate::stacks::{Grouping, RegionStats, count_statistics};
 use crate::table::{Align, Table, safe};
 use crate::time;
+use annals_merger::Places;
 
 /// Short, frequent regions, and the filter that leaves them out.
 ///
@@ -160,12 +160,12 @@ fn share(part: u64, whole: u64) -> f64 {
 }
 
 fn suggest(
-    opened: &Opened,
+    opened: &Reader,
     window: Window,
     arguments: &SuggestFilterArguments,
-) -> anyhow::Result<(Suggestions, Outcome)> {
-    let definitions = &opened.definitions;
-    let filter = arguments.filter.prepare(definitions)?;
+) -> anyhow::Result<(Suggestions, ReadSummary)> {
+    let definitions = opened.definitions();
+    let filter = arguments.filter.query(definitions, window)?;
     let places = Places::of(definitions);
     let mut events = 0;
     let look = |chunk: &annals_format::TraceChunk| {

@@ -182,7 +182,7 @@ pub fn run(arguments: &TimelineArguments, out: &mut dyn Write) -> anyhow::Result
     arguments.force.check(arguments.svg.as_deref(), SVG)?;
     arguments.force.check(arguments.png.as_deref(), PNG)?;
     let (opened, window) = arguments.input.open_window(&arguments.window)?;
-    let filter = arguments.filter.prepare(&opened.definitions)?;
+    let filter = arguments.filter.query(opened.definitions(), window)?;
     let is_picture = arguments.svg.is_some() || arguments.png.is_some();
     let in_terminal = || {
         let wide = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-use annals_merger::{Opened, Symbols};
+use annals_merger::{Reader, Symbols};
 use clap::Args;
 
 use crate::filter::{FilterArguments, WindowArguments};
@@ -48,13 +48,13 @@ pub fn run(arguments: &TuiArguments) -> anyhow::Result<Finding> {
     }
     let window = arguments.window.window()?;
     let symbols = Symbols::in_directories(&arguments.symbols)?;
-    let opened = Opened::open_with_symbols(&arguments.input, &symbols)?;
+    let opened = Reader::open_all(std::slice::from_ref(&arguments.input), &symbols)?;
     let name = arguments.input.file_name();
     let title = name.map_or_else(
         || arguments.input.display().to_string(),
         |name| name.to_string_lossy().into_owned(),
     );
-    let filter = arguments.filter.prepare(&opened.definitions)?;
+    let filter = arguments.filter.query(opened.definitions(), window)?;
     tui::run(Shown {
         opened,
         title: crate::table::safe(&title),

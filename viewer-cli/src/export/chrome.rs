@@ -212,7 +212,7 @@ impl Exporter for Chrome<'_> {
         if call.is_uncertain {
             args.insert("uncertain".to_owned(), true.into());
         }
-        if call.how != crate::calls::Close::Left {
+        if call.how != annals_merger::calls::Close::Left {
             args.insert("ended".to_owned(), ending(call.how).into());
         }
         if call.begin_ns < self.context.window.from_ns {
@@ -354,7 +354,7 @@ impl Exporter for Chrome<'_> {
             "suppressed": sums.suppressed,
             "skipped": sums.skipped,
             "truncated": sums.truncated,
-            "complete": ending.outcome.complete && self.context.opened.rejected.is_empty(),
+            "complete": ending.outcome.complete && self.context.opened.rejected().is_empty(),
         });
         let _ = writeln!(self.buffer, "\n],\"otherData\":{other}}}");
         self.flush(0)?;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use annals_merger::{Outcome, Replace, WholeDirectory};
+use annals_merger::{ReadSummary, Replace, WholeDirectory};
 use anyhow::bail;
 
 use super::pass::{Call, Context, Ending, Events, Exporter, Message, Wants};
@@ -141,7 +141,7 @@ impl Dataset {
     pub(crate) fn create(
         context: &Context<'_>,
         plan: &Plan,
-        rows: impl FnOnce(By) -> anyhow::Result<(Vec<RegionRow>, Outcome)>,
+        rows: impl FnOnce(By) -> anyhow::Result<(Vec<RegionRow>, ReadSummary)>,
     ) -> anyhow::Result<Self> {
         let mut dataset = Self {
             shared: Arc::new(Shared::of(context)),

@@ -6,7 +6,7 @@ use inferno::flamegraph::{Options, from_lines};
 use super::folded::Paths;
 use super::output::Output;
 use super::pass::{Ending, Exporter, Wants};
-use crate::calls::Frame;
+use annals_merger::calls::Frame;
 
 /// A flame graph in the making.
 pub(crate) struct Flamegraph<'a> {

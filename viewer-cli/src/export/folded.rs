@@ -10,8 +10,8 @@ use rustc_hash::FxHashMap;
 
 use super::output::Output;
 use super::pass::{Context, Ending, Exporter, Wants};
-use crate::calls::Frame;
 use crate::table::safe;
+use annals_merger::calls::Frame;
 
 /// Call paths, at most; time of others is that of their callers.
 const MOST_PATHS: usize = 1 << 20;

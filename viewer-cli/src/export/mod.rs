@@ -39,7 +39,7 @@ pub mod tables;
 
 use std::path::Path;
 
-use annals_merger::{MessageCounts, Opened, Outcome, OutputKind, Replace, Window};
+use annals_merger::{MessageCounts, OutputKind, ReadSummary, Reader, Replace, Window};
 use anyhow::bail;
 
 use crate::commands::regions;
@@ -288,7 +288,7 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Exported {
     /// What reading showed.
-    pub outcome: Outcome,
+    pub outcome: ReadSummary,
     /// What became of messages, where they were matched.
     pub messages: Option<MessageCounts>,
 }
@@ -299,7 +299,7 @@ pub struct Exported {
 /// If the input cannot be read, a filter matches nothing, the settings do not fit the format, or the output cannot be
 /// written: then what was there before stays.
 pub fn export(
-    opened: &Opened,
+    opened: &Reader,
     window: Window,
     filter: &FilterArguments,
     (format, settings): (Format, &Settings),
@@ -325,7 +325,7 @@ pub fn export(
     }
     let kind = if is_gzip { GZIP } else { format.kind() };
     let replace = Replace::only_unless(kind, settings.force);
-    let prepared = filter.prepare(&opened.definitions)?;
+    let prepared = filter.query(opened.definitions(), window)?;
     let context = Context::new(opened, &prepared, window);
     let context = &context;
     let exporter: Box<dyn Exporter + Send + '_> = match format {

@@ -9,16 +9,16 @@ use annals_format::{
     Column, Definitions, EventTypeId, LocationId, Reference, RegionId, Role, StreamId, TraceChunk,
     TraceLoss, Value,
 };
-use annals_merger::{MergeError, MessageCounts, MessagePairs, Opened, Outcome, Window};
+use annals_merger::{MergeError, MessageCounts, MessagePairs, ReadSummary, Reader, Window};
 use rustc_hash::FxHashMap;
 
 use super::relay::Relay;
-use crate::calls::{ByStream, CallSink, Calls, Close, Frame, Sink};
 use crate::commands::dropped::in_view;
-use crate::filter::Filter;
-use crate::names::{Place, Places};
 use crate::stacks::rank_of;
-use crate::walk::element_of;
+use annals_merger::Query;
+use annals_merger::calls::{CallSink, Close, Frame};
+use annals_merger::{ByStream, Calls, Sink};
+use annals_merger::{Places, StreamPlace};
 
 /// Events of messages that are looked up by their number alone.
 const MOST_RECENT: usize = 1 << 15;
@@ -31,13 +31,13 @@ pub(crate) const NO_MESSAGE: u64 = u64::MAX;
 #[derive(Debug)]
 pub struct Context<'a> {
     /// The input.
-    pub opened: &'a Opened,
+    pub opened: &'a Reader,
     /// Its definitions.
     pub definitions: &'a Definitions,
     /// Where streams are.
     pub places: Places,
     /// What is exported.
-    pub filter: &'a Filter,
+    pub filter: &'a Query,
     /// The same in time.
     pub window: Window,
     /// Locations by number.
@@ -46,8 +46,8 @@ pub struct Context<'a> {
 
 impl<'a> Context<'a> {
     /// Of an input.
-    pub fn new(opened: &'a Opened, filter: &'a Filter, window: Window) -> Self {
-        let definitions = &opened.definitions;
+    pub fn new(opened: &'a Reader, filter: &'a Query, window: Window) -> Self {
+        let definitions = opened.definitions();
         Self {
             opened,
             definitions,
@@ -67,7 +67,7 @@ impl<'a> Context<'a> {
     }
 
     /// Streams whose events are exported, with their places.
-    pub fn streams(&self) -> impl Iterator<Item = (StreamId, &Place)> {
+    pub fn streams(&self) -> impl Iterator<Item = (StreamId, &StreamPlace)> {
         let streams = self.definitions.streams.keys().copied();
         let taken = streams.filter(|stream| self.filter.takes_stream(*stream));
         taken.map(|stream| (stream, self.places.get(stream)))
@@ -226,7 +226,7 @@ pub struct Ending<'a> {
     /// Losses that are looked at.
     pub losses: &'a [TraceLoss],
     /// What reading showed.
-    pub outcome: &'a Outcome,
+    pub outcome: &'a ReadSummary,
     /// What became of messages; none: nobody asked.
     pub messages: Option<MessageCounts>,
 }
@@ -385,8 +385,8 @@ struct Messages {
 }
 
 impl Messages {
-    fn of(opened: &Opened) -> annals_merger::Result<Option<Self>> {
-        let definitions = &opened.definitions;
+    fn of(opened: &Reader) -> annals_merger::Result<Option<Self>> {
+        let definitions = opened.definitions();
         let is_side = |role| matches!(role, Role::Send | Role::Receive);
         let mut types = definitions.event_types.values();
         if !types.any(|event_type| is_side(event_type.role)) {
@@ -399,7 +399,7 @@ impl Messages {
         let types = definitions.event_types.values();
         let types = types.filter(|event_type| is_side(event_type.role));
         let types = types.map(|event_type| {
-            let element = |name| element_of(definitions, event_type.id, name);
+            let element = |name| definitions.element(event_type.id, name);
             let communicator = element("communicator");
             let found = MessageType {
                 is_send: event_type.role == Role::Send,
@@ -740,7 +740,7 @@ pub fn run<'a>(
     context: &'a Context<'a>,
     exporter: Box<dyn Exporter + Send + 'a>,
     progress: &mut dyn FnMut(u64),
-) -> anyhow::Result<(Outcome, Option<MessageCounts>)> {
+) -> anyhow::Result<(ReadSummary, Option<MessageCounts>)> {
     let wants = exporter.wants();
     if !wants.apart {
         return pass(context, exporter, wants, progress);
@@ -756,9 +756,9 @@ fn pass<'a>(
     mut exporter: Box<dyn Exporter + Send + '_>,
     mut wants: Wants,
     progress: &mut dyn FnMut(u64),
-) -> anyhow::Result<(Outcome, Option<MessageCounts>)> {
+) -> anyhow::Result<(ReadSummary, Option<MessageCounts>)> {
     let (opened, window) = (context.opened, context.window);
-    let mut calls = Calls::new(context.definitions, context.filter, window);
+    let mut calls = Calls::new(context.definitions, &context.filter.within(context.window));
     let types = context.definitions.event_types.keys().copied();
     let moves: Vec<EventTypeId> = types.filter(|id| calls.has_moves(*id)).collect();
     if wants.calls_by_type {
@@ -795,7 +795,7 @@ fn pass<'a>(
     let outcome = if is_of_calls || driver.messages.is_some() {
         calls.read_until(opened, &mut driver, look)
     } else {
-        opened.read(window, |chunk| look(chunk, &mut driver))
+        opened.for_each_chunk(window, |chunk| look(chunk, &mut driver))
     };
     let (late, messages) = (driver.failure.take(), driver.messages.take());
     if let Some(error) = failure.or(late) {

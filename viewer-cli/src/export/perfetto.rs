@@ -11,8 +11,8 @@ use super::output::Output;
 use super::pass::{Call, Context, Ending, Enter, Events, Exporter, Message, Wants, ending};
 use super::proto::{bytes, fixed, message, number};
 use super::tables::{kind_of, metrics_of};
-use crate::calls::ByStream;
 use crate::values::{hex, referred};
+use annals_merger::ByStream;
 
 /// Bytes that wait to be written.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -463,7 +463,7 @@ impl Exporter for Perfetto<'_> {
             if call.is_uncertain {
                 annotate("uncertain", annotation::BOOL, 1, out);
             }
-            if call.how != crate::calls::Close::Left {
+            if call.how != annals_merger::calls::Close::Left {
                 annotate_text("ended", ending(call.how), out);
             }
             if call.begin_ns < window.from_ns {

@@ -21,10 +21,9 @@ use rustc_hash::FxHashMap;
 
 use super::pass::{Call, Context, Events, Message, Picked, ending};
 use super::rows::Rows;
-use crate::calls::ByStream;
 use crate::commands::regions::RegionRow;
 use crate::values::put_value_json;
-use crate::walk::element_of;
+use annals_merger::ByStream;
 
 /// Elements that have a column of their own, at most; others share the column `elements`.
 const MOST_COLUMNS: usize = 256;
@@ -832,7 +831,7 @@ pub(crate) fn metrics_of(context: &Context<'_>) -> FxHashMap<EventTypeId, usize>
     let types = d.event_types.values();
     let types = types.filter(|t| t.role == Role::Metric && context.filter.takes_event_type(t.id));
     types
-        .filter_map(|t| Some((t.id, element_of(d, t.id, "value")?)))
+        .filter_map(|t| Some((t.id, d.element(t.id, "value")?)))
         .collect()
 }
 

@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use annals_format::{
     Definitions, EventTypeId, LocationId, RegionId, Role, StreamId, TraceChunk, TraceLoss, Value,
 };
-use annals_merger::{MessagePairs, Opened, Outcome, Window};
+use annals_merger::{MessagePairs, ReadSummary, Reader, Window};
 use rustc_hash::FxHashMap;
 
-use crate::calls::{ByStream, CallSink, Calls, Close, Frame, Sink};
-use crate::filter::Filter;
 use crate::stacks::rank_of;
-use crate::walk::{bin_of, bounded, concerns, element_of};
+use crate::walk::{bin_of, bounded, concerns};
+use annals_merger::Query;
+use annals_merger::calls::{CallSink, Close, Frame};
+use annals_merger::{ByStream, Calls, Sink};
 
 /// Messages that are drawn, at most: more are a surface, not lines.
 const MOST_TRIPS: usize = 2000;
@@ -148,7 +149,7 @@ struct Gatherer<'a> {
     cells: Vec<Vec<Vec<Cell>>>,
     exclusive: BTreeMap<RegionId, i64>,
     hidden_calls: u64,
-    filter: &'a Filter,
+    filter: &'a Query,
 }
 
 impl Gatherer<'_> {
@@ -210,7 +211,7 @@ impl CallSink for Gatherer<'_> {
 impl Sink for Gatherer<'_> {}
 
 /// The locations that have streams which a filter takes, in the order of ranks: the lanes of a timeline.
-pub fn lanes_of(definitions: &Definitions, filter: &Filter) -> Vec<LocationId> {
+pub fn lanes_of(definitions: &Definitions, filter: &Query) -> Vec<LocationId> {
     let streams = definitions.streams.values();
     let streams = streams.filter(|stream| filter.takes_stream(stream.id));
     let taken: BTreeSet<LocationId> = streams.filter_map(|stream| stream.location).collect();
@@ -223,7 +224,7 @@ pub fn lanes_of(definitions: &Definitions, filter: &Filter) -> Vec<LocationId> {
 /// Which locations are drawn, and how many there are.
 fn choose(
     definitions: &Definitions,
-    filter: &Filter,
+    filter: &Query,
     first: Option<usize>,
     most: usize,
 ) -> (Vec<LocationId>, usize) {
@@ -303,10 +304,10 @@ struct MetricSums {
 }
 
 impl MetricSums {
-    fn of(definitions: &Definitions, filter: &Filter) -> Self {
+    fn of(definitions: &Definitions, filter: &Query) -> Self {
         let types = definitions.event_types.values();
         let types = types.filter(|t| t.role == Role::Metric && filter.takes_event_type(t.id));
-        let types = types.filter_map(|t| Some((t.id, element_of(definitions, t.id, "value")?)));
+        let types = types.filter_map(|t| Some((t.id, definitions.element(t.id, "value")?)));
         Self {
             types: types.collect(),
             of_lane: BTreeMap::new(),
@@ -409,14 +410,14 @@ impl Layout {
     /// # Errors
     /// If the input cannot be read.
     pub fn of(
-        opened: &Opened,
-        filter: &Filter,
+        opened: &Reader,
+        filter: &Query,
         request: Request,
-    ) -> anyhow::Result<(Self, Outcome)> {
-        let definitions = &opened.definitions;
+    ) -> anyhow::Result<(Self, ReadSummary)> {
+        let definitions = opened.definitions();
         let window = bounded(opened, request.window);
         let columns = request.columns.max(1);
-        let mut calls = Calls::new(definitions, filter, window);
+        let mut calls = Calls::new(definitions, &filter.within(window));
         let locations = calls.locations().to_vec();
         let (chosen, count) = choose(definitions, filter, request.first_lane, request.lanes);
         let mut notes = Vec::new();
@@ -514,7 +515,7 @@ impl Layout {
         Ok((layout, outcome))
     }
 
-    fn take_gaps(&mut self, losses: &[TraceLoss], filter: &Filter, lanes: &ByStream<usize>) {
+    fn take_gaps(&mut self, losses: &[TraceLoss], filter: &Query, lanes: &ByStream<usize>) {
         let mut elsewhere = 0_u64;
         for loss in losses {
             let is_here = concerns(loss, filter, self.window, |id| filter.takes_event_type(id));
@@ -572,7 +573,7 @@ impl Layout {
 }
 
 fn trips(
-    opened: &Opened,
+    opened: &Reader,
     request: Request,
     roles: &FxHashMap<EventTypeId, Role>,
     notes: &mut Vec<String>,
@@ -589,7 +590,7 @@ fn trips(
         return Ok(None);
     }
     let totals = opened.summary()?.totals;
-    let pairs = MessagePairs::of(&opened.definitions, &totals);
+    let pairs = MessagePairs::of(opened.definitions(), &totals);
     Ok(pairs.map(|pairs| Trips {
         pairs,
         base: 0,

@@ -62,7 +62,7 @@ pub(super) struct App {
 
 impl App {
     pub(super) fn new(shown: &Shown) -> anyhow::Result<Self> {
-        let definitions = &shown.opened.definitions;
+        let definitions = shown.opened.definitions();
         let locations = lanes_of(definitions, &shown.filter);
         let lanes = locations.iter().map(|id| {
             let name = definitions

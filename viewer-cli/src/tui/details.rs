@@ -1,19 +1,21 @@
 //! What is under the cursor.
 
 use std::io::Write as _;
+use std::ops::ControlFlow;
 
-use annals_format::{LocationId, RegionId, TraceChunk};
+use annals_format::RegionId;
 use annals_merger::Window;
 
 use super::Shown;
 use super::reader::View;
 use super::search::stretch;
-use crate::calls::{CallSink, Calls, Close, Frame, Sink};
-use crate::commands::print::put_elements;
 use crate::table::safe;
 use crate::time::{duration, moment};
 use crate::timeline::lanes_of;
+use crate::values::put_elements;
 use crate::walk::{bin_start, bounded};
+use annals_merger::calls::{CallSink, Close, Frame};
+use annals_merger::{Calls, Sink};
 
 /// Lines of calls and of events, at most.
 const MOST_LINES: usize = 40;
@@ -82,7 +84,7 @@ impl Sink for Gatherer {}
 /// Gathers what a lane has in a column.
 pub(super) fn gather(shown: &Shown, view: View, cursor: (usize, usize)) -> anyhow::Result<Details> {
     let (lane, at) = cursor;
-    let definitions = &shown.opened.definitions;
+    let definitions = shown.opened.definitions();
     let from_ns = bin_start(view.window, view.columns, at);
     let column = Window {
         from_ns,
@@ -100,7 +102,7 @@ pub(super) fn gather(shown: &Shown, view: View, cursor: (usize, usize)) -> anyho
     let whole = bounded(&shown.opened, Window::ALL);
     let mut window = stretch(&shown.opened, from_ns, true, MOST_EVENTS, whole);
     window.to_ns = window.to_ns.max(column.to_ns);
-    let mut calls = Calls::new(definitions, &shown.filter, window);
+    let mut calls = Calls::new(definitions, &shown.filter.within(window));
     let number = calls
         .locations()
         .binary_search(&location)
@@ -111,14 +113,24 @@ pub(super) fn gather(shown: &Shown, view: View, cursor: (usize, usize)) -> anyho
         calls: Vec::new(),
         more: 0,
     };
-    let mut events = Events {
-        shown,
-        location,
-        column,
-        lines: Vec::new(),
-        more: 0,
-    };
-    calls.read(&shown.opened, &mut gatherer, |chunk, _| events.take(chunk))?;
+    calls.read(&shown.opened, &mut gatherer, |_, _| {})?;
+    let (mut lines, mut more) = (Vec::new(), 0_u64);
+    let query = shown.filter.within(column);
+    shown.opened.for_each_event(&query, |event| {
+        if event.location_id() != Some(location) {
+            return ControlFlow::Continue(());
+        }
+        if lines.len() >= MOST_LINES {
+            more += 1;
+            return ControlFlow::Continue(());
+        }
+        let mut line = Vec::new();
+        // Writing into memory does not fail.
+        let _ = write!(line, "{} {}", moment(event.time()), safe(event.name()));
+        put_elements(&mut line, definitions, event);
+        lines.push(String::from_utf8_lossy(&line).into_owned());
+        ControlFlow::Continue(())
+    })?;
     gatherer
         .calls
         .sort_by_key(|call| (call.entered_ns, call.depth));
@@ -130,15 +142,15 @@ pub(super) fn gather(shown: &Shown, view: View, cursor: (usize, usize)) -> anyho
     if hidden != 0 {
         details.lines.push(format!("… {hidden} more calls"));
     }
-    details.lines.append(&mut events.lines);
-    if events.more != 0 {
-        details.lines.push(format!("… {} more events", events.more));
+    details.lines.append(&mut lines);
+    if more != 0 {
+        details.lines.push(format!("… {more} more events"));
     }
     Ok(details)
 }
 
 fn line_of(shown: &Shown, call: &Call) -> String {
-    let definitions = &shown.opened.definitions;
+    let definitions = shown.opened.definitions();
     let definition = definitions.regions.get(&call.region);
     let place = definition.filter(|region| region.line != 0).map(|region| {
         let file = safe(definitions.string(region.file));
@@ -158,47 +170,4 @@ fn line_of(shown: &Shown, call: &Call) -> String {
         place.unwrap_or_default(),
         indent = 2 * call.depth.min(10),
     )
-}
-
-struct Events<'a> {
-    shown: &'a Shown,
-    location: LocationId,
-    column: Window,
-    lines: Vec<String>,
-    more: u64,
-}
-
-impl Events<'_> {
-    fn take(&mut self, chunk: &TraceChunk) {
-        let (Some(first), Some(last)) = (chunk.times_ns.first(), chunk.times_ns.last()) else {
-            return;
-        };
-        if !self.column.overlaps(*first, *last) {
-            return;
-        }
-        let definitions = &self.shown.opened.definitions;
-        let ordinals = chunk.ordinals();
-        for (index, stream) in chunk.streams.iter().enumerate() {
-            let is_here = self.column.contains(chunk.times_ns[index])
-                && self.shown.filter.takes_stream(*stream)
-                && definitions
-                    .streams
-                    .get(stream)
-                    .is_some_and(|stream| stream.location == Some(self.location));
-            if !is_here {
-                continue;
-            }
-            if self.lines.len() >= MOST_LINES {
-                self.more += 1;
-                continue;
-            }
-            let columns = &chunk.types[usize::from(chunk.type_index[index])];
-            let name = definitions.event_type_name(columns.event_type);
-            let mut line = Vec::new();
-            // Writing into memory does not fail.
-            let _ = write!(line, "{} {}", moment(chunk.times_ns[index]), safe(&name));
-            put_elements(&mut line, definitions, columns, ordinals[index] as usize);
-            self.lines.push(String::from_utf8_lossy(&line).into_owned());
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! The interactive viewer: a timeline to walk in.
 //!
-//! `App` is what the keys change and the screen shows; it asks for what it lacks. `Reader` reads that in
+//! `App` is what the keys change and the screen shows; it asks for what it lacks. `ReaderThread` reads that in
 //! a thread of its own, so that keys are answered at once however big a trace is. `screen` draws.
 
 mod app;
@@ -11,14 +11,15 @@ mod search;
 
 use std::time::Duration;
 
-use annals_merger::Opened;
+use annals_merger::Reader;
 use anyhow::Context;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
-use crate::filter::{Filter, FilterArguments};
+use crate::filter::FilterArguments;
+use annals_merger::Query;
 use app::App;
-use reader::Reader;
+use reader::ReaderThread;
 
 /// How long a look for keys takes, at most: what was read meanwhile is drawn then.
 const TICK: Duration = Duration::from_millis(50);
@@ -27,11 +28,11 @@ const TICK: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct Shown {
     /// The trace.
-    pub opened: Opened,
+    pub opened: Reader,
     /// Its name.
     pub title: String,
     /// Whose events.
-    pub filter: Filter,
+    pub filter: Query,
     /// The same, as it was given.
     pub arguments: FilterArguments,
     /// When, at first.
@@ -46,14 +47,18 @@ pub struct Shown {
 /// If the terminal cannot be used or the trace's losses not be read.
 pub fn run(shown: Shown) -> anyhow::Result<()> {
     let mut app = App::new(&shown)?;
-    let reader = Reader::start(shown)?;
+    let reader = ReaderThread::start(shown)?;
     let mut terminal = ratatui::try_init().context("the terminal cannot be used")?;
     let outcome = run_in(&mut terminal, &mut app, &reader);
     ratatui::restore();
     outcome
 }
 
-fn run_in(terminal: &mut DefaultTerminal, app: &mut App, reader: &Reader) -> anyhow::Result<()> {
+fn run_in(
+    terminal: &mut DefaultTerminal,
+    app: &mut App,
+    reader: &ReaderThread,
+) -> anyhow::Result<()> {
     loop {
         let size = terminal.size()?;
         app.resize(size.width.into(), size.height.into());

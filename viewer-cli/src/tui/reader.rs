@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use annals_format::{LocationId, Snapshot, Step};
-use annals_merger::{Opened, Window};
+use annals_merger::{Reader, Window};
 use anyhow::anyhow;
 
 use super::Shown;
@@ -55,12 +55,12 @@ pub(super) struct Picture {
 
 /// Reads for the viewer.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct ReaderThread {
     requests: Sender<Wanted>,
     replies: Receiver<Reply>,
 }
 
-impl Reader {
+impl ReaderThread {
     pub(super) fn start(shown: Shown) -> anyhow::Result<Self> {
         let (requests, wanted) = channel();
         let (found, replies) = channel();
@@ -242,7 +242,7 @@ impl Work {
     }
 
     fn picture_of(&self, view: View, states: &[Option<Snapshot>], count: usize) -> Picture {
-        let definitions = &self.shown.opened.definitions;
+        let definitions = self.shown.opened.definitions();
         let shown = lanes_of(definitions, &self.shown.filter);
         let shown: Vec<LocationId> = shown
             .into_iter()
@@ -339,7 +339,7 @@ impl Work {
         let Ok(summary) = self.shown.opened.summary() else {
             return;
         };
-        let streams = &self.shown.opened.definitions.streams;
+        let streams = &self.shown.opened.definitions().streams;
         for loss in &summary.losses {
             let location = streams.get(&loss.stream).and_then(|s| s.location);
             let lane = shown.iter().position(|id| Some(*id) == location);
@@ -371,7 +371,7 @@ fn place_in(view: View, column: usize) -> i64 {
 }
 
 /// Events of a window, as the index knows: those of whole chunks.
-fn events_in(opened: &Opened, window: Window) -> u64 {
+fn events_in(opened: &Reader, window: Window) -> u64 {
     let before = |ns| opened.events_before(ns);
     before(window.to_ns).saturating_sub(before(window.from_ns))
 }

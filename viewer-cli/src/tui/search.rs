@@ -1,9 +1,10 @@
 //! Looking for a name.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 
-use annals_format::{EventTypeId, LocationId, Reference, RegionId, Role, TraceChunk};
-use annals_merger::{MergeError, Opened, Window};
+use annals_format::{EventTypeId, LocationId, RegionId, Role};
+use annals_merger::{Event, Reader, Window};
 
 use super::Shown;
 
@@ -38,26 +39,19 @@ struct Wanted<'a> {
     shown: &'a Shown,
     regions: BTreeSet<RegionId>,
     types: BTreeSet<EventTypeId>,
-    /// Event types that enter regions, and which element says which.
-    enters: Vec<(EventTypeId, usize)>,
+    /// Event types that enter regions.
+    enters: BTreeSet<EventTypeId>,
 }
 
 impl<'a> Wanted<'a> {
     fn of(shown: &'a Shown, name: &str) -> Self {
-        let definitions = &shown.opened.definitions;
+        let definitions = shown.opened.definitions();
         let name = name.to_lowercase();
         let is_like = |known: &str| known.to_lowercase().contains(&name);
         let regions = definitions.regions.keys().copied();
         let regions = regions.filter(|id| is_like(&definitions.region_name(*id)));
         let types = definitions.event_types.values();
         let enters = types.clone().filter(|t| t.role == Role::Enter);
-        let enters = enters.filter_map(|t| {
-            let mut elements = t.elements.iter();
-            Some((
-                t.id,
-                elements.position(|e| e.reference == Reference::Region)?,
-            ))
-        });
         let is_wanted = |id: &EventTypeId| {
             is_like(&definitions.event_type_name(*id)) && shown.filter.takes_event_type(*id)
         };
@@ -65,7 +59,7 @@ impl<'a> Wanted<'a> {
             shown,
             regions: regions.collect(),
             types: types.map(|t| t.id).filter(is_wanted).collect(),
-            enters: enters.collect(),
+            enters: enters.map(|t| t.id).collect(),
         }
     }
 
@@ -73,53 +67,48 @@ impl<'a> Wanted<'a> {
         self.regions.is_empty() && self.types.is_empty()
     }
 
-    /// The first event of a chunk in a window, or the last.
-    fn find(&self, chunk: &TraceChunk, window: Window, is_forward: bool) -> Option<Hit> {
-        let is_wanted = |id| self.types.contains(&id) || self.enters.iter().any(|(e, _)| *e == id);
-        if !chunk.types.iter().any(|t| is_wanted(t.event_type)) {
-            return None;
-        }
-        let ordinals = chunk.ordinals();
-        let hit = |index: usize| {
-            let (time_ns, stream) = (chunk.times_ns[index], chunk.streams[index]);
-            if !window.contains(time_ns) || !self.shown.filter.takes_stream(stream) {
-                return None;
+    /// The first event in a window, or the last.
+    fn find(&self, window: Window, is_forward: bool) -> anyhow::Result<Option<Hit>> {
+        let mut query = self.shown.filter.within(window);
+        query
+            .set_event_types(self.types.union(&self.enters).copied())
+            .clear_regions();
+        let mut found = None;
+        self.shown.opened.for_each_event(&query, |event| {
+            let name = self.name_of(event);
+            let hit = name.map(|name| Hit {
+                time_ns: event.time(),
+                location: event.location_id(),
+                name,
+            });
+            found = hit.or_else(|| found.take());
+            match is_forward && found.is_some() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
             }
-            let columns = &chunk.types[usize::from(chunk.type_index[index])];
-            let definitions = &self.shown.opened.definitions;
-            let region = || {
-                let enter = self
-                    .enters
-                    .iter()
-                    .find(|(id, _)| *id == columns.event_type)?;
-                let value = columns.columns.get(enter.1)?.get(ordinals[index] as usize);
-                let region = RegionId::new(u32::try_from(value.as_integer()?).ok()?);
-                let is_hit =
-                    self.regions.contains(&region) && self.shown.filter.takes_region(region);
-                is_hit.then(|| definitions.region_name(region))
-            };
-            let of_type = || {
-                let is_hit = self.types.contains(&columns.event_type);
-                is_hit.then(|| definitions.event_type_name(columns.event_type))
-            };
-            Some(Hit {
-                time_ns,
-                location: definitions.streams.get(&stream).and_then(|s| s.location),
-                name: region().or_else(of_type)?,
-            })
-        };
-        let mut indices = 0..chunk.type_index.len();
-        if is_forward {
-            indices.find_map(hit)
-        } else {
-            indices.rev().find_map(hit)
+        })?;
+        Ok(found)
+    }
+
+    /// The name by which an event is found. `None` if it is not looked for.
+    fn name_of(&self, event: &Event<'_>) -> Option<String> {
+        let is_enter = self.enters.contains(&event.event_type());
+        let region = event.region().filter(|region| {
+            is_enter && self.regions.contains(region) && self.shown.filter.takes_region(*region)
+        });
+        match region {
+            Some(_) => event.region_name(),
+            None => self
+                .types
+                .contains(&event.event_type())
+                .then(|| event.name().to_owned()),
         }
     }
 }
 
 /// The stretch of time of so many events, or somewhat more, that begins, or ends, at a time.
 pub(super) fn stretch(
-    opened: &Opened,
+    opened: &Reader,
     at_ns: i64,
     is_forward: bool,
     events: u64,
@@ -183,23 +172,8 @@ pub(super) fn run(
             return Ok(Outcome::Stopped);
         }
         let window = stretch(&shown.opened, at_ns, search.is_forward, STEP, whole);
-        let mut hit = None;
-        let outcome = shown.opened.read(window, |chunk| {
-            let found = wanted.find(&chunk, window, search.is_forward);
-            hit = if search.is_forward {
-                hit.take().or(found)
-            } else {
-                found.or(hit.take())
-            };
-            if search.is_forward && hit.is_some() {
-                return Err(MergeError::Stopped);
-            }
-            Ok(())
-        });
-        match (outcome, hit) {
-            (_, Some(hit)) => return Ok(Outcome::Hit(hit)),
-            (Err(error), None) => return Err(error.into()),
-            (Ok(_), None) => {}
+        if let Some(hit) = wanted.find(window, search.is_forward)? {
+            return Ok(Outcome::Hit(hit));
         }
         at_ns = if search.is_forward {
             window.to_ns

@@ -1,12 +1,12 @@
-//! What stands behind a stream: rank, source, location, by name.
+//! Where the events of a stream happen: rank, source, location, by name.
 
 use annals_format::{Definitions, LocationId, ProcessId, SourceId, StreamId};
 
-use crate::calls::ByStream;
+use crate::by_stream::ByStream;
 
-/// The place of a stream.
+/// Where the events of a stream happen.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct StreamPlace {
     /// Rank of its process.
     pub rank: u32,
     /// Its process.
@@ -15,18 +15,18 @@ pub struct Place {
     pub source_id: SourceId,
     /// Name of its source.
     pub source: String,
-    /// Its location; none for losses that had no stream.
+    /// Its location. `None` for losses that had no stream.
     pub location_id: Option<LocationId>,
-    /// Name of its location.
+    /// Name of its location. `None` if it has none, or its definition is lost.
     pub location: Option<String>,
 }
 
 /// Places of all streams.
 #[derive(Clone, Debug)]
 pub struct Places {
-    each: Vec<Place>,
+    each: Vec<StreamPlace>,
     by_stream: ByStream<u32>,
-    lost: Place,
+    lost: StreamPlace,
 }
 
 impl Places {
@@ -34,12 +34,11 @@ impl Places {
     pub fn of(definitions: &Definitions) -> Self {
         let each = definitions.streams.iter().filter_map(|(id, stream)| {
             let source = definitions.sources.get(&stream.source)?;
-            let rank = definitions.ranks.get(&source.process);
             let location = stream
                 .location
                 .and_then(|id| definitions.locations.get(&id));
-            let place = Place {
-                rank: rank.map_or(0, |rank| rank.rank),
+            let place = StreamPlace {
+                rank: definitions.rank_of(source.process),
                 process: source.process,
                 source_id: stream.source,
                 source: definitions.string(source.name).to_owned(),
@@ -48,11 +47,11 @@ impl Places {
             };
             Some((*id, place))
         });
-        let (ids, each): (Vec<StreamId>, Vec<Place>) = each.unzip();
+        let (ids, each): (Vec<StreamId>, Vec<StreamPlace>) = each.unzip();
         Self {
             by_stream: ids.into_iter().zip(0..).collect(),
             each,
-            lost: Place {
+            lost: StreamPlace {
                 rank: 0,
                 process: ProcessId::new(u32::MAX),
                 source_id: SourceId::new(u32::MAX),
@@ -64,16 +63,9 @@ impl Places {
     }
 
     /// The place of a stream.
-    pub fn get(&self, stream: StreamId) -> &Place {
+    pub fn get(&self, stream: StreamId) -> &StreamPlace {
         let place = self.by_stream.get(stream);
         let place = place.and_then(|place| self.each.get(place as usize));
         place.unwrap_or(&self.lost)
     }
-}
-
-/// `; did you mean …?` when one of the known names is near.
-pub fn did_you_mean<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
-    annals_merger::nearest(name, known).map_or_else(String::new, |near| {
-        format!("; did you mean `{}`?", crate::table::safe(near))
-    })
 }

@@ -1,34 +1,43 @@
-//! Opening whatever a user names: a trace, a recording, a directory of recordings.
+//! Reading: events, calls and losses of traces, recordings and archives, in global order.
 
-use std::collections::{BTreeMap, BTreeSet};
+pub(crate) mod calls;
+pub(crate) mod event;
+pub(crate) mod places;
+pub(crate) mod query;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use annals_format::{
-    Cause, Definitions, EventTypeId, FileKind, FormatError, Problem, ReadAt, RegionStatistics,
-    Snapshot, StreamId, StreamTotals, Trace, TraceChunk, TraceIndexEntry, TraceLoss, TraceSnapshot,
+    Cause, Definitions, EventTypeId, FormatError, Problem, ReadAt, RegionStatistics, Snapshot,
+    StreamId, StreamTotals, Trace, TraceChunk, TraceIndexEntry, TraceLoss, TraceSnapshot,
 };
 
 use crate::ahead;
 use crate::calls::region_types::RegionTypes;
 use crate::calls::stacks::Stacks;
-use crate::clocks::offsets::ClockOffsets;
 use crate::error::{MergeError, Result};
-use crate::input::earlier::InputTrace;
 use crate::input::symbols::Symbols;
-use crate::input::{FileAt, Found, InputRecording, RejectedInput, find, header_of, kind_of};
+use crate::input::{FileAt, InputRecording, RejectedInput, find};
 use crate::merge::Merge;
+use crate::merge::inputs::plan_merge_with_symbols;
 use crate::messages::causality::Causality;
+use crate::read::calls::{Call, CallVisitor, Calls};
+use crate::read::event::{Batch, BatchEvents, Event, Item, OwnedEvent, Scope};
+use crate::read::query::Query;
 use crate::report::{Report, is_complete};
 use crate::window::Window;
 
-/// Something with events, in global order.
+/// Reads the events of a trace, a recording, a directory of recordings, an OTF2 archive, or of several of these, in global
+/// order. Recordings are merged while they are read.
 #[derive(Debug)]
-pub struct Opened {
-    /// Definitions.
-    pub definitions: Definitions,
-    /// Inputs that could not be used.
-    pub rejected: Vec<RejectedInput>,
+pub struct Reader {
+    definitions: Definitions,
+    rejected: Vec<RejectedInput>,
     content: Content,
+    jobs: usize,
 }
 
 #[derive(Debug)]
@@ -48,20 +57,20 @@ struct OpenedTrace {
     trace: Trace,
 }
 
-/// What reading the events showed.
+/// What reading found: counts, losses and damage.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct ReadSummary {
     /// Totals of every stream.
     pub totals: Vec<StreamTotals>,
     /// Every loss.
     pub losses: Vec<TraceLoss>,
     /// Whether nothing was skipped or truncated and no rank is missing.
     pub complete: bool,
-    /// Whether this very read had to skip something.
+    /// Whether this pass had to skip something.
     pub has_skipped_now: bool,
-    /// Damage met, with the file it is in.
+    /// Damage that was met, with its file.
     pub damage: Vec<(PathBuf, Problem)>,
-    /// The report of the merge, when recordings were merged to be read.
+    /// The report of the merge. `None` for a trace, which is not merged.
     pub report: Option<Report>,
 }
 
@@ -78,308 +87,157 @@ pub struct Origin {
     pub has_footer: bool,
 }
 
-/// What must be read beside a window, though snapshots would do without it.
+/// What is read in addition to a window, although snapshots would make up for it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Reach {
-    /// All before it: for who counts from the beginning.
+    /// Read from the start of the trace: for counts that begin there.
     pub from_start: bool,
-    /// All behind it: for who looks at some streams of a location only, of which snapshots do not tell.
+    /// Read to the end of the trace. Needed when the query takes only some streams of a location: snapshots describe whole
+    /// locations.
     pub to_end: bool,
 }
 
-/// Opens recordings; those that cannot be used come back as rejected.
-///
-/// # Errors
-/// If none of them can be used.
-pub fn open_recordings(paths: &[PathBuf]) -> Result<(Vec<InputRecording>, Vec<RejectedInput>)> {
-    open_each(paths, |input| input.check_has_process())
-}
-
-/// The same, with something done to each at once.
-fn open_each(
-    paths: &[PathBuf],
-    mut each: impl FnMut(&mut InputRecording) -> Result<()>,
-) -> Result<(Vec<InputRecording>, Vec<RejectedInput>)> {
-    let mut inputs = Vec::new();
-    let mut rejected = Vec::new();
-    for path in paths {
-        let opened = InputRecording::open(path).and_then(|mut input| {
-            each(&mut input)?;
-            Ok(input)
-        });
-        match opened {
-            Ok(input) => inputs.push(input),
-            Err(error) => rejected.push(RejectedInput {
-                path: path.clone(),
-                why: error.without_path(),
-            }),
-        }
-    }
-    Ok((inputs, rejected))
-}
-
-/// Of more recordings than this the definitions are packed until all of them are opened.
-const MOST_UNPACKED: usize = 256;
-
-fn nothing_readable(rejected: &[RejectedInput]) -> MergeError {
-    MergeError::NothingReadable {
-        count: rejected.len(),
-        first: rejected.first().map_or_else(String::new, |input| {
-            format!("{}: {}", input.path.display(), input.why)
-        }),
-    }
-}
-
-/// Opens recordings for merging, and traces that are named themselves.
-///
-/// # Errors
-/// If a path does not exist, the output is a recording, or none of the files can be used.
-pub fn plan_merge(paths: &[PathBuf], output: Option<&Path>) -> Result<(Merge, Vec<RejectedInput>)> {
-    plan_merge_with_symbols(paths, output, &Symbols::default())
-}
-
-/// The same, with names for functions that have none yet.
-///
-/// # Errors
-/// As [`plan_merge`].
-pub fn plan_merge_with_symbols(
-    paths: &[PathBuf],
-    output: Option<&Path>,
-    symbols: &Symbols,
-) -> Result<(Merge, Vec<RejectedInput>)> {
-    plan_merge_with_offsets(paths, output, symbols, None)
-}
-
-/// The same, with hosts related by what the user measured.
-///
-/// # Errors
-/// As [`plan_merge`].
-pub fn plan_merge_with_offsets(
-    paths: &[PathBuf],
-    output: Option<&Path>,
-    symbols: &Symbols,
-    offsets: Option<&ClockOffsets>,
-) -> Result<(Merge, Vec<RejectedInput>)> {
-    if let Some(path) = output
-        && path.is_file()
-        && matches!(kind_of(path), Ok(FileKind::Recording))
-    {
-        let path = path.to_owned();
-        return Err(MergeError::OutputIsRecording { path });
-    }
-    let Found {
-        recordings,
-        traces,
-        archives,
-        mut rejected,
-    } = find(paths, output)?;
-    // In a directory, a trace beside recordings is an earlier merge of them; named itself, or beside traces only, it is
-    // an input.
-    let others = recordings.iter().chain(&archives);
-    let others = others.chain(rejected.iter().map(|input| &input.path));
-    let with_others: BTreeSet<_> = others.filter_map(|path| path.parent()).collect();
-    let is_alone = |trace: &Path| trace.parent().is_some_and(|at| !with_others.contains(at));
-    let traces = traces
-        .into_iter()
-        .filter(|trace| paths.contains(trace) || is_alone(trace));
-    let traces: Vec<PathBuf> = traces.collect();
-    if recordings.is_empty() && traces.is_empty() && archives.is_empty() && rejected.is_empty() {
-        return Err(MergeError::NoRecordings {
-            path: paths.first().cloned().unwrap_or_default(),
-        });
-    }
-    let name_functions = |input: &mut InputRecording| {
-        let definitions = &mut input.recording.definitions;
-        let found = symbols.resolve(definitions);
-        found.into_iter().for_each(|record| definitions.add(record));
-    };
-    let is_packed = recordings.len() > MOST_UNPACKED;
-    let (mut inputs, more) = open_each(&recordings, |input| {
-        input.check_unread()?;
-        name_functions(input);
-        if is_packed {
-            input.pack_definitions();
-        }
-        Ok(())
-    })?;
-    rejected.extend(more);
-    let copies = reject_without_process(&mut inputs, &mut rejected);
-    for path in archives {
-        match crate::otf2::open(&path) {
-            Ok(mut processes) => {
-                processes.iter_mut().for_each(name_functions);
-                inputs.extend(processes);
-            }
-            Err(error) => rejected.push(RejectedInput {
-                why: error.without_path(),
-                path,
-            }),
-        }
-    }
-    let mut opened = Vec::new();
-    for path in traces {
-        match InputTrace::open(&path) {
-            Ok(input) if input.trace.definitions.processes.is_empty() => {
-                let why = "its definitions are lost: no process is in it".to_owned();
-                rejected.push(RejectedInput { path, why });
-            }
-            Ok(input) if input.trace.definitions.slice.is_some() => {
-                let why = "a slice of a merge: put all of them together first (--join)".to_owned();
-                rejected.push(RejectedInput { path, why });
-            }
-            Ok(mut input) => {
-                let definitions = &mut input.trace.definitions;
-                let found = symbols.resolve(definitions);
-                found.into_iter().for_each(|record| definitions.add(record));
-                definitions.apply_symbols();
-                opened.push(input);
-            }
-            Err(error) => rejected.push(RejectedInput {
-                why: error.without_path(),
-                path,
-            }),
-        }
-    }
-    if inputs.is_empty() && opened.is_empty() {
-        return Err(nothing_readable(&rejected));
-    }
-    let mut merge = Merge::plan_all(inputs, opened, offsets);
-    merge.duplicates.extend(copies);
-    rejected.extend(differing(&mut merge));
-    for (path, taken, id) in std::mem::take(&mut merge.parts) {
-        let why = format!(
-            "it holds other events of recording {id} than {}, and a recording is taken from one trace: merge the \
-             recordings themselves, or write parts as slices (--slice), which --join puts together",
-            taken.display()
-        );
-        rejected.push(RejectedInput { path, why });
-    }
-    Ok((merge, rejected))
-}
-
-/// Rejects recordings that do not name their process. Returns the files of those that may be copies of others, cut soon
-/// after their start.
-fn reject_without_process(
-    inputs: &mut Vec<InputRecording>,
-    rejected: &mut Vec<RejectedInput>,
-) -> Vec<PathBuf> {
-    let id_of = |input: &InputRecording| input.recording.header.recording_id;
-    let (named, unnamed): (Vec<_>, Vec<_>) = std::mem::take(inputs)
-        .into_iter()
-        .partition(|input| input.check_has_process().is_ok());
-    let ids: BTreeSet<_> = named.iter().map(id_of).collect();
-    let mut copies = Vec::new();
-    for input in unnamed {
-        match input.check_has_process() {
-            Err(error) if !ids.contains(&id_of(&input)) => rejected.push(RejectedInput {
-                why: error.without_path(),
-                path: input.path,
-            }),
-            _ => copies.push(input.path),
-        }
-    }
-    *inputs = named;
-    copies
-}
-
-/// Takes those out of the recordings given twice that hold other bytes than the one that was taken.
-fn differing(merge: &mut Merge) -> Vec<RejectedInput> {
-    let (mut same, mut differing) = (Vec::new(), Vec::new());
-    for path in std::mem::take(&mut merge.duplicates) {
-        let id = header_of(&path).map(|header| header.recording_id).ok();
-        let mut inputs = merge.inputs();
-        let taken = inputs.find(|input| Some(input.recording.header.recording_id) == id);
-        match taken.filter(|taken| !is_part(&path, &taken.path)) {
-            None => same.push(path),
-            Some(taken) => differing.push(RejectedInput {
-                why: format!(
-                    "it says that it is recording {}, as {} does, but holds something else",
-                    taken.recording.header.recording_id,
-                    taken.path.display()
-                ),
-                path,
-            }),
-        }
-    }
-    merge.duplicates = same;
-    differing
-}
-
-/// Whether a file holds the same as another, as far as it goes. One that cannot be read does not.
-fn is_part(path: &Path, of: &Path) -> bool {
-    const STEP: u64 = 1 << 20;
-    let is_part = || -> Result<bool> {
-        let (part, whole) = (FileAt::open(path)?, FileAt::open(of)?);
-        let format = |source: FormatError| MergeError::Format {
-            path: path.to_owned(),
-            source,
-        };
-        let length = part.len().map_err(format)?;
-        if length > whole.len().map_err(format)? {
-            return Ok(false);
-        }
-        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-        for offset in (0..length).step_by(STEP as usize) {
-            for (file, bytes) in [(&part, &mut ours), (&whole, &mut theirs)] {
-                bytes.resize((length - offset).min(STEP) as usize, 0);
-                file.read_exact_at(offset, bytes).map_err(format)?;
-            }
-            if ours != theirs {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    };
-    is_part().unwrap_or(false)
-}
-
-impl Opened {
-    /// Opens a trace, a recording, or a directory of recordings (or of one trace).
+impl Reader {
+    /// Opens a trace, a recording, a directory of recordings (or of one trace), or an OTF2 archive.
     ///
     /// # Errors
-    /// If the path does not exist or nothing in it can be read.
-    pub fn open(path: &Path) -> Result<Self> {
-        Self::open_with_symbols(path, &Symbols::default())
+    /// If the path does not exist, or nothing in it can be read.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_all(&[path.as_ref().to_owned()], &Symbols::default())
     }
 
-    /// The same, with names for functions that have none yet.
+    /// Opens several inputs as one, and names functions that have no name yet from `symbols`.
     ///
     /// # Errors
-    /// As [`Opened::open`].
-    pub fn open_with_symbols(path: &Path, symbols: &Symbols) -> Result<Self> {
-        let found = find(&[path.to_owned()], None)?;
-        let only_trace = found.recordings.is_empty() && found.traces.len() == 1;
+    /// If a path does not exist, or nothing can be read.
+    pub fn open_all(paths: &[PathBuf], symbols: &Symbols) -> Result<Self> {
+        let found = find(paths, None)?;
+        let has_others = !found.recordings.is_empty() || !found.archives.is_empty();
+        let only_trace = !has_others && found.traces.len() == 1;
         if only_trace {
             let mut opened = Self::open_trace(&found.traces[0])?;
-            let found = symbols.resolve(&opened.definitions);
             let definitions = &mut opened.definitions;
+            let found = symbols.resolve(definitions);
             found.into_iter().for_each(|record| definitions.add(record));
             definitions.apply_symbols();
             return Ok(opened);
         }
-        if found.recordings.is_empty() && found.traces.len() > 1 {
+        if !has_others && found.traces.len() > 1 && paths.len() == 1 {
             return Err(MergeError::IsTrace {
                 path: found.traces[0].clone(),
                 advice: "one of several in the directory: name the one to read",
             });
         }
-        let (mut merge, rejected) = plan_merge_with_symbols(&[path.to_owned()], None, symbols)?;
-        // Who only reads asks for events, not for what contradicts them.
+        let (mut merge, rejected) = plan_merge_with_symbols(paths, None, symbols)?;
+        // Reading needs events, not what contradicts them.
         merge.causality = Causality::Off;
         Ok(Self {
             definitions: merge.definitions.clone(),
             rejected,
             content: Content::Recordings(Box::new(merge)),
+            jobs: default_jobs(),
         })
     }
 
-    /// What a merge gives, without a trace that is written first; causality is as the merge has it.
+    /// Reads what a merge would write. Causality is as the merge has it.
     pub fn of_merge(merge: Merge, rejected: Vec<RejectedInput>) -> Self {
         Self {
             definitions: merge.definitions.clone(),
             rejected,
             content: Content::Recordings(Box::new(merge)),
+            jobs: default_jobs(),
         }
+    }
+
+    /// Sets the number of threads that decode; 0 counts as 1. The default is one for each processor.
+    pub fn set_jobs(&mut self, jobs: usize) {
+        self.jobs = jobs.max(1);
+    }
+
+    /// The definitions: processes, ranks, sources, locations, event types, regions and their names.
+    pub const fn definitions(&self) -> &Definitions {
+        &self.definitions
+    }
+
+    /// Inputs that could not be used, with the reason.
+    pub fn rejected(&self) -> &[RejectedInput] {
+        &self.rejected
+    }
+
+    /// Visits events and losses in global order. The callback stops the pass with [`ControlFlow::Break`].
+    ///
+    /// A loss is visited between the events it lies between. What cannot be decoded is skipped, and counted in the summary.
+    /// Returns `None` if the callback stopped.
+    ///
+    /// # Errors
+    /// If the storage fails.
+    pub fn for_each_item(
+        &self,
+        query: &Query,
+        mut visit: impl FnMut(Item<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<ReadSummary>> {
+        let scope = Arc::new(Scope::new(&self.definitions, query));
+        let visited = self.for_each_chunk(query.window(), |chunk| {
+            match Batch::new(chunk, &scope).visit(&mut visit) {
+                ControlFlow::Continue(()) => Ok(()),
+                ControlFlow::Break(()) => Err(MergeError::Stopped),
+            }
+        });
+        stopped_or(visited)
+    }
+
+    /// Visits events in global order. The callback stops the pass with [`ControlFlow::Break`].
+    ///
+    /// Losses are in the summary; [`Reader::for_each_item`] visits them at their place. Returns `None` if the callback stopped.
+    ///
+    /// # Errors
+    /// If the storage fails.
+    pub fn for_each_event(
+        &self,
+        query: &Query,
+        mut visit: impl FnMut(&Event<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<ReadSummary>> {
+        self.for_each_item(query, |item| match item {
+            Item::Event(event) => visit(&event),
+            Item::Loss(_) => ControlFlow::Continue(()),
+        })
+    }
+
+    /// Visits the calls of regions that were entered and left, or are still open at the end of the window, in the order of
+    /// their ends. The callback stops the pass with [`ControlFlow::Break`]. Returns `None` if the callback stopped.
+    ///
+    /// # Errors
+    /// If the storage fails.
+    pub fn for_each_call(
+        &self,
+        query: &Query,
+        visit: impl FnMut(&Call<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<ReadSummary>> {
+        let mut calls = Calls::new(&self.definitions, query);
+        let mut visitor = CallVisitor::new(&self.definitions, query, calls.locations(), visit);
+        let visited =
+            calls.read_until(self, &mut visitor, |_, visitor| match visitor.has_stopped {
+                true => Err(MergeError::Stopped),
+                false => Ok(()),
+            });
+        stopped_or(visited)
+    }
+
+    /// Returns the events of a trace one by one, decoded in the calling thread. Losses and chunks that cannot be decoded are left
+    /// out: see [`Reader::for_each_item`].
+    ///
+    /// # Errors
+    /// If this is not a trace: recordings are merged while they are read, which needs a callback.
+    pub fn events(&self, query: &Query) -> Result<impl Iterator<Item = OwnedEvent<'_>>> {
+        let Content::Trace(opened) = &self.content else {
+            return Err(MergeError::NotTrace);
+        };
+        let scope = Arc::new(Scope::new(&self.definitions, query));
+        let window = query.window();
+        let entries = opened.trace.chunks.iter();
+        let entries = entries.filter(move |entry| window.overlaps(entry.first_ns, entry.last_ns));
+        let chunks = entries.filter_map(|entry| opened.trace.load(&opened.file, entry).ok());
+        Ok(chunks.flat_map(move |chunk| BatchEvents::new(Batch::new(chunk, &scope))))
     }
 
     fn open_trace(path: &Path) -> Result<Self> {
@@ -403,6 +261,7 @@ impl Opened {
                 is_complete,
                 trace,
             })),
+            jobs: default_jobs(),
         })
     }
 
@@ -419,12 +278,14 @@ impl Opened {
         reach: Reach,
         begin: impl FnOnce(&Snapshot),
         consume: impl FnMut(TraceChunk) -> Result<()>,
-    ) -> Result<(Outcome, Option<Snapshot>)> {
+    ) -> Result<(ReadSummary, Option<Snapshot>)> {
         match &self.content {
-            Content::Trace(opened) => opened.read_regions(window, reach, begin, consume),
+            Content::Trace(opened) => {
+                opened.read_regions((window, reach), self.jobs, begin, consume)
+            }
             Content::Recordings(_) => {
                 begin(&Snapshot::default());
-                Ok((self.read(Window::ALL, consume)?, None))
+                Ok((self.for_each_chunk(Window::ALL, consume)?, None))
             }
         }
     }
@@ -458,7 +319,7 @@ impl Opened {
         }
     }
 
-    /// Reads one of the [snapshots](Opened::snapshots).
+    /// Reads one of the [snapshots](Reader::snapshots).
     ///
     /// # Errors
     /// If it cannot be read or is damaged.
@@ -580,33 +441,32 @@ impl Opened {
     /// Totals and losses without a look at the events where the footer has them.
     ///
     /// # Errors
-    /// As [`Opened::read`].
-    pub fn summary(&self) -> Result<Outcome> {
+    /// As [`Reader::read`].
+    pub fn summary(&self) -> Result<ReadSummary> {
         match &self.content {
             Content::Trace(opened) => Ok(opened.outcome()),
-            Content::Recordings(_) => self.read(Window::ALL, |_| Ok(())),
+            Content::Recordings(_) => self.for_each_chunk(Window::ALL, |_| Ok(())),
         }
     }
 
-    /// Gives the chunks that may hold events of a window to `consume`, in order. What cannot be
-    /// decoded is skipped and counted.
+    /// Visits the chunks that may hold events of a window, in order, with all their columns. What cannot be decoded is skipped
+    /// and counted.
     ///
     /// # Errors
     /// Those of `consume`; if the storage fails.
-    pub fn read(
+    pub fn for_each_chunk(
         &self,
         window: Window,
         mut consume: impl FnMut(TraceChunk) -> Result<()>,
-    ) -> Result<Outcome> {
+    ) -> Result<ReadSummary> {
         match &self.content {
             Content::Trace(opened) => {
                 let chunks = opened.trace.chunks.iter();
                 let wanted = chunks.filter(|entry| window.overlaps(entry.first_ns, entry.last_ns));
-                opened.read(wanted.collect(), consume)
+                opened.read(wanted.collect(), self.jobs, consume)
             }
             Content::Recordings(merge) => {
-                let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-                let merged = merge.run(jobs, |chunk| {
+                let merged = merge.run(self.jobs, |chunk| {
                     let first = chunk.times_ns.first().copied();
                     let last = chunk.times_ns.last().copied();
                     let is_wanted = match (first, last) {
@@ -623,7 +483,7 @@ impl Opened {
                 });
                 let damage: Vec<_> = damage.collect();
                 let has_reader_loss = merged.losses.iter().any(|loss| !loss.cause.is_dropped());
-                Ok(Outcome {
+                Ok(ReadSummary {
                     complete: report.complete,
                     has_skipped_now: has_reader_loss
                         || !damage.is_empty()
@@ -643,10 +503,10 @@ impl Opened {
 }
 
 impl OpenedTrace {
-    fn outcome(&self) -> Outcome {
+    fn outcome(&self) -> ReadSummary {
         let trace = &self.trace;
         let problems = trace.problems.iter();
-        Outcome {
+        ReadSummary {
             totals: trace.totals.clone(),
             losses: trace.losses.clone(),
             complete: self.is_complete,
@@ -660,7 +520,7 @@ impl OpenedTrace {
 
     /// Counts what chunks held whose heads cannot be read either: what the totals know of and no other chunk
     /// has.
-    fn skip_headless(&self, outcome: &mut Outcome) {
+    fn skip_headless(&self, outcome: &mut ReadSummary) {
         let mut elsewhere: BTreeMap<(StreamId, EventTypeId), u64> = BTreeMap::new();
         let mut span: Option<(i64, i64)> = None;
         for entry in &self.trace.chunks {
@@ -688,7 +548,7 @@ impl OpenedTrace {
         }
     }
 
-    fn damaged(&self, outcome: &mut Outcome, offset: u64, error: &FormatError) {
+    fn damaged(&self, outcome: &mut ReadSummary, offset: u64, error: &FormatError) {
         outcome.complete = false;
         outcome.has_skipped_now = true;
         let problem = Problem {
@@ -703,12 +563,13 @@ impl OpenedTrace {
     fn read(
         &self,
         entries: Vec<&TraceIndexEntry>,
+        jobs: usize,
         mut consume: impl FnMut(TraceChunk) -> Result<()>,
-    ) -> Result<Outcome> {
+    ) -> Result<ReadSummary> {
         let mut outcome = self.outcome();
         let mut has_headless = false;
         let load = |number: usize| self.trace.load(&self.file, entries[number]);
-        ahead::for_each(entries.len(), load, |number, loaded| {
+        ahead::for_each(entries.len(), jobs, load, |number, loaded| {
             let entry = entries[number];
             match loaded {
                 Ok(chunk) => consume(chunk)?,
@@ -749,11 +610,11 @@ impl OpenedTrace {
 
     fn read_regions(
         &self,
-        window: Window,
-        reach: Reach,
+        (window, reach): (Window, Reach),
+        jobs: usize,
         begin: impl FnOnce(&Snapshot),
         consume: impl FnMut(TraceChunk) -> Result<()>,
-    ) -> Result<(Outcome, Option<Snapshot>)> {
+    ) -> Result<(ReadSummary, Option<Snapshot>)> {
         let chunks = &self.trace.chunks;
         let mut damage = Vec::new();
         let is_behind = |entry: &TraceIndexEntry| entry.last_ns >= window.from_ns;
@@ -772,7 +633,7 @@ impl OpenedTrace {
         }
         let last = if end.is_some() { last } else { chunks.len() };
         let wanted = chunks.get(first..last).unwrap_or_default();
-        let mut outcome = self.read(wanted.iter().collect(), consume)?;
+        let mut outcome = self.read(wanted.iter().collect(), jobs, consume)?;
         for (offset, error) in damage {
             self.damaged(&mut outcome, offset, &error);
         }
@@ -780,9 +641,22 @@ impl OpenedTrace {
     }
 }
 
+fn default_jobs() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Returns `None` if the pass was stopped by its callback.
+fn stopped_or(visited: Result<ReadSummary>) -> Result<Option<ReadSummary>> {
+    match visited {
+        Ok(summary) => Ok(Some(summary)),
+        Err(MergeError::Stopped) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Counts a chunk that could not be decoded, by stream and event type as its head says.
 fn skip_chunk(
-    outcome: &mut Outcome,
+    outcome: &mut ReadSummary,
     entry: &annals_format::TraceIndexEntry,
     head: &annals_format::TraceChunkHeader,
 ) {
@@ -800,7 +674,7 @@ fn skip_chunk(
 }
 
 fn skip(
-    outcome: &mut Outcome,
+    outcome: &mut ReadSummary,
     stream: StreamId,
     event_type: EventTypeId,
     count: u64,

@@ -1,19 +1,21 @@
 //! Region calls in a window of an input: one pass that everything about regions is built on.
 //!
-//! What a call is, [`annals_merger::calls`] says. In a window a pass starts with what was entered before it and stops
+//! What a call is, [`crate::calls`] says. In a window a pass starts with what was entered before it and stops
 //! at its end; what is then open ends there, or at the location's last event when none is behind the window.
+
+use std::ops::ControlFlow;
 
 use annals_format::{
     Definitions, EventTypeId, LocationId, RegionId, Role, Snapshot, StreamId, TraceChunk, TraceLoss,
 };
-use annals_merger::calls::Moves;
-use annals_merger::{Opened, Outcome, Reach, Window};
 use rustc_hash::FxHashMap;
 
-pub use annals_merger::ByStream;
-pub use annals_merger::calls::{CallSink, CallStack, Close, Frame};
-
-use crate::filter::Filter;
+use super::query::Query;
+use super::{Reach, ReadSummary, Reader};
+use crate::by_stream::ByStream;
+use crate::calls::{CallSink, CallStack, Close, Frame, Moves};
+use crate::error::Result;
+use crate::window::Window;
 
 /// An event type that enters or leaves regions.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +42,113 @@ pub trait Sink: CallSink {
     }
 }
 
+/// A call of a region: from its enter to its leave.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// Which region.
+    pub region: RegionId,
+    /// The region of the call around it. `None` if there is none.
+    pub parent: Option<RegionId>,
+    /// The location. Its name is among the definitions.
+    pub location: LocationId,
+    /// Trace time of the enter, nanoseconds.
+    pub begin: i64,
+    /// Trace time of the leave, nanoseconds; if it was never left, where it ends all the same.
+    pub end: i64,
+    /// Calls around it.
+    pub depth: usize,
+    /// Whether it was left.
+    pub how: Close,
+    /// Whether events may be missing in it: a loss lies between its enter and its leave.
+    pub is_uncertain: bool,
+    definitions: &'a Definitions,
+}
+
+impl Call<'_> {
+    /// The name of the region.
+    pub fn name(&self) -> String {
+        self.definitions.region_name(self.region)
+    }
+
+    /// The rank of its process.
+    pub fn rank(&self) -> u32 {
+        self.definitions.rank_of_location(self.location)
+    }
+
+    /// The name of its location. Empty if the definition is lost.
+    pub fn location_name(&self) -> &str {
+        let location = self.definitions.locations.get(&self.location);
+        location.map_or("", |location| self.definitions.string(location.name))
+    }
+
+    /// How long it took, nanoseconds.
+    pub const fn duration(&self) -> i64 {
+        self.end.saturating_sub(self.begin)
+    }
+}
+
+/// Hands calls to a callback, until that stops.
+pub(super) struct CallVisitor<'a, F> {
+    definitions: &'a Definitions,
+    query: Query,
+    locations: Vec<LocationId>,
+    visit: F,
+    pub(super) has_stopped: bool,
+}
+
+impl<'a, F: FnMut(&Call<'_>) -> ControlFlow<()>> CallVisitor<'a, F> {
+    pub(super) fn new(
+        definitions: &'a Definitions,
+        query: &Query,
+        locations: &[LocationId],
+        visit: F,
+    ) -> Self {
+        Self {
+            definitions,
+            query: query.clone(),
+            locations: locations.to_vec(),
+            visit,
+            has_stopped: false,
+        }
+    }
+}
+
+impl<F: FnMut(&Call<'_>) -> ControlFlow<()>> CallSink for CallVisitor<'_, F> {
+    fn enter(&mut self, _: usize, _: &[Frame], _: RegionId, _: i64) -> u32 {
+        0
+    }
+
+    fn close(
+        &mut self,
+        location: usize,
+        frames: &[Frame],
+        frame: &Frame,
+        time_ns: i64,
+        how: Close,
+    ) {
+        let window = self.query.window();
+        let is_wanted = self.query.takes_region(frame.region)
+            && (window.contains(time_ns) || window.contains(frame.entered_ns));
+        if self.has_stopped || !is_wanted {
+            return;
+        }
+        let call = Call {
+            region: frame.region,
+            parent: frames.last().map(|around| around.region),
+            location: self.locations[location],
+            begin: frame.entered_ns,
+            end: time_ns,
+            depth: frames.len(),
+            how,
+            is_uncertain: frame.is_uncertain,
+            definitions: self.definitions,
+        };
+        self.has_stopped = (self.visit)(&call).is_break();
+    }
+}
+
+impl<F: FnMut(&Call<'_>) -> ControlFlow<()>> Sink for CallVisitor<'_, F> {}
+
 /// Follows the calls of all locations.
 #[derive(Debug)]
 pub struct Calls {
@@ -62,7 +171,7 @@ pub struct Calls {
 
 impl Calls {
     /// No region is open yet.
-    pub fn new(definitions: &Definitions, filter: &Filter, window: Window) -> Self {
+    pub fn new(definitions: &Definitions, query: &Query) -> Self {
         let types = definitions.event_types.values();
         let kinds = types.filter_map(|event_type| {
             let is_enter = match event_type.role {
@@ -95,10 +204,10 @@ impl Calls {
             (vec![0_u32; locations.len()], vec![0_u32; locations.len()]);
         for (stream, number) in &places {
             of_all[*number] += 1;
-            of_taken[*number] += u32::from(filter.takes_stream(*stream));
+            of_taken[*number] += u32::from(query.takes_stream(*stream));
         }
         let each = || of_taken.iter().zip(&of_all);
-        let taken = places.iter().filter(|(id, _)| filter.takes_stream(*id));
+        let taken = places.iter().filter(|(id, _)| query.takes_stream(*id));
         Self {
             kinds: kinds.collect(),
             is_partial: each().any(|(taken, all)| *taken != 0 && taken != all),
@@ -108,7 +217,7 @@ impl Calls {
             stacks: locations.iter().map(|_| CallStack::default()).collect(),
             goes_on: vec![false; locations.len()],
             locations,
-            window,
+            window: query.window(),
             from_start: false,
         }
     }
@@ -124,11 +233,11 @@ impl Calls {
     /// If it cannot be read.
     pub fn read<S: Sink>(
         &mut self,
-        opened: &Opened,
+        reader: &Reader,
         sink: &mut S,
         mut look: impl FnMut(&TraceChunk, &mut S),
-    ) -> anyhow::Result<Outcome> {
-        let outcome = self.read_until(opened, sink, |chunk, sink| {
+    ) -> Result<ReadSummary> {
+        let outcome = self.read_until(reader, sink, |chunk, sink| {
             look(&chunk, sink);
             Ok(())
         })?;
@@ -141,10 +250,10 @@ impl Calls {
     /// Those of `look`; if the input cannot be read.
     pub fn read_until<S: Sink>(
         &mut self,
-        opened: &Opened,
+        reader: &Reader,
         sink: &mut S,
-        mut look: impl FnMut(TraceChunk, &mut S) -> annals_merger::Result<()>,
-    ) -> annals_merger::Result<Outcome> {
+        mut look: impl FnMut(TraceChunk, &mut S) -> Result<()>,
+    ) -> Result<ReadSummary> {
         let calls = std::cell::RefCell::new((self, sink));
         let (window, reach) = {
             let calls = calls.borrow();
@@ -160,7 +269,7 @@ impl Calls {
             let (calls, sink) = &mut *calls.borrow_mut();
             calls.begin(open, *sink);
         };
-        let (outcome, end) = opened.read_regions(window, reach, begin, |chunk| {
+        let (outcome, end) = reader.read_regions(window, reach, begin, |chunk| {
             let (calls, sink) = &mut *calls.borrow_mut();
             calls.take(&chunk, *sink);
             look(chunk, *sink)

@@ -1,0 +1,260 @@
+//! From paths to a planned merge: recordings, traces and archives are found, opened, and rejected by name where they cannot be
+//! used.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use annals_format::{FileKind, FormatError, ReadAt};
+
+use crate::clocks::offsets::ClockOffsets;
+use crate::error::{MergeError, Result};
+use crate::input::earlier::InputTrace;
+use crate::input::symbols::Symbols;
+use crate::input::{FileAt, Found, InputRecording, RejectedInput, find, header_of, kind_of};
+use crate::merge::Merge;
+
+/// Opens recordings; those that cannot be used come back as rejected.
+///
+/// # Errors
+/// If none of them can be used.
+pub fn open_recordings(paths: &[PathBuf]) -> Result<(Vec<InputRecording>, Vec<RejectedInput>)> {
+    open_each(paths, |input| input.check_has_process())
+}
+
+/// The same, with something done to each at once.
+fn open_each(
+    paths: &[PathBuf],
+    mut each: impl FnMut(&mut InputRecording) -> Result<()>,
+) -> Result<(Vec<InputRecording>, Vec<RejectedInput>)> {
+    let mut inputs = Vec::new();
+    let mut rejected = Vec::new();
+    for path in paths {
+        let opened = InputRecording::open(path).and_then(|mut input| {
+            each(&mut input)?;
+            Ok(input)
+        });
+        match opened {
+            Ok(input) => inputs.push(input),
+            Err(error) => rejected.push(RejectedInput {
+                path: path.clone(),
+                why: error.without_path(),
+            }),
+        }
+    }
+    Ok((inputs, rejected))
+}
+
+/// Of more recordings than this the definitions are packed until all of them are opened.
+const MOST_UNPACKED: usize = 256;
+
+fn nothing_readable(rejected: &[RejectedInput]) -> MergeError {
+    MergeError::NothingReadable {
+        count: rejected.len(),
+        first: rejected.first().map_or_else(String::new, |input| {
+            format!("{}: {}", input.path.display(), input.why)
+        }),
+    }
+}
+
+/// Opens recordings for merging, and traces that are named themselves.
+///
+/// # Errors
+/// If a path does not exist, the output is a recording, or none of the files can be used.
+pub fn plan_merge(paths: &[PathBuf], output: Option<&Path>) -> Result<(Merge, Vec<RejectedInput>)> {
+    plan_merge_with_symbols(paths, output, &Symbols::default())
+}
+
+/// The same, with names for functions that have none yet.
+///
+/// # Errors
+/// As [`plan_merge`].
+pub fn plan_merge_with_symbols(
+    paths: &[PathBuf],
+    output: Option<&Path>,
+    symbols: &Symbols,
+) -> Result<(Merge, Vec<RejectedInput>)> {
+    plan_merge_with_offsets(paths, output, symbols, None)
+}
+
+/// The same, with hosts related by what the user measured.
+///
+/// # Errors
+/// As [`plan_merge`].
+pub fn plan_merge_with_offsets(
+    paths: &[PathBuf],
+    output: Option<&Path>,
+    symbols: &Symbols,
+    offsets: Option<&ClockOffsets>,
+) -> Result<(Merge, Vec<RejectedInput>)> {
+    if let Some(path) = output
+        && path.is_file()
+        && matches!(kind_of(path), Ok(FileKind::Recording))
+    {
+        let path = path.to_owned();
+        return Err(MergeError::OutputIsRecording { path });
+    }
+    let Found {
+        recordings,
+        traces,
+        archives,
+        mut rejected,
+    } = find(paths, output)?;
+    // In a directory, a trace beside recordings is an earlier merge of them; named itself, or beside traces only, it is
+    // an input.
+    let others = recordings.iter().chain(&archives);
+    let others = others.chain(rejected.iter().map(|input| &input.path));
+    let with_others: BTreeSet<_> = others.filter_map(|path| path.parent()).collect();
+    let is_alone = |trace: &Path| trace.parent().is_some_and(|at| !with_others.contains(at));
+    let traces = traces
+        .into_iter()
+        .filter(|trace| paths.contains(trace) || is_alone(trace));
+    let traces: Vec<PathBuf> = traces.collect();
+    if recordings.is_empty() && traces.is_empty() && archives.is_empty() && rejected.is_empty() {
+        return Err(MergeError::NoRecordings {
+            path: paths.first().cloned().unwrap_or_default(),
+        });
+    }
+    let name_functions = |input: &mut InputRecording| {
+        let definitions = &mut input.recording.definitions;
+        let found = symbols.resolve(definitions);
+        found.into_iter().for_each(|record| definitions.add(record));
+    };
+    let is_packed = recordings.len() > MOST_UNPACKED;
+    let (mut inputs, more) = open_each(&recordings, |input| {
+        input.check_unread()?;
+        name_functions(input);
+        if is_packed {
+            input.pack_definitions();
+        }
+        Ok(())
+    })?;
+    rejected.extend(more);
+    let copies = reject_without_process(&mut inputs, &mut rejected);
+    for path in archives {
+        match crate::otf2::open(&path) {
+            Ok(mut processes) => {
+                processes.iter_mut().for_each(name_functions);
+                inputs.extend(processes);
+            }
+            Err(error) => rejected.push(RejectedInput {
+                why: error.without_path(),
+                path,
+            }),
+        }
+    }
+    let mut opened = Vec::new();
+    for path in traces {
+        match InputTrace::open(&path) {
+            Ok(input) if input.trace.definitions.processes.is_empty() => {
+                let why = "its definitions are lost: no process is in it".to_owned();
+                rejected.push(RejectedInput { path, why });
+            }
+            Ok(input) if input.trace.definitions.slice.is_some() => {
+                let why = "a slice of a merge: put all of them together first (--join)".to_owned();
+                rejected.push(RejectedInput { path, why });
+            }
+            Ok(mut input) => {
+                let definitions = &mut input.trace.definitions;
+                let found = symbols.resolve(definitions);
+                found.into_iter().for_each(|record| definitions.add(record));
+                definitions.apply_symbols();
+                opened.push(input);
+            }
+            Err(error) => rejected.push(RejectedInput {
+                why: error.without_path(),
+                path,
+            }),
+        }
+    }
+    if inputs.is_empty() && opened.is_empty() {
+        return Err(nothing_readable(&rejected));
+    }
+    let mut merge = Merge::plan_all(inputs, opened, offsets);
+    merge.duplicates.extend(copies);
+    rejected.extend(differing(&mut merge));
+    for (path, taken, id) in std::mem::take(&mut merge.parts) {
+        let why = format!(
+            "it holds other events of recording {id} than {}, and a recording is taken from one trace: merge the \
+             recordings themselves, or write parts as slices (--slice), which --join puts together",
+            taken.display()
+        );
+        rejected.push(RejectedInput { path, why });
+    }
+    Ok((merge, rejected))
+}
+
+/// Rejects recordings that do not name their process. Returns the files of those that may be copies of others, cut soon
+/// after their start.
+fn reject_without_process(
+    inputs: &mut Vec<InputRecording>,
+    rejected: &mut Vec<RejectedInput>,
+) -> Vec<PathBuf> {
+    let id_of = |input: &InputRecording| input.recording.header.recording_id;
+    let (named, unnamed): (Vec<_>, Vec<_>) = std::mem::take(inputs)
+        .into_iter()
+        .partition(|input| input.check_has_process().is_ok());
+    let ids: BTreeSet<_> = named.iter().map(id_of).collect();
+    let mut copies = Vec::new();
+    for input in unnamed {
+        match input.check_has_process() {
+            Err(error) if !ids.contains(&id_of(&input)) => rejected.push(RejectedInput {
+                why: error.without_path(),
+                path: input.path,
+            }),
+            _ => copies.push(input.path),
+        }
+    }
+    *inputs = named;
+    copies
+}
+
+/// Takes those out of the recordings given twice that hold other bytes than the one that was taken.
+fn differing(merge: &mut Merge) -> Vec<RejectedInput> {
+    let (mut same, mut differing) = (Vec::new(), Vec::new());
+    for path in std::mem::take(&mut merge.duplicates) {
+        let id = header_of(&path).map(|header| header.recording_id).ok();
+        let mut inputs = merge.inputs();
+        let taken = inputs.find(|input| Some(input.recording.header.recording_id) == id);
+        match taken.filter(|taken| !is_part(&path, &taken.path)) {
+            None => same.push(path),
+            Some(taken) => differing.push(RejectedInput {
+                why: format!(
+                    "it says that it is recording {}, as {} does, but holds something else",
+                    taken.recording.header.recording_id,
+                    taken.path.display()
+                ),
+                path,
+            }),
+        }
+    }
+    merge.duplicates = same;
+    differing
+}
+
+/// Whether a file holds the same as another, as far as it goes. One that cannot be read does not.
+fn is_part(path: &Path, of: &Path) -> bool {
+    const STEP: u64 = 1 << 20;
+    let is_part = || -> Result<bool> {
+        let (part, whole) = (FileAt::open(path)?, FileAt::open(of)?);
+        let format = |source: FormatError| MergeError::Format {
+            path: path.to_owned(),
+            source,
+        };
+        let length = part.len().map_err(format)?;
+        if length > whole.len().map_err(format)? {
+            return Ok(false);
+        }
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for offset in (0..length).step_by(STEP as usize) {
+            for (file, bytes) in [(&part, &mut ours), (&whole, &mut theirs)] {
+                bytes.resize((length - offset).min(STEP) as usize, 0);
+                file.read_exact_at(offset, bytes).map_err(format)?;
+            }
+            if ours != theirs {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    };
+    is_part().unwrap_or(false)
+}

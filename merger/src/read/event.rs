@@ -1,0 +1,354 @@
+//! One event, as a reader returns it.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use annals_format::{
+    Column, Definitions, EventType, EventTypeId, LocationId, MapCursor, Reference, RegionId, Role,
+    StreamId, TraceChunk, TraceLoss, Value,
+};
+
+use super::places::{Places, StreamPlace};
+use super::query::{ElementHandle, Query};
+
+/// What a reader visits: events in global order, and the losses between them.
+#[derive(Clone, Copy, Debug)]
+pub enum Item<'a> {
+    /// An event.
+    Event(Event<'a>),
+    /// Events that are missing here, between the events visited before and after.
+    Loss(&'a TraceLoss),
+}
+
+/// An event of a trace or of recordings.
+#[derive(Clone, Copy)]
+pub struct Event<'a> {
+    batch: &'a Batch<'a>,
+    index: usize,
+    ordinal: usize,
+}
+
+/// An event that keeps what it needs: an item of [`Reader::events`](super::Reader::events).
+#[derive(Clone)]
+pub struct OwnedEvent<'r> {
+    batch: Arc<Batch<'r>>,
+    index: usize,
+    ordinal: usize,
+}
+
+impl OwnedEvent<'_> {
+    /// The event.
+    pub fn as_event(&self) -> Event<'_> {
+        Event {
+            batch: &self.batch,
+            index: self.index,
+            ordinal: self.ordinal,
+        }
+    }
+}
+
+impl std::fmt::Debug for OwnedEvent<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.as_event().fmt(f)
+    }
+}
+
+impl std::fmt::Debug for Event<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut event = f.debug_struct("Event");
+        event.field("time", &self.time());
+        event.field("rank", &self.rank());
+        event.field("location", &self.location());
+        event.field("name", &self.name());
+        self.values().for_each(|(name, value)| {
+            event.field(name, &value);
+        });
+        event.finish()
+    }
+}
+
+impl<'a> Event<'a> {
+    fn of_type(&self) -> &'a TypeInBatch<'a> {
+        let chunk = &self.batch.chunk;
+        &self.batch.types[usize::from(chunk.type_index[self.index])]
+    }
+
+    fn columns(&self) -> &'a [Column] {
+        let chunk = &self.batch.chunk;
+        &chunk.types[usize::from(chunk.type_index[self.index])].columns
+    }
+
+    fn place(&self) -> &'a StreamPlace {
+        self.batch.scope.places.get(self.stream())
+    }
+
+    /// Trace time: nanoseconds since the start of the trace.
+    #[inline]
+    pub fn time(&self) -> i64 {
+        self.batch.chunk.times_ns[self.index]
+    }
+
+    /// The rank of its process; 0 for a process without one.
+    pub fn rank(&self) -> u32 {
+        self.place().rank
+    }
+
+    /// The name of its location, usually a thread. `None` if the definition is lost.
+    pub fn location(&self) -> Option<&'a str> {
+        self.place().location.as_deref()
+    }
+
+    /// Its location. `None` if the definition is lost.
+    pub fn location_id(&self) -> Option<LocationId> {
+        self.place().location_id
+    }
+
+    /// The name of its source.
+    pub fn source(&self) -> &'a str {
+        &self.place().source
+    }
+
+    /// Its stream: the events of one source at one location.
+    #[inline]
+    pub fn stream(&self) -> StreamId {
+        self.batch.chunk.streams[self.index]
+    }
+
+    /// The name of its event type.
+    pub fn name(&self) -> &'a str {
+        &self.of_type().name
+    }
+
+    /// Its event type.
+    #[inline]
+    pub fn event_type(&self) -> EventTypeId {
+        self.of_type().event_type
+    }
+
+    /// The definition of its event type. `None` if it is lost.
+    pub fn definition(&self) -> Option<&'a EventType> {
+        self.of_type().definition
+    }
+
+    /// What its event type means to analyses.
+    pub fn role(&self) -> Role {
+        self.definition()
+            .map_or(Role::Point, |definition| definition.role)
+    }
+
+    /// The region that it refers to: of an enter or leave, the region entered or left.
+    #[inline]
+    pub fn region(&self) -> Option<RegionId> {
+        let value = self
+            .columns()
+            .get(self.of_type().region?)?
+            .get(self.ordinal);
+        let region = u32::try_from(value.as_integer()?).ok()?;
+        Some(RegionId::new(region))
+    }
+
+    /// The name of that region.
+    pub fn region_name(&self) -> Option<String> {
+        let region = self.region()?;
+        Some(self.batch.scope.definitions.region_name(region))
+    }
+
+    /// The value of an element. [`Value::Absent`] if the event has none.
+    #[inline]
+    pub fn value(&self, element: ElementHandle) -> Value<'a> {
+        let at = self.of_type().handles.get(element.0).copied().flatten();
+        self.value_at(at)
+    }
+
+    /// The value of an element by its position in the definition of the event type. [`Value::Absent`] if there is none.
+    #[inline]
+    pub fn element(&self, position: usize) -> Value<'a> {
+        self.value_at(Some(position))
+    }
+
+    fn value_at(&self, at: Option<usize>) -> Value<'a> {
+        let column = at.and_then(|at| self.columns().get(at));
+        column.map_or(Value::Absent, |column| column.get(self.ordinal))
+    }
+
+    /// The values of all its elements with their names, in the order of their definition.
+    pub fn values(&self) -> impl Iterator<Item = (&'a str, Value<'a>)> + use<'a> {
+        let event = *self;
+        let definitions = event.batch.scope.definitions;
+        let elements = event.definition().map_or(&[][..], |d| &d.elements);
+        elements.iter().enumerate().map(move |(at, element)| {
+            let name = definitions.string(element.name);
+            (name, event.value_at(Some(at)))
+        })
+    }
+
+    /// The position among the events of its stream, from 0, in the order in which they were raised. `None` for streams of
+    /// ordered sources: their events are visited in that order.
+    pub fn position(&self) -> Option<u64> {
+        self.batch.chunk.positions.get(self.index).copied()
+    }
+
+    /// How far causality repair moved it, nanoseconds. It is contained in [`Event::time`].
+    pub fn shift(&self) -> i64 {
+        self.batch.chunk.shift_ns(self.index)
+    }
+
+    /// What its source's clock showed, in ticks, wraps undone. `None` if the trace does not hold the clock's map.
+    pub fn raw_tick(&self) -> Option<i128> {
+        let definitions = self.batch.scope.definitions;
+        let clock = definitions.clock_of(self.stream())?;
+        let map = definitions.clock_maps.get(&clock)?;
+        let read_ns = self.time().saturating_sub(self.shift());
+        let residual = self.batch.chunk.tick_residuals.get(self.index);
+        let residual = residual.copied().unwrap_or(0);
+        Some(MapCursor::new(map).tick(read_ns) + i128::from(residual))
+    }
+}
+
+/// What all events of a pass share.
+pub(crate) struct Scope<'r> {
+    pub(crate) definitions: &'r Definitions,
+    pub(crate) places: Places,
+    pub(crate) query: Query,
+}
+
+impl<'r> Scope<'r> {
+    pub(crate) fn new(definitions: &'r Definitions, query: &Query) -> Self {
+        Self {
+            definitions,
+            places: Places::of(definitions),
+            query: query.clone(),
+        }
+    }
+}
+
+/// An event type within a chunk.
+struct TypeInBatch<'r> {
+    event_type: EventTypeId,
+    definition: Option<&'r EventType>,
+    name: String,
+    /// The column that refers to a region.
+    region: Option<usize>,
+    /// The columns of the query's handles.
+    handles: Vec<Option<usize>>,
+    is_taken: bool,
+}
+
+/// A decoded chunk with what its events need.
+pub(crate) struct Batch<'r> {
+    chunk: TraceChunk,
+    types: Vec<TypeInBatch<'r>>,
+    scope: Arc<Scope<'r>>,
+}
+
+impl<'r> Batch<'r> {
+    pub(crate) fn new(chunk: TraceChunk, scope: &Arc<Scope<'r>>) -> Self {
+        let definitions = scope.definitions;
+        let of_type = |event_type: EventTypeId| {
+            let definition = definitions.event_types.get(&event_type);
+            let elements = definition.map_or(&[][..], |d| &d.elements);
+            let position = |name: &String| {
+                let mut elements = elements.iter();
+                elements.position(|element| definitions.string(element.name) == name)
+            };
+            TypeInBatch {
+                event_type,
+                definition,
+                name: definitions.event_type_name(event_type),
+                region: elements
+                    .iter()
+                    .position(|element| element.reference == Reference::Region),
+                handles: scope.query.elements().iter().map(position).collect(),
+                is_taken: scope.query.takes_event_type(event_type),
+            }
+        };
+        let types = chunk.types.iter();
+        Self {
+            types: types.map(|columns| of_type(columns.event_type)).collect(),
+            chunk,
+            scope: Arc::clone(scope),
+        }
+    }
+
+    /// Visits the events and losses of the query, in order.
+    pub(crate) fn visit(
+        &self,
+        mut visit: impl FnMut(Item<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let query = &self.scope.query;
+        let mut next = vec![0; self.types.len()];
+        let mut losses = self.chunk.losses.iter().peekable();
+        for (index, type_index) in self.chunk.type_index.iter().enumerate() {
+            while let Some((_, loss)) = losses.next_if(|loss| loss.0 as usize <= index) {
+                if query.takes_loss(loss) {
+                    visit(Item::Loss(loss))?;
+                }
+            }
+            let type_index = usize::from(*type_index);
+            let ordinal = next[type_index];
+            next[type_index] += 1;
+            let event = Event {
+                batch: self,
+                index,
+                ordinal,
+            };
+            if self.types[type_index].is_taken && self.takes(&event) {
+                visit(Item::Event(event))?;
+            }
+        }
+        for (_, loss) in losses {
+            if query.takes_loss(loss) {
+                visit(Item::Loss(loss))?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn takes(&self, event: &Event<'_>) -> bool {
+        let query = &self.scope.query;
+        query.window().contains(event.time())
+            && query.takes_stream(event.stream())
+            && (!query.is_by_region()
+                || event
+                    .region()
+                    .is_some_and(|region| query.takes_region(region)))
+    }
+}
+
+/// The events of a chunk, one by one.
+pub(crate) struct BatchEvents<'r> {
+    batch: Arc<Batch<'r>>,
+    index: usize,
+    next: Vec<usize>,
+}
+
+impl<'r> BatchEvents<'r> {
+    pub(crate) fn new(batch: Batch<'r>) -> Self {
+        Self {
+            next: vec![0; batch.types.len()],
+            batch: Arc::new(batch),
+            index: 0,
+        }
+    }
+}
+
+impl<'r> Iterator for BatchEvents<'r> {
+    type Item = OwnedEvent<'r>;
+
+    fn next(&mut self) -> Option<OwnedEvent<'r>> {
+        while let Some(type_index) = self.batch.chunk.type_index.get(self.index) {
+            let type_index = usize::from(*type_index);
+            let event = OwnedEvent {
+                batch: Arc::clone(&self.batch),
+                index: self.index,
+                ordinal: self.next[type_index],
+            };
+            self.index += 1;
+            self.next[type_index] += 1;
+            if self.batch.types[type_index].is_taken && self.batch.takes(&event.as_event()) {
+                return Some(event);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,112 @@
+//! The library's examples, run on a trace and on recordings, say what the commands say.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use annals_format::CompressionLevel;
+
+/// An example that `cargo build --examples` has made, beside this test.
+fn example(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("this test");
+    let target = test
+        .parent()
+        .and_then(Path::parent)
+        .expect("a target directory");
+    let path = target.join("examples").join(name);
+    assert!(
+        path.exists(),
+        "{}: run `cargo build --workspace --examples`",
+        path.display()
+    );
+    path
+}
+
+fn lines(command: &mut Command) -> Vec<String> {
+    let output = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{command:?}: {said}");
+    let text = String::from_utf8(output.stdout).expect("text");
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn the_examples_of_the_library_print_events_and_calls_and_merge() {
+    let (scratch, recording) = super::nested_file();
+    let trace = scratch.path().join("merged.annals");
+    let merged = lines(Command::new(example("merge")).arg(&trace).arg(&recording));
+    assert!(merged[0].contains("9 events"), "{merged:?}");
+    for input in [&recording, &trace] {
+        let printed = lines(Command::new(example("print_events")).arg(input));
+        assert_eq!(printed.len(), 10, "{printed:?}");
+        assert_eq!(printed[0], "0 ns, rank 0, thread 0: enter region=0");
+        assert_eq!(printed[7], "5 events lost: buffer-full");
+        assert_eq!(printed[8], "90000 ns, rank 0, thread 0: mark number=7");
+        let calls = lines(Command::new(example("longest_calls")).arg(input).arg("s*"));
+        let expected = [
+            "solve: 30000 ns from 40000 ns, rank 0, thread 0",
+            "solve: 20000 ns from 10000 ns, rank 0, thread 0",
+        ];
+        assert_eq!(calls, expected);
+    }
+    let wrong = Command::new(example("print_events"))
+        .arg(scratch.path().join("none"))
+        .output();
+    assert!(!wrong.expect("it runs").status.success());
+}
+
+#[test]
+fn events_of_a_query_are_those_of_its_names_window_and_elements() {
+    use annals_merger::{EventFilter, Query, Reader, Value, Window, regions_like};
+    use std::ops::ControlFlow;
+
+    let directory = tempfile::tempdir().expect("a directory");
+    for rank in 0..2 {
+        super::nested(rank).write(directory.path(), CompressionLevel::None);
+    }
+    let reader = Reader::open(directory.path()).expect("recordings");
+    let count = |query: &Query| {
+        let mut count = 0;
+        let summary = reader.for_each_event(query, |_| {
+            count += 1;
+            ControlFlow::Continue(())
+        });
+        assert!(summary.expect("they are read").is_some());
+        count
+    };
+    assert_eq!(count(&Query::new()), 18);
+    let of_rank = EventFilter {
+        ranks: Some("1".to_owned()),
+        event_types: Some("enter".to_owned()),
+        ..EventFilter::default()
+    };
+    let mut query = Query::select(&of_rank, reader.definitions()).expect("a query");
+    assert_eq!(count(&query), 4);
+    query.set_regions(regions_like("solve", reader.definitions()).expect("regions"));
+    assert_eq!(count(&query), 2);
+    query.set_window(Window {
+        from_ns: 20_000,
+        to_ns: 60_000,
+    });
+    assert_eq!(count(&query), 1);
+
+    // An element is absent from event types that have none of the name; a callback stops the pass.
+    let mut query = Query::new();
+    let number = query.element("number");
+    let mut found = Vec::new();
+    let stopped = reader.for_each_event(&query, |event| {
+        let value = event.value(number);
+        if value != Value::Absent {
+            found.push((event.rank(), event.name().to_owned(), value.as_integer()));
+        }
+        match found.len() {
+            1 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    });
+    assert!(stopped.expect("they are read").is_none());
+    assert_eq!(found, [(0, "mark".to_owned(), Some(7))]);
+    assert!(
+        reader.events(&Query::new()).is_err(),
+        "recordings have no iterator"
+    );
+}
