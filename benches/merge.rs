@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use annals_merger::{Causality, Reader, Window, WriteOptions, plan_merge, write_trace};
+use annals_merger::{Causality, MergeOptions, Reader, Window, no_progress};
 
 mod synthetic;
 
@@ -39,15 +39,14 @@ type Seconds = [f64; 2];
 
 fn merge(inputs: &Path, output: &Path, jobs: usize, events: u64) -> Seconds {
     let (start, cpu) = (Instant::now(), cpu_seconds());
-    let (mut merge, _) = plan_merge(&[inputs.to_owned()], Some(output)).expect("inputs");
+    let mut options = MergeOptions::new();
+    options.output = Some(output.to_owned());
+    options.jobs = jobs;
     if setting("ANNALS_BENCH_CAUSALITY", "check") == "off" {
-        merge.causality = Causality::Off;
+        options.causality = Causality::Off;
     }
-    let options = WriteOptions {
-        compression: annals_format::CompressionLevel::default(),
-        jobs,
-    };
-    let (merged, _) = write_trace(&merge, output, options, |_| {}).expect("a trace");
+    let plan = options.plan(&[inputs.to_owned()]).expect("inputs");
+    let merged = plan.write_trace(output, no_progress).expect("a trace");
     let seconds = [start.elapsed().as_secs_f64(), cpu_seconds() - cpu];
     assert_eq!(
         merged.report.totals.present(),

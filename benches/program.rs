@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use annals_merger::{WriteOptions, plan_merge, write_trace};
+use annals_merger::{MergeOptions, no_progress};
 
 use super::synthetic;
 
@@ -50,12 +50,9 @@ pub(crate) fn trace(directory: &Path, events: u64, ranks: u64, seconds: Option<u
         synthetic::write_stretched(&inputs, rank as u32, ranks as u32, of_rank, stretch)
             .expect("a recording");
     }
-    let (merge, _) = plan_merge(std::slice::from_ref(&inputs), Some(&path)).expect("inputs");
-    let options = WriteOptions {
-        compression: annals_format::CompressionLevel::default(),
-        jobs: std::thread::available_parallelism().map_or(1, usize::from),
-    };
-    write_trace(&merge, &path, options, |_| {}).expect("a trace");
+    let plan = MergeOptions::new().plan(std::slice::from_ref(&inputs));
+    let merged = plan.expect("inputs").write_trace(&path, no_progress);
+    merged.expect("a trace");
     std::fs::remove_dir_all(&inputs).expect("the recordings go");
     path
 }

@@ -16,8 +16,7 @@ use annals_format::{
     FILE_HEADER_LEN, FileKind, RecordingId, SourceOrder, StreamId, TAIL_LEN, TraceLoss, Value,
 };
 use annals_merger::{
-    ReadSummary, Reader, Report, StreamReport, Window, WriteOptions, plan_merge, verify,
-    write_trace,
+    MergeOptions, ReadSummary, Reader, Report, StreamReport, Window, no_progress, verify,
 };
 use annals_recorder::{EventTypeSpec, Options, Recorder};
 use support::{MARK, REFERENCE, Row, TestClock, TestRecording, TestStream};
@@ -490,16 +489,16 @@ fn seen_of(of_stream: &[(&u64, &Known)], seen: &BTreeSet<u64>) -> u64 {
 
 fn merge_into(inputs: &[PathBuf], trace: &Path, jobs: usize) -> Result<Report, String> {
     let say = |error: annals_merger::MergeError| error.to_string();
-    let (mut merge, rejected) = plan_merge(inputs, Some(trace)).map_err(say)?;
-    merge.chunk_events = 16;
-    let options = WriteOptions {
-        compression: CompressionLevel::None,
-        jobs,
-    };
-    let (merged, _) = write_trace(&merge, trace, options, |_| {}).map_err(say)?;
-    let mut report = merged.report;
-    report.reject(rejected);
-    Ok(report)
+    let mut options = MergeOptions::new();
+    options.output = Some(trace.to_owned());
+    options.chunk_events = 16;
+    options.compression = CompressionLevel::None;
+    options.jobs = jobs;
+    // Traces of other damage stood there before.
+    options.force = true;
+    let plan = options.plan(inputs).map_err(say)?;
+    let merged = plan.write_trace(trace, no_progress).map_err(say)?;
+    Ok(merged.report)
 }
 
 /// Merges a directory with one job and with two, and holds the trace against the truth; gives the report

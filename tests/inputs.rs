@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 
 use annals_format::{CompressionLevel, SourceOrder, Trace, TraceLoss, Value};
 use annals_merger::{
-    EventFilter, InputTrace, Merge, Merged, Plan, Reader, Window, WriteOptions, join, plan_merge,
-    verify, write_trace,
+    InputTrace, MergeOptions, Merged, Plan, Reader, SliceNumber, Window, join, no_progress, verify,
 };
 use plans::{Made, SPAN_US, StreamPlan, make, stream_plan};
 use proptest::prelude::*;
@@ -21,23 +20,22 @@ fn ranks() -> impl Strategy<Value = Vec<(u32, Vec<StreamPlan>)>> {
     prop::collection::vec((0..3_u32, prop::collection::vec(stream_plan(), 0..4)), 1..5)
 }
 
-fn options(jobs: usize) -> WriteOptions {
-    WriteOptions {
-        compression: LEVEL,
-        jobs,
-    }
+fn options(jobs: usize, chunk_events: usize) -> MergeOptions {
+    let mut options = MergeOptions::new();
+    options.compression = LEVEL;
+    options.chunk_events = chunk_events;
+    options.jobs = jobs;
+    options
 }
 
-fn planned(inputs: &[PathBuf], chunk_events: usize) -> Merge {
-    let (mut merge, rejected) = plan_merge(inputs, None).expect("inputs");
-    assert!(rejected.is_empty(), "{rejected:?}");
-    merge.chunk_events = chunk_events;
-    merge
+fn write(options: MergeOptions, inputs: &[PathBuf], output: &Path) -> Merged {
+    let plan = options.plan(inputs).expect("inputs");
+    assert!(plan.rejected().is_empty(), "{:?}", plan.rejected());
+    plan.write_trace(output, no_progress).expect("a trace")
 }
 
 fn merged(inputs: &[PathBuf], output: &Path, chunk_events: usize) -> Merged {
-    let merge = planned(inputs, chunk_events);
-    let (merged, _) = write_trace(&merge, output, options(2), |_| {}).expect("a trace");
+    let merged = write(options(2, chunk_events), inputs, output);
     assert!(
         merged
             .report
@@ -71,13 +69,10 @@ fn slices_of_a_run_of_one_chunk_have_equally_many_events() {
     };
     let input = recording.write(scratch.path(), LEVEL);
     for number in 1..=of {
-        let mut merge = planned(std::slice::from_ref(&input), 1 << 16);
-        let plan = Plan::of(&merge);
-        merge
-            .slice(number, of, plan.quantiles_ns())
-            .expect("a slice");
+        let mut options = options(1, 1 << 16);
+        options.slice = Some(SliceNumber { number, of });
         let slice = scratch.path().join("slice.annals");
-        let (merged, _) = write_trace(&merge, &slice, options(1), |_| {}).expect("a trace");
+        let merged = write(options, std::slice::from_ref(&input), &slice);
         let present = merged.report.totals.present();
         assert!(present.abs_diff(events / u64::from(of)) <= 10, "{present}");
     }
@@ -234,9 +229,9 @@ proptest! {
             from_ns: bounds.0.min(bounds.1) * 1000,
             to_ns: bounds.0.max(bounds.1) * 1000,
         };
-        let mut merge = planned(std::slice::from_ref(&first), chunk_events.1);
-        merge.filter(&EventFilter::default(), window).expect("a filter");
-        let (filtered, _) = write_trace(&merge, &again, options(1), |_| {}).expect("a trace");
+        let mut in_window = options(1, chunk_events.1);
+        in_window.window = window;
+        let filtered = write(in_window, std::slice::from_ref(&first), &again);
         let mut expected = events(&first);
         let all = expected.len() as u64;
         expected.retain(|event| window.contains(event.0));
@@ -264,15 +259,14 @@ proptest! {
         }
         let mut outputs = Vec::new();
         for (limit, jobs) in [(1 << 30, 2), (limit, 1)] {
-            let mut merge = planned(&inputs, chunk_events);
-            merge.memory_limit_bytes = limit;
-            merge.temporary_directory = scratch.path().to_owned();
+            let mut options = options(jobs, chunk_events);
+            options.memory_limit_bytes = limit;
+            options.temporary_directory = Some(scratch.path().to_owned());
             if let Some((a, b)) = window {
-                let window = Window { from_ns: a.min(b) * 1000, to_ns: a.max(b) * 1000 };
-                merge.filter(&EventFilter::default(), window).expect("a filter");
+                options.window = Window { from_ns: a.min(b) * 1000, to_ns: a.max(b) * 1000 };
             }
             let output = scratch.path().join("out.annals");
-            write_trace(&merge, &output, options(jobs), |_| {}).expect("a trace");
+            write(options, &inputs, &output);
             outputs.push(bytes(&output));
         }
         prop_assert!(outputs[0] == outputs[1]);
@@ -308,36 +302,29 @@ proptest! {
             let at = at.index(damaged.len());
             damaged[at] ^= 1;
             std::fs::write(&file, damaged).expect("a file");
-            prop_assume!(plan_merge(&inputs, None).is_ok_and(|(_, rejected)| rejected.is_empty()));
+            let plan = MergeOptions::new().plan(&inputs);
+            prop_assume!(plan.is_ok_and(|plan| plan.rejected().is_empty()));
         }
         let plan_file = scratch.path().join("plan.json");
         if has_plan {
-            Plan::of(&planned(&inputs, chunk_events)).write(&plan_file, false).expect("a plan");
+            let settled = options(1, chunk_events).plan(&inputs).expect("inputs").settled();
+            settled.write(&plan_file, false).expect("a plan");
         }
-        let write = |slice: Option<u32>, output: &Path| {
-            let mut merge = planned(&inputs, chunk_events);
-            let plan = if has_plan {
-                let plan = Plan::read(&plan_file).expect("a plan");
-                plan.apply(&mut merge, &plan_file).expect("a plan of these");
-                plan
-            } else {
-                Plan::of(&merge)
-            };
+        let write_slice = |slice: Option<u32>, output: &Path| {
+            let mut options = options(1, chunk_events);
+            options.settled = has_plan.then(|| Plan::read(&plan_file).expect("a plan"));
             if let Some((a, b)) = window {
-                let window = Window { from_ns: a.min(b) * 1000, to_ns: a.max(b) * 1000 };
-                merge.filter(&EventFilter::default(), window).expect("a filter");
+                options.window = Window { from_ns: a.min(b) * 1000, to_ns: a.max(b) * 1000 };
             }
-            if let Some(number) = slice {
-                merge.slice(number, of, plan.quantiles_ns()).expect("a slice");
-            }
-            write_trace(&merge, output, options(1), |_| {}).expect("a trace").0
+            options.slice = slice.map(|number| SliceNumber { number, of });
+            write(options, &inputs, output)
         };
         let whole = scratch.path().join("whole.annals");
-        let expected = write(None, &whole);
+        let expected = write_slice(None, &whole);
         let paths: Vec<PathBuf> = (1..=of).map(|k| scratch.path().join(format!("slice-{k}.annals"))).collect();
         let mut present = 0;
         for (number, path) in (1..).zip(&paths) {
-            let slice = write(Some(number), path);
+            let slice = write_slice(Some(number), path);
             present += slice.report.totals.present();
             let compared = if is_damaged || has_trace { &[][..] } else { &inputs[..] };
             let verified = verify(path, compared).expect("a slice");
@@ -390,11 +377,11 @@ proptest! {
             damaged[at] ^= 1 << bit;
         }
         std::fs::write(&first, &damaged).expect("a file");
-        let Ok((merge, _)) = plan_merge(&[first], None) else {
+        let Ok(plan) = options(1, 1 << 16).plan(&[first]) else {
             return Ok(());
         };
         let again = scratch.path().join("again.annals");
-        let (found, _) = write_trace(&merge, &again, options(1), |_| {}).expect("a trace");
+        let found = plan.write_trace(&again, no_progress).expect("a trace");
         let after = events(&again);
         // Of what is left, every event is one that was there, in its order.
         let numbers: Vec<u64> = after.iter().map(|event| event.6).collect();

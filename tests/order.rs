@@ -5,12 +5,21 @@ mod plans;
 mod support;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use annals_format::{ClockKind, CompressionLevel, SourceOrder};
-use annals_merger::{EventFilter, Reader, Window, WriteOptions, plan_merge, verify, write_trace};
+use annals_merger::{EventFilter, MergeOptions, Reader, Window, no_progress, verify};
 use plans::{Known, SPAN_US, START_NS, make, numbers_of, stream_plan};
 use proptest::prelude::*;
 use support::{MARK, Row, TestClock, TestRecording, TestStream};
+
+fn options(trace: &Path, compression: CompressionLevel, jobs: usize) -> MergeOptions {
+    let mut options = MergeOptions::new();
+    options.output = Some(trace.to_owned());
+    options.compression = compression;
+    options.jobs = jobs;
+    options
+}
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2))]
@@ -34,13 +43,13 @@ proptest! {
         for jobs in [1, 2] {
             let trace = scratch.path().join("run.annals");
             let inputs = [scratch.path().to_owned()];
-            let (mut merge, rejected) = plan_merge(&inputs, Some(&trace)).expect("recordings");
-            prop_assert!(rejected.is_empty());
-            prop_assert!(merge.definitions.streams.len() > 512);
-            merge.chunk_events = chunk_events;
-            merge.temporary_directory = scratch.path().to_owned();
-            let options = WriteOptions { compression: CompressionLevel::Zstd(1), jobs };
-            write_trace(&merge, &trace, options, |_| {}).expect("a trace");
+            let mut options = options(&trace, CompressionLevel::Zstd(1), jobs);
+            options.chunk_events = chunk_events;
+            options.temporary_directory = Some(scratch.path().to_owned());
+            let plan = options.plan(&inputs).expect("recordings");
+            prop_assert!(plan.rejected().is_empty());
+            prop_assert!(plan.definitions().streams.len() > 512);
+            plan.write_trace(&trace, no_progress).expect("a trace");
             let opened = Reader::open(&trace).expect("a trace");
             let found = numbers_of(&opened).0;
             let differing = found.iter().zip(&expected).position(|(found, expected)| found != expected);
@@ -79,11 +88,11 @@ proptest! {
 
         let trace = scratch.path().join("run.annals");
         let inputs = [scratch.path().to_owned()];
-        let (mut merge, rejected) = plan_merge(&inputs, Some(&trace)).expect("recordings");
-        prop_assert!(rejected.is_empty());
-        merge.chunk_events = chunk_events;
-        let options = WriteOptions { compression: level, jobs: 2 };
-        let (merged, _) = write_trace(&merge, &trace, options, |_| {}).expect("a trace");
+        let mut options = options(&trace, level, 2);
+        options.chunk_events = chunk_events;
+        let plan = options.plan(&inputs).expect("recordings");
+        prop_assert!(plan.rejected().is_empty());
+        let merged = plan.write_trace(&trace, no_progress).expect("a trace");
         prop_assert_eq!(merged.report.totals.present(), expected.len() as u64);
         prop_assert_eq!(merged.report.totals.dropped, dropped);
         prop_assert!(merged.report.streams.iter().all(|stream| stream.ambiguous == 0));
@@ -139,9 +148,9 @@ proptest! {
         let scratch = tempfile::tempdir().expect("a directory");
         recording.write(scratch.path(), CompressionLevel::None);
         let trace = scratch.path().join("run.annals");
-        let (merge, _) = plan_merge(&[scratch.path().to_owned()], Some(&trace)).expect("a recording");
-        let options = WriteOptions { compression: CompressionLevel::None, jobs: 1 };
-        let (merged, _) = write_trace(&merge, &trace, options, |_| {}).expect("a trace");
+        let options = options(&trace, CompressionLevel::None, 1);
+        let plan = options.plan(&[scratch.path().to_owned()]).expect("a recording");
+        let merged = plan.write_trace(&trace, no_progress).expect("a trace");
         prop_assert_eq!(merged.report.streams[0].ambiguous, undecided);
         let found = numbers_of(&Reader::open(&trace).expect("a trace")).0;
         prop_assert_eq!(found.len(), oracle.len());
@@ -167,10 +176,10 @@ proptest! {
         let mut outputs = Vec::new();
         for jobs in [1, 2] {
             let output = scratch.path().join(format!("out-{jobs}.annals"));
-            let (mut merge, _) = plan_merge(&paths, Some(&output)).expect("recordings");
-            merge.chunk_events = chunk_events;
-            let options = WriteOptions { compression: level, jobs };
-            write_trace(&merge, &output, options, |_| {}).expect("a trace");
+            let mut options = options(&output, level, jobs);
+            options.chunk_events = chunk_events;
+            let plan = options.plan(&paths).expect("recordings");
+            plan.write_trace(&output, no_progress).expect("a trace");
             outputs.push(std::fs::read(&output).expect("the trace"));
             let by = rotation % paths.len();
             paths.rotate_left(by);
@@ -201,8 +210,8 @@ proptest! {
         };
         let trace = scratch.path().join("run.annals");
         let inputs = [scratch.path().to_owned()];
-        let (mut merge, _) = plan_merge(&inputs, Some(&trace)).expect("recordings");
-        merge.chunk_events = chunk_events;
+        let unfiltered = options(&trace, level, 2).plan(&inputs).expect("recordings");
+        let definitions = unfiltered.definitions();
         let is_kept_rank = |rank: u32| match ranks {
             None => true,
             Some("0") => rank == 0,
@@ -214,16 +223,20 @@ proptest! {
             event_types: Some(event.to_owned()),
             ..EventFilter::default()
         };
-        let has_rank = merge.definitions.streams.keys().any(|stream| {
-            let process = merge.definitions.process_of(*stream).expect("a process");
-            is_kept_rank(merge.definitions.ranks[&process].rank)
-        });
-        let types = merge.definitions.event_types.values();
-        let names: Vec<String> = types.map(|d| merge.definitions.string(d.name).to_owned()).collect();
+        let mut ranks_of = definitions.streams.keys().map(|stream| definitions.rank_of_stream(*stream));
+        let has_rank = ranks_of.any(is_kept_rank);
+        let types = definitions.event_types.values();
+        let names: Vec<String> = types.map(|d| definitions.string(d.name).to_owned()).collect();
         let has_type = names.iter().any(|name| if keeps_type { name == "mark" } else { !name.ends_with('k') });
-        let outcome = merge.filter(&filter, window);
-        prop_assert_eq!(outcome.is_ok(), (ranks.is_none() || has_rank) && has_type);
-        prop_assume!(outcome.is_ok());
+        let mut options = options(&trace, level, 2);
+        options.chunk_events = chunk_events;
+        options.filter = filter;
+        options.window = window;
+        let plan = options.plan(&inputs);
+        prop_assert_eq!(plan.is_ok(), (ranks.is_none() || has_rank) && has_type);
+        let Ok(plan) = plan else {
+            return Err(TestCaseError::reject("the filter matches nothing"));
+        };
 
         let mut oracle: Vec<Known> = made.iter().flat_map(|one| one.known.clone()).collect();
         let all = oracle.len();
@@ -233,8 +246,7 @@ proptest! {
         oracle.sort_by_key(|k| (k.time_ns, k.rank, k.recording, k.stream, k.position));
         let expected: Vec<(i64, u64)> =
             oracle.iter().map(|k| (k.time_ns - START_NS, k.number)).collect();
-        let options = WriteOptions { compression: level, jobs: 2 };
-        let (merged, _) = write_trace(&merge, &trace, options, |_| {}).expect("a trace");
+        let merged = plan.write_trace(&trace, no_progress).expect("a trace");
         let totals = merged.report.totals;
         prop_assert_eq!(totals.recorded, all as u64);
         prop_assert_eq!(totals.filtered, (all - expected.len()) as u64);
@@ -268,9 +280,9 @@ proptest! {
             one.recording.write(&before, level);
         }
         let trace = scratch.path().join("run.annals");
-        let (merge, _) = plan_merge(std::slice::from_ref(&before), Some(&trace)).expect("recordings");
-        let options = WriteOptions { compression: level, jobs: 1 };
-        write_trace(&merge, &trace, options, |_| {}).expect("a trace");
+        let options = options(&trace, level, 1);
+        let plan = options.plan(std::slice::from_ref(&before)).expect("recordings");
+        plan.write_trace(&trace, no_progress).expect("a trace");
         prop_assert!(verify(&trace, &[before]).expect("a trace").holds());
 
         let streams = made.iter_mut().flat_map(|one| &mut one.recording.streams);

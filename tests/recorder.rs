@@ -451,16 +451,14 @@ fn ticks_that_no_clock_can_have_read_leave_all_other_times_alone() {
     assert!(outcome.complete && is_balanced(&outcome));
     let trace = scratch.path().join("run.annals");
     let inputs = [status.path.clone()];
-    let (merge, _) = annals_merger::plan_merge(&inputs, Some(&trace)).expect("a recording");
-    let options = annals_merger::WriteOptions {
-        compression: annals_format::CompressionLevel::default(),
-        jobs: 1,
-    };
-    annals_merger::write_trace(&merge, &trace, options, |_| {}).expect("a trace");
+    let plan = annals_merger::MergeOptions::new().plan(&inputs);
+    let plan = plan.expect("a recording");
+    let merged = plan.write_trace(&trace, annals_merger::no_progress);
+    merged.expect("a trace");
     let (again, outcome) = read(&trace);
     assert_eq!(again, events);
     assert!(outcome.complete && !outcome.has_skipped_now);
-    let end_ns = merge.definitions.time_zero.expect("a time zero").end_ns;
+    let end_ns = plan.definitions().time_zero.expect("a time zero").end_ns;
     assert!(end_ns < 60_000_000_000, "the axis is not moved: {end_ns}");
 }
 

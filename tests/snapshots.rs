@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use annals_format::{CompressionLevel, Definitions, RegionId, Role, Step, Value};
-use annals_merger::{Plan, Reader, Window, WriteOptions, join, plan_merge, verify, write_trace};
+use annals_merger::{MergeOptions, Reader, SliceNumber, Window, join, no_progress, verify};
 use proptest::prelude::*;
 
 use crate::deeds::{Deed, ranks, write};
@@ -121,11 +121,12 @@ fn snapshot_bytes(path: &Path) -> (u64, u64) {
     (each.sum(), bytes.len() as u64)
 }
 
-fn options() -> WriteOptions {
-    WriteOptions {
-        compression: CompressionLevel::None,
-        jobs: 2,
-    }
+fn options(chunk_events: usize) -> MergeOptions {
+    let mut options = MergeOptions::new();
+    options.compression = CompressionLevel::None;
+    options.chunk_events = chunk_events;
+    options.jobs = 2;
+    options
 }
 
 proptest! {
@@ -141,14 +142,15 @@ proptest! {
         let inputs = scratch.path().join("in");
         std::fs::create_dir(&inputs).expect("a directory");
         write(&ranks, &inputs);
-        let planned = || {
-            let (mut merge, rejected) = plan_merge(std::slice::from_ref(&inputs), None).expect("recordings");
-            assert!(rejected.is_empty());
-            merge.chunk_events = chunk_events;
-            merge
+        let write = |slice: Option<SliceNumber>, path: &Path| {
+            let mut options = options(chunk_events);
+            options.slice = slice;
+            let plan = options.plan(std::slice::from_ref(&inputs)).expect("recordings");
+            assert!(plan.rejected().is_empty());
+            plan.write_trace(path, no_progress).expect("a trace");
         };
         let whole = scratch.path().join("whole.annals");
-        write_trace(&planned(), &whole, options(), |_| {}).expect("a trace");
+        write(None, &whole);
         let (snapshots, most_open) = check(&whole);
         let (of_snapshots, all) = snapshot_bytes(&whole);
         // Where much is open beside few bytes of events, none can be had.
@@ -159,10 +161,7 @@ proptest! {
 
         let paths: Vec<PathBuf> = (1..=of).map(|k| scratch.path().join(format!("{k}.annals"))).collect();
         for (number, path) in (1..).zip(&paths) {
-            let mut merge = planned();
-            let plan = Plan::of(&merge);
-            merge.slice(number, of, plan.quantiles_ns()).expect("a slice");
-            write_trace(&merge, path, options(), |_| {}).expect("a slice");
+            write(Some(SliceNumber { number, of }), path);
             prop_assert!(verify(path, &[]).expect("a slice").holds());
         }
         let joined = scratch.path().join("joined.annals");
@@ -186,9 +185,9 @@ fn verification_compares_snapshots_and_statistics_with_the_events() {
     deeds.extend([Deed::Enter(1), Deed::Leave(1), Deed::Mark].repeat(500));
     write(&[vec![deeds]], scratch.path());
     let path = scratch.path().join("trace.annals");
-    let (mut merge, _) = plan_merge(&[scratch.path().to_owned()], None).expect("recordings");
-    merge.chunk_events = 100;
-    write_trace(&merge, &path, options(), |_| {}).expect("a trace");
+    let plan = options(100).plan(&[scratch.path().to_owned()]);
+    let merged = plan.expect("recordings").write_trace(&path, no_progress);
+    merged.expect("a trace");
     let bytes = std::fs::read(&path).expect("a trace");
     let trace = Trace::read(&bytes).expect("a trace");
     let at = trace.snapshots.last().expect("a snapshot");

@@ -86,7 +86,7 @@ pub enum MergeError {
         advice: &'static str,
     },
     /// Something is missing, and the trace must be complete.
-    #[error("--strict: {what}; no trace is written")]
+    #[error("the trace would be incomplete: {what}")]
     Incomplete {
         /// What is missing.
         what: String,

@@ -18,17 +18,14 @@
 //! # Ok::<(), annals_merger::MergeError>(())
 //! ```
 //!
-//! [`plan_merge`] finds and opens recordings, and relates their definitions and clocks; [`write_trace`] runs the merge and
-//! writes the trace.
+//! [`MergeOptions`] say how recordings are merged: they make a [`MergePlan`], which writes the trace.
 //!
 //! ```no_run
-//! use annals_merger::{WriteOptions, plan_merge, write_trace};
+//! use annals_merger::{MergeOptions, no_progress};
 //!
-//! let (merge, rejected) = plan_merge(&["annals-run".into()], None)?;
-//! let options = WriteOptions { compression: Default::default(), jobs: 2 };
-//! let (merged, bytes) = write_trace(&merge, "run.annals".as_ref(), options, |_| {})?;
-//! println!("{} events in {bytes} bytes", merged.report.totals.present());
-//! # let _ = rejected;
+//! let plan = MergeOptions::new().plan(&["annals-run".into()])?;
+//! let merged = plan.write_trace("run.annals", no_progress)?;
+//! println!("{} events in {} bytes", merged.report.totals.present(), merged.bytes);
 //! # Ok::<(), annals_merger::MergeError>(())
 //! ```
 //!
@@ -73,20 +70,18 @@ pub use input::earlier::InputTrace;
 pub use input::recover::{Recovered, recover};
 pub use input::symbols::Symbols;
 pub use input::{Found, InputRecording, RejectedInput, find, is_annals};
-pub use merge::inputs::{
-    open_recordings, plan_merge, plan_merge_with_offsets, plan_merge_with_symbols,
-};
+pub use merge::Merged;
+pub use merge::inputs::open_recordings;
 pub use merge::join::{Joined, join};
-pub use merge::output::{WriteOptions, write_trace, write_trace_from};
+pub use merge::options::{MEMORY_LIMIT_BYTES, MergeOptions, MergePlan, SliceNumber, no_progress};
 pub use merge::plan::Plan;
-pub use merge::{MEMORY_LIMIT_BYTES, Merge, Merged};
 pub use messages::causality::{
     Causality, CausalityReport, MESSAGES_IN_FLIGHT, PairReport, RepairReport, ViolationReport,
 };
 pub use messages::collectives::CollectiveCounts;
 pub use messages::matching::MessageCounts;
 pub use messages::pairs::{MessagePairs, MessageSide};
-pub use otf2::{ArchiveOptions, anchor_of, write_archive};
+pub use otf2::{ArchiveOptions, anchor_of};
 pub use read::calls::{Call, Calls, Sink};
 pub use read::event::{Event, Item, OwnedEvent};
 pub use read::places::{Places, StreamPlace};

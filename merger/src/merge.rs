@@ -6,6 +6,7 @@
 
 pub(crate) mod inputs;
 pub(crate) mod join;
+pub(crate) mod options;
 pub(crate) mod output;
 pub(crate) mod plan;
 pub(crate) mod runs;
@@ -43,6 +44,7 @@ use crate::input::reader::{InputOutcome, InputReader};
 use crate::input::stream::StreamReader;
 use crate::input::ticks::StreamClock;
 use crate::input::unplaced::UnplacedStream;
+use crate::merge::options::SliceNumber;
 use crate::merge::runs::{Budget, Runs};
 use crate::merge::sweep::Sweep;
 use crate::messages::MessageBatch;
@@ -84,30 +86,30 @@ impl Member {
 
 /// What a merge will do: definitions and clock maps are settled, events are not read yet.
 #[derive(Debug)]
-pub struct Merge {
+pub(crate) struct Merge {
     /// Definitions of the trace.
-    pub definitions: Definitions,
+    pub(crate) definitions: Definitions,
     /// How well the clocks are known.
-    pub fits: Vec<ClockFit>,
+    pub(crate) fits: Vec<ClockFit>,
     /// Of the clocks that were set while they ran.
     pub(crate) epochs: BTreeMap<ClockId, Arc<[Epoch]>>,
     /// How the hosts' clocks are related.
     pub(crate) hosts: Hosts,
     /// Events of a chunk of the trace; with many streams, up to twice as many.
-    pub chunk_events: usize,
+    pub(crate) chunk_events: usize,
     /// What is done about messages.
-    pub causality: Causality,
+    pub(crate) causality: Causality,
     /// Messages that may be in flight at once; those beyond are counted, not matched.
-    pub messages_in_flight: usize,
+    pub(crate) messages_in_flight: usize,
     /// Memory that a merge may take, about, bytes: what does not fit is merged in several passes, to the same trace.
     /// Of very many streams, definitions and indexes alone take more (12 KiB for each): events then get a quarter of it.
-    pub memory_limit_bytes: u64,
+    pub(crate) memory_limit_bytes: u64,
     /// Where the files of several passes go; they have no names, and are gone with the program.
-    pub temporary_directory: PathBuf,
+    pub(crate) temporary_directory: PathBuf,
     /// Whether no trace is written when an input is damaged or cut off, or a rank is missing.
-    pub is_strict: bool,
+    pub(crate) is_strict: bool,
     /// An existing output of another kind is replaced, too.
-    pub force: bool,
+    pub(crate) force: bool,
     /// Leaves references as they are.
     identity: Numbers,
     keep: Keep,
@@ -137,6 +139,8 @@ pub struct Merged {
     pub losses: Vec<TraceLoss>,
     /// Everything about it.
     pub report: Report,
+    /// Bytes that were written.
+    pub bytes: u64,
 }
 
 /// Events of a chunk of the trace, unless it is set otherwise.
@@ -144,9 +148,6 @@ const CHUNK_EVENTS: usize = 1 << 16;
 
 /// Times that part a run into slices, at most, about.
 const QUANTILES: u64 = 1 << 12;
-
-/// Memory that events may take unless the user says otherwise.
-pub const MEMORY_LIMIT_BYTES: u64 = 256 << 20;
 
 impl Merge {
     /// When and how a clock was set; empty: it was not.
@@ -182,18 +183,23 @@ impl Merge {
     ///
     /// # Errors
     /// If a pattern cannot be read or matches nothing.
-    pub fn filter(&mut self, filter: &EventFilter, window: Window) -> Result<(), FilterError> {
+    pub(crate) fn filter(
+        &mut self,
+        filter: &EventFilter,
+        window: Window,
+    ) -> Result<(), FilterError> {
         let keep = Keep::new(filter, window, &mut self.definitions)?;
         self.keep = keep.behind(std::mem::take(&mut self.keep));
         Ok(())
     }
 
-    /// Writes only one of so many slices of time, the first being 1; [`crate::join()`] puts them together. To be called
-    /// behind [`Merge::filter`], at most once. `borders_ns`: where slices end, from [`Merge::quantiles`].
+    /// Keeps only a slice of time. `quantiles_ns`: candidate borders, from [`Merge::quantiles`]. Must follow
+    /// [`Merge::filter`].
     ///
     /// # Errors
     /// If there is no such slice.
-    pub fn slice(&mut self, number: u32, of: u32, quantiles_ns: &[i64]) -> Result<()> {
+    pub(crate) fn slice(&mut self, slice: SliceNumber, quantiles_ns: &[i64]) -> Result<()> {
+        let SliceNumber { number, of } = slice;
         if number == 0 || number > of {
             return Err(MergeError::NoSuchSlice { number, of });
         }
@@ -252,7 +258,7 @@ impl Merge {
 
     /// Times between which about equally many events are, ascending: of a short run counted, of a long one as its chunks'
     /// heads tell, by their bytes.
-    pub fn quantiles(&self) -> Vec<i64> {
+    pub(crate) fn quantiles(&self) -> Vec<i64> {
         /// Few enough to be counted in a part of a second. What few chunks there are tells little.
         const MOST_COUNTED: u64 = 1 << 20;
         if self.expected_events() <= MOST_COUNTED
@@ -313,7 +319,7 @@ impl Merge {
     }
 
     /// Events that the inputs hold, as far as heads tell: for progress.
-    pub fn expected_events(&self) -> u64 {
+    pub(crate) fn expected_events(&self) -> u64 {
         let streams = self
             .members
             .iter()
@@ -329,24 +335,24 @@ impl Merge {
     }
 
     /// Identities of the inputs, in merge order.
-    pub fn recording_ids(&self) -> impl Iterator<Item = RecordingId> {
+    pub(crate) fn recording_ids(&self) -> impl Iterator<Item = RecordingId> {
         self.recording_ids.iter().copied()
     }
 
     /// Bytes of the inputs' files.
-    pub fn input_bytes(&self) -> u64 {
+    pub(crate) fn input_bytes(&self) -> u64 {
         let traces = self.traces.iter().map(|trace| trace.input.file_bytes);
         let recordings = self.inputs().map(|input| input.file_bytes);
         recordings.chain(traces).fold(0, u64::saturating_add)
     }
 
     /// The recordings, in merge order.
-    pub fn inputs(&self) -> impl Iterator<Item = &InputRecording> {
+    pub(crate) fn inputs(&self) -> impl Iterator<Item = &InputRecording> {
         self.members.iter().map(|member| &*member.input)
     }
 
     /// The traces of earlier merges among the inputs.
-    pub fn input_traces(&self) -> impl Iterator<Item = &InputTrace> {
+    pub(crate) fn input_traces(&self) -> impl Iterator<Item = &InputTrace> {
         self.traces.iter().map(|trace| &trace.input)
     }
 
@@ -355,7 +361,7 @@ impl Merge {
     ///
     /// # Errors
     /// Those of `consume`; if no threads can be had.
-    pub fn run(
+    pub(crate) fn run(
         &self,
         jobs: usize,
         consume: impl FnMut(TraceChunk) -> Result<()>,

@@ -22,7 +22,7 @@ use crate::error::{MergeError, Result};
 use crate::input::symbols::Symbols;
 use crate::input::{FileAt, InputRecording, RejectedInput, find};
 use crate::merge::Merge;
-use crate::merge::inputs::plan_merge_with_symbols;
+use crate::merge::inputs::{self, PlannedInputs};
 use crate::messages::causality::Causality;
 use crate::read::calls::{Call, CallVisitor, Calls};
 use crate::read::event::{Batch, BatchEvents, Event, Item, OwnedEvent, Scope};
@@ -128,7 +128,10 @@ impl Reader {
                 advice: "one of several in the directory: name the one to read",
             });
         }
-        let (mut merge, rejected) = plan_merge_with_symbols(paths, None, symbols)?;
+        let PlannedInputs {
+            mut merge,
+            rejected,
+        } = inputs::open(paths, None, symbols, None)?;
         // Reading needs events, not what contradicts them.
         merge.causality = Causality::Off;
         Ok(Self {
@@ -140,12 +143,12 @@ impl Reader {
     }
 
     /// Reads what a merge would write. Causality is as the merge has it.
-    pub fn of_merge(merge: Merge, rejected: Vec<RejectedInput>) -> Self {
+    pub(crate) fn of_merge(merge: Merge, rejected: Vec<RejectedInput>, jobs: usize) -> Self {
         Self {
             definitions: merge.definitions.clone(),
             rejected,
             content: Content::Recordings(Box::new(merge)),
-            jobs: default_jobs(),
+            jobs,
         }
     }
 

@@ -18,7 +18,6 @@ use crate::clocks::offsets::ClockOffsets;
 use crate::error::{MergeError, Result};
 use crate::filter::{EventFilter, Said, said};
 use crate::input::symbols::Symbols;
-use crate::merge::inputs::plan_merge_with_offsets;
 use crate::messages::causality::Causality;
 use crate::read::{ReadSummary, Reader};
 use crate::report::{DamageReport, Sums};
@@ -343,7 +342,8 @@ fn compare(
     mismatches: &mut Vec<Mismatch>,
 ) -> Result<usize> {
     let definitions = opened.definitions();
-    let (mut merge, _) = plan_merge_with_offsets(inputs, None, &Symbols::default(), offsets)?;
+    let planned = crate::merge::inputs::open(inputs, None, &Symbols::default(), offsets)?;
+    let mut merge = planned.merge;
     let ids = |definitions: &Definitions| -> BTreeSet<RecordingId> {
         let processes = definitions.processes.values();
         processes.map(|process| process.recording_id).collect()

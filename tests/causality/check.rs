@@ -553,7 +553,6 @@ fn a_receive_of_which_nothing_more_is_told_takes_one_message_and_no_more() {
     world.write(scratch.path());
     let (merged, _) = merge_with(scratch.path(), 1, |merge| {
         merge.causality = Causality::Repair;
-        merge.plan_repair(1).expect("a plan");
     });
     let repaired = merged.report.causality.expect("messages");
     let before = repaired.repair.map(|repair| repair.before.count);

@@ -3,10 +3,7 @@
 use std::collections::BTreeMap;
 
 use annals_format::{ClockKind, Definition, HostOffset, MapCursor, ProcessId, Value};
-use annals_merger::{
-    Bounds, Causality, ClockOffsets, Reader, Window, plan_merge_with_offsets, verify,
-    verify_with_offsets,
-};
+use annals_merger::{Bounds, Causality, ClockOffsets, Reader, Window, verify, verify_with_offsets};
 use proptest::prelude::*;
 
 use crate::world::{Host, Op, Program, Ticking};
@@ -341,15 +338,11 @@ fn a_file_of_offsets_wins_over_what_is_stored() {
     let output = scratch.path().join("out").join("run.annals");
     std::fs::create_dir_all(output.parent().expect("a directory")).expect("a directory");
     let inputs = [0, 1].map(|rank| scratch.path().join(format!("world-{rank}.annals")));
-    let symbols = annals_merger::Symbols::default();
-    let (merge, _) =
-        plan_merge_with_offsets(&inputs, Some(&output), &symbols, Some(&offsets)).expect("inputs");
-    let options = annals_merger::WriteOptions {
-        compression: annals_format::CompressionLevel::None,
-        jobs: 1,
-    };
-    let (merged, _) =
-        annals_merger::write_trace(&merge, &output, options, |_| {}).expect("a trace");
+    let mut options = annals_merger::MergeOptions::new();
+    options.clock_offsets = Some(offsets.clone());
+    let plan = options.plan(&inputs).expect("inputs");
+    let merged = plan.write_trace(&output, annals_merger::no_progress);
+    let merged = merged.expect("a trace");
     let relations: Vec<&str> = merged
         .report
         .host_clocks

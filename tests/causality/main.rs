@@ -8,10 +8,10 @@ mod world;
 
 use std::path::{Path, PathBuf};
 
-use annals_merger::{Causality, Merge, Merged, Report, WriteOptions, plan_merge, write_trace};
+use annals_merger::{Causality, MergeOptions, Merged, Report, no_progress};
 
 /// Merges a directory's recordings into a trace beside them.
-fn merge_with(directory: &Path, jobs: usize, set: impl Fn(&mut Merge)) -> (Merged, Vec<u8>) {
+fn merge_with(directory: &Path, jobs: usize, set: impl Fn(&mut MergeOptions)) -> (Merged, Vec<u8>) {
     merge_inputs(&[directory.to_owned()], directory, jobs, set)
 }
 
@@ -20,18 +20,18 @@ fn merge_inputs(
     inputs: &[PathBuf],
     scratch: &Path,
     jobs: usize,
-    set: impl Fn(&mut Merge),
+    set: impl Fn(&mut MergeOptions),
 ) -> (Merged, Vec<u8>) {
     let output = scratch.join("out").join("run.annals");
     std::fs::create_dir_all(output.parent().expect("a directory")).expect("a directory");
-    let (mut merge, rejected) = plan_merge(inputs, Some(&output)).expect("inputs");
-    assert!(rejected.is_empty(), "{rejected:?}");
-    set(&mut merge);
-    let options = WriteOptions {
-        compression: annals_format::CompressionLevel::None,
-        jobs,
-    };
-    let (merged, _) = write_trace(&merge, &output, options, |_| {}).expect("a trace");
+    let mut options = MergeOptions::new();
+    options.output = Some(output.clone());
+    options.compression = annals_format::CompressionLevel::None;
+    options.jobs = jobs;
+    set(&mut options);
+    let plan = options.plan(inputs).expect("inputs");
+    assert!(plan.rejected().is_empty(), "{:?}", plan.rejected());
+    let merged = plan.write_trace(&output, no_progress).expect("a trace");
     (merged, std::fs::read(&output).expect("the trace"))
 }
 

@@ -4,16 +4,15 @@ use std::collections::BTreeMap;
 
 use annals_format::{ClockKind, CompressionLevel, MapCursor, ProcessId, StreamId};
 use annals_merger::{
-    Causality, Merge, Plan, Reader, Window, WriteOptions, join, plan_merge, verify, write_trace,
+    Causality, MergeOptions, Plan, Reader, SliceNumber, Window, join, no_progress, verify,
 };
 use proptest::prelude::*;
 
 use crate::merge_with;
 use crate::world::{Host, Op, Ticking, World};
 
-fn repairing(merge: &mut Merge) {
-    merge.causality = Causality::Repair;
-    merge.plan_repair(2).expect("a plan");
+fn repairing(options: &mut MergeOptions) {
+    options.causality = Causality::Repair;
 }
 
 /// Events of each process in the order of the trace: raw tick, time, shift.
@@ -160,14 +159,14 @@ proptest! {
         std::fs::write(&whole, &bytes).expect("the trace");
 
         let file = scratch.path().join("plan.json");
-        merge_with(scratch.path(), 1, |merge| {
-            repairing(merge);
-            Plan::of(merge).write(&file, false).expect("a plan");
-        });
-        let plan = Plan::read(&file).expect("a plan");
-        let following = |merge: &mut Merge| {
-            merge.causality = Causality::Repair;
-            plan.apply(merge, &file).expect("a plan of these");
+        let inputs = [scratch.path().to_owned()];
+        let mut options = MergeOptions::new();
+        repairing(&mut options);
+        let settled = options.plan(&inputs).expect("inputs").settled();
+        settled.write(&file, false).expect("a plan");
+        let following = |options: &mut MergeOptions| {
+            repairing(options);
+            options.settled = Some(Plan::read(&file).expect("a plan"));
         };
         let (followed, same) = merge_with(scratch.path(), 2, following);
         prop_assert!(same == bytes);
@@ -176,12 +175,13 @@ proptest! {
 
         let slices = (1..=of).map(|number| {
             let output = scratch.path().join("out").join(format!("slice-{number}.annals"));
-            let inputs = [scratch.path().to_owned()];
-            let (mut merge, _) = plan_merge(&inputs, Some(&output)).expect("inputs");
-            following(&mut merge);
-            merge.slice(number, of, plan.quantiles_ns()).expect("a slice");
-            let options = WriteOptions { compression: CompressionLevel::None, jobs: 1 };
-            write_trace(&merge, &output, options, |_| {}).expect("a slice");
+            let mut options = MergeOptions::new();
+            options.output = Some(output.clone());
+            following(&mut options);
+            options.slice = Some(SliceNumber { number, of });
+            options.jobs = 1;
+            let plan = options.plan(&inputs).expect("inputs");
+            plan.write_trace(&output, no_progress).expect("a slice");
             output
         });
         let slices: Vec<_> = slices.collect();
@@ -225,7 +225,6 @@ proptest! {
         world.write(&all);
         let trace = scratch.path().join("part.annals");
         let mut inputs = Vec::new();
-        let options = WriteOptions { compression: CompressionLevel::None, jobs: 2 };
         for (program, in_trace) in world.programs.iter().zip(in_trace) {
             if in_trace {
                 program.write(&part, &[]);
@@ -236,12 +235,13 @@ proptest! {
         let has_trace = inputs.len() < world.programs.len();
         if has_trace {
             let part = std::slice::from_ref(&part);
-            let (mut merge, _) = plan_merge(part, Some(&trace)).expect("inputs");
-            merge.chunk_events = chunk_events;
+            let mut options = MergeOptions::new();
+            options.chunk_events = chunk_events;
             if is_repaired_before {
-                repairing(&mut merge);
+                repairing(&mut options);
             }
-            write_trace(&merge, &trace, options, |_| {}).expect("a trace");
+            let plan = options.plan(part).expect("inputs");
+            plan.write_trace(&trace, no_progress).expect("a trace");
             inputs.push(trace);
         }
         let mut outputs = Vec::new();
@@ -249,13 +249,15 @@ proptest! {
         std::fs::create_dir(&out).expect("a directory");
         for (name, is_repaired) in [("run", true), ("plain", false)] {
             let output = out.join(format!("{name}.annals"));
-            let (mut merge, rejected) = plan_merge(&inputs, Some(&output)).expect("inputs");
-            prop_assert!(rejected.is_empty(), "{:?}", rejected);
-            merge.chunk_events = chunk_events;
+            let mut options = MergeOptions::new();
+            options.output = Some(output.clone());
+            options.chunk_events = chunk_events;
             if is_repaired {
-                repairing(&mut merge);
+                repairing(&mut options);
             }
-            let (merged, _) = write_trace(&merge, &output, options, |_| {}).expect("a trace");
+            let plan = options.plan(&inputs).expect("inputs");
+            prop_assert!(plan.rejected().is_empty(), "{:?}", plan.rejected());
+            let merged = plan.write_trace(&output, no_progress).expect("a trace");
             prop_assert!(merged.report.streams.iter().all(|stream| stream.miscounted == 0));
             let verified = verify(&output, &inputs).expect("a trace");
             prop_assert!(verified.holds(), "{:?}", verified);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use annals_format::{CompressionLevel, SourceOrder};
-use annals_merger::{WriteOptions, plan_merge, write_trace};
+use annals_merger::{MergeOptions, no_progress};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -50,14 +50,13 @@ fn number(value: &Value) -> i64 {
 /// A trace with small chunks of the recordings in a directory.
 fn merged(inputs: &Path, chunk_events: usize) -> PathBuf {
     let path = inputs.join("trace.annals");
-    let (mut merge, rejected) = plan_merge(&[inputs.to_owned()], None).expect("recordings");
-    assert!(rejected.is_empty());
-    merge.chunk_events = chunk_events;
-    let options = WriteOptions {
-        compression: CompressionLevel::None,
-        jobs: 3,
-    };
-    write_trace(&merge, &path, options, |_| {}).expect("a trace");
+    let mut options = MergeOptions::new();
+    options.chunk_events = chunk_events;
+    options.compression = CompressionLevel::None;
+    options.jobs = 3;
+    let plan = options.plan(&[inputs.to_owned()]).expect("recordings");
+    assert!(plan.rejected().is_empty());
+    plan.write_trace(&path, no_progress).expect("a trace");
     path
 }
 

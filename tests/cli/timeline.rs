@@ -354,12 +354,10 @@ fn many_calls() -> (tempfile::TempDir, PathBuf) {
     let scratch = tempfile::tempdir().expect("a directory");
     let input = recording.write(scratch.path(), CompressionLevel::None);
     let trace = scratch.path().join("run.annals");
-    let (merge, _) = annals_merger::plan_merge(&[input], Some(&trace)).expect("a plan");
-    let options = annals_merger::WriteOptions {
-        compression: CompressionLevel::default(),
-        jobs: 2,
-    };
-    annals_merger::write_trace(&merge, &trace, options, |_| {}).expect("a trace");
+    let plan = annals_merger::MergeOptions::new().plan(&[input]);
+    let plan = plan.expect("a plan");
+    let merged = plan.write_trace(&trace, annals_merger::no_progress);
+    merged.expect("a trace");
     (scratch, trace)
 }
 

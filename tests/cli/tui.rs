@@ -178,12 +178,10 @@ fn a_view_of_many_events_is_looked_at_in_places_until_it_is_small() {
     let scratch = tempfile::tempdir().expect("a directory");
     let input = recording(vec![rows], 2_000_000).write(scratch.path(), CompressionLevel::None);
     let trace = scratch.path().join("run.annals");
-    let (merge, _) = annals_merger::plan_merge(&[input], Some(&trace)).expect("a plan");
-    let options = annals_merger::WriteOptions {
-        compression: CompressionLevel::None,
-        jobs: 1,
-    };
-    annals_merger::write_trace(&merge, &trace, options, |_| {}).expect("a trace");
+    let plan = annals_merger::MergeOptions::new().plan(&[input]);
+    let plan = plan.expect("a plan");
+    let merged = plan.write_trace(&trace, annals_merger::no_progress);
+    merged.expect("a trace");
     let terminal = Terminal::start(&trace, "--most-events 200000");
     let screen = terminal.wait_for(&["80 places looked at", "share of 80 places"]);
     let shares: Vec<&str> = screen

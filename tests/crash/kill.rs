@@ -11,10 +11,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use annals_format::{BlockKind, Cause, CompressionLevel, SYNC, Value};
-use annals_merger::{
-    InputRecording, Reader, Window, WriteOptions, plan_merge, recover, verify, write_trace,
-};
+use annals_format::{BlockKind, Cause, SYNC, Value};
+use annals_merger::{InputRecording, MergeOptions, Reader, Window, no_progress, recover, verify};
 use annals_recorder::{EventTypeSpec, Options, Overflow, Recorder};
 use page::SharedPage;
 
@@ -210,12 +208,11 @@ fn check_recovery(recordings: &Path, acknowledged: [u64; THREADS]) {
     };
     let trace = recordings.with_file_name("before.annals");
     let inputs = [recordings.to_owned()];
-    let (merge, _) = plan_merge(&inputs, Some(&trace)).expect("a recording");
-    let options = WriteOptions {
-        compression: CompressionLevel::None,
-        jobs: 2,
+    let merged = |trace: &Path| {
+        let plan = MergeOptions::new().plan(&inputs).expect("a recording");
+        plan.write_trace(trace, no_progress).expect("a trace")
     };
-    let (before, _) = write_trace(&merge, &trace, options, |_| {}).expect("a trace");
+    let before = merged(&trace);
     let before_files = files();
     let input = InputRecording::open(&before_files[0]).expect("the recording");
     let recovered = recover(&input, None)
@@ -229,8 +226,7 @@ fn check_recovery(recordings: &Path, acknowledged: [u64; THREADS]) {
     check(recordings, acknowledged);
     let verified = verify(&trace, &inputs).expect("a trace");
     assert!(verified.holds(), "{:?}", verified.mismatches);
-    let (merge, _) = plan_merge(&inputs, None).expect("a recording");
-    let after = merge.run(2, |_| Ok(())).expect("a merge");
+    let after = merged(&recordings.with_file_name("after.annals"));
     assert_eq!(after.losses, before.losses);
     assert_eq!(after.report.inputs[0].ended, "killed");
     assert!(

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use annals_format::otf2::{Anchor, Kind, Record, What, records};
-use annals_merger::{ArchiveOptions, WriteOptions, plan_merge, write_archive, write_trace};
+use annals_merger::{ArchiveOptions, MergeOptions, MergePlan, no_progress};
 use proptest::prelude::*;
 use reference::Programs;
 use serde_json::Value as Json;
@@ -35,24 +35,26 @@ fn json_lines(arguments: &[&str]) -> Vec<Json> {
         .collect()
 }
 
+fn planned(inputs: &[PathBuf], output: &Path) -> MergePlan {
+    let mut options = MergeOptions::new();
+    options.output = Some(output.to_owned());
+    options.jobs = 2;
+    let plan = options.plan(inputs).unwrap();
+    assert_eq!(plan.rejected(), []);
+    plan
+}
+
 fn convert(inputs: &[PathBuf], output: &Path) {
-    let (merge, rejected) = plan_merge(inputs, Some(output)).unwrap();
-    assert_eq!(rejected, []);
-    let options = WriteOptions {
-        compression: "1".parse().unwrap(),
-        jobs: 2,
-    };
-    write_trace(&merge, output, options, |_| {}).unwrap();
+    let plan = planned(inputs, output);
+    plan.write_trace(output, no_progress).unwrap();
 }
 
 fn to_archive(inputs: &[PathBuf], output: &Path) {
-    let (merge, rejected) = plan_merge(inputs, Some(output)).unwrap();
-    assert_eq!(rejected, []);
     let options = ArchiveOptions {
-        jobs: 2,
         event_chunk_size: 256 << 10,
     };
-    write_archive(&merge, output, options, |_| {}).unwrap();
+    let plan = planned(inputs, output);
+    plan.write_archive(output, options, no_progress).unwrap();
 }
 
 /// A line of the reference reader.
@@ -1119,9 +1121,9 @@ fn a_damaged_file_costs_its_own_location_only() {
         );
         // The others are whole, event for event, and what is written of them can be read by all.
         let back = scratch.path().join("back.otf2");
-        let (merge, rejected) = plan_merge(std::slice::from_ref(&anchor), Some(&back)).unwrap();
-        assert_eq!(rejected, [], "{what}");
-        write_archive(&merge, &back, ArchiveOptions::default(), |_| {}).unwrap();
+        let plan = planned(std::slice::from_ref(&anchor), &back);
+        let written = plan.write_archive(&back, ArchiveOptions::default(), no_progress);
+        written.unwrap();
         let written = programs.read(&back);
         assert_eq!(others(&written), others(&lines), "{what}");
         let of_victim = by_location(&written).remove(&1).unwrap_or_default();
@@ -1218,12 +1220,11 @@ fn an_archive_without_its_anchor_is_read_all_the_same() {
 
     // Written again it is whole, in chunks of any size; without its anchor that is found as well.
     let back = scratch.path().join("back.otf2");
-    let (merge, _) = plan_merge(&[directory], Some(&back)).unwrap();
+    let plan = MergeOptions::new().plan(&[directory]).unwrap();
     let options = ArchiveOptions {
-        jobs: 1,
         event_chunk_size: 300_001,
     };
-    write_archive(&merge, &back, options, |_| {}).unwrap();
+    plan.write_archive(&back, options, no_progress).unwrap();
     assert_eq!(by_location(&programs.read(&back)), by_location(&lines));
     std::fs::remove_file(&back).unwrap();
     assert_eq!(events_shown(&back).len(), lines.len());
@@ -1310,10 +1311,10 @@ fn several_archives_and_recordings_are_merged_at_once() {
     native::write(&native, 0, 1, &events);
     expected += events.len();
     inputs.push(native);
-    let (merge, rejected) = plan_merge(&inputs, None).unwrap();
-    assert_eq!(rejected, []);
     let anchor = scratch.path().join("all.otf2");
-    let (merged, _) = write_archive(&merge, &anchor, ArchiveOptions::default(), |_| {}).unwrap();
+    let plan = planned(&inputs, &anchor);
+    let merged = plan.write_archive(&anchor, ArchiveOptions::default(), no_progress);
+    let merged = merged.unwrap();
     assert_eq!(merged.report.totals.present(), expected as u64);
     assert_eq!(programs.read(&anchor).len(), expected);
     // (The Python reader takes the flags of an inter-communicator for a reference: it reads none of these.)
@@ -1322,17 +1323,9 @@ fn several_archives_and_recordings_are_merged_at_once() {
     let again = scratch.path().join("again.otf2");
     inputs.reverse();
     to_archive(&inputs, &again);
-    let (merge, _) = plan_merge(&inputs, None).unwrap();
-    write_archive(
-        &merge,
-        &again,
-        ArchiveOptions {
-            jobs: 2,
-            ..ArchiveOptions::default()
-        },
-        |_| {},
-    )
-    .unwrap();
+    let plan = planned(&inputs, &again);
+    let written = plan.write_archive(&again, ArchiveOptions::default(), no_progress);
+    written.unwrap();
     for name in ["def", "otf2"] {
         let bytes = |anchor: &Path| std::fs::read(anchor.with_extension(name)).unwrap();
         assert!(bytes(&anchor) == bytes(&again), "{name}");

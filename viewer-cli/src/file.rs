@@ -72,6 +72,9 @@ pub fn with_advice(error: &anyhow::Error) -> String {
         _ => error.downcast_ref::<FilterError>(),
     };
     let advice = match filter {
+        _ if matches!(error.downcast_ref(), Some(MergeError::Incomplete { .. })) => {
+            "; no trace is written (--strict)"
+        }
         _ if is_other_kind => "; name another output, or add --force to replace it",
         Some(filter) => crate::filter::advice(filter),
         None => "",

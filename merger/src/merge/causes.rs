@@ -25,7 +25,7 @@ impl Merge {
     ///
     /// # Errors
     /// If no threads can be had.
-    pub fn plan_repair(&mut self, jobs: usize) -> Result<()> {
+    pub(crate) fn plan_repair(&mut self, jobs: usize) -> Result<()> {
         if self.causality != Causality::Repair || self.repair.is_some() || self.is_planned {
             return Ok(());
         }

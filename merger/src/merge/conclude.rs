@@ -121,6 +121,7 @@ impl Merge {
             totals,
             losses,
             report,
+            bytes: 0,
         })
     }
 

@@ -56,36 +56,22 @@ fn nothing_readable(rejected: &[RejectedInput]) -> MergeError {
     }
 }
 
-/// Opens recordings for merging, and traces that are named themselves.
+/// A merge of inputs, with those that cannot be used.
+pub(crate) struct PlannedInputs {
+    pub(crate) merge: Merge,
+    pub(crate) rejected: Vec<RejectedInput>,
+}
+
+/// Opens recordings, archives, and traces that are named themselves, and settles what comes before their events.
 ///
 /// # Errors
 /// If a path does not exist, the output is a recording, or none of the files can be used.
-pub fn plan_merge(paths: &[PathBuf], output: Option<&Path>) -> Result<(Merge, Vec<RejectedInput>)> {
-    plan_merge_with_symbols(paths, output, &Symbols::default())
-}
-
-/// The same, with names for functions that have none yet.
-///
-/// # Errors
-/// As [`plan_merge`].
-pub fn plan_merge_with_symbols(
-    paths: &[PathBuf],
-    output: Option<&Path>,
-    symbols: &Symbols,
-) -> Result<(Merge, Vec<RejectedInput>)> {
-    plan_merge_with_offsets(paths, output, symbols, None)
-}
-
-/// The same, with hosts related by what the user measured.
-///
-/// # Errors
-/// As [`plan_merge`].
-pub fn plan_merge_with_offsets(
+pub(crate) fn open(
     paths: &[PathBuf],
     output: Option<&Path>,
     symbols: &Symbols,
     offsets: Option<&ClockOffsets>,
-) -> Result<(Merge, Vec<RejectedInput>)> {
+) -> Result<PlannedInputs> {
     if let Some(path) = output
         && path.is_file()
         && matches!(kind_of(path), Ok(FileKind::Recording))
@@ -180,7 +166,7 @@ pub fn plan_merge_with_offsets(
         );
         rejected.push(RejectedInput { path, why });
     }
-    Ok((merge, rejected))
+    Ok(PlannedInputs { merge, rejected })
 }
 
 /// Rejects recordings that do not name their process. Returns the files of those that may be copies of others, cut soon

@@ -1,5 +1,6 @@
 //! Writing the trace: chunks as they come, snapshots between them, statistics, footer.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -21,11 +22,11 @@ use crate::trace_file::TraceFile;
 
 /// How a trace is written.
 #[derive(Clone, Copy, Debug)]
-pub struct WriteOptions {
+pub(super) struct How {
     /// Compression of chunks.
-    pub compression: CompressionLevel,
+    pub(super) compression: CompressionLevel,
     /// Threads that encode.
-    pub jobs: usize,
+    pub(super) jobs: usize,
 }
 
 /// The trace's identity: a digest of its inputs', so that the same inputs give the same bytes.
@@ -90,32 +91,19 @@ impl Encoder<'_> {
     }
 }
 
-/// Runs a merge and writes its trace; gives what it did and the bytes written. `progress` gets the
-/// number of events written so far.
+/// Runs a merge and writes the trace. Regions of `open` are open where it begins. `progress` gets the number of events
+/// written so far, and can stop the merge.
 ///
 /// # Errors
-/// If the output cannot be written, or must not be because it would not be complete; nothing stays under its
-/// name then.
-pub fn write_trace(
+/// If the output cannot be written, or must not be because it would not be complete: nothing is left under its name
+/// then.
+pub(super) fn write_trace(
     merge: &Merge,
     path: &Path,
-    options: WriteOptions,
-    progress: impl Fn(u64),
-) -> Result<(Merged, u64)> {
-    write_trace_from(merge, path, options, &Snapshot::default(), progress)
-}
-
-/// The same of a trace that is cut out of a longer one, with regions that are open where it begins.
-///
-/// # Errors
-/// As [`write_trace`].
-pub fn write_trace_from(
-    merge: &Merge,
-    path: &Path,
-    options: WriteOptions,
+    options: How,
     open: &Snapshot,
-    progress: impl Fn(u64),
-) -> Result<(Merged, u64)> {
+    mut progress: impl FnMut(u64) -> ControlFlow<()>,
+) -> Result<Merged> {
     let io = |source| MergeError::Io {
         action: "write",
         path: path.to_owned(),
@@ -145,7 +133,7 @@ pub fn write_trace_from(
         let moves = strip.and_then(|strip| ChunkMoves::of_strip(&types, &references, strip));
         encoder.encode(part, moves)
     };
-    let merged = merge.run_with(options.jobs, true, encode, |encoded| {
+    let mut merged = merge.run_with(options.jobs, true, encode, |encoded| {
         let Encoded {
             mut header,
             body,
@@ -163,8 +151,10 @@ pub fn write_trace_from(
         index.push(TraceIndexEntry::new(file.offset(), &header));
         file.write(&block)?;
         events += header.event_count;
-        progress(events);
-        Ok(())
+        match progress(events) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(MergeError::Stopped),
+        }
     })?;
 
     if let Some(what) = merged.report.gap().filter(|_| merge.is_strict) {
@@ -174,14 +164,14 @@ pub fn write_trace_from(
     let statistics = calls.finish().filter(|_| !types.is_empty());
     let statistics = statistics.map(|statistics| file.write_statistics(&statistics, level));
     let statistics = statistics.transpose()?;
-    let bytes = finish_trace(
+    merged.bytes = finish_trace(
         file,
         &merge.definitions,
         (index, snapshots, statistics),
         (&merged.totals, &merged.losses),
         level,
     )?;
-    Ok((merged, bytes))
+    Ok(merged)
 }
 
 /// Writes a trace's header and definitions.

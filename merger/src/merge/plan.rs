@@ -1,7 +1,7 @@
 //! A plan: what a merge settles before it reads events, kept for merges of the same inputs elsewhere or later,
 //! slice by slice.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use annals_format::{Definition, Definitions, SharedClockMap};
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,9 @@ const VERSION: u32 = 2;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
+    /// Its file, for errors.
+    #[serde(skip)]
+    path: PathBuf,
     version: u32,
     /// Identities of the recordings, in merge order.
     recordings: Vec<String>,
@@ -64,8 +67,8 @@ fn settled(definitions: &Definitions) -> Vec<u8> {
 }
 
 impl Plan {
-    /// The plan of a merge; with repair, to be called when that is planned.
-    pub fn of(merge: &Merge) -> Self {
+    /// The plan of a merge. A repair must be planned before.
+    pub(super) fn of(merge: &Merge) -> Self {
         let definitions = settled(&merge.definitions);
         let digits = definitions.iter().map(|byte| format!("{byte:02x}"));
         let shifts = merge.shifts.iter().map(|shifts| shifts.knots().to_vec());
@@ -78,6 +81,7 @@ impl Plan {
             mean_ns: repair.before.mean_ns,
         });
         Self {
+            path: PathBuf::new(),
             version: VERSION,
             recordings: merge.recording_ids().map(|id| id.to_string()).collect(),
             causality: merge.causality.name().to_owned(),
@@ -89,8 +93,8 @@ impl Plan {
         }
     }
 
-    /// Where slices may end, for [`Merge::slice`].
-    pub fn quantiles_ns(&self) -> &[i64] {
+    /// Where slices may end.
+    pub(super) fn quantiles_ns(&self) -> &[i64] {
         &self.quantiles_ns
     }
 
@@ -119,24 +123,29 @@ impl Plan {
         Self::parse(&bytes, path)
     }
 
-    /// Reads what such a file holds; `path` is for errors.
+    /// Parses what such a file holds; `path` is for errors.
     ///
     /// # Errors
     /// If it is no plan.
     pub fn parse(bytes: &[u8], path: &Path) -> Result<Self> {
-        serde_json::from_slice(bytes).map_err(|error| MergeError::NoPlan {
+        let parsed = serde_json::from_slice(bytes);
+        let plan: Self = parsed.map_err(|error| MergeError::NoPlan {
             path: path.to_owned(),
             why: error.to_string(),
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            ..plan
         })
     }
 
-    /// Has a merge do as planned, instead of [`Merge::plan_repair`] and fits of its own. `path` is for errors.
+    /// Has a merge do as planned, instead of [`Merge::plan_repair`] and its own clock fits.
     ///
     /// # Errors
     /// If the plan is of other inputs, or of another version or way to treat messages.
-    pub fn apply(&self, merge: &mut Merge, path: &Path) -> Result<()> {
+    pub(super) fn apply(&self, merge: &mut Merge) -> Result<()> {
         let refuse = |why: String| MergeError::NoPlan {
-            path: path.to_owned(),
+            path: self.path.clone(),
             why,
         };
         if self.version != VERSION {
@@ -159,7 +168,7 @@ impl Plan {
         if is_repair(&self.causality) != is_repair(merge.causality.name()) {
             let (plan, now) = (&self.causality, merge.causality.name());
             return Err(refuse(format!(
-                "it was made with --causality {plan}, not {now}"
+                "it was made with causality {plan}, not {now}"
             )));
         }
         let digits = self.definitions.as_bytes().chunks(2);

@@ -8,8 +8,9 @@ use annals_format::{
     ProcessEnd, ProcessId, Rank, RecordingId, Role, TimeZero, Verbosity,
 };
 
+use super::options::MEMORY_LIMIT_BYTES;
 use super::shares::Shares;
-use super::{CHUNK_EVENTS, MEMORY_LIMIT_BYTES, Member, Merge};
+use super::{CHUNK_EVENTS, Member, Merge};
 use crate::axis::unify::{Numbers, Unifier, define_lost_streams};
 use crate::clocks::bounds::Course;
 use crate::clocks::calibration;
@@ -24,20 +25,9 @@ use crate::input::earlier::{Earlier, InputTrace};
 use crate::messages::causality::{Causality, MESSAGES_IN_FLIGHT};
 
 impl Merge {
-    /// Settles ranks, definitions and clocks of recordings. The order in which they are given does not
-    /// matter; a recording that is given twice is taken once.
-    pub fn plan(inputs: Vec<InputRecording>) -> Self {
-        Self::plan_with(inputs, None)
-    }
-
-    /// The same, with hosts related by what the user measured.
-    pub fn plan_with(inputs: Vec<InputRecording>, offsets: Option<&ClockOffsets>) -> Self {
-        Self::plan_all(inputs, Vec::new(), offsets)
-    }
-
-    /// The same, with traces of earlier merges among the inputs. A recording that is in several of them
-    /// is taken once, from its own file if that is there.
-    pub fn plan_all(
+    /// Settles ranks, definitions and clocks. The order of the inputs does not matter. A recording that is given twice, or in
+    /// several traces, is taken once, from its own file if that is there.
+    pub(super) fn plan_all(
         inputs: Vec<InputRecording>,
         traces: Vec<InputTrace>,
         offsets: Option<&ClockOffsets>,

@@ -14,4 +14,5 @@ mod world;
 mod write;
 
 pub(crate) use archive::{ArchivePart, anchor_for, is_anchor, open};
-pub use write::{ArchiveOptions, anchor_of, write_archive};
+pub(crate) use write::write_archive;
+pub use write::{ArchiveOptions, anchor_of};

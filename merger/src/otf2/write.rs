@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
+use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -35,8 +36,6 @@ const OFF: u64 = 2;
 /// How an archive is written.
 #[derive(Clone, Copy, Debug)]
 pub struct ArchiveOptions {
-    /// Threads that decode.
-    pub jobs: usize,
     /// Bytes of a chunk of events: 256 KiB to 16 MiB.
     pub event_chunk_size: u64,
 }
@@ -44,7 +43,6 @@ pub struct ArchiveOptions {
 impl Default for ArchiveOptions {
     fn default() -> Self {
         Self {
-            jobs: 1,
             event_chunk_size: EVENT_CHUNK,
         }
     }
@@ -869,18 +867,19 @@ fn is_left_over(anchor: &Path, events: &Path) -> bool {
     !anchor.exists() && events.join(UNFINISHED).exists()
 }
 
-/// Runs a merge and writes an OTF2 archive; gives what it did and the bytes written. `output` names the anchor
-/// (`*.otf2`), or a directory for one. `progress` gets the number of events written so far.
+/// Runs a merge and writes an OTF2 archive. `output` names the anchor (`*.otf2`), or a directory for one. `progress` gets
+/// the number of events written so far, and can stop the merge.
 ///
 /// # Errors
 /// If the output cannot be written, or must not be because it would not be complete, or something else than an
-/// archive stands in its place; nothing stays under its name then.
-pub fn write_archive(
+/// archive is in its place; nothing is left under its name then.
+pub(crate) fn write_archive(
     merge: &Merge,
     output: &Path,
+    jobs: usize,
     options: ArchiveOptions,
-    progress: impl Fn(u64),
-) -> Result<(Merged, u64)> {
+    mut progress: impl FnMut(u64) -> ControlFlow<()>,
+) -> Result<Merged> {
     let anchor = anchor_of(output);
     if let Some(directory) = anchor.parent().filter(|path| !path.as_os_str().is_empty()) {
         fs::create_dir_all(directory).map_err(io("create", directory))?;
@@ -895,15 +894,17 @@ pub fn write_archive(
     let files = Files::create(&anchor)?;
     let mut converter = Converter::new(merge, files, options);
     let mut events = 0;
-    let merged = merge.run(options.jobs, |chunk| {
+    let mut merged = merge.run(jobs, |chunk| {
         converter.chunk(&chunk)?;
         events += chunk.len() as u64;
-        progress(events);
-        Ok(())
+        match progress(events) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(MergeError::Stopped),
+        }
     })?;
     if let Some(what) = merged.report.gap().filter(|_| merge.is_strict) {
         return Err(MergeError::Incomplete { what });
     }
-    let bytes = converter.finish(&anchor, options)?;
-    Ok((merged, bytes))
+    merged.bytes = converter.finish(&anchor, options)?;
+    Ok(merged)
 }

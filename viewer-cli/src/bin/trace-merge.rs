@@ -1,6 +1,7 @@
 //! `trace-merge`: combines recordings into one globally ordered trace.
 
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -13,11 +14,11 @@ use annals_cli::output::UsageError;
 use annals_cli::table::safe_lines;
 use annals_format::CompressionLevel;
 use annals_merger::{
-    ArchiveOptions, Causality, ClockOffsets, FilterError, MESSAGES_IN_FLIGHT, Merge, OutputKind,
-    Plan, Reader, RejectedInput, Report, Symbols, Window, WriteOptions, is_annals, join,
-    keep_freed_memory, plan_merge_with_offsets, write_archive, write_trace,
+    ArchiveOptions, Causality, ClockOffsets, FilterError, MESSAGES_IN_FLIGHT, MergeError,
+    MergeOptions, MergePlan, OutputKind, Plan, Report, SliceNumber, Symbols, Window, is_annals,
+    join, keep_freed_memory,
 };
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Parser;
 
 /// Most slices of a merge: its borders are not known more finely.
@@ -114,7 +115,7 @@ struct Arguments {
     /// Slices of one merge have about equally many events; each can be written by another machine. With the
     /// same inputs, or with one `--plan`, they fit together.
     #[arg(long, value_name = "K/N", value_parser = slice_of, conflicts_with = "join")]
-    slice: Option<(u32, u32)>,
+    slice: Option<SliceNumber>,
 
     /// Put the slices of a merge together: inputs are the slices, all of them
     #[arg(long, conflicts_with_all = ["plan", "write_plan", "from", "to", "rank", "source", "location", "event",
@@ -192,11 +193,14 @@ impl OutputFormat {
     }
 }
 
-fn slice_of(text: &str) -> Result<(u32, u32), String> {
+fn slice_of(text: &str) -> Result<SliceNumber, String> {
     let numbers = text.split_once('/');
     let numbers = numbers.and_then(|(k, n)| k.parse::<u32>().ok().zip(n.parse::<u32>().ok()));
     let is_slice = |(number, of): &(u32, u32)| (1..=*of).contains(number) && *of <= MOST_SLICES;
-    numbers.filter(is_slice).ok_or_else(|| {
+    let slice = numbers
+        .filter(is_slice)
+        .map(|(number, of)| SliceNumber { number, of });
+    slice.ok_or_else(|| {
         format!(
             "`{text}` is no slice: K/N with K from 1 to N, N at most {MOST_SLICES}, such as 3/8"
         )
@@ -314,116 +318,100 @@ fn run(arguments: &Arguments) -> anyhow::Result<Report> {
     for path in [&arguments.report, &arguments.write_plan] {
         arguments.force.check(path.as_deref(), OutputKind::JSON)?;
     }
-    let symbols = Symbols::in_directories(&arguments.symbols)?;
-    let output = Some(arguments.output.as_path());
     let window = arguments.window.window()?;
     let offsets = arguments.clock_offsets.as_deref().map(ClockOffsets::read);
     let offsets = offsets.transpose()?;
-    let (mut merge, rejected) =
-        plan_merge_with_offsets(&arguments.inputs, output, &symbols, offsets.as_ref())?;
-    if let Some(trace) = merge.input_traces().next().filter(|_| offsets.is_some()) {
-        let path = trace.path.display();
-        eprintln!(
-            "trace-merge: --clock-offsets: {} is a merged trace, whose hosts stay as they were related then",
-            safe_lines(&path.to_string())
-        );
-    }
-    if let Some(offsets) = &offsets {
-        let definitions = &merge.definitions;
-        let processes = definitions.processes.values();
-        let hosts = processes.map(|process| definitions.string(process.host));
-        for doubt in offsets.doubts(hosts) {
-            eprintln!("trace-merge: --clock-offsets: {}", safe_lines(&doubt));
-        }
-    }
-    merge.causality = arguments.causality;
-    merge.messages_in_flight = arguments.messages_in_flight;
-    merge.memory_limit_bytes = arguments.memory_limit;
-    merge.temporary_directory = match (&arguments.temp_dir, arguments.output.parent()) {
-        (Some(directory), _) => directory.clone(),
-        (None, Some(parent)) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        (None, _) => PathBuf::from("."),
-    };
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let jobs = match arguments.jobs {
-        0 => processors,
-        // More than processors can use only take memory and turns.
-        jobs => jobs.min(processors.saturating_mul(4).max(MOST_JOBS)),
-    };
-    let plan = match &arguments.plan {
-        Some(path) => {
-            let plan = Plan::read(path)?;
-            plan.apply(&mut merge, path)?;
-            Some(plan)
-        }
-        None => {
-            merge.plan_repair(jobs)?;
-            let is_needed = arguments.write_plan.is_some() || arguments.slice.is_some();
-            is_needed.then(|| Plan::of(&merge))
-        }
-    };
-    if let (Some(path), Some(plan)) = (&arguments.write_plan, &plan) {
-        plan.write(path, arguments.force.force)?;
-    }
     let format = match arguments.format {
         Some(format) => format,
         // What is put together later is a trace.
         None if arguments.slice.is_some() => OutputFormat::Annals,
         None => OutputFormat::of_path(&arguments.output),
     };
+    let mut options = MergeOptions::new();
+    options.symbols = Symbols::in_directories(&arguments.symbols)?;
+    options.clock_offsets = offsets.clone();
+    options.causality = arguments.causality;
+    options.messages_in_flight = arguments.messages_in_flight;
+    options.memory_limit_bytes = arguments.memory_limit;
+    options.temporary_directory = arguments.temp_dir.clone();
+    options.output = Some(arguments.output.clone());
+    options.compression = arguments.compression;
+    options.jobs = jobs(arguments);
+    options.strict = arguments.strict;
+    options.force = arguments.force.force;
+    options.settled = arguments.plan.as_deref().map(Plan::read).transpose()?;
+    options.slice = arguments.slice;
+    if !matches!(format, OutputFormat::Export(_)) {
+        // An export filters itself: it tells of what is left out in its own way.
+        options.filter = arguments.filter.filter();
+        options.window = window;
+    }
+    let plan = options.plan(&arguments.inputs)?;
+    if let Some(offsets) = &offsets {
+        tell_of_offsets(offsets, &plan);
+    }
+    if let Some(path) = &arguments.write_plan {
+        plan.settled().write(path, arguments.force.force)?;
+    }
     if let OutputFormat::Export(format) = format {
-        return run_export(merge, rejected, window, format, arguments);
+        return run_export(plan, window, format, arguments);
     }
-    merge.filter(&arguments.filter.filter(), window)?;
-    if let (Some((number, of)), Some(plan)) = (arguments.slice, &plan) {
-        merge.slice(number, of, plan.quantiles_ns())?;
-    }
-    let options = WriteOptions {
-        compression: arguments.compression,
-        jobs,
+    let bar = progress(plan.expected_events(), arguments.quiet);
+    let show = |events| {
+        bar.set_position(events);
+        ControlFlow::Continue(())
     };
-    merge.is_strict = arguments.strict;
-    merge.force = arguments.force.force;
-    if let Some(input) = rejected.first().filter(|_| arguments.strict) {
-        bail!("--strict: {}: {}", input.path.display(), input.why);
-    }
-    let bar = progress(merge.expected_events(), arguments.quiet);
-    let show = |events| bar.set_position(events);
-    let outcome = if format == OutputFormat::Otf2 {
-        let options = ArchiveOptions {
-            jobs,
-            ..ArchiveOptions::default()
-        };
-        write_archive(&merge, &arguments.output, options, show)
+    let merged = if format == OutputFormat::Otf2 {
+        plan.write_archive(&arguments.output, ArchiveOptions::default(), show)
     } else {
-        write_trace(&merge, &arguments.output, options, show)
+        plan.write_trace(&arguments.output, show)
     };
     bar.finish_and_clear();
-    let (merged, bytes) = outcome?;
-    let mut report = merged.report;
-    report.reject(rejected);
-    tell(&report, Some(bytes), format, arguments)?;
-    Ok(report)
+    let merged = merged?;
+    tell(&merged.report, Some(merged.bytes), format, arguments)?;
+    Ok(merged.report)
+}
+
+/// Threads that work.
+fn jobs(arguments: &Arguments) -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    match arguments.jobs {
+        0 => processors,
+        // More than processors can use only take memory and turns.
+        jobs => jobs.min(processors.saturating_mul(4).max(MOST_JOBS)),
+    }
+}
+
+/// Says what is doubtful about a file of offsets between hosts.
+fn tell_of_offsets(offsets: &ClockOffsets, plan: &MergePlan) {
+    if let Some(trace) = plan.traces().next() {
+        let path = trace.path.display();
+        eprintln!(
+            "trace-merge: --clock-offsets: {} is a merged trace, whose hosts stay as they were related then",
+            safe_lines(&path.to_string())
+        );
+    }
+    let definitions = plan.definitions();
+    let processes = definitions.processes.values();
+    let hosts = processes.map(|process| definitions.string(process.host));
+    for doubt in offsets.doubts(hosts) {
+        eprintln!("trace-merge: --clock-offsets: {}", safe_lines(&doubt));
+    }
 }
 
 /// Writes what the merge gives in another format than a trace's.
 fn run_export(
-    merge: Merge,
-    rejected: Vec<RejectedInput>,
+    plan: MergePlan,
     window: Window,
     format: Format,
     arguments: &Arguments,
 ) -> anyhow::Result<Report> {
-    if let Some(input) = rejected.first().filter(|_| arguments.strict) {
-        bail!("--strict: {}: {}", input.path.display(), input.why);
-    }
-    let events = merge.expected_events();
-    let opened = Reader::of_merge(merge, rejected);
-    if arguments.strict {
-        let report = opened.summary()?.report;
-        if let Some(what) = report.and_then(|report| report.gap()) {
-            bail!("--strict: {what}");
-        }
+    let events = plan.expected_events();
+    let opened = plan.into_reader();
+    if arguments.strict
+        && let Some(what) = opened.summary()?.report.and_then(|report| report.gap())
+    {
+        return Err(MergeError::Incomplete { what }.into());
     }
     let settings = Settings {
         force: arguments.force.force,

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use annals_format::Value;
-use annals_merger::{Places, Query, Reader, Window, WriteOptions, plan_merge, write_trace};
+use annals_merger::{MergeOptions, Places, Query, Reader, Window, no_progress};
 use anyhow::{Context, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -130,16 +130,13 @@ pub fn run(arguments: &DemoArguments, out: &mut dyn Write) -> anyhow::Result<Fin
     let tallies = run_processes(directory, &output)?;
 
     let trace = output.join("run.annals");
-    let (merge, rejected) = plan_merge(std::slice::from_ref(&output), Some(&trace))?;
-    let options = WriteOptions {
-        compression: annals_format::CompressionLevel::default(),
-        jobs: std::thread::available_parallelism().map_or(1, usize::from),
-    };
-    let (merged, bytes) = write_trace(&merge, &trace, options, |_| {})?;
+    let plan = MergeOptions::new().plan(std::slice::from_ref(&output))?;
+    let merged = plan.write_trace(&trace, no_progress)?;
     eprintln!(
-        "merged {} events into {} ({bytes} bytes)\n",
+        "merged {} events into {} ({} bytes)\n",
         merged.report.totals.present(),
-        trace.display()
+        trace.display(),
+        merged.bytes
     );
     let opened = Reader::open(&trace)?;
     let outcome = opened.summary()?;
@@ -153,7 +150,7 @@ pub fn run(arguments: &DemoArguments, out: &mut dyn Write) -> anyhow::Result<Fin
         dropped::render(&opened, &summed(&outcome.losses))
     )?;
 
-    let has_failed = !check(&opened, &tallies, out)? || !rejected.is_empty();
+    let has_failed = !check(&opened, &tallies, out)? || !plan.rejected().is_empty();
     writeln!(
         out,
         "\nThe recordings are in {0}, the trace is {1}. Next:\n  \

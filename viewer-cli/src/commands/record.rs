@@ -9,7 +9,7 @@ use std::process::{Command, ExitStatus};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use annals_format::Ended;
-use annals_merger::{Symbols, WriteOptions, plan_merge, write_trace};
+use annals_merger::{MergeOptions, Symbols, no_progress};
 use annals_recorder::{Options, RECORDED_BY, RecorderError};
 use anyhow::Context;
 use clap::Args;
@@ -319,14 +319,10 @@ fn trace_beside(output: &Path) -> anyhow::Result<PathBuf> {
 /// Merges the recordings of this run; gives what is to be told.
 fn merge(recordings: &[PathBuf], output: &Path) -> anyhow::Result<String> {
     let trace = trace_beside(output)?;
-    let (plan, rejected) = plan_merge(recordings, Some(&trace))?;
-    let options = WriteOptions {
-        compression: annals_format::CompressionLevel::default(),
-        jobs: std::thread::available_parallelism().map_or(1, usize::from),
-    };
-    let (merged, bytes) = write_trace(&plan, &trace, options, |_| {})?;
-    let mut report = merged.report;
-    report.reject(rejected);
+    let mut options = MergeOptions::new();
+    options.output = Some(trace.clone());
+    let merged = options.plan(recordings)?.write_trace(&trace, no_progress)?;
+    let report = merged.report;
     let asked = Asked {
         output: &trace,
         is_readable: true,
@@ -337,7 +333,7 @@ fn merge(recordings: &[PathBuf], output: &Path) -> anyhow::Result<String> {
         "trace-cli: merged {} events into {}, {}\n",
         report.totals.present(),
         safe_path(&trace),
-        time::bytes(bytes),
+        time::bytes(merged.bytes),
     );
     // How the processes ended was told with their recordings.
     Ok(headline + &safe_lines(&of_merge(&report, asked)))

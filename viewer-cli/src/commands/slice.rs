@@ -3,10 +3,8 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use annals_format::{CompressionLevel, units};
-use annals_merger::{
-    EventFilter, Reader, Sums, Window, WriteOptions, plan_merge, write_trace_from,
-};
+use annals_format::units;
+use annals_merger::{Causality, EventFilter, MergeOptions, Reader, Sums, Window, no_progress};
 use anyhow::{Context, bail};
 use clap::Args;
 use serde::Serialize;
@@ -128,12 +126,17 @@ fn write_part(
             output.display()
         );
     }
-    let (mut merge, rejected) = plan_merge(&[input.to_owned()], Some(output))?;
-    merge.causality = annals_merger::Causality::Off;
-    merge.force = force.force;
+    let mut options = MergeOptions::new();
+    options.output = Some(output.to_owned());
+    options.causality = Causality::Off;
+    options.filter = filter.clone();
+    options.window = window;
+    options.force = force.force;
+    let plan = options.plan(&[input.to_owned()])?;
     let definitions = opened.definitions();
-    let is_same = merge.definitions.regions == definitions.regions
-        && merge.definitions.locations == definitions.locations;
+    let planned = plan.definitions();
+    let is_same =
+        planned.regions == definitions.regions && planned.locations == definitions.locations;
     if !is_same {
         bail!("{}: changed while it was read", input.display());
     }
@@ -143,13 +146,8 @@ fn write_part(
         let mut streams = definitions.streams.values();
         streams.any(|s| s.location == Some(state.location) && selection.takes_stream(s.id))
     });
-    merge.filter(filter, window)?;
-    let options = WriteOptions {
-        compression: CompressionLevel::default(),
-        jobs: std::thread::available_parallelism().map_or(1, usize::from),
-    };
     let open_regions = open.locations.iter().map(|state| state.steps.len()).sum();
-    let (merged, bytes) = write_trace_from(&merge, output, options, &open, |_| {})?;
+    let merged = plan.write_trace_from(output, &open, no_progress)?;
     let report = &merged.report;
     let is_damaged = |input: &annals_merger::InputReport| {
         !input.damage.is_empty() || input.unplaced != 0 || !input.has_footer
@@ -158,7 +156,7 @@ fn write_part(
     let sums = Sums::of(&merged.totals);
     let is_new = opened.origin().kind != "trace" && sums.skipped | sums.truncated != 0;
     let has_skipped = is_new
-        || !rejected.is_empty()
+        || !plan.rejected().is_empty()
         || report.inputs.iter().any(is_damaged)
         || report
             .streams
@@ -169,7 +167,7 @@ fn write_part(
         from_ns: (window.from_ns != i64::MIN).then_some(window.from_ns),
         to_ns: (window.to_ns != i64::MAX).then_some(window.to_ns),
         events: sums.present(),
-        bytes,
+        bytes: merged.bytes,
         open_regions,
         has_skipped,
     })

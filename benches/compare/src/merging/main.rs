@@ -11,12 +11,14 @@ mod otf2;
 #[path = "../../../synthetic.rs"]
 mod synthetic;
 
+use std::ops::ControlFlow;
+use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-use annals_merger::{WriteOptions, keep_freed_memory, plan_merge, write_trace};
+use annals_merger::{Event, MergeOptions, Query, Reader, Value, keep_freed_memory, no_progress};
 use clap::{Parser, Subcommand};
 
 /// How fast a run of many processes is merged, beside OTF2's global reader and babeltrace2.
@@ -50,6 +52,14 @@ enum Part {
         output: PathBuf,
         jobs: usize,
     },
+    /// Reads every event of a trace, and adds up all its fields: event by event, or by slices of chunks
+    #[command(hide = true)]
+    Read {
+        trace: PathBuf,
+        #[arg(long)]
+        slices: bool,
+        jobs: usize,
+    },
     /// Writes the recordings of a run, to look into a merge of them by other means
     Write {
         directory: PathBuf,
@@ -61,10 +71,12 @@ enum Part {
 }
 
 /// One measurement.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Measured {
     seconds: f64,
     peak_mib: f64,
+    /// The sums of a reader.
+    said: String,
 }
 
 #[derive(Debug)]
@@ -112,15 +124,24 @@ fn wait(pid: u32) -> Result<(std::process::ExitStatus, f64), String> {
 fn measure(command: &[std::ffi::OsString]) -> Result<Measured, String> {
     let (program, arguments) = command.split_first().ok_or("no command")?;
     let start = Instant::now();
-    let child = Command::new(program)
+    let mut child = Command::new(program)
         .args(arguments)
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .spawn()
         .map_err(|error| format!("{}: {error}", program.display()))?;
+    // They say a line, or nothing that matters.
+    let mut said = String::new();
+    let mut output = child.stdout.take().ok_or("no output")?;
+    let heard = output.read_to_string(&mut said);
+    heard.map_err(|error| error.to_string())?;
     let (status, peak_mib) = wait(child.id())?;
     let seconds = start.elapsed().as_secs_f64();
     if status.success() {
-        Ok(Measured { seconds, peak_mib })
+        Ok(Measured {
+            seconds,
+            peak_mib,
+            said: said.trim().to_owned(),
+        })
     } else {
         Err(format!("{} ended with {status}", program.display()))
     }
@@ -129,13 +150,60 @@ fn measure(command: &[std::ffi::OsString]) -> Result<Measured, String> {
 fn merge(inputs: &Path, output: &Path, jobs: usize) -> Result<(), String> {
     keep_freed_memory();
     let inputs = [inputs.to_owned()];
-    let (merge, _) = plan_merge(&inputs, Some(output)).map_err(|error| error.to_string())?;
-    let options = WriteOptions {
-        compression: annals_format::CompressionLevel::default(),
-        jobs,
-    };
-    let written = write_trace(&merge, output, options, |_| {});
+    let mut options = MergeOptions::new();
+    options.output = Some(output.to_owned());
+    options.jobs = jobs;
+    let plan = options.plan(&inputs).map_err(|error| error.to_string())?;
+    let written = plan.write_trace(output, no_progress);
     written.map(drop).map_err(|error| error.to_string())
+}
+
+/// What is added up of every event.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Sums {
+    events: u64,
+    /// Locations, regions, all other elements, and which of the points it is: as OTF2's callbacks have them.
+    fields: u64,
+    times: u64,
+}
+
+impl Sums {
+    fn add(&mut self, event: &Event<'_>) {
+        let point = event.event_type().get().saturating_sub(synthetic::POINTS);
+        let elements = event.elements().filter_map(Value::as_integer);
+        let elements: i128 = elements.sum();
+        let fields = u64::from(event.rank()) + u64::from(point) + elements as u64;
+        self.events += 1;
+        self.fields = self.fields.wrapping_add(fields);
+        self.times = self.times.wrapping_add(event.time() as u64);
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.events += other.events;
+        self.fields = self.fields.wrapping_add(other.fields);
+        self.times = self.times.wrapping_add(other.times);
+    }
+}
+
+fn read(trace: &Path, slices: bool, jobs: usize) -> Result<Sums, String> {
+    keep_freed_memory();
+    let mut reader = Reader::open(trace).map_err(|error| error.to_string())?;
+    reader.set_jobs(jobs);
+    let query = Query::new();
+    let mut sums = Sums::default();
+    let read = if slices {
+        let read = reader.fold_events(&query, Sums::default, Sums::add, |all, one| all.merge(one));
+        read.map(|(found, _)| sums = found)
+    } else {
+        let read = reader.for_each_event(&query, |event| {
+            sums.add(event);
+            ControlFlow::Continue(())
+        });
+        read.map(drop)
+    };
+    read.map_err(|error| error.to_string())?;
+    std::hint::black_box(sums.times);
+    Ok(sums)
 }
 
 fn bytes_of(directory: &Path) -> u64 {
@@ -181,6 +249,10 @@ fn compare(arguments: &Arguments, locations: u32, events: u64) -> Result<bool, S
         let archive = scratch.path().join("otf2");
         otf2::write(&archive, locations, each)?;
         bytes.push(("OTF2", bytes_of(&archive)));
+        let read = |part: &[&str], jobs| own(part, &[&trace], jobs);
+        contestants.push(Contestant::new("annals reads, 1 job", read(&["read"], 1)));
+        let by_slices = read(&["read", "--slices"], 2);
+        contestants.push(Contestant::new("annals reads, 2 jobs", by_slices));
         let command = own(&["otf2"], &[&archive], locations as usize);
         contestants.push(Contestant::new("OTF2 global reader", command));
     }
@@ -236,6 +308,13 @@ fn compare(arguments: &Arguments, locations: u32, events: u64) -> Result<bool, S
         );
         best.push((contestant.name, first));
     }
+    let said = contestants.iter().filter_map(|contestant| {
+        let said = &contestant.measured.first()?.said;
+        (!said.is_empty() && contestant.name != "babeltrace2").then_some((contestant.name, said))
+    });
+    for (name, said) in said {
+        println!("  {name}: events and sum of all their fields: {said}");
+    }
     for (rival, of_rival) in best.iter().filter(|(name, _)| !name.starts_with("annals")) {
         for (own, of_own) in best.iter().filter(|(name, _)| name.starts_with("annals")) {
             println!("  {own}: {:.2} x {rival}", of_rival / of_own);
@@ -253,6 +332,14 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
             output,
             jobs,
         }) => merge(inputs, output, *jobs).map(|()| true),
+        Some(Part::Read {
+            trace,
+            slices,
+            jobs,
+        }) => read(trace, *slices, *jobs).map(|sums| {
+            println!("{} {}", sums.events, sums.fields);
+            true
+        }),
         Some(Part::Write {
             directory,
             locations,
@@ -269,7 +356,10 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
         Some(Part::Otf2 {
             directory,
             locations,
-        }) => otf2::read(directory, *locations).map(|_| true),
+        }) => otf2::read(directory, *locations).map(|(events, fields)| {
+            println!("{events} {fields}");
+            true
+        }),
         #[cfg(not(otf2))]
         Some(Part::Otf2 { .. }) => Err(env!("OTF2_MISSING").to_owned()),
         None => {
