@@ -98,7 +98,7 @@ const ENTER: u32 = 0;
 const LEAVE: u32 = 1;
 const SEND: u32 = 2;
 const RECEIVE: u32 = 3;
-const POINTS: u32 = 4;
+pub(crate) const POINTS: u32 = 4;
 
 fn definitions(rank: u32, ranks: u32, id: RecordingId, ends: (u64, u64)) -> Definitions {
     let mut d = Definitions::default();

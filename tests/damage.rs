@@ -546,14 +546,14 @@ fn check_merge(set: &Set, directory: &Path) -> Result<(Report, BTreeSet<u64>), S
             Some(input) => {
                 let is_of_input = |stream: &&StreamReport| stream.rank == input.rank;
                 let mut streams = report.streams.iter().filter(is_of_input);
-                let is_seen = input.ended != "finished"
+                let is_seen = input.ended.name() != "finished"
                     || !input.damage.is_empty()
                     || streams.any(|stream| stream.first_error.is_some());
                 is_seen
                     && (counted.contains(&(known.recording, known.stream))
                         || input.unplaced != 0
                         || !input.damage.is_empty()
-                        || input.ended == "truncated")
+                        || input.ended.name() == "truncated")
             }
         };
         ensure!(is_told, "not told: {known:?} {report:?}");
@@ -1243,7 +1243,7 @@ fn a_recording_that_is_still_written_is_read_as_it_is_now() {
                 let running = report
                     .inputs
                     .iter()
-                    .filter(|input| input.ended == "running");
+                    .filter(|input| input.ended.name() == "running");
                 assert_eq!(running.count(), 1);
                 assert!(report.has_loss(), "there will be more");
                 let wrong = |stream: &&StreamReport| stream.miscounted != 0 || !stream.is_balanced;
@@ -1284,5 +1284,10 @@ fn a_recording_that_is_still_written_is_read_as_it_is_now() {
     });
     recorder.finish();
     let report = merge_into(&inputs, &trace, 2).expect("a merge");
-    assert!(report.inputs.iter().all(|input| input.ended == "finished"));
+    assert!(
+        report
+            .inputs
+            .iter()
+            .all(|input| input.ended.name() == "finished")
+    );
 }

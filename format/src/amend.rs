@@ -24,8 +24,10 @@ pub struct Amendment {
 pub fn amend(file: &dyn ReadAt, records: &[u8], level: CompressionLevel) -> Result<Amendment> {
     read_file_header(file)?;
     let offset = file.len()?;
-    let mut blocks =
-        BlockWriter::new(level).map_err(|source| FormatError::Io { offset, source })?;
+    let mut blocks = BlockWriter::new(level).map_err(|source| FormatError::Io {
+        offset,
+        error: source,
+    })?;
     let mut bytes = Vec::new();
     check_len(records)?;
     blocks.write(BlockKind::Definitions, &[], records, &mut bytes);

@@ -53,13 +53,12 @@ pub enum FormatError {
         found: u32,
     },
     /// Reading from the storage failed.
-    #[error("at byte {offset}: reading failed")]
+    #[error("at byte {offset}: reading failed: {error}")]
     Io {
         /// Where the read started.
         offset: u64,
-        /// The system's word.
-        #[source]
-        source: io::Error,
+        /// The I/O error. Part of the message, and therefore not its source.
+        error: io::Error,
     },
 }
 
@@ -99,9 +98,9 @@ impl FormatError {
                 expected,
                 found,
             },
-            Self::Io { offset, source } => Self::Io {
+            Self::Io { offset, error } => Self::Io {
                 offset: offset.saturating_add(base),
-                source,
+                error,
             },
             other @ Self::UnsupportedMajor { .. } => other,
         }

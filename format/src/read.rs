@@ -50,7 +50,10 @@ impl ReadAt for [u8] {
 impl ReadAt for File {
     fn len(&self) -> Result<u64> {
         let metadata = self.metadata();
-        let metadata = metadata.map_err(|source| FormatError::Io { offset: 0, source })?;
+        let metadata = metadata.map_err(|source| FormatError::Io {
+            offset: 0,
+            error: source,
+        })?;
         Ok(metadata.len())
     }
 
@@ -61,7 +64,10 @@ impl ReadAt for File {
                 offset,
                 expected: "more bytes",
             },
-            _ => FormatError::Io { offset, source },
+            _ => FormatError::Io {
+                offset,
+                error: source,
+            },
         })
     }
 }

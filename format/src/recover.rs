@@ -46,7 +46,7 @@ impl Recording {
         let kept = self.cut_at.unwrap_or(length);
         let mut blocks = BlockWriter::new(level).map_err(|source| FormatError::Io {
             offset: length,
-            source,
+            error: source,
         })?;
         let mut definitions = self.definitions.clone();
         definitions.add(Definition::ProcessEnd(ProcessEnd {

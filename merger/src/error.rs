@@ -20,7 +20,7 @@ pub enum MergeError {
         action: &'static str,
         /// On which file.
         path: PathBuf,
-        /// The system's word.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
@@ -28,12 +28,12 @@ pub enum MergeError {
     #[error(transparent)]
     Output(#[from] crate::whole_file::OutputError),
     /// A file is not what it should be.
-    #[error("{path}: {source}")]
+    #[error("{path}: {error}")]
     Format {
         /// The file.
         path: PathBuf,
-        /// Where in it, what was expected and what was found.
-        source: FormatError,
+        /// Where in it, what was expected and what was found. Part of the message, and therefore not its source.
+        error: FormatError,
     },
     /// There is nothing to read.
     #[error("no recordings in {path}: a recording is a file named *.annals")]
@@ -117,8 +117,7 @@ pub enum MergeError {
     },
     /// A trace is compared with its recordings, and how their hosts are related is not known.
     #[error(
-        "{path} was merged with a file of offsets between hosts: to compare it with its recordings, give that file \
-         again (`--clock-offsets`)"
+        "{path} was merged with a file of offsets between hosts: to compare it with its recordings, give that file again"
     )]
     OffsetsNotGiven {
         /// The trace.
@@ -152,7 +151,7 @@ pub enum MergeError {
     /// No threads to work with.
     #[error("cannot start threads")]
     Threads {
-        /// The system's word.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
@@ -168,12 +167,56 @@ impl MergeError {
     /// The message without the path, for callers that print the path themselves.
     pub fn without_path(&self) -> String {
         match self {
-            Self::Format { source, .. } => source.to_string(),
+            Self::Format { error, .. } => error.to_string(),
             Self::NoProcess { why, .. } => why.clone(),
             other => match other.source() {
                 Some(cause) => cause.to_string(),
                 None => other.to_string(),
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An error with all its sources, as programs print it.
+    fn chain(error: &dyn std::error::Error) -> String {
+        let mut text = error.to_string();
+        let mut next = error.source();
+        while let Some(source) = next {
+            text.push_str(": ");
+            text.push_str(&source.to_string());
+            next = source.source();
+        }
+        text
+    }
+
+    #[test]
+    fn a_chain_of_errors_names_each_cause_once() {
+        let io = || io::Error::other("the disk is gone");
+        let path = PathBuf::from("run.annals");
+        let errors = [
+            MergeError::Io {
+                action: "read",
+                path: path.clone(),
+                source: io(),
+            },
+            MergeError::Format {
+                path: path.clone(),
+                error: FormatError::Io {
+                    offset: 7,
+                    error: io(),
+                },
+            },
+            crate::whole_file::OutputError::not_written(&path, io()).into(),
+            MergeError::Threads { source: io() },
+        ];
+        for error in errors {
+            let text = chain(&error);
+            assert_eq!(text.matches("the disk is gone").count(), 1, "{text}");
+            assert!(!text.contains("--"), "a library names no option: {text}");
         }
     }
 }

@@ -162,13 +162,19 @@ impl ReadAt for FileAt {
     fn len(&self) -> Result<u64, FormatError> {
         match self.file().and_then(|file| file.metadata()) {
             Ok(metadata) => Ok(metadata.len()),
-            Err(source) => Err(FormatError::Io { offset: 0, source }),
+            Err(source) => Err(FormatError::Io {
+                offset: 0,
+                error: source,
+            }),
         }
     }
 
     fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), FormatError> {
         let file = self.file();
-        let file = file.map_err(|source| FormatError::Io { offset, source })?;
+        let file = file.map_err(|source| FormatError::Io {
+            offset,
+            error: source,
+        })?;
         ReadAt::read_exact_at(&*file, offset, buffer)
     }
 }
@@ -372,7 +378,7 @@ pub(crate) fn header_of(path: &Path) -> Result<FileHeader> {
     let file = FileAt::open(path)?;
     let format = |source| MergeError::Format {
         path: path.to_owned(),
-        source,
+        error: source,
     };
     let length = file
         .len()
@@ -427,7 +433,7 @@ impl InputRecording {
         let read = |live: Option<LiveImage>| {
             Recording::read(&file, live, is_alive).map_err(|source| MergeError::Format {
                 path: path.to_owned(),
-                source,
+                error: source,
             })
         };
         let had_live = live.is_some();
@@ -443,7 +449,7 @@ impl InputRecording {
         }
         let file_bytes = file.len().map_err(|source| MergeError::Format {
             path: path.to_owned(),
-            source,
+            error: source,
         })?;
         let is_live_used = recording.last_reference_ns.is_some() && !recording.has_footer;
         Ok(Self {
@@ -489,7 +495,7 @@ impl InputRecording {
         let damaged = self.recording.check_unread(file);
         let damaged = damaged.map_err(|source| MergeError::Format {
             path: self.path.clone(),
-            source,
+            error: source,
         })?;
         self.recording.problems.extend(damaged);
         Ok(())

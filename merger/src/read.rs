@@ -206,6 +206,58 @@ impl Reader {
         })
     }
 
+    /// Computes a state of all events, with several threads. Each slice of the trace gets a state from `new`, to which `add` adds the
+    /// slice's events in their order; `merge` then adds the states of later slices to that of the first, in order.
+    ///
+    /// Slices follow from the trace's chunks alone: the result does not depend on the number of threads. Recordings, which are
+    /// merged while they are read, are one slice.
+    ///
+    /// # Errors
+    /// If the storage fails.
+    pub fn fold_events<S: Send>(
+        &self,
+        query: &Query,
+        new: impl Fn() -> S + Sync,
+        add: impl Fn(&mut S, &Event<'_>) + Sync,
+        merge: impl FnMut(&mut S, S),
+    ) -> Result<(S, ReadSummary)> {
+        let scope = Arc::new(Scope::new(&self.definitions, query));
+        let add_chunk = |state: &mut S, chunk: TraceChunk| {
+            let visit = |item: Item<'_>| {
+                if let Item::Event(event) = item {
+                    add(state, &event);
+                }
+                ControlFlow::Continue(())
+            };
+            let _ = Batch::new(chunk, &scope).visit(visit);
+        };
+        self.fold_chunks(query.window(), new, add_chunk, merge)
+    }
+
+    /// Computes a state of all chunks that may hold events of a window, with several threads: see [`Reader::fold_events`].
+    ///
+    /// # Errors
+    /// If the storage fails.
+    pub fn fold_chunks<S: Send>(
+        &self,
+        window: Window,
+        new: impl Fn() -> S + Sync,
+        add: impl Fn(&mut S, TraceChunk) + Sync,
+        merge: impl FnMut(&mut S, S),
+    ) -> Result<(S, ReadSummary)> {
+        match &self.content {
+            Content::Trace(opened) => opened.fold_chunks(window, self.jobs, new, add, merge),
+            Content::Recordings(_) => {
+                let mut state = new();
+                let summary = self.for_each_chunk(window, |chunk| {
+                    add(&mut state, chunk);
+                    Ok(())
+                })?;
+                Ok((state, summary))
+            }
+        }
+    }
+
     /// Visits the calls of regions that were entered and left, or are still open at the end of the window, in the order of
     /// their ends. The callback stops the pass with [`ControlFlow::Break`]. Returns `None` if the callback stopped.
     ///
@@ -231,7 +283,10 @@ impl Reader {
     ///
     /// # Errors
     /// If this is not a trace: recordings are merged while they are read, which needs a callback.
-    pub fn events(&self, query: &Query) -> Result<impl Iterator<Item = OwnedEvent<'_>>> {
+    pub fn events<'r>(
+        &'r self,
+        query: &Query,
+    ) -> Result<impl Iterator<Item = OwnedEvent<'r>> + use<'r>> {
         let Content::Trace(opened) = &self.content else {
             return Err(MergeError::NotTrace);
         };
@@ -246,7 +301,7 @@ impl Reader {
     fn open_trace(path: &Path) -> Result<Self> {
         let format = |source: FormatError| MergeError::Format {
             path: path.to_owned(),
-            source,
+            error: source,
         };
         let file = FileAt::open(path)?;
         let mut trace = Trace::read(&file).map_err(format)?;
@@ -332,7 +387,7 @@ impl Reader {
                 let loaded = opened.trace.load_snapshot(&opened.file, at);
                 loaded.map_err(|source| MergeError::Format {
                     path: opened.path.clone(),
-                    source,
+                    error: source,
                 })
             }
             Content::Recordings(_) => Ok(Snapshot::default()),
@@ -359,7 +414,7 @@ impl Reader {
         let loaded = opened.trace.load_statistics(&opened.file);
         loaded.map_err(|source| MergeError::Format {
             path: opened.path.clone(),
-            source,
+            error: source,
         })
     }
 
@@ -374,7 +429,7 @@ impl Reader {
         let checked = opened.trace.check_unread(&opened.file);
         checked.map_err(|source| MergeError::Format {
             path: opened.path.clone(),
-            source,
+            error: source,
         })
     }
 
@@ -491,10 +546,9 @@ impl Reader {
                     has_skipped_now: has_reader_loss
                         || !damage.is_empty()
                         || !self.rejected.is_empty()
-                        || report
-                            .inputs
-                            .iter()
-                            .any(|input| input.unplaced != 0 || input.ended == "truncated"),
+                        || report.inputs.iter().any(|input| {
+                            input.unplaced != 0 || input.ended == annals_format::Ended::Truncated
+                        }),
                     damage,
                     totals: merged.totals,
                     losses: merged.losses,
@@ -562,6 +616,73 @@ impl OpenedTrace {
         outcome.damage.push((self.path.clone(), problem));
     }
 
+    /// Adds the chunks of each slice to a state of its own, by several threads, and merges the states in order.
+    fn fold_chunks<S: Send>(
+        &self,
+        window: Window,
+        jobs: usize,
+        new: impl Fn() -> S + Sync,
+        add: impl Fn(&mut S, TraceChunk) + Sync,
+        mut merge: impl FnMut(&mut S, S),
+    ) -> Result<(S, ReadSummary)> {
+        let chunks = self.trace.chunks.iter();
+        let entries: Vec<&TraceIndexEntry> = chunks
+            .filter(|entry| window.overlaps(entry.first_ns, entry.last_ns))
+            .collect();
+        let slices: Vec<_> = entries.chunks(SLICE_CHUNKS).collect();
+        let work = |number: usize| {
+            let mut state = new();
+            let mut damaged = Vec::new();
+            for entry in slices[number] {
+                match self.trace.load(&self.file, entry) {
+                    Ok(chunk) => add(&mut state, chunk),
+                    Err((error, head)) => damaged.push((*entry, error, head)),
+                }
+            }
+            (state, damaged)
+        };
+        let mut summary = self.outcome();
+        let mut has_headless = false;
+        let mut all: Option<S> = None;
+        ahead::for_each(slices.len(), jobs, work, |_, (state, damaged)| {
+            for (entry, error, head) in damaged {
+                self.lose_chunk(
+                    &mut summary,
+                    entry,
+                    &error,
+                    head.as_ref(),
+                    &mut has_headless,
+                );
+            }
+            match &mut all {
+                Some(all) => merge(all, state),
+                None => all = Some(state),
+            }
+            Ok::<(), MergeError>(())
+        })?;
+        Ok((all.unwrap_or_else(new), summary))
+    }
+
+    /// Counts a chunk that cannot be decoded as skipped.
+    fn lose_chunk(
+        &self,
+        summary: &mut ReadSummary,
+        entry: &TraceIndexEntry,
+        error: &FormatError,
+        head: Option<&annals_format::TraceChunkHeader>,
+        has_headless: &mut bool,
+    ) {
+        self.damaged(summary, entry.offset, error);
+        match head {
+            Some(head) => skip_chunk(summary, entry, head),
+            None if !*has_headless => {
+                *has_headless = true;
+                self.skip_headless(summary);
+            }
+            None => {}
+        }
+    }
+
     /// Decodes these chunks, by several threads when there are several, and gives them to `consume` in order.
     fn read(
         &self,
@@ -577,15 +698,13 @@ impl OpenedTrace {
             match loaded {
                 Ok(chunk) => consume(chunk)?,
                 Err((error, head)) => {
-                    self.damaged(&mut outcome, entry.offset, &error);
-                    match head {
-                        Some(head) => skip_chunk(&mut outcome, entry, &head),
-                        None if !has_headless => {
-                            has_headless = true;
-                            self.skip_headless(&mut outcome);
-                        }
-                        None => {}
-                    }
+                    self.lose_chunk(
+                        &mut outcome,
+                        entry,
+                        &error,
+                        head.as_ref(),
+                        &mut has_headless,
+                    );
                 }
             }
             Ok::<(), MergeError>(())
@@ -643,6 +762,9 @@ impl OpenedTrace {
         Ok((outcome, end.map(|(_, snapshot)| snapshot)))
     }
 }
+
+/// Chunks of a slice that one thread reads: few, so that short traces have several, and enough to hide the cost of a state.
+const SLICE_CHUNKS: usize = 8;
 
 fn default_jobs() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)

@@ -41,7 +41,8 @@ pub struct InputReport {
     /// Whether the merger gave the rank.
     pub rank_is_assigned: bool,
     /// How the process ended: `finished`, `killed`, `running`, `truncated`, `storage-failed`.
-    pub ended: &'static str,
+    #[serde(serialize_with = "by_name")]
+    pub ended: Ended,
     /// The error code that it gave MPI_Abort; none when it did not call that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub abort_code: Option<String>,
@@ -80,7 +81,7 @@ impl InputReport {
             recording_id: recording.header.recording_id.to_string(),
             rank: rank.map_or(0, |rank| rank.rank),
             rank_is_assigned: rank.is_some_and(|rank| rank.is_assigned),
-            ended: recording.ended.name(),
+            ended: recording.ended,
             abort_code: said.abort_code,
             missing_finalize: said.missing_finalize,
             process_end: said.process_end,
@@ -117,7 +118,7 @@ impl InputReport {
             recording_id: id.map_or_else(String::new, |id| id.to_string()),
             rank: rank.map_or(0, |rank| rank.rank),
             rank_is_assigned: rank.is_some_and(|rank| rank.is_assigned),
-            ended: end.map_or(Ended::Truncated, |end| end.ended).name(),
+            ended: end.map_or(Ended::Truncated, |end| end.ended),
             abort_code: said.abort_code,
             missing_finalize: said.missing_finalize,
             process_end: said.process_end,
@@ -133,6 +134,10 @@ impl InputReport {
                 .collect(),
         }
     }
+}
+
+fn by_name<S: serde::Serializer>(ended: &Ended, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(ended.name())
 }
 
 /// Property of a process: how it ended, as the system said it to who started it, `SIGSEGV` or `exit 3`.
@@ -635,13 +640,11 @@ impl Report {
         let missing = self.missing_ranks.first();
         let missing = missing.map(|rank| format!("there is no recording of rank {rank}"));
         let is_early = |input: &&InputReport| {
-            input.ended == Ended::Truncated.name()
-                || input.unplaced != 0
-                || !input.damage.is_empty()
+            input.ended == Ended::Truncated || input.unplaced != 0 || !input.damage.is_empty()
         };
         let early = || {
             let input = self.inputs.iter().find(is_early)?;
-            let what = if input.ended == Ended::Truncated.name() {
+            let what = if input.ended == Ended::Truncated {
                 "ends early"
             } else {
                 "is damaged"
@@ -659,7 +662,7 @@ impl Report {
         };
         let running = || {
             let mut inputs = self.inputs.iter();
-            let input = inputs.find(|input| input.ended == Ended::Running.name())?;
+            let input = inputs.find(|input| input.ended == Ended::Running)?;
             Some(format!("{} is still being recorded", input.path.display()))
         };
         let foreign = || {
@@ -677,7 +680,7 @@ impl Report {
     /// of several runs are mixed: exit code 3.
     pub fn has_loss(&self) -> bool {
         let totals = &self.totals;
-        let is_early = |input: &InputReport| input.ended != Ended::Finished.name();
+        let is_early = |input: &InputReport| input.ended != Ended::Finished;
         let is_wrong = |stream: &StreamReport| stream.miscounted != 0 || !stream.is_balanced;
         !self.complete
             || totals.dropped != 0

@@ -56,7 +56,9 @@ fn the_examples_of_the_library_print_events_and_calls_and_merge() {
 
 #[test]
 fn events_of_a_query_are_those_of_its_names_window_and_elements() {
-    use annals_merger::{EventFilter, Query, Reader, Value, Window, regions_like};
+    use annals_merger::{
+        EventFilter, MergeOptions, Query, Reader, Value, Window, no_progress, regions_like,
+    };
     use std::ops::ControlFlow;
 
     let directory = tempfile::tempdir().expect("a directory");
@@ -88,6 +90,42 @@ fn events_of_a_query_are_those_of_its_names_window_and_elements() {
         to_ns: 60_000,
     });
     assert_eq!(count(&query), 1);
+
+    // States of slices add up to the same, on a trace too, with any number of threads.
+    let trace = directory.path().join("trace.annals");
+    let mut options = MergeOptions::new();
+    options.chunk_events = 1;
+    let plan = options
+        .plan(&[directory.path().to_owned()])
+        .expect("a plan");
+    plan.write_trace(&trace, no_progress).expect("a trace");
+    let mut results = Vec::new();
+    for (input, jobs) in [(directory.path(), 1), (&trace, 1), (&trace, 3)] {
+        let mut reader = Reader::open(input).expect("recordings");
+        reader.set_jobs(jobs);
+        let (times, summary) = reader
+            .fold_events(
+                &Query::new(),
+                Vec::new,
+                |times: &mut Vec<i64>, event| times.push(event.time()),
+                |all, mut later| all.append(&mut later),
+            )
+            .expect("they are read");
+        assert_eq!((times.len(), summary.losses.len()), (18, 2));
+        results.push(times);
+    }
+    assert!(
+        results
+            .iter()
+            .all(|times| times.is_sorted() && *times == results[0])
+    );
+    let of_iterator = Reader::open(&trace).expect("a trace");
+    let events = of_iterator.events(&Query::new()).expect("a trace");
+    assert!(
+        events
+            .map(|event| event.as_event().time())
+            .eq(results[0].iter().copied())
+    );
 
     // An element is absent from event types that have none of the name; a callback stops the pass.
     let mut query = Query::new();

@@ -337,7 +337,11 @@ fn slices_are_written_by_plan_and_joined() {
     let again = path("again.annals");
     let result = merge(&[&slices[0], Path::new("-o"), &again]);
     assert_eq!(result.status.code(), Some(1));
-    assert!(said(&result).contains("--join"), "{}", said(&result));
+    assert!(
+        said(&result).contains("join all of its slices"),
+        "{}",
+        said(&result)
+    );
     recording(2, 2, 3).write(&directory, CompressionLevel::None);
     let arguments = [
         directory.as_path(),

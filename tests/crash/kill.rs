@@ -228,7 +228,7 @@ fn check_recovery(recordings: &Path, acknowledged: [u64; THREADS]) {
     assert!(verified.holds(), "{:?}", verified.mismatches);
     let after = merged(&recordings.with_file_name("after.annals"));
     assert_eq!(after.losses, before.losses);
-    assert_eq!(after.report.inputs[0].ended, "killed");
+    assert_eq!(after.report.inputs[0].ended.name(), "killed");
     assert!(
         after
             .report

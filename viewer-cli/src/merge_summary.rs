@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use annals_format::Ended;
 use annals_merger::{CausalityReport, InputReport, Report};
 
 use crate::process_end::ProcessEnd;
@@ -27,7 +28,7 @@ pub fn of_ends(report: &Report) -> String {
     let mut text = String::new();
     for input in &report.inputs {
         let end = ProcessEnd::of(input);
-        if input.ended != "finished" || end.is_noted() {
+        if input.ended != Ended::Finished || end.is_noted() {
             let path = input.path.display();
             let how = how_ended(input, &end);
             let _ = writeln!(text, "rank {}: {path} {how}", input.rank);
@@ -331,20 +332,20 @@ fn how_ended(input: &InputReport, end: &ProcessEnd) -> String {
     let system = end.system_clause();
     let state = match (input.ended, system) {
         // What it did is more important than that its recording is finished.
-        ("finished", None) => cause.is_none().then(|| "finished".to_owned()),
-        ("finished", Some(system)) if cause.is_some() => Some(format!("then {system}")),
-        ("finished", Some(system)) => Some(format!("finished, then {system}")),
-        ("killed", Some(system)) if system.starts_with("exited") => Some(format!(
+        (Ended::Finished, None) => cause.is_none().then(|| "finished".to_owned()),
+        (Ended::Finished, Some(system)) if cause.is_some() => Some(format!("then {system}")),
+        (Ended::Finished, Some(system)) => Some(format!("finished, then {system}")),
+        (Ended::Killed, Some(system)) if system.starts_with("exited") => Some(format!(
             "{system} and did not finish its recording; its live file was read"
         )),
-        ("killed", Some(system)) => Some(format!("{system}; its live file was read")),
-        ("killed", None) => Some("was killed; its live file was read".to_owned()),
-        ("running", _) => Some("is still recording; read as it is now".to_owned()),
-        ("truncated", _) if is_archive => Some("ends early".to_owned()),
-        ("truncated", Some(system)) => {
+        (Ended::Killed, Some(system)) => Some(format!("{system}; its live file was read")),
+        (Ended::Killed, None) => Some("was killed; its live file was read".to_owned()),
+        (Ended::Running, _) => Some("is still recording; read as it is now".to_owned()),
+        (Ended::Truncated, _) if is_archive => Some("ends early".to_owned()),
+        (Ended::Truncated, Some(system)) => {
             Some(format!("{system}, ends early, and no live file was found"))
         }
-        ("truncated", None) => Some("ends early, and no live file was found".to_owned()),
+        (Ended::Truncated, None) => Some("ends early, and no live file was found".to_owned()),
         (_, system) => {
             let system = system.map_or_else(String::new, |system| format!(", then {system}"));
             Some(format!(

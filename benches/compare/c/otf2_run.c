@@ -80,7 +80,9 @@ int compare_run_close(OTF2_Archive *archive, uint32_t locations, uint32_t region
 
 struct seen {
     uint64_t events;
+    /* Of locations, regions and all other fields. */
     uint64_t sum;
+    uint64_t times;
     uint64_t last;
     uint64_t disorder;
 };
@@ -88,35 +90,37 @@ struct seen {
 static void see(struct seen *seen, uint64_t time, uint64_t value) {
     seen->events++;
     seen->sum += value;
+    seen->times += time;
     seen->disorder += time < seen->last;
     seen->last = time;
 }
 
 static OTF2_CallbackCode enter(OTF2_LocationRef location, OTF2_TimeStamp time, void *user,
                                OTF2_AttributeList *list, OTF2_RegionRef region) {
-    (void)location, (void)list;
-    see(user, time, region);
+    (void)list;
+    see(user, time, location + region);
     return OTF2_CALLBACK_SUCCESS;
 }
 
 static OTF2_CallbackCode message(OTF2_LocationRef location, OTF2_TimeStamp time, void *user,
                                  OTF2_AttributeList *list, uint32_t peer, OTF2_CommRef comm,
                                  uint32_t tag, uint64_t bytes) {
-    (void)location, (void)list;
-    see(user, time, peer + comm + tag + bytes);
+    (void)list;
+    see(user, time, location + peer + comm + tag + bytes);
     return OTF2_CALLBACK_SUCCESS;
 }
 
 static OTF2_CallbackCode point(OTF2_LocationRef location, OTF2_TimeStamp time, void *user,
                                OTF2_AttributeList *list, OTF2_ParameterRef parameter,
                                uint64_t value) {
-    (void)location, (void)list;
-    see(user, time, parameter + value);
+    (void)list;
+    see(user, time, location + parameter + value);
     return OTF2_CALLBACK_SUCCESS;
 }
 
-/* Reads all events in global order, with a callback for each; gives how many came, -1: it failed. */
-int64_t compare_run_read(const char *anchor, uint32_t locations) {
+/* Reads all events in global order, with a callback for each that adds up all their fields, and their times. Returns how
+   many there were, or -1 if it failed. */
+int64_t compare_run_read(const char *anchor, uint32_t locations, uint64_t *sum, uint64_t *times) {
     OTF2_Reader *reader = OTF2_Reader_Open(anchor);
     if (reader == NULL) {
         return -1;
@@ -145,6 +149,8 @@ int64_t compare_run_read(const char *anchor, uint32_t locations) {
     bad = bad || OTF2_Reader_ReadAllGlobalEvents(reader, global, &count);
     bad = bad || seen.disorder != 0 || count != seen.events;
     OTF2_Reader_Close(reader);
+    *sum = seen.sum;
+    *times = seen.times;
     return bad ? -1 : (int64_t)seen.events;
 }
 

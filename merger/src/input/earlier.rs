@@ -43,7 +43,7 @@ impl InputTrace {
     pub fn open(path: &Path) -> Result<Self> {
         let format = |source: FormatError| MergeError::Format {
             path: path.to_owned(),
-            source,
+            error: source,
         };
         let file = FileAt::open(path)?;
         let mut trace = Trace::read(&file).map_err(format)?;

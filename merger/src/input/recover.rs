@@ -52,7 +52,7 @@ pub fn recover(input: &InputRecording, directory: Option<&Path>) -> Result<Optio
     let recovery = input.recording.recover(from, CompressionLevel::default());
     let recovery = recovery.map_err(|source| MergeError::Format {
         path: input.path.clone(),
-        source,
+        error: source,
     })?;
     let Some(recovery) = recovery else {
         return Ok(None);
@@ -112,7 +112,7 @@ fn copy(
         let read = from.read_exact_at(offset, &mut bytes);
         read.map_err(|source| MergeError::Format {
             path: input.path.clone(),
-            source,
+            error: source,
         })?;
         to.write_all(&bytes).map_err(not_written)?;
     }

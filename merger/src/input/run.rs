@@ -115,7 +115,7 @@ impl<'a> RunReader<'a> {
                 self.queue.push(None);
                 self.failure.get_or_insert(MergeError::Format {
                     path: self.file.directory.clone(),
-                    source,
+                    error: source,
                 });
             }
         }

@@ -136,7 +136,7 @@ pub(crate) fn open(
                 rejected.push(RejectedInput { path, why });
             }
             Ok(input) if input.trace.definitions.slice.is_some() => {
-                let why = "a slice of a merge: put all of them together first (--join)".to_owned();
+                let why = "a slice of a merge: join all of its slices first".to_owned();
                 rejected.push(RejectedInput { path, why });
             }
             Ok(mut input) => {
@@ -161,7 +161,7 @@ pub(crate) fn open(
     for (path, taken, id) in std::mem::take(&mut merge.parts) {
         let why = format!(
             "it holds other events of recording {id} than {}, and a recording is taken from one trace: merge the \
-             recordings themselves, or write parts as slices (--slice), which --join puts together",
+             recordings themselves, or write parts as slices, which can be joined",
             taken.display()
         );
         rejected.push(RejectedInput { path, why });
@@ -224,7 +224,7 @@ fn is_part(path: &Path, of: &Path) -> bool {
         let (part, whole) = (FileAt::open(path)?, FileAt::open(of)?);
         let format = |source: FormatError| MergeError::Format {
             path: path.to_owned(),
-            source,
+            error: source,
         };
         let length = part.len().map_err(format)?;
         if length > whole.len().map_err(format)? {

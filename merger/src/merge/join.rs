@@ -185,7 +185,7 @@ pub fn join(
     for (_, input) in &slices {
         let format = |source: FormatError| MergeError::Format {
             path: input.path.clone(),
-            source,
+            error: source,
         };
         let mut of_slice = input.trace.snapshots.iter().peekable();
         let mut load = |before: usize| {

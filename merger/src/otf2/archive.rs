@@ -140,7 +140,7 @@ pub(crate) fn each_chunk(
 ) -> Result<bool> {
     let format = |source| MergeError::Format {
         path: path.to_owned(),
-        source,
+        error: source,
     };
     let file = FileAt::open(path)?;
     let length = file.len().map_err(format)?;
@@ -330,7 +330,7 @@ pub(crate) fn open(path: &Path) -> Result<Vec<InputRecording>> {
 fn anchor_at(path: &Path, stem: &Path, problems: &mut Vec<Problem>) -> Result<(Anchor, Vec<u8>)> {
     let format = |source| MergeError::Format {
         path: path.to_owned(),
-        source,
+        error: source,
     };
     let mut bytes = Vec::new();
     let mut is_missing = false;

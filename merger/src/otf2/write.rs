@@ -117,7 +117,7 @@ impl Files {
         let written = location.writer.write(event);
         written.map_err(|source| MergeError::Format {
             path: location.path.clone(),
-            source,
+            error: source,
         })?;
         let after = location.writer.pending();
         self.waiting += after - before;
@@ -343,7 +343,7 @@ impl MarkerFile {
         let written = self.writer.write(&record_bytes, &mut self.bytes);
         written.map_err(|source| MergeError::Format {
             path: self.path.clone(),
-            source,
+            error: source,
         })?;
         match self.bytes.len() {
             waiting if waiting >= MOST_WAITING => self.flush(),
@@ -774,7 +774,7 @@ impl<'a> Converter<'a> {
             let written = writer.write(&record, &mut file);
             written.map_err(|source| MergeError::Format {
                 path: anchor.with_extension("def"),
-                source,
+                error: source,
             })?;
         }
         let definition_count = writer.count;

@@ -166,6 +166,13 @@ impl<'a> Event<'a> {
         self.value_at(Some(position))
     }
 
+    /// The values of all its elements, in the order of their definition.
+    #[inline]
+    pub fn elements(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
+        let ordinal = self.ordinal;
+        self.columns().iter().map(move |column| column.get(ordinal))
+    }
+
     fn value_at(&self, at: Option<usize>) -> Value<'a> {
         let column = at.and_then(|at| self.columns().get(at));
         column.map_or(Value::Absent, |column| column.get(self.ordinal))

@@ -113,7 +113,7 @@ pub(crate) fn warn_of_damage(opened: &Reader, outcome: &ReadSummary) {
     let early = report
         .inputs
         .iter()
-        .filter(|input| input.ended == Ended::Truncated.name());
+        .filter(|input| input.ended == Ended::Truncated);
     for input in early.take(20) {
         let path = input.path.display();
         tell(&format!(

@@ -18,7 +18,12 @@ unsafe extern "C" {
         ticks_per_second: u64,
         last_tick: u64,
     ) -> c_int;
-    fn compare_run_read(anchor: *const c_char, locations: u32) -> i64;
+    fn compare_run_read(
+        anchor: *const c_char,
+        locations: u32,
+        sum: *mut u64,
+        times: *mut u64,
+    ) -> i64;
     fn compare_run_read_local(anchor: *const c_char, locations: u32, sum: *mut u64) -> i64;
 
     fn OTF2_Archive_GetEvtWriter(archive: *mut c_void, location: u64) -> *mut c_void;
@@ -121,16 +126,21 @@ pub(crate) fn write(directory: &Path, ranks: u32, events: u64) -> Result<(), Str
     }
 }
 
-/// Reads it in global order, with a callback for each event; gives how many there were.
+/// Reads it in global order, with a callback for each event that adds up its fields and its time. Returns the number of
+/// events and the sum of the fields.
 ///
 /// # Errors
 /// If OTF2 cannot.
 #[allow(dead_code, reason = "only one of the benches reads so")]
-pub(crate) fn read(directory: &Path, ranks: u32) -> Result<u64, String> {
+pub(crate) fn read(directory: &Path, ranks: u32) -> Result<(u64, u64), String> {
     let anchor = c_path(&directory.join("trace.otf2"))?;
-    // SAFETY: the path is a C string.
-    let count = unsafe { compare_run_read(anchor.as_ptr(), ranks) };
-    u64::try_from(count).map_err(|_| "OTF2 cannot read its archive in order".to_owned())
+    let (mut sum, mut times) = (0, 0);
+    // SAFETY: the path is a C string, the sums are ours.
+    let count = unsafe { compare_run_read(anchor.as_ptr(), ranks, &mut sum, &mut times) };
+    let count = u64::try_from(count);
+    let count = count.map_err(|_| "OTF2 cannot read its archive in order".to_owned())?;
+    std::hint::black_box(times);
+    Ok((count, sum))
 }
 
 /// Reads it location by location, with a callback for each event; gives how many there were, and the sum of their
