@@ -73,6 +73,46 @@ code_enum!(
 );
 
 code_enum!(
+    /// Which collective operation an event is about: the element `operation`. Codes are those of OTF2's `CollectiveOp`.
+    CollectiveOperation {
+        /// MPI_Barrier.
+        Barrier = 0, "barrier";
+        /// MPI_Bcast.
+        Broadcast = 1, "broadcast";
+        /// MPI_Gather.
+        Gather = 2, "gather";
+        /// MPI_Gatherv.
+        Gatherv = 3, "gatherv";
+        /// MPI_Scatter.
+        Scatter = 4, "scatter";
+        /// MPI_Scatterv.
+        Scatterv = 5, "scatterv";
+        /// MPI_Allgather.
+        Allgather = 6, "allgather";
+        /// MPI_Allgatherv.
+        Allgatherv = 7, "allgatherv";
+        /// MPI_Alltoall.
+        Alltoall = 8, "alltoall";
+        /// MPI_Alltoallv.
+        Alltoallv = 9, "alltoallv";
+        /// MPI_Alltoallw.
+        Alltoallw = 10, "alltoallw";
+        /// MPI_Allreduce.
+        Allreduce = 11, "allreduce";
+        /// MPI_Reduce.
+        Reduce = 12, "reduce";
+        /// MPI_Reduce_scatter.
+        ReduceScatter = 13, "reduce-scatter";
+        /// MPI_Scan.
+        Scan = 14, "scan";
+        /// MPI_Exscan.
+        Exscan = 15, "exscan";
+        /// MPI_Reduce_scatter_block.
+        ReduceScatterBlock = 16, "reduce-scatter-block";
+    }
+);
+
+code_enum!(
     /// What an event type means to analysis.
     Role {
         /// Something happened.

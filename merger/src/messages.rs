@@ -10,7 +10,8 @@ pub(crate) mod repair;
 use std::collections::BTreeMap;
 
 use annals_format::{
-    Column, Definitions, EventType, EventTypeId, Reference, Role, TraceChunk, TraceLoss,
+    CollectiveOperation, Column, Definitions, EventType, EventTypeId, Reference, Role, TraceChunk,
+    TraceLoss,
 };
 use rustc_hash::FxHashMap;
 
@@ -85,29 +86,40 @@ impl Moved {
 }
 
 impl Semantics {
-    /// Returns what the operation of this number of OTF2's CollectiveOp orders in a process that has these bytes.
-    const fn of(operation: Option<u64>, moved: Moved) -> Self {
+    /// Returns what an operation orders in a process that moves these bytes. Of the operations with a count for each process,
+    /// only both sums tell whether this one takes part.
+    const fn of(operation: Option<CollectiveOperation>, moved: Moved) -> Self {
+        use CollectiveOperation as Op;
         let Some(operation) = operation else {
             return Self::Nothing;
         };
-        if operation != 0 && moved.is_nothing() {
-            return Self::Nothing;
-        }
-        match (operation, moved) {
-            (0 | 6 | 8 | 11 | 13 | 16, _) | (7, Moved::Apart(..)) => Self::AllToAll,
-            (1 | 4, _) | (5, Moved::Apart(..)) => Self::OneToAll,
-            (2 | 12, _) | (3, Moved::Apart(..)) => Self::AllToOne,
-            (14 | 15, _) => Self::Prefix,
-            _ => Self::Nothing,
+        let is_apart = matches!(moved, Moved::Apart(..));
+        match operation {
+            Op::Barrier => Self::AllToAll,
+            _ if moved.is_nothing() => Self::Nothing,
+            Op::Allgather
+            | Op::Alltoall
+            | Op::Allreduce
+            | Op::ReduceScatter
+            | Op::ReduceScatterBlock => Self::AllToAll,
+            Op::Allgatherv if is_apart => Self::AllToAll,
+            Op::Broadcast | Op::Scatter => Self::OneToAll,
+            Op::Scatterv if is_apart => Self::OneToAll,
+            Op::Gather | Op::Reduce => Self::AllToOne,
+            Op::Gatherv if is_apart => Self::AllToOne,
+            Op::Scan | Op::Exscan => Self::Prefix,
+            Op::Allgatherv | Op::Scatterv | Op::Gatherv | Op::Alltoallv | Op::Alltoallw => {
+                Self::Nothing
+            }
         }
     }
 }
 
 /// Whether a begin is of a process that others wait for, an end of one that waits for others.
-const fn takes_part(kind: Kind, operation: Option<u64>, moved: Moved) -> bool {
+const fn takes_part(kind: Kind, operation: Option<CollectiveOperation>, moved: Moved) -> bool {
     match (operation, moved, kind) {
         // A barrier moves no bytes.
-        (Some(0), ..) => true,
+        (Some(CollectiveOperation::Barrier), ..) => true,
         (_, Moved::Apart(sent, _), Kind::CollectiveBegin) => sent != 0,
         (_, Moved::Apart(_, received), Kind::CollectiveEnd) => received != 0,
         _ => true,
@@ -471,7 +483,10 @@ impl Extractor {
             Some(rank) => self.process_of_rank(process, rank),
         };
         let tag = integer(plan.tag).and_then(|tag| i64::try_from(tag).ok());
-        let operation = integer(plan.operation).and_then(|value| u64::try_from(value).ok());
+        let operation_code = integer(plan.operation).and_then(|value| u64::try_from(value).ok());
+        let operation = operation_code
+            .and_then(|code| u8::try_from(code).ok())
+            .and_then(CollectiveOperation::from_code);
         let bytes = |place| integer(place).and_then(|value| u64::try_from(value).ok());
         let moved = match (bytes(plan.bytes_sent), bytes(plan.bytes_received)) {
             (Some(sent), Some(received)) => Moved::Apart(sent, received),
@@ -488,7 +503,7 @@ impl Extractor {
             clock: at.clock,
             thread: match plan.operation {
                 None => at.thread,
-                Some(_) => operation.map_or(u16::MAX, |operation| operation as u16),
+                Some(_) => operation_code.map_or(u16::MAX, |code| code as u16),
             },
             kind: plan.kind,
             semantics: Semantics::of(operation, moved),

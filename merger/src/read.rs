@@ -499,7 +499,7 @@ impl Reader {
     /// Totals and losses without a look at the events where the footer has them.
     ///
     /// # Errors
-    /// As [`Reader::read`].
+    /// If the storage fails.
     pub fn summary(&self) -> Result<ReadSummary> {
         match &self.content {
             Content::Trace(opened) => Ok(opened.outcome()),

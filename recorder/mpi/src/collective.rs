@@ -1,31 +1,15 @@
 //! Collective operations: what each process contributes and receives.
 
+use annals_recorder::CollectiveOperation as Op;
+
 use crate::communicators::Communicator;
 use crate::mpi_table::NO;
 use crate::requests::{self, Kind, Record};
 use crate::state::{Collective, CollectiveRequested, Mpi};
 use crate::wrap::{Call, Frame, Site, is_success};
 
-/// Numbers of OTF2's CollectiveOp.
-mod operation {
-    pub(super) const BARRIER: u8 = 0;
-    pub(super) const BROADCAST: u8 = 1;
-    pub(super) const GATHER: u8 = 2;
-    pub(super) const GATHERV: u8 = 3;
-    pub(super) const SCATTER: u8 = 4;
-    pub(super) const SCATTERV: u8 = 5;
-    pub(super) const ALLGATHER: u8 = 6;
-    pub(super) const ALLGATHERV: u8 = 7;
-    pub(super) const ALLTOALL: u8 = 8;
-    pub(super) const ALLTOALLV: u8 = 9;
-    pub(super) const ALLTOALLW: u8 = 10;
-    pub(super) const REDUCE: u8 = 12;
-    pub(super) const REDUCE_SCATTER: u8 = 13;
-    pub(super) const EXSCAN: u8 = 15;
-    pub(super) const REDUCE_SCATTER_BLOCK: u8 = 16;
-    /// Orders nothing that is known.
-    pub(super) const NONE: u8 = u8::MAX;
-}
+/// The number of an operation that orders nothing that is known.
+const NO_OPERATION: u8 = u8::MAX;
 
 /// The root's rank in the run, and whether this process is the root; -1: there is none.
 fn root<const N: usize, S: Site>(mpi: &Mpi, comm: &Communicator, call: &Call<N, S>) -> (i32, bool) {
@@ -117,16 +101,16 @@ fn moved<const N: usize, S: Site>(
     let elements =
         |at_count: u8| mpi.bytes(call.count(at_count), call.handle(&mpi.abi, at.datatype));
     let is_sending = !is_in_place(at.sendbuf);
-    match at.operation {
-        operation::BARRIER => Moved::default(),
-        operation::BROADCAST => {
+    match Op::from_code(at.operation) {
+        Some(Op::Barrier) => Moved::default(),
+        Some(Op::Broadcast) => {
             let bytes = elements(at.count);
             Moved {
                 sent: if is_root { bytes } else { 0 },
                 received: if is_root { 0 } else { bytes },
             }
         }
-        operation::GATHER | operation::GATHERV => Moved {
+        Some(Op::Gather) | Some(Op::Gatherv) => Moved {
             sent: match (is_root, at.recvcounts) {
                 (true, _) if comm.is_inter => 0,
                 (true, NO) if !is_sending => got(1),
@@ -139,7 +123,7 @@ fn moved<const N: usize, S: Site>(
                 (true, _) => got_all(),
             },
         },
-        operation::SCATTER | operation::SCATTERV => Moved {
+        Some(Op::Scatter) | Some(Op::Scatterv) => Moved {
             sent: match (is_root, at.sendcounts) {
                 (false, _) => 0,
                 (true, NO) => sent(peers),
@@ -152,7 +136,7 @@ fn moved<const N: usize, S: Site>(
                 _ => got(1),
             },
         },
-        operation::ALLGATHER | operation::ALLGATHERV => Moved {
+        Some(Op::Allgather) | Some(Op::Allgatherv) => Moved {
             sent: match at.recvcounts {
                 _ if is_sending => sent(1),
                 NO => got(1),
@@ -163,15 +147,15 @@ fn moved<const N: usize, S: Site>(
                 _ => got_all(),
             },
         },
-        operation::ALLTOALL => Moved {
+        Some(Op::Alltoall) => Moved {
             sent: if is_sending { sent(peers) } else { got(peers) },
             received: got(peers),
         },
-        operation::ALLTOALLV => Moved {
+        Some(Op::Alltoallv) => Moved {
             sent: if is_sending { sent_all() } else { got_all() },
             received: got_all(),
         },
-        operation::ALLTOALLW => {
+        Some(Op::Alltoallw) => {
             let (send, receive) = ((at.sendcounts, at.sendtypes), (at.recvcounts, at.recvtypes));
             let sent = if is_sending { send } else { receive };
             Moved {
@@ -179,28 +163,28 @@ fn moved<const N: usize, S: Site>(
                 received: sum_of_types(mpi, call, receive, peers),
             }
         }
-        operation::REDUCE => {
+        Some(Op::Reduce) => {
             let bytes = elements(at.count);
             Moved {
                 sent: if is_root && comm.is_inter { 0 } else { bytes },
                 received: if is_root { bytes } else { 0 },
             }
         }
-        operation::REDUCE_SCATTER => {
+        Some(Op::ReduceScatter) => {
             let handle = call.handle(&mpi.abi, at.datatype);
             Moved {
                 sent: mpi.bytes(sum(call, at.recvcounts, comm.size), handle),
                 received: mpi.bytes(own_count(call, at.recvcounts, comm), handle),
             }
         }
-        operation::REDUCE_SCATTER_BLOCK => {
+        Some(Op::ReduceScatterBlock) => {
             let block = elements(at.recvcount);
             Moved {
                 sent: block.saturating_mul(comm.size.into()),
                 received: block,
             }
         }
-        operation::EXSCAN => {
+        Some(Op::Exscan) => {
             let bytes = elements(at.count);
             Moved {
                 sent: bytes,
@@ -208,7 +192,7 @@ fn moved<const N: usize, S: Site>(
                 received: if comm.place == 0 { 0 } else { bytes },
             }
         }
-        operation::NONE => {
+        None => {
             let handle = call.handle(&mpi.abi, at.comm);
             let (incoming, outgoing) = comm.degrees(mpi, handle);
             neighbors(mpi, call, incoming, outgoing)
@@ -265,7 +249,7 @@ fn describe<const N: usize, S: Site>(
     let root = root(mpi, comm, call);
     let moved = moved(mpi, comm, call, root);
     let operation = if comm.is_inter {
-        operation::NONE
+        NO_OPERATION
     } else {
         call.at().operation
     };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use annals_format::{Definitions, EventTypeId, Reference, Role};
+use annals_format::{CollectiveOperation, Definitions, EventTypeId, Reference, Role};
 use annals_merger::{ReadSummary, Reader, Window};
 use anyhow::bail;
 use clap::Args;
@@ -74,33 +74,12 @@ struct Collectives {
     incomplete: u64,
 }
 
-const OPERATIONS: [&str; 17] = [
-    "barrier",
-    "broadcast",
-    "gather",
-    "gatherv",
-    "scatter",
-    "scatterv",
-    "allgather",
-    "allgatherv",
-    "alltoall",
-    "alltoallv",
-    "alltoallw",
-    "allreduce",
-    "reduce",
-    "reduce-scatter",
-    "scan",
-    "exscan",
-    "reduce-scatter-block",
-];
-
 fn operation_name(operation: Option<i128>) -> String {
-    let number = operation.and_then(|number| usize::try_from(number).ok());
-    match number {
-        None => "unknown".to_owned(),
-        Some(number) => OPERATIONS
-            .get(number)
-            .map_or_else(|| format!("operation {number}"), |name| (*name).to_owned()),
+    let code = operation.and_then(|code| u8::try_from(code).ok());
+    match (operation, code.and_then(CollectiveOperation::from_code)) {
+        (_, Some(operation)) => operation.name().to_owned(),
+        (Some(number), None) => format!("operation {number}"),
+        (None, None) => "unknown".to_owned(),
     }
 }
 
