@@ -118,7 +118,7 @@ fn definitions(rank: u32, ranks: u32, id: RecordingId, ends: (u64, u64)) -> Defi
         recording_id: id,
         run: string("synthetic"),
         host: string("host"),
-        boot_id: [7; 16],
+        boot_id: annals_format::BootId([7; 16]),
         pid: 1000 + rank,
         start_unix_ns: 1_700_000_000_000_000_000,
         start_reference_ns: 0,

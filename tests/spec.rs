@@ -311,7 +311,7 @@ fn totals() -> StreamTotals {
 fn live_header() -> LiveHeader {
     LiveHeader {
         recording_id: RecordingId(dense_id()),
-        boot_id: [0xb0; 16],
+        boot_id: annals_format::BootId([0xb0; 16]),
         pid: 4711,
         process_start: 123_456,
         page_size: 65_536,
@@ -936,7 +936,7 @@ fn a_live_header_has_identity_and_areas() {
         assert!(LiveHeader::decode(&page, 327_679).is_err());
         json!({
             "recording_id": read.recording_id.to_string(),
-            "boot_id": hex_string(&read.boot_id),
+            "boot_id": hex_string(&read.boot_id.0),
             "pid": read.pid,
             "process_start": read.process_start,
             "page_size": read.page_size,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::error::{FormatError, Result};
 use crate::ids::{
-    ClockId, EventTypeId, LocationId, ModuleId, ObjectId, ProcessId, RecordingId, RegionId,
+    BootId, ClockId, EventTypeId, LocationId, ModuleId, ObjectId, ProcessId, RecordingId, RegionId,
     SourceId, StreamId, StringId,
 };
 use crate::limits::FileLimits;
@@ -247,7 +247,7 @@ pub struct Process {
     /// Host name.
     pub host: StringId,
     /// Boot id of the host: processes that share it share the reference clock.
-    pub boot_id: [u8; 16],
+    pub boot_id: BootId,
     /// Process id on its host.
     pub pid: u32,
     /// Wall clock at the start, nanoseconds since the Unix epoch.
@@ -624,9 +624,9 @@ pub struct TimeZero {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct HostOffset {
     /// Boot id of one host.
-    pub from: [u8; 16],
+    pub from: BootId,
     /// Boot id of the other.
-    pub to: [u8; 16],
+    pub to: BootId,
     /// When it was measured: reference clock of `from`, nanoseconds.
     pub reference_ns: i64,
     /// Reference clock of `to` less that of `from`, nanoseconds.
@@ -845,7 +845,7 @@ impl Definition {
                 b.extend_from_slice(&d.recording_id.0);
                 b.put_varint(d.run.get().into());
                 b.put_varint(d.host.get().into());
-                b.extend_from_slice(&d.boot_id);
+                b.extend_from_slice(&d.boot_id.0);
                 b.put_varint(d.pid.into());
                 b.put_signed(d.start_unix_ns);
                 b.put_signed(d.start_reference_ns);
@@ -1011,8 +1011,8 @@ impl Definition {
                 20
             }
             Self::HostOffset(d) => {
-                b.extend_from_slice(&d.from);
-                b.extend_from_slice(&d.to);
+                b.extend_from_slice(&d.from.0);
+                b.extend_from_slice(&d.to.0);
                 b.put_signed(d.reference_ns);
                 b.put_signed(d.offset_ns);
                 b.put_varint(d.error_ns);
@@ -1104,7 +1104,7 @@ impl Definition {
                 recording_id: RecordingId(w.array("recording id")?),
                 run: string(w)?,
                 host: string(w)?,
-                boot_id: w.array("boot id")?,
+                boot_id: BootId(w.array("boot id")?),
                 pid: w.varint_u32("process id of the system")?,
                 start_unix_ns: w.signed("wall clock at the start")?,
                 start_reference_ns: w.signed("reference clock at the start")?,
@@ -1255,8 +1255,8 @@ impl Definition {
                 line: w.varint_u32("line")?,
             }),
             21 => Self::HostOffset(HostOffset {
-                from: w.array("boot id")?,
-                to: w.array("boot id")?,
+                from: BootId(w.array("boot id")?),
+                to: BootId(w.array("boot id")?),
                 reference_ns: w.signed("time of an offset")?,
                 offset_ns: w.signed("offset of a host")?,
                 error_ns: w.varint("error of an offset")?,
@@ -2019,7 +2019,7 @@ mod tests {
                 recording_id: RecordingId([7; 16]),
                 run: s(1),
                 host: s(0),
-                boot_id: [9; 16],
+                boot_id: BootId([9; 16]),
                 pid: 4711,
                 start_unix_ns: 1_700_000_000_000_000_000,
                 start_reference_ns: -5,
@@ -2181,8 +2181,8 @@ mod tests {
                 to_ns: None,
             }),
             Definition::HostOffset(HostOffset {
-                from: [1; 16],
-                to: [2; 16],
+                from: BootId([1; 16]),
+                to: BootId([2; 16]),
                 reference_ns: 5_000,
                 offset_ns: -300,
                 error_ns: 1_200,

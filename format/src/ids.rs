@@ -92,3 +92,58 @@ impl fmt::Debug for RecordingId {
         write!(f, "RecordingId({self})")
     }
 }
+
+/// Identity of a boot of a host: what Linux has in `/proc/sys/kernel/random/boot_id`, in the order of its digits. Zeros when it is
+/// not known.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct BootId(pub [u8; 16]);
+
+impl fmt::Display for BootId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for BootId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BootId({self})")
+    }
+}
+
+/// A text that is not a boot id: 32 hexadecimal digits, with any number of hyphens between them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a boot id has 32 hexadecimal digits")]
+pub struct BootIdError;
+
+impl std::str::FromStr for BootId {
+    type Err = BootIdError;
+
+    fn from_str(text: &str) -> Result<Self, BootIdError> {
+        let digits: Vec<u8> = text
+            .trim()
+            .chars()
+            .filter(|c| *c != '-')
+            .map(|c| c.to_digit(16).map(|digit| digit as u8).ok_or(BootIdError))
+            .collect::<Result<_, _>>()?;
+        let digits: [u8; 32] = digits.try_into().map_err(|_| BootIdError)?;
+        Ok(Self(std::array::from_fn(|at| {
+            digits[2 * at] << 4 | digits[2 * at + 1]
+        })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_boot_id_is_parsed_from_its_digits_and_displayed_as_them() {
+        let text = "01234567-89ab-cdef-0123-456789ABCDEF\n";
+        let id: BootId = text.parse().unwrap();
+        assert_eq!(id.to_string(), "0123456789abcdef0123456789abcdef");
+        assert_eq!(id.to_string().parse(), Ok(id));
+        for wrong in ["", "0123", "0123456789abcdef0123456789abcdeg", &"0".repeat(33)] {
+            assert_eq!(wrong.parse::<BootId>(), Err(BootIdError), "{wrong}");
+        }
+    }
+}

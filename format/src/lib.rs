@@ -86,8 +86,8 @@ pub use footer::{
     Footer, IndexEntry, RecordingIndex, SnapshotEntry, TraceIndexEntry, decode_index_block,
 };
 pub use ids::{
-    ANY_EVENT_TYPE, ClockId, EventTypeId, LocationId, ModuleId, ObjectId, ProcessId, RecordingId,
-    RegionId, SourceId, StreamId, StringId,
+    ANY_EVENT_TYPE, BootId, BootIdError, ClockId, EventTypeId, LocationId, ModuleId, ObjectId,
+    ProcessId, RecordingId, RegionId, SourceId, StreamId, StringId,
 };
 pub use ints::{Ints, Word, put_growing, put_ints, read_ints};
 pub use limits::Content;

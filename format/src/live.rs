@@ -9,7 +9,7 @@ use byteorder::{ByteOrder, LittleEndian as LE};
 
 use crate::chunk::Cumulative;
 use crate::error::{FormatError, Result};
-use crate::ids::{EventTypeId, LocationId, RecordingId, SourceId, StreamId};
+use crate::ids::{BootId, EventTypeId, LocationId, RecordingId, SourceId, StreamId};
 use crate::loss::Cause;
 use crate::read::ReadAt;
 
@@ -112,7 +112,7 @@ use layout as l;
 #[allow(missing_docs)]
 pub struct LiveHeader {
     pub recording_id: RecordingId,
-    pub boot_id: [u8; 16],
+    pub boot_id: BootId,
     pub pid: u32,
     /// Start of the process in the system's units (field 22 of `/proc/PID/stat`): tells a process
     /// from a later one with the same number.
@@ -137,7 +137,7 @@ impl LiveHeader {
         LE::write_u16(&mut b[10..], crate::block::MINOR);
         LE::write_u32(&mut b[12..], l::HEADER_LEN as u32);
         b[l::RECORDING_ID..][..16].copy_from_slice(&self.recording_id.0);
-        b[l::BOOT_ID..][..16].copy_from_slice(&self.boot_id);
+        b[l::BOOT_ID..][..16].copy_from_slice(&self.boot_id.0);
         LE::write_u32(&mut b[l::PID..], self.pid);
         LE::write_u64(&mut b[l::PROCESS_START..], self.process_start);
         LE::write_u32(&mut b[l::PAGE_SIZE..], self.page_size);
@@ -193,7 +193,7 @@ impl LiveHeader {
         }
         let header = Self {
             recording_id: RecordingId(array(b, l::RECORDING_ID)),
-            boot_id: array(b, l::BOOT_ID),
+            boot_id: BootId(array(b, l::BOOT_ID)),
             pid: LE::read_u32(&b[l::PID..]),
             process_start: LE::read_u64(&b[l::PROCESS_START..]),
             page_size: LE::read_u32(&b[l::PAGE_SIZE..]),

@@ -275,7 +275,7 @@ pub(crate) struct LiveMaker {
 pub(crate) fn live_header() -> LiveHeader {
     LiveHeader {
         recording_id: RecordingId([0; 16]),
-        boot_id: [0; 16],
+        boot_id: crate::BootId([0; 16]),
         pid: 1,
         process_start: 0,
         page_size: PAGE_LEN as u32,

@@ -611,9 +611,7 @@ fn read_live(path: &Path, id: Option<RecordingId>) -> Option<LiveImage> {
 /// Whether the process that a live header names still runs on this host.
 pub(crate) fn is_alive(header: &LiveHeader) -> bool {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let boot: String = boot.chars().filter(char::is_ascii_hexdigit).collect();
-    let of_header: String = header.boot_id.iter().map(|b| format!("{b:02x}")).collect();
-    if boot != of_header {
+    if boot.parse() != Ok(header.boot_id) {
         return false;
     }
     let Ok(stat) = fs::read_to_string(format!("/proc/{}/stat", header.pid)) else {

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use annals_format::{
-    ClockId, Definition, Definitions, OrderHash, ProcessEnd, ProcessId, RecordingId, Slice,
+    BootId, ClockId, Definition, Definitions, OrderHash, ProcessEnd, ProcessId, RecordingId, Slice,
     SourceOrder, StreamId, StreamTotals, TraceChunk, TraceLoss,
 };
 
@@ -68,9 +68,9 @@ struct Member {
 
 impl Member {
     /// The boot of its host; zeros when the definition of its process is lost.
-    fn boot_id(&self, definitions: &Definitions) -> [u8; 16] {
+    fn boot_id(&self, definitions: &Definitions) -> BootId {
         let process = definitions.processes.get(&self.process);
-        process.map_or([0; 16], |process| process.boot_id)
+        process.map_or_else(BootId::default, |process| process.boot_id)
     }
 
     /// The end of the process, as the trace defines it.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use annals_format::{
-    ClockError, ClockKind, Definitions, Ended, ErrorKnot, ProcessId, Relation, SourceOrder,
+    BootId, ClockError, ClockKind, Definitions, Ended, ErrorKnot, ProcessId, Relation, SourceOrder,
     StreamTotals, TraceLoss, UNBOUNDED,
 };
 use serde::Serialize;
@@ -337,7 +337,7 @@ impl HostReport {
     }
 
     pub(crate) fn of(hosts: &Hosts, definitions: &Definitions, in_traces: &Boots) -> Vec<Self> {
-        let mut errors: BTreeMap<[u8; 16], Vec<&ClockError>> = BTreeMap::new();
+        let mut errors: BTreeMap<BootId, Vec<&ClockError>> = BTreeMap::new();
         for error in definitions.clock_errors.values() {
             let clock = definitions.clocks.get(&error.clock);
             let process = clock.and_then(|clock| definitions.processes.get(&clock.process));
@@ -365,12 +365,7 @@ impl HostReport {
         let through = host.through.and_then(|boot_id| hosts.get(boot_id));
         Self {
             name: host.facts.name.clone(),
-            boot_id: host
-                .facts
-                .boot_id
-                .iter()
-                .map(|b| format!("{b:02x}"))
-                .collect(),
+            boot_id: host.facts.boot_id.to_string(),
             relation: host.relation.name(),
             through: through.map(|host| host.facts.name.clone()),
             points,
@@ -384,7 +379,7 @@ impl HostReport {
 }
 
 /// Hosts, by their boots, of which only traces have processes.
-pub(crate) type Boots = BTreeSet<[u8; 16]>;
+pub(crate) type Boots = BTreeSet<BootId>;
 
 /// Sums over all streams.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]

@@ -123,6 +123,7 @@ pub use thread::{Depth, Inside, record_nothing_here};
 pub use trigger::Trigger;
 
 pub use annals_format::{
-    ClockId, CollectiveOperation, CompressionLevel, ElementType, EventTypeId, EventTypeSchema,
-    HostOffset, ModuleId, ObjectId, Reference, RegionId, Role, SourceId, Value, Verbosity,
+    BootId, ClockId, CollectiveOperation, CompressionLevel, ElementType, EventTypeId,
+    EventTypeSchema, HostOffset, ModuleId, ObjectId, Reference, RegionId, Role, SourceId, Value,
+    Verbosity,
 };

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use annals_format::{
-    ClockId, Definition, EventType as EventTypeDefinition, EventTypeId, EventTypeSchema,
+    BootId, ClockId, Definition, EventType as EventTypeDefinition, EventTypeId, EventTypeSchema,
     HostOffset, LIVE_FILE_PROPERTY, LiveHeader, ObjectId, Process, Rank, RecordingId, Reference,
     RegionId, Role, SourceId, SourceOrder, Value, Verbosity, World,
 };
@@ -507,7 +507,7 @@ impl Recorder {
     }
 
     /// Identity of this host since it was started: processes that share it share the reference clock.
-    pub fn boot_id() -> [u8; 16] {
+    pub fn boot_id() -> BootId {
         sys::boot_id()
     }
 

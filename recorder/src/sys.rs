@@ -9,6 +9,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use annals_format::BootId;
+
 use memmap2::MmapMut;
 
 /// What the guard's word reads while events are recorded.
@@ -297,17 +299,9 @@ pub(crate) fn thread_number() -> u64 {
 }
 
 /// The boot id of this host; zeros when the system does not tell.
-pub(crate) fn boot_id() -> [u8; 16] {
+pub(crate) fn boot_id() -> BootId {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let digits: Vec<u8> = text
-        .bytes()
-        .filter_map(|byte| (byte as char).to_digit(16).map(|digit| digit as u8))
-        .collect();
-    let mut id = [0; 16];
-    for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = pair[0] << 4 | pair[1];
-    }
-    id
+    text.parse().unwrap_or_default()
 }
 
 /// The host's name.

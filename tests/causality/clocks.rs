@@ -97,8 +97,8 @@ fn host() -> impl Strategy<Value = (i64, i64, i64)> {
 fn measured(from: Host, to: Host, true_ns: i64, error_ns: i64, percent: i64) -> Definition {
     let reference_ns = from.reference_ns(true_ns);
     Definition::HostOffset(HostOffset {
-        from: [from.number; 16],
-        to: [to.number; 16],
+        from: annals_format::BootId([from.number; 16]),
+        to: annals_format::BootId([to.number; 16]),
         reference_ns,
         offset_ns: to.reference_ns(true_ns) - reference_ns + error_ns * percent / 100,
         // Rounding of the clocks themselves.

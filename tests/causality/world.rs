@@ -283,7 +283,7 @@ impl Program {
             recording_id: self.id(),
             run: string(self.run),
             host: string(&format!("host-{}", self.host.number)),
-            boot_id: [self.host.number; 16],
+            boot_id: annals_format::BootId([self.host.number; 16]),
             pid: 100 + self.rank,
             start_unix_ns: self.host.unix_offset_ns() + self.host.reference_ns(0),
             start_reference_ns: self.host.reference_ns(0),

@@ -124,7 +124,7 @@ fn definitions(rank: u32, ranks: u32, id: RecordingId) -> Definitions {
         recording_id: id,
         run: strings.id("native"),
         host: strings.id(&format!("host-{}", rank / 2)),
-        boot_id: [7; 16],
+        boot_id: annals_format::BootId([7; 16]),
         pid: rank,
         start_unix_ns: 1_700_000_000_000_000_000,
         start_reference_ns: 1_000,

@@ -145,7 +145,7 @@ impl TestRecording {
             recording_id: self.recording_id(),
             run: strings.id(run),
             host: strings.id("host"),
-            boot_id: [7; 16],
+            boot_id: annals_format::BootId([7; 16]),
             pid: 1000 + u32::from(self.id),
             start_unix_ns: 1_700_000_000_000_000_000 + self.start_ns,
             start_reference_ns: self.start_ns,

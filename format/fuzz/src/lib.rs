@@ -363,7 +363,7 @@ fn live_file() -> Vec<u8> {
     let mut file = vec![0; LIVE_LEN];
     let header = LiveHeader {
         recording_id: RecordingId([7; 16]),
-        boot_id: [1; 16],
+        boot_id: annals_format::BootId([1; 16]),
         pid: 2,
         process_start: 3,
         page_size: PAGE_LEN as u32,

@@ -501,7 +501,7 @@ fn own_identity(own: &Definitions, id: RegionId) -> Option<Vec<u8>> {
         .foreign
         .get(&(process.id, Reference::Region, id.get()))?;
     let is_alike = foreign.body.first() == Some(&1);
-    is_alike.then(|| [&process.boot_id[..], &foreign.body].concat())
+    is_alike.then(|| [&process.boot_id.0[..], &foreign.body].concat())
 }
 
 /// Whether a function of a trace has the name that a symbol gave it. (Without one it is called by its

@@ -1,6 +1,6 @@
 //! How far apart the times of two events may be from what they are, by what is known of their clocks.
 
-use annals_format::{ClockError, ClockId, Definitions, ErrorKnot, MapCursor, UNBOUNDED};
+use annals_format::{BootId, ClockError, ClockId, Definitions, ErrorKnot, MapCursor, UNBOUNDED};
 
 use crate::clocks::OwnError;
 use crate::clocks::hosts::Host;
@@ -117,7 +117,7 @@ fn thinned(knots: Vec<ErrorKnot>) -> Vec<ErrorKnot> {
 #[derive(Clone, Debug, Default)]
 pub struct Bounds {
     /// By clock: its boot id, and what the trace says of it.
-    clocks: Vec<([u8; 16], Option<ClockError>)>,
+    clocks: Vec<(BootId, Option<ClockError>)>,
 }
 
 impl Bounds {
@@ -126,7 +126,10 @@ impl Bounds {
         let clocks = definitions.clocks.iter().map(|(id, clock)| {
             let process = definitions.processes.get(&clock.process);
             let error = definitions.clock_errors.get(id).cloned();
-            (process.map_or([0; 16], |process| process.boot_id), error)
+            (
+                process.map_or_else(BootId::default, |process| process.boot_id),
+                error,
+            )
         });
         Self {
             clocks: clocks.collect(),

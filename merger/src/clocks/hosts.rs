@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
-use annals_format::{ClockId, ClockMap, HostOffset, MapCursor, Relation, UNBOUNDED};
+use annals_format::{BootId, ClockId, ClockMap, HostOffset, MapCursor, Relation, UNBOUNDED};
 use serde::{Deserialize, Serialize};
 
 use crate::clocks::MapMover;
@@ -60,7 +60,7 @@ pub struct HostFitReport {
 /// What is known of a host before it is related to others.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct HostFacts {
-    pub(crate) boot_id: [u8; 16],
+    pub(crate) boot_id: BootId,
     pub(crate) name: String,
     /// Wall clock minus reference clock, when it was first read.
     pub(crate) unix_offset_ns: i64,
@@ -173,7 +173,7 @@ pub(crate) struct Host {
     pub(crate) facts: HostFacts,
     pub(crate) relation: Relation,
     /// The host that it was related through.
-    pub(crate) through: Option<[u8; 16]>,
+    pub(crate) through: Option<BootId>,
     /// Its reference clock to the axis.
     pub(crate) map: ClockMap,
     /// From this host to the axis; none for the axis itself.
@@ -284,7 +284,7 @@ impl Host {
 
     /// Adds to its times what the messages say; `parent_errors` are the errors of the host whose messages
     /// these are, at the ends.
-    fn correct(&mut self, fit: &Fit, through: [u8; 16], parent_errors: (u64, u64)) {
+    fn correct(&mut self, fit: &Fit, through: BootId, parent_errors: (u64, u64)) {
         let (start, end) = self.facts.span;
         let end = end.max(start.saturating_add(STRETCH_NS));
         let mut ticks: BTreeSet<i128> = [start, end].map(i128::from).into();
@@ -327,21 +327,37 @@ impl Host {
     }
 }
 
+/// Boot ids in plans: an array of bytes.
+mod bytes {
+    use annals_format::BootId;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(id: &BootId, to: S) -> Result<S::Ok, S::Error> {
+        id.0.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<BootId, D::Error> {
+        Deserialize::deserialize(from).map(BootId)
+    }
+}
+
 /// What the messages between two hosts say of the clock of one of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Correction {
     /// Boot id of the host that is corrected.
-    host: [u8; 16],
+    #[serde(with = "bytes")]
+    host: BootId,
     /// That of the one whose messages decide.
-    through: [u8; 16],
+    #[serde(with = "bytes")]
+    through: BootId,
     fit: Fit,
 }
 
 /// All hosts of a run.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Hosts {
-    by_boot: BTreeMap<[u8; 16], Host>,
+    by_boot: BTreeMap<BootId, Host>,
     unix_base_ns: i64,
     /// Reference clock of the first host at the axis's 0.
     zero_reference_ns: i64,
@@ -350,7 +366,7 @@ pub(crate) struct Hosts {
 }
 
 /// A pair of hosts, the smaller boot id first.
-type Ends = ([u8; 16], [u8; 16]);
+type Ends = (BootId, BootId);
 
 impl Hosts {
     /// Relates hosts to the first of them.
@@ -395,12 +411,7 @@ impl Hosts {
     }
 
     /// Relates what the user's file names to a host that it names too.
-    fn extend_by_file(
-        &mut self,
-        from: [u8; 16],
-        waiting: &mut Vec<HostFacts>,
-        file: &ClockOffsets,
-    ) {
+    fn extend_by_file(&mut self, from: BootId, waiting: &mut Vec<HostFacts>, file: &ClockOffsets) {
         let Some(parent) = self.by_boot.get(&from).cloned() else {
             return;
         };
@@ -439,17 +450,17 @@ impl Hosts {
         waiting: &mut Vec<HostFacts>,
         pairs: &BTreeMap<Ends, Vec<HostOffset>>,
     ) {
-        let mut neighbours: BTreeMap<[u8; 16], Vec<[u8; 16]>> = BTreeMap::new();
+        let mut neighbours: BTreeMap<BootId, Vec<BootId>> = BTreeMap::new();
         for &(a, b) in pairs.keys() {
             neighbours.entry(a).or_default().push(b);
             neighbours.entry(b).or_default().push(a);
         }
-        let index_of: BTreeMap<[u8; 16], usize> = (waiting.iter().enumerate())
+        let index_of: BTreeMap<BootId, usize> = (waiting.iter().enumerate())
             .map(|(index, facts)| (facts.boot_id, index))
             .collect();
         let mut unrelated: Vec<Option<HostFacts>> = waiting.drain(..).map(Some).collect();
         let mut candidates = BinaryHeap::new();
-        let mut reached: Vec<[u8; 16]> = self.by_boot.keys().copied().collect();
+        let mut reached: Vec<BootId> = self.by_boot.keys().copied().collect();
         loop {
             for boot_id in reached.drain(..) {
                 let parent = &self.by_boot[&boot_id];
@@ -488,10 +499,10 @@ impl Hosts {
     /// of these with the most, to one that is settled. `hulls` are by child and parent.
     pub(crate) fn correct(
         &mut self,
-        base: [u8; 16],
+        base: BootId,
         mut hulls: BTreeMap<Ends, Hulls>,
     ) -> Vec<HostFitReport> {
-        let mut settled: BTreeMap<[u8; 16], Option<Fit>> = BTreeMap::from([(base, None)]);
+        let mut settled: BTreeMap<BootId, Option<Fit>> = BTreeMap::from([(base, None)]);
         let mut reports = Vec::new();
         loop {
             let open = hulls.iter_mut().filter(|((child, parent), _)| {
@@ -556,7 +567,7 @@ impl Hosts {
     }
 
     /// The host with this boot id.
-    pub(crate) fn get(&self, boot_id: [u8; 16]) -> Option<&Host> {
+    pub(crate) fn get(&self, boot_id: BootId) -> Option<&Host> {
         self.by_boot.get(&boot_id)
     }
 
@@ -566,7 +577,7 @@ impl Hosts {
     }
 
     /// Axis time of a reading of a host's reference clock.
-    pub(crate) fn axis_ns(&self, boot_id: [u8; 16], reference_ns: i64) -> i64 {
+    pub(crate) fn axis_ns(&self, boot_id: BootId, reference_ns: i64) -> i64 {
         self.get(boot_id)
             .map_or(reference_ns, |host| host.axis_ns(reference_ns))
     }
@@ -606,7 +617,7 @@ fn wall_link(facts: &HostFacts, axis: &HostFacts) -> Link {
 }
 
 /// What offsets between two hosts say of one of them.
-fn measured_link(child: [u8; 16], offsets: &[HostOffset]) -> Option<Link> {
+fn measured_link(child: BootId, offsets: &[HostOffset]) -> Option<Link> {
     let points = offsets.iter().filter_map(|offset| {
         let there = offset.reference_ns.checked_add(offset.offset_ns)?;
         Some(if offset.from == child {
@@ -622,8 +633,8 @@ fn measured_link(child: [u8; 16], offsets: &[HostOffset]) -> Option<Link> {
 mod tests {
     use super::*;
 
-    fn boot(host: u32) -> [u8; 16] {
-        u128::from(host).to_be_bytes()
+    fn boot(host: u32) -> BootId {
+        BootId(u128::from(host).to_be_bytes())
     }
 
     fn facts(host: u32) -> HostFacts {

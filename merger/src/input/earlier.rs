@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use annals_format::{
-    ANY_EVENT_TYPE, Cause, ClockError, ClockId, ClockKind, ClockMap, Definitions, ErrorKnot,
-    EventTypeId, FormatError, MapCursor, OrderHash, ProcessEnd, ProcessId, ReadAt, RecordingId,
-    Relation, StreamId, StreamTotals, Trace, TraceChunk, TraceChunkHeader, TraceLoss, UNBOUNDED,
+    ANY_EVENT_TYPE, BootId, Cause, ClockError, ClockId, ClockKind, ClockMap, Definitions,
+    ErrorKnot, EventTypeId, FormatError, MapCursor, OrderHash, ProcessEnd, ProcessId, ReadAt,
+    RecordingId, Relation, StreamId, StreamTotals, Trace, TraceChunk, TraceChunkHeader, TraceLoss,
+    UNBOUNDED,
 };
 use rustc_hash::FxHashMap;
 
@@ -76,7 +77,7 @@ pub(crate) struct Earlier {
 
 /// A moment of a trace on the reference clock of a host.
 struct Anchor {
-    boot_id: [u8; 16],
+    boot_id: BootId,
     reference_ns: i64,
     trace_ns: i64,
     error_ns: u64,
@@ -198,7 +199,7 @@ impl Earlier {
     /// boot; then what ties the trace to the axis stands between their clocks.
     pub(crate) fn clock_errors(
         &self,
-        is_shared: impl Fn(&[u8; 16]) -> bool,
+        is_shared: impl Fn(&BootId) -> bool,
     ) -> impl Iterator<Item = ClockError> {
         let definitions = self.definitions();
         definitions.clock_errors.values().filter_map(move |error| {

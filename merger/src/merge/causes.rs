@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use annals_format::{
-    Definition, ProcessId, SourceOrder, StreamId, StreamTotals, TraceChunk, TypeTotals,
+    BootId, Definition, ProcessId, SourceOrder, StreamId, StreamTotals, TraceChunk, TypeTotals,
 };
 
 use super::{Member, Merge, Strip};
@@ -33,10 +33,10 @@ impl Merge {
             return Ok(());
         };
         let processes = self.definitions.processes.values();
-        let boots: BTreeMap<u32, [u8; 16]> = processes.map(|p| (p.id.get(), p.boot_id)).collect();
+        let boots: BTreeMap<u32, BootId> = processes.map(|p| (p.id.get(), p.boot_id)).collect();
         // The clocks of a trace are what they were when it was made: its events are moved, its hosts stay.
         let fits_hosts = self.traces.is_empty();
-        let mut hulls: BTreeMap<([u8; 16], [u8; 16]), Hulls> = BTreeMap::new();
+        let mut hulls: BTreeMap<(BootId, BootId), Hulls> = BTreeMap::new();
         let mut gather = |from: Mark, to: Mark| {
             let boot = |mark: Mark| boots.get(&mark.process).copied().filter(|_| fits_hosts);
             let (Some(sender), Some(receiver)) = (boot(from), boot(to)) else {

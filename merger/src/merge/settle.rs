@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use annals_format::{
-    Clock, ClockId, ClockKind, ClockMap, Definition, Definitions, EventType, EventTypeId, Filter,
-    ProcessEnd, ProcessId, Rank, RecordingId, Role, TimeZero, Verbosity,
+    BootId, Clock, ClockId, ClockKind, ClockMap, Definition, Definitions, EventType, EventTypeId,
+    Filter, ProcessEnd, ProcessId, Rank, RecordingId, Role, TimeZero, Verbosity,
 };
 
 use super::options::MEMORY_LIMIT_BYTES;
@@ -212,7 +212,7 @@ impl Merge {
 
     /// Says how wrong the times of each clock may be.
     pub(super) fn bound_errors(&mut self) {
-        let mut alike: BTreeMap<([u8; 16], ClockKind, u64), ClockId> = BTreeMap::new();
+        let mut alike: BTreeMap<(BootId, ClockKind, u64), ClockId> = BTreeMap::new();
         let fits: BTreeMap<ClockId, &ClockFit> =
             self.fits.iter().map(|fit| (fit.clock, fit)).collect();
         let mut errors = Vec::new();
@@ -263,7 +263,7 @@ impl Merge {
                 let processes = taken.flat_map(|(_, own)| own.processes.values());
                 processes.map(|process| process.boot_id)
             });
-            let boots: BTreeSet<[u8; 16]> = of_recordings.chain(of_others).collect();
+            let boots: BTreeSet<BootId> = of_recordings.chain(of_others).collect();
             errors.extend(trace.clock_errors(|boot_id| boots.contains(boot_id)));
         }
         for error in errors {
@@ -466,7 +466,7 @@ fn host_of(
     let moments = moments.chain(process.map(|process| process.start_reference_ns));
     let moments = moments.chain(last_reference_ns);
     HostFacts {
-        boot_id: process.map_or([0; 16], |process| process.boot_id),
+        boot_id: process.map_or_else(BootId::default, |process| process.boot_id),
         name: process.map_or_else(String::new, |p| texts.string(p.host).to_owned()),
         unix_offset_ns,
         unix_step_ns: steps.max().unwrap_or(0),
@@ -599,7 +599,7 @@ fn fit_clocks(
     members: &[Member],
     hosts: &Hosts,
 ) -> Vec<(ClockMap, ClockFit)> {
-    let mut pools: BTreeMap<[u8; 16], ClockPoints> = BTreeMap::new();
+    let mut pools: BTreeMap<BootId, ClockPoints> = BTreeMap::new();
     let mut own: BTreeMap<ClockId, ClockPoints> = BTreeMap::new();
     for member in members {
         let boot_id = member.boot_id(definitions);
@@ -641,7 +641,7 @@ fn fit_clocks(
     let mut fits = Vec::new();
     let most_knots = clocks::most_knots(pools.len());
     // One fit for all that share points and rate: a run has as many clocks as processes.
-    let mut pooled: BTreeMap<([u8; 16], u64), (ClockMap, ClockFit)> = BTreeMap::new();
+    let mut pooled: BTreeMap<(BootId, u64), (ClockMap, ClockFit)> = BTreeMap::new();
     for member in members {
         let boot_id = member.boot_id(definitions);
         let fit = |number: ClockId, clock: &Clock, points: &ClockPoints| {

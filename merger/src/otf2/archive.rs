@@ -644,7 +644,7 @@ impl Maker<'_> {
             recording_id,
             run: self.string(&mut own, &run),
             host: self.string(&mut own, &host),
-            boot_id: self.identity.to_be_bytes(),
+            boot_id: annals_format::BootId(self.identity.to_be_bytes()),
             pid: 0,
             start_unix_ns: self.time.unix_ns.unwrap_or(0),
             start_reference_ns: 0,

@@ -9,8 +9,8 @@ use annals_format::otf2::{
 };
 use annals_format::wire::Wire;
 use annals_format::{
-    Definitions, EventTypeId, LocationId, LocationKind, ObjectId, ProcessId, Reference, RegionId,
-    SourceId, SourceOrder, StreamId, StringId,
+    BootId, Definitions, EventTypeId, LocationId, LocationKind, ObjectId, ProcessId, Reference,
+    RegionId, SourceId, SourceOrder, StreamId, StringId,
 };
 use rustc_hash::FxHashMap;
 
@@ -331,7 +331,7 @@ impl<'a> Outgoing<'a> {
 
     fn take_archives(&mut self) {
         let format = |id: StringId| self.ours.string(id) == FORMAT;
-        let mut by_boot: BTreeMap<[u8; 16], usize> = BTreeMap::new();
+        let mut by_boot: BTreeMap<BootId, usize> = BTreeMap::new();
         let mut incoming: Vec<Incoming> = Vec::new();
         for process in self.ours.processes.values() {
             let range = (process.id, Reference::None, 0)..=(process.id, Reference::None, u32::MAX);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use annals_recorder::{HostOffset, Options, Recorder};
+use annals_recorder::{BootId, HostOffset, Options, Recorder};
 
 use crate::abi::Abi;
 use crate::chosen::CLOCKS;
@@ -28,8 +28,6 @@ const AT_END: Duration = Duration::from_secs(10);
 
 /// Messages there and back: the shortest counts. The first one waits for the other side to come.
 const ROUNDS: i64 = 32;
-
-type BootId = [u8; 16];
 
 /// Who measures with whom.
 struct Tree {
@@ -90,7 +88,7 @@ fn agree(recorder: &Recorder, rank: i32, size: i32) -> bool {
     let _ = std::fs::create_dir(&meeting);
     let boot_id = Recorder::boot_id();
     // Where this fails, rank 0 never sees all.
-    let _ = publish(&meeting.join(rank.to_string()), &boot_id);
+    let _ = publish(&meeting.join(rank.to_string()), &boot_id.0);
     let decision = meeting.join("decision");
     let until = Instant::now() + AGREEMENT;
     let is_agreed = loop {
@@ -160,7 +158,7 @@ fn publish(path: &Path, content: &[u8]) -> std::io::Result<()> {
 fn hosts(meeting: &Path, size: i32) -> Option<Vec<BootId>> {
     let of = |rank: i32| {
         let content = std::fs::read(meeting.join(rank.to_string())).ok()?;
-        BootId::try_from(content).ok()
+        <[u8; 16]>::try_from(content).ok().map(BootId)
     };
     (0..size).map(of).collect()
 }
@@ -170,7 +168,7 @@ fn plant(mpi: &Mpi, rank: i32, size: i32) -> Option<Tree> {
     let comm = mpi.real.duplicate(mpi.abi.comm_world)?;
     let all = mpi
         .real
-        .gather_16(Recorder::boot_id(), size, mpi.abi.byte, comm)?;
+        .gather_boot_ids(Recorder::boot_id(), size, mpi.abi.byte, comm)?;
     let mut leaders: Vec<(i32, BootId)> = Vec::new();
     for (rank, host) in (0..size).zip(all) {
         if leaders.iter().all(|leader| leader.1 != host) {

@@ -6,6 +6,8 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
+use annals_recorder::BootId;
+
 use crate::library::{self, library_functions};
 
 library_functions! {
@@ -216,17 +218,18 @@ impl Real {
     }
 
     /// What each of so many processes gives; collective.
-    pub(crate) fn gather_16(
+    pub(crate) fn gather_boot_ids(
         &self,
-        own: [u8; 16],
+        own: BootId,
         size: i32,
         byte: usize,
         comm: usize,
-    ) -> Option<Vec<[u8; 16]>> {
+    ) -> Option<Vec<BootId>> {
         let mut all = vec![[0_u8; 16]; usize::try_from(size).ok()?];
-        let (from, to) = (own.as_ptr(), all.as_mut_ptr().cast());
+        let (from, to) = (own.0.as_ptr(), all.as_mut_ptr().cast());
         // SAFETY: 16 bytes, and room for as many of each process.
-        unsafe { self.raw_allgather(from, 16, byte, to, 16, byte, comm) }.then_some(all)
+        let is_gathered = unsafe { self.raw_allgather(from, 16, byte, to, 16, byte, comm) };
+        is_gathered.then(|| all.into_iter().map(BootId).collect())
     }
 
     /// Sends a number, to a place: datatype of bytes, rank, tag, communicator. Does not wait; short messages go
