@@ -142,7 +142,12 @@ mod tests {
         let id: BootId = text.parse().unwrap();
         assert_eq!(id.to_string(), "0123456789abcdef0123456789abcdef");
         assert_eq!(id.to_string().parse(), Ok(id));
-        for wrong in ["", "0123", "0123456789abcdef0123456789abcdeg", &"0".repeat(33)] {
+        for wrong in [
+            "",
+            "0123",
+            "0123456789abcdef0123456789abcdeg",
+            &"0".repeat(33),
+        ] {
             assert_eq!(wrong.parse::<BootId>(), Err(BootIdError), "{wrong}");
         }
     }

@@ -92,6 +92,6 @@ pub use report::{
     MISSING_FINALIZE_PROPERTY, PROCESS_END_PROPERTY, RankProcess, Report, SharedRank, StreamReport,
     Sums, WorldReport, is_complete, missing_ranks,
 };
-pub use verify::{Mismatch, Verification, verify, verify_with_offsets};
+pub use verify::{Mismatch, Verification, VerifyOptions, verify};
 pub use whole_file::{OutputError, OutputKind, Replace, WholeDirectory, WholeFile};
 pub use window::Window;

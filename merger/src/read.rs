@@ -131,7 +131,7 @@ impl Reader {
         let PlannedInputs {
             mut merge,
             rejected,
-        } = inputs::open(paths, None, symbols, None)?;
+        } = inputs::open(paths, None, symbols, None, default_jobs())?;
         // Reading needs events, not what contradicts them.
         merge.causality = Causality::Off;
         Ok(Self {
@@ -766,7 +766,8 @@ impl OpenedTrace {
 /// Chunks of a slice that one thread reads: few, so that short traces have several, and enough to hide the cost of a state.
 const SLICE_CHUNKS: usize = 8;
 
-fn default_jobs() -> usize {
+/// Threads that work unless the caller says otherwise: one for each processor.
+pub(crate) fn default_jobs() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 

@@ -1,6 +1,7 @@
 //! Verification: whether a trace holds what its footer says, and what its inputs hold.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use annals_format::{
@@ -18,8 +19,9 @@ use crate::clocks::offsets::ClockOffsets;
 use crate::error::{MergeError, Result};
 use crate::filter::{EventFilter, Said, said};
 use crate::input::symbols::Symbols;
+use crate::merge::options::no_progress;
 use crate::messages::causality::Causality;
-use crate::read::{ReadSummary, Reader};
+use crate::read::{ReadSummary, Reader, default_jobs};
 use crate::report::{DamageReport, Sums};
 use crate::window::Window;
 
@@ -140,26 +142,71 @@ fn mismatch(
     }
 }
 
-/// Reads all events of a trace, or of recordings, and compares them with every count and order hash that is
-/// stored; a trace also with the recordings it was merged from, when they are given.
-///
-/// # Errors
-/// If the path does not exist, nothing in it can be read, or recordings are given to compare something else
-/// than a trace with.
-pub fn verify(path: &Path, inputs: &[PathBuf]) -> Result<Verification> {
-    verify_with_offsets(path, inputs, None)
+/// How a trace is verified. Each field has a default.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct VerifyOptions {
+    /// Recordings, or directories of recordings, that the trace was merged from: its events are compared with theirs. Default: none,
+    /// the trace is compared with what it says itself.
+    pub recordings: Vec<PathBuf>,
+    /// Offsets between hosts, if the trace was merged with such a file.
+    pub clock_offsets: Option<ClockOffsets>,
+    /// Threads that decode and merge. Default: one for each processor.
+    pub jobs: usize,
 }
 
-/// The same, with hosts related by what the user measured, as when the trace was merged.
+impl Default for VerifyOptions {
+    fn default() -> Self {
+        Self {
+            recordings: Vec::new(),
+            clock_offsets: None,
+            jobs: default_jobs(),
+        }
+    }
+}
+
+impl VerifyOptions {
+    /// Creates options with their defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads all events of a trace, or of recordings, and compares them with every count and order hash that is stored; a
+    /// trace also with the recordings it was merged from, if they are given. `progress` gets the number of events read so far, and
+    /// can stop the verification.
+    ///
+    /// # Errors
+    /// If the path does not exist, nothing in it can be read, recordings are given to compare something else than a trace
+    /// with, or the trace was merged with a file of offsets that is not given; [`MergeError::Stopped`] if `progress` stopped it.
+    pub fn verify(
+        &self,
+        path: impl AsRef<Path>,
+        progress: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<Verification> {
+        verify_with(path.as_ref(), self, progress)
+    }
+}
+
+/// Verifies with default options: see [`VerifyOptions::verify`].
 ///
 /// # Errors
-/// As [`verify`]; and if the trace was merged with such offsets, and recordings are given without.
-pub fn verify_with_offsets(
+/// Those of [`VerifyOptions::verify`].
+pub fn verify(path: &Path, recordings: &[PathBuf]) -> Result<Verification> {
+    let options = VerifyOptions {
+        recordings: recordings.to_vec(),
+        ..VerifyOptions::default()
+    };
+    options.verify(path, no_progress)
+}
+
+fn verify_with(
     path: &Path,
-    inputs: &[PathBuf],
-    offsets: Option<&ClockOffsets>,
+    options: &VerifyOptions,
+    mut progress: impl FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Verification> {
-    let opened = Reader::open(path)?;
+    let mut opened = Reader::open(path)?;
+    opened.set_jobs(options.jobs);
+    let opened = opened;
     let definitions = opened.definitions();
     let sorted = SortedStreams::of(definitions);
     let mut tally = Tally::default();
@@ -197,7 +244,10 @@ pub fn verify_with_offsets(
         let moves = ChunkMoves::of_chunk(&types, &chunk);
         stacks.take_moves(&moves);
         calls.take(moves);
-        Ok(())
+        match progress(tally.events) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(MergeError::Stopped),
+        }
     })?;
     compare_snapshot(chunks, &stacks);
     let mut mismatches = Vec::new();
@@ -237,12 +287,14 @@ pub fn verify_with_offsets(
         mismatches.push(mismatch(definitions, None, "losses", expected, found));
     }
     let mut compared_inputs = None;
-    if !inputs.is_empty() {
-        compared_inputs = Some(compare(
-            (path, &opened, &outcome),
-            (inputs, offsets, tally.is_moved),
-            &mut mismatches,
-        )?);
+    if !options.recordings.is_empty() {
+        let trace = VerifiedTrace {
+            path,
+            opened: &opened,
+            outcome: &outcome,
+            is_moved: tally.is_moved,
+        };
+        compared_inputs = Some(compare(&trace, options, &mut mismatches)?);
     }
     let is_told = |problem: &&Problem| unreadable.iter().any(|d| d.offset == problem.offset);
     let unread = opened.check_unread()?;
@@ -335,14 +387,31 @@ fn check_hashes(
     proved
 }
 
-/// Merges the inputs once more, without writing, and compares what comes out; gives how many there are.
+/// The trace that is verified.
+struct VerifiedTrace<'a> {
+    path: &'a Path,
+    opened: &'a Reader,
+    outcome: &'a ReadSummary,
+    /// Whether causality repair has moved events.
+    is_moved: bool,
+}
+
+/// Merges the recordings once more, without writing, and compares what comes out. Returns the number of recordings.
 fn compare(
-    (path, opened, outcome): (&Path, &Reader, &ReadSummary),
-    (inputs, offsets, is_moved): (&[PathBuf], Option<&ClockOffsets>, bool),
+    trace: &VerifiedTrace<'_>,
+    options: &VerifyOptions,
     mismatches: &mut Vec<Mismatch>,
 ) -> Result<usize> {
+    let VerifiedTrace {
+        path,
+        opened,
+        outcome,
+        is_moved,
+    } = *trace;
     let definitions = opened.definitions();
-    let planned = crate::merge::inputs::open(inputs, None, &Symbols::default(), offsets)?;
+    let (offsets, jobs) = (options.clock_offsets.as_ref(), options.jobs.max(1));
+    let symbols = Symbols::default();
+    let planned = crate::merge::inputs::open(&options.recordings, None, &symbols, offsets, jobs)?;
     let mut merge = planned.merge;
     let ids = |definitions: &Definitions| -> BTreeSet<RecordingId> {
         let processes = definitions.processes.values();
@@ -370,7 +439,6 @@ fn compare(
         let path = path.to_owned();
         return Err(MergeError::OffsetsNotGiven { path });
     }
-    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     // Where filters end is a matter of moved times.
     if is_moved || is_related_by(Relation::Messages) {
         merge.causality = Causality::Repair;

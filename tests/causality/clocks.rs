@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use annals_format::{ClockKind, Definition, HostOffset, MapCursor, ProcessId, Value};
-use annals_merger::{Bounds, Causality, ClockOffsets, Reader, Window, verify, verify_with_offsets};
+use annals_merger::{
+    Bounds, Causality, ClockOffsets, Reader, VerifyOptions, Window, no_progress, verify,
+};
 use proptest::prelude::*;
 
 use crate::world::{Host, Op, Program, Ticking};
@@ -351,7 +353,12 @@ fn a_file_of_offsets_wins_over_what_is_stored() {
         .collect();
     assert_eq!(relations, ["same-host", "file"]);
     // Without the file nobody can tell where the recordings' events were.
-    let verified = verify_with_offsets(&output, &inputs, Some(&offsets)).expect("a trace");
+    let verified = {
+        let mut options = VerifyOptions::new();
+        options.recordings = inputs.to_vec();
+        options.clock_offsets = Some(offsets.clone());
+        options.verify(&output, no_progress).expect("a trace")
+    };
     assert!(verified.holds(), "{verified:?}");
     let error = verify(&output, &inputs).expect_err("no file").to_string();
     assert!(error.contains("give that file again"), "{error}");

@@ -71,6 +71,7 @@ pub(crate) fn open(
     output: Option<&Path>,
     symbols: &Symbols,
     offsets: Option<&ClockOffsets>,
+    jobs: usize,
 ) -> Result<PlannedInputs> {
     if let Some(path) = output
         && path.is_file()
@@ -117,7 +118,7 @@ pub(crate) fn open(
     rejected.extend(more);
     let copies = reject_without_process(&mut inputs, &mut rejected);
     for path in archives {
-        match crate::otf2::open(&path) {
+        match crate::otf2::open(&path, jobs) {
             Ok(mut processes) => {
                 processes.iter_mut().for_each(name_functions);
                 inputs.extend(processes);

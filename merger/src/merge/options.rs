@@ -130,7 +130,7 @@ impl MergeOptions {
         let PlannedInputs {
             mut merge,
             rejected,
-        } = inputs::open(paths, output, &self.symbols, offsets)?;
+        } = inputs::open(paths, output, &self.symbols, offsets, self.jobs.max(1))?;
         if let Some(input) = rejected.first().filter(|_| self.strict) {
             let what = format!("{}: {}", input.path.display(), input.why);
             return Err(MergeError::Incomplete { what });

@@ -248,8 +248,8 @@ struct Group {
 /// process.
 ///
 /// # Errors
-/// If the anchor cannot be read.
-pub(crate) fn open(path: &Path) -> Result<Vec<InputRecording>> {
+/// If the anchor cannot be read, or no threads can be had.
+pub(crate) fn open(path: &Path, jobs: usize) -> Result<Vec<InputRecording>> {
     let mut problems = Vec::new();
     let mut definitions = GlobalDefinitions::default();
     let stem = path.with_extension("");
@@ -272,10 +272,15 @@ pub(crate) fn open(path: &Path) -> Result<Vec<InputRecording>> {
     }
     let world = World::of(&definitions);
     let files = locations_of(&definitions, &stem, &mut problems);
-    let mut locations: Vec<LocationFile> = files
-        .into_par_iter()
-        .map(|(id, expected)| open_location(&stem, &anchor, id, expected))
-        .collect();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
+    let pool = pool.map_err(|error| MergeError::Threads {
+        source: std::io::Error::other(error),
+    })?;
+    let mut locations: Vec<LocationFile> = pool.install(|| {
+        let each = files.into_par_iter();
+        each.map(|(id, expected)| open_location(&stem, &anchor, id, expected))
+            .collect()
+    });
     let groups = groups_of(&definitions, &world, &mut locations);
     let time = TimeBase::of(&definitions, &locations);
     let mut markers = Markers::of(&stem.with_added_extension("marker"), chunk_size);

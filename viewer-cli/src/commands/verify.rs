@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use annals_merger::{ClockOffsets, Mismatch, Verification, verify_with_offsets};
+use annals_merger::{ClockOffsets, Mismatch, Verification, VerifyOptions, no_progress};
 use clap::Args;
 
 use crate::output::{self, Finding};
@@ -41,7 +41,10 @@ pub struct VerifyArguments {
 pub fn run(arguments: &VerifyArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
     let offsets = arguments.clock_offsets.as_deref();
     let offsets = offsets.map(ClockOffsets::read).transpose()?;
-    let found = verify_with_offsets(&arguments.input, &arguments.recordings, offsets.as_ref())?;
+    let mut options = VerifyOptions::new();
+    options.recordings = arguments.recordings.clone();
+    options.clock_offsets = offsets;
+    let found = options.verify(&arguments.input, no_progress)?;
     if arguments.json {
         output::json(out, &found)?;
     } else {
