@@ -113,7 +113,11 @@ impl Syncer {
         let shared = Arc::clone(&self.shared);
         let run = move || {
             for written in receiver {
-                let synced = written.and_then(|path| sync(&path).map(|()| path));
+                let synced = written.and_then(|path| match sync(&path) {
+                    Ok(()) => Ok(path),
+                    // What may not be on the disk has no name.
+                    Err(error) => std::fs::remove_file(&path).and(Err(error)),
+                });
                 shared.note_snapshot(synced);
             }
         };

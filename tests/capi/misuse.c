@@ -199,7 +199,7 @@ static void bad_definitions(annals_recorder recorder)
     EXPECT(ERROR_SETTING, annals_start(&unknown, 1, 0, &other));
     CHECK(strstr(annals_last_error(), "ANNALS_COLOUR") != NULL);
     EXPECT(ERROR_SETTING, annals_start(&wrong, 1, 0, &other));
-    CHECK(strstr(annals_last_error(), "ANNALS_BUFFER is a size") != NULL);
+    CHECK(strstr(annals_last_error(), "ANNALS_BUFFER is a number") != NULL);
     EXPECT(ERROR_SYSTEM, annals_start(&nowhere, 1, 0, &other));
     CHECK(strstr(annals_last_error(), "/proc/nowhere") != NULL);
     EXPECT(ERROR_SETTING, annals_start(&empty, 1, 3, &other));

@@ -161,6 +161,10 @@ impl Tool {
             let argument = argument.replace("IN", inputs.expect("a name"));
             command.arg(argument.replace("OUT", outputs.expect("a name")));
         }
+        if self.output.is_some() {
+            // What stands there before is of no kind.
+            command.arg("--force");
+        }
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         command
     }

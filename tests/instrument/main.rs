@@ -605,7 +605,7 @@ fn what_cannot_work_is_said_before_the_program_runs() {
     let wrong = built.record(&["--buffer", "much"], "");
     let said = text_of(&wrong.stderr);
     assert_eq!(wrong.status.code(), Some(2), "{said}");
-    assert!(said.contains("ANNALS_BUFFER is a size"), "{said}");
+    assert!(said.contains("--buffer: expected a number"), "{said}");
     let mut record = trace_cli();
     record
         .arg("record")
