@@ -119,14 +119,23 @@ impl Recording {
         chunks: &mut BTreeMap<u64, ChunkHeader>,
     ) -> Result<()> {
         let mut previous: Option<ChunkHeader> = None;
+        // Events of chunks that are not kept, since the one before. `None` if there are none.
+        let mut missing_events: Option<u64> = None;
         for (number, stored) in contents.chunks.iter().enumerate() {
             let mut header = stored.header.clone();
             match stored.place {
                 ChunkPlace::Block(offset) => {
                     chunks.insert(offset, header.clone());
                 }
-                // Behind what is kept; the totals have its events.
-                ChunkPlace::Cut | ChunkPlace::Foreign(_) => continue,
+                // After what is kept: it is missing then, as it was, before the next one.
+                ChunkPlace::Cut | ChunkPlace::Foreign(_) => {
+                    missing_events = Some(
+                        missing_events
+                            .unwrap_or(0_u64)
+                            .saturating_add(header.event_count),
+                    );
+                    continue;
+                }
                 ChunkPlace::Live(_) => {
                     let chunk = self.load(file, stored)?;
                     // Pages that were overwritten are no gap: chunks are numbered as they stand here, as a
@@ -135,8 +144,11 @@ impl Recording {
                         .losses
                         .iter()
                         .filter(|loss| loss.before_chunk == number);
-                    let is_gap = lost.clone().count() != 0;
-                    let lost = lost.fold(0, |sum: u64, loss| sum.saturating_add(loss.count));
+                    let cut = missing_events.take();
+                    let is_gap = lost.clone().count() != 0 || cut.is_some();
+                    let lost = lost.fold(cut.unwrap_or(0), |sum: u64, loss| {
+                        sum.saturating_add(loss.count)
+                    });
                     let (sequence, recorded) = previous.as_ref().map_or((0, 0), |previous| {
                         let recorded = previous.before.recorded;
                         (
