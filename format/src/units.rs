@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-/// The units of a size, with the power of two that each stands for.
+const NS_PER_S: i128 = 1_000_000_000;
+
+/// The units of a size, with their exponents of two.
 const SIZE_UNITS: [(&str, u32); 4] = [("", 0), ("K", 10), ("M", 20), ("G", 30)];
 /// The units of a time, with their lengths in nanoseconds.
 const TIME_UNITS: [(&str, i128); 8] = [
@@ -11,7 +13,7 @@ const TIME_UNITS: [(&str, i128); 8] = [
     ("\u{b5}s", 1_000),  // micro sign
     ("\u{3bc}s", 1_000), // Greek mu
     ("ms", 1_000_000),
-    ("s", 1_000_000_000),
+    ("s", NS_PER_S),
     ("min", 60_000_000_000),
     ("h", 3_600_000_000_000),
 ];
@@ -69,12 +71,25 @@ pub fn parse_time(text: &str) -> Result<i64, UnitError> {
     time_ns.ok_or_else(|| not_a_time(text))
 }
 
+/// Parses a decimal number of seconds without a unit, as tools write tables of clock offsets. Returns nanoseconds; fractions of
+/// one are cut off.
+///
+/// # Errors
+/// If the text is not a decimal number, or beyond ±292 years.
+pub fn parse_seconds(text: &str) -> Result<i64, UnitError> {
+    let time_ns = decimal(text, NS_PER_S).and_then(|ns| i64::try_from(ns).ok());
+    time_ns.ok_or_else(|| UnitError {
+        what: "number of seconds",
+        text: text.to_owned(),
+        expected: "a decimal number, such as 0.000012",
+    })
+}
+
 /// Parses a length of time. See [`parse_time`] for the units.
 ///
 /// # Errors
 /// If the text is not a number with one of these units, negative, or 2⁶⁴ seconds or more.
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
-    const NS_PER_S: i128 = 1_000_000_000;
     let duration = nanoseconds(text).and_then(|ns| {
         let seconds = u64::try_from(ns.div_euclid(NS_PER_S)).ok()?;
         Some(Duration::new(seconds, ns.rem_euclid(NS_PER_S) as u32))
@@ -101,6 +116,16 @@ fn split(text: &str) -> (&str, &str) {
 
 fn nanoseconds(text: &str) -> Option<i128> {
     let (number, unit) = split(text);
+    if unit.is_empty() {
+        // Only 0 is the same in every unit.
+        return decimal(number, 10_i128.pow(MAX_FRACTION_DIGITS as u32)).filter(|all| *all == 0);
+    }
+    let (_, unit_ns) = TIME_UNITS.iter().find(|(name, _)| *name == unit)?;
+    decimal(number, *unit_ns)
+}
+
+/// Multiplies a decimal number by a unit.
+fn decimal(number: &str, unit: i128) -> Option<i128> {
     let (is_negative, digits) = match number.strip_prefix('-') {
         Some(digits) => (true, digits),
         None => (false, number.strip_prefix('+').unwrap_or(number)),
@@ -115,13 +140,9 @@ fn nanoseconds(text: &str) -> Option<i128> {
         part => part.parse::<u64>().ok().map(i128::from),
     };
     let fraction = &fraction[..fraction.len().min(MAX_FRACTION_DIGITS)];
-    let (whole, part) = (parse(whole)?, parse(fraction)?);
-    if unit.is_empty() && whole == 0 && part == 0 {
-        return Some(0);
-    }
-    let (_, unit_ns) = TIME_UNITS.iter().find(|(name, _)| *name == unit)?;
-    let ns = whole * unit_ns + part * unit_ns / 10_i128.pow(fraction.len() as u32);
-    Some(if is_negative { -ns } else { ns })
+    let part = parse(fraction)? * unit / 10_i128.pow(fraction.len() as u32);
+    let product = parse(whole)? * unit + part;
+    Some(if is_negative { -product } else { product })
 }
 
 #[cfg(test)]
@@ -190,9 +211,12 @@ mod tests {
             let duration = u64::try_from(ns).ok().map(Duration::from_nanos);
             assert_eq!(parse_duration(text).ok(), duration, "{text}");
         }
+        assert_eq!(parse_seconds("-0.0015"), Ok(-1_500_000));
+        assert!(parse_seconds("1s").is_err() && parse_seconds("").is_err());
         for wrong in [
             "",
             "5",
+            "0.0000000001",
             "s",
             "1.2.3s",
             "1e3s",

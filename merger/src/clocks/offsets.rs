@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use annals_format::units::parse_seconds;
+
 use crate::error::{MergeError, Result};
 
 /// What printing microseconds and reading the wall clock in them adds to a bound: the round trip and the
@@ -82,10 +84,13 @@ impl ClockOffsets {
                 let expected = "a host, a round trip and an offset in seconds";
                 return Err(wrong(expected, line.trim()));
             };
-            let round_trip_ns = seconds(round_trip)
+            let round_trip_ns = parse_seconds(round_trip)
+                .ok()
                 .and_then(|ns| u64::try_from(ns).ok())
                 .ok_or_else(|| wrong("a round trip in seconds, not below 0", round_trip))?;
-            let offset_ns = seconds(offset).ok_or_else(|| wrong("an offset in seconds", offset))?;
+            let offset_ns = parse_seconds(offset)
+                .ok()
+                .ok_or_else(|| wrong("an offset in seconds", offset))?;
             let found = OffsetOfHost {
                 offset_ns,
                 error_ns: round_trip_ns.div_ceil(2).saturating_add(PRINTED_NS),
@@ -161,29 +166,6 @@ impl ClockOffsets {
         });
         found.map(|(host, _)| host.as_str())
     }
-}
-
-/// A decimal number of seconds, in nanoseconds; digits behind the ninth are left out.
-fn seconds(text: &str) -> Option<i64> {
-    let (is_negative, digits) = match text.strip_prefix('-') {
-        Some(digits) => (true, digits),
-        None => (false, text.strip_prefix('+').unwrap_or(text)),
-    };
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_number(whole) || !is_number(fraction) || whole.len() + fraction.len() == 0 {
-        return None;
-    }
-    let parse = |part: &str| match part {
-        "" => Some(0),
-        part => part.parse::<i128>().ok(),
-    };
-    let fraction = &fraction[..fraction.len().min(9)];
-    let fraction_ns = parse(fraction)? * 10_i128.pow(9 - fraction.len() as u32);
-    let ns = parse(whole)?
-        .checked_mul(1_000_000_000)?
-        .checked_add(fraction_ns)?;
-    i64::try_from(if is_negative { -ns } else { ns }).ok()
 }
 
 #[cfg(test)]
