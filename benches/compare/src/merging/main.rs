@@ -312,8 +312,12 @@ fn compare(arguments: &Arguments, locations: u32, events: u64) -> Result<bool, S
         let said = &contestant.measured.first()?.said;
         (!said.is_empty() && contestant.name != "babeltrace2").then_some((contestant.name, said))
     });
-    for (name, said) in said {
+    let said: Vec<(&str, &String)> = said.collect();
+    for (name, said) in &said {
         println!("  {name}: events and sum of all their fields: {said}");
+    }
+    if said.iter().any(|(_, sums)| *sums != said[0].1) {
+        return Err("the readers have found different sums".to_owned());
     }
     for (rival, of_rival) in best.iter().filter(|(name, _)| !name.starts_with("annals")) {
         for (own, of_own) in best.iter().filter(|(name, _)| name.starts_with("annals")) {
