@@ -1233,7 +1233,12 @@ fn sessions_have_ranks_and_pcontrol_switches_regions() {
     for flavour in flavours().filter(|flavour| ["mpich", "openmpi"].contains(&flavour.name)) {
         let program = flavour.program("sessions.c");
         let plain = flavour.run(&program, &[]);
-        let run = flavour.record(&program, &[], false);
+        let mut chosen = flavour.clone();
+        let variables = "MPIR_CVAR_BARRIER_POSIX*:mpi_abort_delay";
+        chosen.set("ANNALS_MPI_CVARS", variables);
+        let run = chosen.record(&program, &[], false);
+        // The first session records variables, as MPI_Init does.
+        assert!(run.info().contains("\"mpi.cvar."), "{}", run.info());
         assert_eq!(
             (run.code, run.lines()),
             (plain.code, plain.lines()),
