@@ -91,6 +91,28 @@ fn events_of_a_query_are_those_of_its_names_window_and_elements() {
     });
     assert_eq!(count(&query), 1);
 
+    // A window's calls are those that overlap it: `main`, which is open all the time, too.
+    let mut in_window = Query::new();
+    in_window.set_window(Window {
+        from_ns: 12_000,
+        to_ns: 15_000,
+    });
+    let mut calls = Vec::new();
+    let summary = reader.for_each_call(&in_window, |call| {
+        calls.push((call.name(), call.begin, call.depth));
+        ControlFlow::Continue(())
+    });
+    assert!(summary.expect("they are read").is_some());
+    calls.sort();
+    let expected = [
+        ("main", 0, 0),
+        ("main", 0, 0),
+        ("solve", 10_000, 1),
+        ("solve", 10_000, 1),
+    ];
+    let expected = expected.map(|(name, begin, depth)| (name.to_owned(), begin, depth));
+    assert_eq!(calls, expected);
+
     // States of slices add up to the same, on a trace too, with any number of threads.
     let trace = directory.path().join("trace.annals");
     let mut options = MergeOptions::new();

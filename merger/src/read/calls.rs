@@ -1,7 +1,7 @@
 //! Region calls in a window of an input: one pass that everything about regions is built on.
 //!
 //! What a call is, [`crate::calls`] says. In a window a pass starts with what was entered before it and stops
-//! at its end; what is then open ends there, or at the location's last event when none is behind the window.
+//! at its end; what is then open ends there, or at the location's last event if none comes after the window.
 
 use std::ops::ControlFlow;
 
@@ -53,7 +53,8 @@ pub struct Call<'a> {
     pub location: LocationId,
     /// Trace time of the enter, nanoseconds.
     pub begin: i64,
-    /// Trace time of the leave, nanoseconds; if it was never left, where it ends all the same.
+    /// Trace time of the leave, nanoseconds. A call that was never left ends with the call around it; one that is still open, at
+    /// the end of the window or of its location's events.
     pub end: i64,
     /// Calls around it.
     pub depth: usize,
@@ -127,8 +128,8 @@ impl<F: FnMut(&Call<'_>) -> ControlFlow<()>> CallSink for CallVisitor<'_, F> {
         how: Close,
     ) {
         let window = self.query.window();
-        let is_wanted = self.query.takes_region(frame.region)
-            && (window.contains(time_ns) || window.contains(frame.entered_ns));
+        let is_wanted =
+            self.query.takes_region(frame.region) && window.overlaps(frame.entered_ns, time_ns);
         if self.has_stopped || !is_wanted {
             return;
         }
@@ -154,23 +155,23 @@ impl<F: FnMut(&Call<'_>) -> ControlFlow<()>> Sink for CallVisitor<'_, F> {}
 pub struct Calls {
     kinds: FxHashMap<EventTypeId, Kind>,
     streams: ByStream<usize>,
-    /// The same for all streams, whatever the filter: where gaps are.
+    /// The numbers of the locations of all streams, whatever the query: losses in any of them are gaps.
     all_streams: ByStream<usize>,
-    /// By location: whether the filter takes any of its streams.
+    /// By location: whether the query takes any of its streams.
     is_taken: Vec<bool>,
     locations: Vec<LocationId>,
     stacks: Vec<CallStack>,
-    /// By location: it has events behind the window.
+    /// By location: whether it has events after the window.
     goes_on: Vec<bool>,
     window: Window,
-    /// The filter takes some streams of a location and not the others: snapshots know all of them.
+    /// Whether the query takes only some streams of a location: snapshots describe whole locations.
     is_partial: bool,
     /// Read from the start, whatever the window: for sinks that need all [other](Sink::other) events.
     pub from_start: bool,
 }
 
 impl Calls {
-    /// No region is open yet.
+    /// Creates empty stacks for the locations of a query.
     pub fn new(definitions: &Definitions, query: &Query) -> Self {
         let types = definitions.event_types.values();
         let kinds = types.filter_map(|event_type| {
@@ -227,10 +228,10 @@ impl Calls {
         &self.locations
     }
 
-    /// The calls in a window of an input. `look` gets every chunk that is read, behind the calls in it.
+    /// Reads the calls of the query's window into `sink`. `look` gets every chunk that is read, after the calls in it.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the storage fails.
     pub fn read<S: Sink>(
         &mut self,
         reader: &Reader,
@@ -244,10 +245,10 @@ impl Calls {
         Ok(outcome)
     }
 
-    /// The same, until `look` has an error.
+    /// Reads calls as [`Calls::read`] does, until `look` returns an error.
     ///
     /// # Errors
-    /// Those of `look`; if the input cannot be read.
+    /// Those of `look`; if the storage fails.
     pub fn read_until<S: Sink>(
         &mut self,
         reader: &Reader,
@@ -334,15 +335,14 @@ impl Calls {
         let mut losses = chunk.losses.iter().peekable();
         for (index, type_index) in chunk.type_index.iter().enumerate() {
             let time_ns = chunk.times_ns[index];
-            let is_behind = self.is_behind(time_ns);
-            while !is_behind
-                && let Some((_, loss)) = losses.next_if(|loss| loss.0 as usize <= index)
+            let is_after = self.is_after(time_ns);
+            while !is_after && let Some((_, loss)) = losses.next_if(|loss| loss.0 as usize <= index)
             {
                 self.note_gap(loss);
             }
             let Some((kind, regions)) = &mut of_types[usize::from(*type_index)] else {
                 if let Some(number) = self.streams.get(chunk.streams[index])
-                    && !is_behind
+                    && !is_after
                 {
                     sink.other(number, self.stacks[number].frames(), chunk, index);
                 }
@@ -352,7 +352,7 @@ impl Calls {
             let Some(number) = self.streams.get(chunk.streams[index]) else {
                 continue;
             };
-            if is_behind {
+            if is_after {
                 self.goes_on[number] = true;
                 continue;
             }
@@ -361,13 +361,13 @@ impl Calls {
             }
         }
         let last_ns = chunk.times_ns.last().copied();
-        if !last_ns.is_some_and(|last_ns| self.is_behind(last_ns)) {
+        if !last_ns.is_some_and(|last_ns| self.is_after(last_ns)) {
             losses.for_each(|(_, loss)| self.note_gap(loss));
         }
     }
 
-    /// Whether a time is behind the window.
-    fn is_behind(&self, time_ns: i64) -> bool {
+    /// Whether a time is after the window.
+    fn is_after(&self, time_ns: i64) -> bool {
         time_ns >= self.window.to_ns && self.window.to_ns != i64::MAX
     }
 
