@@ -896,7 +896,7 @@ impl StreamParts {
             row.dropped.set(Cause::BufferFull, dropped);
         }
         if totals.rows.is_empty() {
-            // Nothing is known, which is not the same as nothing raised.
+            // An empty table would read as "nothing was raised".
             totals.row(ANY_EVENT_TYPE).raised_is_lower_bound = true;
         }
         totals

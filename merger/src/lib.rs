@@ -71,7 +71,6 @@ pub use input::recover::{Recovered, recover};
 pub use input::symbols::Symbols;
 pub use input::{Found, InputRecording, RejectedInput, find, is_annals};
 pub use merge::Merged;
-pub use merge::inputs::open_recordings;
 pub use merge::join::{Joined, join};
 pub use merge::options::{MEMORY_LIMIT_BYTES, MergeOptions, MergePlan, SliceNumber, no_progress};
 pub use merge::plan::Plan;

@@ -258,8 +258,8 @@ impl Reader {
         }
     }
 
-    /// Visits the calls of regions that were entered and left, or are still open at the end of the window, in the order of
-    /// their ends. The callback stops the pass with [`ControlFlow::Break`]. Returns `None` if the callback stopped.
+    /// Visits the calls that overlap the query's window, in the order of their ends: those that were left, and those that are still
+    /// open at its end. The callback stops the pass with [`ControlFlow::Break`]. Returns `None` if the callback stopped.
     ///
     /// # Errors
     /// If the storage fails.
@@ -323,10 +323,10 @@ impl Reader {
         })
     }
 
-    /// Gives what is open before a window, and then the chunks from there on, to whoever follows region calls:
-    /// of a trace with snapshots those that may hold events of the window, else all from the start to the
-    /// end. Also gives the last snapshot when not all chunks to the end were read: its times tell which locations
-    /// go on behind the window.
+    /// Visits what is needed to follow region calls in a window: `begin` gets the regions that are open before it, `consume` the
+    /// chunks after that. Of a trace with snapshots only the chunks of the window are read, otherwise all from the start to the
+    /// end. Returns the last snapshot, too, if not all chunks to the end were read: its times show which locations have
+    /// events after the window.
     ///
     /// # Errors
     /// Those of `consume`; if the storage fails.
@@ -369,7 +369,7 @@ impl Reader {
         Ok(stacks.into_inner().snapshot(&types))
     }
 
-    /// Where reading can start other than at the beginning, in order; recordings have no such places.
+    /// The snapshots, from which reading can start, in order. Recordings have none.
     pub fn snapshots(&self) -> &[TraceSnapshot] {
         match &self.content {
             Content::Trace(opened) => &opened.trace.snapshots,
@@ -394,13 +394,13 @@ impl Reader {
         }
     }
 
-    /// Statistics of all calls, where the input has them stored: one whole trace, of which nothing is known to be
-    /// damaged. Those that are damaged themselves are as good as none: they follow from the events.
+    /// The stored statistics of all calls. `None` if there are none, if they are damaged, or if the input is not one whole trace:
+    /// they can be computed from the events.
     pub fn region_statistics(&self) -> Option<RegionStatistics> {
         self.load_region_statistics().ok()?
     }
 
-    /// The same, with what is wrong with them.
+    /// Loads the stored statistics of all calls. `None` if there are none, or the input is not one whole trace.
     ///
     /// # Errors
     /// If they cannot be read or are damaged.
@@ -683,7 +683,7 @@ impl OpenedTrace {
         }
     }
 
-    /// Decodes these chunks, by several threads when there are several, and gives them to `consume` in order.
+    /// Decodes these chunks with several threads, and passes them to `consume` in order.
     fn read(
         &self,
         entries: Vec<&TraceIndexEntry>,

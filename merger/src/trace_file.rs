@@ -44,7 +44,7 @@ impl TraceFile {
         OutputError::not_written(self.file.path(), error).into()
     }
 
-    /// Writes a block that a trace has once; gives its place. `what` it is, for who reads the error.
+    /// Writes a block that a trace has once. Returns its offset. `what` names it in errors.
     ///
     /// # Errors
     /// If it is larger than a block may be, or cannot be written.
@@ -81,7 +81,7 @@ impl TraceFile {
         Ok(offset)
     }
 
-    /// Writes the statistics of the trace's calls; gives their place.
+    /// Writes the statistics of the trace's calls. Returns their offset.
     pub(crate) fn write_statistics(
         &mut self,
         statistics: &RegionStatistics,
@@ -94,7 +94,7 @@ impl TraceFile {
         self.write_block_with(kind, &head, &body, statistics.content(), level)
     }
 
-    /// Gives the trace its name. Returns its length in bytes.
+    /// Finishes the file: the trace has its name then. Returns its length in bytes.
     pub(crate) fn complete(self) -> Result<u64> {
         self.file.finish()?;
         Ok(self.offset)

@@ -206,7 +206,6 @@ fn verify_with(
 ) -> Result<Verification> {
     let mut opened = Reader::open(path)?;
     opened.set_jobs(options.jobs);
-    let opened = opened;
     let definitions = opened.definitions();
     let sorted = SortedStreams::of(definitions);
     let mut tally = Tally::default();
@@ -353,7 +352,7 @@ fn explained(row: &TypeTotals) -> u64 {
     kept.saturating_add(row.dropped_sum())
 }
 
-/// Compares order hashes where the footer has them and nothing had to be skipped now; gives how many.
+/// Compares the order hashes that the footer has, of streams of which nothing had to be skipped. Returns how many.
 fn check_hashes(
     definitions: &Definitions,
     outcome: &ReadSummary,

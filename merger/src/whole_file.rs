@@ -1,7 +1,7 @@
 //! Files and directories that get their names only when they are whole and synced to disk.
 //!
 //! A regular file is written under a temporary name beside its own, synced and renamed; then its directory is synced. So a
-//! name always stands for the old content or for the new one, after a crash of the machine too. Devices and pipes are
+//! name always has the old content or the new one, after a crash of the machine too. Devices and pipes are
 //! written to directly. Of a symbolic link the target is replaced, and the link stays.
 //!
 //! An existing file is replaced only by one of the same kind: see [`Replace`].
@@ -66,7 +66,7 @@ impl OutputError {
     }
 }
 
-/// A kind of file, told from its first bytes.
+/// A kind of file, recognised by its first bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct OutputKind {
     name: &'static str,
@@ -217,7 +217,7 @@ impl WholeFile {
         &self.path
     }
 
-    /// Syncs the file to disk and gives it its name.
+    /// Syncs the file to disk and renames it to its path.
     ///
     /// # Errors
     /// If it cannot be written or synced: what was there before stays. If its directory cannot be synced.
@@ -318,7 +318,7 @@ impl WholeDirectory {
         &self.temporary
     }
 
-    /// Syncs everything in the directory to disk and gives it its name.
+    /// Syncs everything in the directory to disk and renames it to its path.
     ///
     /// # Errors
     /// If that fails, or an existing file in the directory is of another kind: what was there before stays. If only some of

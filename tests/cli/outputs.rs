@@ -338,7 +338,7 @@ fn child() {
         return;
     }
     if deed == "torn" {
-        // Definitions that nobody can read any more: this live file is not recovered, but brought home.
+        // Destroys definitions: such a live file is not recovered, but moved beside its recording.
         let live = options.live_directory.expect("a directory");
         let live = files(&live, "").pop().expect("a live file");
         let live = std::fs::File::options()

@@ -6,12 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use annals_format::{CallStatistics, Definitions, LocationId, ProcessId, RegionId, TraceLoss};
-use annals_merger::{ReadSummary, Reader, RegionCounter, Window};
-
-use annals_merger::Places;
-use annals_merger::Query;
 use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{Calls, Sink};
+use annals_merger::{Calls, Places, Query, ReadSummary, Reader, RegionCounter, Sink, Window};
 
 /// What statistics are kept by, beside the region.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 
 use annals_format::RegionId;
-use annals_merger::Window;
-
-use annals_merger::Sink;
 use annals_merger::calls::{CallSink, Close, Frame};
+use annals_merger::{Sink, Window};
 
 /// Places beyond this are counted with their callers.
 const MOST_NODES: usize = 1 << 20;

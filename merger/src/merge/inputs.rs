@@ -13,15 +13,7 @@ use crate::input::symbols::Symbols;
 use crate::input::{FileAt, Found, InputRecording, RejectedInput, find, header_of, kind_of};
 use crate::merge::Merge;
 
-/// Opens recordings; those that cannot be used come back as rejected.
-///
-/// # Errors
-/// If none of them can be used.
-pub fn open_recordings(paths: &[PathBuf]) -> Result<(Vec<InputRecording>, Vec<RejectedInput>)> {
-    open_each(paths, |input| input.check_has_process())
-}
-
-/// The same, with something done to each at once.
+/// Opens recordings and does something to each while it is open alone. Those that cannot be used are returned as rejected.
 fn open_each(
     paths: &[PathBuf],
     mut each: impl FnMut(&mut InputRecording) -> Result<()>,
@@ -218,7 +210,7 @@ fn differing(merge: &mut Merge) -> Vec<RejectedInput> {
     differing
 }
 
-/// Whether a file holds the same as another, as far as it goes. One that cannot be read does not.
+/// Whether a file is the beginning of another, byte for byte. False if one cannot be read.
 fn is_part(path: &Path, of: &Path) -> bool {
     const STEP: u64 = 1 << 20;
     let is_part = || -> Result<bool> {

@@ -17,7 +17,7 @@ use crate::input::symbols::Symbols;
 use crate::input::{InputRecording, RejectedInput};
 use crate::messages::causality::{Causality, MESSAGES_IN_FLIGHT};
 use crate::otf2::{self, ArchiveOptions};
-use crate::read::Reader;
+use crate::read::{Reader, default_jobs};
 use crate::window::Window;
 
 /// Memory that events may take by default, bytes.
@@ -78,8 +78,8 @@ pub struct MergeOptions {
     /// Memory that the merge may take, about, bytes. What does not fit is merged in several passes, to the same trace. Of very
     /// many streams, definitions and indexes alone take more (12 KiB for each): events then get a quarter of the limit.
     pub memory_limit_bytes: u64,
-    /// Where the temporary files of several passes go. They have no names, and are gone with the process. Default: `None`, beside
-    /// the output.
+    /// The directory of the temporary files of several passes. They have no names, and end with the process. Default: `None`, the
+    /// directory of [`MergeOptions::output`], or else the current one.
     pub temporary_directory: Option<PathBuf>,
     /// Events of a chunk of the trace; with many streams, up to twice as many.
     pub chunk_events: usize,
@@ -102,7 +102,7 @@ impl Default for MergeOptions {
             settled: None,
             output: None,
             compression: CompressionLevel::default(),
-            jobs: std::thread::available_parallelism().map_or(1, usize::from),
+            jobs: default_jobs(),
             memory_limit_bytes: MEMORY_LIMIT_BYTES,
             temporary_directory: None,
             chunk_events: CHUNK_EVENTS,

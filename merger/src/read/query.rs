@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use crate::filter::{EventFilter, FilterError, Selection};
 use crate::window::Window;
 
-/// An element that a [`Query`] asks for, by name. Event types that have no such element have no value for it.
+/// An element that a [`Query`] asks for, by name. It belongs to the query that made it. Event types without such an element have
+/// no value for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ElementHandle(pub(super) usize);
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use annals_format::{CollectiveOperation, Definitions, EventTypeId, Reference, Role};
-use annals_merger::{ReadSummary, Reader, Window};
+use annals_merger::{Places, Query, ReadSummary, Reader, Window};
 use anyhow::bail;
 use clap::Args;
 use rustc_hash::FxHashMap;
@@ -17,8 +17,6 @@ use crate::output::{self, Finding};
 use crate::table::{Align, Table, safe};
 use crate::time;
 use crate::walk::{concerns, walk};
-use annals_merger::Places;
-use annals_merger::Query;
 
 /// Operations that wait for members, at most.
 const MOST_OPEN: usize = 1 << 20;

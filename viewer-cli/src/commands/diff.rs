@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-use annals_merger::{ReadSummary, Reader};
+use annals_merger::{Places, ReadSummary, Reader};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
@@ -14,7 +14,6 @@ use crate::output::{self, Finding, UsageError};
 use crate::stacks::{Grouping, RegionStats, statistics};
 use crate::table::{Align, Table, safe};
 use crate::time;
-use annals_merger::Places;
 
 /// Regions that got slower or faster, are new, or gone, from one trace to another; by name.
 ///

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use annals_format::{ANY_EVENT_TYPE, Cause, EventTypeId, StreamId, TraceLoss};
-use annals_merger::{ReadSummary, Reader, Sums, Window};
+use annals_merger::{Places, Query, ReadSummary, Reader, Sums, Window};
 use clap::Args;
 use serde::Serialize;
 
@@ -13,8 +13,6 @@ use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
 use crate::table::{Align, Table, safe};
 use crate::time::moment;
-use annals_merger::Places;
-use annals_merger::Query;
 
 /// Losses: per rank, source, location and event type the count, the cause and the interval.
 ///

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use annals_format::{Definitions, ProcessId, units};
-use annals_merger::{EventName, FoundEvent, Hop, Rule, explain};
+use annals_merger::{EventName, FoundEvent, Hop, Places, Rule, explain};
 use clap::Args;
 use serde::Serialize;
 
@@ -11,7 +11,6 @@ use super::InputArguments;
 use crate::output::{self, Finding, UsageError};
 use crate::table::safe;
 use crate::time;
-use annals_merger::Places;
 
 /// What ordered two events
 ///

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use annals_format::RegionId;
-use annals_merger::{ReadSummary, Reader, Window};
+use annals_merger::{Places, Query, ReadSummary, Reader, Window};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
@@ -15,8 +15,6 @@ use crate::output::{self, Finding};
 use crate::stacks::{Group, Grouping, RegionStats, Statistics, rank_of, statistics};
 use crate::table::{Align, Table, safe};
 use crate::time;
-use annals_merger::Places;
-use annals_merger::Query;
 
 /// Load balance: time in each region by rank or location.
 ///

@@ -4,7 +4,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use annals_format::{EventTypeId, RegionId, TraceLoss, Value};
-use annals_merger::{ReadSummary, Reader, Window};
+use annals_merger::calls::{CallSink, Close, Frame};
+use annals_merger::{Calls, Query, ReadSummary, Reader, Sink, Window};
 use anyhow::bail;
 use clap::Args;
 use rustc_hash::FxHashMap;
@@ -18,9 +19,6 @@ use crate::svg::{Anchor, Svg};
 use crate::table::safe;
 use crate::time;
 use crate::walk::{concerns, walk};
-use annals_merger::Query;
-use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{Calls, Sink};
 
 /// How durations of a region's calls (--region), or values of an event type's element (--event and --element), are
 /// distributed.

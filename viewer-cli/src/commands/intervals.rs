@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 
 use annals_format::{Definitions, EventType, EventTypeId, Role, Spread};
-use annals_merger::{ReadSummary, Reader, Window};
+use annals_merger::{Places, Query, ReadSummary, Reader, Window};
 use anyhow::bail;
 use clap::Args;
 use rustc_hash::FxHashMap;
@@ -16,8 +16,6 @@ use crate::output::{self, Finding, UsageError};
 use crate::table::{Align, Table, safe};
 use crate::time;
 use crate::walk::{bin_of, bin_start, bounded, concerns, walk};
-use annals_merger::Places;
-use annals_merger::Query;
 
 /// What was begun and not ended is remembered up to this number.
 const MOST_OPEN: usize = 1 << 22;

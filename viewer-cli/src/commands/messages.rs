@@ -5,7 +5,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use annals_format::{EventTypeId, RegionId, Role, Spread, TraceChunk};
-use annals_merger::{MessageCounts, MessagePairs, ReadSummary, Reader, Window};
+use annals_merger::calls::{CallSink, Close, Frame};
+use annals_merger::{Calls, MessageCounts, MessagePairs, Query, ReadSummary, Reader, Sink, Window};
 use anyhow::bail;
 use clap::Args;
 use rustc_hash::FxHashMap;
@@ -20,9 +21,6 @@ use crate::svg::{Anchor, Svg};
 use crate::table::{Align, Table};
 use crate::time;
 use crate::walk::concerns;
-use annals_merger::Query;
-use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{Calls, Sink};
 
 /// Messages by pair of ranks: count, bytes, latency, and who waited for whom.
 ///

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use annals_format::{EventTypeId, Role, Value};
-use annals_merger::{ReadSummary, Reader, Window};
+use annals_merger::{Places, Query, ReadSummary, Reader, Window};
 use anyhow::bail;
 use clap::Args;
 use rustc_hash::FxHashMap;
@@ -20,8 +20,6 @@ use crate::svg::{Anchor, Svg};
 use crate::table::{Align, Table, safe};
 use crate::time::moment;
 use crate::walk::{bin_of, bin_start, bounded, concerns, walk};
-use annals_merger::Places;
-use annals_merger::Query;
 
 /// Values of metrics over time: a row for each metric and location, with its rate of change.
 ///

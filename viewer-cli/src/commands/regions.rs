@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use annals_format::{Definitions, RegionId};
-use annals_merger::{ReadSummary, Reader, Window};
+use annals_merger::{Calls, Places, ReadSummary, Reader, Window};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
@@ -16,8 +16,6 @@ use crate::stacks::{Group, Grouping, RegionStats, statistics};
 use crate::table::{Align, Table, safe};
 use crate::time;
 use crate::tree::{TreeCounter, TreeNode};
-use annals_merger::Calls;
-use annals_merger::Places;
 
 /// Calls and times of every region.
 ///

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use annals_format::Definitions;
-use annals_merger::{ReadSummary, Reader, Sums, Window};
+use annals_merger::{Places, ReadSummary, Reader, Sums, Window};
 use clap::Args;
 use globset::Glob;
 use serde::Serialize;
@@ -20,7 +20,6 @@ use crate::rule::{RegionRule, comment};
 use crate::stacks::{Grouping, RegionStats, count_statistics};
 use crate::table::{Align, Table, safe};
 use crate::time;
-use annals_merger::Places;
 
 /// Short, frequent regions, and the filter that leaves them out.
 ///

@@ -1,12 +1,12 @@
 //! A flame graph (SVG) of the folded stacks; how much was lost stands below its title.
 
 use annals_merger::Sums;
+use annals_merger::calls::Frame;
 use inferno::flamegraph::{Options, from_lines};
 
 use super::folded::Paths;
 use super::output::Output;
 use super::pass::{Ending, Exporter, Wants};
-use annals_merger::calls::Frame;
 
 /// A flame graph in the making.
 pub(crate) struct Flamegraph<'a> {

@@ -9,16 +9,16 @@ use annals_format::{
     Column, Definitions, EventTypeId, LocationId, Reference, RegionId, Role, StreamId, TraceChunk,
     TraceLoss, Value,
 };
-use annals_merger::{MergeError, MessageCounts, MessagePairs, ReadSummary, Reader, Window};
+use annals_merger::calls::{CallSink, Close, Frame};
+use annals_merger::{
+    ByStream, Calls, MergeError, MessageCounts, MessagePairs, Places, Query, ReadSummary, Reader,
+    Sink, StreamPlace, Window,
+};
 use rustc_hash::FxHashMap;
 
 use super::relay::Relay;
 use crate::commands::dropped::in_view;
 use crate::stacks::rank_of;
-use annals_merger::Query;
-use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{ByStream, Calls, Sink};
-use annals_merger::{Places, StreamPlace};
 
 /// Events of messages that are looked up by their number alone.
 const MOST_RECENT: usize = 1 << 15;

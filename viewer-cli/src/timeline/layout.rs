@@ -5,14 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use annals_format::{
     Definitions, EventTypeId, LocationId, RegionId, Role, StreamId, TraceChunk, TraceLoss, Value,
 };
-use annals_merger::{MessagePairs, ReadSummary, Reader, Window};
+use annals_merger::calls::{CallSink, Close, Frame};
+use annals_merger::{ByStream, Calls, MessagePairs, Query, ReadSummary, Reader, Sink, Window};
 use rustc_hash::FxHashMap;
 
 use crate::stacks::rank_of;
 use crate::walk::{bin_of, bounded, concerns};
-use annals_merger::Query;
-use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{ByStream, Calls, Sink};
 
 /// Messages that are drawn, at most: more are a surface, not lines.
 const MOST_TRIPS: usize = 2000;

@@ -4,7 +4,8 @@ use std::io::Write as _;
 use std::ops::ControlFlow;
 
 use annals_format::RegionId;
-use annals_merger::Window;
+use annals_merger::calls::{CallSink, Close, Frame};
+use annals_merger::{Calls, Sink, Window};
 
 use super::Shown;
 use super::reader::View;
@@ -14,8 +15,6 @@ use crate::time::{duration, moment};
 use crate::timeline::lanes_of;
 use crate::values::put_elements;
 use crate::walk::{bin_start, bounded};
-use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{Calls, Sink};
 
 /// Lines of calls and of events, at most.
 const MOST_LINES: usize = 40;

@@ -11,13 +11,12 @@ mod search;
 
 use std::time::Duration;
 
-use annals_merger::Reader;
+use annals_merger::{Query, Reader};
 use anyhow::Context;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
 use crate::filter::FilterArguments;
-use annals_merger::Query;
 use app::App;
 use reader::ReaderThread;
 
