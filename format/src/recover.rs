@@ -14,9 +14,9 @@ use crate::recording::{ChunkPlace, Recording, StreamContents};
 /// What makes a recording whole.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recovery {
-    /// Bytes of the file that stay: all but a block that is cut off at its end.
+    /// Length in bytes of the file's beginning that stays: all but a block that is cut off at its end.
     pub kept: u64,
-    /// Bytes behind them: what was in the live file, and footer and tail.
+    /// Bytes to write after it: the chunks of the live file, then definitions, totals, index, footer and tail.
     pub bytes: Vec<u8>,
     /// Events that were in the live file only.
     pub events: u64,
@@ -119,24 +119,22 @@ impl Recording {
         chunks: &mut BTreeMap<u64, ChunkHeader>,
     ) -> Result<()> {
         let mut previous: Option<ChunkHeader> = None;
-        // Events of chunks that are not kept, since the one before. `None` if there are none.
-        let mut missing_events: Option<u64> = None;
         for (number, stored) in contents.chunks.iter().enumerate() {
             let mut header = stored.header.clone();
             match stored.place {
                 ChunkPlace::Block(offset) => {
                     chunks.insert(offset, header.clone());
                 }
-                // After what is kept: it is missing then, as it was, before the next one.
-                ChunkPlace::Cut | ChunkPlace::Foreign(_) => {
-                    missing_events = Some(
-                        missing_events
-                            .unwrap_or(0_u64)
-                            .saturating_add(header.event_count),
-                    );
-                    continue;
+                // The head stays, with an empty body, which no reader can decode: its events are skipped, and
+                // the interval of what is missing stays known.
+                ChunkPlace::Cut => {
+                    let mut head = Vec::new();
+                    header.encode(&mut head);
+                    let offset = recovery.kept + recovery.bytes.len() as u64;
+                    blocks.write(BlockKind::Chunk, &head, &[], &mut recovery.bytes);
+                    chunks.insert(offset, header.clone());
                 }
-                ChunkPlace::Live(_) => {
+                ChunkPlace::Live(_) | ChunkPlace::Foreign(_) => {
                     let chunk = self.load(file, stored)?;
                     // Pages that were overwritten are no gap: chunks are numbered as they stand here, as a
                     // recorder does it.
@@ -144,11 +142,8 @@ impl Recording {
                         .losses
                         .iter()
                         .filter(|loss| loss.before_chunk == number);
-                    let cut = missing_events.take();
-                    let is_gap = lost.clone().count() != 0 || cut.is_some();
-                    let lost = lost.fold(cut.unwrap_or(0), |sum: u64, loss| {
-                        sum.saturating_add(loss.count)
-                    });
+                    let is_gap = lost.clone().count() != 0;
+                    let lost = lost.fold(0, |sum: u64, loss| sum.saturating_add(loss.count));
                     let (sequence, recorded) = previous.as_ref().map_or((0, 0), |previous| {
                         let recorded = previous.before.recorded;
                         (
