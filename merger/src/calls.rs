@@ -43,6 +43,18 @@ pub trait CallSink {
     /// A region was entered; the frames are those around it. Gives the call's tag.
     fn enter(&mut self, location: usize, frames: &[Frame], region: RegionId, time_ns: i64) -> u32;
 
+    /// A call goes on that was entered in an earlier part of what is read; the frames are those around it. Returns the
+    /// call's tag.
+    fn resume(
+        &mut self,
+        location: usize,
+        frames: &[Frame],
+        region: RegionId,
+        entered_ns: i64,
+    ) -> u32 {
+        self.enter(location, frames, region, entered_ns)
+    }
+
     /// Time passed in the innermost of the frames.
     fn spend(&mut self, location: usize, frames: &[Frame], from_ns: i64, to_ns: i64) {
         let _ = (location, frames, from_ns, to_ns);
@@ -125,6 +137,11 @@ impl CallStack {
         sink: &mut impl CallSink,
     ) {
         let tag = sink.enter(location, &self.frames, region, entered_ns);
+        self.push_tagged(region, entered_ns, is_uncertain, tag);
+    }
+
+    #[inline]
+    fn push_tagged(&mut self, region: RegionId, entered_ns: i64, is_uncertain: bool, tag: u32) {
         self.push(Frame {
             region,
             entered_ns,
@@ -132,6 +149,21 @@ impl CallStack {
             is_outermost: !self.is_open(region),
             tag,
         });
+    }
+
+    /// Goes on with calls that were entered in an earlier part of what is read: see [`CallStack::begin`].
+    pub fn resume(
+        &mut self,
+        location: usize,
+        open: impl Iterator<Item = (RegionId, i64, bool)>,
+        last_ns: Option<i64>,
+        sink: &mut impl CallSink,
+    ) {
+        for (region, entered_ns, is_uncertain) in open {
+            let tag = sink.resume(location, &self.frames, region, entered_ns);
+            self.push_tagged(region, entered_ns, is_uncertain, tag);
+        }
+        self.last_ns = last_ns;
     }
 
     /// Takes over what was open before the events that follow: (region, when it was entered, whether something may be

@@ -79,7 +79,9 @@ pub use messages::causality::{
 };
 pub use messages::collectives::CollectiveCounts;
 pub use messages::matching::MessageCounts;
-pub use messages::pairs::{MessagePairs, MessageSide};
+pub use messages::pairs::{
+    CallAround, Message, MessageEvents, MessageExtractor, MessagePairs, MessageSide,
+};
 pub use otf2::{ArchiveOptions, anchor_of};
 pub use read::calls::{Call, Calls, Sink};
 pub use read::event::{Event, Item, OwnedEvent};

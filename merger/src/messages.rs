@@ -152,12 +152,14 @@ pub(crate) struct MessageEvent {
 
 /// One event of a pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Mark {
+pub(crate) struct Mark<D = ()> {
     /// Its number among the messages of the trace.
     pub(crate) number: u64,
     pub(crate) time_ns: i64,
     pub(crate) process: u32,
     pub(crate) clock: u32,
+    /// What the caller of the matcher wants to know of the event.
+    pub(crate) detail: D,
 }
 
 /// Which of a process's events a loss may have had.
@@ -202,10 +204,12 @@ impl Lost {
 
 /// The messages of a chunk, in its order.
 #[derive(Debug, Default)]
-pub(crate) struct MessageBatch {
+pub(crate) struct MessageBatch<D = ()> {
     pub(crate) events: Vec<MessageEvent>,
     /// Losses that may have had messages: before the event with this index, in this process.
     pub(crate) losses: Vec<(usize, u32, Lost)>,
+    /// By event, what its [`Mark`] gets; the default where there is none.
+    pub(crate) details: Vec<D>,
 }
 
 /// Where an event type of the trace has what the matching needs.
@@ -385,14 +389,26 @@ impl Extractor {
             .is_some_and(Option::is_some)
     }
 
-    /// The messages of a chunk of the trace.
+    /// Returns the messages of a chunk of the trace.
     pub(crate) fn extract(&self, chunk: &TraceChunk) -> MessageBatch {
         let mut batch = MessageBatch::default();
+        self.append(chunk, &mut batch, |_, _, _, _| None);
+        batch
+    }
+
+    /// Appends the messages of a chunk, with the detail that `detail` returns for the plan and the columns of an event, its
+    /// number among those of its type, and its index in the chunk.
+    fn append<D>(
+        &self,
+        chunk: &TraceChunk,
+        batch: &mut MessageBatch<D>,
+        mut detail: impl FnMut(&TypePlan, &[Column], usize, usize) -> Option<D>,
+    ) {
         let plan = |event_type: EventTypeId| self.types.get(event_type.index())?.as_ref();
         let plans: Vec<Option<&TypePlan>> =
             chunk.types.iter().map(|t| plan(t.event_type)).collect();
         let mut losses = chunk.losses.iter().peekable();
-        let mut take_losses = |before: u32, events: usize, batch: &mut MessageBatch| {
+        let mut take_losses = |before: u32, events: usize, batch: &mut MessageBatch<D>| {
             while let Some((_, loss)) = losses.next_if(|(index, _)| *index <= before) {
                 let (process, lost) = self.lost(loss);
                 if lost.is_any() {
@@ -410,7 +426,7 @@ impl Extractor {
                 let Some(plan) = plans[place] else { continue };
                 let ordinal = ordinals[place];
                 ordinals[place] += 1;
-                take_losses(index as u32, batch.events.len(), &mut batch);
+                take_losses(index as u32, batch.events.len(), batch);
                 let stream = chunk.streams[index];
                 let at = self.place_of(stream);
                 let columns = &chunk.types[place].columns;
@@ -419,10 +435,12 @@ impl Extractor {
                     time_ns: chunk.times_ns[index],
                     ..event
                 });
+                batch
+                    .details
+                    .extend(detail(plan, columns, ordinal as usize, index));
             }
         }
-        take_losses(u32::MAX, batch.events.len(), &mut batch);
-        batch
+        take_losses(u32::MAX, batch.events.len(), batch);
     }
 
     #[inline]

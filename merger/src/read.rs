@@ -24,7 +24,7 @@ use crate::input::{FileAt, InputRecording, RejectedInput, find};
 use crate::merge::Merge;
 use crate::merge::inputs::{self, PlannedInputs};
 use crate::messages::causality::Causality;
-use crate::read::calls::{Call, CallVisitor, Calls};
+use crate::read::calls::{Call, CallVisitor, Calls, Sink};
 use crate::read::event::{Batch, BatchEvents, Event, Item, OwnedEvent, Scope};
 use crate::read::query::Query;
 use crate::report::{Report, is_complete};
@@ -206,8 +206,9 @@ impl Reader {
         })
     }
 
-    /// Computes a state of all events, with several threads. Each slice of the trace gets a state from `new`, to which `add` adds the
-    /// slice's events in their order; `merge` then adds the states of later slices to that of the first, in order.
+    /// Computes a state of all events, with several threads. Each slice of the trace gets a state from `new`, called with the
+    /// slice's number from 0; `add` adds the slice's events in their order to it; `merge` then adds the states of later slices to
+    /// that of the first, in order.
     ///
     /// Slices follow from the trace's chunks alone: the result does not depend on the number of threads. Recordings, which are
     /// merged while they are read, are one slice.
@@ -217,7 +218,7 @@ impl Reader {
     pub fn fold_events<S: Send>(
         &self,
         query: &Query,
-        new: impl Fn() -> S + Sync,
+        new: impl Fn(usize) -> S + Sync,
         add: impl Fn(&mut S, &Event<'_>) + Sync,
         merge: impl FnMut(&mut S, S),
     ) -> Result<(S, ReadSummary)> {
@@ -241,18 +242,45 @@ impl Reader {
     pub fn fold_chunks<S: Send>(
         &self,
         window: Window,
-        new: impl Fn() -> S + Sync,
+        new: impl Fn(usize) -> S + Sync,
         add: impl Fn(&mut S, TraceChunk) + Sync,
         merge: impl FnMut(&mut S, S),
     ) -> Result<(S, ReadSummary)> {
         match &self.content {
             Content::Trace(opened) => opened.fold_chunks(window, self.jobs, new, add, merge),
             Content::Recordings(_) => {
-                let mut state = new();
+                let mut state = new(0);
                 let summary = self.for_each_chunk(window, |chunk| {
                     add(&mut state, chunk);
                     Ok(())
                 })?;
+                Ok((state, summary))
+            }
+        }
+    }
+
+    /// Computes a state of all calls that overlap the query's window, with several threads: each slice of the trace gets a state
+    /// from `new`, called with the slice's number from 0, which takes its calls in; `merge` then adds the states of later slices to that of the first, in order. What is
+    /// open where a slice begins is [resumed](crate::calls::CallSink::resume) there.
+    ///
+    /// Slices follow from the trace's chunks alone: see [`Reader::fold_events`].
+    ///
+    /// # Errors
+    /// If the storage fails.
+    pub fn fold_calls<S: Sink + Send>(
+        &self,
+        query: &Query,
+        new: impl Fn(usize) -> S + Sync,
+        merge: impl FnMut(&mut S, S),
+    ) -> Result<(S, ReadSummary)> {
+        let mut calls = Calls::new(&self.definitions, query);
+        match &self.content {
+            Content::Trace(opened) => {
+                opened.fold_calls(&calls, &self.definitions, self.jobs, new, merge)
+            }
+            Content::Recordings(_) => {
+                let mut state = new(0);
+                let summary = calls.read(self, &mut state, |_, _| {})?;
                 Ok((state, summary))
             }
         }
@@ -621,7 +649,7 @@ impl OpenedTrace {
         &self,
         window: Window,
         jobs: usize,
-        new: impl Fn() -> S + Sync,
+        new: impl Fn(usize) -> S + Sync,
         add: impl Fn(&mut S, TraceChunk) + Sync,
         mut merge: impl FnMut(&mut S, S),
     ) -> Result<(S, ReadSummary)> {
@@ -631,7 +659,7 @@ impl OpenedTrace {
             .collect();
         let slices: Vec<_> = entries.chunks(SLICE_CHUNKS).collect();
         let work = |number: usize| {
-            let mut state = new();
+            let mut state = new(0);
             let mut damaged = Vec::new();
             for entry in slices[number] {
                 match self.trace.load(&self.file, entry) {
@@ -660,7 +688,7 @@ impl OpenedTrace {
             }
             Ok::<(), MergeError>(())
         })?;
-        Ok((all.unwrap_or_else(new), summary))
+        Ok((all.unwrap_or_else(|| new(0)), summary))
     }
 
     /// Counts a chunk that cannot be decoded as skipped.
@@ -730,13 +758,8 @@ impl OpenedTrace {
         })
     }
 
-    fn read_regions(
-        &self,
-        (window, reach): (Window, Reach),
-        jobs: usize,
-        begin: impl FnOnce(&Snapshot),
-        consume: impl FnMut(TraceChunk) -> Result<()>,
-    ) -> Result<(ReadSummary, Option<Snapshot>)> {
+    /// Plans what is read to follow the calls in a window.
+    fn plan_regions(&self, window: Window, reach: Reach) -> RegionPlan {
         let chunks = &self.trace.chunks;
         let mut damage = Vec::new();
         let is_behind = |entry: &TraceIndexEntry| entry.last_ns >= window.from_ns;
@@ -745,26 +768,157 @@ impl OpenedTrace {
         let (first, open) = self
             .snapshot_before(usable, &mut damage)
             .unwrap_or_default();
-        begin(&open);
         // What is open at the window's end is so until the location's next event, if there is one.
-        let last = chunks.partition_point(|entry| window.overlaps(entry.first_ns, i64::MAX));
+        let window_end = chunks.partition_point(|entry| window.overlaps(entry.first_ns, i64::MAX));
         let mut end = None;
-        if last < chunks.len() && !reach.to_end {
+        if window_end < chunks.len() && !reach.to_end {
             let found = self.snapshot_before(chunks.len(), &mut damage);
             end = found.filter(|(before, _)| *before == chunks.len());
         }
-        let last = if end.is_some() { last } else { chunks.len() };
-        let wanted = chunks.get(first..last).unwrap_or_default();
+        let last = if end.is_some() {
+            window_end
+        } else {
+            chunks.len()
+        };
+        RegionPlan {
+            first,
+            open,
+            window_end,
+            last: last.max(first),
+            end: end.map(|(_, snapshot)| snapshot),
+            damage,
+        }
+    }
+
+    fn read_regions(
+        &self,
+        (window, reach): (Window, Reach),
+        jobs: usize,
+        begin: impl FnOnce(&Snapshot),
+        consume: impl FnMut(TraceChunk) -> Result<()>,
+    ) -> Result<(ReadSummary, Option<Snapshot>)> {
+        let plan = self.plan_regions(window, reach);
+        begin(&plan.open);
+        let wanted = &self.trace.chunks[plan.first..plan.last];
         let mut outcome = self.read(wanted.iter().collect(), jobs, consume)?;
-        for (offset, error) in damage {
+        for (offset, error) in plan.damage {
             self.damaged(&mut outcome, offset, &error);
         }
-        Ok((outcome, end.map(|(_, snapshot)| snapshot)))
+        Ok((outcome, plan.end))
+    }
+
+    /// Follows the calls of each slice in a state of its own, by several threads, and merges the states in order. Slices begin at
+    /// snapshots, which have the calls that are open there.
+    fn fold_calls<S: Sink + Send>(
+        &self,
+        calls: &Calls,
+        definitions: &Definitions,
+        jobs: usize,
+        new: impl Fn(usize) -> S + Sync,
+        mut merge: impl FnMut(&mut S, S),
+    ) -> Result<(S, ReadSummary)> {
+        let plan = self.plan_regions(calls.window(), calls.reach());
+        let mut starts = vec![plan.first];
+        if calls.can_be_cut() {
+            for snapshot in &self.trace.snapshots {
+                let is_within = snapshot.before < plan.window_end.min(plan.last);
+                let last_start = starts.last().copied().unwrap_or_default();
+                if is_within && snapshot.before >= last_start + SLICE_CHUNKS {
+                    starts.push(snapshot.before);
+                }
+            }
+        }
+        let types = RegionTypes::of(definitions);
+        let work = |number: usize| {
+            let (mut sink, mut slice) = (new(number), calls.sibling());
+            let (mut damaged, mut damaged_snapshots) = (Vec::new(), Vec::new());
+            if number == 0 {
+                slice.begin(&plan.open, true, &mut sink);
+            } else {
+                let open = self.open_before(starts[number], &types, &mut damaged_snapshots);
+                slice.begin(&open, false, &mut sink);
+            }
+            let end = starts.get(number + 1).copied().unwrap_or(plan.last);
+            for entry in &self.trace.chunks[starts[number]..end] {
+                match self.trace.load(&self.file, entry) {
+                    Ok(chunk) => slice.take(&chunk, &mut sink),
+                    Err((error, head)) => damaged.push((entry, error, head)),
+                }
+            }
+            if number + 1 == starts.len() {
+                slice.finish(plan.end.as_ref(), &mut sink);
+            }
+            (sink, damaged, damaged_snapshots)
+        };
+        let mut summary = self.outcome();
+        let mut has_headless = false;
+        let mut all: Option<S> = None;
+        let mut snapshots: BTreeMap<u64, FormatError> = BTreeMap::new();
+        ahead::for_each(starts.len(), jobs, work, |_, (sink, damaged, of_slice)| {
+            for (entry, error, head) in damaged {
+                self.lose_chunk(
+                    &mut summary,
+                    entry,
+                    &error,
+                    head.as_ref(),
+                    &mut has_headless,
+                );
+            }
+            snapshots.extend(of_slice);
+            match &mut all {
+                Some(all) => merge(all, sink),
+                None => all = Some(sink),
+            }
+            Ok::<(), MergeError>(())
+        })?;
+        snapshots.extend(plan.damage);
+        for (offset, error) in snapshots {
+            self.damaged(&mut summary, offset, &error);
+        }
+        Ok((all.unwrap_or_else(|| new(0)), summary))
+    }
+
+    /// The regions that are open before a chunk: as a snapshot there has it, or as an earlier one and the chunks after it show.
+    fn open_before(
+        &self,
+        chunk: usize,
+        types: &RegionTypes,
+        damage: &mut Vec<(u64, FormatError)>,
+    ) -> Snapshot {
+        let (before, open) = self.snapshot_before(chunk, damage).unwrap_or_default();
+        if before == chunk {
+            return open;
+        }
+        let mut stacks = Stacks::new(types, false);
+        stacks.follow(types, &open);
+        for entry in &self.trace.chunks[before..chunk] {
+            // A chunk that cannot be decoded is counted by the slice that it belongs to.
+            if let Ok(chunk) = self.trace.load(&self.file, entry) {
+                stacks.take_until(types, &chunk, i64::MAX);
+            }
+        }
+        stacks.snapshot(types)
     }
 }
 
-/// Chunks of a slice that one thread reads: few, so that short traces have several, and enough to hide the cost of a state.
-const SLICE_CHUNKS: usize = 8;
+/// Which chunks are read to follow the calls in a window.
+struct RegionPlan {
+    /// The first chunk, and the regions that are open before it.
+    first: usize,
+    open: Snapshot,
+    /// The first chunk after the window.
+    window_end: usize,
+    /// The chunk after the last one to read.
+    last: usize,
+    /// What is open at the end of the trace. `None` if all chunks up to there are read.
+    end: Option<Snapshot>,
+    /// Snapshots that cannot be read: their offsets.
+    damage: Vec<(u64, FormatError)>,
+}
+
+/// Chunks of a slice that one thread reads, at least: few, so that short traces have several slices and what a state keeps of
+/// one slice stays small; enough to hide the cost of a state.
+const SLICE_CHUNKS: usize = 2;
 
 /// Threads that work unless the caller says otherwise: one for each processor.
 pub(crate) fn default_jobs() -> usize {

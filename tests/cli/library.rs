@@ -128,7 +128,7 @@ fn events_of_a_query_are_those_of_its_names_window_and_elements() {
         let (times, summary) = reader
             .fold_events(
                 &Query::new(),
-                Vec::new,
+                |_| Vec::new(),
                 |times: &mut Vec<i64>, event| times.push(event.time()),
                 |all, mut later| all.append(&mut later),
             )

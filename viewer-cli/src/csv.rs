@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
+use annals_export::text::put_csv;
+
 /// A value, or nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Maybe<T>(pub Option<T>);
@@ -17,17 +19,6 @@ impl<T: Display> Display for Maybe<T> {
 pub struct Csv<'a> {
     out: &'a mut dyn Write,
     line: Vec<u8>,
-}
-
-/// Appends a cell, in quotes if it would break its row.
-pub fn put_text(text: &str, line: &mut Vec<u8>) {
-    let breaks = |byte: &u8| matches!(byte, b',' | b'"' | b'\n' | b'\r');
-    if !text.as_bytes().iter().any(breaks) {
-        return line.extend_from_slice(text.as_bytes());
-    }
-    line.push(b'"');
-    line.extend_from_slice(text.replace('"', "\"\"").as_bytes());
-    line.push(b'"');
 }
 
 impl<'a> Csv<'a> {
@@ -54,7 +45,7 @@ impl<'a> Csv<'a> {
             if index != 0 {
                 self.out.write_all(b",")?;
             }
-            put_text(&cell.to_string(), &mut self.line);
+            put_csv(&cell.to_string(), &mut self.line);
             self.out.write_all(&self.line)?;
             self.line.clear();
         }

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+pub use annals_export::SVG;
+use annals_export::whole_lines;
 use annals_merger::{FilterError, MergeError, OutputError, OutputKind, Replace, WholeFile};
 use annals_recorder::Rules;
 use clap::Args;
 
-/// A picture.
-pub const SVG: OutputKind = OutputKind::new("an SVG picture", is_svg);
 /// A picture in pixels.
 pub const PNG: OutputKind = OutputKind::new("a PNG picture", |start| {
     start.starts_with(b"\x89PNG\r\n\x1a\n")
@@ -16,18 +16,6 @@ pub const PNG: OutputKind = OutputKind::new("a PNG picture", |start| {
 pub const FILTER: OutputKind = OutputKind::new("a filter", |start| {
     whole_lines(start).is_some_and(|text| text.parse::<Rules>().is_ok())
 });
-
-fn is_svg(start: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(start);
-    let text = text.trim_start();
-    text.starts_with("<svg") || text.starts_with("<?xml") && text.contains("<svg")
-}
-
-/// Returns the lines that end within the first bytes of a file, or all of a short file. `None` if they are not UTF-8.
-pub(crate) fn whole_lines(start: &[u8]) -> Option<&str> {
-    let end = start.iter().rposition(|byte| *byte == b'\n');
-    std::str::from_utf8(end.map_or(start, |end| &start[..=end])).ok()
-}
 
 /// What every command with a file as output takes.
 #[derive(Clone, Copy, Debug, Default, Args)]

@@ -3,7 +3,6 @@
 pub mod commands;
 pub mod csv;
 pub mod did_you_mean;
-pub mod export;
 pub mod file;
 pub mod filter;
 pub mod gather;
@@ -12,16 +11,12 @@ pub mod merge_summary;
 pub mod output;
 pub mod process_end;
 pub mod rule;
-pub mod stacks;
-pub mod svg;
 pub mod table;
-pub mod time;
 pub mod timeline;
-pub mod tree;
 pub mod tui;
-pub mod values;
-pub mod walk;
 pub mod watch;
+
+pub use annals_export::{svg, time, values};
 
 /// The README's code, compiled and run.
 #[cfg(doctest)]

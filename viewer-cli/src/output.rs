@@ -2,17 +2,7 @@
 
 use std::io::{self, Write};
 
-/// Arguments that make no sense: exit code 2.
-#[derive(Debug)]
-pub struct UsageError(pub String);
-
-impl std::fmt::Display for UsageError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for UsageError {}
+pub use annals_export::UsageError;
 
 /// A command's outcome, beside its results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,6 +1,8 @@
-//! Tables for terminals, and names made safe to print.
+//! Tables for terminals.
 
 use std::fmt::Write as _;
+
+pub use annals_export::text::{safe, safe_lines};
 
 /// Which side a column's text is set to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,33 +78,6 @@ impl Table {
     }
 }
 
-/// A name from a trace, its control characters escaped: a terminal obeys none of them.
-pub fn safe(text: &str) -> String {
-    let is_plain = |c: char| {
-        !c.is_control()
-            && !matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    if text.chars().all(is_plain) {
-        return text.to_owned();
-    }
-    let mut out = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        if is_plain(c) {
-            out.push(c);
-        } else {
-            out.extend(c.escape_default());
-        }
-    }
-    out
-}
-
-/// The same of several lines, which stay lines: for messages, which name files as whoever made them pleased.
-pub fn safe_lines(text: &str) -> String {
-    let mut lines = text.split('\n').map(safe);
-    let first = lines.next().unwrap_or_default();
-    lines.fold(first, |text, line| text + "\n" + &line)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,12 +88,5 @@ mod tests {
         table.row(vec!["a".to_owned(), "100".to_owned()]);
         table.row(vec!["long".to_owned(), "7".to_owned()]);
         assert_eq!(table.render(), "name    n\na     100\nlong    7\n");
-    }
-
-    #[test]
-    fn escapes_reach_no_terminal() {
-        assert_eq!(safe("a\u{1b}[31mb\n"), "a\\u{1b}[31mb\\n");
-        assert_eq!(safe("grüße"), "grüße");
-        assert_eq!(safe_lines("a\u{1b}\n\nb\r\n"), "a\\u{1b}\n\nb\\r\n");
     }
 }

@@ -100,7 +100,11 @@ impl<E: Extent> RegionCounter<E> {
     /// The number of a region in the group of a location: the tag of its calls.
     #[inline]
     pub fn slot(&mut self, location: usize, region: RegionId) -> u32 {
-        let group = self.group_of[location];
+        self.slot_of(self.group_of[location], region)
+    }
+
+    #[inline]
+    fn slot_of(&mut self, group: usize, region: RegionId) -> u32 {
         match self.slots[group].get(region.index()) {
             Some(slot) if *slot != 0 => slot - 1,
             _ => self.new_slot(group, region),
@@ -127,6 +131,20 @@ impl<E: Extent> RegionCounter<E> {
         slot
     }
 
+    /// Adds what another counter of the same groups counted.
+    pub fn merge(&mut self, other: Self) {
+        for (slot, counts) in self.slots_of(&other).into_iter().zip(&other.counts) {
+            self.counts[slot as usize].add(counts);
+        }
+    }
+
+    /// The slots of this counter, by slot of another one of the same groups.
+    pub fn slots_of(&mut self, other: &Self) -> Vec<u32> {
+        let keys = other.keys.iter();
+        keys.map(|(group, region)| self.slot_of(*group, *region))
+            .collect()
+    }
+
     /// What was counted, by slot: group, region, statistics.
     pub fn finish(self) -> impl Iterator<Item = (usize, RegionId, CallStatistics)> {
         let each = self.keys.into_iter().zip(self.counts);
@@ -140,6 +158,10 @@ impl<E: Extent> CallSink for RegionCounter<E> {
         let slot = self.slot(location, region);
         self.counts[slot as usize].calls += u64::from(self.extent.contains(time_ns));
         slot
+    }
+
+    fn resume(&mut self, location: usize, _: &[Frame], region: RegionId, _: i64) -> u32 {
+        self.slot(location, region)
     }
 
     #[inline]

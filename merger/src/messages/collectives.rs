@@ -29,7 +29,7 @@ pub struct CollectiveCounts {
 
 /// An operation under way.
 #[derive(Debug, Default)]
-struct Instance {
+struct Instance<D> {
     begins: u64,
     ends: u64,
     size: u64,
@@ -37,19 +37,19 @@ struct Instance {
     /// Which operation it is, and whether it has requests: the same for all.
     kind: Option<(u16, bool)>,
     is_inconsistent: bool,
-    last_begin: Option<Mark>,
+    last_begin: Option<Mark<D>>,
     root: Option<u32>,
-    root_begin: Option<Mark>,
-    root_end: Option<Mark>,
+    root_begin: Option<Mark<D>>,
+    root_end: Option<Mark<D>>,
     /// Of prefix operations, by place; where all pairs are wanted, of all.
-    begins_by_place: Vec<(i64, Mark)>,
+    begins_by_place: Vec<(i64, Mark<D>)>,
     /// Whether every pair is told as soon as it is known, and not only the tightest.
     pairs_all: bool,
     /// Ends whose begins are not all known.
-    waiting: Vec<(i64, Mark)>,
+    waiting: Vec<(i64, Mark<D>)>,
 }
 
-impl Instance {
+impl<D: Copy> Instance<D> {
     fn take_part(&mut self, event: &MessageEvent) -> bool {
         if event.sequence != NONE {
             self.size = event.sequence;
@@ -67,7 +67,12 @@ impl Instance {
         !self.is_inconsistent
     }
 
-    fn begin(&mut self, event: &MessageEvent, mark: Mark, paired: &mut impl FnMut(Mark, Mark)) {
+    fn begin(
+        &mut self,
+        event: &MessageEvent,
+        mark: Mark<D>,
+        paired: &mut impl FnMut(Mark<D>, Mark<D>),
+    ) {
         self.begins += 1;
         let kind = (event.thread, event.request != NONE);
         self.is_inconsistent |= *self.kind.get_or_insert(kind) != kind;
@@ -103,7 +108,12 @@ impl Instance {
         }
     }
 
-    fn end(&mut self, event: &MessageEvent, mark: Mark, paired: &mut impl FnMut(Mark, Mark)) {
+    fn end(
+        &mut self,
+        event: &MessageEvent,
+        mark: Mark<D>,
+        paired: &mut impl FnMut(Mark<D>, Mark<D>),
+    ) {
         self.ends += 1;
         if !self.take_part(event) || !event.is_ordered {
             return;
@@ -150,7 +160,7 @@ impl Instance {
     }
 
     /// Pairs the ends that wait once all begins are known.
-    fn pair_waiting(&mut self, paired: &mut impl FnMut(Mark, Mark)) {
+    fn pair_waiting(&mut self, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
         if self.is_inconsistent || self.pairs_all {
             self.waiting.clear();
             return;
@@ -166,7 +176,7 @@ impl Instance {
                 self.begins_by_place.sort_by_key(|(place, _)| *place);
                 self.waiting.sort_by_key(|(place, _)| *place);
                 let mut begins = self.begins_by_place.iter().peekable();
-                let mut latest: Option<Mark> = None;
+                let mut latest: Option<Mark<D>> = None;
                 for (place, end) in self.waiting.drain(..) {
                     while let Some((_, begin)) = begins.next_if(|(lower, _)| *lower < place) {
                         if latest.is_none_or(|latest| latest.time_ns <= begin.time_ns) {
@@ -198,14 +208,14 @@ struct Member {
 }
 
 #[derive(Debug, Default)]
-struct Communicator {
+struct Communicator<D> {
     /// Number of the first operation that is kept.
     first: u64,
-    operations: VecDeque<Instance>,
+    operations: VecDeque<Instance<D>>,
 }
 
-impl Communicator {
-    fn operation(&mut self, number: u64) -> Option<&mut Instance> {
+impl<D> Communicator<D> {
+    fn operation(&mut self, number: u64) -> Option<&mut Instance<D>> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.operations.get_mut(index)
     }
@@ -213,9 +223,9 @@ impl Communicator {
 
 /// The collective operations under way.
 #[derive(Debug)]
-pub(crate) struct Collectives {
+pub(crate) struct Collectives<D = ()> {
     numbers: FxHashMap<u64, usize>,
-    communicators: Vec<Communicator>,
+    communicators: Vec<Communicator<D>>,
     members: FxHashMap<(usize, u32), Member>,
     /// Processes of which events may be missing.
     lost: FxHashMap<u32, ()>,
@@ -225,7 +235,7 @@ pub(crate) struct Collectives {
     pub(crate) counts: CollectiveCounts,
 }
 
-impl Collectives {
+impl<D: Copy + Default> Collectives<D> {
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             numbers: FxHashMap::default(),
@@ -270,8 +280,8 @@ impl Collectives {
     pub(crate) fn begin(
         &mut self,
         event: &MessageEvent,
-        mark: Mark,
-        paired: &mut impl FnMut(Mark, Mark),
+        mark: Mark<D>,
+        paired: &mut impl FnMut(Mark<D>, Mark<D>),
     ) {
         self.counts.begins += 1;
         let Some(communicator) = self.communicator(event) else {
@@ -316,8 +326,8 @@ impl Collectives {
     pub(crate) fn end(
         &mut self,
         event: &MessageEvent,
-        mark: Mark,
-        paired: &mut impl FnMut(Mark, Mark),
+        mark: Mark<D>,
+        paired: &mut impl FnMut(Mark<D>, Mark<D>),
     ) {
         self.counts.ends += 1;
         let Some(communicator) = self.communicator(event) else {
@@ -349,7 +359,7 @@ impl Collectives {
     }
 
     /// Lets go of operations in which all have taken part, and at the limit of the oldest.
-    fn clean(&mut self, communicator: usize, paired: &mut impl FnMut(Mark, Mark)) {
+    fn clean(&mut self, communicator: usize, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
         let of = &mut self.communicators[communicator];
         while let Some(operation) = of.operations.front_mut() {
             if !operation.is_complete() && self.weight <= self.limit {
@@ -362,7 +372,7 @@ impl Collectives {
         }
     }
 
-    pub(crate) fn finish(&mut self, paired: &mut impl FnMut(Mark, Mark)) {
+    pub(crate) fn finish(&mut self, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
         for communicator in &mut self.communicators {
             for operation in &mut communicator.operations {
                 conclude(operation, &mut self.counts, paired);
@@ -372,10 +382,10 @@ impl Collectives {
     }
 }
 
-fn conclude(
-    operation: &mut Instance,
+fn conclude<D: Copy>(
+    operation: &mut Instance<D>,
     counts: &mut CollectiveCounts,
-    paired: &mut impl FnMut(Mark, Mark),
+    paired: &mut impl FnMut(Mark<D>, Mark<D>),
 ) {
     operation.pair_waiting(paired);
     counts.inconsistent += u64::from(operation.is_inconsistent);

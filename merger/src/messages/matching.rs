@@ -141,9 +141,9 @@ enum State {
 
 /// A send or a receive that waits.
 #[derive(Clone, Copy, Debug)]
-struct Node {
+struct Node<D> {
     /// Of a started receive that has not completed, where it was started.
-    mark: Mark,
+    mark: Mark<D>,
     /// Receives are in this order: where each was started, but for those that another was before.
     started: u64,
     sequence: u64,
@@ -192,7 +192,7 @@ struct Process {
 
 /// The messages in flight.
 #[derive(Debug)]
-pub(crate) struct Matcher {
+pub(crate) struct Matcher<D = ()> {
     /// Their places in `slots`.
     channels: FxHashMap<Key, u32>,
     /// The channels; of some places, there is none now.
@@ -200,7 +200,7 @@ pub(crate) struct Matcher {
     free_slots: Vec<u32>,
     requests: FxHashMap<(u32, u64), Request>,
     processes: Vec<Process>,
-    nodes: Vec<Node>,
+    nodes: Vec<Node<D>>,
     free: u32,
     in_flight: usize,
     limit: usize,
@@ -208,10 +208,10 @@ pub(crate) struct Matcher {
     is_full: bool,
     next_number: u64,
     pub(crate) counts: MessageCounts,
-    pub(crate) collectives: Collectives,
+    pub(crate) collectives: Collectives<D>,
 }
 
-impl Matcher {
+impl<D: Copy + Default> Matcher<D> {
     pub(crate) fn new(processes: usize, limit: usize) -> Self {
         let mut all = Vec::new();
         all.resize_with(processes, Process::default);
@@ -234,7 +234,11 @@ impl Matcher {
 
     /// Takes in the next messages, in the order of the trace; `paired` gets what came first and what
     /// cannot be before it.
-    pub(crate) fn feed(&mut self, batch: &MessageBatch, paired: &mut impl FnMut(Mark, Mark)) {
+    pub(crate) fn feed(
+        &mut self,
+        batch: &MessageBatch<D>,
+        paired: &mut impl FnMut(Mark<D>, Mark<D>),
+    ) {
         let mut losses = batch.losses.iter().peekable();
         for (index, event) in batch.events.iter().enumerate() {
             if index.is_multiple_of(MESSAGES_AHEAD) {
@@ -244,7 +248,8 @@ impl Matcher {
             while let Some((_, process, lost)) = losses.next_if(|loss| loss.0 <= index) {
                 self.lose(*process, *lost);
             }
-            self.take(event, paired);
+            let detail = batch.details.get(index).copied().unwrap_or_default();
+            self.take(event, detail, paired);
         }
         losses.for_each(|(_, process, lost)| self.lose(*process, *lost));
     }
@@ -295,12 +300,13 @@ impl Matcher {
         }
     }
 
-    fn take(&mut self, event: &MessageEvent, paired: &mut impl FnMut(Mark, Mark)) {
+    fn take(&mut self, event: &MessageEvent, detail: D, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
         let mark = Mark {
             number: self.next_number,
             time_ns: event.time_ns,
             process: event.process,
             clock: event.clock,
+            detail,
         };
         self.next_number += 1;
         match event.kind {
@@ -320,7 +326,7 @@ impl Matcher {
     }
 
     /// What waits for its partner.
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = Mark> {
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = Mark<D>> {
         let lists = self.channels.values();
         let lists = lists.flat_map(|slot| {
             let channel = &self.slots[*slot as usize];
@@ -345,7 +351,12 @@ impl Matcher {
         has_peer
     }
 
-    fn take_send(&mut self, event: &MessageEvent, mark: Mark, paired: &mut impl FnMut(Mark, Mark)) {
+    fn take_send(
+        &mut self,
+        event: &MessageEvent,
+        mark: Mark<D>,
+        paired: &mut impl FnMut(Mark<D>, Mark<D>),
+    ) {
         self.counts.sends += 1;
         if !self.has_peer(event) {
             return;
@@ -383,8 +394,8 @@ impl Matcher {
     fn take_receive(
         &mut self,
         event: &MessageEvent,
-        mark: Mark,
-        paired: &mut impl FnMut(Mark, Mark),
+        mark: Mark<D>,
+        paired: &mut impl FnMut(Mark<D>, Mark<D>),
     ) {
         self.counts.receives += 1;
         if !self.has_peer(event) {
@@ -438,7 +449,12 @@ impl Matcher {
         }
     }
 
-    fn place_receive(&mut self, key: Key, node: Node, paired: &mut impl FnMut(Mark, Mark)) {
+    fn place_receive(
+        &mut self,
+        key: Key,
+        node: Node<D>,
+        paired: &mut impl FnMut(Mark<D>, Mark<D>),
+    ) {
         let Some(slot) = self.open(key) else { return };
         let sends = self.channel(slot).sends;
         if node.sequence != NONE && self.has_sequence(sends) {
@@ -464,8 +480,8 @@ impl Matcher {
     fn take_start(
         &mut self,
         event: &MessageEvent,
-        mark: Mark,
-        paired: &mut impl FnMut(Mark, Mark),
+        mark: Mark<D>,
+        paired: &mut impl FnMut(Mark<D>, Mark<D>),
     ) {
         if event.request == NONE || event.process as usize >= self.processes.len() {
             return;
@@ -525,7 +541,7 @@ impl Matcher {
     }
 
     /// Ends a started receive without a message.
-    fn take_cancel(&mut self, event: &MessageEvent, paired: &mut impl FnMut(Mark, Mark)) {
+    fn take_cancel(&mut self, event: &MessageEvent, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
         match self.requests.remove(&(event.process, event.request)) {
             Some(Request::Placed { key, node, started }) if self.is_open(node, started) => {
                 self.nodes[node as usize].state = State::Dead;
@@ -559,7 +575,7 @@ impl Matcher {
     }
 
     /// Looks again at the channels that waited for a receive of unknown channel.
-    fn release(&mut self, process: u32, paired: &mut impl FnMut(Mark, Mark)) {
+    fn release(&mut self, process: u32, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
         let held = std::mem::take(&mut self.processes[process as usize].held);
         held.into_iter()
             .for_each(|key| self.settle_known(key, paired));
@@ -779,7 +795,7 @@ impl Matcher {
     }
 
     /// Takes the event with a sequence number out of a list.
-    fn unlink_sequence(&mut self, slot: u32, is_receive: bool, sequence: u64) -> Option<Node> {
+    fn unlink_sequence(&mut self, slot: u32, is_receive: bool, sequence: u64) -> Option<Node<D>> {
         let list = self.list(slot, is_receive);
         let mut before = END;
         let is_it = |at: &u32| {
@@ -795,7 +811,7 @@ impl Matcher {
     }
 
     /// Takes an event out of a list, behind another or none.
-    fn unlink(&mut self, slot: u32, is_receive: bool, before: u32, at: u32) -> Node {
+    fn unlink(&mut self, slot: u32, is_receive: bool, before: u32, at: u32) -> Node<D> {
         let mut list = self.list(slot, is_receive);
         let node = self.nodes[at as usize];
         if before == END {
@@ -812,7 +828,7 @@ impl Matcher {
     }
 
     /// Puts an event where it belongs; at the limit it is counted, and the side is broken.
-    fn push(&mut self, slot: u32, is_receive: bool, mut node: Node) -> bool {
+    fn push(&mut self, slot: u32, is_receive: bool, mut node: Node<D>) -> bool {
         if self.in_flight >= self.limit {
             self.counts.over_limit += u64::from(node.state == State::Ready);
             let channel = self.channel(slot);
@@ -862,7 +878,7 @@ impl Matcher {
 
     /// Takes the first of a list for an event that nothing of its own side stands before, when that is
     /// decided: nearly always. `started` is where the receive was started, if it is the other one.
-    fn take_first(&mut self, slot: u32, is_receive: bool, started: u64) -> Option<Mark> {
+    fn take_first(&mut self, slot: u32, is_receive: bool, started: u64) -> Option<Mark<D>> {
         let channel = &self.slots[slot as usize];
         let (own, broken, other) = if is_receive {
             (channel.sends, channel.sends_broken, channel.receives)
@@ -895,7 +911,7 @@ impl Matcher {
     }
 
     /// Pairs what stands first on both sides as long as that is decided.
-    fn settle(&mut self, slot: u32, paired: &mut impl FnMut(Mark, Mark)) {
+    fn settle(&mut self, slot: u32, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
         let mut channel = *self.channel(slot);
         let key = channel.key;
         let mut is_held = false;
@@ -942,7 +958,7 @@ impl Matcher {
     }
 
     /// The same of a channel that may have been forgotten.
-    fn settle_known(&mut self, key: Key, paired: &mut impl FnMut(Mark, Mark)) {
+    fn settle_known(&mut self, key: Key, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
         if let Some(slot) = self.channels.get(&key).copied() {
             self.settle(slot, paired);
         }
@@ -950,7 +966,7 @@ impl Matcher {
 
     /// Pairs what stands behind receives that were started and of which nothing more was told: nobody waited for them,
     /// or not to the end. They will not be cancelled any more, so each has taken its send, which has no known receive.
-    fn settle_behind_open(&mut self, channel: &Channel, paired: &mut impl FnMut(Mark, Mark)) {
+    fn settle_behind_open(&mut self, channel: &Channel, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
         let receives: Vec<u32> = self.places(channel.receives).collect();
         let mut send = channel.sends.first;
         for at in receives {
@@ -977,7 +993,7 @@ impl Matcher {
     }
 
     /// Counts what is left in flight.
-    pub(crate) fn finish(&mut self, paired: &mut impl FnMut(Mark, Mark)) {
+    pub(crate) fn finish(&mut self, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
         self.collectives.finish(paired);
         let channels = std::mem::take(&mut self.channels);
         for (key, slot) in &channels {

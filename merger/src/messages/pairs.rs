@@ -1,39 +1,188 @@
-//! Which receive took which send, for whoever reads a trace: the rules are those of the causality check.
+//! Messages with both sides, for readers of a trace: matched by the rules of the causality check.
+//!
+//! [`MessageExtractor`] takes the events of messages out of chunks; several threads may share it. [`MessagePairs`] matches
+//! them in the order of the trace. What it keeps is bounded by [`MESSAGES_IN_FLIGHT`]; what is given up beyond that is in
+//! [`MessageCounts::over_limit`].
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use annals_format::{Definitions, EventTypeId, ProcessId, StreamTotals, TraceChunk};
-use rustc_hash::FxHashSet;
+use annals_format::{
+    Column, Definitions, EventTypeId, ProcessId, Reference, StreamId, StreamTotals, TraceChunk,
+};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::messages::causality::MESSAGES_IN_FLIGHT;
 use crate::messages::matching::{Matcher, MessageCounts};
-use crate::messages::{Extractor, Mark, carried};
+use crate::messages::{Extractor, Kind, Mark, MessageBatch, TypePlan, carried};
+
+/// The call in which a message was sent or received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CallAround {
+    /// Number of its location among those of the definitions.
+    pub location: u32,
+    /// Calls around it.
+    pub depth: u32,
+    /// Trace time of its enter, nanoseconds.
+    pub entered_ns: i64,
+    /// Trace time of its leave, nanoseconds. `None` if it was not left up to the last event that is known.
+    pub left_ns: Option<i64>,
+}
+
+impl CallAround {
+    /// What tells the calls of a trace apart.
+    const fn key(&self) -> CallKey {
+        (self.location, self.depth, self.entered_ns)
+    }
+}
+
+/// Location, depth and time of the enter of a call.
+type CallKey = (u32, u32, i64);
 
 /// One side of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MessageSide {
-    /// Number of the event among those that [`MessagePairs::is_message`] of the trace, from 0.
+    /// Number of the event among those of the trace of which [`MessageExtractor::is_message`] is true, from 0.
     pub number: u64,
+    /// Index of the event in its chunk.
+    pub index: u32,
     /// Trace time, nanoseconds.
     pub time_ns: i64,
     /// Its process.
     pub process: ProcessId,
+    /// Its stream.
+    pub stream: StreamId,
+    /// The element `bytes`.
+    pub bytes: Option<u64>,
+    /// The element `tag`.
+    pub tag: Option<i64>,
+    /// The element `communicator`, and what it refers to.
+    pub communicator: Option<(Reference, u64)>,
+    /// The innermost call around it. `None` if there is none, or if the caller did not set it.
+    pub call: Option<CallAround>,
 }
 
-/// Matches sends and receives, chunk by chunk, from the beginning of a trace.
+/// A message of which both sides are known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// The send.
+    pub send: MessageSide,
+    /// Its receive.
+    pub receive: MessageSide,
+}
+
+impl Message {
+    /// The size in bytes as the send has it, else as the receive has it.
+    pub fn bytes(&self) -> Option<u64> {
+        self.send.bytes.or(self.receive.bytes)
+    }
+
+    /// The tag as the send has it, else as the receive has it.
+    pub fn tag(&self) -> Option<i64> {
+        self.send.tag.or(self.receive.tag)
+    }
+
+    /// The communicator as the send has it, else as the receive has it.
+    pub fn communicator(&self) -> Option<(Reference, u64)> {
+        self.send.communicator.or(self.receive.communicator)
+    }
+}
+
+/// What an event of a message is.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum Role {
+    /// The start or the cancellation of one, or of a collective operation.
+    #[default]
+    Other,
+    Send,
+    Receive,
+}
+
+/// What the matcher keeps of an event until its partner is found.
+#[derive(Clone, Copy, Debug)]
+struct Detail {
+    role: Role,
+    index: u32,
+    stream: StreamId,
+    bytes: Option<u64>,
+    tag: Option<i64>,
+    communicator: Option<(Reference, u64)>,
+    call: Option<CallAround>,
+}
+
+impl Default for Detail {
+    fn default() -> Self {
+        Self {
+            role: Role::Other,
+            index: 0,
+            stream: StreamId::new(0),
+            bytes: None,
+            tag: None,
+            communicator: None,
+            call: None,
+        }
+    }
+}
+
+/// The events of messages and collective operations of one or several chunks that follow each other.
+#[derive(Debug, Default)]
+pub struct MessageEvents {
+    batch: MessageBatch<Detail>,
+    /// The next event to look at for [`MessageEvents::set_call`].
+    next: usize,
+    /// The first event of the last chunk.
+    chunk_start: usize,
+}
+
+impl MessageEvents {
+    /// Whether it has neither events nor losses of them.
+    pub fn is_empty(&self) -> bool {
+        self.batch.events.is_empty() && self.batch.losses.is_empty()
+    }
+
+    /// Sets the call around the event with this index in the last chunk. Indexes must ascend. Returns the number of the
+    /// event for [`MessageEvents::set_left`] if it is a send, else `None`.
+    pub fn set_call(&mut self, index: usize, call: CallAround) -> Option<usize> {
+        let rest = self.batch.details.get_mut(self.next..)?;
+        let passed = rest
+            .iter()
+            .position(|detail| detail.index as usize >= index)?;
+        let detail = &mut rest[passed];
+        self.next += passed;
+        if detail.index as usize != index {
+            return None;
+        }
+        detail.call = Some(call);
+        (detail.role == Role::Send).then_some(self.next)
+    }
+
+    /// Sets when the call around an event was left.
+    pub fn set_left(&mut self, event: usize, left_ns: i64) {
+        if let Some(call) = self
+            .batch
+            .details
+            .get_mut(event)
+            .and_then(|d| d.call.as_mut())
+        {
+            call.left_ns = Some(left_ns);
+        }
+    }
+
+    /// The events of the last chunk in its order: for each its index in the chunk, and whether it is a send.
+    pub fn of_chunk(&self) -> impl Iterator<Item = (u32, bool)> {
+        let details = self.batch.details[self.chunk_start..].iter();
+        details.map(|detail| (detail.index, detail.role == Role::Send))
+    }
+}
+
+/// Takes the events of messages out of chunks.
 #[derive(Debug)]
-pub struct MessagePairs {
+pub struct MessageExtractor {
     extractor: Extractor,
-    matcher: Matcher,
 }
 
-fn is_dense(mut ids: impl Iterator<Item = usize>) -> bool {
-    let mut next = 0..;
-    ids.all(|id| next.next() == Some(id))
-}
-
-impl MessagePairs {
-    /// None when no event type is of messages, or the definitions are not those of a whole trace.
+impl MessageExtractor {
+    /// Returns `None` if no event type is of messages, or if the definitions are not those of a whole trace.
     pub fn of(definitions: &Definitions, totals: &[StreamTotals]) -> Option<Self> {
         let is_whole = is_dense(definitions.processes.keys().map(|id| id.index()))
             && is_dense(definitions.streams.keys().map(|id| id.index()))
@@ -60,36 +209,146 @@ impl MessagePairs {
         });
         let carries: BTreeMap<_, _> = of_streams.collect();
         let extractor = Extractor::of(definitions, &carries)?;
-        let matcher = Matcher::new(extractor.processes(), MESSAGES_IN_FLIGHT);
-        Some(Self { extractor, matcher })
+        Some(Self { extractor })
     }
 
-    /// Whether events of a type are numbered.
+    /// Whether events of a type are of messages or collective operations.
     pub fn is_message(&self, event_type: EventTypeId) -> bool {
         self.extractor.is_message(event_type)
     }
 
-    /// Takes the next chunk in; `paired` gets the earlier and the later side of what belongs together: a send and its
-    /// receive, or two events of a collective operation.
-    pub fn take(&mut self, chunk: &TraceChunk, mut paired: impl FnMut(MessageSide, MessageSide)) {
-        let side = |mark: Mark| MessageSide {
-            number: mark.number,
-            time_ns: mark.time_ns,
-            process: ProcessId::new(mark.process),
+    /// Appends the events of a chunk.
+    pub fn extract(&self, chunk: &TraceChunk, events: &mut MessageEvents) {
+        events.chunk_start = events.batch.events.len();
+        events.next = events.chunk_start;
+        let detail = |plan: &TypePlan, columns: &[Column], ordinal: usize, index: usize| {
+            let integer = |place: Option<usize>| columns.get(place?)?.integer(ordinal);
+            let unsigned = |place| integer(place).and_then(|value| u64::try_from(value).ok());
+            let role = match plan.kind {
+                Kind::Send => Role::Send,
+                Kind::Receive => Role::Receive,
+                _ => Role::Other,
+            };
+            let is_side = role != Role::Other;
+            let communicator = plan.communicator.filter(|_| is_side);
+            let tag = integer(plan.tag.filter(|_| is_side));
+            Some(Detail {
+                role,
+                index: index as u32,
+                stream: chunk.streams[index],
+                bytes: unsigned(plan.bytes.filter(|_| is_side)),
+                tag: tag.and_then(|tag| i64::try_from(tag).ok()),
+                communicator: communicator
+                    .and_then(|(place, reference)| Some((reference, integer(Some(place))? as u64))),
+                call: None,
+            })
         };
-        let batch = self.extractor.extract(chunk);
-        self.matcher
-            .feed(&batch, &mut |from, to| paired(side(from), side(to)));
+        self.extractor.append(chunk, &mut events.batch, detail);
+    }
+}
+
+/// Matches sends and receives, from the beginning of a trace on.
+#[derive(Debug)]
+pub struct MessagePairs {
+    extractor: Arc<MessageExtractor>,
+    matcher: Matcher<Detail>,
+    /// Calls with sends in flight that were open when the events were fed, with their leaves as soon as these are known.
+    open: FxHashMap<CallKey, Option<i64>>,
+    /// The number of them at which those without sends in flight are removed.
+    open_limit: usize,
+}
+
+fn is_dense(mut ids: impl Iterator<Item = usize>) -> bool {
+    let mut next = 0..;
+    ids.all(|id| next.next() == Some(id))
+}
+
+impl MessagePairs {
+    /// Matches what an extractor takes out.
+    pub fn new(extractor: Arc<MessageExtractor>) -> Self {
+        let matcher = Matcher::new(extractor.extractor.processes(), MESSAGES_IN_FLIGHT);
+        Self {
+            extractor,
+            matcher,
+            open: FxHashMap::default(),
+            open_limit: MESSAGES_IN_FLIGHT,
+        }
     }
 
-    /// Numbers of the sides that may still find their partner: as many as may be in flight at most.
-    pub fn waiting(&self) -> FxHashSet<u64> {
-        self.matcher.waiting().map(|mark| mark.number).collect()
+    /// What takes out the events.
+    pub const fn extractor(&self) -> &Arc<MessageExtractor> {
+        &self.extractor
     }
 
-    /// What became of the rest.
+    /// Number that the next event gets.
+    pub const fn next_number(&self) -> u64 {
+        self.matcher.fed()
+    }
+
+    /// Reports that a call was left in which a message was sent, and that was open when the send was fed.
+    pub fn leave(&mut self, call: &CallAround, left_ns: i64) {
+        if let Some(left) = self.open.get_mut(&call.key()) {
+            *left = Some(left_ns);
+        }
+    }
+
+    /// Takes in the next events; `paired` gets the messages that are matched.
+    pub fn feed(&mut self, events: &MessageEvents, mut paired: impl FnMut(Message)) {
+        for detail in &events.batch.details {
+            let open = detail.call.filter(|call| call.left_ns.is_none());
+            if let Some(call) = open.filter(|_| detail.role == Role::Send) {
+                self.open.entry(call.key()).or_default();
+            }
+        }
+        let open = &self.open;
+        self.matcher.feed(&events.batch, &mut |send, receive| {
+            if (send.detail.role, receive.detail.role) == (Role::Send, Role::Receive) {
+                let mut message = Message {
+                    send: side(send),
+                    receive: side(receive),
+                };
+                if let Some(call) = &mut message.send.call
+                    && call.left_ns.is_none()
+                {
+                    call.left_ns = open.get(&call.key()).copied().flatten();
+                }
+                paired(message);
+            }
+        });
+        if self.open.len() > self.open_limit {
+            let waiting = self.matcher.waiting();
+            let calls = waiting.filter_map(|mark| Some(mark.detail.call?.key()));
+            let calls: FxHashSet<CallKey> = calls.collect();
+            self.open.retain(|key, _| calls.contains(key));
+            self.open_limit = MESSAGES_IN_FLIGHT.max(2 * self.open.len());
+        }
+    }
+
+    /// Takes in the next chunk; `paired` gets the messages that are matched. Their sides are without calls.
+    pub fn take(&mut self, chunk: &TraceChunk, paired: impl FnMut(Message)) {
+        let mut events = MessageEvents::default();
+        self.extractor.extract(chunk, &mut events);
+        self.feed(&events, paired);
+    }
+
+    /// Returns what became of all sends and receives.
     pub fn finish(mut self) -> MessageCounts {
         self.matcher.finish(&mut |_, _| {});
         self.matcher.counts
+    }
+}
+
+fn side(mark: Mark<Detail>) -> MessageSide {
+    let detail = mark.detail;
+    MessageSide {
+        number: mark.number,
+        index: detail.index,
+        time_ns: mark.time_ns,
+        process: ProcessId::new(mark.process),
+        stream: detail.stream,
+        bytes: detail.bytes,
+        tag: detail.tag,
+        communicator: detail.communicator,
+        call: detail.call,
     }
 }

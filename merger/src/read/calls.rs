@@ -4,6 +4,7 @@
 //! at its end; what is then open ends there, or at the location's last event if none comes after the window.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use annals_format::{
     Definitions, EventTypeId, LocationId, RegionId, Role, Snapshot, StreamId, TraceChunk, TraceLoss,
@@ -30,6 +31,11 @@ struct Kind {
 /// What takes calls in, and what happens in them. Locations are numbered as [`Calls::locations`] lists them.
 /// Called for what is before the window, too.
 pub trait Sink: CallSink {
+    /// The next chunk, before any of the calls and events in it.
+    fn chunk(&mut self, chunk: &TraceChunk) {
+        let _ = chunk;
+    }
+
     /// Any other event of a location, at this index of its chunk; the frames are those it happened in. Called for
     /// what is before the window, too.
     fn other(&mut self, location: usize, frames: &[Frame], chunk: &TraceChunk, index: usize) {
@@ -150,9 +156,9 @@ impl<F: FnMut(&Call<'_>) -> ControlFlow<()>> CallSink for CallVisitor<'_, F> {
 
 impl<F: FnMut(&Call<'_>) -> ControlFlow<()>> Sink for CallVisitor<'_, F> {}
 
-/// Follows the calls of all locations.
+/// What is to be followed: the same for all threads.
 #[derive(Debug)]
-pub struct Calls {
+struct Plan {
     kinds: FxHashMap<EventTypeId, Kind>,
     streams: ByStream<usize>,
     /// The numbers of the locations of all streams, whatever the query: losses in any of them are gaps.
@@ -160,12 +166,18 @@ pub struct Calls {
     /// By location: whether the query takes any of its streams.
     is_taken: Vec<bool>,
     locations: Vec<LocationId>,
-    stacks: Vec<CallStack>,
-    /// By location: whether it has events after the window.
-    goes_on: Vec<bool>,
     window: Window,
     /// Whether the query takes only some streams of a location: snapshots describe whole locations.
     is_partial: bool,
+}
+
+/// Follows the calls of all locations.
+#[derive(Debug)]
+pub struct Calls {
+    plan: Arc<Plan>,
+    stacks: Vec<CallStack>,
+    /// By location: whether it has events after the window.
+    goes_on: Vec<bool>,
     /// Read from the start, whatever the window: for sinks that need all [other](Sink::other) events.
     pub from_start: bool,
 }
@@ -209,23 +221,54 @@ impl Calls {
         }
         let each = || of_taken.iter().zip(&of_all);
         let taken = places.iter().filter(|(id, _)| query.takes_stream(*id));
-        Self {
+        let plan = Plan {
             kinds: kinds.collect(),
             is_partial: each().any(|(taken, all)| *taken != 0 && taken != all),
             is_taken: of_taken.iter().map(|taken| *taken != 0).collect(),
             streams: taken.copied().collect(),
             all_streams: places.into_iter().collect(),
-            stacks: locations.iter().map(|_| CallStack::default()).collect(),
-            goes_on: vec![false; locations.len()],
             locations,
             window: query.window(),
+        };
+        Self::of_plan(Arc::new(plan))
+    }
+
+    fn of_plan(plan: Arc<Plan>) -> Self {
+        let count = plan.locations.len();
+        Self {
+            stacks: (0..count).map(|_| CallStack::default()).collect(),
+            goes_on: vec![false; count],
+            plan,
             from_start: false,
         }
     }
 
+    /// Creates empty stacks for the same locations.
+    pub(super) fn sibling(&self) -> Self {
+        Self::of_plan(Arc::clone(&self.plan))
+    }
+
+    /// What of the trace has to be read.
+    pub(super) fn reach(&self) -> Reach {
+        Reach {
+            from_start: self.plan.is_partial || self.from_start,
+            to_end: self.plan.is_partial,
+        }
+    }
+
+    /// The time window in which calls are wanted.
+    pub(super) fn window(&self) -> Window {
+        self.plan.window
+    }
+
+    /// Whether a part of the trace can begin with a snapshot.
+    pub(super) fn can_be_cut(&self) -> bool {
+        !self.plan.is_partial
+    }
+
     /// The locations, by number.
     pub fn locations(&self) -> &[LocationId] {
-        &self.locations
+        &self.plan.locations
     }
 
     /// Reads the calls of the query's window into `sink`. `look` gets every chunk that is read, after the calls in it.
@@ -258,17 +301,11 @@ impl Calls {
         let calls = std::cell::RefCell::new((self, sink));
         let (window, reach) = {
             let calls = calls.borrow();
-            {
-                let reach = Reach {
-                    from_start: calls.0.is_partial || calls.0.from_start,
-                    to_end: calls.0.is_partial,
-                };
-                (calls.0.window, reach)
-            }
+            (calls.0.window(), calls.0.reach())
         };
         let begin = |open: &Snapshot| {
             let (calls, sink) = &mut *calls.borrow_mut();
-            calls.begin(open, *sink);
+            calls.begin(open, true, *sink);
         };
         let (outcome, end) = reader.read_regions(window, reach, begin, |chunk| {
             let (calls, sink) = &mut *calls.borrow_mut();
@@ -280,27 +317,31 @@ impl Calls {
         Ok(outcome)
     }
 
-    /// Starts with these regions open.
-    fn begin(&mut self, open: &Snapshot, sink: &mut impl Sink) {
+    /// Starts with these regions open. `is_first`: no part before this one is read.
+    pub(super) fn begin(&mut self, open: &Snapshot, is_first: bool, sink: &mut impl Sink) {
         for state in &open.locations {
-            let Ok(number) = self.locations.binary_search(&state.location) else {
+            let Ok(number) = self.plan.locations.binary_search(&state.location) else {
                 continue;
             };
-            if !self.is_taken[number] {
+            if !self.plan.is_taken[number] {
                 continue;
             }
-            self.stacks[number].begin(number, state.open(), state.last_ns, sink);
+            let stack = &mut self.stacks[number];
+            match is_first {
+                true => stack.begin(number, state.open(), state.last_ns, sink),
+                false => stack.resume(number, state.open(), state.last_ns, sink),
+            }
         }
     }
 
     /// Whether events of a type are enters or leaves that calls are made of.
     pub fn has_moves(&self, event_type: EventTypeId) -> bool {
-        self.kinds.contains_key(&event_type)
+        self.plan.kinds.contains_key(&event_type)
     }
 
     /// Whether a stream's enters and leaves are looked at.
     pub fn follows(&self, stream: StreamId) -> bool {
-        self.streams.get(stream).is_some()
+        self.plan.streams.get(stream).is_some()
     }
 
     /// Whether a loss may have been one of enters or leaves: (enters, leaves).
@@ -308,7 +349,7 @@ impl Calls {
         match loss.event_type {
             _ if loss.cause.is_suppressed() => (false, false),
             None => (true, true),
-            Some(event_type) => match self.kinds.get(&event_type) {
+            Some(event_type) => match self.plan.kinds.get(&event_type) {
                 Some(kind) => (kind.is_enter, !kind.is_enter),
                 None => (false, false),
             },
@@ -319,16 +360,18 @@ impl Calls {
     fn note_gap(&mut self, loss: &TraceLoss) {
         let (enters, leaves) = self.role_of_loss(loss);
         if (enters || leaves)
-            && let Some(number) = self.all_streams.get(loss.stream)
+            && let Some(number) = self.plan.all_streams.get(loss.stream)
         {
             self.stacks[number].note_gap();
         }
     }
 
     /// Takes the next chunk in.
-    fn take(&mut self, chunk: &TraceChunk, sink: &mut impl Sink) {
+    pub(super) fn take(&mut self, chunk: &TraceChunk, sink: &mut impl Sink) {
+        sink.chunk(chunk);
+        let plan = Arc::clone(&self.plan);
         let of_types = chunk.types.iter().map(|columns| {
-            let kind = self.kinds.get(&columns.event_type)?;
+            let kind = plan.kinds.get(&columns.event_type)?;
             Some((*kind, Moves::of(columns.columns.get(kind.at)?)))
         });
         let mut of_types: Vec<Option<(Kind, Moves)>> = of_types.collect();
@@ -341,7 +384,7 @@ impl Calls {
                 self.note_gap(loss);
             }
             let Some((kind, regions)) = &mut of_types[usize::from(*type_index)] else {
-                if let Some(number) = self.streams.get(chunk.streams[index])
+                if let Some(number) = plan.streams.get(chunk.streams[index])
                     && !is_after
                 {
                     sink.other(number, self.stacks[number].frames(), chunk, index);
@@ -349,7 +392,7 @@ impl Calls {
                 continue;
             };
             let region = regions.step();
-            let Some(number) = self.streams.get(chunk.streams[index]) else {
+            let Some(number) = plan.streams.get(chunk.streams[index]) else {
                 continue;
             };
             if is_after {
@@ -368,7 +411,7 @@ impl Calls {
 
     /// Whether a time is after the window.
     fn is_after(&self, time_ns: i64) -> bool {
-        time_ns >= self.window.to_ns && self.window.to_ns != i64::MAX
+        time_ns >= self.plan.window.to_ns && self.plan.window.to_ns != i64::MAX
     }
 
     fn event(
@@ -391,16 +434,17 @@ impl Calls {
     }
 
     /// Ends what is open. `end`: the last snapshot, when not all was read.
-    fn finish(&mut self, end: Option<&Snapshot>, sink: &mut impl Sink) {
+    pub(super) fn finish(&mut self, end: Option<&Snapshot>, sink: &mut impl Sink) {
         for state in end.map_or(&[][..], |end| &end.locations) {
-            if let (Ok(number), Some(last_ns)) =
-                (self.locations.binary_search(&state.location), state.last_ns)
-            {
-                self.goes_on[number] |= last_ns >= self.window.to_ns;
+            if let (Ok(number), Some(last_ns)) = (
+                self.plan.locations.binary_search(&state.location),
+                state.last_ns,
+            ) {
+                self.goes_on[number] |= last_ns >= self.plan.window.to_ns;
             }
         }
         for (number, stack) in self.stacks.iter_mut().enumerate() {
-            let end_ns = self.goes_on[number].then_some(self.window.to_ns);
+            let end_ns = self.goes_on[number].then_some(self.plan.window.to_ns);
             stack.end(number, end_ns, sink);
         }
     }

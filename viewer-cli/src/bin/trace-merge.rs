@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use annals_cli::commands::export::{progress, tell_of_messages};
-use annals_cli::export::{Format, Settings, export};
 use annals_cli::file::{ForceArgument, with_advice};
 use annals_cli::filter::{EventFilterArguments, FilterArguments, WindowArguments};
 use annals_cli::merge_summary::{Asked, of_ends, of_merge};
 use annals_cli::output::UsageError;
 use annals_cli::table::safe_lines;
+use annals_export::{Format, Settings, export};
 use annals_format::CompressionLevel;
 use annals_merger::{
     ArchiveOptions, Causality, ClockOffsets, FilterError, MESSAGES_IN_FLIGHT, MergeError,
@@ -418,13 +418,14 @@ fn run_export(
         ..Settings::default()
     };
     let bar = progress(events, arguments.quiet);
+    let filter = FilterArguments {
+        events: arguments.filter.clone(),
+        ..FilterArguments::default()
+    };
+    let query = filter.query(opened.definitions(), window)?;
     let exported = export(
         &opened,
-        window,
-        &FilterArguments {
-            events: arguments.filter.clone(),
-            region: None,
-        },
+        &query,
         (format, &settings),
         &arguments.output,
         &mut |events| bar.set_position(events),

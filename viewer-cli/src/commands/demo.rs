@@ -11,8 +11,9 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use annals_analysis::{Grouping, region_rows};
 use annals_format::Value;
-use annals_merger::{MergeOptions, Places, Query, Reader, Window, no_progress};
+use annals_merger::{MergeOptions, Places, Query, Reader, no_progress};
 use anyhow::{Context, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,6 @@ use serde::{Deserialize, Serialize};
 use super::dropped::{self, summed};
 use super::info::Info;
 use super::regions;
-use crate::filter::FilterArguments;
 use crate::output::Finding;
 use crate::time;
 
@@ -141,8 +141,7 @@ pub fn run(arguments: &DemoArguments, out: &mut dyn Write) -> anyhow::Result<Fin
     let opened = Reader::open(&trace)?;
     let outcome = opened.summary()?;
     writeln!(out, "{}", Info::of(&opened, &outcome).render())?;
-    let filter = FilterArguments::default();
-    let (rows, _) = regions::rows(&opened, Window::ALL, &filter, None)?;
+    let (rows, _) = region_rows(&opened, &Query::new(), Grouping::None)?;
     writeln!(out, "{}", regions::render(&rows, None, 8))?;
     writeln!(
         out,

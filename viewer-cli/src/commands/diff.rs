@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-use annals_merger::{Places, ReadSummary, Reader};
+use annals_analysis::{Grouping, RegionStats, region_statistics};
+use annals_merger::{ReadSummary, Reader};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::{InputArguments, warn_of_damage};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding, UsageError};
-use crate::stacks::{Grouping, RegionStats, statistics};
 use crate::table::{Align, Table, safe};
 use crate::time;
 
@@ -135,8 +135,7 @@ fn by_name(
     let pattern = only_events.region.take();
     let filter = only_events.query(definitions, window)?;
     let names = pattern.as_deref().map(annals_merger::globs).transpose()?;
-    let places = Places::of(definitions);
-    let (found, outcome) = statistics(opened, &places, &filter, window, Grouping::None)?;
+    let (found, outcome) = region_statistics(opened, &filter, Grouping::None)?;
     let mut named: BTreeMap<String, RegionStats> = BTreeMap::new();
     for ((_, region), stats) in found {
         let name = definitions.region_name(region);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use annals_format::{ANY_EVENT_TYPE, Cause, EventTypeId, StreamId, TraceLoss};
-use annals_merger::{Places, Query, ReadSummary, Reader, Sums, Window};
+use annals_merger::{Places, ReadSummary, Reader, Sums, Window};
 use clap::Args;
 use serde::Serialize;
 
@@ -226,13 +226,6 @@ fn mismatch(
     }
 }
 
-/// Whether a loss is looked at.
-pub fn in_view(loss: &TraceLoss, filter: &Query, window: Window) -> bool {
-    filter.takes_stream(loss.stream)
-        && loss.event_type.is_none_or(|id| filter.takes_event_type(id))
-        && window.overlaps(loss.from_ns, loss.to_ns)
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -250,7 +243,7 @@ pub fn run(arguments: &DroppedArguments, out: &mut dyn Write) -> anyhow::Result<
     let mut losses: Vec<TraceLoss> = outcome
         .losses
         .iter()
-        .filter(|loss| in_view(loss, &filter, window))
+        .filter(|loss| filter.takes_loss(loss))
         .copied()
         .collect();
     if arguments.sum {

@@ -1,14 +1,16 @@
 //! `trace-cli export`: a trace as other tools read it.
 
 use std::io::{IsTerminal, Write};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use annals_export::{Exported, Format, Partition, Root, Settings, TableKind};
 use annals_format::units;
 use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{InputArguments, warn_of_damage};
-use crate::export::{self, Exported, Format, Partition, Root, Settings, TableKind};
 use crate::file::ForceArgument;
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding, UsageError};
@@ -31,6 +33,10 @@ pub struct ExportArguments {
     /// Look for names of functions in the files of this directory too (of the same build id)
     #[arg(long, value_name = "DIR")]
     symbols: Vec<PathBuf>,
+
+    /// Threads that decode [default: one for each processor]
+    #[arg(short, long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
 
     #[command(flatten)]
     window: WindowArguments,
@@ -55,7 +61,7 @@ pub struct ExportArguments {
     /// A file has one table: events unless another is named. A directory (a name without the format's extension)
     /// has a file for each: of parquet and arrow events, calls, messages and drops unless others are named, of csv and
     /// jsonl events, regions, messages, metrics and drops.
-    #[arg(long, value_name = "TABLES", value_delimiter = ',')]
+    #[arg(long, value_name = "TABLES", value_delimiter = ',', value_parser = tables())]
     table: Vec<TableKind>,
 
     /// Split tables into directories that engines understand: `rank`, or `time=DURATION` such as time=10s
@@ -66,7 +72,7 @@ pub struct ExportArguments {
     partition: Option<Partition>,
 
     /// Stacks of each rank or location, not of all together (folded, flamegraph)
-    #[arg(long, value_name = "WHAT")]
+    #[arg(long, value_name = "WHAT", value_parser = roots())]
     by: Option<Root>,
 
     #[command(flatten)]
@@ -79,6 +85,27 @@ pub struct ExportArguments {
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
+}
+
+/// Parses one of some values by its name.
+fn one_of<T: Copy + Send + Sync + 'static>(
+    values: impl IntoIterator<Item = (T, &'static str, &'static str)>,
+) -> impl TypedValueParser<Value = T> {
+    let values: Vec<(T, &str, &str)> = values.into_iter().collect();
+    let names = values.iter();
+    let names = names.map(|(_, name, help)| PossibleValue::new(*name).help(*help));
+    PossibleValuesParser::new(names.collect::<Vec<_>>()).map(move |given| {
+        let found = values.iter().find(|(_, name, _)| *name == given);
+        found.expect("the parser takes only these").0
+    })
+}
+
+fn tables() -> impl TypedValueParser<Value = TableKind> {
+    one_of(TableKind::ALL.map(|table| (table, table.name(), table.description())))
+}
+
+fn roots() -> impl TypedValueParser<Value = Root> {
+    one_of(Root::ALL.map(|root| (root, root.name(), root.description())))
 }
 
 const LONG_HELP: &str = "\
@@ -170,7 +197,7 @@ pub fn tell_of_messages(exported: &Exported) {
 /// If the input cannot be read, a filter matches nothing, or the output cannot be written.
 pub fn run(arguments: &ExportArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
     if arguments.list_formats {
-        out.write_all(export::list().as_bytes())?;
+        out.write_all(annals_export::list().as_bytes())?;
         return Ok(Finding::FINE);
     }
     let (Some(input), Some(to)) = (&arguments.input, &arguments.output) else {
@@ -178,12 +205,19 @@ pub fn run(arguments: &ExportArguments, out: &mut dyn Write) -> anyhow::Result<F
     };
     let format = match arguments.format {
         Some(format) => format,
-        None => Format::of_path(to)?,
+        None => Format::of_path(to).ok_or_else(|| {
+            UsageError(format!(
+                "{}: no format has this extension; name one with --format:\n{}",
+                to.display(),
+                annals_export::list()
+            ))
+        })?,
     };
     let source = InputArguments {
         input: input.clone(),
         json: arguments.json,
         symbols: arguments.symbols.clone(),
+        jobs: arguments.jobs,
     };
     let (opened, window) = source.open_window(&arguments.window)?;
     let same = std::fs::canonicalize(input)
@@ -200,14 +234,10 @@ pub fn run(arguments: &ExportArguments, out: &mut dyn Write) -> anyhow::Result<F
         force: arguments.force.force,
     };
     let bar = progress(opened.events_before(window.to_ns), arguments.quiet);
-    let exported = export::export(
-        &opened,
-        window,
-        &arguments.filter,
-        (format, &settings),
-        to,
-        &mut |events| bar.set_position(events),
-    );
+    let query = arguments.filter.query(opened.definitions(), window)?;
+    let exported = annals_export::export(&opened, &query, (format, &settings), to, &mut |events| {
+        bar.set_position(events)
+    });
     bar.finish_and_clear();
     let exported = exported?;
     warn_of_damage(&opened, &exported.outcome);

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
+use annals_analysis::{Group, Grouping, RegionStats, Statistics, region_statistics};
 use annals_format::RegionId;
-use annals_merger::{Places, Query, ReadSummary, Reader, Window};
+use annals_merger::{Query, ReadSummary, Reader, Window};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
@@ -12,7 +13,6 @@ use super::{InputArguments, warn_of_damage};
 use crate::csv::Csv;
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
-use crate::stacks::{Group, Grouping, RegionStats, Statistics, rank_of, statistics};
 use crate::table::{Align, Table, safe};
 use crate::time;
 
@@ -103,7 +103,10 @@ fn share(opened: &Reader, group: Group, stats: &RegionStats) -> Share {
         Group::Location(id) => {
             let location = definitions.locations.get(&id);
             let name = location.map(|location| definitions.string(location.name).to_owned());
-            (rank_of(definitions, id), Some(name.unwrap_or_default()))
+            (
+                definitions.rank_of_location(id),
+                Some(name.unwrap_or_default()),
+            )
         }
     };
     Share {
@@ -187,12 +190,11 @@ fn read(
     window: Window,
 ) -> anyhow::Result<(usize, Vec<FlatRow>, ReadSummary)> {
     let filter = arguments.filter.query(opened.definitions(), window)?;
-    let places = Places::of(opened.definitions());
     let grouping = match arguments.by {
         By::Rank => Grouping::Rank,
         By::Location => Grouping::Location,
     };
-    let (found, outcome) = statistics(opened, &places, &filter, window, grouping)?;
+    let (found, outcome) = region_statistics(opened, &filter, grouping)?;
     let (groups, mut rows) = table(opened, &found, &filter, arguments.inclusive);
     rows.truncate(arguments.top.unwrap_or(usize::MAX));
     Ok((groups, rows, outcome))

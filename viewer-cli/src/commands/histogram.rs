@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use annals_format::{EventTypeId, RegionId, TraceLoss, Value};
-use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{Calls, Query, ReadSummary, Reader, Sink, Window};
+use annals_analysis::Values;
+use annals_format::{EventTypeId, TraceLoss};
+use annals_merger::{Calls, Query, ReadSummary, Reader, Window};
 use anyhow::bail;
 use clap::Args;
 use rustc_hash::FxHashMap;
@@ -18,7 +18,6 @@ use crate::output::{self, Finding, UsageError};
 use crate::svg::{Anchor, Svg};
 use crate::table::safe;
 use crate::time;
-use crate::walk::{concerns, walk};
 
 /// How durations of a region's calls (--region), or values of an event type's element (--event and --element), are
 /// distributed.
@@ -90,103 +89,33 @@ struct Histogram {
     bins: Vec<Bin>,
 }
 
-struct Durations<F> {
-    window: Window,
-    filter: Query,
-    each: F,
-}
-
-impl<F: FnMut(f64)> CallSink for Durations<F> {
-    fn enter(&mut self, _: usize, _: &[Frame], _: RegionId, _: i64) -> u32 {
-        0
-    }
-
-    fn close(&mut self, _: usize, _: &[Frame], frame: &Frame, time_ns: i64, how: Close) {
-        let is_whole = how == Close::Left && self.window.contains(frame.entered_ns);
-        if is_whole && self.filter.takes_region(frame.region) {
-            (self.each)((time_ns - frame.entered_ns) as f64);
+fn values_of(
+    arguments: &HistogramArguments,
+    opened: &Reader,
+    query: &Query,
+) -> anyhow::Result<Values> {
+    let Some(name) = &arguments.element else {
+        if arguments.filter.region.is_none() {
+            bail!(UsageError(
+                "what to look at is missing: --region NAME, or --event TYPE with --element NAME"
+                    .to_owned()
+            ));
         }
+        return Ok(Values::Durations);
+    };
+    let definitions = opened.definitions();
+    let types = definitions.event_types.keys();
+    let types = types.filter(|id| query.takes_event_type(**id));
+    let found = types.filter_map(|id| Some((*id, definitions.element(*id, name)?)));
+    let found: FxHashMap<EventTypeId, usize> = found.collect();
+    if found.is_empty() {
+        let elements = definitions.event_types.values();
+        let elements = elements.flat_map(|event_type| &event_type.elements);
+        let names = elements.map(|element| definitions.string(element.name));
+        let near = crate::did_you_mean::did_you_mean(name, names);
+        bail!("no element `{name}` in these event types{near}; see `trace-cli events`");
     }
-}
-
-impl<F: FnMut(f64)> Sink for Durations<F> {}
-
-/// What values are of.
-enum Subject {
-    Durations,
-    /// Event types, and the place of the element in each.
-    Element(FxHashMap<EventTypeId, usize>),
-}
-
-impl Subject {
-    fn of(arguments: &HistogramArguments, opened: &Reader, filter: &Query) -> anyhow::Result<Self> {
-        let Some(name) = &arguments.element else {
-            if arguments.filter.region.is_none() {
-                bail!(UsageError(
-                    "what to look at is missing: --region NAME, or --event TYPE with --element NAME"
-                        .to_owned()
-                ));
-            }
-            return Ok(Self::Durations);
-        };
-        let definitions = opened.definitions();
-        let types = definitions.event_types.keys();
-        let types = types.filter(|id| filter.takes_event_type(**id));
-        let found = types.filter_map(|id| Some((*id, definitions.element(*id, name)?)));
-        let found: FxHashMap<EventTypeId, usize> = found.collect();
-        if found.is_empty() {
-            let elements = definitions.event_types.values();
-            let elements = elements.flat_map(|event_type| &event_type.elements);
-            let names = elements.map(|element| definitions.string(element.name));
-            let near = crate::did_you_mean::did_you_mean(name, names);
-            bail!("no element `{name}` in these event types{near}; see `trace-cli events`");
-        }
-        Ok(Self::Element(found))
-    }
-
-    /// Visits every value.
-    fn each(
-        &self,
-        opened: &Reader,
-        filter: &Query,
-        window: Window,
-        mut visit: impl FnMut(f64),
-    ) -> anyhow::Result<ReadSummary> {
-        match self {
-            Self::Durations => {
-                let mut sink = Durations {
-                    window,
-                    filter: filter.clone(),
-                    each: visit,
-                };
-                let mut calls = Calls::new(opened.definitions(), &filter.within(window));
-                Ok(calls.read(opened, &mut sink, |_, _| {})?)
-            }
-            Self::Element(types) => walk(opened, filter, window, types, |event, at| {
-                let value = match event.element(at) {
-                    Value::F64(value) => Some(value),
-                    other => other.as_integer().map(|value| value as f64),
-                };
-                // Neither infinities nor NaN have a place.
-                if let Some(value) = value.filter(|value| value.is_finite()) {
-                    visit(value);
-                }
-            }),
-        }
-    }
-
-    fn is_lost(&self, loss: &TraceLoss, calls: &Calls, filter: &Query, window: Window) -> bool {
-        match self {
-            Self::Durations => {
-                let (enters, leaves) = calls.role_of_loss(loss);
-                (enters || leaves) && concerns(loss, filter, window, |_| true)
-            }
-            Self::Element(types) => {
-                !loss.cause.is_suppressed()
-                    && concerns(loss, filter, window, |id| types.contains_key(&id))
-            }
-        }
-    }
+    Ok(Values::Element(found))
 }
 
 /// Where bins end: one more than there are bins.
@@ -209,54 +138,29 @@ fn measure(
     opened: &Reader,
     window: Window,
 ) -> anyhow::Result<(Histogram, ReadSummary)> {
-    let filter = arguments.filter.query(opened.definitions(), window)?;
-    let subject = Subject::of(arguments, opened, &filter)?;
-    let bounds = (arguments.min, arguments.max);
-    let (mut count, mut sum) = (0_u64, 0.0);
-    let (mut min, mut max) = (f64::INFINITY, f64::NEG_INFINITY);
-    let mut smallest_positive = f64::INFINITY;
-    subject.each(opened, &filter, window, |value| {
-        count += 1;
-        sum += value;
-        (min, max) = (min.min(value), max.max(value));
-        if value > 0.0 {
-            smallest_positive = smallest_positive.min(value);
-        }
-    })?;
-    let start = if arguments.log {
-        smallest_positive
-    } else {
-        min
+    let query = arguments.filter.query(opened.definitions(), window)?;
+    let values = values_of(arguments, opened, &query)?;
+    let extent = values.extent(opened, &query)?;
+    let start = match arguments.log {
+        true => extent.smallest_positive,
+        false => extent.range.map(|range| range.0),
     };
-    let is_any = count != 0;
     let range = (
-        bounds
-            .0
-            .unwrap_or(if start.is_finite() { start } else { 0.0 }),
-        bounds.1.unwrap_or(if is_any { max } else { 1.0 }),
+        arguments.min.or(start).unwrap_or(0.0),
+        arguments
+            .max
+            .unwrap_or_else(|| extent.range.map_or(1.0, |range| range.1)),
     );
-    if range.0 > range.1 || (arguments.log && bounds.0.is_some_and(|min| min <= 0.0)) {
+    if range.0 > range.1 || (arguments.log && arguments.min.is_some_and(|min| min <= 0.0)) {
         let why = "--min must be below --max, and above 0 with --log";
         bail!(UsageError(why.to_owned()));
     }
     let edges = edges(range, arguments.bins.into(), arguments.log);
-    let (mut counts, mut below, mut above) = (vec![0_u64; edges.len() - 1], 0, 0);
-    let last = edges[edges.len() - 1];
-    let outcome = subject.each(opened, &filter, window, |value| {
-        if value < edges[0] {
-            below += 1;
-        } else if value > last.max(range.1) {
-            above += 1;
-        } else {
-            let bin = edges.partition_point(|edge| *edge <= value) - 1;
-            let bin = bin.min(counts.len() - 1);
-            counts[bin] += 1;
-        }
-    })?;
-    let calls = Calls::new(opened.definitions(), &filter.within(window));
-    let unit = match &subject {
-        Subject::Durations => "ns".to_owned(),
-        Subject::Element(types) => {
+    let (found, outcome) = values.count(opened, &query, &edges, range.1)?;
+    let calls = Calls::new(opened.definitions(), &query);
+    let unit = match &values {
+        Values::Durations => "ns".to_owned(),
+        Values::Element(types) => {
             let first = types.iter().min_by_key(|(id, _)| **id);
             let element = first.and_then(|(id, at)| {
                 let event_type = opened.definitions().event_types.get(id)?;
@@ -267,9 +171,9 @@ fn measure(
             })
         }
     };
-    let is_lost = |loss: &TraceLoss| subject.is_lost(loss, &calls, &filter, window);
+    let is_lost = |loss: &TraceLoss| values.may_have_lost(loss, &calls, &query);
     let is_uncertain = outcome.losses.iter().any(is_lost);
-    let bins = counts.iter().enumerate().map(|(bin, count)| Bin {
+    let bins = found.counts.iter().enumerate().map(|(bin, count)| Bin {
         from: edges[bin],
         to: edges[bin + 1],
         count: *count,
@@ -280,12 +184,12 @@ fn measure(
             .clone()
             .unwrap_or_else(|| "duration".to_owned()),
         unit,
-        count,
-        below,
-        above,
-        min: is_any.then_some(min),
-        max: is_any.then_some(max),
-        mean: is_any.then(|| sum / count as f64),
+        count: extent.count,
+        below: found.below,
+        above: found.above,
+        min: extent.range.map(|range| range.0),
+        max: extent.range.map(|range| range.1),
+        mean: (extent.count != 0).then(|| extent.sum.value() / extent.count as f64),
         is_uncertain,
         bins: bins.collect(),
     };

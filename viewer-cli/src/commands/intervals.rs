@@ -1,24 +1,18 @@
 //! `trace-cli intervals`: from a begin to its end, tied by a key: queues, requests, operations.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io::Write;
 
-use annals_format::{Definitions, EventType, EventTypeId, Role, Spread};
-use annals_merger::{Places, Query, ReadSummary, Reader, Window};
+use annals_analysis::{IntervalPair, MOST_OPEN_INTERVALS};
+use annals_format::{Definitions, EventType, Role};
 use anyhow::bail;
 use clap::Args;
-use rustc_hash::FxHashMap;
-use serde::Serialize;
 
 use super::{InputArguments, opt_duration, warn_of_damage};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding, UsageError};
 use crate::table::{Align, Table, safe};
 use crate::time;
-use crate::walk::{bin_of, bin_start, bounded, concerns, walk};
-
-/// What was begun and not ended is remembered up to this number.
-const MOST_OPEN: usize = 1 << 22;
 
 /// Pairs of event types that begin and end something: how many, how long, how many at once.
 ///
@@ -61,15 +55,6 @@ pub struct IntervalsArguments {
     /// With --json: the largest number in flight in each of so many parts of the window
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..))]
     points: u16,
-}
-
-/// A pair of event types.
-#[derive(Clone, Copy, Debug)]
-struct Pair {
-    begin: EventTypeId,
-    end: EventTypeId,
-    /// Place of the key in each; none: no key.
-    keys: Option<(usize, usize)>,
 }
 
 /// How names of begins and ends differ.
@@ -141,11 +126,11 @@ fn by_name<'a>(definitions: &'a Definitions, name: &str) -> anyhow::Result<&'a E
 fn find_pairs(
     definitions: &Definitions,
     arguments: &IntervalsArguments,
-) -> anyhow::Result<Vec<Pair>> {
+) -> anyhow::Result<Vec<IntervalPair>> {
     let key = arguments.key.as_deref();
     if let (Some(begin), Some(end)) = (&arguments.begin, &arguments.end) {
         let (begin, end) = (by_name(definitions, begin)?, by_name(definitions, end)?);
-        return Ok(vec![Pair {
+        return Ok(vec![IntervalPair {
             begin: begin.id,
             end: end.id,
             keys: keys(definitions, begin, end, key)?,
@@ -175,7 +160,7 @@ fn find_pairs(
             ends.next().filter(|_| is_begin)
         });
         if let Some(end) = end {
-            pairs.push(Pair {
+            pairs.push(IntervalPair {
                 begin: begin.id,
                 end: end.id,
                 keys: keys(definitions, begin, end, key)?,
@@ -183,237 +168,6 @@ fn find_pairs(
         }
     }
     Ok(pairs)
-}
-
-/// One row. Times in nanoseconds.
-#[derive(Clone, Debug, Serialize)]
-struct IntervalRow {
-    begin: String,
-    end: String,
-    key: Option<String>,
-    /// Null: all ranks together.
-    rank: Option<u32>,
-    count: u64,
-    /// Begun and not ended.
-    open: u64,
-    /// Ended without a begin.
-    unmatched: u64,
-    total_ns: i64,
-    mean_ns: Option<i64>,
-    min_ns: Option<i64>,
-    max_ns: Option<i64>,
-    p50_ns: Option<i64>,
-    p95_ns: Option<i64>,
-    p99_ns: Option<i64>,
-    max_in_flight: u64,
-    /// Several intervals of one key, or without a key, were open in a process concurrently, and were ended in the order of their
-    /// begins: min, max and percentiles are those of this pairing, not of single intervals. Count and max_in_flight are exact; total
-    /// and mean are, too, unless some intervals are open or unmatched.
-    is_paired_in_order: bool,
-    /// The largest number in flight in each part of the window.
-    in_flight: Vec<Point>,
-    is_uncertain: bool,
-    /// Events of the two types that were lost, of those whose type is known.
-    lost: u64,
-    lost_is_lower_bound: bool,
-}
-
-#[derive(Clone, Copy, Debug, Serialize)]
-struct Point {
-    from_ns: i64,
-    count: u64,
-}
-
-#[derive(Clone, Debug, Serialize)]
-struct Intervals {
-    intervals: Vec<IntervalRow>,
-}
-
-#[derive(Default)]
-struct Tally {
-    durations: Spread,
-    unmatched: u64,
-    in_flight: u64,
-    most: u64,
-    is_paired_in_order: bool,
-    /// By part that something changed in: the largest number in it, and the last.
-    parts: BTreeMap<usize, (u64, u64)>,
-}
-
-impl Tally {
-    fn change(&mut self, part: usize, more: i64) {
-        let before = self.in_flight;
-        self.in_flight = before.saturating_add_signed(more);
-        self.most = self.most.max(self.in_flight);
-        let (most, last) = self.parts.entry(part).or_insert((before, before));
-        *most = (*most).max(self.in_flight);
-        *last = self.in_flight;
-    }
-
-    fn points(&self, window: Window, parts: usize) -> Vec<Point> {
-        let mut last = 0;
-        let points = (0..parts).map(|part| {
-            let (most, at_end) = self.parts.get(&part).copied().unwrap_or((last, last));
-            last = at_end;
-            Point {
-                from_ns: bin_start(window, parts, part),
-                count: most,
-            }
-        });
-        points.collect()
-    }
-}
-
-/// What an event type is to the pairs.
-#[derive(Clone, Copy)]
-struct Use {
-    pair: usize,
-    is_begin: bool,
-}
-
-/// Intervals that wait for their ends, by pair, process and key.
-#[derive(Default)]
-struct Waiting {
-    open: FxHashMap<(usize, u32, i128), VecDeque<i64>>,
-    count: usize,
-    over_limit: u64,
-}
-
-struct Measured {
-    /// By pair and rank; rank none: all.
-    tallies: BTreeMap<(usize, Option<u32>), Tally>,
-    over_limit: u64,
-    outcome: ReadSummary,
-    window: Window,
-}
-
-fn measure(
-    opened: &Reader,
-    filter: &Query,
-    window: Window,
-    pairs: &[Pair],
-    arguments: &IntervalsArguments,
-) -> anyhow::Result<Measured> {
-    let places = Places::of(opened.definitions());
-    let mut uses: FxHashMap<EventTypeId, Use> = FxHashMap::default();
-    for (pair, types) in pairs.iter().enumerate() {
-        for (event_type, is_begin) in [(types.begin, true), (types.end, false)] {
-            uses.entry(event_type).or_insert(Use { pair, is_begin });
-        }
-    }
-    let parts_of = bounded(opened, window);
-    let parts = usize::from(arguments.points);
-    let mut tallies: BTreeMap<(usize, Option<u32>), Tally> = BTreeMap::new();
-    for pair in 0..pairs.len() {
-        tallies.insert((pair, None), Tally::default());
-    }
-    let mut waiting = Waiting::default();
-    let outcome = walk(
-        opened,
-        filter,
-        window,
-        &uses,
-        |event, Use { pair, is_begin }| {
-            let place = places.get(event.stream());
-            let key = pairs[pair].keys.and_then(|(begin, end)| {
-                event
-                    .element(if is_begin { begin } else { end })
-                    .as_integer()
-            });
-            let key = (pair, place.process.get(), key.unwrap_or(0));
-            let part = bin_of(parts_of, parts, event.time());
-            let mut rows = vec![(pair, None)];
-            rows.extend(arguments.by_rank.then_some((pair, Some(place.rank))));
-            if is_begin {
-                if waiting.count >= MOST_OPEN {
-                    waiting.over_limit += 1;
-                    return;
-                }
-                waiting.count += 1;
-                waiting.open.entry(key).or_default().push_back(event.time());
-                for row in rows {
-                    tallies.entry(row).or_default().change(part, 1);
-                }
-                return;
-            }
-            let begun = waiting.open.get_mut(&key);
-            let begun = begun.and_then(|queue| Some((queue.pop_front()?, queue.is_empty())));
-            // With others of its key open, it may be the end of any of them.
-            let is_paired_in_order = begun.is_some_and(|(_, is_last)| !is_last);
-            if let Some((_, true)) = begun {
-                waiting.open.remove(&key);
-            }
-            waiting.count -= usize::from(begun.is_some());
-            for row in rows {
-                let tally = tallies.entry(row).or_default();
-                match begun {
-                    Some((begun_ns, _)) => {
-                        tally.durations.add(event.time() - begun_ns);
-                        tally.is_paired_in_order |= is_paired_in_order;
-                        tally.change(part, -1);
-                    }
-                    None => tally.unmatched += 1,
-                }
-            }
-        },
-    )?;
-    Ok(Measured {
-        tallies,
-        over_limit: waiting.over_limit,
-        outcome,
-        window: parts_of,
-    })
-}
-
-fn rows(
-    opened: &Reader,
-    filter: &Query,
-    window: Window,
-    pairs: &[Pair],
-    measured: &Measured,
-    parts: usize,
-) -> Vec<IntervalRow> {
-    let definitions = opened.definitions();
-    let places = Places::of(definitions);
-    let rows = measured.tallies.iter().map(|((number, rank), tally)| {
-        let pair = pairs[*number];
-        let is_of = |event_type: EventTypeId| event_type == pair.begin || event_type == pair.end;
-        let losses = measured.outcome.losses.iter().filter(|loss| {
-            let is_here = rank.is_none_or(|rank| places.get(loss.stream).rank == rank);
-            is_here && !loss.cause.is_suppressed() && concerns(loss, filter, window, is_of)
-        });
-        let losses: Vec<_> = losses.collect();
-        let known = losses.iter().filter(|loss| loss.event_type.is_some());
-        let element = pair
-            .keys
-            .and_then(|(begin, _)| definitions.event_types[&pair.begin].elements.get(begin));
-        let d = &tally.durations;
-        IntervalRow {
-            begin: definitions.event_type_name(pair.begin),
-            end: definitions.event_type_name(pair.end),
-            key: element.map(|element| definitions.string(element.name).to_owned()),
-            rank: *rank,
-            count: d.count(),
-            open: tally.in_flight,
-            unmatched: tally.unmatched,
-            total_ns: d.sum(),
-            mean_ns: d.mean(),
-            min_ns: d.min(),
-            max_ns: d.max(),
-            p50_ns: d.percentile(50),
-            p95_ns: d.percentile(95),
-            p99_ns: d.percentile(99),
-            max_in_flight: tally.most,
-            is_paired_in_order: tally.is_paired_in_order,
-            in_flight: tally.points(measured.window, parts),
-            is_uncertain: !losses.is_empty(),
-            lost: known.map(|loss| loss.count).fold(0, u64::saturating_add),
-            lost_is_lower_bound: losses
-                .iter()
-                .any(|loss| loss.is_lower_bound || loss.event_type.is_none()),
-        }
-    });
-    rows.collect()
 }
 
 /// Runs the command.
@@ -431,18 +185,19 @@ pub fn run(arguments: &IntervalsArguments, out: &mut dyn Write) -> anyhow::Resul
              and --end (see `trace-cli events`)"
         );
     }
-    let measured = measure(&opened, &filter, window, &pairs, arguments)?;
-    warn_of_damage(&opened, &measured.outcome);
-    if measured.over_limit != 0 {
+    let parts = usize::from(arguments.points);
+    let (found, outcome) =
+        annals_analysis::intervals(&opened, &filter, &pairs, arguments.by_rank, parts)?;
+    warn_of_damage(&opened, &outcome);
+    if found.over_limit != 0 {
         eprintln!(
-            "{} begins are left out: more than {MOST_OPEN} intervals were open at once",
-            measured.over_limit
+            "{} begins are left out: more than {MOST_OPEN_INTERVALS} intervals were open at once",
+            found.over_limit
         );
     }
-    let parts = usize::from(arguments.points);
-    let intervals = rows(&opened, &filter, window, &pairs, &measured, parts);
+    let intervals = &found.intervals;
     if arguments.input.json {
-        output::json(out, &Intervals { intervals })?;
+        output::json(out, &found)?;
     } else {
         let mut table = Table::new(&[
             ("interval", Align::Left),
@@ -458,7 +213,7 @@ pub fn run(arguments: &IntervalsArguments, out: &mut dyn Write) -> anyhow::Resul
             ("max", Align::Right),
             ("max in flight", Align::Right),
         ]);
-        for row in &intervals {
+        for row in intervals {
             let mark = if row.is_uncertain { "~" } else { "" };
             let of_one = if row.is_paired_in_order { "*" } else { "" };
             // The sum of all times does not depend on the pairing when every begin has its end.
@@ -493,5 +248,5 @@ pub fn run(arguments: &IntervalsArguments, out: &mut dyn Write) -> anyhow::Resul
             )?;
         }
     }
-    Ok(Finding::loss(measured.outcome.has_skipped_now))
+    Ok(Finding::loss(outcome.has_skipped_now))
 }

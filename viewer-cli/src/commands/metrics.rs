@@ -1,11 +1,11 @@
 //! `trace-cli metrics`: values over time.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-use annals_format::{EventTypeId, Role, Value};
-use annals_merger::{Places, Query, ReadSummary, Reader, Window};
+use annals_analysis::{MetricRow, bin_of, bin_start, bounded};
+use annals_format::{EventTypeId, Role};
+use annals_merger::{Query, ReadSummary, Reader, Window};
 use anyhow::bail;
 use clap::Args;
 use rustc_hash::FxHashMap;
@@ -19,7 +19,6 @@ use crate::output::{self, Finding};
 use crate::svg::{Anchor, Svg};
 use crate::table::{Align, Table, safe};
 use crate::time::moment;
-use crate::walk::{bin_of, bin_start, bounded, concerns, walk};
 
 /// Values of metrics over time: a row for each metric and location, with its rate of change.
 ///
@@ -57,93 +56,23 @@ pub struct MetricsArguments {
     force: ForceArgument,
 }
 
-/// The values in a part of the window.
-#[derive(Clone, Copy, Debug, Serialize)]
-struct Point {
-    from_ns: i64,
-    count: u64,
-    min: f64,
-    mean: f64,
-    max: f64,
-    last: f64,
-}
-
-/// One metric at one location.
-#[derive(Clone, Debug, Serialize)]
-struct MetricRow {
-    name: String,
-    element: String,
-    unit: String,
-    rank: u32,
-    location: Option<String>,
-    count: u64,
-    min: f64,
-    mean: f64,
-    max: f64,
-    first: f64,
-    last: f64,
-    /// Change from the first value to the last, a second; null: there is one moment only.
-    rate_per_s: Option<f64>,
-    is_uncertain: bool,
-    /// Parts without values are left out.
-    points: Vec<Point>,
-}
-
 #[derive(Clone, Debug, Serialize)]
 struct Metrics {
     metrics: Vec<MetricRow>,
-}
-
-#[derive(Clone, Copy)]
-struct Sum {
-    count: u64,
-    min: f64,
-    max: f64,
-    sum: f64,
-    last: f64,
-}
-
-impl Sum {
-    const NONE: Self = Self {
-        count: 0,
-        min: f64::INFINITY,
-        max: f64::NEG_INFINITY,
-        sum: 0.0,
-        last: 0.0,
-    };
-
-    fn add(&mut self, value: f64) {
-        self.count += 1;
-        self.min = self.min.min(value);
-        self.max = self.max.max(value);
-        self.sum += value;
-        self.last = value;
-    }
-
-    fn mean(&self) -> f64 {
-        self.sum / self.count.max(1) as f64
-    }
-}
-
-struct Series {
-    all: Sum,
-    first: (i64, f64),
-    last_ns: i64,
-    parts: BTreeMap<usize, Sum>,
 }
 
 fn wanted(
     opened: &Reader,
     filter: &Query,
     element: Option<&str>,
-) -> anyhow::Result<FxHashMap<EventTypeId, (EventTypeId, usize)>> {
+) -> anyhow::Result<FxHashMap<EventTypeId, usize>> {
     let definitions = opened.definitions();
     let types = definitions.event_types.values();
     let types = types.filter(|t| filter.takes_event_type(t.id));
     let types = types.filter(|t| element.is_some() || t.role == Role::Metric);
     let found = types.filter_map(|t| {
         let at = definitions.element(t.id, element.unwrap_or("value"))?;
-        Some((t.id, (t.id, at)))
+        Some((t.id, at))
     });
     let found: FxHashMap<_, _> = found.collect();
     if found.is_empty() {
@@ -163,75 +92,10 @@ fn measure(
     opened: &Reader,
     window: Window,
 ) -> anyhow::Result<(Vec<MetricRow>, ReadSummary)> {
-    let definitions = opened.definitions();
-    let filter = arguments.filter.query(definitions, window)?;
-    let types = wanted(opened, &filter, arguments.element.as_deref())?;
-    let places = Places::of(definitions);
-    let (whole, parts) = (bounded(opened, window), usize::from(arguments.points));
-    let mut all: BTreeMap<(EventTypeId, annals_format::StreamId), Series> = BTreeMap::new();
-    let outcome = walk(
-        opened,
-        &filter,
-        window,
-        &types,
-        |event, (event_type, at)| {
-            let value = match event.element(at) {
-                Value::F64(value) => Some(value),
-                other => other.as_integer().map(|value| value as f64),
-            };
-            let Some(value) = value.filter(|value| value.is_finite()) else {
-                return;
-            };
-            let series = all.entry((event_type, event.stream())).or_insert(Series {
-                all: Sum::NONE,
-                first: (event.time(), value),
-                last_ns: event.time(),
-                parts: BTreeMap::new(),
-            });
-            series.all.add(value);
-            series.last_ns = event.time();
-            let part = series.parts.entry(bin_of(whole, parts, event.time()));
-            part.or_insert(Sum::NONE).add(value);
-        },
-    )?;
-    let rows = all.into_iter().map(|((event_type, stream), series)| {
-        let place = places.get(stream);
-        let element = &definitions.event_types[&event_type].elements[types[&event_type].1];
-        let passed = i128::from(series.last_ns) - i128::from(series.first.0);
-        let change = series.all.last - series.first.1;
-        let is_lost = |loss: &annals_format::TraceLoss| {
-            let is_of = loss.stream == stream && !loss.cause.is_suppressed();
-            is_of && concerns(loss, &filter, window, |id| id == event_type)
-        };
-        MetricRow {
-            name: definitions.event_type_name(event_type),
-            element: definitions.string(element.name).to_owned(),
-            unit: definitions.string(element.unit).to_owned(),
-            rank: place.rank,
-            location: place.location.clone(),
-            count: series.all.count,
-            min: series.all.min,
-            mean: series.all.mean(),
-            max: series.all.max,
-            first: series.first.1,
-            last: series.all.last,
-            rate_per_s: (passed > 0).then(|| change / (passed as f64 / 1e9)),
-            is_uncertain: outcome.losses.iter().any(is_lost),
-            points: series
-                .parts
-                .iter()
-                .map(|(part, sum)| Point {
-                    from_ns: bin_start(whole, parts, *part),
-                    count: sum.count,
-                    min: sum.min,
-                    mean: sum.mean(),
-                    max: sum.max,
-                    last: sum.last,
-                })
-                .collect(),
-        }
-    });
-    Ok((rows.collect(), outcome))
+    let query = arguments.filter.query(opened.definitions(), window)?;
+    let types = wanted(opened, &query, arguments.element.as_deref())?;
+    let parts = usize::from(arguments.points);
+    Ok(annals_analysis::metrics(opened, &query, &types, parts)?)
 }
 
 fn number(value: f64) -> String {

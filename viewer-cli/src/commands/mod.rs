@@ -26,6 +26,7 @@ pub mod verify;
 
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use annals_format::{Cause, ChunkPlace, Ended, Problem};
@@ -50,6 +51,10 @@ pub struct InputArguments {
     /// Look for names of functions in the files of this directory too (of the same build id)
     #[arg(long, value_name = "DIR")]
     pub symbols: Vec<PathBuf>,
+
+    /// Threads that read and analyse [default: one for each processor]
+    #[arg(short, long, value_name = "N")]
+    pub jobs: Option<NonZeroUsize>,
 }
 
 impl InputArguments {
@@ -59,10 +64,11 @@ impl InputArguments {
     /// If it cannot be read.
     pub fn open(&self) -> anyhow::Result<Reader> {
         let symbols = Symbols::in_directories(&self.symbols)?;
-        Ok(Reader::open_all(
-            std::slice::from_ref(&self.input),
-            &symbols,
-        )?)
+        let mut reader = Reader::open_all(std::slice::from_ref(&self.input), &symbols)?;
+        if let Some(jobs) = self.jobs {
+            reader.set_jobs(jobs.get());
+        }
+        Ok(reader)
     }
 
     /// Opens the input to look at a window of it.

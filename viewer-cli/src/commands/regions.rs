@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::io::Write;
 
-use annals_format::{Definitions, RegionId};
-use annals_merger::{Calls, Places, ReadSummary, Reader, Window};
+use annals_analysis::{Grouping, RegionRow, TreeNode, call_tree, concerns, region_rows};
+use annals_merger::{Calls, Reader, Window};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
@@ -12,10 +12,8 @@ use super::{InputArguments, opt_duration, percent, warn_of_damage};
 use crate::csv::{Csv, Maybe};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
-use crate::stacks::{Group, Grouping, RegionStats, statistics};
 use crate::table::{Align, Table, safe};
 use crate::time;
-use crate::tree::{TreeCounter, TreeNode};
 
 /// Calls and times of every region.
 ///
@@ -84,130 +82,9 @@ pub enum By {
     Location,
 }
 
-/// One row of `regions --json`.
-#[derive(Clone, Debug, Serialize)]
-pub struct RegionRow {
-    /// The region's name.
-    pub name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) rank: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) location: Option<String>,
-    pub(crate) file: String,
-    pub(crate) line: u32,
-    /// Enters.
-    pub calls: u64,
-    pub(crate) inclusive_ns: i64,
-    pub(crate) exclusive_ns: i64,
-    pub(crate) min_ns: Option<i64>,
-    pub(crate) mean_ns: Option<i64>,
-    pub(crate) max_ns: Option<i64>,
-    pub(crate) p50_ns: Option<i64>,
-    pub(crate) p95_ns: Option<i64>,
-    pub(crate) p99_ns: Option<i64>,
-    /// Exclusive time as a share of that of all rows.
-    share: f64,
-    pub(crate) open_calls: u64,
-    pub(crate) unmatched_leaves: u64,
-    pub(crate) unleft_calls: u64,
-    /// By how much `calls` may differ from the truth.
-    pub uncertain_calls: u64,
-    pub(crate) uncertain_calls_is_lower_bound: bool,
-    pub(crate) time_is_uncertain: bool,
-}
-
 #[derive(Clone, Debug, Serialize)]
 struct Regions {
     regions: Vec<RegionRow>,
-}
-
-/// The rows for a window of an input, by exclusive time.
-///
-/// # Errors
-/// If the input cannot be read or a filter matches nothing.
-pub fn rows(
-    opened: &Reader,
-    window: Window,
-    filter: &FilterArguments,
-    by: Option<By>,
-) -> anyhow::Result<(Vec<RegionRow>, ReadSummary)> {
-    let definitions = opened.definitions();
-    let filter = filter.query(definitions, window)?;
-    let places = Places::of(definitions);
-    let grouping = match by {
-        None => Grouping::None,
-        Some(By::Rank) => Grouping::Rank,
-        Some(By::Location) => Grouping::Location,
-    };
-    let (stats, outcome) = statistics(opened, &places, &filter, window, grouping)?;
-    let whole: i64 = stats.values().map(|stats| stats.counted.exclusive_ns).sum();
-    let mut rows: Vec<RegionRow> = stats
-        .into_iter()
-        .filter(|((_, region), stats)| {
-            let is_seen = stats.counted.calls != 0
-                || stats.counted.inclusive_ns != 0
-                || stats.counted.unmatched_leaves != 0
-                || stats.uncertain_calls != 0;
-            is_seen && filter.takes_region(*region)
-        })
-        .map(|((group, region), stats)| row(definitions, group, region, &stats, whole))
-        .collect();
-    rows.sort_by(|a, b| {
-        (b.exclusive_ns, &a.name, a.rank, &a.location).cmp(&(
-            a.exclusive_ns,
-            &b.name,
-            b.rank,
-            &b.location,
-        ))
-    });
-    Ok((rows, outcome))
-}
-
-fn row(
-    d: &Definitions,
-    group: Group,
-    region: RegionId,
-    stats: &RegionStats,
-    whole_ns: i64,
-) -> RegionRow {
-    let definition = d.regions.get(&region);
-    let (rank, location) = match group {
-        Group::All => (None, None),
-        Group::Rank(rank) => (Some(rank), None),
-        Group::Location(id) => {
-            let location = d.locations.get(&id);
-            let rank = location.and_then(|location| d.ranks.get(&location.process));
-            let name = location.map(|location| d.string(location.name).to_owned());
-            (rank.map(|rank| rank.rank), Some(name.unwrap_or_default()))
-        }
-    };
-    RegionRow {
-        name: d.region_name(region),
-        rank,
-        location,
-        file: definition.map_or_else(String::new, |r| d.string(r.file).to_owned()),
-        line: definition.map_or(0, |region| region.line),
-        calls: stats.counted.calls,
-        inclusive_ns: stats.counted.inclusive_ns,
-        exclusive_ns: stats.counted.exclusive_ns,
-        min_ns: stats.counted.completed.min(),
-        mean_ns: stats.counted.completed.mean(),
-        max_ns: stats.counted.completed.max(),
-        p50_ns: stats.counted.completed.percentile(50),
-        p95_ns: stats.counted.completed.percentile(95),
-        p99_ns: stats.counted.completed.percentile(99),
-        share: if whole_ns == 0 {
-            0.0
-        } else {
-            stats.counted.exclusive_ns as f64 / whole_ns as f64
-        },
-        open_calls: stats.counted.open_calls,
-        unmatched_leaves: stats.counted.unmatched_leaves,
-        unleft_calls: stats.counted.unleft_calls,
-        uncertain_calls: stats.uncertain_calls,
-        uncertain_calls_is_lower_bound: stats.uncertain_is_lower_bound,
-        time_is_uncertain: stats.counted.is_time_uncertain,
-    }
 }
 
 /// The table for people.
@@ -349,7 +226,13 @@ pub fn run(arguments: &RegionsArguments, out: &mut dyn Write) -> anyhow::Result<
     if arguments.tree {
         return run_tree(arguments, &opened, window, out);
     }
-    let (mut regions, outcome) = rows(&opened, window, &arguments.filter, arguments.by)?;
+    let query = arguments.filter.query(opened.definitions(), window)?;
+    let grouping = match arguments.by {
+        None => Grouping::None,
+        Some(By::Rank) => Grouping::Rank,
+        Some(By::Location) => Grouping::Location,
+    };
+    let (mut regions, outcome) = region_rows(&opened, &query, grouping)?;
     sort(&mut regions, arguments.sort);
     regions.truncate(arguments.top.unwrap_or(usize::MAX));
     warn_of_damage(&opened, &outcome);
@@ -390,14 +273,11 @@ fn run_tree(
     out: &mut dyn Write,
 ) -> anyhow::Result<Finding> {
     let filter = arguments.filter.query(opened.definitions(), window)?;
-    let mut counter = TreeCounter::new(window);
-    let mut calls = Calls::new(opened.definitions(), &filter.within(window));
-    let outcome = calls.read(opened, &mut counter, |_, _| {})?;
+    let (counter, outcome) = call_tree(opened, &filter)?;
+    let calls = Calls::new(opened.definitions(), &filter);
     let has_loss = outcome.losses.iter().any(|loss| {
         let (enters, leaves) = calls.role_of_loss(loss);
-        let overlaps = loss.to_ns >= window.from_ns && loss.from_ns < window.to_ns;
-        let is_nothing = loss.count == 0 && !loss.is_lower_bound;
-        (enters || leaves) && overlaps && !is_nothing && filter.takes_stream(loss.stream)
+        (enters || leaves) && concerns(loss, &filter, |_| true)
     });
     warn_of_damage(opened, &outcome);
     let key = |node: &TreeNode| match arguments.sort {

@@ -6,8 +6,9 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use annals_analysis::{Grouping, RegionStats, count_region_statistics};
 use annals_format::Definitions;
-use annals_merger::{Places, ReadSummary, Reader, Sums, Window};
+use annals_merger::{ReadSummary, Reader, Sums, Window};
 use clap::Args;
 use globset::Glob;
 use serde::Serialize;
@@ -17,7 +18,6 @@ use crate::file::{FILTER, ForceArgument};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
 use crate::rule::{RegionRule, comment};
-use crate::stacks::{Grouping, RegionStats, count_statistics};
 use crate::table::{Align, Table, safe};
 use crate::time;
 
@@ -165,17 +165,7 @@ fn suggest(
 ) -> anyhow::Result<(Suggestions, ReadSummary)> {
     let definitions = opened.definitions();
     let filter = arguments.filter.query(definitions, window)?;
-    let places = Places::of(definitions);
-    let mut events = 0;
-    let look = |chunk: &annals_format::TraceChunk| {
-        let places = chunk.times_ns.iter().zip(&chunk.streams);
-        let looked_at = places
-            .filter(|(time_ns, stream)| window.contains(**time_ns) && filter.takes_stream(**stream))
-            .count();
-        events += looked_at as u64;
-    };
-    let (stats, outcome) =
-        count_statistics(opened, &places, &filter, window, Grouping::None, look)?;
+    let (stats, events, outcome) = count_region_statistics(opened, &filter, Grouping::None)?;
     let stats = stats.into_iter();
     let stats = stats
         .map(|((_, region), stats)| (region, stats))

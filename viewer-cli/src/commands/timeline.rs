@@ -11,7 +11,7 @@ use crate::file::{ForceArgument, PNG, SVG};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
 use crate::timeline::{Layout, Request, picture, png, terminal};
-use crate::walk::bin_start;
+use annals_analysis::bin_start;
 
 /// Who was where when: a lane for each location, in the colours of its regions.
 ///

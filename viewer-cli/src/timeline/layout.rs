@@ -1,16 +1,18 @@
 //! What a timeline shows.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use annals_format::{
     Definitions, EventTypeId, LocationId, RegionId, Role, StreamId, TraceChunk, TraceLoss, Value,
 };
 use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{ByStream, Calls, MessagePairs, Query, ReadSummary, Reader, Sink, Window};
+use annals_merger::{
+    ByStream, Calls, MessageExtractor, MessagePairs, Query, ReadSummary, Reader, Sink, Window,
+};
 use rustc_hash::FxHashMap;
 
-use crate::stacks::rank_of;
-use crate::walk::{bin_of, bounded, concerns};
+use annals_analysis::{bin_of, bounded, concerns};
 
 /// Messages that are drawn, at most: more are a surface, not lines.
 const MOST_TRIPS: usize = 2000;
@@ -167,8 +169,8 @@ impl Gatherer<'_> {
         let last = bin_of(self.window, self.columns, to_ns - 1);
         for (column, cell) in rows[level][first..=last].iter_mut().enumerate() {
             let column = first + column;
-            let start = crate::walk::bin_start(self.window, self.columns, column);
-            let end = crate::walk::bin_start(self.window, self.columns, column + 1);
+            let start = annals_analysis::bin_start(self.window, self.columns, column);
+            let end = annals_analysis::bin_start(self.window, self.columns, column + 1);
             // A column may be shorter than a nanosecond.
             let inside = (to_ns.min(end) - from_ns.max(start)).max(1);
             add(cell, region, inside);
@@ -215,7 +217,7 @@ pub fn lanes_of(definitions: &Definitions, filter: &Query) -> Vec<LocationId> {
     let taken: BTreeSet<LocationId> = streams.filter_map(|stream| stream.location).collect();
     let known = |id: &LocationId| definitions.locations.contains_key(id);
     let mut all: Vec<LocationId> = taken.into_iter().filter(known).collect();
-    all.sort_by_key(|id| (rank_of(definitions, *id), *id));
+    all.sort_by_key(|id| (definitions.rank_of_location(*id), *id));
     all
 }
 
@@ -243,51 +245,24 @@ fn choose(
 /// Messages of a window.
 struct Trips {
     pairs: MessagePairs,
-    base: u64,
-    /// Streams of messages that wait, by number.
-    waiting: FxHashMap<u64, StreamId>,
     found: Vec<(StreamId, i64, StreamId, i64)>,
     count: u64,
 }
 
 impl Trips {
-    fn take(
-        &mut self,
-        chunk: &TraceChunk,
-        window: Window,
-        roles: &FxHashMap<EventTypeId, Role>,
-        lanes: &ByStream<usize>,
-    ) {
-        let types = chunk.types.iter();
-        let is_message: Vec<bool> = types.map(|t| self.pairs.is_message(t.event_type)).collect();
-        for (index, of_type) in chunk.type_index.iter().enumerate() {
-            let of_type = usize::from(*of_type);
-            if is_message[of_type] {
-                if roles.contains_key(&chunk.types[of_type].event_type) {
-                    self.waiting.insert(self.base, chunk.streams[index]);
-                }
-                self.base += 1;
-            }
-        }
-        let (waiting, found, count) = (&mut self.waiting, &mut self.found, &mut self.count);
-        self.pairs.take(chunk, |from, to| {
-            let (Some(a), Some(b)) = (waiting.remove(&from.number), waiting.remove(&to.number))
-            else {
-                return;
-            };
+    fn take(&mut self, chunk: &TraceChunk, window: Window, lanes: &ByStream<usize>) {
+        let (found, count) = (&mut self.found, &mut self.count);
+        self.pairs.take(chunk, |message| {
+            let (from, to) = (message.send, message.receive);
             let (first, last) = (from.time_ns.min(to.time_ns), from.time_ns.max(to.time_ns));
-            let is_shown = lanes.get(a).is_some() && lanes.get(b).is_some();
+            let is_shown = lanes.get(from.stream).is_some() && lanes.get(to.stream).is_some();
             if is_shown && window.overlaps(first, last) {
                 *count += 1;
                 if found.len() < MOST_TRIPS * 8 {
-                    found.push((a, from.time_ns, b, to.time_ns));
+                    found.push((from.stream, from.time_ns, to.stream, to.time_ns));
                 }
             }
         });
-        if self.waiting.len() > 1 << 19 {
-            let oldest = self.base.saturating_sub(1 << 18);
-            self.waiting.retain(|number, _| *number >= oldest);
-        }
     }
 }
 
@@ -437,10 +412,7 @@ impl Layout {
         let lanes_of_streams: ByStream<usize> = streams
             .filter_map(|stream| Some((stream.id, lane_of(stream.location?)?)))
             .collect();
-        let roles = definitions.event_types.values();
-        let roles = roles.filter(|t| matches!(t.role, Role::Send | Role::Receive));
-        let roles: FxHashMap<EventTypeId, Role> = roles.map(|t| (t.id, t.role)).collect();
-        let mut trips = trips(opened, request, &roles, &mut notes)?;
+        let mut trips = trips(opened, request, &mut notes)?;
         calls.from_start = trips.is_some();
         let mut metrics = MetricSums::of(definitions, filter);
         let mut gatherer = Gatherer {
@@ -456,7 +428,7 @@ impl Layout {
         let outcome = calls.read(opened, &mut gatherer, |chunk, _| {
             metrics.take(chunk, window, columns, &lanes_of_streams);
             if let Some(trips) = &mut trips {
-                trips.take(chunk, window, &roles, &lanes_of_streams);
+                trips.take(chunk, window, &lanes_of_streams);
             }
         })?;
         if gatherer.hidden_calls != 0 {
@@ -490,7 +462,7 @@ impl Layout {
         let drawn = chosen.iter().enumerate().map(|(lane, id)| {
             let location = definitions.locations.get(id);
             Lane {
-                rank: rank_of(definitions, *id),
+                rank: definitions.rank_of_location(*id),
                 name: location.map_or_else(String::new, |l| definitions.string(l.name).to_owned()),
                 rows: gatherer.cells[lane]
                     .iter()
@@ -516,7 +488,8 @@ impl Layout {
     fn take_gaps(&mut self, losses: &[TraceLoss], filter: &Query, lanes: &ByStream<usize>) {
         let mut elsewhere = 0_u64;
         for loss in losses {
-            let is_here = concerns(loss, filter, self.window, |id| filter.takes_event_type(id));
+            let query = filter.within(self.window);
+            let is_here = concerns(loss, &query, |id| filter.takes_event_type(id));
             if !is_here || loss.cause.is_suppressed() {
                 continue;
             }
@@ -573,10 +546,11 @@ impl Layout {
 fn trips(
     opened: &Reader,
     request: Request,
-    roles: &FxHashMap<EventTypeId, Role>,
     notes: &mut Vec<String>,
 ) -> anyhow::Result<Option<Trips>> {
-    if roles.is_empty() || request.messages == Some(false) {
+    let mut types = opened.definitions().event_types.values();
+    let has_messages = types.any(|t| matches!(t.role, Role::Send | Role::Receive));
+    if !has_messages || request.messages == Some(false) {
         return Ok(None);
     }
     let before = opened.events_before(request.window.to_ns);
@@ -588,11 +562,9 @@ fn trips(
         return Ok(None);
     }
     let totals = opened.summary()?.totals;
-    let pairs = MessagePairs::of(opened.definitions(), &totals);
-    Ok(pairs.map(|pairs| Trips {
-        pairs,
-        base: 0,
-        waiting: FxHashMap::default(),
+    let extractor = MessageExtractor::of(opened.definitions(), &totals);
+    Ok(extractor.map(|extractor| Trips {
+        pairs: MessagePairs::new(Arc::new(extractor)),
         found: Vec::new(),
         count: 0,
     }))

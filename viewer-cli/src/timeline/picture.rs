@@ -4,7 +4,7 @@ use super::{Colour, Layout, colour};
 use crate::svg::{Anchor, Svg};
 use crate::table::safe;
 use crate::time;
-use crate::walk::bin_start;
+use annals_analysis::bin_start;
 
 /// What pictures are drawn on. Lengths in pixels.
 pub trait Canvas {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{Layout, colour};
 use crate::table::safe;
 use crate::time;
-use crate::walk::bin_start;
+use annals_analysis::bin_start;
 
 /// Columns beside those of time.
 pub const LABEL: usize = 20;

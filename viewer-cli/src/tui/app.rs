@@ -12,7 +12,7 @@ use super::reader::{Picture, Reply, View, Wanted};
 use super::search::Search;
 use crate::time::{duration, moment};
 use crate::timeline::lanes_of;
-use crate::walk::{bin_of, bin_start, bounded};
+use annals_analysis::{bin_of, bin_start, bounded};
 
 /// Columns beside those of time.
 pub(super) const LABEL: usize = 20;
@@ -69,7 +69,7 @@ impl App {
                 .locations
                 .get(id)
                 .map(|l| definitions.string(l.name));
-            let rank = crate::stacks::rank_of(definitions, *id);
+            let rank = definitions.rank_of_location(*id);
             (rank, crate::table::safe(name.unwrap_or_default()))
         });
         let lanes: Vec<(u32, String)> = lanes.collect();

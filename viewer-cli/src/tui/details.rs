@@ -14,7 +14,7 @@ use crate::table::safe;
 use crate::time::{duration, moment};
 use crate::timeline::lanes_of;
 use crate::values::put_elements;
-use crate::walk::{bin_start, bounded};
+use annals_analysis::{bin_start, bounded};
 
 /// Lines of calls and of events, at most.
 const MOST_LINES: usize = 40;

@@ -2,6 +2,7 @@
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
+use annals_analysis::{Grouping, region_rows};
 use annals_format::{LocationId, Snapshot, Step};
 use annals_merger::{Reader, Window};
 use anyhow::anyhow;
@@ -11,7 +12,7 @@ use super::details::{self, Details};
 use super::search::{self, Hit, Search};
 use crate::commands::regions;
 use crate::timeline::{Lane, LaneRow, Layout, Legend, Request, Run, lanes_of};
-use crate::walk::{bin_of, bin_start};
+use annals_analysis::{bin_of, bin_start};
 
 /// What is to be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -206,7 +207,8 @@ impl Work {
             return Ok(false);
         }
         let (opened, filter) = (&self.shown.opened, &self.shown.arguments);
-        let (rows, _) = regions::rows(opened, view.window, filter, None)?;
+        let query = filter.query(opened.definitions(), view.window)?;
+        let (rows, _) = region_rows(opened, &query, Grouping::None)?;
         let table = regions::render(&rows, None, 40);
         let statistics = table.lines().map(str::to_owned).collect();
         self.tell(Reply::Picture(picture(statistics, layout)))?;
@@ -302,7 +304,7 @@ impl Work {
             }
             let location = definitions.locations.get(id);
             Lane {
-                rank: crate::stacks::rank_of(definitions, *id),
+                rank: definitions.rank_of_location(*id),
                 name: location.map_or_else(String::new, |l| definitions.string(l.name).to_owned()),
                 rows: vec![LaneRow { runs }],
                 gaps: Vec::new(),

@@ -9,7 +9,7 @@ use super::app::{App, LABEL};
 use super::reader::Picture;
 use crate::time::duration;
 use crate::timeline::{Colour, colour};
-use crate::walk::{bin_of, bin_start};
+use annals_analysis::{bin_of, bin_start};
 
 const HELP: [&str; 15] = [
     "←  →        move the cursor in time (with Shift: by ten columns)",

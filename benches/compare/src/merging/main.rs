@@ -192,7 +192,7 @@ fn read(trace: &Path, slices: bool, jobs: usize) -> Result<Sums, String> {
     let query = Query::new();
     let mut sums = Sums::default();
     let read = if slices {
-        let read = reader.fold_events(&query, Sums::default, Sums::add, |all, one| all.merge(one));
+        let read = reader.fold_events(&query, |_| Sums::default(), Sums::add, |all, one| all.merge(one));
         read.map(|(found, _)| sums = found)
     } else {
         let read = reader.for_each_event(&query, |event| {

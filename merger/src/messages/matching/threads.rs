@@ -8,7 +8,7 @@ const ARRANGED: usize = 256;
 /// So many are looked at for one event: where clocks are wrong, most receives may stand before their sends.
 const MOST_LOOKED_AT: usize = 2048;
 
-impl Node {
+impl<D> Node<D> {
     /// Whether it completes after a receive that has.
     const fn is_later(&self, than: &Self) -> bool {
         match self.state {
@@ -19,7 +19,7 @@ impl Node {
     }
 }
 
-impl Matcher {
+impl<D: Copy + Default> Matcher<D> {
     /// Where the order of the events would have a receive complete before its send, another thread's receive that
     /// completes later goes behind it, as far as each thread's own keep their order.
     pub(super) fn arrange(&mut self, slot: u32) {
@@ -58,7 +58,7 @@ impl Matcher {
 
     /// The last of these receives that may as well have been started behind another: it completes later,
     /// and none of its own thread stands between them, or may yet.
-    fn later_of_another(&self, key: Key, order: &[u32], receive: &Node) -> Option<usize> {
+    fn later_of_another(&self, key: Key, order: &[u32], receive: &Node<D>) -> Option<usize> {
         let wild = &self.processes[key.to as usize].wild;
         let mut between = vec![receive.thread];
         for (index, at) in order.iter().enumerate().rev() {
@@ -200,6 +200,7 @@ mod tests {
             let batch = MessageBatch {
                 events: self.events,
                 losses: Vec::new(),
+                details: Vec::new(),
             };
             let mut taken = vec![None; self.waiting.len()];
             let mut is_in_order = true;

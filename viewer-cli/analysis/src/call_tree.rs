@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use annals_format::RegionId;
 use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{Sink, Window};
+use annals_merger::{Query, ReadSummary, Reader, Result, Sink, Window};
+
+use crate::state::{CallState, fold_calls};
 
 /// Places beyond this are counted with their callers.
 const MOST_NODES: usize = 1 << 20;
@@ -57,6 +59,25 @@ impl TreeCounter {
         }
     }
 
+    /// The place of a region below its caller's.
+    ///
+    /// # Errors
+    /// The caller's place if there are too many.
+    fn child(&mut self, caller: u32, region: RegionId) -> std::result::Result<u32, u32> {
+        let next = self.nodes.len();
+        match self.nodes[caller as usize].children.get(&region) {
+            Some(number) => Ok(*number),
+            None if next >= MOST_NODES => Err(caller),
+            None => {
+                self.nodes.push(Self::node(region));
+                self.nodes[caller as usize]
+                    .children
+                    .insert(region, next as u32);
+                Ok(next as u32)
+            }
+        }
+    }
+
     /// Calls that are counted with their callers.
     pub const fn left_out(&self) -> u64 {
         self.left_out
@@ -93,24 +114,20 @@ impl TreeCounter {
 impl CallSink for TreeCounter {
     fn enter(&mut self, _: usize, frames: &[Frame], region: RegionId, time_ns: i64) -> u32 {
         let caller = frames.last().map_or(ROOT, |frame| frame.tag);
-        let next = self.nodes.len();
-        let known = self.nodes[caller as usize].children.get(&region).copied();
-        let number = match known {
-            Some(number) => number,
-            None if next >= MOST_NODES => {
+        let number = match self.child(caller, region) {
+            Ok(number) => number,
+            Err(caller) => {
                 self.left_out += 1;
                 return caller;
-            }
-            None => {
-                self.nodes.push(Self::node(region));
-                self.nodes[caller as usize]
-                    .children
-                    .insert(region, next as u32);
-                next as u32
             }
         };
         self.nodes[number as usize].calls += u64::from(self.window.contains(time_ns));
         number
+    }
+
+    fn resume(&mut self, _: usize, frames: &[Frame], region: RegionId, _: i64) -> u32 {
+        self.child(frames.last().map_or(ROOT, |frame| frame.tag), region)
+            .unwrap_or_else(|caller| caller)
     }
 
     fn spend(&mut self, _: usize, frames: &[Frame], from_ns: i64, to_ns: i64) {
@@ -131,3 +148,35 @@ impl CallSink for TreeCounter {
 }
 
 impl Sink for TreeCounter {}
+
+impl CallState for TreeCounter {
+    fn merge(&mut self, later: Self) {
+        self.left_out += later.left_out;
+        let mut open = vec![(ROOT, ROOT)];
+        while let Some((of_later, own)) = open.pop() {
+            for (region, number) in &later.nodes[of_later as usize].children {
+                let node = &later.nodes[*number as usize];
+                let found = self.child(own, *region);
+                let place = found.unwrap_or_else(|caller| caller);
+                let sum = &mut self.nodes[place as usize];
+                sum.exclusive_ns += node.exclusive_ns;
+                sum.is_uncertain |= node.is_uncertain;
+                if found.is_ok() {
+                    sum.calls += node.calls;
+                    sum.inclusive_ns += node.inclusive_ns;
+                } else {
+                    self.left_out += node.calls;
+                }
+                open.push((*number, place));
+            }
+        }
+    }
+}
+
+/// Counts the calls of a query's window by call path.
+///
+/// # Errors
+/// If the storage fails.
+pub fn call_tree(reader: &Reader, query: &Query) -> Result<(TreeCounter, ReadSummary)> {
+    fold_calls(reader, query, |_| TreeCounter::new(query.window()))
+}

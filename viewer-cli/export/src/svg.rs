@@ -13,7 +13,7 @@ pub struct Svg {
 /// Text as it may stand in XML: what XML cannot hold is replaced.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in crate::table::safe(text).chars() {
+    for c in crate::text::safe(text).chars() {
         match c {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),

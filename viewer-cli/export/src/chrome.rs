@@ -8,10 +8,10 @@ use std::io::Write as _;
 use annals_format::{EventTypeId, Role, StreamId, Value};
 use serde_json::json;
 
-use super::layout::Layout;
-use super::output::Output;
-use super::pass::{Call, Context, Ending, Enter, Events, Exporter, Message, Wants, ending};
-use super::tables::{kind_of, metrics_of};
+use crate::layout::Layout;
+use crate::output::Output;
+use crate::pass::{Call, Context, Ending, Enter, Events, Exporter, Message, Wants, ending};
+use crate::tables::{kind_of, metrics_of};
 use crate::values::{put_json, put_value_json};
 
 const BUFFER_BYTES: usize = 1 << 20;

@@ -3,17 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use annals_analysis::RegionRow;
 use annals_merger::{ReadSummary, Replace, WholeDirectory};
 use anyhow::bail;
 
-use super::pass::{Call, Context, Ending, Events, Exporter, Message, Wants};
-use super::rows::{At, OpenRows, Partition, Rows, Tables};
-use super::tables::{
+use crate::UsageError;
+use crate::pass::{Call, Context, Ending, Events, Exporter, Message, Wants};
+use crate::rows::{At, OpenRows, Partition, Rows, Tables};
+use crate::tables::{
     BATCH_ROWS, CallsTable, EventsTable, Gathered, MessagesTable, MetricsTable, Shared, TableKind,
     drops, drops_schema, regions, regions_schema,
 };
-use crate::commands::regions::{By, RegionRow};
-use crate::output::UsageError;
 
 /// Tables and where each goes.
 pub(crate) struct Plan {
@@ -141,7 +141,7 @@ impl Dataset {
     pub(crate) fn create(
         context: &Context<'_>,
         plan: &Plan,
-        rows: impl FnOnce(By) -> anyhow::Result<(Vec<RegionRow>, ReadSummary)>,
+        rows: impl FnOnce() -> annals_merger::Result<(Vec<RegionRow>, ReadSummary)>,
     ) -> anyhow::Result<Self> {
         let mut dataset = Self {
             shared: Arc::new(Shared::of(context)),
@@ -159,7 +159,7 @@ impl Dataset {
             .iter()
             .any(|(kind, _)| *kind == TableKind::Regions)
         {
-            (dataset.regions, _) = rows(By::Location)?;
+            (dataset.regions, _) = rows()?;
         }
         if let Some(directory) = &plan.directory {
             let paths = plan.tables.iter().map(|(_, name)| directory.join(name));

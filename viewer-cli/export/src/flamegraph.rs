@@ -4,9 +4,9 @@ use annals_merger::Sums;
 use annals_merger::calls::Frame;
 use inferno::flamegraph::{Options, from_lines};
 
-use super::folded::Paths;
-use super::output::Output;
-use super::pass::{Ending, Exporter, Wants};
+use crate::folded::Paths;
+use crate::output::Output;
+use crate::pass::{Ending, Exporter, Wants};
 
 /// A flame graph in the making.
 pub(crate) struct Flamegraph<'a> {

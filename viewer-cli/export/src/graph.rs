@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use annals_format::RegionId;
 use rustc_hash::FxHashMap;
 
-use super::output::Output;
-use super::pass::{Call, Context, Ending, Enter, Exporter, Wants};
+use crate::output::Output;
+use crate::pass::{Call, Context, Ending, Enter, Exporter, Wants};
 
 /// How often, and how long. Times in nanoseconds.
 #[derive(Clone, Copy, Default, Debug)]

@@ -6,7 +6,7 @@ use std::io::Write;
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
 
-use super::rows::{Cell, Cells, Lines, Out, RowFile};
+use crate::rows::{Cell, Cells, Lines, Out, RowFile};
 use crate::values::{hex, put_json};
 
 pub(crate) fn open(

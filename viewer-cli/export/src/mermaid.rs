@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::graph::Graph;
-use crate::table::safe;
+use crate::graph::Graph;
+use crate::text::safe;
 use crate::time::duration;
 
 /// What Mermaid draws unless it is told otherwise (`maxEdges`), and what its text may be long (`maxTextSize`).

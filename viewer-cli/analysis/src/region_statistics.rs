@@ -5,9 +5,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use annals_format::{CallStatistics, Definitions, LocationId, ProcessId, RegionId, TraceLoss};
+use annals_format::{
+    CallStatistics, Definitions, LocationId, ProcessId, RegionId, TraceChunk, TraceLoss,
+};
 use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{Calls, Places, Query, ReadSummary, Reader, RegionCounter, Sink, Window};
+use annals_merger::{
+    Calls, Places, Query, ReadSummary, Reader, RegionCounter, Result, Sink, Window,
+};
+
+use crate::losses::concerns;
+use crate::state::{CallState, fold_calls};
 
 /// What statistics are kept by, beside the region.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -68,17 +75,25 @@ impl RegionStats {
 pub type Statistics = BTreeMap<(Group, RegionId), RegionStats>;
 
 /// Statistics as they are counted.
-struct Counter {
+struct Counter<'a> {
     window: Window,
+    query: &'a Query,
+    /// Whether all events are counted, not only enters and leaves.
+    counts_events: bool,
+    events: u64,
     counter: RegionCounter,
     /// By slot.
     ruled: Vec<u64>,
 }
 
-impl CallSink for Counter {
+impl CallSink for Counter<'_> {
     #[inline]
     fn enter(&mut self, location: usize, frames: &[Frame], region: RegionId, time_ns: i64) -> u32 {
         self.counter.enter(location, frames, region, time_ns)
+    }
+
+    fn resume(&mut self, location: usize, frames: &[Frame], region: RegionId, at_ns: i64) -> u32 {
+        self.counter.resume(location, frames, region, at_ns)
     }
 
     #[inline]
@@ -96,13 +111,38 @@ impl CallSink for Counter {
     }
 }
 
-impl Sink for Counter {
+impl Sink for Counter<'_> {
+    fn chunk(&mut self, chunk: &TraceChunk) {
+        if self.counts_events {
+            let events = chunk.times_ns.iter().zip(chunk.streams.iter());
+            let counted = events.filter(|(time_ns, stream)| {
+                self.window.contains(**time_ns) && self.query.takes_stream(**stream)
+            });
+            self.events += counted.count() as u64;
+        }
+    }
+
     fn ruled(&mut self, location: usize, region: RegionId, time_ns: i64) {
         let slot = self.counter.slot(location, region) as usize;
         if slot >= self.ruled.len() {
             self.ruled.resize(slot + 1, 0);
         }
         self.ruled[slot] += u64::from(self.window.contains(time_ns));
+    }
+}
+
+impl CallState for Counter<'_> {
+    fn merge(&mut self, later: Self) {
+        let slots = self.counter.slots_of(&later.counter);
+        for (slot, ruled) in slots.iter().zip(&later.ruled) {
+            let slot = *slot as usize;
+            if slot >= self.ruled.len() {
+                self.ruled.resize(slot + 1, 0);
+            }
+            self.ruled[slot] += ruled;
+        }
+        self.events += later.events;
+        self.counter.merge(later.counter);
     }
 }
 
@@ -120,73 +160,77 @@ fn number(of_locations: impl Iterator<Item = Group>) -> (Vec<usize>, Vec<Group>)
     (group_of, groups)
 }
 
-/// The statistics of all calls, as the merge counted them; none when more is asked than that.
-fn stored(
-    opened: &Reader,
-    filter: &Query,
-    window: Window,
-    grouping: Grouping,
-) -> Option<(Statistics, ReadSummary)> {
-    let mut streams = opened.definitions().streams.keys();
-    let is_whole = window == Window::ALL && grouping == Grouping::None;
-    if !is_whole || !streams.all(|stream| filter.takes_stream(*stream)) {
+/// The statistics of all calls, as the merge counted them. `None` if the query asks for a part, or for groups.
+fn stored(reader: &Reader, query: &Query, grouping: Grouping) -> Option<(Statistics, ReadSummary)> {
+    let mut streams = reader.definitions().streams.keys();
+    let is_whole = query.window() == Window::ALL && grouping == Grouping::None;
+    if !is_whole || !streams.all(|stream| query.takes_stream(*stream)) {
         return None;
     }
-    let stored = opened.region_statistics()?.regions.into_iter();
+    let stored = reader.region_statistics()?.regions.into_iter();
     let stored = stored.map(|(region, calls)| ((Group::All, region), RegionStats::of(calls, 0)));
-    Some((stored.collect(), opened.summary().ok()?))
+    Some((stored.collect(), reader.summary().ok()?))
 }
 
-/// Statistics of the calls in a window: those of a whole trace stand in it.
+/// Returns the statistics of the calls in a query's window, of all regions: those of a whole trace are stored in it.
 ///
 /// # Errors
-/// If the input cannot be read.
-pub fn statistics(
-    opened: &Reader,
-    places: &Places,
-    filter: &Query,
-    window: Window,
+/// If the storage fails.
+pub fn region_statistics(
+    reader: &Reader,
+    query: &Query,
     grouping: Grouping,
-) -> anyhow::Result<(Statistics, ReadSummary)> {
-    let Some((mut statistics, outcome)) = stored(opened, filter, window, grouping) else {
-        return count_statistics(opened, places, filter, window, grouping, |_| {});
+) -> Result<(Statistics, ReadSummary)> {
+    let Some((mut statistics, summary)) = stored(reader, query, grouping) else {
+        let (statistics, _, summary) = count(reader, query, grouping, false)?;
+        return Ok((statistics, summary));
     };
-    let calls = Calls::new(opened.definitions(), &filter.within(window));
+    let calls = Calls::new(reader.definitions(), query);
     let uncertainty = Uncertainty {
-        definitions: opened.definitions(),
-        places,
+        definitions: reader.definitions(),
+        places: &Places::of(reader.definitions()),
         grouping,
     };
-    uncertainty.spread_all(&outcome, &calls, filter, window, &mut statistics);
-    Ok((statistics, outcome))
+    uncertainty.spread_all(&summary, &calls, query, &mut statistics);
+    Ok((statistics, summary))
 }
 
-/// The same, counted. `look` sees every chunk that is read for it.
+/// Counts the calls in a query's window, and all its events.
 ///
 /// # Errors
-/// If the input cannot be read.
-pub fn count_statistics(
-    opened: &Reader,
-    places: &Places,
-    filter: &Query,
-    window: Window,
+/// If the storage fails.
+pub fn count_region_statistics(
+    reader: &Reader,
+    query: &Query,
     grouping: Grouping,
-    mut look: impl FnMut(&annals_format::TraceChunk),
-) -> anyhow::Result<(Statistics, ReadSummary)> {
-    let definitions = opened.definitions();
-    let mut calls = Calls::new(definitions, &filter.within(window));
+) -> Result<(Statistics, u64, ReadSummary)> {
+    count(reader, query, grouping, true)
+}
+
+fn count(
+    reader: &Reader,
+    query: &Query,
+    grouping: Grouping,
+    counts_events: bool,
+) -> Result<(Statistics, u64, ReadSummary)> {
+    let definitions = reader.definitions();
+    let calls = Calls::new(definitions, query);
     let groups = calls.locations().iter().map(|id| match grouping {
         Grouping::None => Group::All,
-        Grouping::Rank => Group::Rank(rank_of(definitions, *id)),
+        Grouping::Rank => Group::Rank(definitions.rank_of_location(*id)),
         Grouping::Location => Group::Location(*id),
     });
     let (group_of, groups) = number(groups);
-    let mut counter = Counter {
+    let window = query.window();
+    let new = |_| Counter {
         window,
-        counter: RegionCounter::new(window, group_of),
+        query,
+        counts_events,
+        events: 0,
+        counter: RegionCounter::new(window, group_of.clone()),
         ruled: Vec::new(),
     };
-    let outcome = calls.read(opened, &mut counter, |chunk, _| look(chunk))?;
+    let (counter, summary) = fold_calls(reader, query, new)?;
     let ruled = counter.ruled.into_iter().chain(std::iter::repeat(0));
     let counted = counter.counter.finish().zip(ruled);
     let mut statistics: Statistics = counted
@@ -196,18 +240,11 @@ pub fn count_statistics(
         .collect();
     let uncertainty = Uncertainty {
         definitions,
-        places,
+        places: &Places::of(definitions),
         grouping,
     };
-    uncertainty.spread_all(&outcome, &calls, filter, window, &mut statistics);
-    Ok((statistics, outcome))
-}
-
-/// Rank of a location's process.
-pub fn rank_of(definitions: &Definitions, location: LocationId) -> u32 {
-    let location = definitions.locations.get(&location);
-    let rank = location.and_then(|location| definitions.ranks.get(&location.process));
-    rank.map_or(0, |rank| rank.rank)
+    uncertainty.spread_all(&summary, &calls, query, &mut statistics);
+    Ok((statistics, counter.events, summary))
 }
 
 /// What a loss of enters or leaves may concern.
@@ -226,15 +263,14 @@ impl Uncertainty<'_> {
     /// Notes what every loss may have changed.
     fn spread_all(
         &self,
-        outcome: &ReadSummary,
+        summary: &ReadSummary,
         calls: &Calls,
-        filter: &Query,
-        window: Window,
+        query: &Query,
         statistics: &mut Statistics,
     ) {
-        for loss in &outcome.losses {
+        for loss in &summary.losses {
             let role = calls.role_of_loss(loss);
-            if let Some(found) = self.of(loss, role, filter, window) {
+            if let Some(found) = self.of(loss, role, query) {
                 spread(&found, role.0, loss, statistics);
             }
         }
@@ -244,12 +280,9 @@ impl Uncertainty<'_> {
         &self,
         loss: &TraceLoss,
         (enters, leaves): (bool, bool),
-        filter: &Query,
-        window: Window,
+        query: &Query,
     ) -> Option<Concerned> {
-        let overlaps = loss.to_ns >= window.from_ns && loss.from_ns < window.to_ns;
-        let is_nothing = loss.count == 0 && !loss.is_lower_bound;
-        if is_nothing || !(enters || leaves) || !overlaps || !filter.takes_stream(loss.stream) {
+        if !(enters || leaves) || !concerns(loss, query, |_| true) {
             return None;
         }
         let place = self.places.get(loss.stream);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use annals_analysis::RegionRow;
 use annals_format::{
     Column, Definitions, ElementType, EventTypeId, Reference, Role, StreamId, StringId, TraceLoss,
     Value,
@@ -16,12 +17,10 @@ use arrow_array::{
 };
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use clap::ValueEnum;
 use rustc_hash::FxHashMap;
 
-use super::pass::{Call, Context, Events, Message, Picked, ending};
-use super::rows::Rows;
-use crate::commands::regions::RegionRow;
+use crate::pass::{Call, Context, Events, Message, Picked, ending};
+use crate::rows::Rows;
 use crate::values::put_value_json;
 use annals_merger::ByStream;
 
@@ -31,23 +30,45 @@ const MOST_COLUMNS: usize = 256;
 pub(crate) const BATCH_ROWS: usize = 1 << 16;
 
 /// What rows are about.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum TableKind {
-    /// A row for each event
+    /// A row for each event.
     Events,
-    /// A row for each call of a region
+    /// A row for each call of a region.
     Calls,
-    /// A row for each region and location, as `trace-cli regions` has them
+    /// A row for each region and location, as the analysis of regions has them.
     Regions,
-    /// A row for each message of which both sides are known
+    /// A row for each message of which both sides are known.
     Messages,
-    /// A row for each value of a metric
+    /// A row for each value of a metric.
     Metrics,
-    /// A row for each loss: dropped, suppressed, skipped
+    /// A row for each loss: dropped, suppressed, skipped.
     Drops,
 }
 
 impl TableKind {
+    /// Every value.
+    pub const ALL: [Self; 6] = [
+        Self::Events,
+        Self::Calls,
+        Self::Regions,
+        Self::Messages,
+        Self::Metrics,
+        Self::Drops,
+    ];
+
+    /// What its rows are, in a few words.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::Events => "A row for each event",
+            Self::Calls => "A row for each call of a region",
+            Self::Regions => "A row for each region and location, as `trace-cli regions` has them",
+            Self::Messages => "A row for each message of which both sides are known",
+            Self::Metrics => "A row for each value of a metric",
+            Self::Drops => "A row for each loss: dropped, suppressed, skipped",
+        }
+    }
+
     /// Its name in commands and of its file.
     pub const fn name(self) -> &'static str {
         match self {
@@ -324,7 +345,7 @@ const EVENT_COLUMNS: [&str; 5] = ["time_ns", "rank", "location", "source", "even
 
 /// A name that no column has yet, whatever the case of its letters: many engines do not tell them apart.
 fn column_name(wanted: &str, taken: &mut Vec<String>) -> String {
-    let wanted = match crate::table::safe(wanted) {
+    let wanted = match crate::text::safe(wanted) {
         empty if empty.is_empty() => "element".to_owned(),
         name => name,
     };

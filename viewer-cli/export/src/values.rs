@@ -8,7 +8,7 @@ use annals_format::{
 
 use annals_merger::Event;
 
-use crate::table::safe;
+use crate::text::safe;
 
 /// Appends text as a JSON string.
 pub fn put_json(line: &mut Vec<u8>, text: &str) {

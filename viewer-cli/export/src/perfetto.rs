@@ -6,11 +6,11 @@
 use annals_format::{EventType, EventTypeId, Reference, RegionId, Role, StreamId, Value};
 use rustc_hash::FxHashMap;
 
-use super::layout::Layout;
-use super::output::Output;
-use super::pass::{Call, Context, Ending, Enter, Events, Exporter, Message, Wants, ending};
-use super::proto::{bytes, fixed, message, number};
-use super::tables::{kind_of, metrics_of};
+use crate::layout::Layout;
+use crate::output::Output;
+use crate::pass::{Call, Context, Ending, Enter, Events, Exporter, Message, Wants, ending};
+use crate::proto::{bytes, fixed, message, number};
+use crate::tables::{kind_of, metrics_of};
 use crate::values::{hex, referred};
 use annals_merger::ByStream;
 

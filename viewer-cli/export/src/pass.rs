@@ -1,7 +1,6 @@
 //! One pass over a trace, from which every export is made: calls as they begin and end, events chunk by chunk, messages
 //! as they are matched, and the losses at the end.
 
-use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -11,19 +10,13 @@ use annals_format::{
 };
 use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{
-    ByStream, Calls, MergeError, MessageCounts, MessagePairs, Places, Query, ReadSummary, Reader,
-    Sink, StreamPlace, Window,
+    ByStream, Calls, MergeError, MessageCounts, MessageEvents, MessageExtractor, MessagePairs,
+    Places, Query, ReadSummary, Reader, Sink, StreamPlace, Window,
 };
 use rustc_hash::FxHashMap;
 
-use super::relay::Relay;
-use crate::commands::dropped::in_view;
-use crate::stacks::rank_of;
+use crate::relay::Relay;
 
-/// Events of messages that are looked up by their number alone.
-const MOST_RECENT: usize = 1 << 15;
-/// Older sides of messages, at most, before those are let go that nothing can be matched with any more.
-const MOST_OLDER: usize = 1 << 18;
 /// Stands for an event that is of no message.
 pub(crate) const NO_MESSAGE: u64 = u64::MAX;
 
@@ -63,7 +56,7 @@ impl<'a> Context<'a> {
         let id = self.locations[number];
         let name = self.definitions.locations.get(&id);
         let name = name.map_or("", |location| self.definitions.string(location.name));
-        (rank_of(self.definitions, id), name)
+        (self.definitions.rank_of_location(id), name)
     }
 
     /// Streams whose events are exported, with their places.
@@ -308,78 +301,8 @@ struct Open {
     exclusive_ns: i64,
 }
 
-/// One side of a message, until the other is known.
-#[derive(Clone, Copy)]
-struct Side {
-    is_send: bool,
-    stream: StreamId,
-    /// Index in its chunk.
-    row: u32,
-    bytes: Option<u64>,
-    tag: Option<i64>,
-    communicator: Option<(Reference, u64)>,
-}
-
-/// Sides by the numbers of their events. Most are matched soon; the others are kept apart.
-#[derive(Default)]
-struct Sides {
-    /// From this number on; none: matched, or no side.
-    recent: VecDeque<Option<Side>>,
-    first: u64,
-    older: FxHashMap<u64, Side>,
-}
-
-impl Sides {
-    /// Adds the event with the next number.
-    fn push(&mut self, side: Option<Side>) {
-        if self.recent.len() >= MOST_RECENT
-            && let Some(oldest) = self.recent.pop_front()
-        {
-            if let Some(oldest) = oldest {
-                self.older.insert(self.first, oldest);
-            }
-            self.first += 1;
-        }
-        self.recent.push_back(side);
-    }
-
-    fn next(&self) -> u64 {
-        self.first + self.recent.len() as u64
-    }
-
-    fn get_mut(&mut self, number: u64) -> Option<&mut Option<Side>> {
-        let at = number.checked_sub(self.first)?;
-        self.recent.get_mut(usize::try_from(at).ok()?)
-    }
-
-    fn get(&mut self, number: u64) -> Option<Side> {
-        match self.get_mut(number) {
-            Some(side) => *side,
-            None => self.older.get(&number).copied(),
-        }
-    }
-
-    fn remove(&mut self, number: u64) {
-        match self.get_mut(number) {
-            Some(side) => *side = None,
-            None => drop(self.older.remove(&number)),
-        }
-    }
-}
-
-/// Where the elements of a message are.
-#[derive(Clone, Copy)]
-struct MessageType {
-    is_send: bool,
-    bytes: Option<usize>,
-    tag: Option<usize>,
-    communicator: Option<(usize, Reference)>,
-}
-
 struct Messages {
     pairs: MessagePairs,
-    types: FxHashMap<EventTypeId, MessageType>,
-    sides: Sides,
     of_rows: Vec<u64>,
     matched: Vec<Message>,
 }
@@ -393,106 +316,48 @@ impl Messages {
             return Ok(None);
         }
         let summary = opened.summary()?;
-        let Some(pairs) = MessagePairs::of(definitions, &summary.totals) else {
-            return Ok(None);
-        };
-        let types = definitions.event_types.values();
-        let types = types.filter(|event_type| is_side(event_type.role));
-        let types = types.map(|event_type| {
-            let element = |name| definitions.element(event_type.id, name);
-            let communicator = element("communicator");
-            let found = MessageType {
-                is_send: event_type.role == Role::Send,
-                bytes: element("bytes"),
-                tag: element("tag"),
-                communicator: communicator.map(|at| (at, event_type.elements[at].reference)),
-            };
-            (event_type.id, found)
-        });
-        Ok(Some(Self {
-            types: types.collect(),
-            pairs,
-            sides: Sides::default(),
+        let extractor = MessageExtractor::of(definitions, &summary.totals);
+        Ok(extractor.map(|extractor| Self {
+            pairs: MessagePairs::new(Arc::new(extractor)),
             of_rows: Vec::new(),
             matched: Vec::new(),
         }))
     }
 
     /// Numbers the messages of a chunk and matches them.
-    fn take(&mut self, chunk: &TraceChunk, ordinals: &[u32]) {
+    fn take(&mut self, chunk: &TraceChunk) {
         self.of_rows.clear();
         self.matched.clear();
-        let pairs = &self.pairs;
-        let types = chunk.types.iter().map(|columns| {
-            let is_message = pairs.is_message(columns.event_type);
-            let found = self.types.get(&columns.event_type).copied();
-            (is_message, found)
-        });
-        let types: Vec<(bool, Option<MessageType>)> = types.collect();
-        let first = self.sides.next();
-        if types.iter().any(|(is_message, _)| *is_message) {
-            self.of_rows.resize(chunk.len(), NO_MESSAGE);
-            for (index, of_type) in chunk.type_index.iter().enumerate() {
-                let (true, found) = types[usize::from(*of_type)] else {
-                    continue;
-                };
-                let number = self.sides.next();
-                let Some(found) = found else {
-                    self.sides.push(None);
-                    continue;
-                };
-                let columns = &chunk.types[usize::from(*of_type)].columns;
-                let ordinal = ordinals[index] as usize;
-                let integer = |at: usize| {
-                    let column: Option<&Column> = columns.get(at);
-                    column?.get(ordinal).as_integer()
-                };
-                if found.is_send {
-                    self.of_rows[index] = number;
-                }
-                let side = Side {
-                    is_send: found.is_send,
-                    stream: chunk.streams[index],
-                    row: index as u32,
-                    bytes: found.bytes.and_then(integer).map(|value| value as u64),
-                    tag: found.tag.and_then(integer).map(|value| value as i64),
-                    communicator: found.communicator.and_then(|(at, reference)| {
-                        Some((reference, integer(at).map(|value| value as u64)?))
-                    }),
-                };
-                self.sides.push(Some(side));
+        let mut events = MessageEvents::default();
+        self.pairs.extractor().extract(chunk, &mut events);
+        let first = self.pairs.next_number();
+        for (number, (row, is_send)) in (first..).zip(events.of_chunk()) {
+            if self.of_rows.is_empty() {
+                self.of_rows.resize(chunk.len(), NO_MESSAGE);
+            }
+            if is_send {
+                self.of_rows[row as usize] = number;
             }
         }
-        let (sides, of_rows, matched) = (&mut self.sides, &mut self.of_rows, &mut self.matched);
-        self.pairs.take(chunk, |send, receive| {
-            let (Some(from), Some(to)) = (sides.get(send.number), sides.get(receive.number)) else {
-                return;
-            };
-            if !from.is_send || to.is_send {
-                return;
-            }
-            sides.remove(send.number);
-            sides.remove(receive.number);
+        let (of_rows, matched) = (&mut self.of_rows, &mut self.matched);
+        self.pairs.feed(&events, |message| {
+            let (send, receive) = (message.send, message.receive);
             let is_late = receive.number < first;
             if !is_late {
-                of_rows[to.row as usize] = send.number;
+                of_rows[receive.index as usize] = send.number;
             }
             matched.push(Message {
                 number: send.number,
                 send_ns: send.time_ns,
                 receive_ns: receive.time_ns,
-                from: from.stream,
-                to: to.stream,
-                bytes: from.bytes.or(to.bytes),
-                tag: from.tag.or(to.tag),
-                communicator: from.communicator.or(to.communicator),
+                from: send.stream,
+                to: receive.stream,
+                bytes: message.bytes(),
+                tag: message.tag(),
+                communicator: message.communicator(),
                 is_late,
             });
         });
-        if sides.older.len() > MOST_OLDER {
-            let waiting = self.pairs.waiting();
-            sides.older.retain(|number, _| waiting.contains(number));
-        }
     }
 }
 
@@ -555,7 +420,7 @@ impl Driver<'_> {
         }
         let ordinals = chunk.ordinals();
         if let Some(messages) = &mut self.messages {
-            messages.take(&chunk, &ordinals);
+            messages.take(&chunk);
         }
         let window = self.context.window;
         let last_ns = chunk.times_ns.last().copied();
@@ -803,7 +668,8 @@ fn pass<'a>(
     }
     let outcome = outcome?;
     let losses = outcome.losses.iter();
-    let losses = losses.filter(|loss| in_view(loss, context.filter, window));
+    let query = context.filter.within(window);
+    let losses = losses.filter(|loss| query.takes_loss(loss));
     let losses: Vec<TraceLoss> = losses.copied().collect();
     let counts = messages.map(|messages| messages.pairs.finish());
     exporter.finish(&Ending {

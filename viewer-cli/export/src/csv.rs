@@ -6,8 +6,8 @@ use std::io::Write;
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
 
-use super::rows::{Cell, Cells, Lines, Out, RowFile};
-use crate::csv::put_text;
+use crate::rows::{Cell, Cells, Lines, Out, RowFile};
+use crate::text::put_csv;
 use crate::values::hex;
 
 pub(crate) fn open(
@@ -20,7 +20,7 @@ pub(crate) fn open(
         if at != 0 {
             head.push(b',');
         }
-        put_text(field.name(), &mut head);
+        put_csv(field.name(), &mut head);
     }
     head.push(b'\n');
     Lines::open(schema, out, &head, put)
@@ -43,7 +43,7 @@ fn put(_: &Schema, batch: &RecordBatch, out: &mut Vec<u8>) {
                 Cell::Text("") | Cell::Bytes([]) => write!(out, "\"\""),
                 Cell::Bytes(bytes) => write!(out, "{}", hex(bytes)),
                 Cell::Text(text) => {
-                    put_text(text, out);
+                    put_csv(text, out);
                     Ok(())
                 }
             };

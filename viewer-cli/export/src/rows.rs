@@ -16,8 +16,8 @@ use arrow_schema::{Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
 
-use super::pool::Pool;
-use super::tables::{EventRows, TableKind};
+use crate::pool::Pool;
+use crate::tables::{EventRows, TableKind};
 
 /// Rows of a group: what is encoded at once, and what engines can step over.
 pub(crate) const GROUP_ROWS: usize = 1 << 17;

@@ -6,7 +6,7 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use anyhow::bail;
 
-use super::pass::{Call, Ending, Enter, Events, Exporter, Message, Picked, Wants};
+use crate::pass::{Call, Ending, Enter, Events, Exporter, Message, Picked, Wants};
 
 /// What is told at once, at most; and how many batches wait.
 const BATCH: usize = 1 << 14;

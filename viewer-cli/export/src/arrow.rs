@@ -6,7 +6,7 @@ use annals_merger::OutputError;
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::{ArrowError, SchemaRef};
 
-use super::rows::{Encoded, Job, Out, RowFile, Rows};
+use crate::rows::{Encoded, Job, Out, RowFile, Rows};
 
 struct ArrowFile {
     writer: FileWriter<Out>,

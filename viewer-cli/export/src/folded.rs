@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use annals_format::RegionId;
-use clap::ValueEnum;
 use rustc_hash::FxHashMap;
 
-use super::output::Output;
-use super::pass::{Context, Ending, Exporter, Wants};
-use crate::table::safe;
+use crate::output::Output;
+use crate::pass::{Context, Ending, Exporter, Wants};
+use crate::text::safe;
 use annals_merger::calls::Frame;
 
 /// Call paths, at most; time of others is that of their callers.
@@ -21,12 +20,33 @@ const MOST_PATHS: usize = 1 << 20;
 const MOST_DEPTH: usize = 512;
 
 /// What stands at the root of stacks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Root {
-    /// The rank
+    /// The rank.
     Rank,
-    /// The rank, and the location above
+    /// The rank, and the location above.
     Location,
+}
+
+impl Root {
+    /// Every value.
+    pub const ALL: [Self; 2] = [Self::Rank, Self::Location];
+
+    /// Its name in commands.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rank => "rank",
+            Self::Location => "location",
+        }
+    }
+
+    /// What it means, in a few words.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::Rank => "The rank",
+            Self::Location => "The rank, and the location above",
+        }
+    }
 }
 
 /// A place in the tree of calls.

@@ -1,0 +1,52 @@
+//! Analyses of traces: values in, values out.
+//!
+//! An analysis reads the events or calls of a [`Query`](annals_merger::Query) once, or twice where it says so. It is a
+//! state that adds what it is given, and that is merged with the state of the next slice of the trace: several threads
+//! work on slices, and the result does not depend on their number. States add integers; quotients are computed at the end.
+//!
+//! Nothing here knows a terminal, an argument of a command line or a file format.
+//!
+//! ```no_run
+//! use annals_analysis::{Grouping, region_statistics};
+//! use annals_merger::{Query, Reader};
+//!
+//! # fn main() -> annals_merger::Result<()> {
+//! let reader = Reader::open("run.annals")?;
+//! let (statistics, _) = region_statistics(&reader, &Query::new(), Grouping::Rank)?;
+//! for ((group, region), of_region) in &statistics {
+//!     let name = reader.definitions().region_name(*region);
+//!     println!("{group:?} {name}: {} calls", of_region.counted.calls);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod bins;
+mod call_tree;
+mod collectives;
+mod distribution;
+mod exact_sum;
+mod intervals;
+mod losses;
+mod messages;
+mod metrics;
+mod region_rows;
+mod region_statistics;
+mod state;
+
+pub use bins::{bin_of, bin_start, bounded};
+pub use call_tree::{TreeCounter, TreeNode, call_tree};
+pub use collectives::{CollectiveRow, CollectiveWait, Collectives, collectives};
+pub use distribution::{Bins, Extent, Values};
+pub use exact_sum::ExactSum;
+pub use intervals::{
+    IntervalPair, IntervalPoint, IntervalRow, Intervals, MOST_OPEN_INTERVALS, intervals,
+};
+pub use losses::concerns;
+pub use messages::{MessagePairRow, Messages, messages};
+pub use metrics::{MetricPoint, MetricRow, metrics};
+pub use region_rows::{RegionRow, region_rows};
+pub use region_statistics::{
+    Group, Grouping, RegionStats, Statistics, count_region_statistics, region_statistics,
+};
+pub use state::{CallState, EventState, fold_calls, fold_events};

@@ -1,0 +1,318 @@
+//! Messages by pair of ranks: count, bytes, latency, and who waited for whom.
+//!
+//! A message counts when its receive lies in the window and its send is not after the window. The latency is from the send to the receive. A late sender makes the
+//! receiver wait from the enter of the call around the receive to the send; a late receiver makes the sender wait from the
+//! send to the enter of the receiver's call, as long as the sender is in the call around its send.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use annals_format::{EventTypeId, RegionId, Role, Spread, TraceChunk};
+use annals_merger::calls::{CallSink, Close, Frame};
+use annals_merger::{
+    CallAround, Message, MessageCounts, MessageEvents, MessageExtractor, MessagePairs, Places,
+    Query, ReadSummary, Reader, Result, Sink, Window,
+};
+use serde::Serialize;
+
+use crate::losses::concerns;
+use crate::state::{CallState, fold_calls};
+
+/// The messages of a pair of ranks. Times in nanoseconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct MessagePairRow {
+    /// Rank of the senders.
+    pub from_rank: u32,
+    /// Rank of the receivers.
+    pub to_rank: u32,
+    /// Number of messages.
+    pub count: u64,
+    /// Bytes of the messages whose size the send or the receive has.
+    pub bytes: u64,
+    /// Shortest latency.
+    pub min_latency_ns: Option<i64>,
+    /// Mean latency, rounded down.
+    pub mean_latency_ns: Option<i64>,
+    /// 95th percentile of the latency.
+    pub p95_latency_ns: Option<i64>,
+    /// Longest latency.
+    pub max_latency_ns: Option<i64>,
+    /// Messages whose receiver waited for the send.
+    pub late_senders: u64,
+    /// How long these receivers waited.
+    pub late_sender_wait_ns: i64,
+    /// Messages whose sender waited for the receiver.
+    pub late_receivers: u64,
+    /// How long these senders waited.
+    pub late_receiver_wait_ns: i64,
+    /// Whether a loss may have changed the row.
+    pub is_uncertain: bool,
+}
+
+/// The messages of a window.
+#[derive(Clone, Debug, Serialize)]
+pub struct Messages {
+    /// By pair of ranks, most bytes first.
+    pub pairs: Vec<MessagePairRow>,
+    /// What became of all sends and receives from the trace's beginning to the window's end.
+    #[serde(flatten)]
+    pub counts: MessageCounts,
+}
+
+#[derive(Default)]
+struct Tally {
+    latency: Spread,
+    bytes: u64,
+    late_senders: (u64, i64),
+    late_receivers: (u64, i64),
+}
+
+impl Tally {
+    fn add(&mut self, message: &Message) {
+        let (send_ns, receive_ns) = (message.send.time_ns, message.receive.time_ns);
+        self.latency.add(receive_ns - send_ns);
+        self.bytes = self.bytes.saturating_add(message.bytes().unwrap_or(0));
+        let Some(receiving) = message.receive.call else {
+            return;
+        };
+        let wait_ns = send_ns.min(receive_ns) - receiving.entered_ns;
+        if wait_ns > 0 {
+            self.late_senders.0 += 1;
+            self.late_senders.1 += wait_ns;
+        }
+        if let Some(sending) = message.send.call {
+            let until_ns = receiving
+                .entered_ns
+                .min(sending.left_ns.unwrap_or(i64::MAX));
+            if until_ns > send_ns {
+                self.late_receivers.0 += 1;
+                self.late_receivers.1 += until_ns - send_ns;
+            }
+        }
+    }
+}
+
+/// What all threads share.
+struct Shared<'a> {
+    extractor: Arc<MessageExtractor>,
+    query: &'a Query,
+    window: Window,
+    /// By process.
+    ranks: Vec<u32>,
+}
+
+/// The matching. Only the first state has it: messages are matched in the order of the trace.
+struct Matched {
+    pairs: MessagePairs,
+    tallies: BTreeMap<(u32, u32), Tally>,
+}
+
+impl Matched {
+    fn feed(&mut self, shared: &Shared<'_>, events: &MessageEvents) {
+        let tallies = &mut self.tallies;
+        self.pairs.feed(events, |message| {
+            let is_taken = |stream| shared.query.takes_stream(stream);
+            let is_wanted = is_taken(message.send.stream) || is_taken(message.receive.stream);
+            let window = shared.window;
+            let is_within = window.contains(message.receive.time_ns)
+                && (message.send.time_ns < window.to_ns || window.to_ns == i64::MAX);
+            if is_wanted && is_within {
+                let rank = |process: annals_format::ProcessId| shared.ranks.get(process.index());
+                let key = (message.send.process, message.receive.process);
+                let key = (rank(key.0), rank(key.1));
+                let key = (key.0.copied().unwrap_or(0), key.1.copied().unwrap_or(0));
+                tallies.entry(key).or_default().add(&message);
+            }
+        });
+    }
+}
+
+/// A send in a call that is open.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct OpenSend {
+    /// Its number among the events that wait. `None` if it was matched, or waits in the matcher.
+    event: Option<usize>,
+    call: CallAround,
+}
+
+/// The messages of a slice.
+struct MessageState<'a> {
+    shared: &'a Shared<'a>,
+    matched: Option<Matched>,
+    events: MessageEvents,
+    /// By location: sends whose calls are open, the innermost last.
+    open: Vec<Vec<OpenSend>>,
+    /// Locations with sends among the events that wait.
+    touched: Vec<usize>,
+    /// Calls that were open where the slice begins, with their leaves.
+    left: Vec<(CallAround, i64)>,
+}
+
+impl MessageState<'_> {
+    /// The tag of calls that were entered in an earlier slice.
+    const RESUMED: u32 = 1;
+
+    /// Matches what waits.
+    fn flush(&mut self) {
+        let Some(matched) = self.matched.as_mut().filter(|_| !self.events.is_empty()) else {
+            return;
+        };
+        matched.feed(self.shared, &self.events);
+        self.events = MessageEvents::default();
+        for location in self.touched.drain(..) {
+            let open = &mut self.open[location];
+            open.iter_mut().for_each(|send| send.event = None);
+            open.dedup();
+        }
+    }
+}
+
+impl CallSink for MessageState<'_> {
+    fn enter(&mut self, _: usize, _: &[Frame], _: RegionId, _: i64) -> u32 {
+        0
+    }
+
+    fn resume(&mut self, _: usize, _: &[Frame], _: RegionId, _: i64) -> u32 {
+        Self::RESUMED
+    }
+
+    fn close(&mut self, location: usize, around: &[Frame], frame: &Frame, time_ns: i64, _: Close) {
+        let depth = around.len() as u32;
+        let open = &mut self.open[location];
+        while let Some(send) = open.pop_if(|send| send.call.depth >= depth) {
+            match (send.event, &mut self.matched) {
+                (Some(event), _) => self.events.set_left(event, time_ns),
+                (None, Some(matched)) => matched.pairs.leave(&send.call, time_ns),
+                (None, None) => {}
+            }
+        }
+        if frame.tag == Self::RESUMED {
+            let call = CallAround {
+                location: location as u32,
+                depth,
+                entered_ns: frame.entered_ns,
+                left_ns: None,
+            };
+            self.left.push((call, time_ns));
+        }
+    }
+}
+
+impl Sink for MessageState<'_> {
+    fn chunk(&mut self, chunk: &TraceChunk) {
+        self.flush();
+        self.shared.extractor.extract(chunk, &mut self.events);
+    }
+
+    fn other(&mut self, location: usize, frames: &[Frame], _: &TraceChunk, index: usize) {
+        let Some(frame) = frames.last() else { return };
+        let call = CallAround {
+            location: location as u32,
+            depth: frames.len() as u32 - 1,
+            entered_ns: frame.entered_ns,
+            left_ns: None,
+        };
+        if let Some(event) = self.events.set_call(index, call) {
+            let open = &mut self.open[location];
+            open.push(OpenSend {
+                event: Some(event),
+                call,
+            });
+            if self.matched.is_some() {
+                self.touched.push(location);
+            }
+        }
+    }
+}
+
+impl CallState for MessageState<'_> {
+    fn merge(&mut self, later: Self) {
+        self.flush();
+        let Some(matched) = &mut self.matched else {
+            return;
+        };
+        for (call, left_ns) in &later.left {
+            matched.pairs.leave(call, *left_ns);
+        }
+        matched.feed(self.shared, &later.events);
+    }
+}
+
+/// Matches the messages from the trace's beginning, and returns those of the query's window, with streams of the query on
+/// either side. `None` if no event type is of messages.
+///
+/// # Errors
+/// If the storage fails.
+pub fn messages(reader: &Reader, query: &Query) -> Result<Option<(Messages, ReadSummary)>> {
+    let definitions = reader.definitions();
+    let totals = reader.summary()?.totals;
+    let Some(extractor) = MessageExtractor::of(definitions, &totals) else {
+        return Ok(None);
+    };
+    let window = query.window();
+    let everything = Query::new().within(Window {
+        from_ns: i64::MIN,
+        ..window
+    });
+    let processes = definitions.processes.keys();
+    let shared = Shared {
+        extractor: Arc::new(extractor),
+        query,
+        window,
+        ranks: processes.map(|id| definitions.rank_of(*id)).collect(),
+    };
+    let new = |slice| MessageState {
+        shared: &shared,
+        matched: (slice == 0).then(|| Matched {
+            pairs: MessagePairs::new(Arc::clone(&shared.extractor)),
+            tallies: BTreeMap::new(),
+        }),
+        events: MessageEvents::default(),
+        open: vec![Vec::new(); definitions.locations.len()],
+        touched: Vec::new(),
+        left: Vec::new(),
+    };
+    let (mut state, summary) = fold_calls(reader, &everything, new)?;
+    state.flush();
+    let (tallies, counts) = match state.matched {
+        Some(matched) => (matched.tallies, matched.pairs.finish()),
+        None => (BTreeMap::new(), MessageCounts::default()),
+    };
+    // What was lost at any time before the window's end may have been the other half, or one in between; of enters
+    // and leaves, what tells how long somebody waited.
+    let places = Places::of(definitions);
+    let ranks_without = |roles: &[Role]| -> BTreeSet<u32> {
+        let is_of = |id: EventTypeId| {
+            let event_type = definitions.event_types.get(&id);
+            event_type.is_some_and(|event_type| roles.contains(&event_type.role))
+        };
+        let lossy = summary
+            .losses
+            .iter()
+            .filter(|loss| !loss.cause.is_suppressed() && concerns(loss, &everything, is_of));
+        lossy.map(|loss| places.get(loss.stream).rank).collect()
+    };
+    let of_both = [Role::Cancel, Role::Enter, Role::Leave];
+    let of_sends = ranks_without(&[&of_both[..], &[Role::Send]].concat());
+    let of_receives = ranks_without(&[&of_both[..], &[Role::Receive, Role::ReceiveStart]].concat());
+    let rows = tallies
+        .iter()
+        .map(|((from_rank, to_rank), tally)| MessagePairRow {
+            from_rank: *from_rank,
+            to_rank: *to_rank,
+            count: tally.latency.count(),
+            bytes: tally.bytes,
+            min_latency_ns: tally.latency.min(),
+            mean_latency_ns: tally.latency.mean(),
+            p95_latency_ns: tally.latency.percentile(95),
+            max_latency_ns: tally.latency.max(),
+            late_senders: tally.late_senders.0,
+            late_sender_wait_ns: tally.late_senders.1,
+            late_receivers: tally.late_receivers.0,
+            late_receiver_wait_ns: tally.late_receivers.1,
+            is_uncertain: of_sends.contains(from_rank) || of_receives.contains(to_rank),
+        });
+    let mut pairs: Vec<MessagePairRow> = rows.collect();
+    pairs.sort_by_key(|row| (std::cmp::Reverse(row.bytes), row.from_rank, row.to_rank));
+    Ok(Some((Messages { pairs, counts }, summary)))
+}

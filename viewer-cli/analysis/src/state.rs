@@ -1,0 +1,47 @@
+//! States: what an analysis knows of a slice of the trace.
+
+use annals_format::EventTypeId;
+use annals_merger::{Event, Query, ReadSummary, Reader, Result, Sink};
+
+/// A state that adds up events.
+pub trait EventState: Send {
+    /// Adds the next event.
+    fn add(&mut self, event: &Event<'_>);
+
+    /// Adds the state of the slice that follows.
+    fn merge(&mut self, later: Self);
+}
+
+/// A state that adds up calls.
+pub trait CallState: Sink + Send {
+    /// Adds the state of the slice that follows.
+    fn merge(&mut self, later: Self);
+}
+
+/// Computes a state of the query's events of some types, whatever regions they refer to. `new` makes the state of a slice
+/// by its number, from 0.
+///
+/// # Errors
+/// If the storage fails.
+pub fn fold_events<S: EventState>(
+    reader: &Reader,
+    query: &Query,
+    types: impl IntoIterator<Item = EventTypeId>,
+    new: impl Fn(usize) -> S + Sync,
+) -> Result<(S, ReadSummary)> {
+    let mut query = query.clone();
+    query.set_event_types(types).clear_regions();
+    reader.fold_events(&query, new, S::add, S::merge)
+}
+
+/// Computes a state of the calls that overlap the query's window. `new` makes the state of a slice by its number, from 0.
+///
+/// # Errors
+/// If the storage fails.
+pub fn fold_calls<S: CallState>(
+    reader: &Reader,
+    query: &Query,
+    new: impl Fn(usize) -> S + Sync,
+) -> Result<(S, ReadSummary)> {
+    reader.fold_calls(query, new, S::merge)
+}
