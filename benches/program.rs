@@ -34,8 +34,21 @@ pub(crate) fn directory() -> (PathBuf, Option<tempfile::TempDir>) {
 /// A trace of so many events of so many ranks, made if it is not there yet. Events are about 200 ns apart in each rank, or
 /// so far that all take `seconds`.
 pub(crate) fn trace(directory: &Path, events: u64, ranks: u64, seconds: Option<u64>) -> PathBuf {
+    trace_of(directory, (events, ranks), seconds, false)
+}
+
+/// Makes a trace as [`trace`] does, with collective operations if `has_collectives`.
+pub(crate) fn trace_of(
+    directory: &Path,
+    (events, ranks): (u64, u64),
+    seconds: Option<u64>,
+    has_collectives: bool,
+) -> PathBuf {
     let length = seconds.map_or_else(String::new, |seconds| format!("-{seconds}"));
-    let path = directory.join(format!("{events}-{ranks}{length}.annals"));
+    let path = directory.join(format!(
+        "{events}-{ranks}{length}{}.annals",
+        if has_collectives { "-collectives" } else { "" }
+    ));
     if path.exists() {
         return path;
     }
@@ -47,7 +60,8 @@ pub(crate) fn trace(directory: &Path, events: u64, ranks: u64, seconds: Option<u
         (ticks / (of_rank * synthetic::MEAN_STEP).max(1)).max(1)
     });
     for rank in 0..ranks {
-        synthetic::write_stretched(&inputs, rank as u32, ranks as u32, of_rank, stretch)
+        let (rank, ranks) = (rank as u32, ranks as u32);
+        synthetic::write_stretched(&inputs, rank, ranks, of_rank, stretch, has_collectives)
             .expect("a recording");
     }
     let plan = MergeOptions::new().plan(std::slice::from_ref(&inputs));
@@ -70,11 +84,16 @@ pub(crate) struct Run {
 
 /// Runs `trace-cli` (or what `ANNALS_TRACE_CLI` names) with these arguments, without its output.
 pub(crate) fn run(arguments: &[&str]) -> Run {
+    run_into(arguments, Stdio::null())
+}
+
+/// Runs `trace-cli` as [`run`] does, with its output somewhere.
+pub(crate) fn run_into(arguments: &[&str], output: impl Into<Stdio>) -> Run {
     let program = setting("ANNALS_TRACE_CLI", "target/release/trace-cli");
     let start = Instant::now();
     let mut child = Command::new(program)
         .args(arguments)
-        .stdout(Stdio::null())
+        .stdout(output)
         .stderr(Stdio::null())
         .spawn()
         .expect("trace-cli: build it first, or set ANNALS_TRACE_CLI");

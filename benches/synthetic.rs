@@ -100,7 +100,13 @@ const SEND: u32 = 2;
 const RECEIVE: u32 = 3;
 pub(crate) const POINTS: u32 = 4;
 
-fn definitions(rank: u32, ranks: u32, id: RecordingId, ends: (u64, u64)) -> Definitions {
+fn definitions(
+    rank: u32,
+    ranks: u32,
+    id: RecordingId,
+    ends: (u64, u64),
+    has_collectives: bool,
+) -> Definitions {
     let mut d = Definitions::default();
     let mut texts: Vec<String> = Vec::new();
     let mut string = |text: &str| {
@@ -179,6 +185,16 @@ fn definitions(rank: u32, ranks: u32, id: RecordingId, ends: (u64, u64)) -> Defi
     ];
     let region: &[(&str, Reference)] = &[("region", Reference::Region)];
     let value: &[(&str, Reference)] = &[("value", Reference::None)];
+    let communicator: &[(&str, Reference)] = &[("communicator", Reference::None)];
+    let point_d = match has_collectives {
+        false => (POINTS + 3, "point d", Role::Point, value),
+        true => (
+            POINTS + 3,
+            "collective",
+            Role::CollectiveBegin,
+            communicator,
+        ),
+    };
     for (id, name, role, elements) in [
         (ENTER, "enter", Role::Enter, region),
         (LEAVE, "leave", Role::Leave, region),
@@ -187,7 +203,7 @@ fn definitions(rank: u32, ranks: u32, id: RecordingId, ends: (u64, u64)) -> Defi
         (POINTS, "point a", Role::Point, value),
         (POINTS + 1, "point b", Role::Point, value),
         (POINTS + 2, "point c", Role::Point, value),
-        (POINTS + 3, "point d", Role::Point, value),
+        point_d,
     ] {
         let elements = elements.iter().map(|(name, reference)| Element {
             name: string(name),
@@ -253,10 +269,11 @@ pub(crate) fn write_recording(
     ranks: u32,
     events: u64,
 ) -> std::io::Result<()> {
-    write_stretched(directory, rank, ranks, events, 1)
+    write_stretched(directory, rank, ranks, events, 1, false)
 }
 
-/// The same, with so many times as long between any two events.
+/// Writes a recording with `stretch` times as long between any two events. `has_collectives`: points of the fourth type begin
+/// collective operations, their value is the communicator.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -266,6 +283,7 @@ pub(crate) fn write_stretched(
     ranks: u32,
     events: u64,
     stretch: u64,
+    has_collectives: bool,
 ) -> std::io::Result<()> {
     let mut id = [0x5a; 16];
     id[..4].copy_from_slice(&rank.to_le_bytes());
@@ -273,7 +291,7 @@ pub(crate) fn write_stretched(
     let mut program = Program::new(rank.into(), ranks.into());
     let first = first_tick(rank);
     let last = first + events * MEAN_STEP * 2 * stretch;
-    let definitions = definitions(rank, ranks, id, (first, last));
+    let definitions = definitions(rank, ranks, id, (first, last), has_collectives);
     let schema = definitions.schema();
     let path = directory.join(format!("synthetic-host-{rank}.annals"));
     let mut file = BufWriter::new(std::fs::File::create(path)?);

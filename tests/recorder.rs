@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use annals_format::{
-    BLOCK_HEADER_LEN, BlockHeader, BlockKind, FILE_HEADER_LEN, LIVE_FILE_PROPERTY, Recording, Value,
+    BLOCK_HEADER_LEN, BlockHeader, BlockKind, FILE_HEADER_LEN, Recording, Value, names,
 };
 use annals_merger::{ReadSummary, Reader, Sums, Window};
 use annals_recorder::{
@@ -499,7 +499,7 @@ fn a_recording_says_where_its_live_file_is_before_anything_is_recorded() {
     let property = d
         .properties
         .iter()
-        .find(|property| d.string(property.key) == LIVE_FILE_PROPERTY);
+        .find(|property| d.string(property.key) == names::property::LIVE_FILE);
     let live_file = d.string(property.expect("the property").value);
     assert_eq!(Path::new(live_file).parent(), Some(elsewhere.path()));
     assert!(Path::new(live_file).exists());

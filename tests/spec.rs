@@ -13,7 +13,7 @@ use annals_format::{
     RecordingId, RecordingIndex, Reference, RegionId, RegionStatistics, Role, SharedClockMap,
     Slice, Snapshot, SnapshotHeader, Step, StreamId, StreamTotals, StringId, Symbol, TraceChunk,
     TraceChunkHeader, TraceLoss, TypeColumns, Value, Verbosity, World, decode_index_block,
-    decode_tail, encode_tail, live, put_dropped_row, put_ints, put_row_start, read_ints,
+    decode_tail, encode_tail, live, names, put_dropped_row, put_ints, put_row_start, read_ints,
 };
 use serde_json::{Value as Json, json};
 
@@ -1140,4 +1140,36 @@ fn every_byte_example_of_the_spec_is_tested() {
         .filter(|name| !source.contains(&format!("\"{name}\"")))
         .collect();
     assert!(untested.is_empty(), "no test names {untested:?}");
+}
+
+/// Readers and writers use the names that the page lists.
+#[test]
+fn well_known_names_are_those_of_the_page() {
+    let spec = std::fs::read_to_string(SPEC).unwrap();
+    let section = |from: &str, to: &str| {
+        let start = spec.find(from).expect("the section");
+        let length = spec[start..].find(to).expect("the next section");
+        spec[start..start + length].to_owned()
+    };
+    let quoted = |section: &str, column: usize| -> BTreeSet<String> {
+        let rows = section.lines().filter(|line| line.starts_with("| "));
+        let cells = rows.map(|row| row.split('|').nth(column).expect("a cell"));
+        let names = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+        names.map(str::to_owned).collect()
+    };
+    let roles = section(
+        "| code | role | elements it has by name |",
+        "A role names its elements",
+    );
+    let elements = section(
+        "### Messages and collective operations",
+        "A **send** stands",
+    );
+    let mut listed = quoted(&roles, 3);
+    listed.append(&mut quoted(&elements, 1));
+    let known = names::element::ALL.map(str::to_owned);
+    assert_eq!(listed, BTreeSet::from(known));
+    let properties = section("### Properties", "### Messages");
+    let known = names::property::ALL.map(str::to_owned);
+    assert_eq!(quoted(&properties, 1), BTreeSet::from(known));
 }

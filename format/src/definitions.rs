@@ -283,9 +283,6 @@ pub struct World {
     pub first_rank: u32,
 }
 
-/// The property that says where a recording's live file is, when that is not beside it.
-pub const LIVE_FILE_PROPERTY: &str = "live-file";
-
 /// A property of a process: what a reader may want to know about the recording's circumstances.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Property {

@@ -39,6 +39,7 @@ mod ints;
 mod limits;
 pub mod live;
 mod loss;
+pub mod names;
 pub mod otf2;
 mod proof;
 mod read;
@@ -76,8 +77,8 @@ pub use column::Column;
 pub use definitions::{
     CalibrationPoint, Clock, ClockError, ClockKind, ClockMap, CollectiveOperation, Definition,
     Definitions, Element, Ended, ErrorKnot, EventType, EventTypeSchema, Filter, Foreign, Function,
-    HostOffset, LIVE_FILE_PROPERTY, Location, LocationKind, MAX_ELEMENTS, Module, Object, Process,
-    ProcessEnd, Property, Rank, Reference, Region, RegionSet, Registration, Relation, Role, Schema,
+    HostOffset, Location, LocationKind, MAX_ELEMENTS, Module, Object, Process, ProcessEnd,
+    Property, Rank, Reference, Region, RegionSet, Registration, Relation, Role, Schema,
     SharedClockMap, Slice, Source, SourceOrder, Stream, Symbol, TimeZero, UNBOUNDED, Verbosity,
     World,
 };

@@ -134,10 +134,12 @@ impl Spread {
         self.sum += other.sum;
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
-        for (at, count) in other.counts.iter().enumerate() {
-            if *count != 0 {
-                self.count_in(other.first + at, *count);
-            }
+        // Both ends are there then, and all buckets in between.
+        self.count_in(other.first, 0);
+        self.count_in(other.first + other.counts.len().saturating_sub(1), 0);
+        let own = self.counts.iter_mut().skip(other.first - self.first);
+        for (own, count) in own.zip(&other.counts) {
+            *own += count;
         }
     }
 

@@ -9,6 +9,7 @@ pub(crate) mod symbols;
 pub(crate) mod ticks;
 pub(crate) mod unplaced;
 
+use annals_format::names;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -16,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use annals_format::{
-    Chunk, ChunkPlace, Ended, FileHeader, FileKind, FormatError, LIVE_FILE_PROPERTY, LiveHeader,
-    LiveImage, ReadAt, Recording, RecordingId, StoredChunk,
+    Chunk, ChunkPlace, Ended, FileHeader, FileKind, FormatError, LiveHeader, LiveImage, ReadAt,
+    Recording, RecordingId, StoredChunk,
 };
 
 use rustc_hash::FxHashMap;
@@ -597,7 +598,7 @@ fn live_file_property(recording: &Recording) -> Option<PathBuf> {
     let property = definitions
         .properties
         .iter()
-        .find(|property| definitions.string(property.key) == LIVE_FILE_PROPERTY)?;
+        .find(|property| definitions.string(property.key) == names::property::LIVE_FILE)?;
     Some(PathBuf::from(definitions.string(property.value)))
 }
 

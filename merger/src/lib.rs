@@ -87,11 +87,10 @@ pub use read::calls::{Call, Calls, Sink};
 pub use read::event::{Event, Item, OwnedEvent};
 pub use read::places::{Places, StreamPlace};
 pub use read::query::{ElementHandle, Query};
-pub use read::{Origin, Reach, ReadSummary, Reader};
+pub use read::{Origin, Reach, ReadSummary, Reader, SliceLength};
 pub use report::{
-    ABORT_PROPERTY, ClockReport, DamageOfInput, DamageReport, HostReport, InputReport,
-    MISSING_FINALIZE_PROPERTY, PROCESS_END_PROPERTY, RankProcess, Report, SharedRank, StreamReport,
-    Sums, WorldReport, is_complete, missing_ranks,
+    ClockReport, DamageOfInput, DamageReport, HostReport, InputReport, RankProcess, Report,
+    SharedRank, StreamReport, Sums, WorldReport, is_complete, missing_ranks,
 };
 pub use verify::{Mismatch, Verification, VerifyOptions, verify};
 pub use whole_file::{OutputError, OutputKind, Replace, WholeDirectory, WholeFile};

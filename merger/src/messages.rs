@@ -7,6 +7,7 @@ pub(crate) mod matching;
 pub(crate) mod pairs;
 pub(crate) mod repair;
 
+use annals_format::names::element;
 use std::collections::BTreeMap;
 
 use annals_format::{
@@ -234,25 +235,25 @@ impl TypePlan {
             elements.position(|element| definitions.string(element.name) == name)
         };
         let kind = match Kind::of(event_type.role)? {
-            Kind::Cancel if place("peer").is_some() => Kind::Unsent,
+            Kind::Cancel if place(element::PEER).is_some() => Kind::Unsent,
             kind => kind,
         };
         let is_collective = matches!(kind, Kind::CollectiveBegin | Kind::CollectiveEnd);
         let either = |collective: &str, message: &str| {
             place(if is_collective { collective } else { message })
         };
-        let communicator = place("communicator");
+        let communicator = place(element::COMMUNICATOR);
         Some(Self {
             kind,
             communicator: communicator.map(|place| (place, event_type.elements[place].reference)),
-            peer: either("root", "peer"),
-            tag: either("place", "tag"),
-            request: place("request"),
-            sequence: either("size", "sequence"),
-            operation: place("operation"),
-            bytes: place("bytes"),
-            bytes_sent: place("bytes_sent"),
-            bytes_received: place("bytes_received"),
+            peer: either(element::ROOT, element::PEER),
+            tag: either(element::PLACE, element::TAG),
+            request: place(element::REQUEST),
+            sequence: either(element::SIZE, element::SEQUENCE),
+            operation: place(element::OPERATION),
+            bytes: place(element::BYTES),
+            bytes_sent: place(element::BYTES_SENT),
+            bytes_received: place(element::BYTES_RECEIVED),
         })
     }
 }

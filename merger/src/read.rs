@@ -97,6 +97,25 @@ pub struct Reach {
     pub to_end: bool,
 }
 
+/// How much of a trace one state of [`Reader::fold_events`] and its siblings adds up. It has no influence on the result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SliceLength {
+    /// Two chunks, about 131 000 events: for states that keep something of every event.
+    Short,
+    /// 16 chunks, about a million events: for states whose size does not depend on the number of events, and that
+    /// take time to merge.
+    Long,
+}
+
+impl SliceLength {
+    const fn chunks(self) -> usize {
+        match self {
+            Self::Short => 2,
+            Self::Long => 16,
+        }
+    }
+}
+
 impl Reader {
     /// Opens a trace, a recording, a directory of recordings (or of one trace), or an OTF2 archive.
     ///
@@ -218,6 +237,7 @@ impl Reader {
     pub fn fold_events<S: Send>(
         &self,
         query: &Query,
+        slices: SliceLength,
         new: impl Fn(usize) -> S + Sync,
         add: impl Fn(&mut S, &Event<'_>) + Sync,
         merge: impl FnMut(&mut S, S),
@@ -232,7 +252,7 @@ impl Reader {
             };
             let _ = Batch::new(chunk, &scope).visit(visit);
         };
-        self.fold_chunks(query.window(), new, add_chunk, merge)
+        self.fold_chunks(query.window(), slices, new, add_chunk, merge)
     }
 
     /// Computes a state of all chunks that may hold events of a window, with several threads: see [`Reader::fold_events`].
@@ -242,12 +262,15 @@ impl Reader {
     pub fn fold_chunks<S: Send>(
         &self,
         window: Window,
+        slices: SliceLength,
         new: impl Fn(usize) -> S + Sync,
         add: impl Fn(&mut S, TraceChunk) + Sync,
         merge: impl FnMut(&mut S, S),
     ) -> Result<(S, ReadSummary)> {
         match &self.content {
-            Content::Trace(opened) => opened.fold_chunks(window, self.jobs, new, add, merge),
+            Content::Trace(opened) => {
+                opened.fold_chunks(window, (slices, self.jobs), new, add, merge)
+            }
             Content::Recordings(_) => {
                 let mut state = new(0);
                 let summary = self.for_each_chunk(window, |chunk| {
@@ -270,13 +293,14 @@ impl Reader {
     pub fn fold_calls<S: Sink + Send>(
         &self,
         query: &Query,
+        slices: SliceLength,
         new: impl Fn(usize) -> S + Sync,
         merge: impl FnMut(&mut S, S),
     ) -> Result<(S, ReadSummary)> {
         let mut calls = Calls::new(&self.definitions, query);
         match &self.content {
             Content::Trace(opened) => {
-                opened.fold_calls(&calls, &self.definitions, self.jobs, new, merge)
+                opened.fold_calls(&calls, &self.definitions, (slices, self.jobs), new, merge)
             }
             Content::Recordings(_) => {
                 let mut state = new(0);
@@ -648,7 +672,7 @@ impl OpenedTrace {
     fn fold_chunks<S: Send>(
         &self,
         window: Window,
-        jobs: usize,
+        (slices, jobs): (SliceLength, usize),
         new: impl Fn(usize) -> S + Sync,
         add: impl Fn(&mut S, TraceChunk) + Sync,
         mut merge: impl FnMut(&mut S, S),
@@ -657,7 +681,7 @@ impl OpenedTrace {
         let entries: Vec<&TraceIndexEntry> = chunks
             .filter(|entry| window.overlaps(entry.first_ns, entry.last_ns))
             .collect();
-        let slices: Vec<_> = entries.chunks(SLICE_CHUNKS).collect();
+        let slices: Vec<_> = entries.chunks(slices.chunks()).collect();
         let work = |number: usize| {
             let mut state = new(0);
             let mut damaged = Vec::new();
@@ -813,7 +837,7 @@ impl OpenedTrace {
         &self,
         calls: &Calls,
         definitions: &Definitions,
-        jobs: usize,
+        (slices, jobs): (SliceLength, usize),
         new: impl Fn(usize) -> S + Sync,
         mut merge: impl FnMut(&mut S, S),
     ) -> Result<(S, ReadSummary)> {
@@ -823,7 +847,7 @@ impl OpenedTrace {
             for snapshot in &self.trace.snapshots {
                 let is_within = snapshot.before < plan.window_end.min(plan.last);
                 let last_start = starts.last().copied().unwrap_or_default();
-                if is_within && snapshot.before >= last_start + SLICE_CHUNKS {
+                if is_within && snapshot.before >= last_start + slices.chunks() {
                     starts.push(snapshot.before);
                 }
             }
@@ -915,10 +939,6 @@ struct RegionPlan {
     /// Snapshots that cannot be read: their offsets.
     damage: Vec<(u64, FormatError)>,
 }
-
-/// Chunks of a slice that one thread reads, at least: few, so that short traces have several slices and what a state keeps of
-/// one slice stays small; enough to hide the cost of a state.
-const SLICE_CHUNKS: usize = 2;
 
 /// Threads that work unless the caller says otherwise: one for each processor.
 pub(crate) fn default_jobs() -> usize {

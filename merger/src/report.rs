@@ -1,5 +1,6 @@
 //! What a merge reports: what came in, what went out, what was lost, how well clocks are known.
 
+use annals_format::names;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -51,7 +52,7 @@ pub struct InputReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_finalize: Option<String>,
     /// What the system said of its process's end: a signal's name, or `exit` and the code; none when nobody who
-    /// started the process has noted it. See [`PROCESS_END_PROPERTY`].
+    /// started the process has noted it. See [`names::property::PROCESS_END`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process_end: Option<String>,
     /// Bytes of the file.
@@ -140,16 +141,6 @@ fn by_name<S: serde::Serializer>(ended: &Ended, serializer: S) -> Result<S::Ok, 
     serializer.serialize_str(ended.name())
 }
 
-/// Property of a process: how it ended, as the system said it to who started it, `SIGSEGV` or `exit 3`.
-pub const PROCESS_END_PROPERTY: &str = "process.end";
-
-/// Property of a process: the code that it gave MPI_Abort.
-pub const ABORT_PROPERTY: &str = "mpi.abort";
-
-/// Property of a process that exited without it: the function that MPI requires first, `MPI_Finalize` or
-/// `MPI_Session_finalize`.
-pub const MISSING_FINALIZE_PROPERTY: &str = "mpi.missing-finalize";
-
 /// What properties say of a process's end.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct SaidOfEnd {
@@ -166,11 +157,13 @@ pub(crate) fn ends(definitions: &Definitions) -> BTreeMap<ProcessId, SaidOfEnd> 
     let mut ends: BTreeMap<ProcessId, SaidOfEnd> = BTreeMap::new();
     for property in &definitions.properties {
         let said = match definitions.string(property.key) {
-            ABORT_PROPERTY => &mut ends.entry(property.process).or_default().abort_code,
-            MISSING_FINALIZE_PROPERTY => {
+            names::property::MPI_ABORT => &mut ends.entry(property.process).or_default().abort_code,
+            names::property::MPI_MISSING_FINALIZE => {
                 &mut ends.entry(property.process).or_default().missing_finalize
             }
-            PROCESS_END_PROPERTY => &mut ends.entry(property.process).or_default().process_end,
+            names::property::PROCESS_END => {
+                &mut ends.entry(property.process).or_default().process_end
+            }
             _ => continue,
         };
         // Of several, the first counts.

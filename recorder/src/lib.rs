@@ -112,8 +112,8 @@ pub use module::ModuleSpec;
 pub use options::{ClockChoice, ENVIRONMENT, Options, Overflow};
 pub use raiser::{Raise, Raiser, Refusal};
 pub use recorder::{
-    ClockSpec, DynamicEventType, ENTER, EventType, LEAVE, Metric, RECORDED_BY,
-    RECORDED_BY_PROPERTY, Recorder, RegionGuard, SourceSpec, Status, THREADS,
+    ClockSpec, DynamicEventType, ENTER, EventType, LEAVE, Metric, RECORDED_BY, Recorder,
+    RegionGuard, SourceSpec, Status, THREADS,
 };
 pub use row::RowCursor;
 pub use rules::Rules;
@@ -122,6 +122,7 @@ pub use sys::pause;
 pub use thread::{Depth, Inside, record_nothing_here};
 pub use trigger::Trigger;
 
+pub use annals_format::names;
 pub use annals_format::{
     BootId, ClockId, CollectiveOperation, CompressionLevel, ElementType, EventTypeId,
     EventTypeSchema, HostOffset, ModuleId, ObjectId, Reference, RegionId, Role, SourceId, Value,

@@ -1,5 +1,7 @@
 //! The recorder: starting, defining, raising, finishing.
 
+use annals_format::names;
+use annals_format::names::element;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use annals_format::{
     BootId, ClockId, Definition, EventType as EventTypeDefinition, EventTypeId, EventTypeSchema,
-    HostOffset, LIVE_FILE_PROPERTY, LiveHeader, ObjectId, Process, Rank, RecordingId, Reference,
-    RegionId, Role, SourceId, SourceOrder, Value, Verbosity, World,
+    HostOffset, LiveHeader, ObjectId, Process, Rank, RecordingId, Reference, RegionId, Role,
+    SourceId, SourceOrder, Value, Verbosity, World,
 };
 
 use crate::clock::{self, TickSource, reference_ns, unix_ns};
@@ -34,9 +36,6 @@ pub const THREADS: SourceId = SourceId::new(0);
 
 /// The environment variable with which a command that starts programs tells its recordings from others.
 pub const RECORDED_BY: &str = "ANNALS_RECORDED_BY";
-
-/// The property that has the value of [`RECORDED_BY`].
-pub const RECORDED_BY_PROPERTY: &str = "recorded-by";
 
 /// How long `finish` waits for a thread that was stopped in the middle of a raise.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
@@ -652,7 +651,7 @@ impl Recorder {
     pub fn add_metric<T: ElementKind>(&self, name: &str, unit: &str) -> Result<Metric<T>> {
         let spec = EventTypeSpec::new(name)
             .role(Role::Metric)
-            .element_in("value", unit);
+            .element_in(element::VALUE, unit);
         self.add_event_type(&spec).map(Metric)
     }
 
@@ -1150,13 +1149,16 @@ fn define_process(
         ("affinity", sys::affinity()),
         ("system", sys::kernel()),
         ("recorder", format!("annals {}", env!("CARGO_PKG_VERSION"))),
-        (LIVE_FILE_PROPERTY, live_file.to_string_lossy().into_owned()),
+        (
+            names::property::LIVE_FILE,
+            live_file.to_string_lossy().into_owned(),
+        ),
     ];
     for (key, value) in properties {
         registry.property(shared, key, &value)?;
     }
     if let Ok(command) = std::env::var(RECORDED_BY) {
-        registry.property(shared, RECORDED_BY_PROPERTY, &command)?;
+        registry.property(shared, names::property::RECORDED_BY, &command)?;
     }
     match TickSource::choose(options.clock) {
         TickSource::Tsc => {
@@ -1185,7 +1187,7 @@ fn define_process(
             .description(description)
             .verbosity(Verbosity::UserBasic)
             .role(role)
-            .reference("region", Reference::Region);
+            .reference(element::REGION, Reference::Region);
         define_type(shared, registry, &spec, &<(RegionId,)>::schema())?;
     }
     Ok(())

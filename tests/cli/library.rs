@@ -57,7 +57,8 @@ fn the_examples_of_the_library_print_events_and_calls_and_merge() {
 #[test]
 fn events_of_a_query_are_those_of_its_names_window_and_elements() {
     use annals_merger::{
-        EventFilter, MergeOptions, Query, Reader, Value, Window, no_progress, regions_like,
+        EventFilter, MergeOptions, Query, Reader, SliceLength, Value, Window, no_progress,
+        regions_like,
     };
     use std::ops::ControlFlow;
 
@@ -128,6 +129,7 @@ fn events_of_a_query_are_those_of_its_names_window_and_elements() {
         let (times, summary) = reader
             .fold_events(
                 &Query::new(),
+                SliceLength::Short,
                 |_| Vec::new(),
                 |times: &mut Vec<i64>, event| times.push(event.time()),
                 |all, mut later| all.append(&mut later),

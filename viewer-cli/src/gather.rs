@@ -1,6 +1,7 @@
 //! What is done with recordings when the program that made them has ended: live files are folded into them,
 //! functions get their names, and somebody is told.
 
+use annals_format::names;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -11,14 +12,12 @@ use std::process::ExitStatus;
 use std::time::{Duration, SystemTime};
 
 use annals_format::{
-    CompressionLevel, Definition, Definitions, Ended, LIVE_FILE_PROPERTY, Property, Recording,
-    StringId, amend,
+    CompressionLevel, Definition, Definitions, Ended, Property, Recording, StringId, amend,
 };
 use annals_merger::{
-    InputRecording, OutputError, OutputKind, PROCESS_END_PROPERTY, Replace, Symbols, WholeFile,
-    find, recover,
+    InputRecording, OutputError, OutputKind, Replace, Symbols, WholeFile, find, recover,
 };
-use annals_recorder::{RECORDED_BY_PROPERTY, Recorder};
+use annals_recorder::Recorder;
 
 use crate::launch;
 use crate::process_end::ProcessEnd;
@@ -180,7 +179,7 @@ pub fn gather(
         Some((input.path, error.without_path()))
     }));
     let own = inputs.into_iter().filter(|input| {
-        property(&input.recording.definitions, RECORDED_BY_PROPERTY) == Some(token)
+        property(&input.recording.definitions, names::property::RECORDED_BY) == Some(token)
     });
     let gathered = own.map(|input| gather_one(input, symbols, ends));
     Ok((gathered.collect(), unreadable))
@@ -219,7 +218,7 @@ fn gather_one(mut input: InputRecording, symbols: &Symbols, ends: &Ends) -> Gath
     };
     if let Some(end) = &process_end.system {
         let definitions = &mut input.recording.definitions;
-        let added = property_records(definitions, PROCESS_END_PROPERTY, end);
+        let added = property_records(definitions, names::property::PROCESS_END, end);
         added
             .iter()
             .cloned()
@@ -248,7 +247,8 @@ fn gather_one(mut input: InputRecording, symbols: &Symbols, ends: &Ends) -> Gath
         process_end,
         events: rows(recording).fold(0, |sum, row| sum.saturating_add(row.present())),
         dropped: dropped(recording),
-        is_kill_safe: property(definitions, LIVE_FILE_PROPERTY).is_none_or(|file| !file.is_empty()),
+        is_kill_safe: property(definitions, names::property::LIVE_FILE)
+            .is_none_or(|file| !file.is_empty()),
         bytes: length(&input.path) + input.live_path.as_ref().map_or(0, length),
         functions: (definitions.functions.len(), unnamed.count()),
         problems,

@@ -1,6 +1,7 @@
 //! How a process ended, for people: out of what it noted itself and what the system reported.
 
-use annals_merger::{ABORT_PROPERTY, InputReport, MISSING_FINALIZE_PROPERTY, PROCESS_END_PROPERTY};
+use annals_format::names;
+use annals_merger::InputReport;
 
 use crate::table::safe;
 
@@ -20,9 +21,9 @@ impl ProcessEnd {
     pub fn from_properties<'a>(property: impl Fn(&str) -> Option<&'a str>) -> Self {
         let owned = |key: &str| property(key).map(str::to_owned);
         Self {
-            abort_code: owned(ABORT_PROPERTY),
-            missing_finalize: owned(MISSING_FINALIZE_PROPERTY),
-            system: owned(PROCESS_END_PROPERTY),
+            abort_code: owned(names::property::MPI_ABORT),
+            missing_finalize: owned(names::property::MPI_MISSING_FINALIZE),
+            system: owned(names::property::PROCESS_END),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Which events of a trace enter and leave regions, and at which location.
 
+use annals_format::names::element;
 use annals_format::{Definitions, EventTypeId, LocationId, Role, StreamId, TraceLoss};
 use rustc_hash::FxHashMap;
 
@@ -36,7 +37,7 @@ impl RegionTypes {
                 _ => return None,
             };
             let mut elements = event_type.elements.iter();
-            let at = elements.position(|e| definitions.string(e.name) == "region")?;
+            let at = elements.position(|e| definitions.string(e.name) == element::REGION)?;
             Some((event_type.id.get(), Kind { is_enter, at }))
         });
         let ids: Vec<LocationId> = definitions.locations.keys().copied().collect();

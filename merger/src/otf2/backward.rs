@@ -1,6 +1,7 @@
 //! Our events as records of OTF2: those that were made of such records by the way they came, all others by their
 //! roles.
 
+use annals_format::names::element;
 use annals_format::otf2::{AttributeValue, Kind, What, event_record, types};
 use annals_format::wire::Wire;
 use annals_format::{
@@ -257,16 +258,18 @@ impl RolePlan {
             let mut elements = d.elements.iter();
             elements.position(|element| ours.string(element.name) == name)
         };
-        let region = place("region");
+        let region = place(element::REGION);
         let region = region.filter(|at| d.elements[*at].reference == Reference::Region);
-        let communicator = place("communicator");
+        let communicator = place(element::COMMUNICATOR);
         let communicator = communicator.map(|at| (at, d.elements[at].reference));
-        let value = place("value").filter(|at| !d.elements[*at].element_type.is_variable());
-        let is_message = communicator.is_some() && place("peer").is_some();
+        let value = place(element::VALUE).filter(|at| !d.elements[*at].element_type.is_variable());
+        let is_message = communicator.is_some() && place(element::PEER).is_some();
         let role = match d.role {
             Role::Enter | Role::Leave if region.is_none() => Role::Point,
             Role::Send | Role::Receive if !is_message => Role::Point,
-            Role::SendEnd | Role::ReceiveStart | Role::Cancel if place("request").is_none() => {
+            Role::SendEnd | Role::ReceiveStart | Role::Cancel
+                if place(element::REQUEST).is_none() =>
+            {
                 Role::Point
             }
             Role::CollectiveEnd if communicator.is_none() => Role::Point,
@@ -298,13 +301,13 @@ impl RolePlan {
                 Role::Enter | Role::Leave => [region, None, None, None, None],
                 Role::Send | Role::Receive => [
                     communicator.map(|c| c.0),
-                    place("peer"),
-                    place("tag"),
-                    place("bytes"),
-                    place("request"),
+                    place(element::PEER),
+                    place(element::TAG),
+                    place(element::BYTES),
+                    place(element::REQUEST),
                 ],
                 Role::SendEnd | Role::ReceiveStart | Role::Cancel => {
-                    [place("request"), None, None, None, None]
+                    [place(element::REQUEST), None, None, None, None]
                 }
                 Role::Metric => [value, None, None, None, None],
                 _ => [None; 5],
@@ -327,14 +330,14 @@ impl RolePlan {
             text,
             region,
             communicator,
-            peer: place("peer"),
-            tag: place("tag"),
-            bytes: place("bytes"),
-            bytes_sent: place("bytes_sent"),
-            bytes_received: place("bytes_received"),
-            request: place("request"),
-            root: place("root"),
-            operation: place("operation"),
+            peer: place(element::PEER),
+            tag: place(element::TAG),
+            bytes: place(element::BYTES),
+            bytes_sent: place(element::BYTES_SENT),
+            bytes_received: place(element::BYTES_RECEIVED),
+            request: place(element::REQUEST),
+            root: place(element::ROOT),
+            operation: place(element::OPERATION),
             value,
             parameter,
             attributes: attributes.collect(),

@@ -3,6 +3,7 @@
 //! What a call is, [`crate::calls`] says. In a window a pass starts with what was entered before it and stops
 //! at its end; what is then open ends there, or at the location's last event if none comes after the window.
 
+use annals_format::names::element;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -193,7 +194,7 @@ impl Calls {
                 _ => return None,
             };
             let mut elements = event_type.elements.iter();
-            let at = elements.position(|e| definitions.string(e.name) == "region")?;
+            let at = elements.position(|e| definitions.string(e.name) == element::REGION)?;
             // The recorder asks its rules about regions for the event types that it defines itself, and
             // the layer for `tracing` asks for its own, one of each level.
             let own = if is_enter { "enter" } else { "leave" };

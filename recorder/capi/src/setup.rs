@@ -4,6 +4,7 @@
     reason = "exported functions with pointers of the calling program"
 )]
 
+use annals_recorder::names::element;
 use std::ffi::{OsStr, c_char, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -294,7 +295,7 @@ pub(crate) unsafe extern "C" fn annals_add_metric(
         };
         let spec = annals_recorder::EventTypeSpec::new(name)
             .role(Role::Metric)
-            .element_in("value", unit);
+            .element_in(element::VALUE, unit);
         let schema = EventTypeSchema {
             elements: vec![(element_type.ok_or_else(wrong)?, false)],
         };

@@ -7,17 +7,13 @@
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use annals_recorder::names;
+
 use crate::library;
 use crate::mpi_table::NO;
 use crate::state::{self, Mpi};
 use crate::wrap::{Call, Frame, Site, is_success};
 use crate::{chosen, clocks, performance, rma, stack, tool_events};
-
-/// Property of a process: the code that it gave MPI_Abort.
-const ABORT: &str = "mpi.abort";
-/// Property of a process that exited without it: the function that MPI requires first, `MPI_Finalize` or
-/// `MPI_Session_finalize`.
-const MISSING_FINALIZE: &str = "mpi.missing-finalize";
 
 /// MPI_Init was called.
 static HAS_WORLD: AtomicBool = AtomicBool::new(false);
@@ -144,7 +140,9 @@ extern "C" fn note_missing_finalize() {
         } else {
             return;
         };
-        let _ = mpi.recorder.add_property(MISSING_FINALIZE, missing);
+        let _ = mpi
+            .recorder
+            .add_property(names::property::MPI_MISSING_FINALIZE, missing);
     });
 }
 
@@ -163,7 +161,9 @@ pub(crate) fn abort<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     if let Some(mpi) = frame.mpi {
         let code = call.int(call.at().level);
         IS_ABORTING.store(true, Ordering::Release);
-        let _ = mpi.recorder.add_property(ABORT, &code.to_string());
+        let _ = mpi
+            .recorder
+            .add_property(names::property::MPI_ABORT, &code.to_string());
     }
     let result = call.forward();
     frame.leave();

@@ -1,6 +1,7 @@
 //! What is known once recording has begun: the recorder, the library's binary interface, what events look like.
 #![expect(unsafe_code, reason = "the state is reached through one pointer")]
 
+use annals_recorder::names::element;
 use std::ptr::null_mut;
 use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
@@ -115,34 +116,34 @@ impl Types {
         };
         let message = |name: &str, what: &str, role: Role| {
             spec(name, what, role)
-                .reference("communicator", Reference::Object)
-                .reference("peer", Reference::Rank)
-                .element("tag")
-                .element_in("bytes", "bytes")
+                .reference(element::COMMUNICATOR, Reference::Object)
+                .reference(element::PEER, Reference::Rank)
+                .element(element::TAG)
+                .element_in(element::BYTES, "bytes")
         };
         let collective = |name: &str, what: &str, role: Role| {
             spec(name, what, role)
-                .reference("communicator", Reference::Object)
-                .element("operation")
-                .reference("root", Reference::Rank)
-                .element_in("bytes_sent", "bytes")
-                .element_in("bytes_received", "bytes")
-                .element("place")
-                .element("size")
+                .reference(element::COMMUNICATOR, Reference::Object)
+                .element(element::OPERATION)
+                .reference(element::ROOT, Reference::Rank)
+                .element_in(element::BYTES_SENT, "bytes")
+                .element_in(element::BYTES_RECEIVED, "bytes")
+                .element(element::PLACE)
+                .element(element::SIZE)
         };
         let request =
-            |name: &str, what: &str, role: Role| spec(name, what, role).element("request");
+            |name: &str, what: &str, role: Role| spec(name, what, role).element(element::REQUEST);
         let unsent = |name: &str, what: &str| {
             spec(name, what, Role::Cancel)
-                .reference("communicator", Reference::Object)
-                .reference("peer", Reference::Rank)
-                .element("tag")
+                .reference(element::COMMUNICATOR, Reference::Object)
+                .reference(element::PEER, Reference::Rank)
+                .element(element::TAG)
         };
         let rma = |name: &str, what: &str| {
             spec(name, what, Role::Point)
                 .reference("window", Reference::Object)
-                .reference("peer", Reference::Rank)
-                .element_in("bytes", "bytes")
+                .reference(element::PEER, Reference::Rank)
+                .element_in(element::BYTES, "bytes")
         };
         let file = |name: &str, what: &str| {
             spec(name, what, Role::Point).reference("file", Reference::Object)
@@ -154,7 +155,8 @@ impl Types {
             send: r.add_event_type(&message("mpi.send", "a message is sent", Send))?,
             receive: r.add_event_type(&message("mpi.receive", "a message is there", Receive))?,
             isend: r.add_event_type(
-                &message("mpi.isend", "a message begins to be sent", Send).element("request"),
+                &message("mpi.isend", "a message begins to be sent", Send)
+                    .element(element::REQUEST),
             )?,
             ireceive: r.add_event_type(
                 &message(
@@ -162,14 +164,14 @@ impl Types {
                     "a message that was waited for is there",
                     Receive,
                 )
-                .element("request"),
+                .element(element::REQUEST),
             )?,
             receive_start: r.add_event_type(
                 &spec("mpi.receive_start", "a message is waited for", ReceiveStart)
-                    .reference("communicator", Reference::Object)
-                    .reference("peer", Reference::Rank)
-                    .element("tag")
-                    .element("request"),
+                    .reference(element::COMMUNICATOR, Reference::Object)
+                    .reference(element::PEER, Reference::Rank)
+                    .element(element::TAG)
+                    .element(element::REQUEST),
             )?,
             send_end: r.add_event_type(&request(
                 "mpi.send_end",
@@ -197,7 +199,7 @@ impl Types {
                     "a non-blocking collective operation begins",
                     CollectiveBegin,
                 )
-                .element("request"),
+                .element(element::REQUEST),
             )?,
             icollective_end: r.add_event_type(
                 &collective(
@@ -205,7 +207,7 @@ impl Types {
                     "a non-blocking collective operation is done",
                     CollectiveEnd,
                 )
-                .element("request"),
+                .element(element::REQUEST),
             )?,
             put: r.add_event_type(&rma("mpi.put", "bytes go into another's window"))?,
             get: r.add_event_type(&rma("mpi.get", "bytes come out of another's window"))?,
@@ -221,28 +223,31 @@ impl Types {
                 "a one-sided operation is complete here",
                 Point,
             ))?,
-            read: r.add_event_type(&file("mpi.read", "was read").element_in("bytes", "bytes"))?,
-            write: r
-                .add_event_type(&file("mpi.write", "was written").element_in("bytes", "bytes"))?,
+            read: r.add_event_type(
+                &file("mpi.read", "was read").element_in(element::BYTES, "bytes"),
+            )?,
+            write: r.add_event_type(
+                &file("mpi.write", "was written").element_in(element::BYTES, "bytes"),
+            )?,
             file_start: r.add_event_type(
-                &file("mpi.file_start", "begins to be read or written").element("request"),
+                &file("mpi.file_start", "begins to be read or written").element(element::REQUEST),
             )?,
             file_end: r.add_event_type(
                 &file("mpi.file_end", "was read or written")
-                    .element_in("bytes", "bytes")
-                    .element("request"),
+                    .element_in(element::BYTES, "bytes")
+                    .element(element::REQUEST),
             )?,
             communicator: r.add_event_type(
                 &spec("mpi.communicator", "a communicator was made", Point)
-                    .reference("communicator", Reference::Object)
+                    .reference(element::COMMUNICATOR, Reference::Object)
                     .reference("parent", Reference::Object)
-                    .element("size")
-                    .element("place"),
+                    .element(element::SIZE)
+                    .element(element::PLACE),
             )?,
             window: r.add_event_type(
                 &spec("mpi.window", "a window was made", Point)
                     .reference("window", Reference::Object)
-                    .reference("communicator", Reference::Object),
+                    .reference(element::COMMUNICATOR, Reference::Object),
             )?,
             named: r.add_event_type(
                 &spec("mpi.named", "the program gave it a name", Point)
@@ -258,7 +263,7 @@ impl Types {
                     "mpi.iunsent",
                     "a message was not sent: cancelled, or failed",
                 )
-                .element("request"),
+                .element(element::REQUEST),
             )?,
             control: r
                 .add_event_type(&spec("mpi.pcontrol", "MPI_Pcontrol", Point).element("level"))?,

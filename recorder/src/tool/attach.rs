@@ -4,6 +4,7 @@
 //! clocks from sources, metrics from performance variables. Of the recorder, only what any program may
 //! use is used.
 
+use annals_format::names::element;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -701,7 +702,7 @@ impl Inner {
                     .description(&info.description)
                     .verbosity(info.verbosity)
                     .role(Role::Metric)
-                    .element("value");
+                    .element(element::VALUE);
                 let mut schema = EventTypeSchema::default();
                 schema.elements.push((element_type(info.datatype), false));
                 if items > 1 {

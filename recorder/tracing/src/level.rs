@@ -1,5 +1,6 @@
 //! The event types that all spans of a level share.
 
+use annals_recorder::names::element;
 use std::sync::OnceLock;
 
 use annals_recorder::{
@@ -40,13 +41,13 @@ impl SpanTypes {
         };
         let on_thread = |what: &str, role: Role, description: &str| {
             spec(what, role, description)
-                .reference("region", Reference::Region)
+                .reference(element::REGION, Reference::Region)
                 .element("span")
         };
         let of_life = |what: &str, role: Role, description: &str| {
             spec(what, role, description)
                 .element("span")
-                .reference("region", Reference::Region)
+                .reference(element::REGION, Reference::Region)
                 .key("span")
         };
         let enter = on_thread("enter", Role::Enter, "a thread entered a span");

@@ -4,12 +4,13 @@
 //! the trace knows have begun it, and the last of them did so in the window. A member waits from its begin to the last one's.
 //! Slices gather the begins; they are counted in the order of the trace.
 
+use annals_format::names::element;
 use std::collections::BTreeMap;
 
 use annals_format::{
     CollectiveOperation, Definitions, EventTypeId, ObjectId, Reference, Role, StringId,
 };
-use annals_merger::{Event, Places, Query, ReadSummary, Reader, Result, Window};
+use annals_merger::{Event, Places, Query, ReadSummary, Reader, Result, SliceLength, Window};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -279,6 +280,8 @@ fn feed(gathered: &mut Gathered, window: Window, names: &[String], begins: &[Beg
 }
 
 impl EventState for CollectiveState<'_> {
+    const SLICES: SliceLength = SliceLength::Short;
+
     fn add(&mut self, event: &Event<'_>) {
         let shared = self.shared;
         let event_type = event.event_type();
@@ -328,9 +331,9 @@ pub fn collectives(reader: &Reader, query: &Query) -> Result<Option<(Collectives
     let types = types.filter(|t| t.role == Role::CollectiveBegin && query.takes_event_type(t.id));
     let types = types.map(|t| {
         let begin = BeginType {
-            communicator: definitions.element(t.id, "communicator"),
-            operation: definitions.element(t.id, "operation"),
-            size: definitions.element(t.id, "size"),
+            communicator: definitions.element(t.id, element::COMMUNICATOR),
+            operation: definitions.element(t.id, element::OPERATION),
+            size: definitions.element(t.id, element::SIZE),
         };
         (t.id, begin)
     });

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use annals_format::{EventTypeId, Spread};
-use annals_merger::{Event, Places, Query, ReadSummary, Reader, Result, Window};
+use annals_merger::{Event, Places, Query, ReadSummary, Reader, Result, SliceLength, Window};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -264,6 +264,8 @@ impl IntervalState<'_> {
 }
 
 impl EventState for IntervalState<'_> {
+    const SLICES: SliceLength = SliceLength::Short;
+
     fn add(&mut self, event: &Event<'_>) {
         let shared = self.shared;
         let Some(Use { pair, is_begin }) = shared.uses.get(&event.event_type()).copied() else {

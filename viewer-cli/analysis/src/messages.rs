@@ -11,7 +11,7 @@ use annals_format::{EventTypeId, RegionId, Role, Spread, TraceChunk};
 use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{
     CallAround, Message, MessageCounts, MessageEvents, MessageExtractor, MessagePairs, Places,
-    Query, ReadSummary, Reader, Result, Sink, Window,
+    Query, ReadSummary, Reader, Result, Sink, SliceLength, Window,
 };
 use serde::Serialize;
 
@@ -226,6 +226,8 @@ impl Sink for MessageState<'_> {
 }
 
 impl CallState for MessageState<'_> {
+    const SLICES: SliceLength = SliceLength::Short;
+
     fn merge(&mut self, later: Self) {
         self.flush();
         let Some(matched) = &mut self.matched else {

@@ -1,10 +1,13 @@
 //! States: what an analysis knows of a slice of the trace.
 
 use annals_format::EventTypeId;
-use annals_merger::{Event, Query, ReadSummary, Reader, Result, Sink};
+use annals_merger::{Event, Query, ReadSummary, Reader, Result, Sink, SliceLength};
 
 /// A state that adds up events.
 pub trait EventState: Send {
+    /// How much of a trace one state adds up.
+    const SLICES: SliceLength = SliceLength::Long;
+
     /// Adds the next event.
     fn add(&mut self, event: &Event<'_>);
 
@@ -14,6 +17,9 @@ pub trait EventState: Send {
 
 /// A state that adds up calls.
 pub trait CallState: Sink + Send {
+    /// How much of a trace one state adds up.
+    const SLICES: SliceLength = SliceLength::Long;
+
     /// Adds the state of the slice that follows.
     fn merge(&mut self, later: Self);
 }
@@ -31,7 +37,7 @@ pub fn fold_events<S: EventState>(
 ) -> Result<(S, ReadSummary)> {
     let mut query = query.clone();
     query.set_event_types(types).clear_regions();
-    reader.fold_events(&query, new, S::add, S::merge)
+    reader.fold_events(&query, S::SLICES, new, S::add, S::merge)
 }
 
 /// Computes a state of the calls that overlap the query's window. `new` makes the state of a slice by its number, from 0.
@@ -43,5 +49,5 @@ pub fn fold_calls<S: CallState>(
     query: &Query,
     new: impl Fn(usize) -> S + Sync,
 ) -> Result<(S, ReadSummary)> {
-    reader.fold_calls(query, new, S::merge)
+    reader.fold_calls(query, S::SLICES, new, S::merge)
 }

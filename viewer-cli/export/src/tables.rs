@@ -1,5 +1,6 @@
 //! A trace as tables: which there are, their columns, and their rows as record batches.
 
+use annals_format::names::element;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -852,7 +853,7 @@ pub(crate) fn metrics_of(context: &Context<'_>) -> FxHashMap<EventTypeId, usize>
     let types = d.event_types.values();
     let types = types.filter(|t| t.role == Role::Metric && context.filter.takes_event_type(t.id));
     types
-        .filter_map(|t| Some((t.id, d.element(t.id, "value")?)))
+        .filter_map(|t| Some((t.id, d.element(t.id, element::VALUE)?)))
         .collect()
 }
 

@@ -4,10 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::Write;
 
-use annals_merger::{
-    ABORT_PROPERTY, MISSING_FINALIZE_PROPERTY, PROCESS_END_PROPERTY, ReadSummary, Reader, Sums,
-    missing_ranks,
-};
+use annals_format::names::property;
+use annals_merger::{ReadSummary, Reader, Sums, missing_ranks};
 use serde::Serialize;
 
 use super::{InputArguments, warn_of_damage};
@@ -326,14 +324,14 @@ const OF_FIRST: [&str; 3] = ["processors", "system", "recorder"];
 
 /// Properties that say how a process ran and was recorded: in its row, or in `--json` only.
 const OF_RECORDING: [&str; 8] = [
-    ABORT_PROPERTY,
-    MISSING_FINALIZE_PROPERTY,
+    property::MPI_ABORT,
+    property::MPI_MISSING_FINALIZE,
     "affinity",
     "directory",
     "executable",
-    "live-file",
-    PROCESS_END_PROPERTY,
-    "recorded-by",
+    property::LIVE_FILE,
+    property::PROCESS_END,
+    property::RECORDED_BY,
 ];
 
 impl ProcessInfo {

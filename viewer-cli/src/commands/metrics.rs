@@ -1,5 +1,6 @@
 //! `trace-cli metrics`: values over time.
 
+use annals_format::names::element;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -71,7 +72,7 @@ fn wanted(
     let types = types.filter(|t| filter.takes_event_type(t.id));
     let types = types.filter(|t| element.is_some() || t.role == Role::Metric);
     let found = types.filter_map(|t| {
-        let at = definitions.element(t.id, element.unwrap_or("value"))?;
+        let at = definitions.element(t.id, element.unwrap_or(element::VALUE))?;
         Some((t.id, at))
     });
     let found: FxHashMap<_, _> = found.collect();

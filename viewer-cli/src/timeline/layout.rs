@@ -1,5 +1,6 @@
 //! What a timeline shows.
 
+use annals_format::names::element;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -280,7 +281,7 @@ impl MetricSums {
     fn of(definitions: &Definitions, filter: &Query) -> Self {
         let types = definitions.event_types.values();
         let types = types.filter(|t| t.role == Role::Metric && filter.takes_event_type(t.id));
-        let types = types.filter_map(|t| Some((t.id, definitions.element(t.id, "value")?)));
+        let types = types.filter_map(|t| Some((t.id, definitions.element(t.id, element::VALUE)?)));
         Self {
             types: types.collect(),
             of_lane: BTreeMap::new(),

@@ -18,7 +18,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-use annals_merger::{Event, MergeOptions, Query, Reader, Value, keep_freed_memory, no_progress};
+use annals_merger::{
+    Event, MergeOptions, Query, Reader, SliceLength, Value, keep_freed_memory, no_progress,
+};
 use clap::{Parser, Subcommand};
 
 /// How fast a run of many processes is merged, beside OTF2's global reader and babeltrace2.
@@ -192,7 +194,7 @@ fn read(trace: &Path, slices: bool, jobs: usize) -> Result<Sums, String> {
     let query = Query::new();
     let mut sums = Sums::default();
     let read = if slices {
-        let read = reader.fold_events(&query, |_| Sums::default(), Sums::add, |all, one| all.merge(one));
+        let read = reader.fold_events(&query, SliceLength::Long, |_| Sums::default(), Sums::add, |all, one| all.merge(one));
         read.map(|(found, _)| sums = found)
     } else {
         let read = reader.for_each_event(&query, |event| {

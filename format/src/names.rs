@@ -1,0 +1,75 @@
+//! Well-known names, as SPEC.md lists them: by these, and by nothing else, readers and writers know what an element or a
+//! property means.
+
+/// Elements of event types: see SPEC.md, the table of roles, and *Messages and collective operations*.
+pub mod element {
+    /// The region that an enter or a leave is of.
+    pub const REGION: &str = "region";
+    /// The value of a metric.
+    pub const VALUE: &str = "value";
+    /// The communicator of a message or a collective operation.
+    pub const COMMUNICATOR: &str = "communicator";
+    /// The rank of the other process of a message.
+    pub const PEER: &str = "peer";
+    /// The tag of a message.
+    pub const TAG: &str = "tag";
+    /// The size of a message in bytes.
+    pub const BYTES: &str = "bytes";
+    /// What ties the events of one non-blocking operation.
+    pub const REQUEST: &str = "request";
+    /// The number of a message in its channel.
+    pub const SEQUENCE: &str = "sequence";
+    /// Which collective operation it is.
+    pub const OPERATION: &str = "operation";
+    /// The rank of the root of a collective operation.
+    pub const ROOT: &str = "root";
+    /// Bytes that a process contributes to a collective operation.
+    pub const BYTES_SENT: &str = "bytes_sent";
+    /// Bytes that a collective operation delivers to a process.
+    pub const BYTES_RECEIVED: &str = "bytes_received";
+    /// The rank of the process in the communicator.
+    pub const PLACE: &str = "place";
+    /// The number of processes in the communicator.
+    pub const SIZE: &str = "size";
+
+    /// Every name.
+    pub const ALL: [&str; 14] = [
+        REGION,
+        VALUE,
+        COMMUNICATOR,
+        PEER,
+        TAG,
+        BYTES,
+        REQUEST,
+        SEQUENCE,
+        OPERATION,
+        ROOT,
+        BYTES_SENT,
+        BYTES_RECEIVED,
+        PLACE,
+        SIZE,
+    ];
+}
+
+/// Properties of processes: see SPEC.md, *Properties*.
+pub mod property {
+    /// The path of the recording's live file, if that is not beside it.
+    pub const LIVE_FILE: &str = "live-file";
+    /// The token of the command that started the program.
+    pub const RECORDED_BY: &str = "recorded-by";
+    /// How the process ended, as the system reported it to the process that had started it: `SIGSEGV` or `exit 3`.
+    pub const PROCESS_END: &str = "process.end";
+    /// The code that the process passed to `MPI_Abort`.
+    pub const MPI_ABORT: &str = "mpi.abort";
+    /// Of a process that exited without it: the function that MPI requires first, `MPI_Finalize` or `MPI_Session_finalize`.
+    pub const MPI_MISSING_FINALIZE: &str = "mpi.missing-finalize";
+
+    /// Every name.
+    pub const ALL: [&str; 5] = [
+        LIVE_FILE,
+        RECORDED_BY,
+        PROCESS_END,
+        MPI_ABORT,
+        MPI_MISSING_FINALIZE,
+    ];
+}
