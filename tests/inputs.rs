@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use annals_format::{CompressionLevel, SourceOrder, Trace, TraceLoss, Value};
 use annals_merger::{
-    InputTrace, MergeOptions, Merged, Plan, Reader, SliceNumber, Window, join, no_progress, verify,
+    InputTrace, JoinOptions, MergeOptions, Merged, OutputKind, Plan, Reader, Replace, SliceNumber,
+    Window, no_progress, verify,
 };
 use plans::{Made, SPAN_US, StreamPlan, make, stream_plan};
 use proptest::prelude::*;
@@ -308,7 +309,7 @@ proptest! {
         let plan_file = scratch.path().join("plan.json");
         if has_plan {
             let settled = options(1, chunk_events).plan(&inputs).expect("inputs").settled();
-            settled.write(&plan_file, false).expect("a plan");
+            settled.write(&plan_file, Replace::Only(OutputKind::JSON)).expect("a plan");
         }
         let write_slice = |slice: Option<u32>, output: &Path| {
             let mut options = options(1, chunk_events);
@@ -333,7 +334,7 @@ proptest! {
         let joined = scratch.path().join("joined.annals");
         let mut given = paths.clone();
         given.reverse();
-        let found = join(&given, &joined, LEVEL, false).expect("slices");
+        let found = JoinOptions::new().join(&given, &joined, no_progress).expect("slices");
         prop_assert_eq!(present, found.sums.present());
         prop_assert_eq!(events(&joined), events(&whole));
         prop_assert_eq!(&found.totals, &expected.totals);
@@ -347,13 +348,13 @@ proptest! {
         let mut fewer = paths.clone();
         fewer.remove(number);
         if !fewer.is_empty() {
-            let error = join(&fewer, &joined, LEVEL, false).expect_err("a slice is missing").to_string();
+            let error = JoinOptions::new().join(&fewer, &joined, no_progress).expect_err("a slice is missing").to_string();
             prop_assert!(error.contains(&format!("slice {} of {of} is missing", number + 1)), "{}", error);
         }
         given.push(paths[number].clone());
-        let error = join(&given, &joined, LEVEL, false).expect_err("a slice is there twice").to_string();
+        let error = JoinOptions::new().join(&given, &joined, no_progress).expect_err("a slice is there twice").to_string();
         prop_assert!(error.contains("twice"), "{}", error);
-        let error = join(&[whole], &joined, LEVEL, false).expect_err("no slice").to_string();
+        let error = JoinOptions::new().join(&[whole], &joined, no_progress).expect_err("no slice").to_string();
         prop_assert!(error.contains("no slice"), "{}", error);
     }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use annals_format::{CompressionLevel, Definitions, RegionId, Role, Step, Value};
-use annals_merger::{MergeOptions, Reader, SliceNumber, Window, join, no_progress, verify};
+use annals_merger::{JoinOptions, MergeOptions, Reader, SliceNumber, Window, no_progress, verify};
 use proptest::prelude::*;
 
 use crate::deeds::{Deed, ranks, write};
@@ -165,7 +165,7 @@ proptest! {
             prop_assert!(verify(path, &[]).expect("a slice").holds());
         }
         let joined = scratch.path().join("joined.annals");
-        join(&paths, &joined, CompressionLevel::None, false).expect("slices");
+        JoinOptions::new().join(&paths, &joined, no_progress).expect("slices");
         let (snapshots, _) = check(&joined);
         let (of_snapshots, all) = snapshot_bytes(&joined);
         prop_assert!(snapshots > 0 || !is_affordable(all), "no snapshot at all");

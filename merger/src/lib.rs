@@ -67,11 +67,11 @@ pub use error::{MergeError, Result};
 pub use explain::{EventName, Explanation, FoundEvent, Hop, Rule, explain};
 pub use filter::{EventFilter, FilterError, Selection, globs, nearest, regions_like, some_match};
 pub use input::earlier::InputTrace;
-pub use input::recover::{Recovered, recover};
+pub use input::recover::{RecoverOptions, Recovered, recover};
 pub use input::symbols::Symbols;
 pub use input::{Found, InputRecording, RejectedInput, find, is_annals};
 pub use merge::Merged;
-pub use merge::join::{Joined, join};
+pub use merge::join::{JoinOptions, Joined};
 pub use merge::options::{MEMORY_LIMIT_BYTES, MergeOptions, MergePlan, SliceNumber, no_progress};
 pub use merge::plan::Plan;
 pub use messages::causality::{

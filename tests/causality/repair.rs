@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use annals_format::{ClockKind, CompressionLevel, MapCursor, ProcessId, StreamId};
+use annals_format::{ClockKind, MapCursor, ProcessId, StreamId};
 use annals_merger::{
-    Causality, MergeOptions, Plan, Reader, SliceNumber, Window, join, no_progress, verify,
+    Causality, JoinOptions, MergeOptions, OutputKind, Plan, Reader, Replace, SliceNumber, Window,
+    no_progress, verify,
 };
 use proptest::prelude::*;
 
@@ -163,7 +164,7 @@ proptest! {
         let mut options = MergeOptions::new();
         repairing(&mut options);
         let settled = options.plan(&inputs).expect("inputs").settled();
-        settled.write(&file, false).expect("a plan");
+        settled.write(&file, Replace::Only(OutputKind::JSON)).expect("a plan");
         let following = |options: &mut MergeOptions| {
             repairing(options);
             options.settled = Some(Plan::read(&file).expect("a plan"));
@@ -186,7 +187,7 @@ proptest! {
         });
         let slices: Vec<_> = slices.collect();
         let joined = scratch.path().join("out").join("joined.annals");
-        join(&slices, &joined, CompressionLevel::None, false).expect("slices");
+        JoinOptions::new().join(&slices, &joined, no_progress).expect("slices");
         prop_assert_eq!(in_order(&joined), in_order(&whole));
     }
 }

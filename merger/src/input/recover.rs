@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use annals_format::{CompressionLevel, Ended, ReadAt};
 
 use crate::error::{MergeError, Result};
 use crate::input::{ChunkOrigin, FileAt, InputRecording};
+use crate::merge::options::no_progress;
 use crate::whole_file::{OutputError, OutputKind, Replace, WholeFile};
 
 /// A recording that was made whole.
@@ -23,18 +25,62 @@ pub struct Recovered {
     pub unread: Option<String>,
 }
 
-/// Writes one recording, with a footer, from a recording and its live file: into a directory, or in place of the
-/// recording. Only in the second case is the live file removed, and only if everything in it could be read. Readers find
-/// the same events, counts and losses as before.
-///
-/// Returns `None` when there is nothing to do: the recording is whole, there is no live file, or the process
-/// still runs. A live file beside a whole recording, left by a recovery that was killed before it could remove it, is
-/// removed.
+/// How a recording is made whole.
+#[derive(Clone, Default, Debug)]
+#[non_exhaustive]
+pub struct RecoverOptions {
+    /// The directory in which the whole recording is written. Default: `None`, it replaces the recording, and the live file is
+    /// removed.
+    pub directory: Option<PathBuf>,
+    /// Compression of what is written anew.
+    pub compression: CompressionLevel,
+}
+
+impl RecoverOptions {
+    /// Creates options with their defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Writes one recording, with a footer, from a recording and its live file: into a directory, or in place of the
+    /// recording. Only in the second case is the live file removed, and only if everything in it could be read. Readers find
+    /// the same events, counts and losses as before. `progress` gets the number of bytes written so far, and can stop the work.
+    ///
+    /// Returns `None` when there is nothing to do: the recording is whole, there is no live file, or the process
+    /// still runs. A live file beside a whole recording, left by a recovery that was killed before it could remove it, is
+    /// removed.
+    ///
+    /// # Errors
+    /// [`MergeError::LiveFileUnread`] if parts of the live file cannot be read and no directory is given;
+    /// [`MergeError::Stopped`] if `progress` stopped it; other errors if the storage fails, or the directory has such a file. The
+    /// inputs are then as they were.
+    pub fn recover(
+        &self,
+        input: &InputRecording,
+        progress: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<Option<Recovered>> {
+        recover_with(input, self, progress)
+    }
+}
+
+/// Makes a recording whole with default options: see [`RecoverOptions::recover`].
 ///
 /// # Errors
-/// [`MergeError::LiveFileUnread`] if parts of the live file cannot be read and no directory is given; other errors if the
-/// storage fails, or the directory has such a file. The inputs are then as they were.
+/// Those of [`RecoverOptions::recover`].
 pub fn recover(input: &InputRecording, directory: Option<&Path>) -> Result<Option<Recovered>> {
+    let options = RecoverOptions {
+        directory: directory.map(Path::to_owned),
+        ..RecoverOptions::default()
+    };
+    options.recover(input, no_progress)
+}
+
+fn recover_with(
+    input: &InputRecording,
+    options: &RecoverOptions,
+    progress: impl FnMut(u64) -> ControlFlow<()>,
+) -> Result<Option<Recovered>> {
+    let directory = options.directory.as_deref();
     if input.recording.ended == Ended::Running {
         return Ok(None);
     }
@@ -49,7 +95,7 @@ pub fn recover(input: &InputRecording, directory: Option<&Path>) -> Result<Optio
         let live = input.live_path.clone().unwrap_or_default();
         return Err(MergeError::LiveFileUnread { live, what });
     }
-    let recovery = input.recording.recover(from, CompressionLevel::default());
+    let recovery = input.recording.recover(from, options.compression);
     let recovery = recovery.map_err(|source| MergeError::Format {
         path: input.path.clone(),
         error: source,
@@ -70,7 +116,13 @@ pub fn recover(input: &InputRecording, directory: Option<&Path>) -> Result<Optio
     // on the disk by then.
     let mut file = WholeFile::create_private(&path, Replace::Only(OutputKind::RECORDING))?;
     let not_written = |error| OutputError::not_written(&path, error);
-    copy(input, from, recovery.kept, &mut file, &not_written)?;
+    copy(
+        input,
+        (from, recovery.kept),
+        &mut file,
+        &not_written,
+        progress,
+    )?;
     file.write_all(&recovery.bytes).map_err(not_written)?;
     file.finish()?;
     if directory.is_none()
@@ -100,10 +152,10 @@ fn remove(live: &Path) -> Result<()> {
 
 fn copy(
     input: &InputRecording,
-    from: &FileAt,
-    length: u64,
+    (from, length): (&FileAt, u64),
     to: &mut WholeFile,
     not_written: &impl Fn(io::Error) -> OutputError,
+    mut progress: impl FnMut(u64) -> ControlFlow<()>,
 ) -> Result<()> {
     const STEP: u64 = 1 << 20;
     let mut bytes = Vec::new();
@@ -115,6 +167,9 @@ fn copy(
             error: source,
         })?;
         to.write_all(&bytes).map_err(not_written)?;
+        if progress(offset + bytes.len() as u64).is_break() {
+            return Err(MergeError::Stopped);
+        }
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Slices of one merge, put together: their chunks are copied as they are.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use annals_format::{
@@ -151,18 +152,45 @@ fn sum(slices: &[(Slice, InputTrace)], definitions: &Definitions) -> Vec<StreamT
     sums.collect()
 }
 
-/// Puts the slices of a merge together: the trace that it would have written at once, but for where chunks end. `force`: an
-/// existing output of another kind is replaced, too.
-///
-/// # Errors
-/// If a slice is missing, there twice, damaged or of another merge; if the output cannot be written: nothing stays
-/// under its name then.
-pub fn join(
+/// How slices are put together.
+#[derive(Clone, Copy, Default, Debug)]
+#[non_exhaustive]
+pub struct JoinOptions {
+    /// Compression of what is written anew: definitions, totals and index. Chunks stay as they are.
+    pub compression: CompressionLevel,
+    /// Whether an existing output of another kind is replaced. Default: false.
+    pub force: bool,
+}
+
+impl JoinOptions {
+    /// Creates options with their defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Puts the slices of a merge together: the trace that it would have written in one go, but for where chunks end. `progress`
+    /// gets the number of events written so far, and can stop the work.
+    ///
+    /// # Errors
+    /// If a slice is missing, there twice, damaged or of another merge; if the output cannot be written;
+    /// [`MergeError::Stopped`] if `progress` stopped it. Nothing is left under the output's name then.
+    pub fn join(
+        &self,
+        paths: &[PathBuf],
+        output: impl AsRef<Path>,
+        progress: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<Joined> {
+        join(paths, output.as_ref(), self, progress)
+    }
+}
+
+fn join(
     paths: &[PathBuf],
     output: &Path,
-    level: CompressionLevel,
-    force: bool,
+    options: &JoinOptions,
+    mut progress: impl FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Joined> {
+    let level = options.compression;
     let slices = in_order(paths)?;
     let Some((_, first)) = slices.first() else {
         let path = output.to_owned();
@@ -170,7 +198,7 @@ pub fn join(
     };
     let definitions = without_slice(&first.trace.definitions);
     check(&slices, &definitions)?;
-    let mut file = TraceFile::create(output, force)?;
+    let mut file = TraceFile::create(output, options.force)?;
     start_trace(
         &mut file,
         first.trace.header.recording_id,
@@ -180,7 +208,7 @@ pub fn join(
     let mut index: Vec<TraceIndexEntry> = Vec::new();
     let types = RegionTypes::of(&definitions);
     let mut snapshots = SnapshotWriter::new(&types, &definitions, level, output)?;
-    let mut losses = Vec::new();
+    let (mut events, mut losses) = (0_u64, Vec::new());
     let (mut head, mut block) = (Vec::new(), Vec::new());
     for (_, input) in &slices {
         let format = |source: FormatError| MergeError::Format {
@@ -207,6 +235,10 @@ pub fn join(
                 .put_block(BlockKind::TraceChunk, &head, &mut block);
             index.push(TraceIndexEntry::new(file.offset(), &chunk.header));
             file.write(&block)?;
+            events = events.saturating_add(chunk.header.event_count);
+            if progress(events).is_break() {
+                return Err(MergeError::Stopped);
+            }
         }
         match load(input.trace.chunks.len()).map_err(format)? {
             Some(snapshot) => {

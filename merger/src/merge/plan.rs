@@ -11,7 +11,7 @@ use crate::error::{MergeError, Result};
 use crate::merge::Merge;
 use crate::messages::causality::{Causality, RepairReport, ViolationReport};
 use crate::messages::repair::Shifts;
-use crate::whole_file::{OutputError, OutputKind, Replace, WholeFile};
+use crate::whole_file::{OutputError, Replace, WholeFile};
 
 /// The version that is read and written. The first had no corrections of hosts' clocks.
 const VERSION: u32 = 2;
@@ -98,14 +98,13 @@ impl Plan {
         &self.quantiles_ns
     }
 
-    /// Writes the plan. `force`: a file that is not JSON is replaced, too.
+    /// Writes the plan, as JSON. `replace`: which existing files it may replace.
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn write(&self, path: &Path, force: bool) -> Result<()> {
+    pub fn write(&self, path: &Path, replace: Replace) -> Result<()> {
         let json = serde_json::to_vec(self);
         let json = json.map_err(|error| OutputError::not_written(path, error.into()))?;
-        let replace = Replace::only_unless(OutputKind::JSON, force);
         Ok(WholeFile::write(path, &json, replace)?)
     }
 

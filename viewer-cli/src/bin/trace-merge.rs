@@ -14,9 +14,9 @@ use annals_cli::table::safe_lines;
 use annals_export::{Format, Settings, export};
 use annals_format::CompressionLevel;
 use annals_merger::{
-    ArchiveOptions, Causality, ClockOffsets, FilterError, MESSAGES_IN_FLIGHT, MergeError,
-    MergeOptions, MergePlan, OutputKind, Plan, Report, SliceNumber, Symbols, Window, is_annals,
-    join, keep_freed_memory,
+    ArchiveOptions, Causality, ClockOffsets, FilterError, JoinOptions, MESSAGES_IN_FLIGHT,
+    MergeError, MergeOptions, MergePlan, OutputKind, Plan, Report, SliceNumber, Symbols, Window,
+    is_annals, keep_freed_memory, no_progress,
 };
 use anyhow::Context;
 use clap::Parser;
@@ -233,12 +233,10 @@ fn main() -> ExitCode {
 
 /// Puts slices together; gives whether anything was lost.
 fn run_join(arguments: &Arguments) -> anyhow::Result<bool> {
-    let joined = join(
-        &arguments.inputs,
-        &arguments.output,
-        arguments.compression,
-        arguments.force.force,
-    )?;
+    let mut options = JoinOptions::new();
+    options.compression = arguments.compression;
+    options.force = arguments.force.force;
+    let joined = options.join(&arguments.inputs, &arguments.output, no_progress)?;
     let sums = joined.sums;
     if !arguments.quiet {
         let _ = writeln!(
@@ -351,7 +349,8 @@ fn run(arguments: &Arguments) -> anyhow::Result<Report> {
         tell_of_offsets(offsets, &plan);
     }
     if let Some(path) = &arguments.write_plan {
-        plan.settled().write(path, arguments.force.force)?;
+        let replace = arguments.force.replace(OutputKind::JSON);
+        plan.settled().write(path, replace)?;
     }
     if let OutputFormat::Export(format) = format {
         return run_export(plan, window, format, arguments);
