@@ -326,6 +326,16 @@ impl Extractor {
         Some(extractor)
     }
 
+    /// Leaves collective operations out. Returns `None` if there is nothing else.
+    fn without_collectives(mut self) -> Option<Self> {
+        let is_collective =
+            |plan: &TypePlan| matches!(plan.kind, Kind::CollectiveBegin | Kind::CollectiveEnd);
+        for plan in &mut self.types {
+            *plan = plan.take().filter(|plan| !is_collective(plan));
+        }
+        self.types.iter().any(Option::is_some).then_some(self)
+    }
+
     fn number_ranks(&mut self, definitions: &Definitions) {
         let mut worlds = BTreeMap::new();
         for (id, rank) in &definitions.ranks {
@@ -393,21 +403,24 @@ impl Extractor {
     /// Returns the messages of a chunk of the trace.
     pub(crate) fn extract(&self, chunk: &TraceChunk) -> MessageBatch {
         let mut batch = MessageBatch::default();
-        self.append(chunk, &mut batch, |_, _, _, _| None);
+        self.append(chunk, i64::MAX, &mut batch, |_, _, _, _| None);
         batch
     }
 
-    /// Appends the messages of a chunk, with the detail that `detail` returns for the plan and the columns of an event, its
+    /// Appends the messages of a chunk before a time (`i64::MAX` means all), with the detail that `detail` returns for the plan and the columns of an event, its
     /// number among those of its type, and its index in the chunk.
     fn append<D>(
         &self,
         chunk: &TraceChunk,
+        until_ns: i64,
         batch: &mut MessageBatch<D>,
         mut detail: impl FnMut(&TypePlan, &[Column], usize, usize) -> Option<D>,
     ) {
         let plan = |event_type: EventTypeId| self.types.get(event_type.index())?.as_ref();
         let plans: Vec<Option<&TypePlan>> =
             chunk.types.iter().map(|t| plan(t.event_type)).collect();
+        let is_before = |time_ns: &i64| *time_ns < until_ns || until_ns == i64::MAX;
+        let end = chunk.times_ns.partition_point(is_before);
         let mut losses = chunk.losses.iter().peekable();
         let mut take_losses = |before: u32, events: usize, batch: &mut MessageBatch<D>| {
             while let Some((_, loss)) = losses.next_if(|(index, _)| *index <= before) {
@@ -422,7 +435,7 @@ impl Extractor {
             let counts = of_types.map(|(columns, plan)| plan.map_or(0, |_| columns.count));
             batch.events.reserve(counts.sum());
             let mut ordinals = vec![0_u32; plans.len()];
-            for (index, place) in chunk.type_index.iter().enumerate() {
+            for (index, place) in chunk.type_index[..end].iter().enumerate() {
                 let place = usize::from(*place);
                 let Some(plan) = plans[place] else { continue };
                 let ordinal = ordinals[place];
@@ -441,7 +454,12 @@ impl Extractor {
                     .extend(detail(plan, columns, ordinal as usize, index));
             }
         }
-        take_losses(u32::MAX, batch.events.len(), batch);
+        let before = if end == chunk.len() {
+            u32::MAX
+        } else {
+            end as u32
+        };
+        take_losses(before, batch.events.len(), batch);
     }
 
     #[inline]

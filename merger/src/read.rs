@@ -8,7 +8,7 @@ pub(crate) mod query;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annals_format::{
     Cause, Definitions, EventTypeId, FormatError, Problem, ReadAt, RegionStatistics, Snapshot,
@@ -105,6 +105,9 @@ pub enum SliceLength {
     /// 16 chunks, about a million events: for states whose size does not depend on the number of events, and that
     /// take time to merge.
     Long,
+    /// Eight chunks, added in any order: for states whose result does not depend on the order of the slices. A thread adds
+    /// several slices to one state.
+    AnyOrder,
 }
 
 impl SliceLength {
@@ -112,6 +115,7 @@ impl SliceLength {
         match self {
             Self::Short => 2,
             Self::Long => 16,
+            Self::AnyOrder => 8,
         }
     }
 }
@@ -681,9 +685,10 @@ impl OpenedTrace {
         let entries: Vec<&TraceIndexEntry> = chunks
             .filter(|entry| window.overlaps(entry.first_ns, entry.last_ns))
             .collect();
+        let spare = Spare::new(slices);
         let slices: Vec<_> = entries.chunks(slices.chunks()).collect();
         let work = |number: usize| {
-            let mut state = new(0);
+            let mut state = spare.take().unwrap_or_else(|| new(number));
             let mut damaged = Vec::new();
             for entry in slices[number] {
                 match self.trace.load(&self.file, entry) {
@@ -691,7 +696,7 @@ impl OpenedTrace {
                     Err((error, head)) => damaged.push((*entry, error, head)),
                 }
             }
-            (state, damaged)
+            (spare.keep(state), damaged)
         };
         let mut summary = self.outcome();
         let mut has_headless = false;
@@ -706,12 +711,10 @@ impl OpenedTrace {
                     &mut has_headless,
                 );
             }
-            match &mut all {
-                Some(all) => merge(all, state),
-                None => all = Some(state),
-            }
+            add_state(&mut all, state, &mut merge);
             Ok::<(), MergeError>(())
         })?;
+        spare.add_to(&mut all, &mut merge);
         Ok((all.unwrap_or_else(|| new(0)), summary))
     }
 
@@ -853,8 +856,10 @@ impl OpenedTrace {
             }
         }
         let types = RegionTypes::of(definitions);
+        let spare = Spare::new(slices);
         let work = |number: usize| {
-            let (mut sink, mut slice) = (new(number), calls.sibling());
+            let mut sink = spare.take().unwrap_or_else(|| new(number));
+            let mut slice = calls.sibling();
             let (mut damaged, mut damaged_snapshots) = (Vec::new(), Vec::new());
             if number == 0 {
                 slice.begin(&plan.open, true, &mut sink);
@@ -872,7 +877,7 @@ impl OpenedTrace {
             if number + 1 == starts.len() {
                 slice.finish(plan.end.as_ref(), &mut sink);
             }
-            (sink, damaged, damaged_snapshots)
+            (spare.keep(sink), damaged, damaged_snapshots)
         };
         let mut summary = self.outcome();
         let mut has_headless = false;
@@ -889,12 +894,10 @@ impl OpenedTrace {
                 );
             }
             snapshots.extend(of_slice);
-            match &mut all {
-                Some(all) => merge(all, sink),
-                None => all = Some(sink),
-            }
+            add_state(&mut all, sink, &mut merge);
             Ok::<(), MergeError>(())
         })?;
+        spare.add_to(&mut all, &mut merge);
         snapshots.extend(plan.damage);
         for (offset, error) in snapshots {
             self.damaged(&mut summary, offset, &error);
@@ -922,6 +925,55 @@ impl OpenedTrace {
             }
         }
         stacks.snapshot(types)
+    }
+}
+
+/// States that threads add further slices to, where the order of the slices does not matter.
+struct Spare<S> {
+    /// `None` if every slice has a state of its own.
+    states: Option<Mutex<Vec<S>>>,
+}
+
+impl<S> Spare<S> {
+    fn new(slices: SliceLength) -> Self {
+        let states = (slices == SliceLength::AnyOrder).then(Mutex::default);
+        Self { states }
+    }
+
+    fn lock(&self) -> Option<MutexGuard<'_, Vec<S>>> {
+        let states = self.states.as_ref()?;
+        Some(states.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn take(&self) -> Option<S> {
+        self.lock()?.pop()
+    }
+
+    /// Keeps a state for the next slice, or returns it to be merged.
+    fn keep(&self, state: S) -> Option<S> {
+        match self.lock() {
+            Some(mut states) => {
+                states.push(state);
+                None
+            }
+            None => Some(state),
+        }
+    }
+
+    fn add_to(self, all: &mut Option<S>, merge: &mut impl FnMut(&mut S, S)) {
+        let states = self.states.map(Mutex::into_inner);
+        let states = states.map(|states| states.unwrap_or_else(PoisonError::into_inner));
+        for state in states.into_iter().flatten() {
+            add_state(all, Some(state), merge);
+        }
+    }
+}
+
+fn add_state<S>(all: &mut Option<S>, state: Option<S>, merge: &mut impl FnMut(&mut S, S)) {
+    match (all, state) {
+        (Some(all), Some(state)) => merge(all, state),
+        (all, Some(state)) => *all = Some(state),
+        (_, None) => {}
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod library;
 mod outputs;
+mod slices;
 #[path = "../support/mod.rs"]
 mod support;
 mod units;

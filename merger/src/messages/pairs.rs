@@ -91,40 +91,76 @@ impl Message {
 /// What an event of a message is.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum Role {
-    /// The start or the cancellation of one, or of a collective operation.
+    /// The start or the cancellation of one.
     #[default]
     Other,
     Send,
     Receive,
 }
 
-/// What the matcher keeps of an event until its partner is found.
+/// What the matcher keeps of an event until its partner is found: small, since every event in flight has it.
 #[derive(Clone, Copy, Debug)]
 struct Detail {
-    role: Role,
+    bytes: u64,
+    tag: i64,
+    communicator: u64,
+    entered_ns: i64,
+    left_ns: i64,
     index: u32,
     stream: StreamId,
-    bytes: Option<u64>,
-    tag: Option<i64>,
-    communicator: Option<(Reference, u64)>,
-    call: Option<CallAround>,
+    location: u32,
+    depth: u32,
+    role: Role,
+    reference: Option<Reference>,
+    has_call: bool,
+}
+
+impl Detail {
+    /// Stand for values that the event does not have.
+    const NO_BYTES: u64 = u64::MAX;
+    const NO_TAG: i64 = i64::MIN;
+    const NOT_LEFT: i64 = i64::MAX;
+
+    fn call(&self) -> Option<CallAround> {
+        self.has_call.then_some(CallAround {
+            location: self.location,
+            depth: self.depth,
+            entered_ns: self.entered_ns,
+            left_ns: (self.left_ns != Self::NOT_LEFT).then_some(self.left_ns),
+        })
+    }
+
+    const fn set_call(&mut self, call: CallAround) {
+        self.has_call = true;
+        (self.location, self.depth) = (call.location, call.depth);
+        self.entered_ns = call.entered_ns;
+        self.left_ns = match call.left_ns {
+            Some(left_ns) => left_ns,
+            None => Self::NOT_LEFT,
+        };
+    }
 }
 
 impl Default for Detail {
     fn default() -> Self {
         Self {
-            role: Role::Other,
+            bytes: Self::NO_BYTES,
+            tag: Self::NO_TAG,
+            communicator: 0,
+            entered_ns: 0,
+            left_ns: Self::NOT_LEFT,
             index: 0,
             stream: StreamId::new(0),
-            bytes: None,
-            tag: None,
-            communicator: None,
-            call: None,
+            location: 0,
+            depth: 0,
+            role: Role::Other,
+            reference: None,
+            has_call: false,
         }
     }
 }
 
-/// The events of messages and collective operations of one or several chunks that follow each other.
+/// The events of messages of one or several chunks that follow each other.
 #[derive(Debug, Default)]
 pub struct MessageEvents {
     batch: MessageBatch<Detail>,
@@ -152,19 +188,14 @@ impl MessageEvents {
         if detail.index as usize != index {
             return None;
         }
-        detail.call = Some(call);
+        detail.set_call(call);
         (detail.role == Role::Send).then_some(self.next)
     }
 
     /// Sets when the call around an event was left.
     pub fn set_left(&mut self, event: usize, left_ns: i64) {
-        if let Some(call) = self
-            .batch
-            .details
-            .get_mut(event)
-            .and_then(|d| d.call.as_mut())
-        {
-            call.left_ns = Some(left_ns);
+        if let Some(detail) = self.batch.details.get_mut(event) {
+            detail.left_ns = left_ns;
         }
     }
 
@@ -208,17 +239,17 @@ impl MessageExtractor {
             (totals.stream, lost)
         });
         let carries: BTreeMap<_, _> = of_streams.collect();
-        let extractor = Extractor::of(definitions, &carries)?;
+        let extractor = Extractor::of(definitions, &carries)?.without_collectives()?;
         Some(Self { extractor })
     }
 
-    /// Whether events of a type are of messages or collective operations.
+    /// Whether events of a type are of messages.
     pub fn is_message(&self, event_type: EventTypeId) -> bool {
         self.extractor.is_message(event_type)
     }
 
-    /// Appends the events of a chunk.
-    pub fn extract(&self, chunk: &TraceChunk, events: &mut MessageEvents) {
+    /// Appends the events of a chunk that are before a time, nanoseconds. `i64::MAX` means all.
+    pub fn extract(&self, chunk: &TraceChunk, until_ns: i64, events: &mut MessageEvents) {
         events.chunk_start = events.batch.events.len();
         events.next = events.chunk_start;
         let detail = |plan: &TypePlan, columns: &[Column], ordinal: usize, index: usize| {
@@ -232,18 +263,23 @@ impl MessageExtractor {
             let is_side = role != Role::Other;
             let communicator = plan.communicator.filter(|_| is_side);
             let tag = integer(plan.tag.filter(|_| is_side));
+            let communicator = communicator
+                .and_then(|(place, reference)| Some((reference, integer(Some(place))? as u64)));
             Some(Detail {
                 role,
                 index: index as u32,
                 stream: chunk.streams[index],
-                bytes: unsigned(plan.bytes.filter(|_| is_side)),
-                tag: tag.and_then(|tag| i64::try_from(tag).ok()),
-                communicator: communicator
-                    .and_then(|(place, reference)| Some((reference, integer(Some(place))? as u64))),
-                call: None,
+                bytes: unsigned(plan.bytes.filter(|_| is_side)).unwrap_or(Detail::NO_BYTES),
+                tag: tag
+                    .and_then(|tag| i64::try_from(tag).ok())
+                    .unwrap_or(Detail::NO_TAG),
+                communicator: communicator.map_or(0, |(_, value)| value),
+                reference: communicator.map(|(reference, _)| reference),
+                ..Detail::default()
             })
         };
-        self.extractor.append(chunk, &mut events.batch, detail);
+        self.extractor
+            .append(chunk, until_ns, &mut events.batch, detail);
     }
 }
 
@@ -295,8 +331,8 @@ impl MessagePairs {
     /// Takes in the next events; `paired` gets the messages that are matched.
     pub fn feed(&mut self, events: &MessageEvents, mut paired: impl FnMut(Message)) {
         for detail in &events.batch.details {
-            let open = detail.call.filter(|call| call.left_ns.is_none());
-            if let Some(call) = open.filter(|_| detail.role == Role::Send) {
+            let is_open = detail.role == Role::Send && detail.left_ns == Detail::NOT_LEFT;
+            if let Some(call) = detail.call().filter(|_| is_open) {
                 self.open.entry(call.key()).or_default();
             }
         }
@@ -317,7 +353,7 @@ impl MessagePairs {
         });
         if self.open.len() > self.open_limit {
             let waiting = self.matcher.waiting();
-            let calls = waiting.filter_map(|mark| Some(mark.detail.call?.key()));
+            let calls = waiting.filter_map(|mark| Some(mark.detail.call()?.key()));
             let calls: FxHashSet<CallKey> = calls.collect();
             self.open.retain(|key, _| calls.contains(key));
             self.open_limit = MESSAGES_IN_FLIGHT.max(2 * self.open.len());
@@ -327,7 +363,7 @@ impl MessagePairs {
     /// Takes in the next chunk; `paired` gets the messages that are matched. Their sides are without calls.
     pub fn take(&mut self, chunk: &TraceChunk, paired: impl FnMut(Message)) {
         let mut events = MessageEvents::default();
-        self.extractor.extract(chunk, &mut events);
+        self.extractor.extract(chunk, i64::MAX, &mut events);
         self.feed(&events, paired);
     }
 
@@ -346,9 +382,11 @@ fn side(mark: Mark<Detail>) -> MessageSide {
         time_ns: mark.time_ns,
         process: ProcessId::new(mark.process),
         stream: detail.stream,
-        bytes: detail.bytes,
-        tag: detail.tag,
-        communicator: detail.communicator,
-        call: detail.call,
+        bytes: (detail.bytes != Detail::NO_BYTES).then_some(detail.bytes),
+        tag: (detail.tag != Detail::NO_TAG).then_some(detail.tag),
+        communicator: detail
+            .reference
+            .map(|reference| (reference, detail.communicator)),
+        call: detail.call(),
     }
 }

@@ -2,7 +2,7 @@
 
 use annals_format::{EventTypeId, RegionId, TraceLoss, Value};
 use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{Calls, Event, Query, ReadSummary, Reader, Result, Sink};
+use annals_merger::{Calls, Event, Query, ReadSummary, Reader, Result, Sink, SliceLength};
 use rustc_hash::FxHashMap;
 
 use crate::exact_sum::ExactSum;
@@ -92,6 +92,8 @@ impl<S: ValueState> CallSink for OfCalls<'_, S> {
 impl<S: ValueState> Sink for OfCalls<'_, S> {}
 
 impl<S: ValueState> CallState for OfCalls<'_, S> {
+    const SLICES: SliceLength = SliceLength::AnyOrder;
+
     fn merge(&mut self, later: Self) {
         self.state.merge(later.state);
     }

@@ -179,8 +179,10 @@ struct Shared<'a> {
 /// The pairing. Only the first state has it.
 #[derive(Default)]
 struct Paired {
-    /// Begins that wait for their ends.
-    open: FxHashMap<Key, VecDeque<i64>>,
+    /// Places of the begins that wait for their ends in `queues`.
+    open: FxHashMap<Key, u32>,
+    queues: Vec<VecDeque<i64>>,
+    free: Vec<u32>,
     waiting: usize,
     over_limit: u64,
     /// The number of a row's tally, by pair and rank; rank `None`: all.
@@ -198,17 +200,27 @@ impl Paired {
         row
     }
 
+    /// The place of an empty queue.
+    fn new_queue(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.queues.push(VecDeque::new());
+            self.queues.len() as u32 - 1
+        })
+    }
+
     fn feed(&mut self, shared: &Shared<'_>, keys: &[Key], items: &[Item]) {
         let of_keys = keys.iter().map(|key| {
             let rank = shared.is_by_rank.then_some(key.2);
             let of_rank = rank.map(|rank| self.row(key.0, Some(rank)));
-            let queue = self.open.remove(key).unwrap_or_default();
-            (queue, self.row(key.0, None), of_rank)
+            let known = self.open.get(key).copied();
+            let queue = known.unwrap_or_else(|| self.new_queue());
+            (queue, known.is_some(), self.row(key.0, None), of_rank)
         });
-        let mut of_keys: Vec<(VecDeque<i64>, usize, Option<usize>)> = of_keys.collect();
+        let of_keys: Vec<(u32, bool, usize, Option<usize>)> = of_keys.collect();
         for item in items {
-            let (queue, of_all, of_rank) = &mut of_keys[item.key as usize];
-            let rows = [Some(*of_all), *of_rank].into_iter().flatten();
+            let (queue, _, of_all, of_rank) = of_keys[item.key as usize];
+            let queue = &mut self.queues[queue as usize];
+            let rows = [Some(of_all), of_rank].into_iter().flatten();
             let part = item.part as usize;
             if item.is_begin {
                 if self.waiting >= MOST_OPEN_INTERVALS {
@@ -235,9 +247,16 @@ impl Paired {
                 }
             }
         }
-        for (key, (queue, ..)) in keys.iter().zip(of_keys) {
-            if !queue.is_empty() {
+        for (key, (queue, is_known, ..)) in keys.iter().zip(of_keys) {
+            let is_open = !self.queues[queue as usize].is_empty();
+            if is_open && !is_known {
                 self.open.insert(*key, queue);
+            }
+            if !is_open {
+                self.free.push(queue);
+                if is_known {
+                    self.open.remove(key);
+                }
             }
         }
     }

@@ -113,10 +113,7 @@ impl Matched {
         self.pairs.feed(events, |message| {
             let is_taken = |stream| shared.query.takes_stream(stream);
             let is_wanted = is_taken(message.send.stream) || is_taken(message.receive.stream);
-            let window = shared.window;
-            let is_within = window.contains(message.receive.time_ns)
-                && (message.send.time_ns < window.to_ns || window.to_ns == i64::MAX);
-            if is_wanted && is_within {
+            if is_wanted && shared.window.contains(message.receive.time_ns) {
                 let rank = |process: annals_format::ProcessId| shared.ranks.get(process.index());
                 let key = (message.send.process, message.receive.process);
                 let key = (rank(key.0), rank(key.1));
@@ -201,7 +198,10 @@ impl CallSink for MessageState<'_> {
 impl Sink for MessageState<'_> {
     fn chunk(&mut self, chunk: &TraceChunk) {
         self.flush();
-        self.shared.extractor.extract(chunk, &mut self.events);
+        let until_ns = self.shared.window.to_ns;
+        self.shared
+            .extractor
+            .extract(chunk, until_ns, &mut self.events);
     }
 
     fn other(&mut self, location: usize, frames: &[Frame], _: &TraceChunk, index: usize) {

@@ -10,7 +10,7 @@ use annals_format::{
 };
 use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{
-    Calls, Places, Query, ReadSummary, Reader, RegionCounter, Result, Sink, Window,
+    Calls, Places, Query, ReadSummary, Reader, RegionCounter, Result, Sink, SliceLength, Window,
 };
 
 use crate::losses::concerns;
@@ -132,6 +132,8 @@ impl Sink for Counter<'_> {
 }
 
 impl CallState for Counter<'_> {
+    const SLICES: SliceLength = SliceLength::AnyOrder;
+
     fn merge(&mut self, later: Self) {
         let slots = self.counter.slots_of(&later.counter);
         for (slot, ruled) in slots.iter().zip(&later.ruled) {

@@ -329,7 +329,7 @@ impl Messages {
         self.of_rows.clear();
         self.matched.clear();
         let mut events = MessageEvents::default();
-        self.pairs.extractor().extract(chunk, &mut events);
+        self.pairs.extractor().extract(chunk, i64::MAX, &mut events);
         let first = self.pairs.next_number();
         for (number, (row, is_send)) in (first..).zip(events.of_chunk()) {
             if self.of_rows.is_empty() {

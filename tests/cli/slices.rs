@@ -1,0 +1,106 @@
+//! Analyses run over slices of a trace, by several threads: the answers are those of one thread, and those of the
+//! recordings, which are one slice.
+
+use std::path::Path;
+use std::process::Command;
+
+use annals_format::{BLOCK_HEADER_LEN, BlockHeader, BlockKind};
+use annals_merger::{MergeOptions, no_progress};
+
+#[path = "../../benches/synthetic.rs"]
+mod synthetic;
+
+const COMMANDS: [&str; 10] = [
+    "regions --rank 0-6",
+    "regions --by location",
+    "regions --tree --top 500",
+    "flat",
+    "messages --from 2ms --to 25ms",
+    "collectives",
+    "intervals --begin point_a --end point_b --by-rank",
+    "histogram --region * --log",
+    "histogram --event send --element bytes",
+    "metrics --event point_a --element value --points 7",
+];
+
+fn answer(command: &str, input: &Path, jobs: &str) -> String {
+    let mut arguments = command.split(' ');
+    let output = Command::new(env!("CARGO_BIN_EXE_trace-cli"))
+        .arg(arguments.next().expect("a command"))
+        .arg(input)
+        .args(arguments.map(|argument| argument.replace("point_", "point ")))
+        .args(["--json", "--jobs", jobs])
+        .output()
+        .expect("trace-cli runs");
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{command}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// The first line in which two answers differ.
+fn check_same(what: &str, found: &str, expected: &str) {
+    let differing = found.lines().zip(expected.lines()).enumerate();
+    let first = differing.filter(|(_, (a, b))| a != b).take(3);
+    let first: Vec<_> = first.collect();
+    assert!(found == expected, "{what}: {first:#?}");
+}
+
+#[test]
+fn analyses_of_slices_add_up_to_those_of_the_whole() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let recordings = scratch.path().join("recordings");
+    std::fs::create_dir(&recordings).expect("a directory");
+    let ranks = 8;
+    for rank in 0..ranks {
+        synthetic::write_stretched(&recordings, rank, ranks, 150_000, 1, true)
+            .expect("a recording");
+    }
+    let trace = scratch.path().join("run.annals");
+    let plan = MergeOptions::new().plan(std::slice::from_ref(&recordings));
+    let merged = plan.expect("recordings").write_trace(&trace, no_progress);
+    merged.expect("a trace");
+    for command in COMMANDS {
+        let of_recordings = answer(command, &recordings, "1");
+        assert!(of_recordings.len() > 100, "{command}: {of_recordings}");
+        for jobs in ["1", "3"] {
+            let found = answer(command, &trace, jobs);
+            check_same(&format!("{command} --jobs {jobs}"), &found, &of_recordings);
+        }
+    }
+
+    // A snapshot that cannot be read costs the slice that begins there a look at what is before it, and nothing else; a
+    // chunk that cannot be read costs its events, whoever reads it.
+    let mut bytes = std::fs::read(&trace).expect("the trace");
+    let (mut at, mut blocks) = (64, Vec::new());
+    while let Ok(header) = BlockHeader::decode(&bytes[at..]) {
+        blocks.push((at, header.kind));
+        at += header.block_len() as usize;
+    }
+    let of_kind = |kind: BlockKind| -> Vec<usize> {
+        let found = blocks.iter().filter(|block| block.1 == kind);
+        found.map(|block| block.0).collect()
+    };
+    let (snapshots, chunks) = (of_kind(BlockKind::Snapshot), of_kind(BlockKind::TraceChunk));
+    assert!(snapshots.len() > 4, "{snapshots:?}");
+    let sound = COMMANDS.map(|command| answer(command, &trace, "2"));
+    for snapshot in &snapshots[..snapshots.len() - 1] {
+        bytes[snapshot + BLOCK_HEADER_LEN + 5] ^= 0x40;
+    }
+    std::fs::write(&trace, &bytes).expect("the trace");
+    for (command, sound) in COMMANDS.iter().zip(&sound) {
+        assert!(
+            answer(command, &trace, "2") == *sound,
+            "{command}: snapshots"
+        );
+    }
+    let header = BlockHeader::decode(&bytes[chunks[3]..]).expect("a chunk");
+    bytes[chunks[3] + header.block_len() as usize - 9] ^= 0x40;
+    std::fs::write(&trace, &bytes).expect("the trace");
+    for command in COMMANDS {
+        let found = answer(command, &trace, "1");
+        check_same(
+            &format!("{command}: a chunk"),
+            &found,
+            &answer(command, &trace, "3"),
+        );
+    }
+}
