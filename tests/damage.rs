@@ -299,22 +299,25 @@ fn read_all(trace: &Path) -> (Reader, Vec<FoundEvent>, ReadSummary) {
 fn events_of(opened: &Reader) -> (Vec<FoundEvent>, ReadSummary) {
     let mut found = Vec::new();
     let outcome = opened.for_each_chunk(Window::ALL, |chunk| {
-        for (index, ordinal) in chunk.ordinals().iter().enumerate() {
-            let columns = &chunk.types[usize::from(chunk.type_index[index])];
-            let at = *ordinal as usize;
-            let name = opened.definitions().event_type_name(columns.event_type);
-            let Value::U64(number) = columns.columns[0].get(at) else {
+        for row in chunk.rows() {
+            let name = opened.definitions().event_type_name(row.event_type);
+            let Value::U64(number) = row.value(0) else {
                 panic!("the number of {name}");
             };
             let text = match name.as_str() {
                 "mark" => None,
-                "note" => match columns.columns[1].get(at) {
+                "note" => match row.value(1) {
                     Value::String(text) => Some(String::from_utf8(text.to_vec()).expect("a text")),
                     other => panic!("the text of a note, found {other:?}"),
                 },
                 other => panic!("an event type of the set, found {other}"),
             };
-            found.push((chunk.times_ns[index], chunk.streams[index], number, text));
+            found.push((
+                chunk.times_ns[row.index],
+                chunk.streams[row.index],
+                number,
+                text,
+            ));
         }
         Ok(())
     });
@@ -1034,12 +1037,9 @@ fn merged(set: &Set, directory: &Path) -> (Vec<u8>, BTreeMap<usize, BTreeSet<u64
     opened
         .for_each_chunk(Window::ALL, |chunk| {
             let block = chunks.next().expect("a block for every chunk");
-            let of_chunk = chunk.ordinals().into_iter().enumerate().map(|(index, at)| {
-                let columns = &chunk.types[usize::from(chunk.type_index[index])];
-                match columns.columns[0].get(at as usize) {
-                    Value::U64(number) => number,
-                    other => panic!("a number, found {other:?}"),
-                }
+            let of_chunk = chunk.rows().map(|row| match row.value(0) {
+                Value::U64(number) => number,
+                other => panic!("a number, found {other:?}"),
             });
             numbers.insert(block.start, of_chunk.collect());
             Ok(())
@@ -1254,14 +1254,13 @@ fn a_recording_that_is_still_written_is_read_as_it_is_now() {
                 let (mut of_set, mut numbers) = (0, Vec::new());
                 opened
                     .for_each_chunk(Window::ALL, |chunk| {
-                        for (index, at) in chunk.ordinals().into_iter().enumerate() {
-                            let columns = &chunk.types[usize::from(chunk.type_index[index])];
+                        for row in chunk.rows() {
                             match opened
                                 .definitions()
-                                .event_type_name(columns.event_type)
+                                .event_type_name(row.event_type)
                                 .as_str()
                             {
-                                "live" => match columns.columns[0].get(at as usize) {
+                                "live" => match row.value(0) {
                                     Value::U64(number) => numbers.push(number),
                                     other => panic!("a number, found {other:?}"),
                                 },

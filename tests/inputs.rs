@@ -86,18 +86,17 @@ fn events(path: &Path) -> Vec<Event> {
     let opened = Reader::open(path).expect("a trace");
     let mut found = Vec::new();
     let read = opened.for_each_chunk(Window::ALL, |chunk| {
-        for (index, ordinal) in chunk.ordinals().iter().enumerate() {
-            let columns = &chunk.types[usize::from(chunk.type_index[index])];
-            let Value::U64(number) = columns.columns[0].get(*ordinal as usize) else {
+        for row in chunk.rows() {
+            let Value::U64(number) = row.value(0) else {
                 panic!("a number");
             };
             found.push((
-                chunk.times_ns[index],
-                chunk.streams[index].get(),
-                chunk.position(index),
-                chunk.tick_residuals[index],
-                chunk.shift_ns(index),
-                opened.definitions().event_type_name(columns.event_type),
+                chunk.times_ns[row.index],
+                chunk.streams[row.index].get(),
+                chunk.position(row.index),
+                chunk.tick_residuals[row.index],
+                chunk.shift_ns(row.index),
+                opened.definitions().event_type_name(row.event_type),
                 number,
             ));
         }

@@ -182,13 +182,12 @@ fn read(path: &Path) -> Option<Found> {
     let opened = Reader::open(path).ok()?;
     let mut events = Vec::new();
     let outcome = opened.for_each_chunk(Window::ALL, |chunk| {
-        for (index, ordinal) in chunk.ordinals().iter().enumerate() {
-            let columns = &chunk.types[usize::from(chunk.type_index[index])];
-            let value = |element: usize| columns.columns[element].get(*ordinal as usize);
+        for row in chunk.rows() {
+            let value = |element: usize| row.value(element);
             let (Value::U32(thread), Value::U64(number)) = (value(0), value(1)) else {
                 panic!("the elements of a mark");
             };
-            events.push((thread as usize, number as usize, chunk.times_ns[index]));
+            events.push((thread as usize, number as usize, chunk.times_ns[row.index]));
         }
         Ok(())
     });

@@ -28,11 +28,9 @@ fn read(path: &Path) -> (Vec<u64>, ReadSummary) {
     let mut numbers = Vec::new();
     let outcome = opened
         .for_each_chunk(Window::ALL, |chunk| {
-            let ordinals = chunk.ordinals();
-            for (index, ordinal) in ordinals.iter().enumerate() {
-                let columns = &chunk.types[usize::from(chunk.type_index[index])];
-                if opened.definitions().event_type_name(columns.event_type) == "mark"
-                    && let Value::U64(number) = columns.columns[0].get(*ordinal as usize)
+            for row in chunk.rows() {
+                if opened.definitions().event_type_name(row.event_type) == "mark"
+                    && let Value::U64(number) = row.value(0)
                 {
                     numbers.push(number);
                 }
@@ -218,11 +216,9 @@ fn a_snapshot_is_taken_while_threads_go_on() {
         let mut missing = 0;
         opened
             .for_each_chunk(Window::ALL, |chunk| {
-                let ordinals = chunk.ordinals();
-                for (index, ordinal) in ordinals.iter().enumerate() {
-                    let columns = &chunk.types[usize::from(chunk.type_index[index])];
-                    if let Value::U64(number) = columns.columns[0].get(*ordinal as usize) {
-                        let expected = next.entry(chunk.streams[index]).or_insert(number);
+                for row in chunk.rows() {
+                    if let Value::U64(number) = row.value(0) {
+                        let expected = next.entry(chunk.streams[row.index]).or_insert(number);
                         assert!(number >= *expected, "in order, nothing twice");
                         missing += number - *expected;
                         *expected = number + 1;

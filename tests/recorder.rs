@@ -34,25 +34,19 @@ fn read(path: &Path) -> (Vec<Read>, ReadSummary) {
     let mut events = Vec::new();
     let outcome = opened
         .for_each_chunk(Window::ALL, |chunk| {
-            let ordinals = chunk.ordinals();
-            for (index, ordinal) in ordinals.iter().enumerate() {
-                let columns = &chunk.types[usize::from(chunk.type_index[index])];
-                let location = d.streams[&chunk.streams[index]]
+            for row in chunk.rows() {
+                let location = d.streams[&chunk.streams[row.index]]
                     .location
                     .expect("a location");
-                let elements =
-                    columns
-                        .columns
-                        .iter()
-                        .map(|column| match column.get(*ordinal as usize) {
-                            Value::String(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-                            Value::Absent => "absent".to_owned(),
-                            other => format!("{other:?}"),
-                        });
+                let elements = row.values().map(|value| match value {
+                    Value::String(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                    Value::Absent => "absent".to_owned(),
+                    other => format!("{other:?}"),
+                });
                 events.push(Read {
-                    time_ns: chunk.times_ns[index],
+                    time_ns: chunk.times_ns[row.index],
                     location: d.string(d.locations[&location].name).to_owned(),
-                    name: d.event_type_name(columns.event_type),
+                    name: d.event_type_name(row.event_type),
                     elements: elements.collect(),
                 });
             }
@@ -584,8 +578,8 @@ fn references_are_resolved_and_survive_renumbering() {
     let mut names = Vec::new();
     opened
         .for_each_chunk(Window::ALL, |chunk| {
-            for ordinal in chunk.ordinals() {
-                let Value::U32(region) = chunk.types[0].columns[0].get(ordinal as usize) else {
+            for row in chunk.rows() {
+                let Value::U32(region) = row.value(0) else {
                     panic!("a region");
                 };
                 names.push(d.region_name(annals_recorder::RegionId::new(region)));

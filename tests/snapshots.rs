@@ -40,7 +40,7 @@ fn open_before_chunks(opened: &Reader) -> Vec<Open> {
     let mut all = Vec::new();
     let read = opened.for_each_chunk(Window::ALL, |chunk| {
         all.push(open.clone());
-        let ordinals = chunk.ordinals();
+        let mut rows = chunk.rows();
         for index in 0..=chunk.len() {
             for (_, loss) in chunk.losses.iter().filter(|(at, _)| *at as usize == index) {
                 let is_region = loss
@@ -51,14 +51,13 @@ fn open_before_chunks(opened: &Reader) -> Vec<Open> {
                     calls.iter_mut().for_each(|call| call.2 = true);
                 }
             }
-            let Some(ordinal) = ordinals.get(index) else {
+            let Some(row) = rows.next() else {
                 break;
             };
-            let columns = &chunk.types[usize::from(chunk.type_index[index])];
-            let Some(is_enter) = region_of(definitions, columns.event_type) else {
+            let Some(is_enter) = region_of(definitions, row.event_type) else {
                 continue;
             };
-            let Value::U64(region) = columns.columns[0].get(*ordinal as usize) else {
+            let Value::U64(region) = row.value(0) else {
                 panic!("a region");
             };
             let (region, time_ns) = (region as u32, chunk.times_ns[index]);

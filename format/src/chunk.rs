@@ -413,6 +413,55 @@ impl Chunk {
     pub fn ordinals(&self) -> Vec<u32> {
         ordinals(&self.type_index, self.types.len())
     }
+
+    /// The events, in order.
+    pub fn rows(&self) -> impl Iterator<Item = ChunkRow<'_>> {
+        rows(&self.types, &self.type_index)
+    }
+}
+
+/// An event of a chunk.
+#[derive(Clone, Copy, Debug)]
+pub struct ChunkRow<'a> {
+    /// Its index in the chunk.
+    pub index: usize,
+    /// Its event type.
+    pub event_type: EventTypeId,
+    columns: &'a [Column],
+    ordinal: usize,
+}
+
+impl<'a> ChunkRow<'a> {
+    /// The value of an element by its position in the definition of the event type. [`Value::Absent`] if there is none.
+    pub fn value(&self, element: usize) -> Value<'a> {
+        let column = self.columns.get(element);
+        column.map_or(Value::Absent, |column| column.get(self.ordinal))
+    }
+
+    /// The values of all its elements.
+    pub fn values(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
+        let ordinal = self.ordinal;
+        self.columns.iter().map(move |column| column.get(ordinal))
+    }
+}
+
+/// The events of a chunk with these columns and, by event, the number of its type among these.
+pub(crate) fn rows<'a>(
+    types: &'a [TypeColumns],
+    type_index: &'a [u16],
+) -> impl Iterator<Item = ChunkRow<'a>> {
+    let mut next = vec![0_usize; types.len()];
+    type_index.iter().enumerate().map(move |(index, of_type)| {
+        let columns = &types[usize::from(*of_type)];
+        let ordinal = next[usize::from(*of_type)];
+        next[usize::from(*of_type)] += 1;
+        ChunkRow {
+            index,
+            event_type: columns.event_type,
+            columns: &columns.columns,
+            ordinal,
+        }
+    })
 }
 
 /// What the columns of some events are worth.

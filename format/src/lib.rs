@@ -68,8 +68,8 @@ pub use block::{
 #[doc(hidden)]
 pub use cache::fetch_ahead;
 pub use chunk::{
-    Chunk, ChunkBuilder, ChunkHeader, Cumulative, MAX_CHUNK_EVENTS, MAX_CHUNK_VALUES, ROW_DROPPED,
-    ROW_EVENT, ROW_FAR_TICK, ROW_OBSERVATION, TypeColumns, ordinals, put_dropped_row,
+    Chunk, ChunkBuilder, ChunkHeader, ChunkRow, Cumulative, MAX_CHUNK_EVENTS, MAX_CHUNK_VALUES,
+    ROW_DROPPED, ROW_EVENT, ROW_FAR_TICK, ROW_OBSERVATION, TypeColumns, ordinals, put_dropped_row,
     put_row_start, row_element, visit_rows,
 };
 pub use clock_map::MapCursor;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::chunk::{
-    MAX_CHUNK_EVENTS, TypeColumns, check_events, content_of, ordinals, put_columns, put_loss_type,
-    put_type_table, read_columns, read_counts, read_type_table,
+    ChunkRow, MAX_CHUNK_EVENTS, TypeColumns, check_events, content_of, ordinals, put_columns,
+    put_loss_type, put_type_table, read_columns, read_counts, read_type_table, rows,
 };
 use crate::error::{FormatError, Result};
 use crate::ids::{EventTypeId, StreamId};
@@ -470,6 +470,11 @@ impl TraceChunk {
     /// For each event, its index in the columns of its type.
     pub fn ordinals(&self) -> Vec<u32> {
         ordinals(&self.type_index, self.types.len())
+    }
+
+    /// The events, in order.
+    pub fn rows(&self) -> impl Iterator<Item = ChunkRow<'_>> {
+        rows(&self.types, &self.type_index)
     }
 }
 

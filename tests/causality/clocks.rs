@@ -19,14 +19,13 @@ fn marks(directory: &std::path::Path) -> (BTreeMap<u64, (u32, i64)>, annals_form
     let mut found = BTreeMap::new();
     opened
         .for_each_chunk(Window::ALL, |chunk| {
-            for (index, ordinal) in chunk.ordinals().iter().enumerate() {
-                let columns = &chunk.types[usize::from(chunk.type_index[index])];
-                let Value::I64(number) = columns.columns[0].get(*ordinal as usize) else {
+            for row in chunk.rows() {
+                let Value::I64(number) = row.value(0) else {
                     panic!("a number");
                 };
-                let process = opened.definitions().process_of(chunk.streams[index]);
+                let process = opened.definitions().process_of(chunk.streams[row.index]);
                 let process = process.unwrap_or(ProcessId::new(0)).get();
-                found.insert(number as u64, (process, chunk.times_ns[index]));
+                found.insert(number as u64, (process, chunk.times_ns[row.index]));
             }
             Ok(())
         })
@@ -62,13 +61,12 @@ fn raw_ticks(directory: &std::path::Path) -> BTreeMap<u64, u64> {
     let d = opened.definitions();
     let mut found = BTreeMap::new();
     let read = opened.for_each_chunk(Window::ALL, |chunk| {
-        for (index, ordinal) in chunk.ordinals().iter().enumerate() {
-            let columns = &chunk.types[usize::from(chunk.type_index[index])];
-            let number = columns.columns[0].get(*ordinal as usize);
-            let clock = d.sources[&d.streams[&chunk.streams[index]].source].clock;
+        for row in chunk.rows() {
+            let number = row.value(0);
+            let clock = d.sources[&d.streams[&chunk.streams[row.index]].source].clock;
             if let (Value::I64(number), 1) = (number, clock.get()) {
-                let tick = MapCursor::new(&d.clock_maps[&clock]).tick(chunk.times_ns[index]);
-                let tick = tick + i128::from(chunk.tick_residuals[index]);
+                let tick = MapCursor::new(&d.clock_maps[&clock]).tick(chunk.times_ns[row.index]);
+                let tick = tick + i128::from(chunk.tick_residuals[row.index]);
                 found.insert(number as u64, tick as u64);
             }
         }

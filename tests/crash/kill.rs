@@ -134,13 +134,8 @@ fn check(recordings: &Path, acknowledged: [u64; THREADS]) -> bool {
     let mut last_ns = i64::MIN;
     let outcome = opened
         .for_each_chunk(Window::ALL, |chunk| {
-            let ordinals = chunk.ordinals();
-            for (index, ordinal) in ordinals.iter().enumerate() {
-                let columns = &chunk.types[usize::from(chunk.type_index[index])];
-                let at = *ordinal as usize;
-                let (Value::U32(thread), Value::U64(number)) =
-                    (columns.columns[0].get(at), columns.columns[1].get(at))
-                else {
+            for row in chunk.rows() {
+                let (Value::U32(thread), Value::U64(number)) = (row.value(0), row.value(1)) else {
                     panic!("the elements of a mark");
                 };
                 let thread = thread as usize;
@@ -150,9 +145,9 @@ fn check(recordings: &Path, acknowledged: [u64; THREADS]) -> bool {
                 );
                 last[thread] = Some(number);
                 recovered[thread] += 1;
-                streams.insert(chunk.streams[index], thread);
-                assert!(chunk.times_ns[index] >= last_ns, "times ascend");
-                last_ns = chunk.times_ns[index];
+                streams.insert(chunk.streams[row.index], thread);
+                assert!(chunk.times_ns[row.index] >= last_ns, "times ascend");
+                last_ns = chunk.times_ns[row.index];
             }
             Ok(())
         })

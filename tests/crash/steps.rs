@@ -357,12 +357,8 @@ fn events(recording: &Recording, file: &dyn ReadAt) -> BTreeMap<StreamId, Vec<(u
     for (stream, contents) in &recording.streams {
         for stored in &contents.chunks {
             let chunk = recording.load(file, stored).expect("a chunk");
-            for (index, ordinal) in chunk.ordinals().into_iter().enumerate() {
-                let columns = &chunk.types[usize::from(chunk.type_index[index])].columns;
-                let at = ordinal as usize;
-                let (Value::U32(thread), Value::U64(number)) =
-                    (columns[0].get(at), columns[1].get(at))
-                else {
+            for row in chunk.rows() {
+                let (Value::U32(thread), Value::U64(number)) = (row.value(0), row.value(1)) else {
                     panic!("the elements of a mark");
                 };
                 events.entry(*stream).or_default().push((thread, number));

@@ -28,16 +28,14 @@ pub(crate) fn read(path: &Path) -> Seen {
     let (mut events, mut losses) = (Vec::new(), BTreeMap::new());
     opened
         .for_each_chunk(Window::ALL, |chunk| {
-            for (index, ordinal) in chunk.ordinals().iter().enumerate() {
-                let columns = &chunk.types[usize::from(chunk.type_index[index])];
-                let source = d.streams[&chunk.streams[index]].source;
-                let values = columns.columns.iter().map(|c| c.get(*ordinal as usize));
-                let values = values.map(|value| match value {
+            for row in chunk.rows() {
+                let source = d.streams[&chunk.streams[row.index]].source;
+                let values = row.values().map(|value| match value {
                     Recorded::String(bytes) => String::from_utf8_lossy(bytes).into_owned(),
                     other => format!("{other:?}"),
                 });
                 events.push((
-                    d.event_type_name(columns.event_type),
+                    d.event_type_name(row.event_type),
                     d.string(d.sources[&source].name).to_owned(),
                     values.collect(),
                 ));

@@ -169,13 +169,11 @@ pub fn numbers_of(opened: &Reader) -> (Vec<(i64, u64)>, u64) {
     let mut lost = 0;
     opened
         .for_each_chunk(Window::ALL, |chunk| {
-            let ordinals = chunk.ordinals();
-            for (index, ordinal) in ordinals.iter().enumerate() {
-                let columns = &chunk.types[usize::from(chunk.type_index[index])];
-                let Value::U64(number) = columns.columns[0].get(*ordinal as usize) else {
+            for row in chunk.rows() {
+                let Value::U64(number) = row.value(0) else {
                     panic!("a number");
                 };
-                found.push((chunk.times_ns[index], number));
+                found.push((chunk.times_ns[row.index], number));
             }
             let dropped = chunk
                 .losses

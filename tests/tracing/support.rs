@@ -73,12 +73,10 @@ pub fn events(path: &Path) -> Vec<Event> {
     let d = opened.definitions();
     let mut events = Vec::new();
     let outcome = opened.for_each_chunk(Window::ALL, |chunk| {
-        for (index, ordinal) in chunk.ordinals().iter().enumerate() {
-            let columns = &chunk.types[usize::from(chunk.type_index[index])];
-            let event_type = &d.event_types[&columns.event_type];
+        for row in chunk.rows() {
+            let event_type = &d.event_types[&row.event_type];
             let mut elements = BTreeMap::new();
-            for (element, column) in event_type.elements.iter().zip(&columns.columns) {
-                let value = column.get(*ordinal as usize);
+            for (element, value) in event_type.elements.iter().zip(row.values()) {
                 let read = match value {
                     Value::Absent => continue,
                     Value::F64(value) => Read::Float(value),
@@ -98,13 +96,13 @@ pub fn events(path: &Path) -> Vec<Event> {
                 };
                 elements.insert(d.string(element.name).to_owned(), read);
             }
-            let stream = &d.streams[&chunk.streams[index]];
+            let stream = &d.streams[&chunk.streams[row.index]];
             let location = &d.locations[&stream.location.expect("a location")];
             events.push(Event {
-                time_ns: chunk.times_ns[index],
+                time_ns: chunk.times_ns[row.index],
                 process: location.process.get(),
                 location: d.string(location.name).to_owned(),
-                name: d.event_type_name(columns.event_type),
+                name: d.event_type_name(row.event_type),
                 elements,
             });
         }

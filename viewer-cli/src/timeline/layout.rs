@@ -303,29 +303,21 @@ impl MetricSums {
         {
             return;
         }
-        let mut next = vec![0_usize; chunk.types.len()];
-        for (index, of_type) in chunk.type_index.iter().enumerate() {
-            let of_type = usize::from(*of_type);
-            let ordinal = next[of_type];
-            next[of_type] += 1;
-            let time_ns = chunk.times_ns[index];
-            let event_type = chunk.types[of_type].event_type;
-            let (Some(at), Some(lane)) =
-                (self.types.get(&event_type), lanes.get(chunk.streams[index]))
-            else {
+        for row in chunk.rows() {
+            let time_ns = chunk.times_ns[row.index];
+            let event_type = row.event_type;
+            let (Some(at), Some(lane)) = (
+                self.types.get(&event_type),
+                lanes.get(chunk.streams[row.index]),
+            ) else {
                 continue;
             };
             if !window.contains(time_ns) {
                 continue;
             }
-            let value = chunk.types[of_type]
-                .columns
-                .get(*at)
-                .map(|c| c.get(ordinal));
-            let value = match value {
-                Some(Value::F64(value)) => Some(value),
-                Some(other) => other.as_integer().map(|value| value as f64),
-                None => None,
+            let value = match row.value(*at) {
+                Value::F64(value) => Some(value),
+                other => other.as_integer().map(|value| value as f64),
             };
             let Some(value) = value.filter(|value| value.is_finite()) else {
                 continue;
