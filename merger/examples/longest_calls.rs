@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     query.set_regions(regions_like(&region, reader.definitions())?);
     let mut calls = Vec::new();
     reader.for_each_call(&query, |call| {
-        let location = call.location_name().to_owned();
+        let location = call.location_name().unwrap_or("?");
         calls.push((
             call.duration(),
             call.begin,

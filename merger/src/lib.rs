@@ -18,6 +18,24 @@
 //! # Ok::<(), annals_merger::MergeError>(())
 //! ```
 //!
+//! [`Reader::for_each_call`] visits calls of regions, from enter to leave. [`regions_like`] finds regions by patterns of names,
+//! [`Query::set_regions`] chooses them:
+//!
+//! ```no_run
+//! # use std::ops::ControlFlow;
+//! # use annals_merger::{Query, Reader, regions_like};
+//! let reader = Reader::open("run.annals")?;
+//! let mut query = Query::new();
+//! query.set_regions(regions_like("MPI_*", reader.definitions())?);
+//! reader.for_each_call(&query, |call| {
+//!     println!("{}: {} ns at rank {}", call.name(), call.duration(), call.rank());
+//!     ControlFlow::Continue(())
+//! })?;
+//! # Ok::<(), annals_merger::MergeError>(())
+//! ```
+//!
+//! [`Reader::fold_events`] and [`Reader::fold_calls`] compute a state with several threads.
+//!
 //! [`MergeOptions`] say how recordings are merged: they make a [`MergePlan`], which writes the trace.
 //!
 //! ```no_run
@@ -29,7 +47,8 @@
 //! # Ok::<(), annals_merger::MergeError>(())
 //! ```
 //!
-//! `examples/` has whole programs. The types that this API names are re-exported from `annals-format`: one dependency is enough.
+//! The package's `examples/` has whole programs: `print_events.rs`, `longest_calls.rs`, `merge.rs`. The types that this API names
+//! are re-exported from `annals-format`: one dependency is enough.
 
 mod ahead;
 mod allocator;
@@ -53,11 +72,13 @@ mod window;
 
 pub use allocator::keep_freed_memory;
 pub use annals_format::{
-    Cause, ClockId, CompressionLevel, Definitions, EventType, EventTypeId, LocationId, Problem,
-    ProcessId, RecordingId, RegionId, Role, SourceId, StreamId, StreamTotals, TraceChunk,
-    TraceLoss, TypeTotals, Value,
+    Cause, ChunkRow, ClockId, CompressionLevel, Definitions, Element, ElementType, EventType,
+    EventTypeId, Location, LocationId, Problem, ProcessId, RecordingId, Reference, Region,
+    RegionId, RegionStatistics, Role, Snapshot, Source, SourceId, StreamId, StreamTotals, StringId,
+    TraceChunk, TraceLoss, TraceSnapshot, TypeTotals, Value,
 };
 pub use by_stream::ByStream;
+pub use calls::Close;
 pub use calls::statistics::RegionCounter;
 pub use clocks::ClockFit;
 pub use clocks::bounds::Bounds;

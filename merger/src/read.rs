@@ -64,9 +64,10 @@ pub struct ReadSummary {
     pub totals: Vec<StreamTotals>,
     /// Every loss.
     pub losses: Vec<TraceLoss>,
-    /// Whether nothing was skipped or truncated and no rank is missing.
+    /// Whether the input has everything: nothing was skipped or truncated, now or by an earlier merge, and no rank is missing.
+    /// Drops of the recorder do not count; [`ReadSummary::losses`] has them.
     pub complete: bool,
-    /// Whether this pass had to skip something.
+    /// Whether this pass had to skip something that it found in the input: damage, mostly.
     pub has_skipped_now: bool,
     /// Damage that was met, with its file.
     pub damage: Vec<(PathBuf, Problem)>,
@@ -97,7 +98,8 @@ pub struct Reach {
     pub to_end: bool,
 }
 
-/// How much of a trace one state of [`Reader::fold_events`] and its siblings adds up. It has no influence on the result.
+/// How much of a trace one state of [`Reader::fold_events`] and its siblings adds up. The sum is the same for every length, if
+/// [`SliceLength::AnyOrder`] is used only where the order of the slices does not matter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SliceLength {
     /// Two chunks, about 131 000 events: for states that keep something of every event.
@@ -314,15 +316,15 @@ impl Reader {
         }
     }
 
-    /// Visits the calls that overlap the query's window, in the order of their ends: those that were left, and those that are still
-    /// open at its end. The callback stops the pass with [`ControlFlow::Break`]. Returns `None` if the callback stopped.
+    /// Visits the calls that overlap the query's window, in the order of their ends. [`Call::how`] says whether a call was left: one
+    /// that is still open ends with the window or with the events of its location, and is then shorter than it was. The callback stops the pass with [`ControlFlow::Break`]. Returns `None` if the callback stopped.
     ///
     /// # Errors
     /// If the storage fails.
-    pub fn for_each_call(
-        &self,
+    pub fn for_each_call<'r>(
+        &'r self,
         query: &Query,
-        visit: impl FnMut(&Call<'_>) -> ControlFlow<()>,
+        visit: impl FnMut(&Call<'r>) -> ControlFlow<()>,
     ) -> Result<Option<ReadSummary>> {
         let mut calls = Calls::new(&self.definitions, query);
         let mut visitor = CallVisitor::new(&self.definitions, query, calls.locations(), visit);

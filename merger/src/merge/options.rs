@@ -65,7 +65,7 @@ pub struct MergeOptions {
     pub filter: EventFilter,
     /// The window of trace time in which events are kept. Default: all of time.
     pub window: Window,
-    /// Which slice of time is written; [`crate::join()`] puts slices together. Default: `None`, the whole merge.
+    /// Which slice of time is written; [`JoinOptions`](crate::JoinOptions) put slices together. Default: `None`, the whole merge.
     pub slice: Option<SliceNumber>,
     /// What an earlier run for the same inputs settled: see [`MergePlan::settled`]. Default: `None`, it is settled anew.
     pub settled: Option<Plan>,

@@ -72,7 +72,7 @@ pub struct Call<'a> {
     definitions: &'a Definitions,
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
     /// The name of the region.
     pub fn name(&self) -> String {
         self.definitions.region_name(self.region)
@@ -83,10 +83,10 @@ impl Call<'_> {
         self.definitions.rank_of_location(self.location)
     }
 
-    /// The name of its location. Empty if the definition is lost.
-    pub fn location_name(&self) -> &str {
-        let location = self.definitions.locations.get(&self.location);
-        location.map_or("", |location| self.definitions.string(location.name))
+    /// The name of its location. `None` if the definition is lost.
+    pub fn location_name(&self) -> Option<&'a str> {
+        let location = self.definitions.locations.get(&self.location)?;
+        Some(self.definitions.string(location.name))
     }
 
     /// How long it took, nanoseconds.
@@ -104,7 +104,7 @@ pub(super) struct CallVisitor<'a, F> {
     pub(super) has_stopped: bool,
 }
 
-impl<'a, F: FnMut(&Call<'_>) -> ControlFlow<()>> CallVisitor<'a, F> {
+impl<'a, F: FnMut(&Call<'a>) -> ControlFlow<()>> CallVisitor<'a, F> {
     pub(super) fn new(
         definitions: &'a Definitions,
         query: &Query,
@@ -121,7 +121,7 @@ impl<'a, F: FnMut(&Call<'_>) -> ControlFlow<()>> CallVisitor<'a, F> {
     }
 }
 
-impl<F: FnMut(&Call<'_>) -> ControlFlow<()>> CallSink for CallVisitor<'_, F> {
+impl<'a, F: FnMut(&Call<'a>) -> ControlFlow<()>> CallSink for CallVisitor<'a, F> {
     fn enter(&mut self, _: usize, _: &[Frame], _: RegionId, _: i64) -> u32 {
         0
     }
@@ -155,7 +155,7 @@ impl<F: FnMut(&Call<'_>) -> ControlFlow<()>> CallSink for CallVisitor<'_, F> {
     }
 }
 
-impl<F: FnMut(&Call<'_>) -> ControlFlow<()>> Sink for CallVisitor<'_, F> {}
+impl<'a, F: FnMut(&Call<'a>) -> ControlFlow<()>> Sink for CallVisitor<'a, F> {}
 
 /// What is to be followed: the same for all threads.
 #[derive(Debug)]

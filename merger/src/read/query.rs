@@ -63,7 +63,8 @@ impl Query {
         self
     }
 
-    /// Reads only events that refer to these regions, and looks only at calls of these.
+    /// Reads only events that refer to these regions, and visits only calls of these. Depth, parent and end of a call are found from
+    /// all calls of its location. [`regions_like`](crate::regions_like) finds regions by name.
     pub fn set_regions(&mut self, regions: impl IntoIterator<Item = RegionId>) -> &mut Self {
         self.regions = Some(regions.into_iter().collect());
         self
