@@ -14,6 +14,7 @@ pub mod rule;
 pub mod table;
 pub mod timeline;
 pub mod tui;
+pub mod views;
 pub mod watch;
 
 pub use annals_export::{svg, time, values};

@@ -18,11 +18,9 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::dropped::{self, summed};
-use super::info::Info;
-use super::regions;
 use crate::output::Finding;
 use crate::time;
+use crate::views::{Info, loss_table, region_table, summed};
 
 /// Number of processes.
 const RANKS: u32 = 4;
@@ -142,12 +140,8 @@ pub fn run(arguments: &DemoArguments, out: &mut dyn Write) -> anyhow::Result<Fin
     let outcome = opened.summary()?;
     writeln!(out, "{}", Info::of(&opened, &outcome).render())?;
     let (rows, _) = region_rows(&opened, &Query::new(), Grouping::None)?;
-    writeln!(out, "{}", regions::render(&rows, None, 8))?;
-    writeln!(
-        out,
-        "{}",
-        dropped::render(&opened, &summed(&outcome.losses))
-    )?;
+    writeln!(out, "{}", region_table(&rows, Grouping::None, 8))?;
+    writeln!(out, "{}", loss_table(&opened, &summed(&outcome.losses)))?;
 
     let has_failed = !check(&opened, &tallies, out)? || !plan.rejected().is_empty();
     writeln!(

@@ -11,8 +11,8 @@ use serde::Serialize;
 use super::{InputArguments, warn_of_damage};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
-use crate::table::{Align, Table, safe};
-use crate::time::moment;
+use crate::table::safe;
+use crate::views::{LossRow, loss_row, loss_table, summed};
 
 /// Losses: per rank, source, location and event type the count, the cause and the interval.
 ///
@@ -35,20 +35,6 @@ pub struct DroppedArguments {
     /// Read all events and verify the counts
     #[arg(long)]
     check: bool,
-}
-
-/// One loss.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct LossRow {
-    rank: u32,
-    source: String,
-    location: Option<String>,
-    event_type: Option<String>,
-    count: u64,
-    is_lower_bound: bool,
-    cause: &'static str,
-    from_ns: i64,
-    to_ns: i64,
 }
 
 /// A stream and event type whose counts do not add up.
@@ -88,79 +74,13 @@ struct CheckResult {
     mismatches: Vec<Mismatch>,
 }
 
-fn loss_row(opened: &Reader, places: &Places, loss: &TraceLoss) -> LossRow {
-    let place = places.get(loss.stream);
-    let definitions = opened.definitions();
-    LossRow {
-        rank: place.rank,
-        source: place.source.clone(),
-        location: place.location.clone(),
-        event_type: loss.event_type.map(|id| definitions.event_type_name(id)),
-        count: loss.count,
-        is_lower_bound: loss.is_lower_bound,
-        cause: loss.cause.name(),
-        from_ns: loss.from_ns,
-        to_ns: loss.to_ns,
-    }
-}
-
-/// One row per stream, event type and cause, in that order.
-pub fn summed(losses: &[TraceLoss]) -> Vec<TraceLoss> {
-    let mut sums: BTreeMap<(StreamId, Option<EventTypeId>, Cause), TraceLoss> = BTreeMap::new();
-    for loss in losses {
-        let key = (loss.stream, loss.event_type, loss.cause);
-        sums.entry(key)
-            .and_modify(|sum| {
-                sum.count = sum.count.saturating_add(loss.count);
-                sum.is_lower_bound |= loss.is_lower_bound;
-                sum.from_ns = sum.from_ns.min(loss.from_ns);
-                sum.to_ns = sum.to_ns.max(loss.to_ns);
-            })
-            .or_insert(*loss);
-    }
-    sums.into_values().collect()
-}
-
-/// The table for people.
-pub fn render(opened: &Reader, losses: &[TraceLoss]) -> String {
-    let places = Places::of(opened.definitions());
-    let mut table = Table::new(&[
-        ("rank", Align::Right),
-        ("source", Align::Left),
-        ("location", Align::Left),
-        ("event type", Align::Left),
-        ("count", Align::Right),
-        ("cause", Align::Left),
-        ("from s", Align::Right),
-        ("to s", Align::Right),
-    ]);
-    for loss in losses {
-        let row = loss_row(opened, &places, loss);
-        let least = if row.is_lower_bound { ">=" } else { "" };
-        table.row(vec![
-            row.rank.to_string(),
-            safe(&row.source),
-            safe(row.location.as_deref().unwrap_or("-")),
-            safe(row.event_type.as_deref().unwrap_or("(any)")),
-            format!("{least}{}", row.count),
-            row.cause.to_owned(),
-            moment(row.from_ns),
-            moment(row.to_ns),
-        ]);
-    }
-    if table.is_empty() {
-        return "nothing was lost\n".to_owned();
-    }
-    table.render()
-}
-
 /// Reads all events and holds them, and the dropped records, against the totals.
 fn check(opened: &Reader) -> anyhow::Result<(CheckResult, ReadSummary)> {
     let mut found: BTreeMap<(StreamId, EventTypeId), u64> = BTreeMap::new();
     let outcome = opened.for_each_chunk(Window::ALL, |chunk| {
-        for (stream, index) in chunk.streams.iter().zip(&chunk.type_index) {
-            let event_type = chunk.types[usize::from(*index)].event_type;
-            *found.entry((*stream, event_type)).or_default() += 1;
+        for row in chunk.rows() {
+            let key = (chunk.streams[row.index], row.event_type);
+            *found.entry(key).or_default() += 1;
         }
         Ok(())
     })?;
@@ -269,7 +189,7 @@ pub fn run(arguments: &DroppedArguments, out: &mut dyn Write) -> anyhow::Result<
         };
         output::json(out, &result)?;
     } else {
-        out.write_all(render(&opened, &losses).as_bytes())?;
+        out.write_all(loss_table(&opened, &losses).as_bytes())?;
         let least = if totals.raised_is_lower_bound {
             "at least "
         } else {

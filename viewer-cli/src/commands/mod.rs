@@ -36,6 +36,7 @@ use clap::Args;
 use crate::filter::WindowArguments;
 use crate::table::safe;
 use crate::time;
+pub(crate) use crate::views::{opt_duration, percent};
 
 /// What every command that reads takes.
 #[derive(Clone, Debug, Args)]
@@ -191,16 +192,4 @@ fn unreadable_chunks(opened: &Reader, outcome: &ReadSummary) -> Vec<(PathBuf, Pr
         }
     }
     found
-}
-
-/// A share of the whole, in percent.
-pub(crate) fn percent(part: u64, whole: u64) -> String {
-    if whole == 0 {
-        return "-".to_owned();
-    }
-    format!("{:.1}", part as f64 * 100.0 / whole as f64)
-}
-
-pub(crate) fn opt_duration(ns: Option<i64>) -> String {
-    ns.map_or_else(|| "-".to_owned(), time::duration)
 }

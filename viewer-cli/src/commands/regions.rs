@@ -1,6 +1,5 @@
 //! `trace-cli regions`: where the time went, region by region.
 
-use std::fmt::Write as _;
 use std::io::Write;
 
 use annals_analysis::{Grouping, RegionRow, TreeNode, call_tree, concerns, region_rows};
@@ -8,12 +7,13 @@ use annals_merger::{Calls, Reader, Window};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::{InputArguments, opt_duration, percent, warn_of_damage};
+use super::{InputArguments, warn_of_damage};
 use crate::csv::{Csv, Maybe};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
 use crate::table::{Align, Table, safe};
 use crate::time;
+use crate::views::region_table;
 
 /// Calls and times of every region.
 ///
@@ -85,83 +85,6 @@ pub enum By {
 #[derive(Clone, Debug, Serialize)]
 struct Regions {
     regions: Vec<RegionRow>,
-}
-
-/// The table for people.
-pub fn render(rows: &[RegionRow], by: Option<By>, most: usize) -> String {
-    let mut columns = vec![("region", Align::Left)];
-    if by.is_some() {
-        columns.push(("rank", Align::Right));
-    }
-    if by == Some(By::Location) {
-        columns.push(("location", Align::Left));
-    }
-    columns.extend([
-        ("calls", Align::Right),
-        ("± uncertain", Align::Right),
-        ("inclusive", Align::Right),
-        ("exclusive", Align::Right),
-        ("share %", Align::Right),
-        ("min", Align::Right),
-        ("mean", Align::Right),
-        ("p95", Align::Right),
-        ("max", Align::Right),
-    ]);
-    let mut table = Table::new(&columns);
-    let whole: u64 = rows.iter().map(|row| row.exclusive_ns as u64).sum();
-    for row in rows.iter().take(most) {
-        let mark = if row.time_is_uncertain { "~" } else { "" };
-        let mut cells = vec![safe(&row.name)];
-        if by.is_some() {
-            cells.push(
-                row.rank
-                    .map_or_else(|| "-".to_owned(), |rank| rank.to_string()),
-            );
-        }
-        if by == Some(By::Location) {
-            cells.push(safe(row.location.as_deref().unwrap_or("-")));
-        }
-        let least = if row.uncertain_calls_is_lower_bound {
-            ">="
-        } else {
-            ""
-        };
-        let uncertain = match (row.uncertain_calls, row.uncertain_calls_is_lower_bound) {
-            (0, false) => String::new(),
-            (count, _) => format!("{least}{count}"),
-        };
-        cells.extend([
-            row.calls.to_string(),
-            uncertain,
-            format!("{mark}{}", time::duration(row.inclusive_ns)),
-            format!("{mark}{}", time::duration(row.exclusive_ns)),
-            percent(row.exclusive_ns as u64, whole),
-            opt_duration(row.min_ns),
-            opt_duration(row.mean_ns),
-            opt_duration(row.p95_ns),
-            opt_duration(row.max_ns),
-        ]);
-        table.row(cells);
-    }
-    let mut text = table.render();
-    for row in rows.iter().take(most) {
-        let name = safe(&row.name);
-        if row.unleft_calls != 0 {
-            let count = row.unleft_calls;
-            let _ = writeln!(
-                text,
-                "{name}: {count} calls were never left, and end with the region around them (longjmp?)"
-            );
-        }
-        if row.unmatched_leaves != 0 {
-            let count = row.unmatched_leaves;
-            let _ = writeln!(
-                text,
-                "{name}: {count} leaves without an enter, counted as no calls"
-            );
-        }
-    }
-    text
 }
 
 fn sort(rows: &mut [RegionRow], by: Sort) {
@@ -241,7 +164,7 @@ pub fn run(arguments: &RegionsArguments, out: &mut dyn Write) -> anyhow::Result<
     } else if arguments.csv {
         write_csv(&regions, out)?;
     } else {
-        out.write_all(render(&regions, arguments.by, usize::MAX).as_bytes())?;
+        out.write_all(region_table(&regions, grouping, usize::MAX).as_bytes())?;
     }
     Ok(Finding::loss(outcome.has_skipped_now))
 }

@@ -1,0 +1,364 @@
+//! What a trace or a set of recordings is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use annals_format::names::property;
+use annals_merger::{ReadSummary, Reader, Sums, missing_ranks};
+use serde::Serialize;
+
+use crate::process_end::ProcessEnd;
+use crate::table::{Align, Table, safe};
+use crate::time;
+
+/// One process.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProcessInfo {
+    rank: u32,
+    rank_is_assigned: bool,
+    /// What its events' ranks count in, where the run may have several.
+    world: Option<String>,
+    /// What ranks that its events tell are behind `rank`.
+    first_rank: u32,
+    host: String,
+    pid: u32,
+    ended: &'static str,
+    start_ns: i64,
+    end_ns: i64,
+    start_unix_ns: i64,
+    recording_id: String,
+    run: String,
+    command: String,
+    properties: BTreeMap<String, String>,
+}
+
+/// What a merge was told to keep.
+#[derive(Clone, Debug, Serialize)]
+pub struct FilterInfo {
+    from_ns: Option<i64>,
+    to_ns: Option<i64>,
+    ranks: String,
+    sources: String,
+    locations: String,
+    event_types: String,
+}
+
+/// What `info --json` prints.
+#[derive(Clone, Debug, Serialize)]
+pub struct Info {
+    kind: &'static str,
+    files: usize,
+    bytes: u64,
+    bytes_per_event: Option<f64>,
+    has_footer: bool,
+    ranks: usize,
+    missing_ranks: Vec<u32>,
+    hosts: usize,
+    locations: usize,
+    sources: usize,
+    streams: usize,
+    event_types: usize,
+    regions: usize,
+    events: u64,
+    raised: u64,
+    raised_is_lower_bound: bool,
+    dropped: u64,
+    suppressed: u64,
+    skipped: u64,
+    truncated: u64,
+    filtered: u64,
+    filters: Vec<FilterInfo>,
+    start_ns: i64,
+    end_ns: i64,
+    start_unix_ns: i64,
+    complete: bool,
+    processes: Vec<ProcessInfo>,
+}
+
+impl FilterInfo {
+    fn render(&self) -> String {
+        let bounds = [("from", self.from_ns), ("to", self.to_ns)];
+        let bounds = bounds.iter().filter_map(|(name, bound)| {
+            bound.map(|bound| format!("{name} {}", time::duration(bound)))
+        });
+        let names = [
+            ("rank", &self.ranks),
+            ("source", &self.sources),
+            ("location", &self.locations),
+            ("event", &self.event_types),
+        ];
+        let names = names.iter().filter(|(_, names)| !names.is_empty());
+        let names = names.map(|(name, names)| format!("{name} {}", safe(names)));
+        bounds.chain(names).collect::<Vec<String>>().join(", ")
+    }
+}
+
+impl Info {
+    /// Gathers it.
+    pub fn of(opened: &Reader, outcome: &ReadSummary) -> Self {
+        let d = opened.definitions();
+        let origin = opened.origin();
+        let sums = Sums::of(&outcome.totals);
+        let processes: Vec<ProcessInfo> = d
+            .processes
+            .values()
+            .map(|process| {
+                let rank = d.ranks.get(&process.id);
+                let world = d.worlds.get(&process.id);
+                let end = d.process_ends.get(&process.id);
+                let properties = d.properties.iter().filter(|p| p.process == process.id);
+                ProcessInfo {
+                    rank: rank.map_or(0, |rank| rank.rank),
+                    rank_is_assigned: rank.is_some_and(|rank| rank.is_assigned),
+                    world: world.map(|world| d.string(world.name).to_owned()),
+                    first_rank: d.first_rank(process.id),
+                    host: d.string(process.host).to_owned(),
+                    pid: process.pid,
+                    ended: end.map_or("unknown", |end| end.ended.name()),
+                    start_ns: end.map_or(0, |end| end.start_ns),
+                    end_ns: end.map_or(0, |end| end.end_ns),
+                    start_unix_ns: process.start_unix_ns,
+                    recording_id: process.recording_id.to_string(),
+                    run: d.string(process.run).to_owned(),
+                    command: d.string(process.command).to_owned(),
+                    properties: properties
+                        .map(|p| (d.string(p.key).to_owned(), d.string(p.value).to_owned()))
+                        .collect(),
+                }
+            })
+            .collect();
+        let hosts: BTreeSet<&str> = processes.iter().map(|p| p.host.as_str()).collect();
+        let ranks: BTreeSet<u32> = d.ranks.values().map(|rank| rank.rank).collect();
+        let zero = d.time_zero;
+        Self {
+            kind: origin.kind,
+            files: origin.files,
+            bytes: origin.bytes,
+            bytes_per_event: (sums.present() != 0)
+                .then(|| origin.bytes as f64 / sums.present() as f64),
+            has_footer: origin.has_footer,
+            ranks: ranks.len(),
+            missing_ranks: missing_ranks(d),
+            hosts: hosts.len(),
+            locations: d.locations.len(),
+            sources: d.sources.len(),
+            streams: d.streams.values().filter(|s| s.location.is_some()).count(),
+            event_types: d.event_types.len(),
+            regions: d.regions.len(),
+            events: sums.present(),
+            raised: sums.raised,
+            raised_is_lower_bound: sums.raised_is_lower_bound,
+            dropped: sums.dropped,
+            suppressed: sums.suppressed,
+            skipped: sums.skipped,
+            truncated: sums.truncated,
+            filtered: sums.filtered,
+            filters: d
+                .filters
+                .iter()
+                .map(|filter| FilterInfo {
+                    from_ns: filter.from_ns,
+                    to_ns: filter.to_ns,
+                    ranks: d.string(filter.ranks).to_owned(),
+                    sources: d.string(filter.sources).to_owned(),
+                    locations: d.string(filter.locations).to_owned(),
+                    event_types: d.string(filter.event_types).to_owned(),
+                })
+                .collect(),
+            start_ns: 0,
+            end_ns: zero.map_or(0, |zero| zero.end_ns),
+            start_unix_ns: zero.map_or(0, |zero| zero.unix_ns),
+            complete: outcome.complete && opened.rejected().is_empty(),
+            processes,
+        }
+    }
+
+    /// The text for people.
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        let mut line = |key: &str, value: String| {
+            let _ = writeln!(text, "{key:<12}{value}");
+        };
+        let footer = if self.has_footer {
+            "with footer"
+        } else {
+            "recovered without footer"
+        };
+        let files = match self.files {
+            1 => String::new(),
+            files => format!("{files} files, "),
+        };
+        line(
+            self.kind,
+            format!("{files}{}, {footer}", time::bytes(self.bytes)),
+        );
+        line("started", format!("{} UTC", time::date(self.start_unix_ns)));
+        line("span", time::duration(self.end_ns - self.start_ns));
+        let missing = match self.missing_ranks.len() {
+            0 => String::new(),
+            _ => format!(", no recording of rank {}", list(&self.missing_ranks)),
+        };
+        line(
+            "ranks",
+            format!(
+                "{} on {} host{}{missing}",
+                self.ranks,
+                self.hosts,
+                plural(self.hosts)
+            ),
+        );
+        line(
+            "locations",
+            format!("{} in {} streams", self.locations, self.streams),
+        );
+        line("sources", self.sources.to_string());
+        line(
+            "event types",
+            format!("{}, {} regions", self.event_types, self.regions),
+        );
+        let per_event = self.bytes_per_event.map(|b| format!(", {b:.2} bytes each"));
+        line(
+            "events",
+            format!("{}{}", self.events, per_event.unwrap_or_default()),
+        );
+        let least = if self.raised_is_lower_bound {
+            "at least "
+        } else {
+            ""
+        };
+        line(
+            "raised",
+            format!(
+                "{least}{}: dropped {}, suppressed {}, skipped {}, truncated {}",
+                self.raised, self.dropped, self.suppressed, self.skipped, self.truncated
+            ),
+        );
+        for filter in &self.filters {
+            line("filter", filter.render());
+        }
+        if self.filtered != 0 {
+            line(
+                "left out",
+                format!("{} events, by the filter", self.filtered),
+            );
+        }
+        let complete = if self.complete { "yes" } else { "no" };
+        line("complete", complete.to_owned());
+        text.push('\n');
+        let has_worlds = self.processes.iter().any(|process| process.first_rank != 0);
+        let of_world = ("in its world", Align::Left);
+        let mut columns = vec![
+            ("rank", Align::Right),
+            ("host", Align::Left),
+            ("pid", Align::Right),
+            ("ended", Align::Left),
+            ("start", Align::Right),
+            ("span", Align::Right),
+            ("affinity", Align::Left),
+            ("command", Align::Left),
+        ];
+        columns.extend(has_worlds.then_some(of_world));
+        let mut table = Table::new(&columns);
+        for process in &self.processes {
+            let affinity = process.properties.get("affinity").cloned();
+            let mut row = vec![
+                process.rank.to_string(),
+                safe(&process.host),
+                process.pid.to_string(),
+                process.how_ended(),
+                time::duration(process.start_ns),
+                time::duration(process.end_ns - process.start_ns),
+                affinity.unwrap_or_default(),
+                shorten(&safe(&process.command), 60),
+            ];
+            if has_worlds {
+                let own = process.rank.saturating_sub(process.first_rank);
+                let world = process.world.as_deref().unwrap_or_default();
+                row.push(format!("{own} of {}", shorten(&safe(world), 40)));
+            }
+            table.row(row);
+        }
+        text.push_str(&table.render());
+        if let Some(process) = self.processes.first() {
+            let mut line = |key: &str| {
+                if let Some(value) = process.properties.get(key) {
+                    let _ = writeln!(text, "{key:<12}{}", safe(value));
+                }
+            };
+            OF_FIRST.iter().for_each(|key| line(key));
+        }
+        self.render_properties(&mut text);
+        text
+    }
+
+    /// What programs, adapters and users have said of the processes: MPI's control variables, say. Where processes differ,
+    /// of the first one.
+    fn render_properties(&self, text: &mut String) {
+        let mut values: BTreeMap<&str, (&str, u32, bool)> = BTreeMap::new();
+        for process in &self.processes {
+            let told = |key: &str| OF_FIRST.contains(&key) || OF_RECORDING.contains(&key);
+            for (key, value) in process.properties.iter().filter(|(key, _)| !told(key)) {
+                let first = values.entry(key).or_insert((value, process.rank, true));
+                first.2 &= first.0 == value;
+            }
+        }
+        if values.is_empty() {
+            return;
+        }
+        text.push_str("properties\n");
+        for (key, (value, rank, is_of_all)) in values {
+            let of = match is_of_all {
+                true => String::new(),
+                false => format!(" (rank {rank}; others differ)"),
+            };
+            let _ = writeln!(text, "  {} = {}{of}", safe(key), safe(value));
+        }
+    }
+}
+
+/// Properties that are told once, of the first process.
+const OF_FIRST: [&str; 3] = ["processors", "system", "recorder"];
+
+/// Properties that say how a process ran and was recorded: in its row, or in `--json` only.
+const OF_RECORDING: [&str; 8] = [
+    property::MPI_ABORT,
+    property::MPI_MISSING_FINALIZE,
+    "affinity",
+    "directory",
+    "executable",
+    property::LIVE_FILE,
+    property::PROCESS_END,
+    property::RECORDED_BY,
+];
+
+impl ProcessInfo {
+    /// How its recording ended, and how it did itself, where that is known.
+    fn how_ended(&self) -> String {
+        let end = ProcessEnd::from_properties(|key| self.properties.get(key).map(String::as_str));
+        // Not where the cause contains it.
+        let system = end.system_clause().and(end.system.as_deref()).map(safe);
+        let noted: Vec<String> = end.cause().into_iter().chain(system).collect();
+        match &noted[..] {
+            [] => self.ended.to_owned(),
+            noted => format!("{}: {}", self.ended, noted.join(", ")),
+        }
+    }
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+fn list(numbers: &[u32]) -> String {
+    let shown: Vec<String> = numbers.iter().take(10).map(u32::to_string).collect();
+    let more = if numbers.len() > 10 { ", …" } else { "" };
+    format!("{}{more}", shown.join(", "))
+}
+
+fn shorten(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(most - 1).collect();
+    format!("{kept}…")
+}
