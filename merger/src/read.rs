@@ -110,6 +110,8 @@ pub enum SliceLength {
     /// Eight chunks, added in any order: for states whose result does not depend on the order of the slices. A thread adds
     /// several slices to one state.
     AnyOrder,
+    /// The whole trace: for states that are too large to have several of them. Only decoding uses several threads.
+    Whole,
 }
 
 impl SliceLength {
@@ -118,6 +120,7 @@ impl SliceLength {
             Self::Short => 2,
             Self::Long => 16,
             Self::AnyOrder => 8,
+            Self::Whole => usize::MAX,
         }
     }
 }
@@ -305,10 +308,10 @@ impl Reader {
     ) -> Result<(S, ReadSummary)> {
         let mut calls = Calls::new(&self.definitions, query);
         match &self.content {
-            Content::Trace(opened) => {
+            Content::Trace(opened) if slices != SliceLength::Whole => {
                 opened.fold_calls(&calls, &self.definitions, (slices, self.jobs), new, merge)
             }
-            Content::Recordings(_) => {
+            Content::Trace(_) | Content::Recordings(_) => {
                 let mut state = new(0);
                 let summary = calls.read(self, &mut state, |_, _| {})?;
                 Ok((state, summary))
@@ -852,7 +855,7 @@ impl OpenedTrace {
             for snapshot in &self.trace.snapshots {
                 let is_within = snapshot.before < plan.window_end.min(plan.last);
                 let last_start = starts.last().copied().unwrap_or_default();
-                if is_within && snapshot.before >= last_start + slices.chunks() {
+                if is_within && snapshot.before >= last_start.saturating_add(slices.chunks()) {
                     starts.push(snapshot.before);
                 }
             }

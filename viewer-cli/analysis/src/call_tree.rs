@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use annals_format::RegionId;
 use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{Query, ReadSummary, Reader, Result, Sink, Window};
+use annals_merger::{Query, ReadSummary, Reader, Result, Sink, SliceLength, Window};
 
 use crate::state::{CallState, fold_calls};
 
@@ -150,6 +150,9 @@ impl CallSink for TreeCounter {
 impl Sink for TreeCounter {}
 
 impl CallState for TreeCounter {
+    /// A tree of a million places takes over 100 MiB.
+    const SLICES: SliceLength = SliceLength::Whole;
+
     fn merge(&mut self, later: Self) {
         self.left_out += later.left_out;
         let mut open = vec![(ROOT, ROOT)];
