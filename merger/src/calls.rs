@@ -43,7 +43,7 @@ pub trait CallSink {
     /// A region was entered; the frames are those around it. Gives the call's tag.
     fn enter(&mut self, location: usize, frames: &[Frame], region: RegionId, time_ns: i64) -> u32;
 
-    /// A call goes on that was entered in an earlier part of what is read; the frames are those around it. Returns the
+    /// Continues a call that was entered in an earlier part of what is read; the frames are those around it. Returns the
     /// call's tag.
     fn resume(
         &mut self,
@@ -128,20 +128,7 @@ impl CallStack {
     }
 
     #[inline]
-    fn open(
-        &mut self,
-        location: usize,
-        region: RegionId,
-        entered_ns: i64,
-        is_uncertain: bool,
-        sink: &mut impl CallSink,
-    ) {
-        let tag = sink.enter(location, &self.frames, region, entered_ns);
-        self.push_tagged(region, entered_ns, is_uncertain, tag);
-    }
-
-    #[inline]
-    fn push_tagged(&mut self, region: RegionId, entered_ns: i64, is_uncertain: bool, tag: u32) {
+    fn open(&mut self, region: RegionId, entered_ns: i64, is_uncertain: bool, tag: u32) {
         self.push(Frame {
             region,
             entered_ns,
@@ -151,32 +138,23 @@ impl CallStack {
         });
     }
 
-    /// Goes on with calls that were entered in an earlier part of what is read: see [`CallStack::begin`].
-    pub fn resume(
-        &mut self,
-        location: usize,
-        open: impl Iterator<Item = (RegionId, i64, bool)>,
-        last_ns: Option<i64>,
-        sink: &mut impl CallSink,
-    ) {
-        for (region, entered_ns, is_uncertain) in open {
-            let tag = sink.resume(location, &self.frames, region, entered_ns);
-            self.push_tagged(region, entered_ns, is_uncertain, tag);
-        }
-        self.last_ns = last_ns;
-    }
-
     /// Takes over what was open before the events that follow: (region, when it was entered, whether something may be
-    /// missing since then), from the outermost on, and the time of the last event.
+    /// missing since then), from the outermost on, and the time of the last event. `is_first`: no earlier part is read, so that the
+    /// sink has not seen these calls.
     pub fn begin(
         &mut self,
         location: usize,
         open: impl Iterator<Item = (RegionId, i64, bool)>,
         last_ns: Option<i64>,
+        is_first: bool,
         sink: &mut impl CallSink,
     ) {
         for (region, entered_ns, is_uncertain) in open {
-            self.open(location, region, entered_ns, is_uncertain, sink);
+            let tag = match is_first {
+                true => sink.enter(location, &self.frames, region, entered_ns),
+                false => sink.resume(location, &self.frames, region, entered_ns),
+            };
+            self.open(region, entered_ns, is_uncertain, tag);
         }
         self.last_ns = last_ns;
     }
@@ -191,7 +169,8 @@ impl CallStack {
         sink: &mut impl CallSink,
     ) {
         self.pass(location, time_ns, sink);
-        self.open(location, region, time_ns, false, sink);
+        let tag = sink.enter(location, &self.frames, region, time_ns);
+        self.open(region, time_ns, false, tag);
     }
 
     /// A region is left.

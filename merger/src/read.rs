@@ -98,8 +98,8 @@ pub struct Reach {
     pub to_end: bool,
 }
 
-/// How much of a trace one state of [`Reader::fold_events`] and its siblings adds up. The sum is the same for every length, if
-/// [`SliceLength::AnyOrder`] is used only where the order of the slices does not matter.
+/// How much of a trace one state of [`Reader::fold_events`], [`Reader::fold_chunks`] or [`Reader::fold_calls`] adds up. The result is
+/// the same for every length, provided that [`SliceLength::AnyOrder`] is used only where the order of the slices does not matter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SliceLength {
     /// Two chunks, about 131 000 events: for states that keep something of every event.
@@ -110,8 +110,6 @@ pub enum SliceLength {
     /// Eight chunks, added in any order: for states whose result does not depend on the order of the slices. A thread adds
     /// several slices to one state.
     AnyOrder,
-    /// The whole trace: for states that are too large to have several of them. Only decoding uses several threads.
-    Whole,
 }
 
 impl SliceLength {
@@ -120,7 +118,6 @@ impl SliceLength {
             Self::Short => 2,
             Self::Long => 16,
             Self::AnyOrder => 8,
-            Self::Whole => usize::MAX,
         }
     }
 }
@@ -308,10 +305,10 @@ impl Reader {
     ) -> Result<(S, ReadSummary)> {
         let mut calls = Calls::new(&self.definitions, query);
         match &self.content {
-            Content::Trace(opened) if slices != SliceLength::Whole => {
+            Content::Trace(opened) => {
                 opened.fold_calls(&calls, &self.definitions, (slices, self.jobs), new, merge)
             }
-            Content::Trace(_) | Content::Recordings(_) => {
+            Content::Recordings(_) => {
                 let mut state = new(0);
                 let summary = calls.read(self, &mut state, |_, _| {})?;
                 Ok((state, summary))
@@ -677,37 +674,29 @@ impl OpenedTrace {
         outcome.damage.push((self.path.clone(), problem));
     }
 
-    /// Adds the chunks of each slice to a state of its own, by several threads, and merges the states in order.
-    fn fold_chunks<S: Send>(
-        &self,
-        window: Window,
-        (slices, jobs): (SliceLength, usize),
+    /// Computes a state of `count` slices with several threads: `add` adds the slice with a number to a state. States are merged in
+    /// order, unless the length says that any order will do.
+    fn fold_slices<'a, S: Send>(
+        &'a self,
+        count: usize,
+        (length, jobs): (SliceLength, usize),
         new: impl Fn(usize) -> S + Sync,
-        add: impl Fn(&mut S, TraceChunk) + Sync,
+        add: impl Fn(usize, &mut S, &mut SliceDamage<'a>) + Sync,
         mut merge: impl FnMut(&mut S, S),
     ) -> Result<(S, ReadSummary)> {
-        let chunks = self.trace.chunks.iter();
-        let entries: Vec<&TraceIndexEntry> = chunks
-            .filter(|entry| window.overlaps(entry.first_ns, entry.last_ns))
-            .collect();
-        let spare = Spare::new(slices);
-        let slices: Vec<_> = entries.chunks(slices.chunks()).collect();
+        let spare = Spare::new(length);
         let work = |number: usize| {
             let mut state = spare.take().unwrap_or_else(|| new(number));
-            let mut damaged = Vec::new();
-            for entry in slices[number] {
-                match self.trace.load(&self.file, entry) {
-                    Ok(chunk) => add(&mut state, chunk),
-                    Err((error, head)) => damaged.push((*entry, error, head)),
-                }
-            }
-            (spare.keep(state), damaged)
+            let mut damage = SliceDamage::default();
+            add(number, &mut state, &mut damage);
+            (spare.keep(state), damage)
         };
         let mut summary = self.outcome();
         let mut has_headless = false;
         let mut all: Option<S> = None;
-        ahead::for_each(slices.len(), jobs, work, |_, (state, damaged)| {
-            for (entry, error, head) in damaged {
+        let mut snapshots: BTreeMap<u64, FormatError> = BTreeMap::new();
+        ahead::for_each(count, jobs, work, |_, (state, damage)| {
+            for (entry, error, head) in damage.chunks {
                 self.lose_chunk(
                     &mut summary,
                     entry,
@@ -716,11 +705,52 @@ impl OpenedTrace {
                     &mut has_headless,
                 );
             }
+            snapshots.extend(damage.snapshots);
             add_state(&mut all, state, &mut merge);
             Ok::<(), MergeError>(())
         })?;
         spare.add_to(&mut all, &mut merge);
+        for (offset, error) in snapshots {
+            self.damaged(&mut summary, offset, &error);
+        }
         Ok((all.unwrap_or_else(|| new(0)), summary))
+    }
+
+    /// Adds the chunks of each slice to a state.
+    fn fold_chunks<'a, S: Send>(
+        &'a self,
+        window: Window,
+        (length, jobs): (SliceLength, usize),
+        new: impl Fn(usize) -> S + Sync,
+        add: impl Fn(&mut S, TraceChunk) + Sync,
+        merge: impl FnMut(&mut S, S),
+    ) -> Result<(S, ReadSummary)> {
+        let chunks = self.trace.chunks.iter();
+        let entries: Vec<&TraceIndexEntry> = chunks
+            .filter(|entry| window.overlaps(entry.first_ns, entry.last_ns))
+            .collect();
+        let slices: Vec<_> = entries.chunks(length.chunks()).collect();
+        let add_slice = |number: usize, state: &mut S, damage: &mut SliceDamage<'a>| {
+            self.load_slice(slices[number].iter().copied(), damage, |chunk| {
+                add(state, chunk);
+            });
+        };
+        self.fold_slices(slices.len(), (length, jobs), new, add_slice, merge)
+    }
+
+    /// Decodes the chunks of a slice; what cannot be decoded is noted.
+    fn load_slice<'a>(
+        &'a self,
+        entries: impl Iterator<Item = &'a TraceIndexEntry>,
+        damage: &mut SliceDamage<'a>,
+        mut consume: impl FnMut(TraceChunk),
+    ) {
+        for entry in entries {
+            match self.trace.load(&self.file, entry) {
+                Ok(chunk) => consume(chunk),
+                Err((error, head)) => damage.chunks.push((entry, error, head)),
+            }
+        }
     }
 
     /// Counts a chunk that cannot be decoded as skipped.
@@ -839,75 +869,50 @@ impl OpenedTrace {
         Ok((outcome, plan.end))
     }
 
-    /// Follows the calls of each slice in a state of its own, by several threads, and merges the states in order. Slices begin at
-    /// snapshots, which have the calls that are open there.
-    fn fold_calls<S: Sink + Send>(
-        &self,
+    /// Follows the calls of each slice. Slices begin at snapshots, which have the calls that are open there.
+    fn fold_calls<'a, S: Sink + Send>(
+        &'a self,
         calls: &Calls,
         definitions: &Definitions,
-        (slices, jobs): (SliceLength, usize),
+        (length, jobs): (SliceLength, usize),
         new: impl Fn(usize) -> S + Sync,
-        mut merge: impl FnMut(&mut S, S),
+        merge: impl FnMut(&mut S, S),
     ) -> Result<(S, ReadSummary)> {
         let plan = self.plan_regions(calls.window(), calls.reach());
         let mut starts = vec![plan.first];
-        if calls.can_be_cut() {
+        // Snapshots in a slice of a merge do not have what was open before the slice.
+        if calls.can_be_cut() && definitions.slice.is_none() {
             for snapshot in &self.trace.snapshots {
                 let is_within = snapshot.before < plan.window_end.min(plan.last);
                 let last_start = starts.last().copied().unwrap_or_default();
-                if is_within && snapshot.before >= last_start.saturating_add(slices.chunks()) {
+                if is_within && snapshot.before >= last_start + length.chunks() {
                     starts.push(snapshot.before);
                 }
             }
         }
         let types = RegionTypes::of(definitions);
-        let spare = Spare::new(slices);
-        let work = |number: usize| {
-            let mut sink = spare.take().unwrap_or_else(|| new(number));
+        let add_slice = |number: usize, sink: &mut S, damage: &mut SliceDamage<'a>| {
             let mut slice = calls.sibling();
-            let (mut damaged, mut damaged_snapshots) = (Vec::new(), Vec::new());
             if number == 0 {
-                slice.begin(&plan.open, true, &mut sink);
+                slice.begin(&plan.open, true, sink);
             } else {
-                let open = self.open_before(starts[number], &types, &mut damaged_snapshots);
-                slice.begin(&open, false, &mut sink);
+                let open = self.open_before(starts[number], &types, &mut damage.snapshots);
+                slice.begin(&open, false, sink);
             }
             let end = starts.get(number + 1).copied().unwrap_or(plan.last);
-            for entry in &self.trace.chunks[starts[number]..end] {
-                match self.trace.load(&self.file, entry) {
-                    Ok(chunk) => slice.take(&chunk, &mut sink),
-                    Err((error, head)) => damaged.push((entry, error, head)),
-                }
-            }
+            let entries = self.trace.chunks[starts[number]..end].iter();
+            self.load_slice(entries, damage, |chunk| slice.take(&chunk, sink));
             if number + 1 == starts.len() {
-                slice.finish(plan.end.as_ref(), &mut sink);
+                slice.finish(plan.end.as_ref(), sink);
             }
-            (spare.keep(sink), damaged, damaged_snapshots)
         };
-        let mut summary = self.outcome();
-        let mut has_headless = false;
-        let mut all: Option<S> = None;
-        let mut snapshots: BTreeMap<u64, FormatError> = BTreeMap::new();
-        ahead::for_each(starts.len(), jobs, work, |_, (sink, damaged, of_slice)| {
-            for (entry, error, head) in damaged {
-                self.lose_chunk(
-                    &mut summary,
-                    entry,
-                    &error,
-                    head.as_ref(),
-                    &mut has_headless,
-                );
-            }
-            snapshots.extend(of_slice);
-            add_state(&mut all, sink, &mut merge);
-            Ok::<(), MergeError>(())
-        })?;
-        spare.add_to(&mut all, &mut merge);
-        snapshots.extend(plan.damage);
-        for (offset, error) in snapshots {
-            self.damaged(&mut summary, offset, &error);
+        let count = starts.len();
+        let (state, mut summary) =
+            self.fold_slices(count, (length, jobs), new, add_slice, merge)?;
+        for (offset, error) in &plan.damage {
+            self.damaged(&mut summary, *offset, error);
         }
-        Ok((all.unwrap_or_else(|| new(0)), summary))
+        Ok((state, summary))
     }
 
     /// The regions that are open before a chunk: as a snapshot there has it, or as an earlier one and the chunks after it show.
@@ -931,6 +936,19 @@ impl OpenedTrace {
         }
         stacks.snapshot(types)
     }
+}
+
+/// What cannot be read in a slice.
+#[derive(Default)]
+struct SliceDamage<'a> {
+    /// Chunks that cannot be decoded, with their heads if these can.
+    chunks: Vec<(
+        &'a TraceIndexEntry,
+        FormatError,
+        Option<annals_format::TraceChunkHeader>,
+    )>,
+    /// Offsets of snapshots.
+    snapshots: Vec<(u64, FormatError)>,
 }
 
 /// States that threads add further slices to, where the order of the slices does not matter.

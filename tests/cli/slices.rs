@@ -67,8 +67,8 @@ fn analyses_of_slices_add_up_to_those_of_the_whole() {
         }
     }
 
-    // A snapshot that cannot be read costs the slice that begins there a look at what is before it, and nothing else; a
-    // chunk that cannot be read costs its events, whoever reads it.
+    // If a snapshot cannot be read, the slice that begins there follows the calls from the snapshot before. A chunk that cannot
+    // be read costs its events, for every number of threads.
     let mut bytes = std::fs::read(&trace).expect("the trace");
     let (mut at, mut blocks) = (64, Vec::new());
     while let Ok(header) = BlockHeader::decode(&bytes[at..]) {

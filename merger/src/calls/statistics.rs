@@ -263,7 +263,13 @@ impl TraceCalls {
             };
             let shard = &mut self.shards[number % shards];
             let number = number / shards;
-            shard.stacks[number].begin(number, state.open(), state.last_ns, &mut shard.counter);
+            shard.stacks[number].begin(
+                number,
+                state.open(),
+                state.last_ns,
+                true,
+                &mut shard.counter,
+            );
         }
     }
 

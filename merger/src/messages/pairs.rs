@@ -30,7 +30,7 @@ pub struct CallAround {
 }
 
 impl CallAround {
-    /// What tells the calls of a trace apart.
+    /// Identifies a call in a trace.
     const fn key(&self) -> CallKey {
         (self.location, self.depth, self.entered_ns)
     }
@@ -116,7 +116,7 @@ struct Detail {
 }
 
 impl Detail {
-    /// Stand for values that the event does not have.
+    /// Values that mean that the event has none.
     const NO_BYTES: u64 = u64::MAX;
     const NO_TAG: i64 = i64::MIN;
     const NOT_LEFT: i64 = i64::MAX;

@@ -157,7 +157,7 @@ impl<'a, F: FnMut(&Call<'a>) -> ControlFlow<()>> CallSink for CallVisitor<'a, F>
 
 impl<'a, F: FnMut(&Call<'a>) -> ControlFlow<()>> Sink for CallVisitor<'a, F> {}
 
-/// What is to be followed: the same for all threads.
+/// What to follow. All threads share it.
 #[derive(Debug)]
 struct Plan {
     kinds: FxHashMap<EventTypeId, Kind>,
@@ -328,10 +328,7 @@ impl Calls {
                 continue;
             }
             let stack = &mut self.stacks[number];
-            match is_first {
-                true => stack.begin(number, state.open(), state.last_ns, sink),
-                false => stack.resume(number, state.open(), state.last_ns, sink),
-            }
+            stack.begin(number, state.open(), state.last_ns, is_first, sink);
         }
     }
 

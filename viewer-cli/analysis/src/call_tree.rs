@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use annals_format::RegionId;
 use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{Query, ReadSummary, Reader, Result, Sink, SliceLength, Window};
-
-use crate::state::{CallState, fold_calls};
+use annals_merger::{Calls, Query, ReadSummary, Reader, Result, Sink, Window};
 
 /// Places beyond this are counted with their callers.
 const MOST_NODES: usize = 1 << 20;
@@ -125,11 +123,6 @@ impl CallSink for TreeCounter {
         number
     }
 
-    fn resume(&mut self, _: usize, frames: &[Frame], region: RegionId, _: i64) -> u32 {
-        self.child(frames.last().map_or(ROOT, |frame| frame.tag), region)
-            .unwrap_or_else(|caller| caller)
-    }
-
     fn spend(&mut self, _: usize, frames: &[Frame], from_ns: i64, to_ns: i64) {
         if let Some(top) = frames.last() {
             self.nodes[top.tag as usize].exclusive_ns += self.window.clip(from_ns, to_ns);
@@ -149,37 +142,14 @@ impl CallSink for TreeCounter {
 
 impl Sink for TreeCounter {}
 
-impl CallState for TreeCounter {
-    /// A tree of a million places takes over 100 MiB.
-    const SLICES: SliceLength = SliceLength::Whole;
-
-    fn merge(&mut self, later: Self) {
-        self.left_out += later.left_out;
-        let mut open = vec![(ROOT, ROOT)];
-        while let Some((of_later, own)) = open.pop() {
-            for (region, number) in &later.nodes[of_later as usize].children {
-                let node = &later.nodes[*number as usize];
-                let found = self.child(own, *region);
-                let place = found.unwrap_or_else(|caller| caller);
-                let sum = &mut self.nodes[place as usize];
-                sum.exclusive_ns += node.exclusive_ns;
-                sum.is_uncertain |= node.is_uncertain;
-                if found.is_ok() {
-                    sum.calls += node.calls;
-                    sum.inclusive_ns += node.inclusive_ns;
-                } else {
-                    self.left_out += node.calls;
-                }
-                open.push((*number, place));
-            }
-        }
-    }
-}
-
 /// Counts the calls of a query's window by call path.
 ///
 /// # Errors
 /// If the storage fails.
 pub fn call_tree(reader: &Reader, query: &Query) -> Result<(TreeCounter, ReadSummary)> {
-    fold_calls(reader, query, |_| TreeCounter::new(query.window()))
+    // One state: several trees of a million places take more memory than threads are worth.
+    let mut counter = TreeCounter::new(query.window());
+    let mut calls = Calls::new(reader.definitions(), query);
+    let summary = calls.read(reader, &mut counter, |_, _| {})?;
+    Ok((counter, summary))
 }

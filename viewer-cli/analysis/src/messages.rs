@@ -280,8 +280,8 @@ pub fn messages(reader: &Reader, query: &Query) -> Result<Option<(Messages, Read
         Some(matched) => (matched.tallies, matched.pairs.finish()),
         None => (BTreeMap::new(), MessageCounts::default()),
     };
-    // What was lost at any time before the window's end may have been the other half, or one in between; of enters
-    // and leaves, what tells how long somebody waited.
+    // Any loss before the window's end may have had the other side of a message, or a message in between. A loss of
+    // enters or leaves may have changed how long a process waited.
     let places = Places::of(definitions);
     let ranks_without = |roles: &[Role]| -> BTreeSet<u32> {
         let is_of = |id: EventTypeId| {

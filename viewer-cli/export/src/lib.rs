@@ -244,7 +244,7 @@ impl Format {
         })
     }
 
-    /// The format that a file's name stands for. `None` if it stands for none.
+    /// Returns the format of a file's extension. `None` if no format has it.
     pub fn of_path(path: &Path) -> Option<Self> {
         let name = path
             .file_name()
