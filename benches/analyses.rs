@@ -7,9 +7,10 @@
 //!
 //! A tenth of the events are messages, most of which never match; one event in 32 begins a collective operation.
 //!
-//! Measured on a quiet machine of two cores (AMD Zen 5, 40 M events, 64 ranks; ratio of the medians): regions 1.81, flat 1.76,
-//! messages 1.85, histogram 1.82 to 1.85, metrics 1.85, diff 1.86, intervals 1.70, collectives 1.59, `regions --tree` 1.19. The
-//! last three merge the states of slices on one thread, and that is most of what a second thread does not share.
+//! Measured on a quiet machine of two cores (AMD Zen 4, 40 M events, 64 ranks; ratio of the medians): regions 1.81, flat 1.76,
+//! messages 1.85, histogram 1.82 to 1.85, metrics 1.85, diff 1.86, intervals 1.70, collectives 1.59, `regions --tree` 1.19.
+//! A call tree is one state, on one thread; collective operations and intervals are paired on one thread, in the order of the
+//! trace.
 
 mod program;
 mod synthetic;
