@@ -31,7 +31,7 @@ pub(crate) const ANY_TAG: i64 = -1;
 const DENSE_RANKS: usize = 1 << 20;
 const DENSE_WORLDS: usize = 8;
 
-/// What an event tells.
+/// What an event tells of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Send,
@@ -41,22 +41,6 @@ pub(crate) enum Kind {
     Cancel,
     /// What a send told of was not sent.
     Unsent,
-    CollectiveBegin,
-    CollectiveEnd,
-}
-
-impl Kind {
-    const fn of(role: Role) -> Option<Self> {
-        Some(match role {
-            Role::Send => Self::Send,
-            Role::Receive => Self::Receive,
-            Role::ReceiveStart => Self::ReceiveStart,
-            Role::Cancel => Self::Cancel,
-            Role::CollectiveBegin => Self::CollectiveBegin,
-            Role::CollectiveEnd => Self::CollectiveEnd,
-            _ => return None,
-        })
-    }
 }
 
 /// What a collective operation orders.
@@ -117,12 +101,17 @@ impl Semantics {
 }
 
 /// Whether a begin is of a process that others wait for, an end of one that waits for others.
-const fn takes_part(kind: Kind, operation: Option<CollectiveOperation>, moved: Moved) -> bool {
-    match (operation, moved, kind) {
+const fn takes_part(is_begin: bool, operation: Option<CollectiveOperation>, moved: Moved) -> bool {
+    match (operation, moved) {
         // A barrier moves no bytes.
-        (Some(CollectiveOperation::Barrier), ..) => true,
-        (_, Moved::Apart(sent, _), Kind::CollectiveBegin) => sent != 0,
-        (_, Moved::Apart(_, received), Kind::CollectiveEnd) => received != 0,
+        (Some(CollectiveOperation::Barrier), _) => true,
+        (_, Moved::Apart(sent, received)) => {
+            if is_begin {
+                sent != 0
+            } else {
+                received != 0
+            }
+        }
         _ => true,
     }
 }
@@ -132,23 +121,46 @@ const fn takes_part(kind: Kind, operation: Option<CollectiveOperation>, moved: M
 pub(crate) struct MessageEvent {
     pub(crate) time_ns: i64,
     pub(crate) communicator: u64,
-    /// The tag; of a collective operation the place, negative when it is not known.
-    pub(crate) tag: i64,
     pub(crate) request: u64,
-    /// The sequence number; of a collective operation the size.
-    pub(crate) sequence: u64,
     pub(crate) process: u32,
-    /// The other process; of a collective operation the root.
-    pub(crate) peer: u32,
     pub(crate) clock: u32,
+    pub(crate) what: What,
+}
+
+/// What an event tells.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum What {
+    PointToPoint(PointToPoint),
+    Collective(Collective),
+}
+
+/// What an event tells of a message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PointToPoint {
+    pub(crate) tag: i64,
+    pub(crate) sequence: u64,
+    /// The other process.
+    pub(crate) peer: u32,
     /// Which of the process's threads: the last digits of the location's number, so that two may, rarely, pass for one.
-    /// Of a collective operation which one it is.
     pub(crate) thread: u16,
     pub(crate) kind: Kind,
+}
+
+/// What a begin or an end tells of a collective operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Collective {
+    /// The process's place in the communicator; negative when it is not known.
+    pub(crate) place: i64,
+    /// Number of processes; 0 when it is not known.
+    pub(crate) size: u32,
+    pub(crate) root: u32,
+    /// Code of the operation.
+    pub(crate) operation: u16,
+    pub(crate) is_begin: bool,
     pub(crate) semantics: Semantics,
-    /// Of a collective operation: a begin is of a process that sends, an end of one that receives. Only such an end
-    /// waits, and only for such begins.
-    pub(crate) is_ordered: bool,
+    /// Whether a begin is of a process that sends, an end of one that receives. Only such an end waits, and only for such
+    /// begins.
+    pub(crate) takes_part: bool,
 }
 
 /// One event of a pair.
@@ -188,11 +200,11 @@ impl Lost {
         self.collectives |= more.collectives;
     }
 
-    const fn of(kind: Option<Kind>) -> Self {
-        let (sends, receives, collectives) = match kind {
-            Some(Kind::Send | Kind::Unsent) => (true, false, false),
-            Some(Kind::Receive | Kind::ReceiveStart | Kind::Cancel) => (false, true, false),
-            Some(Kind::CollectiveBegin | Kind::CollectiveEnd) => (false, false, true),
+    const fn of(plan: Option<TypeKind>) -> Self {
+        let (sends, receives, collectives) = match plan {
+            Some(TypeKind::PointToPoint(Kind::Send | Kind::Unsent)) => (true, false, false),
+            Some(TypeKind::PointToPoint(_)) => (false, true, false),
+            Some(TypeKind::Collective { .. }) => (false, false, true),
             None => (false, false, false),
         };
         Self {
@@ -213,15 +225,39 @@ pub(crate) struct MessageBatch<D = ()> {
     pub(crate) details: Vec<D>,
 }
 
+/// What the events of a type tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum TypeKind {
+    PointToPoint(Kind),
+    Collective { is_begin: bool },
+}
+
+impl TypeKind {
+    const fn of(role: Role) -> Option<Self> {
+        Some(match role {
+            Role::Send => Self::PointToPoint(Kind::Send),
+            Role::Receive => Self::PointToPoint(Kind::Receive),
+            Role::ReceiveStart => Self::PointToPoint(Kind::ReceiveStart),
+            Role::Cancel => Self::PointToPoint(Kind::Cancel),
+            Role::CollectiveBegin => Self::Collective { is_begin: true },
+            Role::CollectiveEnd => Self::Collective { is_begin: false },
+            _ => return None,
+        })
+    }
+}
+
 /// Where an event type of the trace has what the matching needs.
 #[derive(Clone, Debug)]
 struct TypePlan {
-    kind: Kind,
+    kind: TypeKind,
     communicator: Option<(usize, Reference)>,
+    /// The peer; of a collective operation the root.
     peer: Option<usize>,
     tag: Option<usize>,
+    place: Option<usize>,
     request: Option<usize>,
     sequence: Option<usize>,
+    size: Option<usize>,
     operation: Option<usize>,
     bytes: Option<usize>,
     bytes_sent: Option<usize>,
@@ -234,22 +270,27 @@ impl TypePlan {
             let mut elements = event_type.elements.iter();
             elements.position(|element| definitions.string(element.name) == name)
         };
-        let kind = match Kind::of(event_type.role)? {
-            Kind::Cancel if place(element::PEER).is_some() => Kind::Unsent,
+        let kind = match TypeKind::of(event_type.role)? {
+            TypeKind::PointToPoint(Kind::Cancel) if place(element::PEER).is_some() => {
+                TypeKind::PointToPoint(Kind::Unsent)
+            }
             kind => kind,
         };
-        let is_collective = matches!(kind, Kind::CollectiveBegin | Kind::CollectiveEnd);
-        let either = |collective: &str, message: &str| {
-            place(if is_collective { collective } else { message })
-        };
+        let is_collective = matches!(kind, TypeKind::Collective { .. });
         let communicator = place(element::COMMUNICATOR);
         Some(Self {
             kind,
             communicator: communicator.map(|place| (place, event_type.elements[place].reference)),
-            peer: either(element::ROOT, element::PEER),
-            tag: either(element::PLACE, element::TAG),
+            peer: place(if is_collective {
+                element::ROOT
+            } else {
+                element::PEER
+            }),
+            tag: place(element::TAG),
+            place: place(element::PLACE),
             request: place(element::REQUEST),
-            sequence: either(element::SIZE, element::SEQUENCE),
+            sequence: place(element::SEQUENCE),
+            size: place(element::SIZE),
             operation: place(element::OPERATION),
             bytes: place(element::BYTES),
             bytes_sent: place(element::BYTES_SENT),
@@ -328,10 +369,10 @@ impl Extractor {
 
     /// Leaves collective operations out. Returns `None` if there is nothing else.
     fn without_collectives(mut self) -> Option<Self> {
-        let is_collective =
-            |plan: &TypePlan| matches!(plan.kind, Kind::CollectiveBegin | Kind::CollectiveEnd);
         for plan in &mut self.types {
-            *plan = plan.take().filter(|plan| !is_collective(plan));
+            *plan = plan
+                .take()
+                .filter(|plan| matches!(plan.kind, TypeKind::PointToPoint(_)));
         }
         self.types.iter().any(Option::is_some).then_some(self)
     }
@@ -512,39 +553,55 @@ impl Extractor {
                 }
             }
         };
-        let is_start = plan.kind == Kind::ReceiveStart;
-        let peer = match integer(plan.peer) {
-            None if is_start => ANYBODY,
-            None => NOBODY,
-            Some(rank) if is_start && u32::try_from(rank).is_err() => ANYBODY,
-            Some(rank) => self.process_of_rank(process, rank),
-        };
-        let tag = integer(plan.tag).and_then(|tag| i64::try_from(tag).ok());
-        let operation_code = integer(plan.operation).and_then(|value| u64::try_from(value).ok());
-        let operation = operation_code
-            .and_then(|code| u8::try_from(code).ok())
-            .and_then(CollectiveOperation::from_code);
-        let bytes = |place| integer(place).and_then(|value| u64::try_from(value).ok());
-        let moved = match (bytes(plan.bytes_sent), bytes(plan.bytes_received)) {
-            (Some(sent), Some(received)) => Moved::Apart(sent, received),
-            _ => bytes(plan.bytes).map_or(Moved::Unknown, Moved::Total),
+        let what = match plan.kind {
+            TypeKind::PointToPoint(kind) => {
+                let is_start = kind == Kind::ReceiveStart;
+                let peer = match integer(plan.peer) {
+                    None if is_start => ANYBODY,
+                    None => NOBODY,
+                    Some(rank) if is_start && u32::try_from(rank).is_err() => ANYBODY,
+                    Some(rank) => self.process_of_rank(process, rank),
+                };
+                let tag = integer(plan.tag).and_then(|tag| i64::try_from(tag).ok());
+                What::PointToPoint(PointToPoint {
+                    tag: tag.map_or(ANY_TAG, |tag| tag.max(ANY_TAG)),
+                    sequence: number(plan.sequence),
+                    peer,
+                    thread: at.thread,
+                    kind,
+                })
+            }
+            TypeKind::Collective { is_begin } => {
+                let operation_code = integer(plan.operation).and_then(|v| u64::try_from(v).ok());
+                let operation = operation_code
+                    .and_then(|code| u8::try_from(code).ok())
+                    .and_then(CollectiveOperation::from_code);
+                let bytes = |place| integer(place).and_then(|value| u64::try_from(value).ok());
+                let moved = match (bytes(plan.bytes_sent), bytes(plan.bytes_received)) {
+                    (Some(sent), Some(received)) => Moved::Apart(sent, received),
+                    _ => bytes(plan.bytes).map_or(Moved::Unknown, Moved::Total),
+                };
+                let root = integer(plan.peer);
+                let place = integer(plan.place).and_then(|place| i64::try_from(place).ok());
+                let size = integer(plan.size).and_then(|size| u32::try_from(size).ok());
+                What::Collective(Collective {
+                    place: place.map_or(-1, |place| place.max(-1)),
+                    size: size.unwrap_or(0),
+                    root: root.map_or(NOBODY, |rank| self.process_of_rank(process, rank)),
+                    operation: operation_code.map_or(u16::MAX, |code| code as u16),
+                    is_begin,
+                    semantics: Semantics::of(operation, moved),
+                    takes_part: takes_part(is_begin, operation, moved),
+                })
+            }
         };
         MessageEvent {
             time_ns: 0,
             communicator,
-            tag: tag.map_or(ANY_TAG, |tag| tag.max(ANY_TAG)),
             request: number(plan.request),
-            sequence: number(plan.sequence),
             process,
-            peer,
             clock: at.clock,
-            thread: match plan.operation {
-                None => at.thread,
-                Some(_) => operation_code.map_or(u16::MAX, |code| code as u16),
-            },
-            kind: plan.kind,
-            semantics: Semantics::of(operation, moved),
-            is_ordered: takes_part(plan.kind, operation, moved),
+            what,
         }
     }
 }
@@ -557,7 +614,7 @@ pub(crate) fn carried(
     let mut carried = Lost::default();
     for event_type in raised {
         let role = definitions.event_types.get(&event_type).map(|t| t.role);
-        carried.add(Lost::of(role.and_then(Kind::of)));
+        carried.add(Lost::of(role.and_then(TypeKind::of)));
     }
     carried
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::messages::{Mark, MessageEvent, NONE, Semantics};
+use crate::messages::{Collective, Mark, MessageEvent, NONE, Semantics};
 
 /// Operations that one process may have under way in one communicator.
 const MOST_OPEN: usize = 4096;
@@ -26,6 +26,9 @@ pub struct CollectiveCounts {
     /// Begins and ends that were given up because too much was under way.
     pub over_limit: u64,
 }
+
+/// An event, and what it tells of a collective operation.
+type Of<'a> = (&'a MessageEvent, &'a Collective);
 
 /// An operation under way.
 #[derive(Debug, Default)]
@@ -49,51 +52,59 @@ struct Instance<D> {
     waiting: Vec<(i64, Mark<D>)>,
 }
 
+/// Whether an end at a place waits for a begin at another.
+fn orders(semantics: Semantics, of_begin: i64, of_end: i64) -> bool {
+    match semantics {
+        Semantics::Prefix => of_begin >= 0 && of_begin < of_end,
+        _ => true,
+    }
+}
+
 impl<D: Copy> Instance<D> {
-    fn take_part(&mut self, event: &MessageEvent) -> bool {
-        if event.sequence != NONE {
-            self.size = event.sequence;
+    fn take_part(&mut self, part: &Collective) -> bool {
+        if part.size != 0 {
+            self.size = part.size.into();
         }
-        if event.semantics == Semantics::Nothing {
+        if part.semantics == Semantics::Nothing {
             return false;
         }
-        let semantics = *self.semantics.get_or_insert(event.semantics);
+        let semantics = *self.semantics.get_or_insert(part.semantics);
         let has_root = matches!(semantics, Semantics::OneToAll | Semantics::AllToOne);
         if has_root {
-            let root = *self.root.get_or_insert(event.peer);
-            self.is_inconsistent |= root != event.peer;
+            let root = *self.root.get_or_insert(part.root);
+            self.is_inconsistent |= root != part.root;
         }
-        self.is_inconsistent |= semantics != event.semantics;
+        self.is_inconsistent |= semantics != part.semantics;
         !self.is_inconsistent
     }
 
     fn begin(
         &mut self,
-        event: &MessageEvent,
+        (event, part): Of<'_>,
         mark: Mark<D>,
         paired: &mut impl FnMut(Mark<D>, Mark<D>),
     ) {
         self.begins += 1;
-        let kind = (event.thread, event.request != NONE);
+        let kind = (part.operation, event.request != NONE);
         self.is_inconsistent |= *self.kind.get_or_insert(kind) != kind;
-        if !self.take_part(event) || !event.is_ordered {
+        if !self.take_part(part) || !part.takes_part {
             return;
         }
         self.last_begin = Some(mark);
         if self.pairs_all {
-            if event.semantics == Semantics::OneToAll && event.peer != event.process {
+            if part.semantics == Semantics::OneToAll && part.root != event.process {
                 return;
             }
-            self.begins_by_place.push((event.tag, mark));
+            self.begins_by_place.push((part.place, mark));
             for (place, end) in &self.waiting {
-                if self.orders(event, event.tag, *place) && end.process != mark.process {
+                if orders(part.semantics, part.place, *place) && end.process != mark.process {
                     paired(mark, *end);
                 }
             }
             return;
         }
-        match event.semantics {
-            Semantics::OneToAll if event.peer == event.process => {
+        match part.semantics {
+            Semantics::OneToAll if part.root == event.process => {
                 self.root_begin = Some(mark);
                 let waiting = std::mem::take(&mut self.waiting);
                 waiting.into_iter().for_each(|(_, end)| paired(mark, end));
@@ -103,59 +114,51 @@ impl<D: Copy> Instance<D> {
                     paired(mark, end);
                 }
             }
-            Semantics::Prefix if event.tag >= 0 => self.begins_by_place.push((event.tag, mark)),
+            Semantics::Prefix if part.place >= 0 => self.begins_by_place.push((part.place, mark)),
             _ => {}
         }
     }
 
     fn end(
         &mut self,
-        event: &MessageEvent,
+        (event, part): Of<'_>,
         mark: Mark<D>,
         paired: &mut impl FnMut(Mark<D>, Mark<D>),
     ) {
         self.ends += 1;
-        if !self.take_part(event) || !event.is_ordered {
+        if !self.take_part(part) || !part.takes_part {
             return;
         }
         if self.pairs_all {
-            let waits = match event.semantics {
-                Semantics::OneToAll => event.peer != event.process,
-                Semantics::AllToOne => event.peer == event.process,
+            let waits = match part.semantics {
+                Semantics::OneToAll => part.root != event.process,
+                Semantics::AllToOne => part.root == event.process,
                 _ => true,
             };
             if waits {
                 for (place, begin) in &self.begins_by_place {
-                    if self.orders(event, *place, event.tag) && begin.process != mark.process {
+                    if orders(part.semantics, *place, part.place) && begin.process != mark.process {
                         paired(*begin, mark);
                     }
                 }
-                self.waiting.push((event.tag, mark));
+                self.waiting.push((part.place, mark));
             }
             return;
         }
-        match event.semantics {
+        match part.semantics {
             Semantics::AllToAll => self.waiting.push((0, mark)),
-            Semantics::OneToAll if event.peer != event.process => match self.root_begin {
+            Semantics::OneToAll if part.root != event.process => match self.root_begin {
                 Some(begin) => paired(begin, mark),
                 None => self.waiting.push((0, mark)),
             },
-            Semantics::AllToOne if event.peer == event.process => {
+            Semantics::AllToOne if part.root == event.process => {
                 self.root_end = Some(mark);
                 if let Some(begin) = self.last_begin.filter(|b| b.process != mark.process) {
                     paired(begin, mark);
                 }
             }
-            Semantics::Prefix if event.tag >= 0 => self.waiting.push((event.tag, mark)),
+            Semantics::Prefix if part.place >= 0 => self.waiting.push((part.place, mark)),
             _ => {}
-        }
-    }
-
-    /// Whether an end at a place waits for a begin at another.
-    fn orders(&self, event: &MessageEvent, of_begin: i64, of_end: i64) -> bool {
-        match event.semantics {
-            Semantics::Prefix => of_begin >= 0 && of_begin < of_end,
-            _ => true,
         }
     }
 
@@ -279,7 +282,7 @@ impl<D: Copy + Default> Collectives<D> {
 
     pub(crate) fn begin(
         &mut self,
-        event: &MessageEvent,
+        (event, part): Of<'_>,
         mark: Mark<D>,
         paired: &mut impl FnMut(Mark<D>, Mark<D>),
     ) {
@@ -314,7 +317,7 @@ impl<D: Copy + Default> Collectives<D> {
         match of.operation(number) {
             Some(operation) => {
                 let before = operation.weight();
-                operation.begin(event, mark, paired);
+                operation.begin((event, part), mark, paired);
                 self.weight += operation.weight();
                 self.weight -= before;
             }
@@ -325,7 +328,7 @@ impl<D: Copy + Default> Collectives<D> {
 
     pub(crate) fn end(
         &mut self,
-        event: &MessageEvent,
+        (event, part): Of<'_>,
         mark: Mark<D>,
         paired: &mut impl FnMut(Mark<D>, Mark<D>),
     ) {
@@ -349,7 +352,7 @@ impl<D: Copy + Default> Collectives<D> {
         match self.communicators[communicator].operation(number) {
             Some(operation) => {
                 let before = operation.weight();
-                operation.end(event, mark, paired);
+                operation.end((event, part), mark, paired);
                 self.weight += operation.weight();
                 self.weight -= before;
             }

@@ -12,7 +12,8 @@ use serde::Serialize;
 
 use crate::messages::collectives::Collectives;
 use crate::messages::{
-    ANY_TAG, ANYBODY, Kind, Lost, Mark, MessageBatch, MessageEvent, NOBODY, NONE, SEVERAL,
+    ANY_TAG, ANYBODY, Kind, Lost, Mark, MessageBatch, MessageEvent, NOBODY, NONE, PointToPoint,
+    SEVERAL, What,
 };
 
 /// So many messages are looked up before they are taken in: which channel is next cannot be foreseen, and with many of
@@ -66,19 +67,22 @@ struct Key {
 
 impl Key {
     /// The channel of a send or a receive.
-    const fn of(event: &MessageEvent) -> Self {
-        let (from, to) = match event.kind {
-            Kind::Send | Kind::Unsent => (event.process, event.peer),
-            _ => (event.peer, event.process),
+    const fn of(event: &MessageEvent, message: &PointToPoint) -> Self {
+        let (from, to) = match message.kind {
+            Kind::Send | Kind::Unsent => (event.process, message.peer),
+            _ => (message.peer, event.process),
         };
         Self {
             communicator: event.communicator,
-            tag: event.tag,
+            tag: message.tag,
             from,
             to,
         }
     }
 }
+
+/// An event, and what it tells of a message.
+type Of<'a> = (&'a MessageEvent, &'a PointToPoint);
 
 /// A list of nodes: numbers of its first and last.
 #[derive(Clone, Copy, Debug)]
@@ -258,7 +262,10 @@ impl<D: Copy + Default> Matcher<D> {
     fn fetch_ahead(&self, events: &[MessageEvent]) {
         let mut places = [END; MESSAGES_AHEAD];
         for (place, event) in places.iter_mut().zip(events) {
-            if let Some(slot) = self.channels.get(&Key::of(event)) {
+            let What::PointToPoint(message) = &event.what else {
+                continue;
+            };
+            if let Some(slot) = self.channels.get(&Key::of(event, message)) {
                 *place = *slot;
                 fetch_ahead(&self.slots, *slot as usize);
             }
@@ -309,14 +316,18 @@ impl<D: Copy + Default> Matcher<D> {
             detail,
         };
         self.next_number += 1;
-        match event.kind {
-            Kind::Send => self.take_send(event, mark, paired),
-            Kind::Receive => self.take_receive(event, mark, paired),
-            Kind::ReceiveStart => self.take_start(event, mark, paired),
-            Kind::Cancel => self.take_cancel(event, paired),
-            Kind::Unsent => self.take_unsent(event),
-            Kind::CollectiveBegin => self.collectives.begin(event, mark, paired),
-            Kind::CollectiveEnd => self.collectives.end(event, mark, paired),
+        match &event.what {
+            What::PointToPoint(message) => match message.kind {
+                Kind::Send => self.take_send((event, message), mark, paired),
+                Kind::Receive => self.take_receive((event, message), mark, paired),
+                Kind::ReceiveStart => self.take_start((event, message), mark, paired),
+                Kind::Cancel => self.take_cancel(event, paired),
+                Kind::Unsent => self.take_unsent(event, message),
+            },
+            What::Collective(part) if part.is_begin => {
+                self.collectives.begin((event, part), mark, paired);
+            }
+            What::Collective(part) => self.collectives.end((event, part), mark, paired),
         }
     }
 
@@ -344,8 +355,8 @@ impl<D: Copy + Default> Matcher<D> {
         })
     }
 
-    fn has_peer(&mut self, event: &MessageEvent) -> bool {
-        let has_peer = !matches!(event.peer, NOBODY | SEVERAL | ANYBODY)
+    fn has_peer(&mut self, (event, message): Of<'_>) -> bool {
+        let has_peer = !matches!(message.peer, NOBODY | SEVERAL | ANYBODY)
             && (event.process as usize) < self.processes.len();
         self.counts.without_peer += u64::from(!has_peer);
         has_peer
@@ -353,24 +364,24 @@ impl<D: Copy + Default> Matcher<D> {
 
     fn take_send(
         &mut self,
-        event: &MessageEvent,
+        (event, message): Of<'_>,
         mark: Mark<D>,
         paired: &mut impl FnMut(Mark<D>, Mark<D>),
     ) {
         self.counts.sends += 1;
-        if !self.has_peer(event) {
+        if !self.has_peer((event, message)) {
             return;
         }
-        let key = Key::of(event);
+        let key = Key::of(event, message);
         let Some(slot) = self.open(key) else { return };
         let receives = self.channel(slot).receives;
-        if event.sequence != NONE && self.has_sequence(receives) {
-            if let Some(node) = self.unlink_sequence(slot, true, event.sequence) {
+        if message.sequence != NONE && self.has_sequence(receives) {
+            if let Some(node) = self.unlink_sequence(slot, true, message.sequence) {
                 self.counts.matched += 1;
                 paired(mark, node.mark);
                 return;
             }
-        } else if event.sequence == NONE && self.is_broken(slot, false) {
+        } else if message.sequence == NONE && self.is_broken(slot, false) {
             return;
         }
         if let Some(receive) = self.take_first(slot, true, u64::MAX) {
@@ -381,7 +392,7 @@ impl<D: Copy + Default> Matcher<D> {
         let node = Node {
             mark,
             started: mark.number,
-            sequence: event.sequence,
+            sequence: message.sequence,
             next: END,
             thread: event.request as u16,
             state: State::Ready,
@@ -393,16 +404,16 @@ impl<D: Copy + Default> Matcher<D> {
 
     fn take_receive(
         &mut self,
-        event: &MessageEvent,
+        (event, message): Of<'_>,
         mark: Mark<D>,
         paired: &mut impl FnMut(Mark<D>, Mark<D>),
     ) {
         self.counts.receives += 1;
-        if !self.has_peer(event) {
+        if !self.has_peer((event, message)) {
             return;
         }
-        let key = Key::of(event);
-        let (mut started, mut thread) = (mark.number, event.thread);
+        let key = Key::of(event, message);
+        let (mut started, mut thread) = (mark.number, message.thread);
         let request = match event.request {
             NONE => None,
             request => self.requests.remove(&(event.process, request)),
@@ -415,7 +426,7 @@ impl<D: Copy + Default> Matcher<D> {
             }) if self.is_open(node, at) => {
                 let node = &mut self.nodes[node as usize];
                 (started, thread) = (at, node.thread);
-                if place == key && event.sequence == NONE {
+                if place == key && message.sequence == NONE {
                     (node.state, node.mark) = (State::Ready, mark);
                     if let Some(slot) = self.channels.get(&key).copied() {
                         self.arrange(slot);
@@ -438,7 +449,7 @@ impl<D: Copy + Default> Matcher<D> {
         let node = Node {
             mark,
             started,
-            sequence: event.sequence,
+            sequence: message.sequence,
             next: END,
             thread,
             state: State::Ready,
@@ -479,7 +490,7 @@ impl<D: Copy + Default> Matcher<D> {
 
     fn take_start(
         &mut self,
-        event: &MessageEvent,
+        (event, message): Of<'_>,
         mark: Mark<D>,
         paired: &mut impl FnMut(Mark<D>, Mark<D>),
     ) {
@@ -499,31 +510,32 @@ impl<D: Copy + Default> Matcher<D> {
             self.lose(event.process, lost);
             return;
         }
-        let is_wild = event.communicator == NONE || event.peer == ANYBODY || event.tag == ANY_TAG;
+        let is_wild =
+            event.communicator == NONE || message.peer == ANYBODY || message.tag == ANY_TAG;
         let request = if is_wild {
             let pattern = Pattern {
                 communicator: event.communicator,
-                peer: event.peer,
-                tag: event.tag,
-                thread: event.thread,
+                peer: message.peer,
+                tag: message.tag,
+                thread: message.thread,
             };
             let process = &mut self.processes[event.process as usize];
             process.wild.insert(started, pattern);
             Some(Request::Wild {
                 started,
-                thread: event.thread,
+                thread: message.thread,
             })
         } else {
-            let key = Key::of(event);
+            let key = Key::of(event, message);
             let node = Node {
                 mark,
                 started,
                 sequence: NONE,
                 next: END,
-                thread: event.thread,
+                thread: message.thread,
                 state: State::Open,
             };
-            let has_peer = !matches!(event.peer, NOBODY | SEVERAL);
+            let has_peer = !matches!(message.peer, NOBODY | SEVERAL);
             let slot = has_peer.then(|| self.remember(key)).flatten();
             let placed = slot.filter(|slot| {
                 self.channel(*slot).receives_broken == Broken::No && self.push(*slot, true, node)
@@ -556,8 +568,8 @@ impl<D: Copy + Default> Matcher<D> {
     }
 
     /// Takes a send back that was told and did not happen: the last with its request that waits.
-    fn take_unsent(&mut self, event: &MessageEvent) {
-        let Some(slot) = self.channels.get(&Key::of(event)).copied() else {
+    fn take_unsent(&mut self, event: &MessageEvent, message: &PointToPoint) {
+        let Some(slot) = self.channels.get(&Key::of(event, message)).copied() else {
             return;
         };
         let list = self.channel(slot).sends;

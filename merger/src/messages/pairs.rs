@@ -14,7 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::messages::causality::MESSAGES_IN_FLIGHT;
 use crate::messages::matching::{Matcher, MessageCounts};
-use crate::messages::{Extractor, Kind, Mark, MessageBatch, TypePlan, carried};
+use crate::messages::{Extractor, Kind, Mark, MessageBatch, TypeKind, TypePlan, carried};
 
 /// The call in which a message was sent or received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -256,8 +256,8 @@ impl MessageExtractor {
             let integer = |place: Option<usize>| columns.get(place?)?.integer(ordinal);
             let unsigned = |place| integer(place).and_then(|value| u64::try_from(value).ok());
             let role = match plan.kind {
-                Kind::Send => Role::Send,
-                Kind::Receive => Role::Receive,
+                TypeKind::PointToPoint(Kind::Send) => Role::Send,
+                TypeKind::PointToPoint(Kind::Receive) => Role::Receive,
                 _ => Role::Other,
             };
             let is_side = role != Role::Other;

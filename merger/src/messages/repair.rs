@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use crate::messages::matching::Matcher;
-use crate::messages::{Kind, Lost, Mark, MessageBatch};
+use crate::messages::{Kind, Lost, Mark, MessageBatch, What};
 
 /// A receive is at least this far behind its send: more than rounding takes away.
 const LATENCY_NS: i64 = 4;
@@ -200,8 +200,14 @@ impl Repair {
                     number: self.next_number,
                     time_ns: event.time_ns,
                     after: Vec::new(),
-                    is_late: matches!(event.kind, Kind::Receive | Kind::CollectiveEnd),
-                    is_early: matches!(event.kind, Kind::Send | Kind::CollectiveBegin),
+                    is_late: match &event.what {
+                        What::PointToPoint(message) => message.kind == Kind::Receive,
+                        What::Collective(part) => !part.is_begin,
+                    },
+                    is_early: match &event.what {
+                        What::PointToPoint(message) => message.kind == Kind::Send,
+                        What::Collective(part) => part.is_begin,
+                    },
                 });
                 self.waiting += 1;
             }

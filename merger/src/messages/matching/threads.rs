@@ -108,7 +108,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::messages::{ANY_TAG, Kind, Mark, MessageBatch, MessageEvent, NONE, Semantics};
+    use crate::messages::{
+        ANY_TAG, Kind, Mark, MessageBatch, MessageEvent, NONE, PointToPoint, What,
+    };
 
     /// A receive of a simulated library, and how far it is.
     struct Waiting {
@@ -138,16 +140,16 @@ mod tests {
             self.events.push(MessageEvent {
                 time_ns: self.events.len() as i64,
                 communicator: 3,
-                tag: if is_any { ANY_TAG } else { 5 },
                 request: if is_send { NONE } else { request },
-                sequence: NONE,
                 process: u32::from(!is_send),
-                peer: u32::from(is_send),
                 clock: 0,
-                thread: thread as u16,
-                kind,
-                semantics: Semantics::Nothing,
-                is_ordered: false,
+                what: What::PointToPoint(PointToPoint {
+                    tag: if is_any { ANY_TAG } else { 5 },
+                    sequence: NONE,
+                    peer: u32::from(is_send),
+                    thread: thread as u16,
+                    kind,
+                }),
             });
         }
 
