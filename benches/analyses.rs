@@ -8,8 +8,8 @@
 //! A tenth of the events are messages, most of which never match; one event in 32 begins a collective operation.
 //!
 //! Measured on an idle machine with two cores (AMD Zen 4) and the defaults: the median time with one job, divided by
-//! that with two, is 1.81 for `regions --rank`, 1.76 for `flat`, 1.85 for `messages`, 1.59 for `collectives`, 1.70
-//! for `intervals`, 1.85 and 1.82 for `histogram`, 1.85 for `metrics`, 1.86 for `diff`, and 1.19 for `regions
+//! that with two, is 1.87 for `regions --rank`, 1.72 for `flat`, 1.83 for `messages`, 1.75 for `collectives`, 1.79
+//! for `intervals`, 1.89 and 1.82 for `histogram`, 1.85 for `metrics`, 1.83 for `diff`, and 1.14 for `regions
 //! --tree`. One thread alone adds up calls to a tree, and one alone pairs intervals and the begins of collective
 //! operations; other threads only decode and gather.
 

@@ -8,7 +8,7 @@ use annals_format::names::element;
 use std::collections::BTreeMap;
 
 use annals_format::{
-    CollectiveOperation, Definitions, EventTypeId, ObjectId, Reference, Role, StringId,
+    CollectiveOperation, Definitions, EventTypeId, ObjectId, Reference, Role, StreamId, StringId,
 };
 use annals_merger::{Event, Places, Query, ReadSummary, Reader, Result, SliceLength, Window};
 use rustc_hash::FxHashMap;
@@ -21,7 +21,7 @@ use crate::state::{EventState, fold_events};
 const MOST_OPEN: usize = 1 << 20;
 
 /// Begins that the first slice gathers before it counts them.
-const GATHERED: usize = 1 << 14;
+const GATHERED: usize = 1 << 16;
 
 /// Waiting of one rank. Times in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
@@ -83,53 +83,74 @@ struct BeginType {
     size: Option<usize>,
 }
 
-fn communicator_name(
-    definitions: &Definitions,
-    (event_type, at, value): (EventTypeId, Option<usize>, i128),
-) -> String {
-    let event_type = definitions.event_types.get(&event_type);
-    let element = event_type.and_then(|event_type| event_type.elements.get(at?));
-    let number = u32::try_from(value).ok();
-    match (element.map(|element| element.reference), number) {
-        (Some(Reference::Object), Some(number)) => {
-            match definitions.objects.get(&ObjectId::new(number)) {
-                Some(object) => definitions.string(object.name).to_owned(),
-                None => value.to_string(),
-            }
-        }
-        (Some(Reference::String), Some(number)) => {
-            definitions.string(StringId::new(number)).to_owned()
-        }
-        _ => value.to_string(),
-    }
+/// What begins of a slice have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Member {
+    event_type: EventTypeId,
+    /// Value of the element that names the communicator.
+    communicator: i128,
+    stream: StreamId,
+    operation: Option<i128>,
+    size: Option<usize>,
 }
 
 /// A begin of an operation.
 struct Begin {
-    /// Number of its communicator in the slice.
-    communicator: u32,
-    process: u32,
-    rank: u32,
+    /// Number of its [`Member`] in the slice.
+    member: u32,
     time_ns: i64,
-    operation: Option<i128>,
-    size: Option<usize>,
 }
 
 /// An operation that began.
 struct Instance {
     operation: Option<i128>,
     size: Option<usize>,
-    /// Rank and time of each begin.
+    /// Number of the process among the communicator's, and time, of each begin.
     begins: Vec<(u32, i64)>,
 }
 
 #[derive(Default)]
 struct Communicator {
     name: String,
-    /// By process, how many operations it began.
-    begun: FxHashMap<u32, u64>,
-    /// By number.
-    open: BTreeMap<u64, Instance>,
+    /// Numbers of the processes that began an operation.
+    processes: FxHashMap<u32, u32>,
+    /// By process, its rank and how many operations it began.
+    begun: Vec<(u32, u64)>,
+    /// By place in the order of the communicator's operations.
+    open: FxHashMap<u64, Instance>,
+    /// Operations with earlier places were counted or given up.
+    oldest: u64,
+}
+
+impl Communicator {
+    fn process(&mut self, process: u32, rank: u32) -> u32 {
+        let next = self.begun.len() as u32;
+        let number = *self.processes.entry(process).or_insert(next);
+        if number == next {
+            self.begun.push((rank, 0));
+        }
+        number
+    }
+
+    /// Gives up the open operation with the earliest place.
+    fn give_up_oldest(&mut self) {
+        while !self.open.is_empty() {
+            self.oldest += 1;
+            if self.open.remove(&(self.oldest - 1)).is_some() {
+                return;
+            }
+        }
+    }
+}
+
+/// A process's part in the operations of a row.
+#[derive(Clone, Copy, Default)]
+struct Part {
+    /// How often it took part.
+    count: u64,
+    wait_ns: i64,
+    /// How often it came last.
+    last: u64,
 }
 
 #[derive(Default)]
@@ -139,19 +160,22 @@ struct Tally {
     wait_ns: i64,
     imbalance_ns: i128,
     max_imbalance_ns: i64,
-    ranks: BTreeMap<u32, (i64, u64)>,
+    /// By process of the communicator.
+    parts: Vec<Part>,
 }
 
 /// The counting. Only the first state has it.
 #[derive(Default)]
 struct Gathered {
     /// Numbers of the communicators, by name.
-    numbers: BTreeMap<String, usize>,
+    numbers: FxHashMap<String, usize>,
     communicators: Vec<Communicator>,
     /// By operation and communicator.
     tallies: FxHashMap<(Option<i128>, usize), Tally>,
     open: usize,
     incomplete: u64,
+    /// Empty, to be used again.
+    spare: Vec<Vec<(u32, i64)>>,
 }
 
 impl Gathered {
@@ -171,7 +195,7 @@ impl Gathered {
     fn count(&mut self, communicator: usize, instance: &Instance, window: Window) {
         let last = instance.begins.iter().max_by_key(|begin| begin.1);
         let first = instance.begins.iter().map(|begin| begin.1).min();
-        let (Some((last_rank, last_ns)), Some(first_ns)) = (last.copied(), first) else {
+        let (Some((last_process, last_ns)), Some(first_ns)) = (last.copied(), first) else {
             return;
         };
         if !window.contains(last_ns) {
@@ -179,50 +203,62 @@ impl Gathered {
         }
         let tally = self.tallies.entry((instance.operation, communicator));
         let tally = tally.or_default();
+        let processes = self.communicators[communicator].begun.len();
+        tally.parts.resize(processes, Part::default());
         tally.members = tally.members.max(instance.begins.len());
         tally.count += 1;
         let imbalance_ns = last_ns - first_ns;
         tally.imbalance_ns += i128::from(imbalance_ns);
         tally.max_imbalance_ns = tally.max_imbalance_ns.max(imbalance_ns);
-        for (rank, begin_ns) in &instance.begins {
-            let of_rank = tally.ranks.entry(*rank).or_default();
-            of_rank.0 += last_ns - begin_ns;
+        for (process, begin_ns) in &instance.begins {
+            let part = &mut tally.parts[*process as usize];
+            part.count += 1;
+            part.wait_ns += last_ns - begin_ns;
             tally.wait_ns += last_ns - begin_ns;
         }
-        tally.ranks.entry(last_rank).or_default().1 += 1;
+        tally.parts[last_process as usize].last += 1;
     }
 
-    fn begin(&mut self, number: usize, begin: &Begin, window: Window) {
+    /// Takes in the next begin of a process of a communicator, by their numbers.
+    fn begin(
+        &mut self,
+        (number, process): (usize, u32),
+        member: &Member,
+        time_ns: i64,
+        window: Window,
+    ) {
         let communicator = &mut self.communicators[number];
-        let next = communicator.begun.entry(begin.process).or_default();
-        let place = *next;
-        *next += 1;
+        let (_, begun) = &mut communicator.begun[process as usize];
+        let place = *begun;
+        *begun += 1;
+        if place < communicator.oldest {
+            // Its operation was given up.
+            return;
+        }
         let instance = communicator.open.entry(place).or_insert_with(|| {
             self.open += 1;
             Instance {
-                operation: begin.operation,
-                size: begin.size,
-                begins: Vec::with_capacity(begin.size.unwrap_or(0).min(64)),
+                operation: member.operation,
+                size: member.size,
+                begins: self.spare.pop().unwrap_or_default(),
             }
         });
-        instance.begins.push((begin.rank, begin.time_ns));
-        instance.operation = instance.operation.or(begin.operation);
+        instance.begins.push((process, time_ns));
+        instance.operation = instance.operation.or(member.operation);
         let is_whole = instance
             .size
             .is_some_and(|size| instance.begins.len() >= size);
-        let done = if is_whole {
-            communicator.open.remove(&place)
+        if is_whole {
+            if let Some(mut instance) = communicator.open.remove(&place) {
+                self.open -= 1;
+                self.count(number, &instance, window);
+                instance.begins.clear();
+                self.spare.push(instance.begins);
+            }
         } else if self.open > MOST_OPEN {
+            communicator.give_up_oldest();
+            self.open -= 1;
             self.incomplete += 1;
-            self.open -= 1;
-            communicator.open.pop_first();
-            None
-        } else {
-            None
-        };
-        if let Some(instance) = done {
-            self.open -= 1;
-            self.count(number, &instance, window);
         }
     }
 
@@ -240,6 +276,30 @@ impl Gathered {
             }
         }
     }
+
+    fn feed(&mut self, shared: &Shared<'_>, members: &[Member], begins: &[Begin]) {
+        // Many members are of one communicator.
+        let mut known: FxHashMap<(EventTypeId, i128), usize> = FxHashMap::default();
+        let places = members.iter().map(|member| {
+            let key = (member.event_type, member.communicator);
+            let communicator = *known
+                .entry(key)
+                .or_insert_with(|| self.communicator(shared.communicator_name(member)));
+            let place = shared.places.get(member.stream);
+            let process = self.communicators[communicator].process(place.process.get(), place.rank);
+            (communicator, process)
+        });
+        let places: Vec<(usize, u32)> = places.collect();
+        for begin in begins {
+            let member = begin.member as usize;
+            self.begin(
+                places[member],
+                &members[member],
+                begin.time_ns,
+                shared.window,
+            );
+        }
+    }
 }
 
 /// What all threads share.
@@ -250,32 +310,46 @@ struct Shared<'a> {
     window: Window,
 }
 
+impl Shared<'_> {
+    /// Returns the name of a member's communicator.
+    fn communicator_name(&self, member: &Member) -> String {
+        let (definitions, value) = (self.definitions, member.communicator);
+        let event_type = definitions.event_types.get(&member.event_type);
+        let at = self.types[&member.event_type].communicator;
+        let element = event_type.and_then(|event_type| event_type.elements.get(at?));
+        let number = u32::try_from(value).ok();
+        match (element.map(|element| element.reference), number) {
+            (Some(Reference::Object), Some(number)) => {
+                match definitions.objects.get(&ObjectId::new(number)) {
+                    Some(object) => definitions.string(object.name).to_owned(),
+                    None => value.to_string(),
+                }
+            }
+            (Some(Reference::String), Some(number)) => {
+                definitions.string(StringId::new(number)).to_owned()
+            }
+            _ => value.to_string(),
+        }
+    }
+}
+
 /// The begins of a slice.
 struct CollectiveState<'a> {
     shared: &'a Shared<'a>,
     gathered: Option<Gathered>,
-    /// Numbers of the communicators, by event type and value of the element.
-    numbers: FxHashMap<(EventTypeId, i128), u32>,
-    names: Vec<String>,
+    numbers: FxHashMap<Member, u32>,
+    members: Vec<Member>,
     begins: Vec<Begin>,
 }
 
 impl CollectiveState<'_> {
     fn flush(&mut self) {
         if let Some(gathered) = &mut self.gathered {
-            feed(gathered, self.shared.window, &self.names, &self.begins);
+            gathered.feed(self.shared, &self.members, &self.begins);
             self.begins.clear();
+            self.members.clear();
+            self.numbers.clear();
         }
-    }
-}
-
-fn feed(gathered: &mut Gathered, window: Window, names: &[String], begins: &[Begin]) {
-    let names = names.iter();
-    let numbers: Vec<usize> = names
-        .map(|name| gathered.communicator(name.clone()))
-        .collect();
-    for begin in begins {
-        gathered.begin(numbers[begin.communicator as usize], begin, window);
     }
 }
 
@@ -283,29 +357,27 @@ impl EventState for CollectiveState<'_> {
     const SLICES: SliceLength = SliceLength::Short;
 
     fn add(&mut self, event: &Event<'_>) {
-        let shared = self.shared;
         let event_type = event.event_type();
-        let Some(begin) = shared.types.get(&event_type) else {
+        let Some(begin) = self.shared.types.get(&event_type) else {
             return;
         };
         let integer = |at: Option<usize>| at.and_then(|at| event.element(at).as_integer());
-        let value = integer(begin.communicator).unwrap_or(-1);
-        let next = self.names.len() as u32;
-        let number = *self.numbers.entry((event_type, value)).or_insert(next);
-        if number == next {
-            let place = (event_type, begin.communicator, value);
-            self.names
-                .push(communicator_name(shared.definitions, place));
-        }
-        let place = shared.places.get(event.stream());
         let size = integer(begin.size).and_then(|size| usize::try_from(size).ok());
-        self.begins.push(Begin {
-            communicator: number,
-            process: place.process.get(),
-            rank: place.rank,
-            time_ns: event.time(),
+        let member = Member {
+            event_type,
+            communicator: integer(begin.communicator).unwrap_or(-1),
+            stream: event.stream(),
             operation: integer(begin.operation),
             size: size.filter(|size| *size != 0),
+        };
+        let next = self.members.len() as u32;
+        let number = *self.numbers.entry(member).or_insert(next);
+        if number == next {
+            self.members.push(member);
+        }
+        self.begins.push(Begin {
+            member: number,
+            time_ns: event.time(),
         });
         if self.gathered.is_some() && self.begins.len() >= GATHERED {
             self.flush();
@@ -315,7 +387,7 @@ impl EventState for CollectiveState<'_> {
     fn merge(&mut self, later: Self) {
         self.flush();
         if let Some(gathered) = &mut self.gathered {
-            feed(gathered, self.shared.window, &later.names, &later.begins);
+            gathered.feed(self.shared, &later.members, &later.begins);
         }
     }
 }
@@ -358,7 +430,7 @@ pub fn collectives(reader: &Reader, query: &Query) -> Result<Option<(Collectives
         shared: &shared,
         gathered: (slice == 0).then(Gathered::default),
         numbers: FxHashMap::default(),
-        names: Vec::new(),
+        members: Vec::new(),
         begins: Vec::new(),
     };
     let (mut state, summary) = fold_events(reader, &until, wanted, new)?;
@@ -374,21 +446,30 @@ pub fn collectives(reader: &Reader, query: &Query) -> Result<Option<(Collectives
     });
     let rows = gathered.tallies.iter();
     let rows = rows.map(|((operation, communicator), tally)| {
-        let ranks = tally.ranks.iter();
-        let ranks = ranks.map(|(rank, (wait_ns, last))| CollectiveWait {
-            rank: *rank,
-            wait_ns: *wait_ns,
-            last: *last,
-        });
+        let communicator = &gathered.communicators[*communicator];
+        // Processes of several runs may have one rank.
+        let mut ranks: BTreeMap<u32, CollectiveWait> = BTreeMap::new();
+        for ((rank, _), part) in communicator.begun.iter().zip(&tally.parts) {
+            if part.count == 0 {
+                continue;
+            }
+            let of_rank = ranks.entry(*rank).or_insert(CollectiveWait {
+                rank: *rank,
+                wait_ns: 0,
+                last: 0,
+            });
+            of_rank.wait_ns += part.wait_ns;
+            of_rank.last += part.last;
+        }
         CollectiveRow {
             operation: operation_name(*operation),
-            communicator: gathered.communicators[*communicator].name.clone(),
+            communicator: communicator.name.clone(),
             members: tally.members,
             count: tally.count,
             wait_ns: tally.wait_ns,
             mean_imbalance_ns: Some((tally.imbalance_ns / i128::from(tally.count.max(1))) as i64),
             max_imbalance_ns: tally.max_imbalance_ns,
-            ranks: ranks.collect(),
+            ranks: ranks.into_values().collect(),
             is_uncertain: is_lost,
         }
     });
