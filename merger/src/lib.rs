@@ -105,6 +105,7 @@ pub use messages::pairs::{
 };
 pub use otf2::{ArchiveOptions, anchor_of};
 pub use read::calls::{Call, Calls, Sink};
+pub use read::chunk_events::{ChunkEvents, EventRange, NumberColumn};
 pub use read::event::{Event, Item, OwnedEvent};
 pub use read::places::{Places, StreamPlace};
 pub use read::query::{ElementHandle, Query};

@@ -1,6 +1,7 @@
 //! Reading: events, calls and losses of traces, recordings and archives, in global order.
 
 pub(crate) mod calls;
+pub(crate) mod chunk_events;
 pub(crate) mod event;
 pub(crate) mod places;
 pub(crate) mod query;

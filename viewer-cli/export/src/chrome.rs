@@ -133,7 +133,7 @@ impl<'a> Chrome<'a> {
     fn put_elements(
         &self,
         events: &Events<'_>,
-        row: u32,
+        event: usize,
         event_type: EventTypeId,
         out: &mut Vec<u8>,
     ) {
@@ -144,7 +144,7 @@ impl<'a> Chrome<'a> {
         out.extend_from_slice(b",\"args\":{");
         let mut is_first = true;
         for (at, element) in definition.elements.iter().enumerate() {
-            let value = events.value(row, at);
+            let value = events.value(event, at);
             if value == Value::Absent {
                 continue;
             }
@@ -243,10 +243,8 @@ impl Exporter for Chrome<'_> {
     }
 
     fn events(&mut self, events: &Events<'_>) -> anyhow::Result<()> {
-        let chunk = &events.chunk;
         let d = self.context.definitions;
-        let kinds = chunk.types.iter().enumerate().map(|(at, columns)| {
-            let id = columns.event_type;
+        let kinds = events.event_types().enumerate().map(|(at, id)| {
             let role = d.event_types.get(&id).map(|event_type| event_type.role);
             let is_side = matches!(role, Some(Role::Send | Role::Receive));
             let metric = self.metrics.get(&id).copied();
@@ -259,17 +257,15 @@ impl Exporter for Chrome<'_> {
             )
         });
         let kinds: Vec<_> = kinds.collect();
-        for row in &events.rows {
-            let index = *row as usize;
-            let (is_move, event_type, name, is_side, metric) =
-                &kinds[usize::from(chunk.type_index[index])];
-            let (time_ns, stream) = (chunk.times_ns[index], chunk.streams[index]);
+        for event in 0..events.len() {
+            let (is_move, event_type, name, is_side, metric) = &kinds[events.type_place(event)];
+            let (time_ns, stream) = (events.time(event), events.stream(event));
             let place = self.context.places.get(stream);
             if *is_move && place.location_id.is_some() {
                 continue;
             }
             let mut out = std::mem::take(&mut self.buffer);
-            let value = metric.map(|element| (element, events.value(*row, element)));
+            let value = metric.map(|element| (element, events.value(event, element)));
             let value = value.filter(|(_, value)| *value != Value::Absent);
             if let Some((element, value)) = value {
                 // Counters are of processes; those of a location need its name.
@@ -291,7 +287,7 @@ impl Exporter for Chrome<'_> {
                 };
                 out.extend_from_slice(rest);
                 put_json(&mut out, &place.source);
-                self.put_elements(events, *row, *event_type, &mut out);
+                self.put_elements(events, event, *event_type, &mut out);
                 out.push(b'}');
             }
             self.buffer = out;

@@ -246,7 +246,7 @@ impl Exporter for Dataset {
 
     fn events(&mut self, events: &Events<'_>) -> anyhow::Result<()> {
         if let Some((number, table)) = &self.events {
-            for rows in table.rows(&self.shared, events.picked) {
+            for rows in table.rows(&self.shared, events.of_chunk) {
                 self.files.write(*number, rows)?;
             }
         }

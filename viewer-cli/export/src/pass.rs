@@ -5,12 +5,12 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use annals_format::{
-    Column, Definitions, EventTypeId, LocationId, Reference, RegionId, Role, StreamId, TraceChunk,
-    TraceLoss, Value,
+    Definitions, EventTypeId, LocationId, Reference, RegionId, Role, StreamId, TraceChunk,
+    TraceLoss,
 };
 use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{
-    ByStream, Calls, MergeError, MessageCounts, MessageEvents, MessageExtractor, MessagePairs,
+    Calls, ChunkEvents, MergeError, MessageCounts, MessageEvents, MessageExtractor, MessagePairs,
     Places, Query, ReadSummary, Reader, Sink, StreamPlace, Window,
 };
 use rustc_hash::FxHashMap;
@@ -144,22 +144,11 @@ pub struct Message {
     pub is_late: bool,
 }
 
-/// The exported events of a chunk.
-#[derive(Debug)]
-pub struct Picked {
-    /// The chunk.
-    pub chunk: TraceChunk,
-    /// Indexes of the events in it, ascending.
-    pub rows: Vec<u32>,
-    /// For each event of the chunk, its number among those of its type.
-    pub ordinals: Vec<u32>,
-}
-
-/// The same, with what is known of them.
+/// The exported events of a chunk, with what is known of them.
 #[derive(Debug)]
 pub struct Events<'a> {
-    /// They.
-    pub picked: &'a Arc<Picked>,
+    /// The events.
+    pub of_chunk: &'a Arc<ChunkEvents>,
     /// Numbers of messages, by index of the event in the chunk; 2^64 − 1: of none. Empty: none has any.
     pub messages: &'a [u64],
     /// By type of the chunk: its events are calls' enters and leaves.
@@ -168,29 +157,17 @@ pub struct Events<'a> {
 
 impl Events<'_> {
     /// Number of the message that an event sends or receives.
-    pub fn message(&self, row: u32) -> Option<u64> {
-        let number = self.messages.get(row as usize).copied();
+    pub fn message(&self, event: usize) -> Option<u64> {
+        let number = self.messages.get(self.index(event)).copied();
         number.filter(|number| *number != NO_MESSAGE)
     }
 }
 
 impl Deref for Events<'_> {
-    type Target = Picked;
+    type Target = ChunkEvents;
 
-    fn deref(&self) -> &Picked {
-        self.picked
-    }
-}
-
-impl Picked {
-    /// The value of an element.
-    pub fn value(&self, row: u32, element: usize) -> Value<'_> {
-        let index = row as usize;
-        let columns = &self.chunk.types[usize::from(self.chunk.type_index[index])].columns;
-        match columns.get(element) {
-            Some(column) => column.get(self.ordinals[index] as usize),
-            None => Value::Absent,
-        }
+    fn deref(&self) -> &ChunkEvents {
+        self.of_chunk
     }
 }
 
@@ -372,7 +349,8 @@ struct Driver<'a> {
     next_call: u64,
     messages: Option<Messages>,
     is_move: FxHashMap<EventTypeId, bool>,
-    follows: ByStream<()>,
+    /// The filter, within the window.
+    query: Query,
     failure: Option<anyhow::Error>,
     told: u64,
     progress: &'a mut dyn FnMut(u64),
@@ -418,25 +396,19 @@ impl Driver<'_> {
         if !self.wants.events && self.messages.is_none() {
             return Ok(());
         }
-        let ordinals = chunk.ordinals();
         if let Some(messages) = &mut self.messages {
             messages.take(&chunk);
         }
         let window = self.context.window;
         let last_ns = chunk.times_ns.last().copied();
         if self.wants.events && last_ns.is_some_and(|last_ns| last_ns >= window.from_ns) {
-            let rows = self.pick(&chunk, &ordinals);
-            let messages = self.messages.as_ref();
-            let is_move = chunk.types.iter().map(|columns| columns.event_type);
+            let of_chunk = ChunkEvents::of(chunk, self.context.definitions, &self.query);
+            let is_move = of_chunk.event_types();
             let is_move: Vec<bool> = is_move.map(|id| self.is_move.contains_key(&id)).collect();
-            if !rows.is_empty() {
-                let picked = Picked {
-                    chunk,
-                    rows,
-                    ordinals,
-                };
+            if !of_chunk.is_empty() {
+                let messages = self.messages.as_ref();
                 self.exporter.events(&Events {
-                    picked: &Arc::new(picked),
+                    of_chunk: &Arc::new(of_chunk),
                     messages: messages.map_or(&[], |messages| &messages.of_rows),
                     is_move: &is_move,
                 })?;
@@ -451,47 +423,6 @@ impl Driver<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Finds the events of a chunk that are exported.
-    fn pick(&self, chunk: &TraceChunk, ordinals: &[u32]) -> Vec<u32> {
-        let (context, mut rows) = (self.context, Vec::with_capacity(chunk.len()));
-        let (window, filter) = (context.window, context.filter);
-        let types = chunk.types.iter().map(|columns| {
-            let event_type = context.definitions.event_types.get(&columns.event_type);
-            let elements = event_type.map_or(&[][..], |event_type| &event_type.elements);
-            let mut each = elements.iter();
-            let region = each.position(|element| element.reference == Reference::Region);
-            let region = region.and_then(|at| columns.columns.get(at));
-            (filter.takes_event_type(columns.event_type), region)
-        });
-        let types: Vec<(bool, Option<&Column>)> = types.collect();
-        // The times ascend.
-        let first = chunk
-            .times_ns
-            .partition_point(|time| *time < window.from_ns);
-        let last = match window.to_ns {
-            i64::MAX => chunk.len(),
-            to_ns => chunk.times_ns.partition_point(|time| *time < to_ns),
-        };
-        for index in first..last.max(first) {
-            let (is_taken, region) = types[usize::from(chunk.type_index[index])];
-            if !is_taken || self.follows.get(chunk.streams[index]).is_none() {
-                continue;
-            }
-            if filter.is_by_region() {
-                let region = region.and_then(|column| {
-                    let value = column.get(ordinals[index] as usize).as_integer();
-                    value.and_then(|region| u32::try_from(region).ok())
-                });
-                let takes = |region| filter.takes_region(RegionId::new(region));
-                if !region.is_some_and(takes) {
-                    continue;
-                }
-            }
-            rows.push(index as u32);
-        }
-        rows
     }
 }
 
@@ -644,7 +575,7 @@ fn pass<'a>(
         next_call: 0,
         messages,
         is_move: moves.into_iter().map(|id| (id, true)).collect(),
-        follows: context.streams().map(|(stream, _)| (stream, ())).collect(),
+        query: context.filter.within(window),
         failure: None,
         told: 0,
         progress,

@@ -372,14 +372,14 @@ impl<'a> Perfetto<'a> {
     fn put_elements(
         &self,
         events: &Events<'_>,
-        row: u32,
+        nth: usize,
         definition: &EventType,
         names: &[u64],
         out: &mut Vec<u8>,
     ) {
         let d = self.context.definitions;
         for (at, element) in definition.elements.iter().enumerate() {
-            let value = events.value(row, at);
+            let value = events.value(nth, at);
             if value == Value::Absent {
                 continue;
             }
@@ -486,19 +486,17 @@ impl Exporter for Perfetto<'_> {
     }
 
     fn events(&mut self, events: &Events<'_>) -> anyhow::Result<()> {
-        let chunk = &events.chunk;
         let d = self.context.definitions;
-        let kinds = chunk.types.iter().enumerate().map(|(at, columns)| {
+        let kinds = events.event_types().enumerate().map(|(at, id)| {
             // Calls are slices; what has no location cannot be one.
-            let kind = self.kinds.get(&columns.event_type).cloned();
-            let definition = d.event_types.get(&columns.event_type);
+            let kind = self.kinds.get(&id).cloned();
+            let definition = d.event_types.get(&id);
             (events.is_move[at], kind.zip(definition))
         });
         let kinds: Vec<(bool, Option<(Kind, &EventType)>)> = kinds.collect();
-        for row in &events.rows {
-            let index = *row as usize;
-            let (is_move, kind) = &kinds[usize::from(chunk.type_index[index])];
-            let (time_ns, stream) = (chunk.times_ns[index], chunk.streams[index]);
+        for nth in 0..events.len() {
+            let (is_move, kind) = &kinds[events.type_place(nth)];
+            let (time_ns, stream) = (events.time(nth), events.stream(nth));
             if *is_move && self.context.places.get(stream).location_id.is_some() {
                 continue;
             }
@@ -506,7 +504,7 @@ impl Exporter for Perfetto<'_> {
                 continue;
             };
             if let Some(element) = kind.metric {
-                let value = events.value(*row, element);
+                let value = events.value(nth, element);
                 if value != Value::Absent {
                     let track = self.counter(stream, event_type.id, element);
                     self.put_counter(time_ns, track, value);
@@ -520,9 +518,9 @@ impl Exporter for Perfetto<'_> {
                 number(event::TYPE, INSTANT, out);
                 number(event::TRACK_UUID, track, out);
                 number(event::NAME_IID, kind.name, out);
-                self.put_elements(events, *row, event_type, &kind.elements, out);
+                self.put_elements(events, nth, event_type, &kind.elements, out);
                 let is_side = matches!(event_type.role, Role::Send | Role::Receive);
-                if is_side && let Some(flow) = events.message(*row) {
+                if is_side && let Some(flow) = events.message(nth) {
                     // 0 is no flow.
                     fixed(event::FLOW_ID, flow + 1, out);
                 }

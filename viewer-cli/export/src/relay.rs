@@ -6,7 +6,8 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use anyhow::bail;
 
-use crate::pass::{Call, Ending, Enter, Events, Exporter, Message, Picked, Wants};
+use crate::pass::{Call, Ending, Enter, Events, Exporter, Message, Wants};
+use annals_merger::ChunkEvents;
 
 /// What is told at once, at most; and how many batches wait.
 const BATCH: usize = 1 << 14;
@@ -17,7 +18,7 @@ enum Told {
     Enter(Enter),
     Leave(Call),
     Unmatched(Enter),
-    Events(Arc<Picked>, Vec<u64>, Arc<[bool]>),
+    Events(Arc<ChunkEvents>, Vec<u64>, Arc<[bool]>),
     Message(Message),
 }
 
@@ -37,8 +38,8 @@ fn listen(
             Told::Enter(enter) => exporter.enter(enter),
             Told::Leave(call) => exporter.leave(call),
             Told::Unmatched(leave) => exporter.unmatched(leave),
-            Told::Events(picked, messages, is_move) => exporter.events(&Events {
-                picked,
+            Told::Events(of_chunk, messages, is_move) => exporter.events(&Events {
+                of_chunk,
                 messages,
                 is_move,
             }),
@@ -122,9 +123,9 @@ impl<'scope, 'a: 'scope> Exporter for Relay<'scope, 'a> {
     }
 
     fn events(&mut self, events: &Events<'_>) -> anyhow::Result<()> {
-        let picked = Arc::clone(events.picked);
+        let of_chunk = Arc::clone(events.of_chunk);
         let (messages, is_move) = (events.messages.to_vec(), events.is_move.into());
-        self.waiting.push(Told::Events(picked, messages, is_move));
+        self.waiting.push(Told::Events(of_chunk, messages, is_move));
         // A chunk is large: few of them wait.
         self.send()
     }

@@ -2,13 +2,11 @@
 
 use annals_format::names::element;
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use annals_analysis::RegionRow;
 use annals_format::{
-    Column, Definitions, ElementType, EventTypeId, Reference, Role, StreamId, StringId, TraceLoss,
-    Value,
+    Definitions, ElementType, EventTypeId, Reference, Role, StreamId, StringId, TraceLoss, Value,
 };
 use arrow_array::builder::{LargeBinaryBuilder, LargeStringBuilder};
 use arrow_array::types::Int32Type;
@@ -20,10 +18,10 @@ use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use rustc_hash::FxHashMap;
 
-use crate::pass::{Call, Context, Events, Message, Picked, ending};
+use crate::pass::{Call, Context, Events, Message, ending};
 use crate::rows::Rows;
 use crate::values::put_value_json;
-use annals_merger::ByStream;
+use annals_merger::{ByStream, ChunkEvents, EventRange};
 
 /// Elements that have a column of their own, at most; others share the column `elements`.
 const MOST_COLUMNS: usize = 256;
@@ -418,32 +416,31 @@ impl EventsTable {
     pub(crate) fn rows(
         self: &Arc<Self>,
         shared: &Arc<Shared>,
-        picked: &Arc<Picked>,
+        events: &Arc<ChunkEvents>,
     ) -> impl Iterator<Item = Rows> {
-        let count = picked.rows.len();
+        let count = events.len();
         (0..count).step_by(BATCH_ROWS).map(move |start| {
             Rows::Events(EventRows {
                 table: Arc::clone(self),
                 shared: Arc::clone(shared),
-                picked: Arc::clone(picked),
-                range: start..count.min(start + BATCH_ROWS),
-                places: Vec::new(),
+                events: EventRange::new(events, start..count.min(start + BATCH_ROWS)),
             })
         })
     }
 
     /// The elements without a column of their own, as JSON.
-    fn rest_array(&self, d: &Definitions, picked: &Picked, rows: &[u32]) -> ArrayRef {
+    fn rest_array(&self, d: &Definitions, range: &EventRange) -> ArrayRef {
         let mut builder = LargeStringBuilder::new();
         let mut text = Vec::new();
-        for row in rows {
-            let chunk = &picked.chunk;
-            let event_type = chunk.types[usize::from(chunk.type_index[*row as usize])].event_type;
+        let events = range.events();
+        let types: Vec<EventTypeId> = events.event_types().collect();
+        for event in range.numbers() {
+            let event_type = types[events.type_place(event)];
             let places = self.rest.get(&event_type).map_or(&[][..], Vec::as_slice);
             text.clear();
             for at in places {
                 let element = &d.event_types[&event_type].elements[*at];
-                let value = picked.value(*row, *at);
+                let value = events.value(event, *at);
                 if value == Value::Absent {
                     continue;
                 }
@@ -467,27 +464,21 @@ impl EventsTable {
 pub(crate) struct EventRows {
     table: Arc<EventsTable>,
     shared: Arc<Shared>,
-    picked: Arc<Picked>,
-    range: Range<usize>,
-    /// By type of the chunk: where its events are among the rows, and which of its type they are. Empty: not yet known.
-    places: Vec<Vec<(u32, u32)>>,
+    events: EventRange,
 }
 
 impl EventRows {
     /// How many.
     pub(crate) fn len(&self) -> usize {
-        self.range.len()
+        self.events.numbers().len()
     }
 
     /// The column of the schema at an index.
-    pub(crate) fn column(&mut self, at: usize) -> ArrayRef {
-        let (table, shared) = (Arc::clone(&self.table), Arc::clone(&self.shared));
-        let picked = Arc::clone(&self.picked);
-        let (chunk, rows) = (&picked.chunk, &picked.rows[self.range.clone()]);
-        let each = rows.iter().map(|row| *row as usize);
-        let places = each.clone().map(|row| shared.place(chunk.streams[row]));
+    pub(crate) fn column(&self, at: usize) -> ArrayRef {
+        let (table, shared, events) = (&*self.table, &*self.shared, &self.events);
+        let places = events.streams().map(|stream| shared.place(stream));
         match at {
-            0 => integers(each.map(|row| chunk.times_ns[row]).collect()),
+            0 => integers(events.times().collect()),
             1 => integers(places.map(|place| place.rank).collect()),
             2 => shared.location_array(places.map(|place| place.location).collect()),
             3 => {
@@ -495,73 +486,37 @@ impl EventRows {
                 shared.sources.array(sources, None)
             }
             4 => {
-                let types = chunk.types.iter();
-                let keys = types.map(|t| shared.event_types.key(t.event_type.get().into()));
-                let keys: Vec<i32> = keys.collect();
-                let each = each.map(|row| keys[usize::from(chunk.type_index[row])]);
+                let types = events.events().event_types();
+                let keys: Vec<i32> = types
+                    .map(|event_type| shared.event_types.key(event_type.get().into()))
+                    .collect();
+                let each = events.type_places().map(|place| keys[place]);
                 shared.event_types.array(each.collect(), None)
             }
             _ => match (table.wide.get(at - EVENT_COLUMNS.len()), &table.definitions) {
-                (Some(wide), _) => {
-                    if self.places.is_empty() {
-                        self.places.resize_with(chunk.types.len(), Vec::new);
-                        for (place, row) in each.enumerate() {
-                            let of_type = &mut self.places[usize::from(chunk.type_index[row])];
-                            of_type.push((place as u32, picked.ordinals[row]));
-                        }
-                    }
-                    wide.array(&shared, &picked, rows, &self.places)
-                }
-                (None, Some(definitions)) => table.rest_array(definitions, &picked, rows),
-                (None, None) => new_null_array(&DataType::LargeUtf8, rows.len()),
+                (Some(wide), _) => wide.array(shared, events),
+                (None, Some(definitions)) => table.rest_array(definitions, events),
+                (None, None) => new_null_array(&DataType::LargeUtf8, self.len()),
             },
         }
     }
 
     /// All columns.
-    pub(crate) fn batch(mut self) -> RecordBatch {
-        let schema = Arc::clone(&self.table.schema);
+    pub(crate) fn batch(self) -> RecordBatch {
+        let schema = &self.table.schema;
         let columns = (0..schema.fields().len()).map(|at| self.column(at));
-        batch(&schema, columns.collect())
+        batch(schema, columns.collect())
     }
 }
 
 impl Wide {
-    fn array(
-        &self,
-        shared: &Shared,
-        picked: &Picked,
-        rows: &[u32],
-        places: &[Vec<(u32, u32)>],
-    ) -> ArrayRef {
-        let chunk = &picked.chunk;
-        let columns = chunk.types.iter().map(|columns| {
-            let at = self.at.get(&columns.event_type)?;
-            columns.columns.get(*at)
-        });
-        let columns: Vec<Option<&Column>> = columns.collect();
-        if columns.iter().all(Option::is_none) {
-            return match self.class {
-                // A file has one dictionary for a column, whether it is needed or not.
-                Class::Name(_) => {
-                    let valid = NullBuffer::new_null(rows.len());
-                    self.number_array(shared, vec![0; rows.len()], Some(valid))
-                }
-                _ => new_null_array(&self.class.data_type(), rows.len()),
-            };
-        }
-        let value = |row: u32| -> Value<'_> {
-            let index = row as usize;
-            match columns[usize::from(chunk.type_index[index])] {
-                Some(column) => column.get(picked.ordinals[index] as usize),
-                None => Value::Absent,
-            }
-        };
+    fn array(&self, shared: &Shared, events: &EventRange) -> ArrayRef {
+        let element = |event_type: EventTypeId| self.at.get(&event_type).copied();
         match self.class {
             Class::Text => {
                 let mut builder = LargeStringBuilder::new();
-                for row in rows {
-                    match value(*row).as_bytes() {
+                for value in events.values(element) {
+                    match value.as_bytes() {
                         Some(bytes) => builder.append_value(String::from_utf8_lossy(bytes)),
                         None => builder.append_null(),
                     }
@@ -570,37 +525,19 @@ impl Wide {
             }
             Class::Bytes => {
                 let mut builder = LargeBinaryBuilder::new();
-                rows.iter()
-                    .for_each(|row| builder.append_option(value(*row).as_bytes()));
+                events
+                    .values(element)
+                    .for_each(|value| builder.append_option(value.as_bytes()));
                 Arc::new(builder.finish())
             }
             Class::Integer | Class::Unsigned | Class::Float | Class::Name(_) => {
-                let mut values = vec![0_u64; rows.len()];
-                let mut valid = vec![0_u8; rows.len().div_ceil(8)];
-                let mut count = 0;
-                for (column, places) in columns.iter().zip(places) {
-                    let Some(column) = column else { continue };
-                    if let Some(bits) = column.bits() {
-                        for (place, ordinal) in places {
-                            values[*place as usize] = bits.get(*ordinal as usize);
-                            valid[*place as usize / 8] |= 1 << (place % 8);
-                        }
-                        count += places.len();
-                        continue;
-                    }
-                    for (place, ordinal) in places {
-                        if let Some(bits) = column.get(*ordinal as usize).to_bits() {
-                            values[*place as usize] = bits;
-                            valid[*place as usize / 8] |= 1 << (place % 8);
-                            count += 1;
-                        }
-                    }
-                }
-                let valid = (count != rows.len()).then(|| {
-                    let valid = BooleanBuffer::new(valid.into(), 0, rows.len());
+                let numbers = events.number_column(element);
+                let length = numbers.bits.len();
+                let valid = (numbers.count != length).then(|| {
+                    let valid = BooleanBuffer::new(numbers.validity.into(), 0, length);
                     NullBuffer::new(valid)
                 });
-                self.number_array(shared, values, valid)
+                self.number_array(shared, numbers.bits, valid)
             }
         }
     }
@@ -893,21 +830,17 @@ impl MetricsTable {
     }
 
     pub(crate) fn push(&mut self, events: &Events<'_>) {
-        let chunk = &events.chunk;
-        let types = chunk.types.iter();
-        let types: Vec<_> = types
-            .map(|t| (t.event_type, self.types.get(&t.event_type)))
-            .collect();
+        let types = events.event_types();
+        let types: Vec<_> = types.map(|id| (id, self.types.get(&id))).collect();
         if types.iter().all(|(_, found)| found.is_none()) {
             return;
         }
-        for row in &events.rows {
-            let index = *row as usize;
-            let (event_type, Some((at, unit))) = types[usize::from(chunk.type_index[index])] else {
+        for event in 0..events.len() {
+            let (event_type, Some((at, unit))) = types[events.type_place(event)] else {
                 continue;
             };
-            if let Some(value) = number_of(events.value(*row, *at)) {
-                let (time_ns, stream) = (chunk.times_ns[index], chunk.streams[index]);
+            if let Some(value) = number_of(events.value(event, *at)) {
+                let (time_ns, stream) = (events.time(event), events.stream(event));
                 self.rows.push((time_ns, stream, event_type, *unit, value));
             }
         }

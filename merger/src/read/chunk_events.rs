@@ -1,0 +1,246 @@
+//! Events of a chunk, for those who want many of them at once or as columns.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use annals_format::{
+    Column, Definitions, EventTypeId, Reference, RegionId, StreamId, TraceChunk, Value,
+};
+
+use super::query::Query;
+
+/// The events of a chunk that a query takes, in order, numbered from 0.
+#[derive(Debug)]
+pub struct ChunkEvents {
+    chunk: TraceChunk,
+    /// Indexes of the events in the chunk, ascending.
+    rows: Vec<u32>,
+    /// For each event of the chunk, its number among those of its type.
+    ordinals: Vec<u32>,
+}
+
+impl ChunkEvents {
+    /// Finds the events of a chunk that a query takes.
+    pub fn of(chunk: TraceChunk, definitions: &Definitions, query: &Query) -> Self {
+        let ordinals = chunk.ordinals();
+        let types = chunk.types.iter().map(|columns| {
+            let event_type = definitions.event_types.get(&columns.event_type);
+            let elements = event_type.map_or(&[][..], |event_type| &event_type.elements);
+            let mut each = elements.iter();
+            let region = each.position(|element| element.reference == Reference::Region);
+            let region = region.and_then(|at| columns.columns.get(at));
+            (query.takes_event_type(columns.event_type), region)
+        });
+        let types: Vec<(bool, Option<&Column>)> = types.collect();
+        let window = query.window();
+        // The times ascend.
+        let before = |time_ns: i64| chunk.times_ns.partition_point(|time| *time < time_ns);
+        let first = before(window.from_ns);
+        let last = match window.to_ns {
+            i64::MAX => chunk.len(),
+            to_ns => before(to_ns).max(first),
+        };
+        let takes = |index: &usize| {
+            let (is_taken, region) = types[usize::from(chunk.type_index[*index])];
+            if !is_taken || !query.takes_stream(chunk.streams[*index]) {
+                return false;
+            }
+            !query.is_by_region() || {
+                let value =
+                    region.and_then(|column| column.get(ordinals[*index] as usize).as_integer());
+                let region = value.and_then(|region| u32::try_from(region).ok());
+                region.is_some_and(|region| query.takes_region(RegionId::new(region)))
+            }
+        };
+        let mut rows = Vec::with_capacity(last - first);
+        rows.extend((first..last).filter(takes).map(|index| index as u32));
+        Self {
+            chunk,
+            rows,
+            ordinals,
+        }
+    }
+
+    /// Number of events.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The event types of the chunk, each once.
+    pub fn event_types(&self) -> impl ExactSizeIterator<Item = EventTypeId> {
+        self.chunk.types.iter().map(|columns| columns.event_type)
+    }
+
+    /// The index of an event in the chunk.
+    ///
+    /// # Panics
+    /// Like the following functions, if there is no event of that number.
+    pub fn index(&self, event: usize) -> usize {
+        self.rows[event] as usize
+    }
+
+    /// Trace time of an event, nanoseconds.
+    pub fn time(&self, event: usize) -> i64 {
+        self.chunk.times_ns[self.index(event)]
+    }
+
+    /// The stream of an event.
+    pub fn stream(&self, event: usize) -> StreamId {
+        self.chunk.streams[self.index(event)]
+    }
+
+    /// The place of an event's type among [`ChunkEvents::event_types`].
+    pub fn type_place(&self, event: usize) -> usize {
+        usize::from(self.chunk.type_index[self.index(event)])
+    }
+
+    /// The value of an element of an event, by its position in the definition of the event type. [`Value::Absent`] if there
+    /// is none.
+    pub fn value(&self, event: usize, element: usize) -> Value<'_> {
+        let columns = &self.chunk.types[self.type_place(event)].columns;
+        let ordinal = self.ordinals[self.index(event)] as usize;
+        columns
+            .get(element)
+            .map_or(Value::Absent, |column| column.get(ordinal))
+    }
+}
+
+/// Values of numeric elements, one for each event of a range.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NumberColumn {
+    /// Integers in two's complement, floating-point numbers as in IEEE 754. 0 where there is no value.
+    pub bits: Vec<u64>,
+    /// Which events have a value: a bit for each, the first in the lowest bit of the first byte.
+    pub validity: Vec<u8>,
+    /// Number of events with a value.
+    pub count: usize,
+}
+
+/// Consecutive events of a chunk, as columns.
+#[derive(Debug)]
+pub struct EventRange {
+    events: Arc<ChunkEvents>,
+    range: Range<usize>,
+    /// By event type of the chunk: where its events are in the range, and their numbers among those of the type.
+    by_type: OnceLock<Vec<Vec<(u32, u32)>>>,
+}
+
+impl EventRange {
+    /// The events of these numbers.
+    ///
+    /// # Panics
+    /// If there are no such events.
+    pub fn new(events: &Arc<ChunkEvents>, range: Range<usize>) -> Self {
+        assert!(
+            range.start <= range.end && range.end <= events.len(),
+            "a range of events that are there"
+        );
+        Self {
+            events: Arc::clone(events),
+            range,
+            by_type: OnceLock::new(),
+        }
+    }
+
+    /// All events of the chunk.
+    pub fn events(&self) -> &ChunkEvents {
+        &self.events
+    }
+
+    /// Their numbers.
+    pub fn numbers(&self) -> Range<usize> {
+        self.range.clone()
+    }
+
+    fn rows(&self) -> impl Iterator<Item = usize> {
+        let rows = self.events.rows[self.range.clone()].iter();
+        rows.map(|row| *row as usize)
+    }
+
+    /// Trace times, nanoseconds.
+    pub fn times(&self) -> impl Iterator<Item = i64> {
+        self.rows().map(|row| self.events.chunk.times_ns[row])
+    }
+
+    /// Streams.
+    pub fn streams(&self) -> impl Iterator<Item = StreamId> {
+        self.rows().map(|row| self.events.chunk.streams[row])
+    }
+
+    /// Places of their types among [`ChunkEvents::event_types`].
+    pub fn type_places(&self) -> impl Iterator<Item = usize> {
+        let of_chunk = &self.events.chunk.type_index;
+        self.rows().map(|row| usize::from(of_chunk[row]))
+    }
+
+    /// By event type of the chunk, the column of the element at the position that `element` returns for the type.
+    fn columns(&self, element: impl Fn(EventTypeId) -> Option<usize>) -> Vec<Option<&Column>> {
+        let types = self.events.chunk.types.iter();
+        let columns = types.map(|of_type| of_type.columns.get(element(of_type.event_type)?));
+        columns.collect()
+    }
+
+    /// The values of an element: `element` returns its position in the definition of each event type. [`Value::Absent`] where
+    /// there is none.
+    pub fn values(
+        &self,
+        element: impl Fn(EventTypeId) -> Option<usize>,
+    ) -> impl Iterator<Item = Value<'_>> {
+        let (events, columns) = (&*self.events, self.columns(element));
+        self.rows().map(move |row| {
+            let column = columns[usize::from(events.chunk.type_index[row])];
+            column.map_or(Value::Absent, |column| {
+                column.get(events.ordinals[row] as usize)
+            })
+        })
+    }
+
+    /// The values of a numeric element as one column: `element` returns its position in the definition of each event type.
+    pub fn number_column(&self, element: impl Fn(EventTypeId) -> Option<usize>) -> NumberColumn {
+        let length = self.range.len();
+        let mut found = NumberColumn {
+            bits: vec![0; length],
+            validity: vec![0; length.div_ceil(8)],
+            count: 0,
+        };
+        let columns = self.columns(element);
+        if columns.iter().all(Option::is_none) {
+            return found;
+        }
+        for (column, places) in columns.into_iter().zip(self.by_type()) {
+            let Some(column) = column else { continue };
+            if let Some(bits) = column.bits() {
+                for (place, ordinal) in places {
+                    found.bits[*place as usize] = bits.get(*ordinal as usize);
+                    found.validity[*place as usize / 8] |= 1 << (place % 8);
+                }
+                found.count += places.len();
+                continue;
+            }
+            for (place, ordinal) in places {
+                if let Some(bits) = column.get(*ordinal as usize).to_bits() {
+                    found.bits[*place as usize] = bits;
+                    found.validity[*place as usize / 8] |= 1 << (place % 8);
+                    found.count += 1;
+                }
+            }
+        }
+        found
+    }
+
+    fn by_type(&self) -> &[Vec<(u32, u32)>] {
+        self.by_type.get_or_init(|| {
+            let mut by_type = vec![Vec::new(); self.events.chunk.types.len()];
+            for (place, row) in self.rows().enumerate() {
+                let of_type = &mut by_type[usize::from(self.events.chunk.type_index[row])];
+                of_type.push((place as u32, self.events.ordinals[row]));
+            }
+            by_type
+        })
+    }
+}
