@@ -881,8 +881,7 @@ impl OpenedTrace {
     ) -> Result<(S, ReadSummary)> {
         let plan = self.plan_regions(calls.window(), calls.reach());
         let mut starts = vec![plan.first];
-        // Snapshots in a slice of a merge do not have what was open before the slice.
-        if calls.can_be_cut() && definitions.slice.is_none() {
+        if calls.can_be_cut() {
             for snapshot in &self.trace.snapshots {
                 let is_within = snapshot.before < plan.window_end.min(plan.last);
                 let last_start = starts.last().copied().unwrap_or_default();

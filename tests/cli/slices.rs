@@ -1,11 +1,13 @@
 //! Analyses run over slices of a trace, by several threads: the answers are those of one thread, and those of the
 //! recordings, which are one slice.
 
+use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::Command;
 
 use annals_format::{BLOCK_HEADER_LEN, BlockHeader, BlockKind};
-use annals_merger::{MergeOptions, no_progress};
+use annals_merger::{MergeOptions, Query, Reader, Role, SliceNumber, no_progress};
 
 #[path = "../../benches/synthetic.rs"]
 mod synthetic;
@@ -102,5 +104,59 @@ fn analyses_of_slices_add_up_to_those_of_the_whole() {
             &found,
             &answer(command, &trace, "3"),
         );
+    }
+}
+
+/// Enters, and leaves of regions that were not entered, counted one event after the other.
+fn count_moves(trace: &Path) -> (u64, u64) {
+    let reader = Reader::open(trace).expect("a trace");
+    let mut open: HashMap<_, Vec<_>> = HashMap::new();
+    let (mut calls, mut unmatched) = (0, 0);
+    let read = reader.for_each_event(&Query::new(), |event| {
+        let stack = open.entry(event.location_id()).or_default();
+        match event.role() {
+            Role::Enter => {
+                stack.push(event.region());
+                calls += 1;
+            }
+            Role::Leave => match stack.iter().rposition(|region| *region == event.region()) {
+                Some(depth) => stack.truncate(depth),
+                None => unmatched += 1,
+            },
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    });
+    read.expect("the trace is read");
+    (calls, unmatched)
+}
+
+#[test]
+fn a_slice_of_a_merge_is_added_up_without_what_was_open_before_it() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let recordings = scratch.path().join("recordings");
+    std::fs::create_dir(&recordings).expect("a directory");
+    for rank in 0..8 {
+        synthetic::write_stretched(&recordings, rank, 8, 200_000, 1, false).expect("a recording");
+    }
+    for number in 1..=3 {
+        let trace = scratch.path().join(format!("{number}.annals"));
+        let mut options = MergeOptions::new();
+        options.slice = Some(SliceNumber { number, of: 3 });
+        let plan = options.plan(std::slice::from_ref(&recordings));
+        let merged = plan.expect("recordings").write_trace(&trace, no_progress);
+        merged.expect("a trace");
+        let (calls, unmatched) = count_moves(&trace);
+        assert!(calls > 100_000, "{calls}");
+        // The first has what came before; in the others the calls that were open end.
+        assert_eq!(unmatched == 0, number == 1, "{number}: {unmatched}");
+        for jobs in ["1", "3"] {
+            let answer = answer("regions --rank 0-7", &trace, jobs);
+            let answer: serde_json::Value = serde_json::from_str(&answer).expect("JSON");
+            let rows = answer["regions"].as_array().expect("rows");
+            let sum = |name: &str| rows.iter().filter_map(|row| row[name].as_u64()).sum();
+            let found: (u64, u64) = (sum("calls"), sum("unmatched_leaves"));
+            assert_eq!(found, (calls, unmatched), "{number}, {jobs} jobs");
+        }
     }
 }
