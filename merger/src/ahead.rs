@@ -70,7 +70,7 @@ pub(crate) fn for_each<R: Send, E>(
         let _over = Over(&shared);
         loop {
             let mut state = shared.lock();
-            while !state.is_over && state.next < count && state.next >= state.taken + 2 * threads {
+            while !state.is_over && state.next < count && state.next > state.taken + threads {
                 state = shared.wait(state);
             }
             if state.is_over || state.next == count {
