@@ -4,6 +4,7 @@
 #[path = "../support/installation.rs"]
 mod installation;
 mod launchers;
+mod names;
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;

@@ -8,6 +8,7 @@ pub mod filter;
 pub mod gather;
 pub mod launch;
 pub mod merge_summary;
+pub mod names;
 pub mod output;
 pub mod process_end;
 pub mod rule;

@@ -1,16 +1,69 @@
 //! Tables for terminals.
 
 use std::fmt::Write as _;
+use std::io::IsTerminal;
+
+use terminal_size::{Width, terminal_size_of};
 
 pub use annals_export::text::{safe, safe_lines};
 
-/// Which side a column's text is set to.
+use crate::names::{shorten_all, width};
+
+/// Columns of an output that is no terminal.
+const OUTPUT_COLUMNS: usize = 120;
+/// Columns that names get at least before something else is left out.
+const NAME_COLUMNS: usize = 20;
+/// Columns that names get in any case.
+const LEAST_NAME_COLUMNS: usize = 12;
+/// Between two columns of a table.
+const GAP: usize = 2;
+
+/// What a column has, and to which side it is set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Align {
-    /// Names.
+    /// Text.
     Left,
     /// Numbers.
     Right,
+    /// Names, set to the left: they are shortened if the table is too wide.
+    Name,
+    /// Numbers that may be left out if the table is too wide.
+    Optional,
+}
+
+/// The room for a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Screen {
+    columns: usize,
+}
+
+impl Screen {
+    /// The width of standard output: that of the environment's `COLUMNS`, that of the terminal, or 120 columns. Names are not
+    /// shortened if `has_full_names`.
+    pub fn of_output(has_full_names: bool) -> Self {
+        if has_full_names {
+            return Self::columns(usize::MAX);
+        }
+        let given = std::env::var("COLUMNS").ok();
+        let given = given.and_then(|columns| columns.trim().parse().ok());
+        let given = given.filter(|columns| *columns != 0);
+        let stdout = std::io::stdout();
+        let of_terminal = || {
+            let size = terminal_size_of(&stdout).filter(|_| stdout.is_terminal());
+            size.map(|(Width(columns), _)| usize::from(columns))
+        };
+        Self::columns(given.or_else(of_terminal).unwrap_or(OUTPUT_COLUMNS))
+    }
+
+    /// Columns that a text leaves in a line.
+    pub fn beside(self, text: &str) -> usize {
+        self.columns.saturating_sub(width(text))
+    }
+
+    /// Room for so many columns of characters.
+    pub const fn columns(columns: usize) -> Self {
+        Self { columns }
+    }
 }
 
 /// Rows of text in columns.
@@ -40,42 +93,109 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// The table as text, a line each for the heads and every row.
-    pub fn render(&self) -> String {
-        let width = |text: &str| text.chars().count();
-        let mut widths: Vec<usize> = self.columns.iter().map(|(head, _)| width(head)).collect();
-        for row in &self.rows {
-            for (column, cell) in widths.iter_mut().zip(row) {
-                *column = (*column).max(width(cell));
+    /// The table as text: a line for the heads, one for each row, and one for columns that are left out. If it is too wide,
+    /// optional columns are left out, the last first, and names are shortened and put last.
+    pub fn render(&self, screen: Screen) -> String {
+        let natural: Vec<usize> = (0..self.columns.len())
+            .map(|at| self.column_width(at, &self.rows))
+            .collect();
+        let mut shown: Vec<usize> = (0..self.columns.len()).collect();
+        let is_name = |at: &usize| self.columns[*at].1 == Align::Name;
+        let wanted = |shown: &[usize], name_columns: usize| {
+            let each = shown.iter().map(|at| match is_name(at) {
+                true => natural[*at].min(name_columns),
+                false => natural[*at],
+            });
+            each.sum::<usize>() + GAP * shown.len().saturating_sub(1)
+        };
+        let mut left_out = Vec::new();
+        while wanted(&shown, NAME_COLUMNS) > screen.columns {
+            let last = |at: &usize| self.columns[*at].1 == Align::Optional;
+            let Some(place) = shown.iter().rposition(last) else {
+                break;
+            };
+            left_out.push(self.columns[shown.remove(place)].0);
+        }
+        let mut rows = self.rows.clone();
+        if wanted(&shown, usize::MAX) > screen.columns {
+            if wanted(&shown, NAME_COLUMNS) > screen.columns {
+                // Numbers line up first; the names get what is left of each line.
+                shown.sort_by_key(is_name);
+            }
+            let others = wanted(&shown, 0);
+            let names = shown.iter().copied().filter(|at| is_name(at));
+            let names: Vec<usize> = names.collect();
+            let room = screen.columns.saturating_sub(others);
+            let shares = shares(
+                &names.iter().map(|at| natural[*at]).collect::<Vec<_>>(),
+                room,
+            );
+            for (at, share) in names.into_iter().zip(shares) {
+                let cells: Vec<&str> = self.rows.iter().map(|row| row[at].as_str()).collect();
+                let short = shorten_all(&cells, share.max(LEAST_NAME_COLUMNS));
+                for (row, short) in rows.iter_mut().zip(short) {
+                    row[at] = short;
+                }
             }
         }
+        let mut text = self.lines(&shown, &rows);
+        if !left_out.is_empty() {
+            left_out.reverse();
+            let _ = writeln!(
+                text,
+                "no room for {} (--full-names and --json show all)",
+                left_out.join(", ")
+            );
+        }
+        text
+    }
+
+    fn column_width(&self, at: usize, rows: &[Vec<String>]) -> usize {
+        let cells = rows.iter().map(|row| width(&row[at]));
+        cells.max().unwrap_or(0).max(width(self.columns[at].0))
+    }
+
+    fn lines(&self, shown: &[usize], rows: &[Vec<String>]) -> String {
+        let widths: Vec<usize> = shown
+            .iter()
+            .map(|at| self.column_width(*at, rows))
+            .collect();
         let heads: Vec<String> = self
             .columns
             .iter()
             .map(|(head, _)| (*head).to_owned())
             .collect();
         let mut text = String::new();
-        for row in std::iter::once(&heads).chain(&self.rows) {
+        for row in std::iter::once(&heads).chain(rows) {
             let mut line = String::new();
-            for (index, cell) in row.iter().enumerate() {
-                let pad = widths[index] - width(cell);
-                if index > 0 {
+            for (place, at) in shown.iter().enumerate() {
+                let cell = &row[*at];
+                let pad = widths[place] - width(cell);
+                if place > 0 {
                     line.push_str("  ");
                 }
-                match self.columns[index].1 {
-                    Align::Left => {
-                        let _ = write!(line, "{cell}{:pad$}", "");
-                    }
-                    Align::Right => {
-                        let _ = write!(line, "{:pad$}{cell}", "");
-                    }
-                }
+                let _ = match self.columns[*at].1 {
+                    Align::Left | Align::Name => write!(line, "{cell}{:pad$}", ""),
+                    Align::Right | Align::Optional => write!(line, "{:pad$}{cell}", ""),
+                };
             }
             text.push_str(line.trim_end());
             text.push('\n');
         }
         text
     }
+}
+
+/// Parts of a room: each gets what it wants if that is no more than its share of what the others leave.
+fn shares(wanted: &[usize], room: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    order.sort_by_key(|at| wanted[*at]);
+    let (mut room, mut parts) = (room, vec![0; wanted.len()]);
+    for (done, at) in order.iter().enumerate() {
+        parts[*at] = wanted[*at].min(room / (wanted.len() - done));
+        room -= parts[*at];
+    }
+    parts
 }
 
 #[cfg(test)]
@@ -87,6 +207,36 @@ mod tests {
         let mut table = Table::new(&[("name", Align::Left), ("n", Align::Right)]);
         table.row(vec!["a".to_owned(), "100".to_owned()]);
         table.row(vec!["long".to_owned(), "7".to_owned()]);
-        assert_eq!(table.render(), "name    n\na     100\nlong    7\n");
+        let expected = "name    n\na     100\nlong    7\n";
+        assert_eq!(table.render(Screen::columns(80)), expected);
+    }
+
+    #[test]
+    fn what_is_too_wide_is_shortened_and_left_out() {
+        let columns = [
+            ("region", Align::Name),
+            ("calls", Align::Right),
+            ("mean", Align::Optional),
+            ("max", Align::Optional),
+        ];
+        let mut table = Table::new(&columns);
+        let row = |name: &str| {
+            let cells = [name, "1000000", "12.34 us", "123.4 ms"];
+            cells.map(str::to_owned).to_vec()
+        };
+        table.row(row("mesh::solve<std::vector<double>, 3>(int)"));
+        table.row(row("main"));
+        assert_eq!(
+            table.render(Screen::columns(60)),
+            "region               calls      mean       max\n\
+             mesh::solve<…>(…)  1000000  12.34 us  123.4 ms\n\
+             main               1000000  12.34 us  123.4 ms\n"
+        );
+        let narrow = table.render(Screen::columns(40));
+        assert!(narrow.contains("no room for mean, max"), "{narrow}");
+        let narrow = table.render(Screen::columns(22));
+        assert!(narrow.starts_with("  calls  region\n"), "{narrow}");
+        let whole = table.render(Screen::columns(usize::MAX));
+        assert!(whole.contains("mesh::solve<std::vector<double>, 3>(int)"));
     }
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use addr2line::{Loader, demangle_auto};
 use annals_format::{Definition, Definitions, Function, Module, RegionId, StringId, Symbol};
+use cpp_demangle::BorrowedSymbol;
 use object::Object;
 
 use crate::error::{MergeError, Result};
@@ -216,11 +217,22 @@ fn look_up(loader: &Loader, address: u64, known: &mut Found) {
 fn source_name(name: &str) -> String {
     // Itanium's names, Rust's (RFC 2603), and either with one more underscore, as Mach-O has them.
     let starts = ["_Z", "__Z", "_R", "__R"];
-    if starts.iter().any(|start| name.starts_with(start)) {
-        demangle_auto(Cow::Borrowed(name), None).into_owned()
-    } else {
-        name.to_owned()
+    if !starts.iter().any(|start| name.starts_with(start)) {
+        return name.to_owned();
     }
+    let found = demangle_auto(Cow::Borrowed(name), None);
+    match name_alone(name) {
+        Some(alone) if found == name => alone,
+        _ => found.into_owned(),
+    }
+}
+
+/// The name of a C++ function, if what follows it cannot be taken apart: GCC encodes members of types in expressions (`sr`) in
+/// a way of its own, as in the return type of `std::swap`. Stands for parameters: `(…)`.
+fn name_alone(name: &str) -> Option<String> {
+    let (symbol, rest) = BorrowedSymbol::with_tail(name.as_bytes()).ok()?;
+    let alone = symbol.demangle().ok()?;
+    (!rest.is_empty()).then(|| format!("{alone}(…)"))
 }
 
 /// Name, file and line of the function that this address is in, whatever was inlined there.
@@ -271,6 +283,22 @@ mod tests {
     use annals_format::{ModuleId, ProcessId, Region};
 
     use super::*;
+
+    #[test]
+    fn names_are_those_of_the_source() {
+        let swap = "_ZSt4swapIN4mesh4CellEENSt9enable_ifIXsrSt6__and_IJSt6__not_ISt15__is_tuple_likeIT_EE\
+                    St21is_move_constructibleIS6_ESt18is_move_assignableIS6_EEE5valueEvE4typeERS6_SG_";
+        let each = [
+            ("_ZN4mesh5solveEi", "mesh::solve(int)"),
+            (swap, "std::swap<mesh::Cell>(…)"),
+            ("_Z", "_Z"),
+            ("_ZN4mesh5sol", "_ZN4mesh5sol"),
+            ("f", "f"),
+        ];
+        for (name, expected) in each {
+            assert_eq!(source_name(name), expected);
+        }
+    }
 
     const NAME: &str = "annals_merger::input::symbols::tests::sought";
 

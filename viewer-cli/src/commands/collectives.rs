@@ -76,12 +76,12 @@ pub fn run(arguments: &CollectivesArguments, out: &mut dyn Write) -> anyhow::Res
         }
     } else {
         let mut table = Table::new(&[
-            ("operation", Align::Left),
-            ("communicator", Align::Left),
+            ("operation", Align::Name),
+            ("communicator", Align::Name),
             ("members", Align::Right),
             ("count", Align::Right),
             ("waiting", Align::Right),
-            ("mean imbalance", Align::Right),
+            ("mean imbalance", Align::Optional),
             ("max imbalance", Align::Right),
             ("waits most", Align::Left),
             ("last most often", Align::Left),
@@ -103,7 +103,7 @@ pub fn run(arguments: &CollectivesArguments, out: &mut dyn Write) -> anyhow::Res
                 late.unwrap_or_default(),
             ]);
         }
-        out.write_all(table.render().as_bytes())?;
+        out.write_all(table.render(arguments.input.screen()).as_bytes())?;
         if found.incomplete != 0 {
             writeln!(
                 out,

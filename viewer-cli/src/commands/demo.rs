@@ -19,6 +19,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::output::Finding;
+use crate::table::Screen;
 use crate::time;
 use crate::views::{Info, loss_table, region_table, summed};
 
@@ -136,12 +137,17 @@ pub fn run(arguments: &DemoArguments, out: &mut dyn Write) -> anyhow::Result<Fin
         trace.display(),
         merged.bytes
     );
+    let screen = Screen::of_output(false);
     let opened = Reader::open(&trace)?;
     let outcome = opened.summary()?;
-    writeln!(out, "{}", Info::of(&opened, &outcome).render())?;
+    writeln!(out, "{}", Info::of(&opened, &outcome).render(screen))?;
     let (rows, _) = region_rows(&opened, &Query::new(), Grouping::None)?;
-    writeln!(out, "{}", region_table(&rows, Grouping::None, 8))?;
-    writeln!(out, "{}", loss_table(&opened, &summed(&outcome.losses)))?;
+    writeln!(out, "{}", region_table(&rows, Grouping::None, 8, screen))?;
+    writeln!(
+        out,
+        "{}",
+        loss_table(&opened, &summed(&outcome.losses), screen)
+    )?;
 
     let has_failed = !check(&opened, &tallies, out)? || !plan.rejected().is_empty();
     writeln!(

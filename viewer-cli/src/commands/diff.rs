@@ -248,14 +248,14 @@ pub fn run(arguments: &DiffArguments, out: &mut dyn Write) -> anyhow::Result<Fin
         output::json(out, &diff)?;
     } else {
         let mut table = Table::new(&[
-            ("region", Align::Left),
+            ("region", Align::Name),
             ("change", Align::Left),
             ("before", Align::Right),
             ("after", Align::Right),
             ("difference", Align::Right),
             ("%", Align::Right),
-            ("calls before", Align::Right),
-            ("calls after", Align::Right),
+            ("calls before", Align::Optional),
+            ("calls after", Align::Optional),
         ]);
         for row in &regions {
             let mark = if row.is_uncertain { "~" } else { "" };
@@ -271,7 +271,7 @@ pub fn run(arguments: &DiffArguments, out: &mut dyn Write) -> anyhow::Result<Fin
                 row.calls_after.to_string(),
             ]);
         }
-        out.write_all(table.render().as_bytes())?;
+        out.write_all(table.render(arguments.input.screen()).as_bytes())?;
         writeln!(
             out,
             "{slower} slower, {faster} faster, {new} new, {gone} gone"

@@ -189,7 +189,7 @@ pub fn run(arguments: &DroppedArguments, out: &mut dyn Write) -> anyhow::Result<
         };
         output::json(out, &result)?;
     } else {
-        out.write_all(loss_table(&opened, &losses).as_bytes())?;
+        out.write_all(loss_table(&opened, &losses, arguments.input.screen()).as_bytes())?;
         let least = if totals.raised_is_lower_bound {
             "at least "
         } else {

@@ -94,12 +94,12 @@ pub fn run(arguments: &InputArguments, out: &mut dyn Write) -> anyhow::Result<Fi
         output::json(out, &EventTypes { event_types })?;
     } else {
         let mut table = Table::new(&[
-            ("event type", Align::Left),
+            ("event type", Align::Name),
             ("role", Align::Left),
             ("events", Align::Right),
             ("dropped", Align::Right),
-            ("skipped", Align::Right),
-            ("elements", Align::Left),
+            ("skipped", Align::Optional),
+            ("elements", Align::Name),
         ]);
         for row in &event_types {
             let elements: Vec<String> = row
@@ -123,7 +123,7 @@ pub fn run(arguments: &InputArguments, out: &mut dyn Write) -> anyhow::Result<Fi
                 elements.join(", "),
             ]);
         }
-        out.write_all(table.render().as_bytes())?;
+        out.write_all(table.render(arguments.screen()).as_bytes())?;
     }
     Ok(Finding::loss(outcome.has_skipped_now))
 }

@@ -215,6 +215,7 @@ pub fn run(arguments: &ExportArguments, out: &mut dyn Write) -> anyhow::Result<F
     };
     let source = InputArguments {
         input: input.clone(),
+        full_names: true,
         json: arguments.json,
         symbols: arguments.symbols.clone(),
         jobs: arguments.jobs,

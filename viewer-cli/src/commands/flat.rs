@@ -253,13 +253,13 @@ pub fn run(arguments: &FlatArguments, out: &mut dyn Write) -> anyhow::Result<Fin
         }
     } else {
         let mut table = Table::new(&[
-            ("region", Align::Left),
+            ("region", Align::Name),
             ("calls", Align::Right),
-            ("min", Align::Right),
+            ("min", Align::Optional),
             ("mean", Align::Right),
             ("max", Align::Right),
             ("max/mean", Align::Right),
-            ("slowest", Align::Left),
+            ("slowest", Align::Name),
         ]);
         for row in &regions {
             let mark = if row.time_is_uncertain { "~" } else { "" };
@@ -276,7 +276,7 @@ pub fn run(arguments: &FlatArguments, out: &mut dyn Write) -> anyhow::Result<Fin
                 format!("rank {}{location}", row.slowest_rank),
             ]);
         }
-        out.write_all(table.render().as_bytes())?;
+        out.write_all(table.render(arguments.input.screen()).as_bytes())?;
     }
     Ok(Finding::loss(outcome.has_skipped_now))
 }

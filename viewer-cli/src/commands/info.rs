@@ -18,7 +18,7 @@ pub fn run(arguments: &InputArguments, out: &mut dyn Write) -> anyhow::Result<Fi
     if arguments.json {
         output::json(out, &info)?;
     } else {
-        out.write_all(info.render().as_bytes())?;
+        out.write_all(info.render(arguments.screen()).as_bytes())?;
     }
     Ok(Finding::loss(outcome.has_skipped_now))
 }

@@ -200,18 +200,18 @@ pub fn run(arguments: &IntervalsArguments, out: &mut dyn Write) -> anyhow::Resul
         output::json(out, &found)?;
     } else {
         let mut table = Table::new(&[
-            ("interval", Align::Left),
+            ("interval", Align::Name),
             ("key", Align::Left),
             ("rank", Align::Right),
             ("count", Align::Right),
             ("open", Align::Right),
-            ("unmatched", Align::Right),
+            ("unmatched", Align::Optional),
             ("total", Align::Right),
             ("mean", Align::Right),
-            ("min", Align::Right),
-            ("p95", Align::Right),
+            ("min", Align::Optional),
+            ("p95", Align::Optional),
             ("max", Align::Right),
-            ("max in flight", Align::Right),
+            ("max in flight", Align::Optional),
         ]);
         for row in intervals {
             let mark = if row.is_uncertain { "~" } else { "" };
@@ -238,7 +238,7 @@ pub fn run(arguments: &IntervalsArguments, out: &mut dyn Write) -> anyhow::Resul
                 format!("{mark}{}", row.max_in_flight),
             ]);
         }
-        out.write_all(table.render().as_bytes())?;
+        out.write_all(table.render(arguments.input.screen()).as_bytes())?;
         if intervals.iter().any(|row| row.is_paired_in_order) {
             writeln!(
                 out,

@@ -15,7 +15,7 @@ use crate::file::{ForceArgument, SVG};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
 use crate::svg::{Anchor, Svg};
-use crate::table::{Align, Table};
+use crate::table::{Align, Screen, Table};
 use crate::time;
 
 /// Messages by pair of ranks: count, bytes, latency, and who waited for whom.
@@ -167,16 +167,16 @@ fn write_csv(rows: &[MessagePairRow], out: &mut dyn Write) -> std::io::Result<()
     })
 }
 
-fn render(messages: &Messages, top: usize) -> String {
+fn render(messages: &Messages, top: usize, screen: Screen) -> String {
     use std::fmt::Write as _;
     let mut table = Table::new(&[
         ("from", Align::Right),
         ("to", Align::Right),
         ("count", Align::Right),
         ("bytes", Align::Right),
-        ("latency min", Align::Right),
+        ("latency min", Align::Optional),
         ("mean", Align::Right),
-        ("p95", Align::Right),
+        ("p95", Align::Optional),
         ("max", Align::Right),
         ("late senders", Align::Right),
         ("wait", Align::Right),
@@ -200,7 +200,7 @@ fn render(messages: &Messages, top: usize) -> String {
             time::duration(row.late_receiver_wait_ns),
         ]);
     }
-    let mut text = table.render();
+    let mut text = table.render(screen);
     let left_out = messages.pairs.len().saturating_sub(top);
     if left_out != 0 {
         let _ = writeln!(text, "{left_out} more pairs");
@@ -243,7 +243,7 @@ pub fn run(arguments: &MessagesArguments, out: &mut dyn Write) -> anyhow::Result
         messages.pairs.truncate(top);
         write_csv(&messages.pairs, out)?;
     } else if arguments.svg.is_none() {
-        out.write_all(render(&messages, top).as_bytes())?;
+        out.write_all(render(&messages, top, arguments.input.screen()).as_bytes())?;
     }
     Ok(Finding::loss(outcome.has_skipped_now))
 }

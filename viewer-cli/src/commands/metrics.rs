@@ -219,15 +219,15 @@ pub fn run(arguments: &MetricsArguments, out: &mut dyn Write) -> anyhow::Result<
     } else if arguments.svg.is_none() {
         const LINE: usize = 30;
         let mut table = Table::new(&[
-            ("metric", Align::Left),
+            ("metric", Align::Name),
             ("rank", Align::Right),
-            ("location", Align::Left),
+            ("location", Align::Name),
             ("values", Align::Right),
             ("min", Align::Right),
             ("mean", Align::Right),
             ("max", Align::Right),
-            ("last", Align::Right),
-            ("a second", Align::Right),
+            ("last", Align::Optional),
+            ("a second", Align::Optional),
             ("over time", Align::Left),
         ]);
         for row in &metrics {
@@ -250,7 +250,7 @@ pub fn run(arguments: &MetricsArguments, out: &mut dyn Write) -> anyhow::Result<
                 sparkline(row, whole, LINE),
             ]);
         }
-        out.write_all(table.render().as_bytes())?;
+        out.write_all(table.render(arguments.input.screen()).as_bytes())?;
     }
     Ok(Finding::loss(outcome.has_skipped_now))
 }

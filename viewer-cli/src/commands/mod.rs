@@ -34,7 +34,7 @@ use annals_merger::{InputRecording, ReadSummary, Reader, Symbols, Window};
 use clap::Args;
 
 use crate::filter::WindowArguments;
-use crate::table::safe;
+use crate::table::{Screen, safe};
 use crate::time;
 pub(crate) use crate::views::{opt_duration, percent};
 
@@ -48,6 +48,10 @@ pub struct InputArguments {
     /// Results as JSON
     #[arg(long)]
     pub json: bool,
+
+    /// Names in full, however wide tables become
+    #[arg(long)]
+    pub full_names: bool,
 
     /// Look for names of functions in the files of this directory too (of the same build id)
     #[arg(long, value_name = "DIR")]
@@ -70,6 +74,11 @@ impl InputArguments {
             reader.set_jobs(jobs.get());
         }
         Ok(reader)
+    }
+
+    /// The room for tables.
+    pub fn screen(&self) -> Screen {
+        Screen::of_output(self.full_names)
     }
 
     /// Opens the input to look at a window of it.

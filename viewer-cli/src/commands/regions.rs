@@ -164,7 +164,9 @@ pub fn run(arguments: &RegionsArguments, out: &mut dyn Write) -> anyhow::Result<
     } else if arguments.csv {
         write_csv(&regions, out)?;
     } else {
-        out.write_all(region_table(&regions, grouping, usize::MAX).as_bytes())?;
+        out.write_all(
+            region_table(&regions, grouping, usize::MAX, arguments.input.screen()).as_bytes(),
+        )?;
     }
     Ok(Finding::loss(outcome.has_skipped_now))
 }
@@ -238,7 +240,7 @@ fn run_tree(
             ("calls", Align::Right),
             ("inclusive", Align::Right),
             ("exclusive", Align::Right),
-            ("region", Align::Left),
+            ("region", Align::Name),
         ]);
         for row in &rows {
             let mark = if row.time_is_uncertain { "~" } else { "" };
@@ -251,7 +253,7 @@ fn run_tree(
                 format!("{indent}{}", safe(&row.name)),
             ]);
         }
-        out.write_all(table.render().as_bytes())?;
+        out.write_all(table.render(arguments.input.screen()).as_bytes())?;
         if counter.left_out() != 0 {
             writeln!(
                 out,

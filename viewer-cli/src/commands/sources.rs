@@ -94,16 +94,16 @@ pub fn run(arguments: &InputArguments, out: &mut dyn Write) -> anyhow::Result<Fi
     } else {
         let mut table = Table::new(&[
             ("rank", Align::Right),
-            ("source", Align::Left),
+            ("source", Align::Name),
             ("ordering", Align::Left),
-            ("clock", Align::Left),
-            ("ticks/s", Align::Right),
+            ("clock", Align::Name),
+            ("ticks/s", Align::Optional),
             ("± ns", Align::Right),
             ("streams", Align::Right),
             ("events", Align::Right),
             ("dropped", Align::Right),
-            ("inversions", Align::Right),
-            ("largest lateness", Align::Right),
+            ("inversions", Align::Optional),
+            ("largest lateness", Align::Optional),
         ]);
         for row in &sources {
             let broken = if row.broke_promise { " (broken)" } else { "" };
@@ -122,7 +122,7 @@ pub fn run(arguments: &InputArguments, out: &mut dyn Write) -> anyhow::Result<Fi
                 row.largest_lateness_ticks.to_string(),
             ]);
         }
-        out.write_all(table.render().as_bytes())?;
+        out.write_all(table.render(arguments.screen()).as_bytes())?;
     }
     Ok(Finding::loss(outcome.has_skipped_now))
 }

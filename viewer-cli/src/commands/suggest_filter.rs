@@ -16,9 +16,10 @@ use serde::Serialize;
 use super::{InputArguments, opt_duration, percent, warn_of_damage};
 use crate::file::{FILTER, ForceArgument};
 use crate::filter::{FilterArguments, WindowArguments};
+use crate::names::shorten;
 use crate::output::{self, Finding};
 use crate::rule::{RegionRule, comment};
-use crate::table::{Align, Table, safe};
+use crate::table::{Align, Screen, Table, safe};
 use crate::time;
 
 /// Short, frequent regions, and the filter that leaves them out.
@@ -297,16 +298,18 @@ fn filter_text(input: &Path, criteria: &Criteria, regions: &[Suggestion]) -> Str
 
 impl Suggestions {
     /// The text for people, without the filter.
-    fn render(&self, input: &Path) -> String {
+    fn render(&self, input: &Path, screen: Screen) -> String {
         if self.regions.is_empty() {
             let mut text = format!("No region has {}.\n", self.criteria.text());
             if let Some((name, stats)) = &self.most_frequent {
+                let calls = stats.counted.calls;
+                let mean = opt_duration(mean_ns(stats));
+                let rest = format!("The most frequent is : {calls} calls, mean {mean}.");
+                let room = screen.beside(&rest);
+                let name = shorten(&safe(name), room);
                 let _ = writeln!(
                     text,
-                    "The most frequent is {}: {} calls, mean {}.",
-                    safe(name),
-                    stats.counted.calls,
-                    opt_duration(mean_ns(stats))
+                    "The most frequent is {name}: {calls} calls, mean {mean}."
                 );
             }
             let input = safe(&input.display().to_string());
@@ -317,12 +320,12 @@ impl Suggestions {
             return text;
         }
         let mut table = Table::new(&[
-            ("region", Align::Left),
+            ("region", Align::Name),
             ("calls", Align::Right),
-            ("± uncertain", Align::Right),
+            ("± uncertain", Align::Optional),
             ("mean", Align::Right),
             ("events saved", Align::Right),
-            ("share %", Align::Right),
+            ("share %", Align::Optional),
             ("bytes saved", Align::Right),
         ]);
         for region in &self.regions {
@@ -345,7 +348,7 @@ impl Suggestions {
                 format!("about {}", time::bytes(region.bytes_saved_estimate)),
             ]);
         }
-        let mut text = table.render();
+        let mut text = table.render(screen);
         let count = match self.regions.len() {
             shown if shown < self.candidates => format!("{shown} of {} regions", self.candidates),
             1 => "1 region".to_owned(),
@@ -393,7 +396,11 @@ pub fn run(arguments: &SuggestFilterArguments, out: &mut dyn Write) -> anyhow::R
     if arguments.input.json {
         output::json(out, &suggestions)?;
     } else {
-        out.write_all(suggestions.render(&arguments.input.input).as_bytes())?;
+        out.write_all(
+            suggestions
+                .render(&arguments.input.input, arguments.input.screen())
+                .as_bytes(),
+        )?;
         if arguments.output.is_none() && has_rules {
             let head =
                 "\nThe filter, to be saved as FILE for ANNALS_FILTER=@FILE (-o FILE does it):\n";

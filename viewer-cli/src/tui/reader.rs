@@ -10,6 +10,7 @@ use anyhow::anyhow;
 use super::Shown;
 use super::details::{self, Details};
 use super::search::{self, Hit, Search};
+use crate::table::Screen;
 use crate::timeline::{Lane, LaneRow, Layout, Legend, Request, Run, lanes_of};
 use annals_analysis::{bin_of, bin_start};
 
@@ -208,7 +209,8 @@ impl Work {
         let (opened, filter) = (&self.shown.opened, &self.shown.arguments);
         let query = filter.query(opened.definitions(), view.window)?;
         let (rows, _) = region_rows(opened, &query, Grouping::None)?;
-        let table = crate::views::region_table(&rows, Grouping::None, 40);
+        let table =
+            crate::views::region_table(&rows, Grouping::None, 40, Screen::columns(view.columns));
         let statistics = table.lines().map(str::to_owned).collect();
         self.tell(Reply::Picture(picture(statistics, layout)))?;
         Ok(true)

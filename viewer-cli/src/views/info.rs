@@ -8,7 +8,7 @@ use annals_merger::{ReadSummary, Reader, Sums, missing_ranks};
 use serde::Serialize;
 
 use crate::process_end::ProcessEnd;
-use crate::table::{Align, Table, safe};
+use crate::table::{Align, Screen, Table, safe};
 use crate::time;
 
 /// One process.
@@ -174,7 +174,7 @@ impl Info {
     }
 
     /// The text for people.
-    pub fn render(&self) -> String {
+    pub fn render(&self, screen: Screen) -> String {
         let mut text = String::new();
         let mut line = |key: &str, value: String| {
             let _ = writeln!(text, "{key:<12}{value}");
@@ -255,7 +255,7 @@ impl Info {
             ("start", Align::Right),
             ("span", Align::Right),
             ("affinity", Align::Left),
-            ("command", Align::Left),
+            ("command", Align::Name),
         ];
         columns.extend(has_worlds.then_some(of_world));
         let mut table = Table::new(&columns);
@@ -278,7 +278,7 @@ impl Info {
             }
             table.row(row);
         }
-        text.push_str(&table.render());
+        text.push_str(&table.render(screen));
         if let Some(process) = self.processes.first() {
             let mut line = |key: &str| {
                 if let Some(value) = process.properties.get(key) {

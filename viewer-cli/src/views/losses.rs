@@ -6,7 +6,7 @@ use annals_format::{Cause, EventTypeId, StreamId, TraceLoss};
 use annals_merger::{Places, Reader};
 use serde::Serialize;
 
-use crate::table::{Align, Table, safe};
+use crate::table::{Align, Screen, Table, safe};
 use crate::time::moment;
 
 /// One loss.
@@ -58,13 +58,13 @@ pub fn summed(losses: &[TraceLoss]) -> Vec<TraceLoss> {
 }
 
 /// Returns losses as a table.
-pub fn loss_table(opened: &Reader, losses: &[TraceLoss]) -> String {
+pub fn loss_table(opened: &Reader, losses: &[TraceLoss], screen: Screen) -> String {
     let places = Places::of(opened.definitions());
     let mut table = Table::new(&[
         ("rank", Align::Right),
         ("source", Align::Left),
-        ("location", Align::Left),
-        ("event type", Align::Left),
+        ("location", Align::Name),
+        ("event type", Align::Name),
         ("count", Align::Right),
         ("cause", Align::Left),
         ("from s", Align::Right),
@@ -87,5 +87,5 @@ pub fn loss_table(opened: &Reader, losses: &[TraceLoss]) -> String {
     if table.is_empty() {
         return "nothing was lost\n".to_owned();
     }
-    table.render()
+    table.render(screen)
 }
