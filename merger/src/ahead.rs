@@ -42,18 +42,19 @@ impl<R> Drop for Over<'_, R> {
     }
 }
 
-/// Calls `work` with every number below `count`, and `take` with its results, in order. A few results wait at
-/// most.
+/// Calls `work` with every number below `count`, and `take` with its results, in order. Beside those that are worked on,
+/// about `waiting` results wait.
 ///
 /// # Errors
 /// The first of `take`; what comes behind it is not done.
 pub(crate) fn for_each<R: Send, E>(
     count: usize,
-    threads: usize,
+    (threads, waiting): (usize, usize),
     work: impl Fn(usize) -> R + Sync,
     mut take: impl FnMut(usize, R) -> Result<(), E>,
 ) -> Result<(), E> {
     let threads = threads.min(MOST_THREADS).min(count);
+    let waiting = waiting.min(threads);
     if threads < 2 {
         return (0..count).try_for_each(|number| take(number, work(number)));
     }
@@ -70,7 +71,10 @@ pub(crate) fn for_each<R: Send, E>(
         let _over = Over(&shared);
         loop {
             let mut state = shared.lock();
-            while !state.is_over && state.next < count && state.next > state.taken + threads {
+            while !state.is_over
+                && state.next < count
+                && state.next >= state.taken + threads + waiting
+            {
                 state = shared.wait(state);
             }
             if state.is_over || state.next == count {
@@ -184,7 +188,7 @@ mod tests {
         let mut taken = Vec::new();
         let outcome: Result<(), ()> = for_each(
             500,
-            4,
+            (4, 2),
             |number| {
                 // The first ones take longest.
                 let rounds = (500 - number) * 50;
@@ -202,7 +206,7 @@ mod tests {
 
         let outcome = for_each(
             1000,
-            4,
+            (4, 2),
             |number| number,
             |number, _| match number {
                 7 => Err(number),
@@ -211,7 +215,7 @@ mod tests {
             },
         );
         assert_eq!(outcome, Err(7));
-        assert_eq!(for_each(0, 4, |_| (), |_, ()| Err(())), Ok(()));
+        assert_eq!(for_each(0, (4, 1), |_| (), |_, ()| Err(())), Ok(()));
     }
 
     #[test]
@@ -219,7 +223,7 @@ mod tests {
     fn a_panic_is_passed_on() {
         let outcome: Result<(), ()> = for_each(
             100,
-            4,
+            (4, 1),
             |number| assert!(number != 50, "the work panics"),
             |_, ()| Ok(()),
         );

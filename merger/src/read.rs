@@ -696,7 +696,7 @@ impl OpenedTrace {
         let mut has_headless = false;
         let mut all: Option<S> = None;
         let mut snapshots: BTreeMap<u64, FormatError> = BTreeMap::new();
-        ahead::for_each(count, jobs, work, |_, (state, damage)| {
+        ahead::for_each(count, (jobs, jobs), work, |_, (state, damage)| {
             for (entry, error, head) in damage.chunks {
                 self.lose_chunk(
                     &mut summary,
@@ -784,7 +784,8 @@ impl OpenedTrace {
         let mut outcome = self.outcome();
         let mut has_headless = false;
         let load = |number: usize| self.trace.load(&self.file, entries[number]);
-        ahead::for_each(entries.len(), jobs, load, |number, loaded| {
+        // A chunk is large: one waits.
+        ahead::for_each(entries.len(), (jobs, 1), load, |number, loaded| {
             let entry = entries[number];
             match loaded {
                 Ok(chunk) => consume(chunk)?,
