@@ -136,6 +136,167 @@ fn json_has_every_level_with_its_times() {
     assert_eq!(lane["gaps"][0]["from_ns"], 100_000);
 }
 
+/// A call: level, region, begin and end in nanoseconds.
+type Call = (usize, u64, i64, i64);
+
+/// A thread whose calls nest at random, most of them shorter than a column of a picture.
+fn random_calls(seed: u64) -> (tempfile::TempDir, PathBuf, Vec<Call>) {
+    let mut state = seed;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        (state >> 33) % below
+    };
+    let (mut now, mut rows, mut calls) = (0, Vec::new(), Vec::new());
+    let mut open: Vec<(u64, i64)> = Vec::new();
+    for _ in 0..400 {
+        now += match random(12) {
+            0 => 1 + random(40_000) as i64,
+            _ => 1 + random(600) as i64,
+        };
+        let tick = 1_000_000 + now as u64;
+        if open.len() < 4 && (open.is_empty() || random(2) == 0) {
+            let region = random(4);
+            open.push((region, now));
+            rows.push(Row::Event(ENTER, tick, region));
+        } else if let Some((region, begin)) = open.pop() {
+            calls.push((open.len(), region, begin, now));
+            rows.push(Row::Event(LEAVE, tick, region));
+        }
+    }
+    while let Some((region, begin)) = open.pop() {
+        now += 1;
+        calls.push((open.len(), region, begin, now));
+        rows.push(Row::Event(LEAVE, 1_000_000 + now as u64, region));
+    }
+    let recording = TestRecording {
+        rank: Some(0),
+        rank_count: Some(1),
+        id: 0,
+        start_ns: 1_000_000,
+        end_ns: 1_000_000 + now,
+        clocks: vec![REFERENCE],
+        streams: vec![TestStream {
+            clock: 0,
+            ordering: SourceOrder::Ordered,
+            chunks: vec![(1_000_000, rows)],
+        }],
+        has_footer: true,
+    };
+    let scratch = tempfile::tempdir().expect("a directory");
+    let path = recording.write(scratch.path(), CompressionLevel::None);
+    (scratch, path, calls)
+}
+
+/// Checks every bar of a timeline against the calls; the regions of `chosen` are drawn, on the levels of these alone. Returns
+/// how many bars stand for one call, and for several.
+fn check_bars(found: &Value, calls: &[Call], chosen: &[u64]) -> (usize, usize) {
+    let names = support::REGION_NAMES;
+    let number = |value: &Value| value.as_i64().expect("a number");
+    // A call's level among those that are drawn.
+    let level_of = |call: &Call| {
+        let around = |other: &&Call| {
+            other.0 < call.0 && other.2 <= call.2 && call.3 <= other.3 && chosen.contains(&other.1)
+        };
+        calls.iter().filter(around).count()
+    };
+    let drawn: Vec<(usize, Call)> = calls
+        .iter()
+        .filter(|call| chosen.contains(&call.1))
+        .map(|call| (level_of(call), *call))
+        .collect();
+    let (start, end) = (number(&found["from_ns"]), number(&found["to_ns"]));
+    let columns = number(&found["columns"]);
+    let column = |time: i64| ((time - start) * columns / (end - start)).clamp(0, columns - 1);
+    // The column that begins at a time.
+    let border = |time: i64| {
+        let begins = |column: &i64| start + (end - start) * column / columns == time;
+        (0..=columns).find(begins).expect("a border")
+    };
+    let (mut single, mut several) = (0, 0);
+    let levels = found["lanes"][0]["levels"].as_array().expect("levels");
+    for (level, bars) in levels.iter().enumerate() {
+        for bar in bars.as_array().expect("bars") {
+            let name = bar["region"].as_str().expect("a name");
+            let region = names.iter().position(|known| *known == name);
+            let region = region.expect("a region") as u64;
+            let (from, to) = (number(&bar["from_ns"]), number(&bar["to_ns"]));
+            let here = drawn.iter().filter(|(of_call, _)| *of_call == level);
+            let here: Vec<&Call> = here.map(|(_, call)| call).collect();
+            if bar["is_summary"] == false {
+                single += 1;
+                assert_eq!(number(&bar["calls"]), 1, "{bar}");
+                let is_it = |call: &&&Call| (call.1, call.2, call.3) == (region, from, to);
+                assert_eq!(here.iter().filter(is_it).count(), 1, "{bar}");
+            } else {
+                several += 1;
+                let (first, end) = (border(from), border(to));
+                let is_meant = |call: &&&Call| {
+                    let (begin, last) = (column(call.2), column(call.3 - 1));
+                    let overlaps = begin < end && last >= first;
+                    let is_inside = first <= begin && last < end;
+                    is_inside || call.1 == region && overlaps
+                };
+                let expected = here.iter().filter(is_meant).count() as i64;
+                assert_eq!(number(&bar["calls"]), expected, "level {level}: {bar}");
+                assert!(expected > 1, "{bar}");
+            }
+        }
+    }
+    (single, several)
+}
+
+#[test]
+fn a_bar_is_a_call_that_happened_or_says_for_how_many_it_stands() {
+    for seed in 1..=30 {
+        let (scratch, path, calls) = random_calls(seed);
+        let found = text(&["timeline", "--json", "--width", "50"], &path);
+        let found: Value = serde_json::from_str(&found).expect("JSON");
+        let (single, several) = check_bars(&found, &calls, &[0, 1, 2, 3]);
+        assert!(several > 4, "{single} {several}");
+
+        let found = text(
+            &[
+                "timeline",
+                "--json",
+                "--width",
+                "50",
+                "--region",
+                "solve,write",
+            ],
+            &path,
+        );
+        let found: Value = serde_json::from_str(&found).expect("JSON");
+        let (single, several) = check_bars(&found, &calls, &[1, 3]);
+        assert!(single + several > 4, "{single} {several}");
+
+        let svg = scratch.path().join("t.svg");
+        let svg = svg.to_str().expect("a name");
+        text(&["timeline", "--svg", svg, "--width", "50"], &path);
+        let drawn = std::fs::read_to_string(svg).expect("a picture");
+        assert!(drawn.contains("<title>mostly "), "{drawn}");
+    }
+}
+
+#[test]
+fn a_note_counts_only_the_chosen_calls_that_are_too_deep() {
+    let (_scratch, path, calls) = random_calls(7);
+    let found = text(
+        &["timeline", "--json", "--levels", "2", "--region", "solve"],
+        &path,
+    );
+    let found: Value = serde_json::from_str(&found).expect("JSON");
+    let solve: Vec<&Call> = calls.iter().filter(|call| call.1 == 1).collect();
+    let depth = |call: &Call| {
+        let around = |other: &&&Call| other.0 < call.0 && other.2 <= call.2 && call.3 <= other.3;
+        solve.iter().filter(around).count()
+    };
+    let deep = solve.iter().filter(|call| depth(call) >= 2).count();
+    let notes = found["notes"].to_string();
+    let expected = format!("{deep} calls deeper than 2 levels are not drawn");
+    assert_eq!(notes.contains(&expected), deep != 0, "{deep}: {notes}");
+    assert_eq!(notes.contains("deeper"), deep != 0, "{deep}: {notes}");
+}
+
 #[test]
 fn pictures_are_whole_files_or_none() {
     let (scratch, path) = two_threads();
@@ -151,7 +312,7 @@ fn pictures_are_whole_files_or_none() {
     assert!(drawn.starts_with("<svg ") && drawn.trim_end().ends_with("</svg>"));
     // One pixel is a microsecond: main, solve in it, the gap.
     assert!(drawn.contains(
-        "width=\"160.00\" height=\"13.00\" fill=\"#4477aa\"><title>main: 0 ns .. 160.0 us"
+        "width=\"160.00\" height=\"13.00\" fill=\"#4477aa\"><title>main: 160.0 us, 0 ns .. 160.0 us"
     ));
     assert!(drawn.contains("x=\"190.00\" y=\"38.00\" width=\"40.00\" height=\"13.00\""));
     assert!(drawn.contains("fill=\"url(#lost)\"><title>lost: 5 events (buffer-full)</title>"));

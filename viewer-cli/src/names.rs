@@ -298,6 +298,22 @@ fn fold(name: &str, what: Fold) -> String {
     }
 }
 
+/// Whether a name is that of a function of C++'s or Rust's standard library.
+pub fn is_standard_library(name: &str) -> bool {
+    const SPACES: [&str; 8] = [
+        "std::",
+        "__gnu_cxx::",
+        "core::",
+        "alloc::",
+        "<std::",
+        "<core::",
+        "<alloc::",
+        "__cxxabiv1::",
+    ];
+    let name = without_return_type(name);
+    SPACES.iter().any(|space| name.starts_with(space))
+}
+
 /// Leaves out what libraries add to names: default type arguments, inline namespaces, and the space between two `>`.
 fn without_defaults(name: &str) -> String {
     let mut name = name.to_owned();

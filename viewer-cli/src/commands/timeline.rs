@@ -92,6 +92,10 @@ struct RunOut<'a> {
     from_ns: i64,
     to_ns: i64,
     region: &'a str,
+    /// Calls that the bar stands for. Null with one level: calls within interrupt those around them.
+    calls: Option<u64>,
+    /// Whether it stands for other than one call: from and to are borders of columns then, else those of the call.
+    is_summary: bool,
 }
 
 #[derive(Serialize)]
@@ -138,10 +142,16 @@ fn as_json(layout: &Layout) -> TimelineOut<'_> {
             .rows
             .iter()
             .map(|row| {
-                let runs = row.runs.iter().map(|run| RunOut {
-                    from_ns: start(run.from),
-                    to_ns: start(run.to),
-                    region: &layout.legend[run.region].name,
+                let runs = row.runs.iter().map(|run| {
+                    let columns_ns = (start(run.from), start(run.to));
+                    let (from_ns, to_ns) = run.call_ns.unwrap_or(columns_ns);
+                    RunOut {
+                        from_ns,
+                        to_ns,
+                        region: &layout.legend[run.region].name,
+                        calls: run.calls,
+                        is_summary: run.call_ns.is_none(),
+                    }
                 });
                 runs.collect()
             })

@@ -11,9 +11,11 @@ use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{
     ByStream, Calls, MessageExtractor, MessagePairs, Query, ReadSummary, Reader, Sink, Window,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use annals_analysis::{bin_of, bounded, concerns};
+
+use crate::names::is_standard_library;
 
 /// Messages that are drawn, at most: more are a surface, not lines.
 const MOST_TRIPS: usize = 2000;
@@ -38,15 +40,20 @@ pub struct Request {
     pub messages: Option<bool>,
 }
 
-/// Columns in which a region took more time than any other.
+/// Columns in which a region took more time than any other: a bar of the picture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
     /// First column.
     pub from: usize,
-    /// Behind the last.
+    /// One more than the last column.
     pub to: usize,
     /// Place of the region in the legend.
     pub region: usize,
+    /// Calls that the bar stands for: those of the region, and those of other regions that began and ended in these columns.
+    /// `None` if they were not counted.
+    pub calls: Option<u64>,
+    /// Begin and end of the call within the window, trace time in nanoseconds, if the bar stands for one.
+    pub call_ns: Option<(i64, i64)>,
 }
 
 /// A level of nesting.
@@ -130,13 +137,47 @@ pub struct Layout {
     pub notes: Vec<String>,
 }
 
-/// Time by region in one column of one row.
-type Cell = Vec<(RegionId, i64)>;
+/// What a region has in one column of one row.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    region: RegionId,
+    ns: i64,
+    /// Calls that began in the column.
+    begun: u64,
+    /// Begin and end of the last call.
+    call_ns: (i64, i64),
+}
 
-fn add(cell: &mut Cell, region: RegionId, ns: i64) {
-    match cell.iter_mut().find(|(known, _)| *known == region) {
-        Some((_, sum)) => *sum += ns,
-        None => cell.push((region, ns)),
+/// One column of one row. Calls of a row follow each other: at most one is open where a column begins.
+#[derive(Clone, Default, Debug)]
+struct Cell {
+    parts: Vec<Part>,
+    /// The region of the call that is open where the column begins.
+    open: Option<RegionId>,
+}
+
+impl Cell {
+    /// Takes in a part of a call.
+    fn add(&mut self, region: RegionId, ns: i64, begun: u64, call_ns: (i64, i64)) {
+        if begun == 0 {
+            self.open = Some(region);
+        }
+        if let Some(part) = self.parts.iter_mut().find(|part| part.region == region) {
+            part.ns += ns;
+            part.begun += begun;
+            part.call_ns = call_ns;
+        } else {
+            self.parts.push(Part {
+                region,
+                ns,
+                begun,
+                call_ns,
+            });
+        }
+    }
+
+    fn begun(&self) -> u64 {
+        self.parts.iter().map(|part| part.begun).sum()
     }
 }
 
@@ -150,11 +191,43 @@ struct Gatherer<'a> {
     cells: Vec<Vec<Vec<Cell>>>,
     exclusive: BTreeMap<RegionId, i64>,
     hidden_calls: u64,
+    /// Regions of standard libraries. Empty if regions were chosen.
+    library: FxHashSet<RegionId>,
+    /// Their calls within others of them.
+    library_calls: u64,
     filter: &'a Query,
 }
 
+/// What the tag of a call says: its level in the picture, and whether it is drawn.
+#[derive(Clone, Copy)]
+struct Tag {
+    level: u32,
+    is_drawn: bool,
+}
+
+impl Tag {
+    const fn of(frame: &Frame) -> Self {
+        Self {
+            level: frame.tag >> 1,
+            is_drawn: frame.tag & 1 != 0,
+        }
+    }
+
+    const fn encode(self) -> u32 {
+        self.level << 1 | self.is_drawn as u32
+    }
+}
+
 impl Gatherer<'_> {
-    fn spread(&mut self, lane: usize, level: usize, region: RegionId, from_ns: i64, to_ns: i64) {
+    /// Draws a call of a region, or a part of one, from one time to another.
+    fn spread(
+        &mut self,
+        (lane, level): (usize, usize),
+        call: &Frame,
+        (from_ns, to_ns): (i64, i64),
+    ) {
+        let region = call.region;
+        let begins = from_ns == call.entered_ns && from_ns >= self.window.from_ns;
         let (from_ns, to_ns) = (
             from_ns.max(self.window.from_ns),
             to_ns.min(self.window.to_ns),
@@ -164,24 +237,33 @@ impl Gatherer<'_> {
         }
         let rows = &mut self.cells[lane];
         while rows.len() <= level {
-            rows.push(vec![Cell::new(); self.columns]);
+            rows.push(vec![Cell::default(); self.columns]);
         }
         let first = bin_of(self.window, self.columns, from_ns);
         let last = bin_of(self.window, self.columns, to_ns - 1);
+        let call_ns = (from_ns, to_ns);
         for (column, cell) in rows[level][first..=last].iter_mut().enumerate() {
+            let begun = u64::from(column == 0 && begins);
             let column = first + column;
             let start = annals_analysis::bin_start(self.window, self.columns, column);
             let end = annals_analysis::bin_start(self.window, self.columns, column + 1);
             // A column may be shorter than a nanosecond.
             let inside = (to_ns.min(end) - from_ns.max(start)).max(1);
-            add(cell, region, inside);
+            cell.add(region, inside, begun, call_ns);
         }
     }
 }
 
 impl CallSink for Gatherer<'_> {
-    fn enter(&mut self, _: usize, _: &[Frame], _: RegionId, _: i64) -> u32 {
-        0
+    fn enter(&mut self, _: usize, frames: &[Frame], region: RegionId, _: i64) -> u32 {
+        let around = frames.last();
+        let level = around.map(Tag::of);
+        let level = level.map_or(0, |around| around.level + u32::from(around.is_drawn));
+        let is_library = |region: &RegionId| self.library.contains(region);
+        let is_nested =
+            is_library(&region) && around.is_some_and(|around| is_library(&around.region));
+        let is_drawn = !is_nested && self.filter.takes_region(region);
+        Tag { level, is_drawn }.encode()
     }
 
     fn spend(&mut self, location: usize, frames: &[Frame], from_ns: i64, to_ns: i64) {
@@ -193,23 +275,39 @@ impl CallSink for Gatherer<'_> {
             *self.exclusive.entry(top.region).or_default() += inside;
         }
         if self.levels == 1 {
-            self.spread(lane, 0, top.region, from_ns, to_ns);
+            self.spread((lane, 0), top, (from_ns, to_ns));
         }
     }
 
-    fn close(&mut self, location: usize, frames: &[Frame], frame: &Frame, time_ns: i64, _: Close) {
+    fn close(&mut self, location: usize, _: &[Frame], frame: &Frame, time_ns: i64, _: Close) {
         let Some(lane) = self.lanes[location].filter(|_| self.levels > 1) else {
             return;
         };
-        if frames.len() < self.levels {
-            self.spread(lane, frames.len(), frame.region, frame.entered_ns, time_ns);
-        } else if time_ns > self.window.from_ns {
-            self.hidden_calls += 1;
+        let Tag { level, is_drawn } = Tag::of(frame);
+        let level = level as usize;
+        let is_here = u64::from(time_ns > self.window.from_ns);
+        if is_drawn && level < self.levels {
+            self.spread((lane, level), frame, (frame.entered_ns, time_ns));
+        } else if is_drawn {
+            self.hidden_calls += is_here;
+        } else if self.filter.takes_region(frame.region) {
+            self.library_calls += is_here;
         }
     }
 }
 
 impl Sink for Gatherer<'_> {}
+
+/// The regions of standard libraries; none if the filter chooses regions.
+fn library_regions(definitions: &Definitions, filter: &Query) -> FxHashSet<RegionId> {
+    if filter.is_by_region() {
+        return FxHashSet::default();
+    }
+    let regions = definitions.regions.keys().copied();
+    regions
+        .filter(|region| is_standard_library(&definitions.region_name(*region)))
+        .collect()
+}
 
 /// The locations that have streams which a filter takes, in the order of ranks: the lanes of a timeline.
 pub fn lanes_of(definitions: &Definitions, filter: &Query) -> Vec<LocationId> {
@@ -349,25 +447,54 @@ impl MetricSums {
     }
 }
 
-fn runs(cells: &[Cell], places: &BTreeMap<RegionId, usize>) -> LaneRow {
-    let mut runs: Vec<Run> = Vec::new();
+/// The bars of a row. `are_parts`: of its calls, only what was spent in none of the calls within is there.
+fn runs(cells: &[Cell], places: &BTreeMap<RegionId, usize>, are_parts: bool) -> LaneRow {
+    let mut runs: Vec<(Run, RegionId)> = Vec::new();
     for (column, cell) in cells.iter().enumerate() {
         // Of equal shares, the one that is first in the legend.
         let most = cell
+            .parts
             .iter()
-            .filter_map(|(region, ns)| Some((*ns, *places.get(region)?)));
-        let most = most.max_by_key(|(ns, place)| (*ns, std::cmp::Reverse(*place)));
-        let Some((_, region)) = most else { continue };
+            .filter_map(|part| Some((part, *places.get(&part.region)?)));
+        let most = most.max_by_key(|(part, place)| (part.ns, std::cmp::Reverse(*place)));
+        let Some((part, region)) = most else { continue };
         match runs.last_mut() {
-            Some(last) if last.to == column && last.region == region => last.to += 1,
-            _ => runs.push(Run {
-                from: column,
-                to: column + 1,
-                region,
-            }),
+            Some((last, _)) if last.to == column && last.region == region => last.to += 1,
+            _ => runs.push((
+                Run {
+                    from: column,
+                    to: column + 1,
+                    region,
+                    calls: None,
+                    call_ns: None,
+                },
+                part.region,
+            )),
         }
     }
-    LaneRow { runs }
+    let counted = runs.into_iter().map(|(mut run, region)| {
+        if are_parts {
+            return run;
+        }
+        let inside = &cells[run.from..run.to];
+        let begun: u64 = inside.iter().map(Cell::begun).sum();
+        let from_before = u64::from(inside[0].open == Some(region));
+        // The last call may be of another region, and go on in the columns of its own bar.
+        let next = cells.get(run.to).and_then(|cell| cell.open);
+        let to_next = u64::from(next.is_some_and(|next| next != region));
+        let calls = (begun + from_before).saturating_sub(to_next);
+        let parts = inside.iter().flat_map(|cell| &cell.parts);
+        let mut of_region = parts.filter(|part| part.region == region);
+        run.call_ns = of_region
+            .next()
+            .filter(|_| calls == 1)
+            .map(|part| part.call_ns);
+        run.calls = Some(calls);
+        run
+    });
+    LaneRow {
+        runs: counted.collect(),
+    }
 }
 
 impl Layout {
@@ -416,6 +543,8 @@ impl Layout {
             cells: vec![Vec::new(); chosen.len()],
             exclusive: BTreeMap::new(),
             hidden_calls: 0,
+            library: library_regions(definitions, filter),
+            library_calls: 0,
             filter,
         };
         let outcome = calls.read(opened, &mut gatherer, |chunk, _| {
@@ -430,6 +559,12 @@ impl Layout {
                 gatherer.hidden_calls, request.levels
             ));
         }
+        if gatherer.library_calls != 0 {
+            notes.push(format!(
+                "{} calls within standard libraries are not drawn; choose with --region to see them",
+                gatherer.library_calls
+            ));
+        }
         if metrics.left_out {
             notes.push(
                 "only the first metric of a location is drawn; choose with --event".to_owned(),
@@ -437,11 +572,13 @@ impl Layout {
         }
         let exclusive = std::mem::take(&mut gatherer.exclusive);
         let mut regions: Vec<(RegionId, i64)> = exclusive.into_iter().collect();
-        for (region, _) in gatherer.cells.iter().flatten().flatten().flatten() {
-            if !regions.iter().any(|(known, _)| known == region) {
-                regions.push((*region, 0));
-            }
-        }
+        let cells = gatherer.cells.iter().flatten().flatten();
+        let drawn: FxHashSet<RegionId> = cells
+            .flat_map(|cell| &cell.parts)
+            .map(|part| part.region)
+            .collect();
+        let known: FxHashSet<RegionId> = regions.iter().map(|(region, _)| *region).collect();
+        regions.extend(drawn.difference(&known).map(|region| (*region, 0)));
         regions.retain(|(region, _)| filter.takes_region(*region));
         regions.sort_by_key(|(region, ns)| (std::cmp::Reverse(*ns), *region));
         let places = regions.iter().enumerate();
@@ -459,7 +596,7 @@ impl Layout {
                 name: location.map_or_else(String::new, |l| definitions.string(l.name).to_owned()),
                 rows: gatherer.cells[lane]
                     .iter()
-                    .map(|row| runs(row, &places))
+                    .map(|row| runs(row, &places, request.levels <= 1))
                     .collect(),
                 gaps: Vec::new(),
                 metric: metrics.row(lane, definitions),

@@ -1,6 +1,6 @@
 //! The timeline as a picture, on whatever can draw boxes, lines and text.
 
-use super::{Colour, Layout, colour};
+use super::{Colour, Layout, Run, colour};
 use crate::svg::{Anchor, Svg};
 use crate::table::safe;
 use crate::time;
@@ -71,15 +71,7 @@ pub fn draw(layout: &Layout, canvas: &mut dyn Canvas) {
                     (run.to - run.from) as f64,
                     ROW - 1.0,
                 ];
-                let start = bin_start(layout.window, layout.columns, run.from);
-                let end = bin_start(layout.window, layout.columns, run.to);
-                let name = &layout.legend[run.region].name;
-                let title = format!(
-                    "{name}: {} .. {}",
-                    time::duration(start),
-                    time::duration(end)
-                );
-                canvas.rect(at, colour(run.region), &title);
+                canvas.rect(at, colour(run.region), &title(layout, run));
             }
         }
         for gap in &lane.gaps {
@@ -117,6 +109,22 @@ pub fn draw(layout: &Layout, canvas: &mut dyn Canvas) {
         canvas.text((x(time_ns), y + 16.0), anchor, &time::duration(time_ns));
     }
     draw_legend(layout, y + 34.0, canvas);
+}
+
+/// What a bar stands for.
+fn title(layout: &Layout, run: &Run) -> String {
+    let name = &layout.legend[run.region].name;
+    if let Some((from_ns, to_ns)) = run.call_ns {
+        let took = time::duration(to_ns - from_ns);
+        let (from, to) = (time::duration(from_ns), time::duration(to_ns));
+        return format!("{name}: {took}, {from} .. {to}");
+    }
+    let border = |column| time::duration(bin_start(layout.window, layout.columns, column));
+    let (from, to) = (border(run.from), border(run.to));
+    match run.calls {
+        Some(calls) => format!("mostly {name}, {calls} calls: {from} .. {to}"),
+        None => format!("mostly {name}: {from} .. {to}"),
+    }
 }
 
 fn shortened(name: &str) -> String {

@@ -300,6 +300,8 @@ impl Work {
                         from: column,
                         to: column + 1,
                         region,
+                        calls: None,
+                        call_ns: None,
                     }),
                 }
             }
