@@ -214,7 +214,7 @@ fn names_and_counts_are_right(optimisation: &str, more: &[&str]) {
     }
     let text = self::output(trace_cli().arg("regions").arg(built.path("run")));
     assert!(
-        text.contains("deep(int): 15 calls were never left"),
+        text.contains("deep(int): 15 calls without a leave"),
         "{text}"
     );
     // A merge keeps all of it.
