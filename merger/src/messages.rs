@@ -31,7 +31,7 @@ pub(crate) const ANY_TAG: i64 = -1;
 const DENSE_RANKS: usize = 1 << 20;
 const DENSE_WORLDS: usize = 8;
 
-/// What an event tells of a message.
+/// Steps in the life of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Send,
@@ -127,14 +127,14 @@ pub(crate) struct MessageEvent {
     pub(crate) what: What,
 }
 
-/// What an event tells.
+/// The content of an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What {
     PointToPoint(PointToPoint),
     Collective(Collective),
 }
 
-/// What an event tells of a message.
+/// The content of an event of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PointToPoint {
     pub(crate) tag: i64,
@@ -146,7 +146,7 @@ pub(crate) struct PointToPoint {
     pub(crate) kind: Kind,
 }
 
-/// What a begin or an end tells of a collective operation.
+/// The content of a begin or an end of a collective operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Collective {
     /// The process's place in the communicator; negative when it is not known.
@@ -225,7 +225,7 @@ pub(crate) struct MessageBatch<D = ()> {
     pub(crate) details: Vec<D>,
 }
 
-/// What the events of a type tell.
+/// The content of all events of a type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum TypeKind {
     PointToPoint(Kind),

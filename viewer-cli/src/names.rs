@@ -4,13 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Stands for what is left out.
+/// Replaces what is left out.
 const ELLIPSIS: &str = "…";
 
-/// Columns of what stands before the last part of a name; with fewer, its middle is cut out.
+/// Longest name that is parsed, in bytes. Of longer ones, only the middle is cut out.
+const MOST_PARSED: usize = 1 << 14;
+
+/// Least columns of the scope before the last part of a name. With fewer, the middle of the name is cut out.
 const LEAST_SCOPE: usize = 3;
 
-/// Type arguments that a library adds by itself, and that are left out behind a comma.
+/// Default type arguments of standard libraries. They are left out after a comma.
 const DEFAULTS: [&str; 7] = [
     "std::allocator<",
     "std::char_traits<",
@@ -31,8 +34,8 @@ pub fn width(text: &str) -> usize {
 ///
 /// Spaces that it begins with stay: they may show its depth in a tree.
 pub fn shorten(name: &str, most: usize) -> String {
-    if width(name) <= most {
-        return name.to_owned();
+    if width(name) <= most || name.len() > MOST_PARSED {
+        return cut_middle(name, most);
     }
     let bare = name.trim_start_matches(' ');
     let indent = name.len() - bare.len();
@@ -53,7 +56,7 @@ pub fn shorten(name: &str, most: usize) -> String {
             return short;
         }
     }
-    // The last part says which function it is.
+    // The last part identifies the function.
     let last = &short[last_part(&short)..];
     let room = most.saturating_sub(width(last) + ELLIPSIS.chars().count());
     if room < LEAST_SCOPE {
@@ -117,7 +120,7 @@ pub fn cut_middle(text: &str, most: usize) -> String {
         return text.to_owned();
     }
     let rest = most.saturating_sub(1);
-    // The end says which function it is.
+    // The end identifies the function.
     let (of_start, of_end) = (rest / 2, rest - rest / 2);
     let columns = |c: char| c.width().unwrap_or(0);
     let mut taken = 0;
@@ -174,32 +177,33 @@ fn places(name: &str) -> Vec<Place> {
     let mut open: Vec<Bracket> = Vec::new();
     let mut rest = name.char_indices().peekable();
     let mut last = ' ';
+    // Open brackets that are template arguments.
+    let mut arguments = 0;
     while let Some((at, c)) = rest.next() {
-        let arguments = |open: &[Bracket]| open.iter().filter(|b| **b == Bracket::Angle).count();
-        let mut push = |open: &[Bracket], at, c, bracket, is_end| {
+        let mut push = |arguments, open: &[Bracket], at, c, bracket, is_end| {
             places.push(Place {
                 at,
                 c,
                 bracket,
                 is_end,
                 depth: open.len(),
-                arguments: arguments(open),
+                arguments,
             });
         };
         if is_operator(&name[..at]) {
             let symbol = operator_symbol(&name[at..]);
             if symbol != 0 {
-                push(&open, at, c, None, false);
+                push(arguments, &open, at, c, None, false);
                 for _ in 1..name[at..][..symbol].chars().count() {
                     if let Some((at, c)) = rest.next() {
-                        push(&open, at, c, None, false);
+                        push(arguments, &open, at, c, None, false);
                     }
                 }
                 // `operator< <int>`
                 if name[at + symbol..].starts_with(" <")
                     && let Some((at, c)) = rest.next()
                 {
-                    push(&open, at, c, None, false);
+                    push(arguments, &open, at, c, None, false);
                 }
                 last = '_';
                 continue;
@@ -221,13 +225,15 @@ fn places(name: &str) -> Vec<Place> {
             _ => false,
         };
         if let Some(bracket) = opened {
-            push(&open, at, c, Some(bracket), false);
+            push(arguments, &open, at, c, Some(bracket), false);
             open.push(bracket);
+            arguments += usize::from(bracket == Bracket::Angle);
         } else if let Some(bracket) = open.last().copied().filter(|bracket| closes(*bracket)) {
             open.pop();
-            push(&open, at, c, Some(bracket), true);
+            arguments -= usize::from(bracket == Bracket::Angle);
+            push(arguments, &open, at, c, Some(bracket), true);
         } else {
-            push(&open, at, c, None, false);
+            push(arguments, &open, at, c, None, false);
         }
         last = c;
     }
@@ -310,6 +316,9 @@ pub fn is_standard_library(name: &str) -> bool {
         "<alloc::",
         "__cxxabiv1::",
     ];
+    if name.len() > MOST_PARSED {
+        return false;
+    }
     let name = without_return_type(name);
     SPACES.iter().any(|space| name.starts_with(space))
 }
@@ -450,6 +459,17 @@ mod tests {
         assert_ne!(short[0], short[1]);
         assert_eq!(short[2], "g()");
         assert!(short.iter().all(|name| width(name) <= 16), "{short:?}");
+    }
+
+    #[test]
+    fn a_name_of_a_megabyte_is_cut_and_not_parsed() {
+        for part in ["a<", "f(", ", std::allocator<", "<", "operator"] {
+            let name = part.repeat((1 << 20) / part.len());
+            assert_eq!(width(&shorten(&name, 40)), 40, "{part}");
+            assert!(!is_standard_library(&name));
+        }
+        let deep = "a<".repeat(MOST_PARSED / 2);
+        assert_eq!(width(&shorten(&deep, 40)), 40);
     }
 
     proptest! {

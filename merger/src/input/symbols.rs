@@ -227,8 +227,9 @@ fn source_name(name: &str) -> String {
     }
 }
 
-/// The name of a C++ function, if what follows it cannot be taken apart: GCC encodes members of types in expressions (`sr`) in
-/// a way of its own, as in the return type of `std::swap`. Stands for parameters: `(…)`.
+/// Returns the name of a C++ function whose types cannot be demangled, with `(…)` for its parameters. `None` if they can, or if
+/// the name cannot. GCC encodes members of dependent types (`sr`, Itanium C++ ABI, section 5.1.6) otherwise than the
+/// demangler expects, as in the return type of `std::swap`.
 fn name_alone(name: &str) -> Option<String> {
     let (symbol, rest) = BorrowedSymbol::with_tail(name.as_bytes()).ok()?;
     let alone = symbol.demangle().ok()?;

@@ -27,7 +27,7 @@ pub struct CollectiveCounts {
     pub over_limit: u64,
 }
 
-/// An event, and what it tells of a collective operation.
+/// An event, and its content: that of a collective operation.
 type Of<'a> = (&'a MessageEvent, &'a Collective);
 
 /// An operation under way.

@@ -81,7 +81,7 @@ impl Key {
     }
 }
 
-/// An event, and what it tells of a message.
+/// An event, and its content: that of a message.
 type Of<'a> = (&'a MessageEvent, &'a PointToPoint);
 
 /// A list of nodes: numbers of its first and last.

@@ -192,9 +192,9 @@ struct Gatherer<'a> {
     exclusive: BTreeMap<RegionId, i64>,
     hidden_calls: u64,
     /// Regions of standard libraries. Empty if regions were chosen.
-    library: FxHashSet<RegionId>,
+    std_regions: FxHashSet<RegionId>,
     /// Their calls within others of them.
-    library_calls: u64,
+    std_calls: u64,
     filter: &'a Query,
 }
 
@@ -259,9 +259,8 @@ impl CallSink for Gatherer<'_> {
         let around = frames.last();
         let level = around.map(Tag::of);
         let level = level.map_or(0, |around| around.level + u32::from(around.is_drawn));
-        let is_library = |region: &RegionId| self.library.contains(region);
-        let is_nested =
-            is_library(&region) && around.is_some_and(|around| is_library(&around.region));
+        let is_std = |region: &RegionId| self.std_regions.contains(region);
+        let is_nested = is_std(&region) && around.is_some_and(|around| is_std(&around.region));
         let is_drawn = !is_nested && self.filter.takes_region(region);
         Tag { level, is_drawn }.encode()
     }
@@ -291,7 +290,7 @@ impl CallSink for Gatherer<'_> {
         } else if is_drawn {
             self.hidden_calls += is_here;
         } else if self.filter.takes_region(frame.region) {
-            self.library_calls += is_here;
+            self.std_calls += is_here;
         }
     }
 }
@@ -299,7 +298,7 @@ impl CallSink for Gatherer<'_> {
 impl Sink for Gatherer<'_> {}
 
 /// The regions of standard libraries; none if the filter chooses regions.
-fn library_regions(definitions: &Definitions, filter: &Query) -> FxHashSet<RegionId> {
+fn std_regions(definitions: &Definitions, filter: &Query) -> FxHashSet<RegionId> {
     if filter.is_by_region() {
         return FxHashSet::default();
     }
@@ -543,8 +542,8 @@ impl Layout {
             cells: vec![Vec::new(); chosen.len()],
             exclusive: BTreeMap::new(),
             hidden_calls: 0,
-            library: library_regions(definitions, filter),
-            library_calls: 0,
+            std_regions: std_regions(definitions, filter),
+            std_calls: 0,
             filter,
         };
         let outcome = calls.read(opened, &mut gatherer, |chunk, _| {
@@ -559,10 +558,10 @@ impl Layout {
                 gatherer.hidden_calls, request.levels
             ));
         }
-        if gatherer.library_calls != 0 {
+        if gatherer.std_calls != 0 {
             notes.push(format!(
                 "{} calls within standard libraries are not drawn; choose with --region to see them",
-                gatherer.library_calls
+                gatherer.std_calls
             ));
         }
         if metrics.left_out {
