@@ -60,10 +60,11 @@ fn read(trace: &Path, events: u64) -> Seconds {
     let (start, cpu) = (Instant::now(), cpu_seconds());
     let opened = Reader::open(trace).expect("a trace");
     let (mut last, mut found) = (i64::MIN, 0);
-    let outcome = opened.for_each_chunk(Window::ALL, |chunk| {
+    let outcome = opened.for_each_chunk(Window::ALL, |chunk: annals_format::OrderedChunk| {
         found += chunk.len() as u64;
-        assert!(chunk.times_ns.first().is_none_or(|first| *first >= last));
-        last = chunk.times_ns.last().copied().unwrap_or(last);
+        let mut times_ns = chunk.times_ns();
+        assert!(times_ns.next().is_none_or(|first| first >= last));
+        last = times_ns.last().unwrap_or(last);
         Ok(())
     });
     outcome.expect("a trace");

@@ -147,8 +147,8 @@ fn main() -> ExitCode {
     // What is on the disk, against the counters.
     let opened = Reader::open(&status.path).expect("the recording");
     let mut read = 0_u64;
-    let outcome = opened.for_each_chunk(Window::ALL, |chunk| {
-        read += chunk.times_ns.len() as u64;
+    let outcome = opened.for_each_chunk(Window::ALL, |chunk: annals_format::TraceChunk| {
+        read += chunk.len() as u64;
         Ok(())
     });
     let outcome = outcome.expect("the recording");

@@ -298,9 +298,9 @@ fn read_all(trace: &Path) -> (Reader, Vec<FoundEvent>, ReadSummary) {
 /// Time, stream, number, text of every event.
 fn events_of(opened: &Reader) -> (Vec<FoundEvent>, ReadSummary) {
     let mut found = Vec::new();
-    let outcome = opened.for_each_chunk(Window::ALL, |chunk| {
+    let outcome = opened.for_each_chunk(Window::ALL, |chunk: annals_format::OrderedChunk| {
         for row in chunk.rows() {
-            let name = opened.definitions().event_type_name(row.event_type);
+            let name = opened.definitions().event_type_name(row.event_type());
             let Value::U64(number) = row.value(0) else {
                 panic!("the number of {name}");
             };
@@ -312,12 +312,7 @@ fn events_of(opened: &Reader) -> (Vec<FoundEvent>, ReadSummary) {
                 },
                 other => panic!("an event type of the set, found {other}"),
             };
-            found.push((
-                chunk.times_ns[row.index],
-                chunk.streams[row.index],
-                number,
-                text,
-            ));
+            found.push((row.time_ns(), row.stream(), number, text));
         }
         Ok(())
     });
@@ -1035,7 +1030,7 @@ fn merged(set: &Set, directory: &Path) -> (Vec<u8>, BTreeMap<usize, BTreeSet<u64
     let mut numbers = BTreeMap::new();
     let opened = Reader::open(&trace).expect("the trace");
     opened
-        .for_each_chunk(Window::ALL, |chunk| {
+        .for_each_chunk(Window::ALL, |chunk: annals_format::OrderedChunk| {
             let block = chunks.next().expect("a block for every chunk");
             let of_chunk = chunk.rows().map(|row| match row.value(0) {
                 Value::U64(number) => number,
@@ -1253,11 +1248,11 @@ fn a_recording_that_is_still_written_is_read_as_it_is_now() {
                 let opened = Reader::open(&trace).expect("a trace");
                 let (mut of_set, mut numbers) = (0, Vec::new());
                 opened
-                    .for_each_chunk(Window::ALL, |chunk| {
+                    .for_each_chunk(Window::ALL, |chunk: annals_format::OrderedChunk| {
                         for row in chunk.rows() {
                             match opened
                                 .definitions()
-                                .event_type_name(row.event_type)
+                                .event_type_name(row.event_type())
                                 .as_str()
                             {
                                 "live" => match row.value(0) {

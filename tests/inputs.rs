@@ -85,18 +85,18 @@ type Event = (i64, u32, u64, i64, i64, String, u64);
 fn events(path: &Path) -> Vec<Event> {
     let opened = Reader::open(path).expect("a trace");
     let mut found = Vec::new();
-    let read = opened.for_each_chunk(Window::ALL, |chunk| {
+    let read = opened.for_each_chunk(Window::ALL, |chunk: annals_format::OrderedChunk| {
         for row in chunk.rows() {
             let Value::U64(number) = row.value(0) else {
                 panic!("a number");
             };
             found.push((
-                chunk.times_ns[row.index],
-                chunk.streams[row.index].get(),
-                chunk.position(row.index),
-                chunk.tick_residuals[row.index],
-                chunk.shift_ns(row.index),
-                opened.definitions().event_type_name(row.event_type),
+                row.time_ns(),
+                row.stream().get(),
+                chunk.position(row.number).unwrap_or(0),
+                chunk.tick_residual(row.number),
+                chunk.shift_ns(row.number),
+                opened.definitions().event_type_name(row.event_type()),
                 number,
             ));
         }

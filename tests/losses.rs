@@ -181,13 +181,13 @@ struct Found {
 fn read(path: &Path) -> Option<Found> {
     let opened = Reader::open(path).ok()?;
     let mut events = Vec::new();
-    let outcome = opened.for_each_chunk(Window::ALL, |chunk| {
+    let outcome = opened.for_each_chunk(Window::ALL, |chunk: annals_format::OrderedChunk| {
         for row in chunk.rows() {
             let value = |element: usize| row.value(element);
             let (Value::U32(thread), Value::U64(number)) = (value(0), value(1)) else {
                 panic!("the elements of a mark");
             };
-            events.push((thread as usize, number as usize, chunk.times_ns[row.index]));
+            events.push((thread as usize, number as usize, row.time_ns()));
         }
         Ok(())
     });
@@ -519,7 +519,7 @@ fn drops_of_a_clock_that_cannot_be_read_have_an_interval() {
     drop(recorder);
     let opened = Reader::open(directory.path()).expect("the recording");
     let outcome = opened
-        .for_each_chunk(Window::ALL, |_| Ok(()))
+        .for_each_chunk(Window::ALL, |_: annals_format::OrderedChunk| Ok(()))
         .expect("the recording is read");
     let zero_ns = opened
         .definitions()

@@ -27,9 +27,9 @@ fn read(path: &Path) -> (Vec<u64>, ReadSummary) {
     let opened = Reader::open(path).expect("a recording");
     let mut numbers = Vec::new();
     let outcome = opened
-        .for_each_chunk(Window::ALL, |chunk| {
+        .for_each_chunk(Window::ALL, |chunk: annals_format::OrderedChunk| {
             for row in chunk.rows() {
-                if opened.definitions().event_type_name(row.event_type) == "mark"
+                if opened.definitions().event_type_name(row.event_type()) == "mark"
                     && let Value::U64(number) = row.value(0)
                 {
                     numbers.push(number);
@@ -215,10 +215,10 @@ fn a_snapshot_is_taken_while_threads_go_on() {
         let mut next: BTreeMap<_, u64> = BTreeMap::new();
         let mut missing = 0;
         opened
-            .for_each_chunk(Window::ALL, |chunk| {
+            .for_each_chunk(Window::ALL, |chunk: annals_format::OrderedChunk| {
                 for row in chunk.rows() {
                     if let Value::U64(number) = row.value(0) {
-                        let expected = next.entry(chunk.streams[row.index]).or_insert(number);
+                        let expected = next.entry(row.stream()).or_insert(number);
                         assert!(number >= *expected, "in order, nothing twice");
                         missing += number - *expected;
                         *expected = number + 1;

@@ -33,20 +33,18 @@ fn read(path: &Path) -> (Vec<Read>, ReadSummary) {
     let d = opened.definitions();
     let mut events = Vec::new();
     let outcome = opened
-        .for_each_chunk(Window::ALL, |chunk| {
+        .for_each_chunk(Window::ALL, |chunk: annals_format::OrderedChunk| {
             for row in chunk.rows() {
-                let location = d.streams[&chunk.streams[row.index]]
-                    .location
-                    .expect("a location");
+                let location = d.streams[&row.stream()].location.expect("a location");
                 let elements = row.values().map(|value| match value {
                     Value::String(bytes) => String::from_utf8_lossy(bytes).into_owned(),
                     Value::Absent => "absent".to_owned(),
                     other => format!("{other:?}"),
                 });
                 events.push(Read {
-                    time_ns: chunk.times_ns[row.index],
+                    time_ns: row.time_ns(),
                     location: d.string(d.locations[&location].name).to_owned(),
-                    name: d.event_type_name(row.event_type),
+                    name: d.event_type_name(row.event_type()),
                     elements: elements.collect(),
                 });
             }
@@ -577,7 +575,7 @@ fn references_are_resolved_and_survive_renumbering() {
     assert_eq!(d.regions.len(), 2);
     let mut names = Vec::new();
     opened
-        .for_each_chunk(Window::ALL, |chunk| {
+        .for_each_chunk(Window::ALL, |chunk: annals_format::OrderedChunk| {
             for row in chunk.rows() {
                 let Value::U32(region) = row.value(0) else {
                     panic!("a region");

@@ -38,11 +38,11 @@ fn open_before_chunks(opened: &Reader) -> Vec<Open> {
     };
     let mut open = Open::new();
     let mut all = Vec::new();
-    let read = opened.for_each_chunk(Window::ALL, |chunk| {
+    let read = opened.for_each_chunk(Window::ALL, |chunk: annals_format::OrderedChunk| {
         all.push(open.clone());
         let mut rows = chunk.rows();
         for index in 0..=chunk.len() {
-            for (_, loss) in chunk.losses.iter().filter(|(at, _)| *at as usize == index) {
+            for (_, loss) in chunk.losses().filter(|(at, _)| *at == index) {
                 let is_region = loss
                     .event_type
                     .is_none_or(|t| region_of(definitions, t).is_some());
@@ -54,14 +54,14 @@ fn open_before_chunks(opened: &Reader) -> Vec<Open> {
             let Some(row) = rows.next() else {
                 break;
             };
-            let Some(is_enter) = region_of(definitions, row.event_type) else {
+            let Some(is_enter) = region_of(definitions, row.event_type()) else {
                 continue;
             };
             let Value::U64(region) = row.value(0) else {
                 panic!("a region");
             };
-            let (region, time_ns) = (region as u32, chunk.times_ns[index]);
-            let (calls, last_ns) = open.entry(location(chunk.streams[index])).or_default();
+            let (region, time_ns) = (region as u32, chunk.time_ns(index));
+            let (calls, last_ns) = open.entry(location(chunk.stream(index))).or_default();
             *last_ns = time_ns;
             if is_enter {
                 calls.push((region, time_ns, false));

@@ -9,11 +9,12 @@ use annals_format::{
     Chunk, ChunkBuilder, ChunkHeader, ClockId, ClockMap, Column, CompressionLevel, Cumulative,
     Definition, Definitions, DroppedRecord, Element, ElementType, EventHasher, EventType,
     EventTypeId, FileHeader, FileKind, Filter, Footer, Foreign, Function, LiveHeader, LiveImage,
-    LocationId, LocationState, MapCursor, Module, ModuleId, OrderHash, ProcessId, ROW_OBSERVATION,
-    RecordingId, RecordingIndex, Reference, RegionId, RegionStatistics, Role, SharedClockMap,
-    Slice, Snapshot, SnapshotHeader, Step, StreamId, StreamTotals, StringId, Symbol, TraceChunk,
-    TraceChunkHeader, TraceLoss, TypeColumns, Value, Verbosity, World, decode_index_block,
-    decode_tail, encode_tail, live, names, put_dropped_row, put_ints, put_row_start, read_ints,
+    LocationId, LocationState, MapCursor, Module, ModuleId, OrderHash, OrderedChunk, ProcessId,
+    ROW_OBSERVATION, RecordingId, RecordingIndex, Reference, RegionId, RegionStatistics, Role,
+    SharedClockMap, Slice, Snapshot, SnapshotHeader, Step, StreamGroup, StreamId, StreamTotals,
+    StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns, Value, Verbosity,
+    World, decode_index_block, decode_tail, encode_tail, live, names, put_dropped_row, put_ints,
+    put_row_start, read_ints,
 };
 use serde_json::{Value as Json, json};
 
@@ -261,14 +262,17 @@ fn trace_chunk() -> TraceChunk {
     enter.count = 2;
     enter.columns[0].push_bits(4);
     enter.columns[0].push_bits(4);
-    TraceChunk {
+    let group = StreamGroup {
+        ends: vec![(StreamId::new(0), 1), (StreamId::new(1), 2)],
         times_ns: vec![500, 512],
-        streams: vec![StreamId::new(0), StreamId::new(1)],
         type_index: vec![0, 0],
         types: vec![enter],
         tick_residuals: vec![0, -1],
         positions: Vec::new(),
         shifts_ns: vec![0, 2],
+    };
+    TraceChunk {
+        groups: vec![group],
         losses: vec![(
             1,
             TraceLoss {
@@ -719,33 +723,44 @@ fn region_statistics_tell_what_counting_would() {
 #[test]
 fn a_trace_chunk_gives_back_times_streams_and_raw_ticks() {
     let chunk = trace_chunk();
-    let (mut head, mut body) = (Vec::new(), Vec::new());
-    chunk.header(9).encode(&mut head);
-    chunk.encode(&mut body);
-    let block = write_block(BlockKind::TraceChunk, &head, &body);
+    let mut block = Vec::new();
+    let mut writer = BlockWriter::new(CompressionLevel::None).unwrap();
+    let written = chunk.put_block(9, &mut writer, &mut block).unwrap();
     assert_example("trace-chunk", &block, |bytes| {
         let (head, body) = open_block(bytes, BlockKind::TraceChunk);
         let header = TraceChunkHeader::decode(&mut Wire::new(&head)).unwrap();
         let read = TraceChunk::decode(&header, &body).unwrap();
         assert_eq!(read, chunk);
-        assert_eq!(header, chunk.header(9));
+        assert_eq!(header, written);
         let map = clock_map();
         let mut cursor = MapCursor::new(&map);
-        let values = events_json(&read.types, &read.type_index, &read.ordinals());
-        let events = (0..read.len()).map(|index| {
-            let (time_ns, shift_ns) = (read.times_ns[index], read.shift_ns(index));
-            let tick = cursor.tick(time_ns - shift_ns) + i128::from(read.tick_residuals[index]);
+        let ordered = OrderedChunk::from(read.clone());
+        let events = ordered.rows().map(|row| {
+            let (time_ns, shift_ns) = (row.time_ns(), ordered.shift_ns(row.number));
+            let residual = ordered.tick_residual(row.number);
+            let tick = cursor.tick(time_ns - shift_ns) + i128::from(residual);
             json!({
                 "time_ns": time_ns,
-                "stream": read.streams[index].get(),
-                "event_type": values[index].0,
-                "values": values[index].1,
+                "stream": row.stream().get(),
+                "event_type": row.event_type().get(),
+                "values": row.values().map(value_json).collect::<Json>(),
                 "shift_ns": shift_ns,
-                "position": read.position(index),
+                "position": ordered.position(row.number).unwrap_or(0),
                 "tick": i64::try_from(tick).unwrap(),
             })
         });
         let events: Json = events.collect();
+        let frames = header.frames.iter();
+        let frames: Json = frames
+            .map(|frame| {
+                json!([
+                    frame.streams,
+                    frame.compression,
+                    frame.stored_len,
+                    frame.raw_len
+                ])
+            })
+            .collect();
         let losses = read.losses.iter().map(|(index, loss)| {
             json!([index, {
                 "stream": loss.stream.get(),
@@ -769,6 +784,7 @@ fn a_trace_chunk_gives_back_times_streams_and_raw_ticks() {
             "first_ns": header.first_ns,
             "last_ns": header.last_ns,
             "counts": counts,
+            "frames": frames,
             "events": events,
             "losses": losses,
         })
@@ -989,7 +1005,7 @@ fn mix(number: u64) -> u64 {
 #[test]
 fn an_order_hash_counts_time_residual_type_and_values() {
     const M: u64 = 0x9e37_79b9_7f4a_7c15;
-    let chunk = trace_chunk();
+    let chunk = trace_chunk().groups.remove(0);
     let time = (chunk.times_ns[1] - chunk.shift_ns(1)) as u64;
     let residual = (chunk.tick_residuals[1] as u64).wrapping_mul(1 << 40);
     let stated = mix(time.wrapping_add(residual))

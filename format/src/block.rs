@@ -161,6 +161,8 @@ impl FileHeader {
 pub enum BlockKind {
     Definitions,
     Chunk,
+    /// A chunk of a trace as development versions wrote it: no longer read.
+    RetiredTraceChunk,
     TraceChunk,
     Totals,
     Footer,
@@ -176,12 +178,13 @@ impl BlockKind {
         match code {
             1 => Self::Definitions,
             2 => Self::Chunk,
-            3 => Self::TraceChunk,
+            3 => Self::RetiredTraceChunk,
             4 => Self::Totals,
             5 => Self::Footer,
             6 => Self::Snapshot,
             7 => Self::Statistics,
             8 => Self::Index,
+            9 => Self::TraceChunk,
             other => Self::Unknown(other),
         }
     }
@@ -191,12 +194,13 @@ impl BlockKind {
         match self {
             Self::Definitions => 1,
             Self::Chunk => 2,
-            Self::TraceChunk => 3,
+            Self::RetiredTraceChunk => 3,
             Self::Totals => 4,
             Self::Footer => 5,
             Self::Snapshot => 6,
             Self::Statistics => 7,
             Self::Index => 8,
+            Self::TraceChunk => 9,
             Self::Unknown(other) => other,
         }
     }
@@ -332,27 +336,32 @@ impl BlockHeader {
         }
         self.check_content(Content::default())?;
         check("the body of a block", body, self.body_crc)?;
-        let raw = match self.compression {
-            0 => body.to_vec(),
-            1 => decompress(frame_of(body)?, raw_len)
-                .map_err(|error| FormatError::invalid(0, "a zstd frame", error))?,
-            other => {
-                return Err(FormatError::invalid(
-                    0,
-                    "compression 0 (none) or 1 (zstd)",
-                    other,
-                ));
-            }
-        };
-        if raw.len() != raw_len {
+        open_stored(body, self.compression, raw_len)
+    }
+}
+
+/// Decompresses stored bytes that have this length then.
+pub(crate) fn open_stored(stored: &[u8], compression: u8, raw_len: usize) -> Result<Vec<u8>> {
+    let raw = match compression {
+        0 => stored.to_vec(),
+        1 => decompress(frame_of(stored)?, raw_len)
+            .map_err(|error| FormatError::invalid(0, "a zstd frame", error))?,
+        other => {
             return Err(FormatError::invalid(
                 0,
-                "a body of the length in the header",
-                format!("{} bytes, {raw_len} expected", raw.len()),
+                "compression 0 (none) or 1 (zstd)",
+                other,
             ));
         }
-        Ok(raw)
+    };
+    if raw.len() != raw_len {
+        return Err(FormatError::invalid(
+            0,
+            "a body of the length in the header",
+            format!("{} bytes, {raw_len} expected", raw.len()),
+        ));
     }
+    Ok(raw)
 }
 
 /// The one zstd frame that a body begins with; only zero bytes may follow it.
@@ -388,7 +397,7 @@ fn decompress(body: &[u8], raw_len: usize) -> std::io::Result<Vec<u8>> {
     })
 }
 
-fn check(what: &'static str, bytes: &[u8], expected: u32) -> Result<()> {
+pub(crate) fn check(what: &'static str, bytes: &[u8], expected: u32) -> Result<()> {
     let found = crc32fast::hash(bytes);
     if found == expected {
         return Ok(());
@@ -543,13 +552,23 @@ pub(crate) fn check_len(body: &[u8]) -> Result<()> {
 /// A body as it is stored in a block.
 #[derive(Debug)]
 pub struct StoredBody {
-    compression: u8,
-    raw_len: u32,
-    crc: u32,
-    bytes: Vec<u8>,
+    pub(crate) compression: u8,
+    pub(crate) raw_len: u32,
+    pub(crate) crc: u32,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl StoredBody {
+    /// A body of frames, each compressed as it may be.
+    pub(crate) fn of_frames(bytes: Vec<u8>) -> Self {
+        Self {
+            compression: 0,
+            raw_len: bytes.len() as u32,
+            crc: crc32fast::hash(&bytes),
+            bytes,
+        }
+    }
+
     /// The body of a block as it was read, without its being opened.
     pub(crate) fn of_block(header: &BlockHeader, bytes: Vec<u8>) -> Self {
         Self {

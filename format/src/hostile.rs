@@ -108,6 +108,10 @@ fn reseal(file: &mut [u8]) {
         if end > file.len() {
             continue;
         }
+        if header.kind == BlockKind::TraceChunk {
+            let (head, body) = file[head..end].split_at_mut(body - head);
+            reseal_frames(head, body);
+        }
         let (head, body) = (
             crc32fast::hash(&file[head..body]),
             crc32fast::hash(&file[body..end]),
@@ -116,6 +120,24 @@ fn reseal(file: &mut [u8]) {
         file[at + 28..at + 32].copy_from_slice(&body.to_le_bytes());
         let header = crc32fast::hash(&file[at..at + 36]);
         file[at + 36..at + 40].copy_from_slice(&header.to_le_bytes());
+    }
+}
+
+/// Makes the checksums of a trace chunk's frames right again, as far as its head can be read.
+fn reseal_frames(head: &mut [u8], body: &[u8]) {
+    let Ok(mut header) = TraceChunkHeader::decode(&mut crate::wire::Wire::new(head)) else {
+        return;
+    };
+    let mut start = 0;
+    for frame in &mut header.frames {
+        let end = start + frame.stored_len as usize;
+        frame.crc = body.get(start..end).map_or(0, crc32fast::hash);
+        start = end;
+    }
+    let mut again = Vec::new();
+    header.encode(&mut again);
+    if again.len() <= head.len() {
+        head[..again.len()].copy_from_slice(&again);
     }
 }
 
@@ -228,7 +250,7 @@ proptest! {
         for kind in [FileKind::Recording, FileKind::Trace] {
             let mut maker = FileMaker::new(kind);
             if is_block {
-                for code in 1..=5 {
+                for code in [1, 2, 4, 5, 9] {
                     maker.block(BlockKind::from_code(code), &bytes, &bytes);
                 }
             } else {

@@ -32,6 +32,7 @@ mod column;
 mod definitions;
 mod error;
 mod footer;
+mod frames;
 #[cfg(test)]
 mod hostile;
 mod ids;
@@ -40,6 +41,7 @@ mod limits;
 pub mod live;
 mod loss;
 pub mod names;
+mod order;
 pub mod otf2;
 mod proof;
 mod read;
@@ -49,6 +51,7 @@ mod scan;
 mod snapshot;
 mod spread;
 mod statistics;
+mod stream_group;
 #[cfg(test)]
 mod testing;
 pub mod ticks;
@@ -86,6 +89,7 @@ pub use error::{FormatError, Result};
 pub use footer::{
     Footer, IndexEntry, RecordingIndex, SnapshotEntry, TraceIndexEntry, decode_index_block,
 };
+pub use frames::{Frame, LEAST_GROUP_EVENTS};
 pub use ids::{
     ANY_EVENT_TYPE, BootId, BootIdError, ClockId, EventTypeId, LocationId, ModuleId, ObjectId,
     ProcessId, RecordingId, RegionId, SourceId, StreamId, StringId,
@@ -94,6 +98,7 @@ pub use ints::{Ints, Word, put_growing, put_ints, read_ints};
 pub use limits::Content;
 pub use live::{LiveHeader, LiveImage};
 pub use loss::{Cause, DroppedRecord, RECORDER_CAUSES};
+pub use order::{EventPlace, LossPoint, OrderedChunk, OrderedRow};
 pub use proof::{EventHasher, OrderHash};
 pub use read::ReadAt;
 pub use recording::{ChunkPlace, Recording, StoredChunk, StreamContents, StreamLoss};
@@ -104,9 +109,10 @@ pub use snapshot::{
 };
 pub use spread::Spread;
 pub use statistics::{CallStatistics, MAX_STATISTICS_REGIONS, RegionStatistics};
+pub use stream_group::StreamGroup;
 pub use totals::{DroppedCounts, StreamTotals, TypeTotals};
 pub use trace::{
-    StoredTraceChunk, Trace, TraceSnapshot, read_stored_trace_chunk, read_trace_chunk,
+    LoadedChunk, StoredTraceChunk, Trace, TraceSnapshot, read_stored_trace_chunk, read_trace_chunk,
 };
-pub use trace_chunk::{TraceChunk, TraceChunkHeader, TraceLoss};
+pub use trace_chunk::{StreamCounts, TraceChunk, TraceChunkHeader, TraceLoss};
 pub use value::{ElementType, Value};

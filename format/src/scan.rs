@@ -278,7 +278,7 @@ fn read_stored_body(file: &dyn ReadAt, offset: u64, header: &BlockHeader) -> Res
     Ok(stored)
 }
 
-const fn body_offset(offset: u64, header: &BlockHeader) -> u64 {
+pub(crate) const fn body_offset(offset: u64, header: &BlockHeader) -> u64 {
     offset + BLOCK_HEADER_LEN as u64 + header.head_len as u64
 }
 

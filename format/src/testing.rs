@@ -8,8 +8,9 @@ use crate::{
     ClockKind, CompressionLevel, Content, Definition, Definitions, EventType, EventTypeId,
     FileHeader, FileKind, Footer, LiveHeader, LiveImage, Location, LocationId, LocationKind,
     LocationState, ProcessId, RecordingId, RecordingIndex, RegionId, RegionStatistics, Role,
-    Snapshot, SnapshotEntry, Source, SourceId, SourceOrder, Step, Stream, StreamId, StreamTotals,
-    StringId, TraceChunk, TraceIndexEntry, TypeColumns, Verbosity, encode_tail, put_row_start,
+    Snapshot, SnapshotEntry, Source, SourceId, SourceOrder, Step, Stream, StreamGroup, StreamId,
+    StreamTotals, StringId, TraceChunk, TraceIndexEntry, TypeColumns, Verbosity, encode_tail,
+    put_row_start,
 };
 
 pub(crate) const STREAM: StreamId = StreamId::new(0);
@@ -105,16 +106,29 @@ pub(crate) fn chunk(sequence: u64, recorded_before: u64, types: &[u32]) -> (Chun
 pub(crate) fn trace_chunk(first_ns: i64, count: usize) -> TraceChunk {
     let mut columns = TypeColumns::new(ty(0), std::iter::empty());
     columns.count = count;
-    TraceChunk {
+    let group = StreamGroup {
+        ends: vec![(STREAM, count as u32)],
         times_ns: (0..count as i64).map(|n| first_ns + n).collect(),
-        streams: vec![STREAM; count],
         type_index: vec![0; count],
         types: vec![columns],
         tick_residuals: vec![0; count],
-        positions: Vec::new(),
-        shifts_ns: Vec::new(),
+        ..StreamGroup::default()
+    };
+    TraceChunk {
+        groups: vec![group],
         losses: Vec::new(),
     }
+}
+
+/// A chunk of a trace with so many events of each of the first streams, a group for each.
+pub(crate) fn groups(counts: &[usize]) -> TraceChunk {
+    let mut chunk = TraceChunk::default();
+    for (stream, count) in counts.iter().enumerate() {
+        let mut group = trace_chunk(10 * stream as i64, *count).groups.remove(0);
+        group.ends[0].0 = StreamId::new(stream as u32);
+        chunk.groups.push(group);
+    }
+    chunk
 }
 
 /// Region 7 is open at location 0.
@@ -193,11 +207,11 @@ impl FileMaker {
     }
 
     pub(crate) fn trace_chunk(&mut self, sequence: u64, chunk: &TraceChunk) -> usize {
-        let (mut head, mut body) = (Vec::new(), Vec::new());
-        let header = chunk.header(sequence);
-        header.encode(&mut head);
-        chunk.encode(&mut body);
-        let start = self.block_with(BlockKind::TraceChunk, &head, &body, chunk.content());
+        let start = self.bytes.len();
+        let mut writer = BlockWriter::new(CompressionLevel::None).unwrap();
+        let header = chunk
+            .put_block(sequence, &mut writer, &mut self.bytes)
+            .unwrap();
         let entry = TraceIndexEntry::new(start as u64, &header);
         self.footer.trace_chunks.push(entry);
         start

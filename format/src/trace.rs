@@ -11,14 +11,14 @@ use crate::limits::{Content, FileLimits};
 use crate::loss::Cause;
 use crate::read::ReadAt;
 use crate::scan::{
-    FoundBlock, FoundFooter, Problem, check_unread, decode_with, find_footer, footer_offset,
-    note_tail, read_block, read_block_head, read_body, read_file_header, read_footer,
-    read_stored_block, scan,
+    FoundBlock, FoundFooter, Problem, body_offset, check_unread, decode_with, find_footer,
+    footer_offset, note_tail, read_block, read_block_head, read_block_header, read_file_header,
+    read_footer, read_stored_block, scan,
 };
 use crate::snapshot::{Snapshot, SnapshotHeader};
 use crate::statistics::RegionStatistics;
 use crate::totals::{StreamTotals, TypeTotals};
-use crate::trace_chunk::{TraceChunk, TraceChunkHeader, TraceLoss};
+use crate::trace_chunk::{GroupReader, TraceChunk, TraceChunkHeader, TraceLoss};
 
 /// A trace: definitions, index, totals and losses; events are loaded chunk by chunk.
 #[derive(Debug)]
@@ -135,6 +135,12 @@ impl Trace {
             }
             Err(tail) => trace.scan_blocks(file, &limits, tail)?,
         }
+        if let Some(first) = trace.chunks.first()
+            && read_block_header(file, first.offset)
+                .is_ok_and(|block| block.kind == BlockKind::RetiredTraceChunk)
+        {
+            return Err(retired(first.offset));
+        }
         Ok(trace)
     }
 
@@ -181,7 +187,8 @@ impl Trace {
         limits: &FileLimits,
         tail: Option<Problem>,
     ) -> Result<()> {
-        const KINDS: [BlockKind; 4] = [
+        const KINDS: [BlockKind; 5] = [
+            BlockKind::RetiredTraceChunk,
             BlockKind::TraceChunk,
             BlockKind::Snapshot,
             BlockKind::Definitions,
@@ -199,6 +206,7 @@ impl Trace {
             let outcome = match block.header.kind {
                 BlockKind::Definitions if !block.is_cut => read_block(file, block.offset)
                     .and_then(|(_, _, body)| self.definitions.add_all_within(&body, limits)),
+                BlockKind::RetiredTraceChunk => return Err(retired(block.offset)),
                 BlockKind::TraceChunk => {
                     decode_with(&block.head, block.offset, TraceChunkHeader::decode)
                         .map(|head| self.take_head(&mut found, &block, &head))
@@ -342,16 +350,30 @@ impl Trace {
         read.map(Some).map_err(|error| error.shifted(offset))
     }
 
-    /// Decodes the events of a chunk. `file` is the one the trace was read from.
+    /// Decodes the events of a chunk, as [`Trace::load_streams`] of all streams.
     ///
     /// # Errors
-    /// If the chunk cannot be read or is damaged; with the head when that is intact, so that the
-    /// loss can be counted.
+    /// As there.
     pub fn load(
         &self,
         file: &dyn ReadAt,
         entry: &TraceIndexEntry,
-    ) -> Result<TraceChunk, (FormatError, Option<TraceChunkHeader>)> {
+    ) -> Result<LoadedChunk, (FormatError, Option<Box<TraceChunkHeader>>)> {
+        self.load_streams(file, entry, |_| true)
+    }
+
+    /// Decodes the events of a chunk that some streams have: the groups in which there is one of them. `file` is the one the
+    /// trace was read from.
+    ///
+    /// # Errors
+    /// If the chunk cannot be read or its head or its losses are damaged; with the head when that is intact, so that the
+    /// loss can be counted.
+    pub fn load_streams(
+        &self,
+        file: &dyn ReadAt,
+        entry: &TraceIndexEntry,
+        is_wanted: impl Fn(StreamId) -> bool,
+    ) -> Result<LoadedChunk, (FormatError, Option<Box<TraceChunkHeader>>)> {
         let load = || {
             // The body is read only if the head is the one of the index, which may name one large block many times.
             let (block, header) = read_head_at(file, entry.offset)?;
@@ -362,9 +384,9 @@ impl Trace {
                     found: format!("chunk {}", header.sequence),
                 });
             }
-            read_events(file, entry.offset, &block, &header)
+            read_events(file, entry.offset, &block, &header, is_wanted)
         };
-        load().map_err(|error| (error, self.head(file, entry)))
+        load().map_err(|error| (error, self.head(file, entry).map(Box::new)))
     }
 }
 
@@ -374,7 +396,20 @@ impl Trace {
 /// If it cannot be read or is damaged.
 pub fn read_trace_chunk(file: &dyn ReadAt, offset: u64) -> Result<TraceChunk> {
     let (block, header) = read_head_at(file, offset)?;
-    read_events(file, offset, &block, &header)
+    let loaded = read_events(file, offset, &block, &header, |_| true)?;
+    match loaded.damage {
+        None => Ok(loaded.chunk),
+        Some((error, _)) => Err(error),
+    }
+}
+
+/// What could be read of a chunk.
+#[derive(Debug)]
+pub struct LoadedChunk {
+    /// The events.
+    pub chunk: TraceChunk,
+    /// The first error, and a head that has nothing but the streams of the damaged groups.
+    pub damage: Option<(FormatError, TraceChunkHeader)>,
 }
 
 /// Reads and decodes the body of the trace chunk at an offset, given what comes before it.
@@ -383,25 +418,83 @@ fn read_events(
     offset: u64,
     block: &BlockHeader,
     header: &TraceChunkHeader,
-) -> Result<TraceChunk> {
-    let body = read_body(file, offset, block)?;
-    let max_items = Content::max_items(block.body_len as usize);
-    let chunk = TraceChunk::decode_within(header, &body, max_items).and_then(|chunk| {
-        block.check_content(chunk.content())?;
-        Ok(chunk)
-    });
-    chunk.map_err(|error| error.shifted(offset))
+    is_wanted: impl Fn(StreamId) -> bool,
+) -> Result<LoadedChunk> {
+    let frames = header.frames.iter();
+    let stored_len: u64 = frames.map(|frame| u64::from(frame.stored_len)).sum();
+    let body_at = body_offset(offset, block);
+    if stored_len != block.body_len.into() || block.compression != 0 {
+        return Err(FormatError::Invalid {
+            offset,
+            expected: "frames that fill the body",
+            found: format!("{stored_len} of {} bytes", block.body_len),
+        });
+    }
+    if body_at.saturating_add(stored_len) > file.len()? {
+        return Err(FormatError::UnexpectedEnd {
+            offset: file.len()?,
+            expected: "the rest of a block",
+        });
+    }
+    let mut loaded = LoadedChunk {
+        chunk: TraceChunk::default(),
+        damage: None,
+    };
+    let mut reader = GroupReader::new(header);
+    let mut stored = Vec::new();
+    while let Some(frame) = reader.next_frame() {
+        let counts = &header.counts[frame.streams.clone()];
+        if !counts.is_empty() && !counts.iter().any(|(stream, _)| is_wanted(*stream)) {
+            continue;
+        }
+        let at = body_at + frame.range.start;
+        stored.resize((frame.range.end - frame.range.start) as usize, 0);
+        file.read_exact_at(at, &mut stored)?;
+        let Err(error) = reader.read(&frame, &stored, &mut loaded.chunk) else {
+            continue;
+        };
+        let error = error.shifted(at);
+        if counts.is_empty() {
+            return Err(error);
+        }
+        let lost = |header: TraceChunkHeader| TraceChunkHeader {
+            counts: Vec::new(),
+            frames: Vec::new(),
+            ..header
+        };
+        let damage = loaded
+            .damage
+            .get_or_insert_with(|| (error, lost(header.clone())));
+        damage.1.counts.extend_from_slice(counts);
+    }
+    if let Some((_, lost)) = &mut loaded.damage {
+        let counts = lost.counts.iter().flat_map(|(_, counts)| counts);
+        lost.event_count = counts.map(|(_, count)| count).sum();
+    }
+    Ok(loaded)
 }
 
 fn check_is_trace_chunk(block: &BlockHeader, offset: u64) -> Result<()> {
     if block.kind == BlockKind::TraceChunk {
         return Ok(());
     }
+    if block.kind == BlockKind::RetiredTraceChunk {
+        return Err(retired(offset));
+    }
     Err(FormatError::Invalid {
         offset,
         expected: "a trace chunk",
         found: format!("{:?}", block.kind),
     })
+}
+
+/// The error of a chunk that no released version wrote.
+fn retired(offset: u64) -> FormatError {
+    FormatError::Invalid {
+        offset,
+        expected: "a trace of this version",
+        found: "one written by a development version of Annals: merge the recordings again".into(),
+    }
 }
 
 /// Reads the block header and the head of the trace chunk at an offset.
@@ -485,7 +578,14 @@ mod tests {
         assert!(trace.has_footer);
         assert!(trace.losses.is_empty());
         assert!(trace.problems[0].what.contains("the tail is missing"));
-        assert_eq!(trace.load(&maker.bytes, &trace.chunks[0]).unwrap().len(), 3);
+        assert_eq!(
+            trace
+                .load(&maker.bytes, &trace.chunks[0])
+                .unwrap()
+                .chunk
+                .len(),
+            3
+        );
     }
 
     #[test]
@@ -506,6 +606,64 @@ mod tests {
             trace.load(&bytes, &trace.chunks[0]),
             Err((_, None))
         ));
+    }
+
+    /// The groups that are read of a chunk with three of them, by stream, and what is damaged.
+    fn read_groups(bytes: &[u8], is_wanted: impl Fn(StreamId) -> bool) -> (Vec<u32>, Vec<u32>) {
+        let bytes = bytes.to_vec();
+        let trace = Trace::read(&bytes).unwrap();
+        let loaded = trace.load_streams(&bytes, &trace.chunks[0], is_wanted);
+        let loaded = loaded.unwrap();
+        let read = loaded.chunk.runs().map(|(_, stream, _)| stream.get());
+        let lost = loaded.damage.iter().flat_map(|(_, head)| {
+            let counts = head.counts.iter();
+            counts.map(|(stream, _)| stream.get())
+        });
+        (read.collect(), lost.collect())
+    }
+
+    #[test]
+    fn a_damaged_frame_costs_only_its_group() {
+        let mut maker = FileMaker::new(FileKind::Trace);
+        let mut chunk = crate::testing::groups(&[5000, 5000, 3]);
+        // Columns that do not shrink to nothing, so that every frame has bytes to damage.
+        for group in &mut chunk.groups {
+            let residuals = group.tick_residuals.iter_mut().enumerate();
+            residuals.for_each(|(index, residual)| *residual = index as i64 * 7919 % 251);
+        }
+        let start = maker.trace_chunk(0, &chunk);
+        let end = maker.bytes.len();
+        maker.totals(&[(0, 10_003)]);
+        maker.finish();
+        assert_eq!(read_groups(&maker.bytes, |_| true), (vec![0, 1, 2], vec![]));
+        let one = |stream: StreamId| stream.get() == 1;
+        assert_eq!(read_groups(&maker.bytes, one), (vec![1], vec![]));
+        let (block, _) = read_head_at(&maker.bytes, start as u64).unwrap();
+        let body = body_offset(start as u64, &block) as usize;
+        let mut seen = [0; 3];
+        for at in (body..end).step_by(97) {
+            maker.bytes[at] ^= 0x55;
+            let (read, lost) = read_groups(&maker.bytes, |_| true);
+            let [damaged] = lost[..] else {
+                panic!("one group is lost, found {lost:?}")
+            };
+            seen[damaged as usize] += 1;
+            let others: Vec<u32> = (0..3).filter(|stream| *stream != damaged).collect();
+            assert_eq!(read, others);
+            // Whoever does not want it does not notice.
+            let wanted = |stream: StreamId| stream.get() != damaged;
+            assert_eq!(read_groups(&maker.bytes, wanted), (others, vec![]));
+            maker.bytes[at] ^= 0x55;
+        }
+        assert!(seen[0] > 10 && seen[1] > 10, "{seen:?}");
+    }
+
+    #[test]
+    fn a_trace_of_a_development_version_is_refused_in_words() {
+        let mut maker = FileMaker::new(FileKind::Trace);
+        maker.block(BlockKind::RetiredTraceChunk, &[], &[]);
+        let error = Trace::read(&maker.bytes).unwrap_err().to_string();
+        assert!(error.contains("merge the recordings again"), "{error}");
     }
 
     #[test]
@@ -529,6 +687,13 @@ mod tests {
         let header = TraceChunkHeader {
             event_count: 100_000,
             counts: counts.collect(),
+            frames: vec![crate::frames::Frame {
+                streams: 100_000,
+                compression: 0,
+                stored_len: 0,
+                raw_len: 0,
+                crc: 0,
+            }],
             ..TraceChunkHeader::default()
         };
         let mut head = Vec::new();

@@ -1,16 +1,15 @@
-//! Chunks of a trace: a run of the global order, in columns.
+//! Chunks of a trace: a run of the global order, stored stream by stream.
 
-use std::collections::BTreeMap;
+use std::ops::Range;
 
-use crate::chunk::{
-    ChunkRow, MAX_CHUNK_EVENTS, TypeColumns, check_events, content_of, ordinals, put_columns,
-    put_loss_type, put_type_table, read_columns, read_counts, read_type_table, rows,
-};
+use crate::block::{BlockKind, BlockWriter, StoredBody};
+use crate::chunk::{MAX_CHUNK_EVENTS, MAX_CHUNK_VALUES, content_of, put_loss_type, read_counts};
 use crate::error::{FormatError, Result};
+use crate::frames::{Frame, StoredFrames, read_frames};
 use crate::ids::{EventTypeId, StreamId};
-use crate::ints::{Word, put_codes, put_growing, put_ints, read_ints};
 use crate::limits::Content;
 use crate::loss::Cause;
+use crate::stream_group::StreamGroup;
 use crate::wire::{Put, Wire};
 
 /// A loss of one stream on the merged axis.
@@ -82,8 +81,13 @@ pub struct TraceChunkHeader {
     /// Trace time of its last event, nanoseconds.
     pub last_ns: i64,
     /// Events by stream and event type, both ascending.
-    pub counts: Vec<(StreamId, Vec<(EventTypeId, u64)>)>,
+    pub counts: Vec<StreamCounts>,
+    /// The frames of the body: one of losses if there are any, then the groups of streams.
+    pub frames: Vec<Frame>,
 }
+
+/// A stream, and its events by event type, ascending.
+pub type StreamCounts = (StreamId, Vec<(EventTypeId, u64)>);
 
 impl TraceChunkHeader {
     /// Appends the head.
@@ -102,6 +106,15 @@ impl TraceChunkHeader {
                 out.put_varint(*count);
             }
         }
+        out.put_varint(self.frames.len() as u64);
+        self.frames.iter().for_each(|frame| frame.encode(out));
+    }
+
+    /// Number of events of a stream.
+    pub fn events_of(&self, stream: StreamId) -> u64 {
+        let found = self.counts.binary_search_by_key(&stream, |(id, _)| *id);
+        let counts = found.map_or(&[][..], |at| &self.counts[at].1);
+        counts.iter().map(|(_, count)| count).sum()
     }
 
     /// Reads a head.
@@ -116,6 +129,7 @@ impl TraceChunkHeader {
             first_ns: w.signed("first time")?,
             last_ns: w.signed("last time")?,
             counts: Vec::new(),
+            frames: Vec::new(),
         };
         let streams = w.count(2, "number of streams")?;
         let mut sum = 0_u64;
@@ -146,254 +160,125 @@ impl TraceChunkHeader {
                 header.event_count,
             ));
         }
+        header.frames = read_frames(w, header.loss_count != 0, &header.counts)?;
         Ok(header)
     }
 }
 
-/// The events of a trace chunk, decoded: a run of the global order.
+/// The events of a trace chunk: a run of the global order, stream by stream. [`TraceChunk::order`] finds the global order
+/// again.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct TraceChunk {
-    /// Trace time of each event, nanoseconds, ascending.
-    pub times_ns: Vec<i64>,
-    /// Stream of each event.
-    pub streams: Vec<StreamId>,
-    /// For each event, the index of its type in `types`.
-    pub type_index: Vec<u16>,
-    /// The columns, by event type.
-    pub types: Vec<TypeColumns>,
-    /// For each event, its unwrapped tick less the one its clock's map gives for its time.
-    pub tick_residuals: Vec<i64>,
-    /// For each event of a stream that was sorted, its position in the stream; else 0. Empty: 0 for all.
-    pub positions: Vec<u64>,
-    /// For each event, by how much causality repair moved it, nanoseconds. Empty: 0 for all.
-    pub shifts_ns: Vec<i64>,
-    /// Losses, each before the event with this index.
+    /// Groups of streams, ascending by stream. One that was not read is not among them.
+    pub groups: Vec<StreamGroup>,
+    /// Losses, by stream, each before the event of its stream with this index in the chunk, from 0; the number of those
+    /// events means after the last.
     pub losses: Vec<(u32, TraceLoss)>,
-}
-
-/// Counts by stream and type. Streams interleave event by event, so a dense table is several times
-/// faster than a map; a map stands in where bytes from a file would make the table large.
-enum CountTable {
-    Dense { width: usize, counts: Vec<u64> },
-    Sparse(BTreeMap<(usize, usize), u64>),
-}
-
-impl CountTable {
-    const LARGEST: usize = 1 << 20;
-
-    fn new(streams: usize, types: usize) -> Self {
-        match streams.checked_mul(types) {
-            Some(size) if size <= Self::LARGEST => Self::Dense {
-                width: types,
-                counts: vec![0; size],
-            },
-            _ => Self::Sparse(BTreeMap::new()),
-        }
-    }
-
-    #[inline]
-    fn count(&mut self, stream: usize, place: usize) {
-        match self {
-            Self::Dense { width, counts } => counts[stream * *width + place] += 1,
-            Self::Sparse(counts) => *counts.entry((stream, place)).or_default() += 1,
-        }
-    }
-
-    /// The counts of a stream that are not 0, with their places, ascending.
-    fn row(&self, stream: usize) -> Vec<(usize, u64)> {
-        match self {
-            Self::Dense { width, counts } => {
-                let row = counts[stream * width..][..*width]
-                    .iter()
-                    .copied()
-                    .enumerate();
-                row.filter(|(_, count)| *count != 0).collect()
-            }
-            Self::Sparse(counts) => {
-                let row = counts.range((stream, 0)..=(stream, usize::MAX));
-                row.map(|((_, place), count)| (*place, *count)).collect()
-            }
-        }
-    }
-}
-
-/// The streams of some events, ascending, and the place of each.
-struct Ranks {
-    streams: Vec<StreamId>,
-    /// By stream; empty when the numbers are too large for a table.
-    places: Vec<u32>,
-}
-
-impl Ranks {
-    /// Stream numbers beyond this come from a damaged file, which must not decide about a table.
-    const LARGEST: usize = 1 << 20;
-
-    fn of(of_events: &[StreamId]) -> Self {
-        let highest = of_events.iter().max().map_or(0, |stream| stream.index());
-        if highest >= Self::LARGEST {
-            let mut streams = of_events.to_vec();
-            streams.sort_unstable();
-            streams.dedup();
-            let places = Vec::new();
-            return Self { streams, places };
-        }
-        let mut places = vec![0; highest + 1];
-        of_events
-            .iter()
-            .for_each(|stream| places[stream.index()] = 1);
-        let mut streams = Vec::new();
-        for (number, place) in places.iter_mut().enumerate() {
-            if *place == 1 {
-                *place = streams.len() as u32;
-                streams.push(StreamId::new(number as u32));
-            }
-        }
-        if of_events.is_empty() {
-            streams.clear();
-        }
-        Self { streams, places }
-    }
-
-    #[inline]
-    fn of_stream(&self, stream: StreamId) -> usize {
-        match self.places.get(stream.index()) {
-            Some(place) => *place as usize,
-            None => {
-                let found = self.streams.binary_search(&stream);
-                found.expect("the list has every stream")
-            }
-        }
-    }
-}
-
-fn signed(values: Vec<u64>) -> Vec<i64> {
-    values.into_iter().map(|value| value as i64).collect()
-}
-
-/// A column of which all values are 0, as it is stored.
-const ZEROS: [u8; 2] = [0, 0];
-
-/// Appends a column that most chunks have nothing but 0 in.
-fn put_rare<T: Word>(values: &[T], count: usize, out: &mut Vec<u8>) {
-    if values.is_empty() && count != 0 {
-        out.extend_from_slice(&ZEROS);
-    } else {
-        put_ints(values, out);
-    }
-}
-
-/// Reads such a column; empty when it has nothing but 0.
-fn read_rare(w: &mut Wire<'_>, count: usize) -> Result<Vec<u64>> {
-    if count != 0 && w.starts_with(&ZEROS) {
-        w.take(ZEROS.len(), "a column of zeros")?;
-        return Ok(Vec::new());
-    }
-    read_ints(w, count)
 }
 
 impl TraceChunk {
     /// Number of events.
     pub fn len(&self) -> usize {
-        self.times_ns.len()
+        self.groups.iter().map(StreamGroup::len).sum()
     }
 
     /// Whether there are no events.
     pub fn is_empty(&self) -> bool {
-        self.times_ns.is_empty()
+        self.groups.iter().all(StreamGroup::is_empty)
     }
 
-    /// Position of an event in its stream, where that was sorted; else 0.
-    #[inline]
-    pub fn position(&self, index: usize) -> u64 {
-        self.positions.get(index).copied().unwrap_or(0)
+    /// Trace times of the first and the last event, nanoseconds. `None` if there are no events.
+    pub fn span_ns(&self) -> Option<(i64, i64)> {
+        let spans = self.groups.iter().filter_map(StreamGroup::span_ns);
+        spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// By how much causality repair moved an event, nanoseconds.
-    #[inline]
-    pub fn shift_ns(&self, index: usize) -> i64 {
-        self.shifts_ns.get(index).copied().unwrap_or(0)
+    /// The runs of all streams: each group, stream, and the indexes of its events in the group.
+    pub fn runs(&self) -> impl Iterator<Item = (&StreamGroup, StreamId, Range<usize>)> {
+        let groups = self.groups.iter();
+        groups.flat_map(|group| group.runs().map(move |(stream, run)| (group, stream, run)))
     }
 
-    /// Events by stream and event type, both ascending.
-    fn counts(&self) -> Vec<(StreamId, Vec<(EventTypeId, u64)>)> {
-        let ranks = Ranks::of(&self.streams);
-        let streams = &ranks.streams;
-        // Places in the table ascend by event type.
-        let mut order: Vec<usize> = (0..self.types.len()).collect();
-        order.sort_by_key(|index| self.types[*index].event_type);
-        let mut places = vec![0; order.len()];
-        for (place, index) in order.iter().enumerate() {
-            places[*index] = place;
-        }
-        let mut table = CountTable::new(streams.len(), self.types.len());
-        for (stream, index) in self.streams.iter().zip(&self.type_index) {
-            table.count(ranks.of_stream(*stream), places[usize::from(*index)]);
-        }
-        let rows = streams.iter().enumerate().map(|(rank, stream)| {
-            let mut counts: Vec<(EventTypeId, u64)> = Vec::new();
-            for (place, count) in table.row(rank) {
-                let event_type = self.types[order[place]].event_type;
-                match counts.last_mut() {
-                    Some((last, sum)) if *last == event_type => *sum += count,
-                    _ => counts.push((event_type, count)),
-                }
-            }
-            (*stream, counts)
-        });
-        rows.collect()
+    /// Whether a stream has events in it.
+    pub fn has_stream(&self, stream: StreamId) -> bool {
+        self.place_of(stream, 0).is_some()
     }
 
-    /// The head that goes with these events.
+    /// The losses of a stream, in order.
+    pub fn losses_of(&self, stream: StreamId) -> &[(u32, TraceLoss)] {
+        let start = self
+            .losses
+            .partition_point(|(_, loss)| loss.stream < stream);
+        let rest = &self.losses[start..];
+        &rest[..rest.partition_point(|(_, loss)| loss.stream == stream)]
+    }
+
+    /// The head that goes with these events, without frames.
     pub fn header(&self, sequence: u64) -> TraceChunkHeader {
-        self.header_of(sequence, self.counts())
-    }
-
-    /// The head that goes with these events, for whoever has counted them by stream and event type.
-    pub fn header_of(
-        &self,
-        sequence: u64,
-        counts: Vec<(StreamId, Vec<(EventTypeId, u64)>)>,
-    ) -> TraceChunkHeader {
-        let from_losses = || self.losses.first().map(|(_, loss)| loss.to_ns);
+        let from_losses = || self.losses.iter().map(|(_, loss)| loss.to_ns).min();
+        let at = || from_losses().map_or((0, 0), |at| (at, at));
+        let (first_ns, last_ns) = self.span_ns().unwrap_or_else(at);
+        let mut counts = Vec::new();
+        self.groups
+            .iter()
+            .for_each(|group| group.count(&mut counts));
         TraceChunkHeader {
             sequence,
             event_count: self.len() as u64,
             loss_count: self.losses.len() as u64,
-            first_ns: self
-                .times_ns
-                .first()
-                .copied()
-                .or_else(from_losses)
-                .unwrap_or(0),
-            last_ns: self
-                .times_ns
-                .last()
-                .copied()
-                .or_else(from_losses)
-                .unwrap_or(0),
+            first_ns,
+            last_ns,
             counts,
+            frames: Vec::new(),
         }
     }
 
-    /// Appends the body.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        put_growing(&self.times_ns, out);
-        put_codes(&self.streams, out);
-        put_type_table(&self.types, &self.type_index, out);
-        put_columns(&self.types, out);
-        put_codes(&self.tick_residuals, out);
-        put_rare(&self.positions, self.len(), out);
-        put_rare(&self.shifts_ns, self.len(), out);
-        out.put_varint(self.losses.len() as u64);
-        for (index, loss) in &self.losses {
-            out.put_varint((*index).into());
-            loss.encode(out);
+    /// Encodes and stores the body, and notes its frames in the head that goes with it.
+    ///
+    /// # Errors
+    /// If the body would be longer than [`crate::MAX_CHUNK_BODY_LEN`].
+    pub fn store(
+        &self,
+        header: &mut TraceChunkHeader,
+        writer: &mut BlockWriter,
+    ) -> Result<StoredBody> {
+        let mut stored = StoredFrames::default();
+        let mut raw = Vec::new();
+        if !self.losses.is_empty() {
+            raw.put_varint(self.losses.len() as u64);
+            for (index, loss) in &self.losses {
+                raw.put_varint((*index).into());
+                loss.encode(&mut raw);
+            }
+            stored.push(0, writer.store(&raw, Content::default()));
         }
+        for group in &self.groups {
+            raw.clear();
+            group.encode(header.first_ns, &mut raw);
+            let body = writer.store(&raw, content_of(group.len(), &group.types));
+            stored.push(group.ends.len() as u32, body);
+        }
+        let (frames, body) = stored.finish()?;
+        header.frames = frames;
+        Ok(body)
     }
 
-    /// What the body has beyond its bytes.
-    pub fn content(&self) -> Content {
-        content_of(self.len(), &self.types)
+    /// Appends a whole block of these events.
+    ///
+    /// # Errors
+    /// As [`TraceChunk::store`].
+    pub fn put_block(
+        &self,
+        sequence: u64,
+        writer: &mut BlockWriter,
+        out: &mut Vec<u8>,
+    ) -> Result<TraceChunkHeader> {
+        let mut header = self.header(sequence);
+        let body = self.store(&mut header, writer)?;
+        let mut head = Vec::new();
+        header.encode(&mut head);
+        body.put_block(BlockKind::TraceChunk, &head, out);
+        Ok(header)
     }
 
     /// Reads the body of a chunk with this head.
@@ -401,153 +286,273 @@ impl TraceChunk {
     /// # Errors
     /// If the body ends early or contradicts the format or its head.
     pub fn decode(header: &TraceChunkHeader, body: &[u8]) -> Result<Self> {
-        Self::decode_within(header, body, u64::MAX)
-    }
-
-    /// Reads the body of a chunk that may have this many items.
-    pub(crate) fn decode_within(
-        header: &TraceChunkHeader,
-        body: &[u8],
-        max_items: u64,
-    ) -> Result<Self> {
-        let mut w = Wire::new(body);
-        check_events(header.event_count, max_items)?;
-        let count = header.event_count as usize;
-        let times_ns = signed(read_ints(&mut w, count)?);
-        if !times_ns.is_sorted() {
-            return Err(FormatError::invalid(0, "ascending times", "others"));
-        }
-        let mut streams = Vec::with_capacity(count);
-        for id in read_ints(&mut w, count)? {
-            let id = u32::try_from(id)
-                .map_err(|_| FormatError::invalid(w.position(), "a stream id", id))?;
-            streams.push(StreamId::new(id));
-        }
-        let (mut types, type_index) = read_type_table(&mut w, count, max_items)?;
-        read_columns(&mut w, &mut types)?;
-        let mut chunk = Self {
-            times_ns,
-            streams,
-            type_index,
-            types,
-            tick_residuals: signed(read_ints(&mut w, count)?),
-            positions: read_rare(&mut w, count)?,
-            shifts_ns: signed(read_rare(&mut w, count)?),
-            losses: Vec::new(),
-        };
-        let start = w.position();
-        let losses = w.count(8, "number of losses")?;
-        if losses as u64 != header.loss_count {
-            return Err(FormatError::invalid(
-                start,
-                "as many losses as the head states",
-                format!("{losses}, {} in the head", header.loss_count),
-            ));
-        }
-        for _ in 0..losses {
-            let start = w.position();
-            let index = w.varint_u32("position of a loss")?;
-            if index as usize > count {
-                return Err(FormatError::invalid(
-                    start,
-                    "the index of an event, or of the end",
-                    format!("{index} of {count}"),
-                ));
-            }
-            chunk.losses.push((index, TraceLoss::decode(&mut w)?));
-        }
-        let found = chunk.header(header.sequence);
-        if found.counts != header.counts {
-            return Err(FormatError::invalid(
-                0,
-                "the streams and event types of the head",
-                "others",
-            ));
+        let mut chunk = Self::default();
+        let mut reader = GroupReader::new(header);
+        while let Some(frame) = reader.next_frame() {
+            let stored = frame.range.clone();
+            let stored = usize::try_from(stored.start)
+                .ok()
+                .zip(usize::try_from(stored.end).ok());
+            let stored = stored.and_then(|(start, end)| body.get(start..end));
+            let stored = stored.ok_or(FormatError::UnexpectedEnd {
+                offset: body.len() as u64,
+                expected: "a frame",
+            })?;
+            reader.read(&frame, stored, &mut chunk)?;
         }
         Ok(chunk)
     }
+}
 
-    /// For each event, its index in the columns of its type.
-    pub fn ordinals(&self) -> Vec<u32> {
-        ordinals(&self.type_index, self.types.len())
+/// A frame of a chunk that is read.
+#[derive(Clone, Debug)]
+pub(crate) struct NextFrame {
+    frame: Frame,
+    /// Where it stands in the body.
+    pub(crate) range: Range<u64>,
+    /// The streams that it has, as indexes in the counts of the head. None: it has the losses.
+    pub(crate) streams: Range<usize>,
+}
+
+/// Goes through the frames of a chunk.
+#[derive(Debug)]
+pub(crate) struct GroupReader<'a> {
+    header: &'a TraceChunkHeader,
+    frames: std::slice::Iter<'a, Frame>,
+    offset: u64,
+    stream: usize,
+    values: u64,
+}
+
+impl<'a> GroupReader<'a> {
+    pub(crate) fn new(header: &'a TraceChunkHeader) -> Self {
+        Self {
+            header,
+            frames: header.frames.iter(),
+            offset: 0,
+            stream: 0,
+            values: 0,
+        }
     }
 
-    /// The events, in order.
-    pub fn rows(&self) -> impl Iterator<Item = ChunkRow<'_>> {
-        rows(&self.types, &self.type_index)
+    pub(crate) fn next_frame(&mut self) -> Option<NextFrame> {
+        let frame = *self.frames.next()?;
+        let (start, stream) = (self.offset, self.stream);
+        self.offset += u64::from(frame.stored_len);
+        self.stream += frame.streams as usize;
+        Some(NextFrame {
+            frame,
+            range: start..self.offset,
+            streams: stream..self.stream,
+        })
+    }
+
+    /// Takes in what a frame has, given as it is stored.
+    pub(crate) fn read(
+        &mut self,
+        next: &NextFrame,
+        stored: &[u8],
+        chunk: &mut TraceChunk,
+    ) -> Result<()> {
+        let raw = next.frame.open(stored)?;
+        let mut w = Wire::new(&raw);
+        if next.streams.is_empty() {
+            chunk.losses = self.read_losses(&mut w)?;
+            return Ok(());
+        }
+        let counts = &self.header.counts[next.streams.clone()];
+        let span_ns = (self.header.first_ns, self.header.last_ns);
+        let max_items = Content::max_items(stored.len());
+        let group = StreamGroup::decode(&mut w, span_ns, counts, max_items)?;
+        let content = content_of(group.len(), &group.types);
+        content.check(raw.len(), stored.len())?;
+        self.values = self.values.saturating_add(content.items);
+        if self.values > (MAX_CHUNK_EVENTS + MAX_CHUNK_VALUES) as u64 {
+            return Err(FormatError::invalid(
+                0,
+                "no more values than a chunk may have",
+                self.values,
+            ));
+        }
+        chunk.groups.push(group);
+        Ok(())
+    }
+
+    fn read_losses(&self, w: &mut Wire<'_>) -> Result<Vec<(u32, TraceLoss)>> {
+        let start = w.position();
+        let count = w.count(8, "number of losses")?;
+        if count as u64 != self.header.loss_count {
+            return Err(FormatError::invalid(
+                start,
+                "as many losses as the head states",
+                format!("{count}, {} in the head", self.header.loss_count),
+            ));
+        }
+        let mut losses: Vec<(u32, TraceLoss)> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let start = w.position();
+            let index = w.varint_u32("position of a loss")?;
+            let loss = TraceLoss::decode(w)?;
+            let events = self.header.events_of(loss.stream);
+            if u64::from(index) > events {
+                return Err(FormatError::invalid(
+                    start,
+                    "the index of an event of the loss's stream, or of the end",
+                    format!("{index} of {events}"),
+                ));
+            }
+            let place = |(index, loss): &(u32, TraceLoss)| (loss.stream, *index);
+            if losses
+                .last()
+                .is_some_and(|last| place(last) > (loss.stream, index))
+            {
+                return Err(FormatError::invalid(
+                    start,
+                    "losses that ascend by stream and place",
+                    format!("stream {}, place {index}", loss.stream.get()),
+                ));
+            }
+            losses.push((index, loss));
+        }
+        Ok(losses)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block::CompressionLevel;
+    use crate::frames::LEAST_GROUP_EVENTS;
     use crate::ids::ANY_EVENT_TYPE;
+    use crate::testing::{groups, trace_chunk};
 
     fn chunk_with_loss(index: u32, event_type: Option<EventTypeId>) -> TraceChunk {
-        let mut columns = TypeColumns::new(EventTypeId::new(0), std::iter::empty());
-        columns.count = 1;
+        let loss = TraceLoss {
+            stream: StreamId::new(0),
+            event_type,
+            cause: Cause::Skipped,
+            count: 3,
+            is_lower_bound: false,
+            from_ns: 5,
+            to_ns: 6,
+        };
         TraceChunk {
-            times_ns: vec![5],
-            streams: vec![StreamId::new(0)],
-            type_index: vec![0],
-            types: vec![columns],
-            tick_residuals: vec![0],
-            positions: Vec::new(),
-            shifts_ns: Vec::new(),
-            losses: vec![(
-                index,
-                TraceLoss {
-                    stream: StreamId::new(0),
-                    event_type,
-                    cause: Cause::Skipped,
-                    count: 3,
-                    is_lower_bound: false,
-                    from_ns: 5,
-                    to_ns: 6,
-                },
-            )],
+            losses: vec![(index, loss)],
+            ..trace_chunk(5, 1)
         }
     }
 
-    fn encoded(chunk: &TraceChunk) -> Vec<u8> {
-        let mut body = Vec::new();
-        chunk.encode(&mut body);
-        body
+    /// A chunk as it is stored.
+    fn stored(chunk: &TraceChunk) -> (TraceChunkHeader, Vec<u8>) {
+        let mut writer = BlockWriter::new(CompressionLevel::None).unwrap();
+        let mut header = chunk.header(0);
+        let body = chunk.store(&mut header, &mut writer).unwrap();
+        (header, body.bytes)
+    }
+
+    fn read(header: &TraceChunkHeader) -> Result<TraceChunkHeader> {
+        let mut head = Vec::new();
+        header.encode(&mut head);
+        TraceChunkHeader::decode(&mut Wire::new(&head))
     }
 
     #[test]
     fn losses_must_be_as_many_as_in_the_head() {
         let chunk = chunk_with_loss(1, None);
-        let mut header = chunk.header(0);
-        assert_eq!(
-            TraceChunk::decode(&header, &encoded(&chunk)).unwrap(),
-            chunk
-        );
+        let (mut header, body) = stored(&chunk);
+        assert_eq!(read(&header).unwrap(), header);
+        assert_eq!(TraceChunk::decode(&header, &body).unwrap(), chunk);
         header.loss_count = 2;
-        assert!(TraceChunk::decode(&header, &encoded(&chunk)).is_err());
+        assert!(TraceChunk::decode(&header, &body).is_err());
     }
 
     #[test]
     fn a_loss_behind_the_end_is_refused() {
-        let chunk = chunk_with_loss(2, None);
-        assert!(TraceChunk::decode(&chunk.header(0), &encoded(&chunk)).is_err());
+        let (header, body) = stored(&chunk_with_loss(2, None));
+        assert!(TraceChunk::decode(&header, &body).is_err());
     }
 
     #[test]
     fn a_loss_of_the_reserved_type_is_one_of_any_type() {
-        let chunk = chunk_with_loss(0, Some(ANY_EVENT_TYPE));
-        let read = TraceChunk::decode(&chunk.header(0), &encoded(&chunk)).unwrap();
+        let (header, body) = stored(&chunk_with_loss(0, Some(ANY_EVENT_TYPE)));
+        let read = TraceChunk::decode(&header, &body).unwrap();
         assert_eq!(read, chunk_with_loss(0, None));
     }
 
     #[test]
     fn streams_of_a_head_ascend() {
-        let mut header = chunk_with_loss(0, None).header(0);
+        let (mut header, _) = stored(&chunk_with_loss(0, None));
         let counts = header.counts[0].clone();
         header.event_count = 2;
+        header.frames[1].streams = 2;
         header.counts.push(counts);
-        let mut head = Vec::new();
-        header.encode(&mut head);
-        assert!(TraceChunkHeader::decode(&mut Wire::new(&head)).is_err());
+        assert!(read(&header).is_err());
+    }
+
+    #[test]
+    fn small_groups_are_refused_but_for_the_last() {
+        let large = LEAST_GROUP_EVENTS as usize;
+        for (counts, is_right) in [([large, 1], true), ([large - 1, 1], false)] {
+            let (header, _) = stored(&groups(&counts));
+            assert_eq!(read(&header).is_ok(), is_right, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn frames_have_all_streams_of_the_head() {
+        let (header, _) = stored(&groups(&[4096, 1]));
+        for streams in [0, 2] {
+            let mut header = header.clone();
+            header.frames[1].streams = streams;
+            assert!(read(&header).is_err());
+        }
+        let mut header = header;
+        header.frames.pop();
+        assert!(read(&header).is_err());
+    }
+
+    #[test]
+    fn other_counts_than_the_heads_are_refused() {
+        let (mut header, body) = stored(&groups(&[4096, 2]));
+        TraceChunk::decode(&header, &body).unwrap();
+        header.counts[1].1[0].0 = EventTypeId::new(1);
+        assert!(TraceChunk::decode(&header, &body).is_err());
+    }
+
+    #[test]
+    fn times_beyond_the_heads_are_refused() {
+        let (mut header, body) = stored(&groups(&[4096, 2]));
+        header.last_ns -= 1;
+        assert!(TraceChunk::decode(&header, &body).is_err());
+    }
+
+    #[test]
+    fn the_order_is_by_time_and_then_by_stream() {
+        let mut chunk = groups(&[4096, 3, 2]);
+        // Times: 0 .. 4095; 10, 11, 12; 20, 21.
+        chunk.losses = vec![
+            (
+                1,
+                TraceLoss {
+                    stream: StreamId::new(1),
+                    ..chunk_with_loss(0, None).losses[0].1
+                },
+            ),
+            (
+                2,
+                TraceLoss {
+                    stream: StreamId::new(2),
+                    to_ns: 4095,
+                    ..chunk_with_loss(0, None).losses[0].1
+                },
+            ),
+        ];
+        let order = crate::order::OrderedChunk::from(chunk);
+        assert!(order.times_ns().is_sorted());
+        let groups = (10..17).map(|event| order.place(event).group);
+        assert_eq!(groups.collect::<Vec<_>>(), [0, 1, 0, 1, 0, 1, 0]);
+        // Before the second event of stream 1; and, after the last of stream 2, before what is at its end.
+        let losses = order.losses().map(|(at, loss)| (at, loss.stream.get()));
+        assert_eq!(losses.collect::<Vec<_>>(), [(13, 1), (4100, 2)]);
     }
 }

@@ -38,17 +38,6 @@ impl<T: Copy> ByStream<T> {
         }
         self.near[stream.index()].get_or_insert_default()
     }
-
-    /// All values with their streams, ascending, to be changed.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (StreamId, &mut T)> {
-        let near = self.near.iter_mut().enumerate();
-        let near = near.filter_map(|(index, value)| {
-            let value = value.as_mut()?;
-            Some((StreamId::new(index as u32), value))
-        });
-        let far = self.far.iter_mut();
-        near.chain(far.map(|(stream, value)| (*stream, value)))
-    }
 }
 
 impl<T: Copy> FromIterator<(StreamId, T)> for ByStream<T> {

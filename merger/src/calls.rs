@@ -231,10 +231,11 @@ impl CallStack {
     }
 }
 
-/// The regions that the enters or leaves of one type in a chunk name, in order.
+/// The regions that the enters or leaves of one type in a group of streams name.
 #[derive(Debug)]
 pub struct Moves {
-    regions: std::vec::IntoIter<u64>,
+    regions: Vec<u64>,
+    next: usize,
 }
 
 impl Moves {
@@ -253,33 +254,22 @@ impl Moves {
                 region.unwrap_or(Self::NO_REGION)
             })),
         }
-        Self {
-            regions: regions.into_iter(),
-        }
+        Self { regions, next: 0 }
     }
 
-    /// Those of some events, as `renumber` makes them; none when the column is not one of plain numbers.
-    pub(crate) fn in_range(
-        column: &Column,
-        range: std::ops::Range<usize>,
-        renumber: impl Fn(u64) -> u64,
-    ) -> Option<Self> {
-        let is_unsigned = matches!(column.element_type(), ElementType::U32 | ElementType::U64);
-        let bits = column.bits().filter(|_| is_unsigned)?;
-        let mut regions = Vec::with_capacity(range.len());
-        bits.extend_into(range, &mut regions);
-        regions
-            .iter_mut()
-            .for_each(|region| *region = renumber(*region));
-        Some(Self {
-            regions: regions.into_iter(),
-        })
+    /// The region of an event, by its index among those of its type; none when it names none.
+    #[inline]
+    pub fn get(&self, ordinal: usize) -> Option<RegionId> {
+        let region = self.regions.get(ordinal).copied();
+        u32::try_from(region.unwrap_or(Self::NO_REGION))
+            .ok()
+            .map(RegionId::new)
     }
 
     /// The region of the next event; none when it names none.
     #[inline]
     pub fn step(&mut self) -> Option<RegionId> {
-        let region = self.regions.next().unwrap_or(Self::NO_REGION);
-        u32::try_from(region).ok().map(RegionId::new)
+        self.next += 1;
+        self.get(self.next - 1)
     }
 }

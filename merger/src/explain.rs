@@ -1,6 +1,8 @@
 //! Why one event of a trace stands before another.
 
-use annals_format::{ClockId, Definitions, EventTypeId, ProcessId, StreamId};
+use annals_format::{
+    ClockId, Definitions, EventTypeId, OrderedChunk, ProcessId, StreamId, TraceChunk,
+};
 
 use crate::clocks::bounds::Bounds;
 use crate::error::Result;
@@ -104,11 +106,12 @@ impl Search<'_> {
         };
         let mut matcher = Matcher::new(extractor.processes(), MESSAGES_IN_FLIGHT);
         matcher.collectives.pair_all();
-        self.opened.for_each_chunk(Window::ALL, |chunk| {
-            let batch: MessageBatch = extractor.extract(&chunk);
-            matcher.feed(&batch, &mut paired);
-            Ok(())
-        })?;
+        self.opened
+            .for_each_chunk(Window::ALL, |chunk: TraceChunk| {
+                let batch: MessageBatch = extractor.extract(&chunk);
+                matcher.feed(&batch, &mut paired);
+                Ok(())
+            })?;
         matcher.finish(&mut paired);
         let (counts, of_collectives) = (matcher.counts, matcher.collectives.counts);
         let missed = counts.unmatchable_by_loss
@@ -199,13 +202,13 @@ pub fn explain(
     let mut found: [Option<FoundEvent>; 2] = [None; 2];
     let mut seen = [0_u64; 2];
     let (mut number, mut messages) = (0_u64, 0_u64);
-    opened.for_each_chunk(Window::ALL, |chunk| {
+    opened.for_each_chunk(Window::ALL, |chunk: OrderedChunk| {
         let is_message = |index: usize| {
-            let event_type = chunk.types[usize::from(chunk.type_index[index])].event_type;
+            let event_type = chunk.columns(index).event_type;
             extractor.as_ref().is_some_and(|e| e.is_message(event_type))
         };
         for index in 0..chunk.len() {
-            let (stream, time_ns) = (chunk.streams[index], chunk.times_ns[index]);
+            let (stream, time_ns) = (chunk.stream(index), chunk.time_ns(index));
             let up_to = messages + u64::from(is_message(index));
             for (which, name) in names.iter().enumerate() {
                 let is_it = match name {
@@ -220,7 +223,7 @@ pub fn explain(
                     found[which] = Some(FoundEvent {
                         number,
                         stream,
-                        event_type: chunk.types[usize::from(chunk.type_index[index])].event_type,
+                        event_type: chunk.columns(index).event_type,
                         time_ns,
                         shift_ns: chunk.shift_ns(index),
                         messages: (messages, up_to),

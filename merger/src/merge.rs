@@ -31,7 +31,7 @@ use rayon::prelude::*;
 use crate::ahead;
 use crate::allocator::give_freed_memory_back;
 use crate::axis::proof::{self, ElementReferences, SortedStreams, StreamHashes};
-use crate::axis::strip::{Part, Scratches, Shape, Strip};
+use crate::axis::strip::{Part, Strip};
 use crate::axis::unify::Numbers;
 use crate::clocks::ClockFit;
 use crate::clocks::hosts::{Correction, HostFitReport, Hosts};
@@ -274,8 +274,13 @@ impl Merge {
         let references = ElementReferences::of(&self.definitions);
         let every = self.expected_events().div_ceil(QUANTILES).max(1);
         let (mut count, mut times) = (0_u64, Vec::new());
-        let times_of = |parts: Vec<Part>, _: &Strip<'_>| -> Vec<Vec<i64>> {
-            let chunks = parts.into_iter().map(|part| part.chunk.times_ns);
+        let times_of = |parts: Vec<Part>| -> Vec<Vec<i64>> {
+            let chunks = parts.into_iter().map(|part| {
+                let groups = part.chunk.groups.into_iter();
+                let mut times_ns: Vec<i64> = groups.flat_map(|group| group.times_ns).collect();
+                times_ns.sort_unstable();
+                times_ns
+            });
             chunks.collect()
         };
         self.for_each_strip(1, &all, &references, false, times_of, |chunks| {
@@ -356,22 +361,22 @@ impl Merge {
         self.traces.iter().map(|trace| &trace.input)
     }
 
-    /// Reads all events in the global order and gives them to `consume`, a chunk at a time. Chunk
-    /// borders depend on the events alone.
+    /// Reads all events in the global order and gives them to `consume`, a chunk at a time, as `prepare` makes it ready in
+    /// other threads. Chunk borders depend on the events alone.
     ///
     /// # Errors
     /// Those of `consume`; if no threads can be had.
-    pub(crate) fn run(
+    pub(crate) fn run<C: Send>(
         &self,
         jobs: usize,
-        consume: impl FnMut(TraceChunk) -> Result<()>,
+        prepare: impl Fn(TraceChunk) -> C + Sync,
+        consume: impl FnMut(C) -> Result<()>,
     ) -> Result<Merged> {
-        self.run_with(jobs, false, |part, _| part.chunk, consume)
+        self.run_with(jobs, false, |part| prepare(part.chunk), consume)
     }
 
     /// As [`Merge::run`], with `work` done on each chunk beside the merge, by as many threads as `jobs`
-    /// says; it gets the chunk's strip, too, if that is no more than the chunk. `is_proved`: with order hashes of
-    /// what is read and of what is made of it.
+    /// says. `is_proved`: with order hashes of what is read and of what is made of it.
     ///
     /// # Errors
     /// Those of `consume`; if no threads can be had; if order hashes differ.
@@ -379,7 +384,7 @@ impl Merge {
         &self,
         jobs: usize,
         is_proved: bool,
-        work: impl Fn(Part, Option<&Strip<'_>>) -> R + Sync,
+        work: impl Fn(Part) -> R + Sync,
         mut consume: impl FnMut(R) -> Result<()>,
     ) -> Result<Merged> {
         let sorted = SortedStreams::of(&self.definitions);
@@ -392,7 +397,7 @@ impl Merge {
             .as_ref()
             .map(|extractor| self.check(extractor, &self.keep));
         let is_moved = !self.shifts.is_empty();
-        let work = |parts: Vec<Part>, strip: &Strip<'_>| {
+        let work = |parts: Vec<Part>| {
             let chunks = || parts.iter().map(|part| &part.chunk);
             let of_parts = chunks().flat_map(|chunk| &chunk.losses);
             let losses = of_parts.map(|(_, loss)| *loss).collect();
@@ -404,13 +409,12 @@ impl Merge {
             let messages = messages.flat_map(|e| chunks().map(|chunk| e.extract(chunk)));
             let messages = messages.collect();
             let shifts = chunks().filter(|_| is_moved).map(shifts_of).collect();
-            let strip = (parts.len() == 1).then_some(strip);
             Worked {
                 losses,
                 hashes,
                 messages,
                 shifts,
-                results: parts.into_iter().map(|part| work(part, strip)).collect(),
+                results: parts.into_iter().map(&work).collect(),
             }
         };
         let outcomes =
@@ -443,7 +447,7 @@ impl Merge {
         keep: &'a Keep,
         references: &'a ElementReferences,
         is_proved: bool,
-        work: impl Fn(Vec<Part>, &Strip<'_>) -> R + Sync,
+        work: impl Fn(Vec<Part>) -> R + Sync,
         mut consume: impl FnMut(R) -> Result<()>,
     ) -> Result<Vec<Vec<InputOutcome<'a>>>> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.max(1));
@@ -465,11 +469,6 @@ impl Merge {
             give_freed_memory_back();
         }
         let mut sweep = Sweep::new(readers, streams, self.chunk_events, budget.strips);
-        let shape = Shape {
-            references,
-            most_events: sweep.strip_events(),
-        };
-        let scratches = Scratches::default();
         let next = || {
             let strips = sweep.next_strips(&pool);
             match sweep.failure() {
@@ -479,11 +478,8 @@ impl Merge {
         };
         let work = |strips: Vec<Strip<'a>>| -> Vec<R> {
             pool.install(|| {
-                let each = strips.into_par_iter().map(|strip| {
-                    let parts = scratches.with(|scratch| strip.assemble(&shape, scratch));
-                    work(parts, &strip)
-                });
-                each.collect()
+                let each = strips.into_par_iter();
+                each.map(|strip| work(strip.assemble(references))).collect()
             })
         };
         let take = |results: Vec<R>| results.into_iter().try_for_each(&mut consume);

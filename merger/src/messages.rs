@@ -11,8 +11,8 @@ use annals_format::names::element;
 use std::collections::BTreeMap;
 
 use annals_format::{
-    CollectiveOperation, Column, Definitions, EventType, EventTypeId, Reference, Role, TraceChunk,
-    TraceLoss,
+    CollectiveOperation, Column, Definitions, EventPlace, EventType, EventTypeId, LossPoint,
+    Reference, Role, StreamId, TraceChunk, TraceLoss, TypeColumns,
 };
 use rustc_hash::FxHashMap;
 
@@ -444,63 +444,93 @@ impl Extractor {
     /// Returns the messages of a chunk of the trace.
     pub(crate) fn extract(&self, chunk: &TraceChunk) -> MessageBatch {
         let mut batch = MessageBatch::default();
-        self.append(chunk, i64::MAX, &mut batch, |_, _, _, _| None);
+        // Few of the events are messages: these are sorted alone.
+        let mut places = Vec::new();
+        for (number, group) in chunk.groups.iter().enumerate() {
+            let is_message = group
+                .types
+                .iter()
+                .map(|of_type| self.is_message(of_type.event_type));
+            let is_message: Vec<bool> = is_message.collect();
+            if !is_message.contains(&true) {
+                continue;
+            }
+            let mut ordinals = vec![0_u32; is_message.len()];
+            for (run, (_, indexes)) in group.runs().enumerate() {
+                for index in indexes {
+                    let place = usize::from(group.type_index[index]);
+                    if is_message[place] {
+                        places.push(EventPlace {
+                            group: number as u32,
+                            run: run as u32,
+                            index: index as u32,
+                            ordinal: ordinals[place],
+                        });
+                        ordinals[place] += 1;
+                    }
+                }
+            }
+        }
+        places.sort_by_key(|place| chunk.time_ns(place));
+        let places = places.iter().enumerate();
+        self.append(chunk, places, i64::MAX, &mut batch, |_, _, _, _, _| None);
         batch
     }
 
-    /// Appends the messages of a chunk before a time (`i64::MAX` means all), with the detail that `detail` returns for the plan and the columns of an event, its
-    /// number among those of its type, and its index in the chunk.
-    fn append<D>(
+    /// Appends the messages among these events of a chunk that are before a time (`i64::MAX` means all), with the detail
+    /// that `detail` returns for the plan and the columns of an event, its place, its number and its stream.
+    fn append<'c, D>(
         &self,
-        chunk: &TraceChunk,
+        chunk: &'c TraceChunk,
+        places: impl Iterator<Item = (usize, &'c EventPlace)>,
         until_ns: i64,
         batch: &mut MessageBatch<D>,
-        mut detail: impl FnMut(&TypePlan, &[Column], usize, usize) -> Option<D>,
+        mut detail: impl FnMut(&TypePlan, &[Column], &EventPlace, usize, StreamId) -> Option<D>,
     ) {
-        let plan = |event_type: EventTypeId| self.types.get(event_type.index())?.as_ref();
-        let plans: Vec<Option<&TypePlan>> =
-            chunk.types.iter().map(|t| plan(t.event_type)).collect();
-        let is_before = |time_ns: &i64| *time_ns < until_ns || until_ns == i64::MAX;
-        let end = chunk.times_ns.partition_point(is_before);
-        let mut losses = chunk.losses.iter().peekable();
-        let mut take_losses = |before: u32, events: usize, batch: &mut MessageBatch<D>| {
-            while let Some((_, loss)) = losses.next_if(|(index, _)| *index <= before) {
-                let (process, lost) = self.lost(loss);
-                if lost.is_any() {
-                    batch.losses.push((events, process, lost));
-                }
+        let is_before = |time_ns: i64| time_ns < until_ns || until_ns == i64::MAX;
+        let losses = chunk.losses.iter().filter_map(|loss| {
+            let (process, lost) = self.lost(&loss.1);
+            let counts = lost.is_any() && is_before(loss.1.from_ns);
+            counts.then(|| (chunk.point_of(loss), process, lost))
+        });
+        let mut losses: Vec<(LossPoint, u32, Lost)> = losses.collect();
+        losses.sort_by_key(|(point, ..)| point.key());
+        let mut losses = losses.into_iter().peekable();
+        let plan = |of_type: &TypeColumns| self.types.get(of_type.event_type.index())?.as_ref();
+        let groups = chunk.groups.iter();
+        let plans = groups.map(|group| group.types.iter().map(plan).collect());
+        let plans: Vec<Vec<Option<&TypePlan>>> = plans.collect();
+        for (number, event) in places {
+            let group = &chunk.groups[event.group as usize];
+            let index = event.index as usize;
+            let time_ns = group.times_ns[index];
+            if !is_before(time_ns) {
+                break;
             }
-        };
-        if plans.iter().any(Option::is_some) {
-            let of_types = chunk.types.iter().zip(&plans);
-            let counts = of_types.map(|(columns, plan)| plan.map_or(0, |_| columns.count));
-            batch.events.reserve(counts.sum());
-            let mut ordinals = vec![0_u32; plans.len()];
-            for (index, place) in chunk.type_index[..end].iter().enumerate() {
-                let place = usize::from(*place);
-                let Some(plan) = plans[place] else { continue };
-                let ordinal = ordinals[place];
-                ordinals[place] += 1;
-                take_losses(index as u32, batch.events.len(), batch);
-                let stream = chunk.streams[index];
-                let at = self.place_of(stream);
-                let columns = &chunk.types[place].columns;
-                let event = self.event(plan, columns, ordinal as usize, at);
-                batch.events.push(MessageEvent {
-                    time_ns: chunk.times_ns[index],
-                    ..event
-                });
-                batch
-                    .details
-                    .extend(detail(plan, columns, ordinal as usize, index));
+            let place = usize::from(group.type_index[index]);
+            let Some(plan) = plans[event.group as usize][place] else {
+                continue;
+            };
+            while let Some((_, process, lost)) =
+                losses.next_if(|(point, ..)| !point.is_after(time_ns, event))
+            {
+                batch.losses.push((batch.events.len(), process, lost));
             }
+            let stream = group.ends[event.run as usize].0;
+            let columns = &group.types[place].columns;
+            let at = self.place_of(stream);
+            let of_event = self.event(plan, columns, event.ordinal as usize, at);
+            batch.events.push(MessageEvent {
+                time_ns,
+                ..of_event
+            });
+            batch
+                .details
+                .extend(detail(plan, columns, event, number, stream));
         }
-        let before = if end == chunk.len() {
-            u32::MAX
-        } else {
-            end as u32
-        };
-        take_losses(before, batch.events.len(), batch);
+        for (_, process, lost) in losses {
+            batch.losses.push((batch.events.len(), process, lost));
+        }
     }
 
     #[inline]

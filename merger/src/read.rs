@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annals_format::{
-    Cause, Definitions, EventTypeId, FormatError, Problem, ReadAt, RegionStatistics, Snapshot,
-    StreamId, StreamTotals, Trace, TraceChunk, TraceIndexEntry, TraceLoss, TraceSnapshot,
+    Cause, Definitions, EventTypeId, FormatError, OrderedChunk, Problem, ReadAt, RegionStatistics,
+    Snapshot, StreamId, StreamTotals, Trace, TraceChunk, TraceIndexEntry, TraceLoss, TraceSnapshot,
 };
 
 use crate::ahead;
@@ -250,7 +250,7 @@ impl Reader {
         merge: impl FnMut(&mut S, S),
     ) -> Result<(S, ReadSummary)> {
         let scope = Arc::new(Scope::new(&self.definitions, query));
-        let add_chunk = |state: &mut S, chunk: TraceChunk| {
+        let add_chunk = |state: &mut S, chunk: OrderedChunk| {
             let visit = |item: Item<'_>| {
                 if let Item::Event(event) = item {
                     add(state, &event);
@@ -266,12 +266,12 @@ impl Reader {
     ///
     /// # Errors
     /// If the storage fails.
-    pub fn fold_chunks<S: Send>(
+    pub fn fold_chunks<S: Send, C: From<TraceChunk> + Send>(
         &self,
         window: Window,
         slices: SliceLength,
         new: impl Fn(usize) -> S + Sync,
-        add: impl Fn(&mut S, TraceChunk) + Sync,
+        add: impl Fn(&mut S, C) + Sync,
         merge: impl FnMut(&mut S, S),
     ) -> Result<(S, ReadSummary)> {
         match &self.content {
@@ -354,6 +354,7 @@ impl Reader {
         let entries = opened.trace.chunks.iter();
         let entries = entries.filter(move |entry| window.overlaps(entry.first_ns, entry.last_ns));
         let chunks = entries.filter_map(|entry| opened.trace.load(&opened.file, entry).ok());
+        let chunks = chunks.map(|loaded| OrderedChunk::from(loaded.chunk));
         Ok(chunks.flat_map(move |chunk| BatchEvents::new(Batch::new(chunk, &scope))))
     }
 
@@ -389,12 +390,12 @@ impl Reader {
     ///
     /// # Errors
     /// Those of `consume`; if the storage fails.
-    pub fn read_regions(
+    pub fn read_regions<C: From<TraceChunk> + Send>(
         &self,
         window: Window,
         reach: Reach,
         begin: impl FnOnce(&Snapshot),
-        consume: impl FnMut(TraceChunk) -> Result<()>,
+        consume: impl FnMut(C) -> Result<()>,
     ) -> Result<(ReadSummary, Option<Snapshot>)> {
         match &self.content {
             Content::Trace(opened) => {
@@ -420,7 +421,7 @@ impl Reader {
         };
         let begin = |open: &Snapshot| stacks.borrow_mut().follow(&types, open);
         if time_ns != i64::MIN {
-            self.read_regions(at, Reach::default(), begin, |chunk| {
+            self.read_regions(at, Reach::default(), begin, |chunk: TraceChunk| {
                 stacks.borrow_mut().take_until(&types, &chunk, time_ns);
                 Ok(())
             })?;
@@ -562,19 +563,19 @@ impl Reader {
     pub fn summary(&self) -> Result<ReadSummary> {
         match &self.content {
             Content::Trace(opened) => Ok(opened.outcome()),
-            Content::Recordings(_) => self.for_each_chunk(Window::ALL, |_| Ok(())),
+            Content::Recordings(_) => self.for_each_chunk(Window::ALL, |_: TraceChunk| Ok(())),
         }
     }
 
-    /// Visits the chunks that may hold events of a window, in order, with all their columns. What cannot be decoded is skipped
-    /// and counted.
+    /// Visits the chunks that may hold events of a window, in order, with all their columns: as they are, stream by stream
+    /// ([`TraceChunk`]), or with their global order ([`annals_format::OrderedChunk`]). What cannot be decoded is skipped and counted.
     ///
     /// # Errors
     /// Those of `consume`; if the storage fails.
-    pub fn for_each_chunk(
+    pub fn for_each_chunk<C: From<TraceChunk> + Send>(
         &self,
         window: Window,
-        mut consume: impl FnMut(TraceChunk) -> Result<()>,
+        mut consume: impl FnMut(C) -> Result<()>,
     ) -> Result<ReadSummary> {
         match &self.content {
             Content::Trace(opened) => {
@@ -583,14 +584,15 @@ impl Reader {
                 opened.read(wanted.collect(), self.jobs, consume)
             }
             Content::Recordings(merge) => {
-                let merged = merge.run(self.jobs, |chunk| {
-                    let first = chunk.times_ns.first().copied();
-                    let last = chunk.times_ns.last().copied();
-                    let is_wanted = match (first, last) {
-                        (Some(first), Some(last)) => window.overlaps(first, last),
-                        _ => true,
-                    };
-                    if is_wanted { consume(chunk) } else { Ok(()) }
+                let prepare = |chunk: TraceChunk| {
+                    let span_ns = chunk.span_ns();
+                    let is_wanted =
+                        span_ns.is_none_or(|(first, last)| window.overlaps(first, last));
+                    is_wanted.then(|| C::from(chunk))
+                };
+                let merged = merge.run(self.jobs, prepare, |chunk| match chunk {
+                    Some(chunk) => consume(chunk),
+                    None => Ok(()),
                 })?;
                 let mut report = merged.report;
                 report.reject(self.rejected.clone());
@@ -702,7 +704,7 @@ impl OpenedTrace {
                     &mut summary,
                     entry,
                     &error,
-                    head.as_ref(),
+                    head.as_deref(),
                     &mut has_headless,
                 );
             }
@@ -718,12 +720,12 @@ impl OpenedTrace {
     }
 
     /// Adds the chunks of each slice to a state.
-    fn fold_chunks<'a, S: Send>(
+    fn fold_chunks<'a, S: Send, C: From<TraceChunk>>(
         &'a self,
         window: Window,
         (length, jobs): (SliceLength, usize),
         new: impl Fn(usize) -> S + Sync,
-        add: impl Fn(&mut S, TraceChunk) + Sync,
+        add: impl Fn(&mut S, C) + Sync,
         merge: impl FnMut(&mut S, S),
     ) -> Result<(S, ReadSummary)> {
         let chunks = self.trace.chunks.iter();
@@ -740,15 +742,20 @@ impl OpenedTrace {
     }
 
     /// Decodes the chunks of a slice; what cannot be decoded is noted.
-    fn load_slice<'a>(
+    fn load_slice<'a, C: From<TraceChunk>>(
         &'a self,
         entries: impl Iterator<Item = &'a TraceIndexEntry>,
         damage: &mut SliceDamage<'a>,
-        mut consume: impl FnMut(TraceChunk),
+        mut consume: impl FnMut(C),
     ) {
         for entry in entries {
             match self.trace.load(&self.file, entry) {
-                Ok(chunk) => consume(chunk),
+                Ok(loaded) => {
+                    consume(loaded.chunk.into());
+                    let lost = loaded.damage;
+                    let lost = lost.map(|(error, head)| (entry, error, Some(Box::new(head))));
+                    damage.chunks.extend(lost);
+                }
                 Err((error, head)) => damage.chunks.push((entry, error, head)),
             }
         }
@@ -775,26 +782,34 @@ impl OpenedTrace {
     }
 
     /// Decodes these chunks with several threads, and passes them to `consume` in order.
-    fn read(
+    fn read<C: From<TraceChunk> + Send>(
         &self,
         entries: Vec<&TraceIndexEntry>,
         jobs: usize,
-        mut consume: impl FnMut(TraceChunk) -> Result<()>,
+        mut consume: impl FnMut(C) -> Result<()>,
     ) -> Result<ReadSummary> {
         let mut outcome = self.outcome();
         let mut has_headless = false;
-        let load = |number: usize| self.trace.load(&self.file, entries[number]);
+        let load = |number: usize| {
+            let loaded = self.trace.load(&self.file, entries[number]);
+            loaded.map(|loaded| (C::from(loaded.chunk), loaded.damage))
+        };
         // A chunk is large: one waits.
         ahead::for_each(entries.len(), (jobs, 1), load, |number, loaded| {
             let entry = entries[number];
             match loaded {
-                Ok(chunk) => consume(chunk)?,
+                Ok((chunk, damage)) => {
+                    consume(chunk)?;
+                    if let Some((error, lost)) = damage {
+                        self.lose_chunk(&mut outcome, entry, &error, Some(&lost), &mut false);
+                    }
+                }
                 Err((error, head)) => {
                     self.lose_chunk(
                         &mut outcome,
                         entry,
                         &error,
-                        head.as_ref(),
+                        head.as_deref(),
                         &mut has_headless,
                     );
                 }
@@ -854,12 +869,12 @@ impl OpenedTrace {
         }
     }
 
-    fn read_regions(
+    fn read_regions<C: From<TraceChunk> + Send>(
         &self,
         (window, reach): (Window, Reach),
         jobs: usize,
         begin: impl FnOnce(&Snapshot),
-        consume: impl FnMut(TraceChunk) -> Result<()>,
+        consume: impl FnMut(C) -> Result<()>,
     ) -> Result<(ReadSummary, Option<Snapshot>)> {
         let plan = self.plan_regions(window, reach);
         begin(&plan.open);
@@ -902,7 +917,9 @@ impl OpenedTrace {
             }
             let end = starts.get(number + 1).copied().unwrap_or(plan.last);
             let entries = self.trace.chunks[starts[number]..end].iter();
-            self.load_slice(entries, damage, |chunk| slice.take(&chunk, sink));
+            self.load_slice(entries, damage, |chunk: OrderedChunk| {
+                slice.take(&chunk, sink);
+            });
             if number + 1 == starts.len() {
                 slice.finish(plan.end.as_ref(), sink);
             }
@@ -931,8 +948,8 @@ impl OpenedTrace {
         stacks.follow(types, &open);
         for entry in &self.trace.chunks[before..chunk] {
             // A chunk that cannot be decoded is counted by the slice that it belongs to.
-            if let Ok(chunk) = self.trace.load(&self.file, entry) {
-                stacks.take_until(types, &chunk, i64::MAX);
+            if let Ok(loaded) = self.trace.load(&self.file, entry) {
+                stacks.take_until(types, &loaded.chunk, i64::MAX);
             }
         }
         stacks.snapshot(types)
@@ -946,7 +963,7 @@ struct SliceDamage<'a> {
     chunks: Vec<(
         &'a TraceIndexEntry,
         FormatError,
-        Option<annals_format::TraceChunkHeader>,
+        Option<Box<annals_format::TraceChunkHeader>>,
     )>,
     /// Offsets of snapshots.
     snapshots: Vec<(u64, FormatError)>,

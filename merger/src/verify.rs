@@ -89,7 +89,7 @@ struct Tally {
     events: u64,
     /// Time, stream and position of the last event.
     last: Option<(i64, StreamId, u64)>,
-    /// Time of the first event that is out of order.
+    /// Time of the first event that is out of order, as far as is known: of one stream, or of a chunk as a whole.
     first_disorder: Option<i64>,
     counts: BTreeMap<(StreamId, EventTypeId), u64>,
     hashes: StreamHashes,
@@ -101,19 +101,31 @@ struct Tally {
 impl Tally {
     fn take(&mut self, chunk: &TraceChunk, sorted: &SortedStreams) {
         self.events += chunk.len() as u64;
-        for (index, time_ns) in chunk.times_ns.iter().enumerate() {
-            let this = (*time_ns, chunk.streams[index], chunk.position(index));
-            if self.last.is_some_and(|last| this < last) {
-                self.first_disorder.get_or_insert(*time_ns);
+        let (mut first, mut last) = (None, None);
+        for (group, stream, run) in chunk.runs() {
+            let key = |index: usize| (group.times_ns[index], stream, group.position(index));
+            let mut before = key(run.start);
+            first = Some(first.map_or(before, |first: (i64, StreamId, u64)| first.min(before)));
+            for index in run {
+                let this = key(index);
+                if this < before {
+                    self.first_disorder.get_or_insert(this.0);
+                }
+                before = this;
             }
-            self.last = Some(this);
+            last = last.max(Some(before));
         }
+        if let Some(first) = first.filter(|first| self.last.is_some_and(|last| *first < last)) {
+            self.first_disorder.get_or_insert(first.0);
+        }
+        self.last = last.or(self.last);
         for (stream, counts) in chunk.header(0).counts {
             for (event_type, count) in counts {
                 *self.counts.entry((stream, event_type)).or_default() += count;
             }
         }
-        self.is_moved |= chunk.shifts_ns.iter().any(|shift| *shift != 0);
+        let mut shifts = chunk.groups.iter().flat_map(|group| &group.shifts_ns);
+        self.is_moved |= shifts.any(|shift| *shift != 0);
         self.hashes.add(&proof::of_chunk(chunk, sorted));
         self.losses
             .extend(chunk.losses.iter().map(|(_, loss)| *loss));
@@ -471,7 +483,7 @@ fn compare(
         };
         merge.filter(&of_events, window)?;
     }
-    let merged = merge.run_with(jobs, true, |_, _| (), |()| Ok(()))?;
+    let merged = merge.run_with(jobs, true, |_| (), |()| Ok(()))?;
     let of_inputs: BTreeMap<StreamId, &StreamTotals> = merged
         .totals
         .iter()

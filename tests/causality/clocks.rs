@@ -18,14 +18,14 @@ fn marks(directory: &std::path::Path) -> (BTreeMap<u64, (u32, i64)>, annals_form
     let opened = Reader::open(directory.join("out").join("run.annals")).expect("a trace");
     let mut found = BTreeMap::new();
     opened
-        .for_each_chunk(Window::ALL, |chunk| {
+        .for_each_chunk(Window::ALL, |chunk: annals_format::OrderedChunk| {
             for row in chunk.rows() {
                 let Value::I64(number) = row.value(0) else {
                     panic!("a number");
                 };
-                let process = opened.definitions().process_of(chunk.streams[row.index]);
+                let process = opened.definitions().process_of(row.stream());
                 let process = process.unwrap_or(ProcessId::new(0)).get();
-                found.insert(number as u64, (process, chunk.times_ns[row.index]));
+                found.insert(number as u64, (process, row.time_ns()));
             }
             Ok(())
         })
@@ -60,13 +60,13 @@ fn raw_ticks(directory: &std::path::Path) -> BTreeMap<u64, u64> {
     let opened = Reader::open(directory.join("out").join("run.annals")).expect("a trace");
     let d = opened.definitions();
     let mut found = BTreeMap::new();
-    let read = opened.for_each_chunk(Window::ALL, |chunk| {
+    let read = opened.for_each_chunk(Window::ALL, |chunk: annals_format::OrderedChunk| {
         for row in chunk.rows() {
             let number = row.value(0);
-            let clock = d.sources[&d.streams[&chunk.streams[row.index]].source].clock;
+            let clock = d.sources[&d.streams[&row.stream()].source].clock;
             if let (Value::I64(number), 1) = (number, clock.get()) {
-                let tick = MapCursor::new(&d.clock_maps[&clock]).tick(chunk.times_ns[row.index]);
-                let tick = tick + i128::from(chunk.tick_residuals[row.index]);
+                let tick = MapCursor::new(&d.clock_maps[&clock]).tick(row.time_ns());
+                let tick = tick + i128::from(chunk.tick_residual(row.number));
                 found.insert(number as u64, tick as u64);
             }
         }

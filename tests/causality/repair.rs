@@ -23,13 +23,13 @@ fn events(directory: &std::path::Path) -> BTreeMap<ProcessId, Vec<(u64, i64, i64
     let mut found: BTreeMap<ProcessId, Vec<(u64, i64, i64)>> = BTreeMap::new();
     let clock = |stream: StreamId| d.sources[&d.streams[&stream].source].clock;
     opened
-        .for_each_chunk(Window::ALL, |chunk| {
+        .for_each_chunk(Window::ALL, |chunk: annals_format::OrderedChunk| {
             for index in 0..chunk.len() {
-                let stream = chunk.streams[index];
-                let (time, shift) = (chunk.times_ns[index], chunk.shift_ns(index));
+                let stream = chunk.stream(index);
+                let (time, shift) = (chunk.time_ns(index), chunk.shift_ns(index));
                 let map = &d.clock_maps[&clock(stream)];
                 let tick = MapCursor::new(map).tick(time - shift);
-                let tick = tick + i128::from(chunk.tick_residuals[index]);
+                let tick = tick + i128::from(chunk.tick_residual(index));
                 let process = d.process_of(stream).expect("a process");
                 found
                     .entry(process)
@@ -46,13 +46,13 @@ fn events(directory: &std::path::Path) -> BTreeMap<ProcessId, Vec<(u64, i64, i64
 fn in_order(trace: &std::path::Path) -> Vec<(i64, StreamId, i64, i64)> {
     let opened = Reader::open(trace).expect("a trace");
     let mut found = Vec::new();
-    let read = opened.for_each_chunk(Window::ALL, |chunk| {
+    let read = opened.for_each_chunk(Window::ALL, |chunk: annals_format::OrderedChunk| {
         found.extend((0..chunk.len()).map(|index| {
-            let (time, stream) = (chunk.times_ns[index], chunk.streams[index]);
+            let (time, stream) = (chunk.time_ns(index), chunk.stream(index));
             (
                 time,
                 stream,
-                chunk.tick_residuals[index],
+                chunk.tick_residual(index),
                 chunk.shift_ns(index),
             )
         }));

@@ -14,7 +14,7 @@ use annals_format::wire::Put;
 use annals_format::{
     BLOCK_HEADER_LEN, BlockKind, BlockWriter, Cause, Chunk, ChunkHeader, ClockMap,
     CompressionLevel, Content, Cumulative, Definition, Definitions, FileHeader, FileKind, Footer,
-    RecordingId, StreamId, StreamTotals, TraceChunk, TraceChunkHeader, TypeColumns, TypeTotals,
+    RecordingId, StreamGroup, StreamId, StreamTotals, TraceChunk, TypeColumns, TypeTotals,
     put_growing, put_ints,
 };
 use support::{ENTER, LEAVE, MARK, NOTE, REFERENCE, Row, TestRecording, TestStream};
@@ -152,24 +152,26 @@ fn far_stream() -> Vec<u8> {
     let mut columns = TypeColumns::new(MARK, [annals_format::ElementType::U64].into_iter());
     columns.count = 1;
     columns.columns[0].push_bits(7);
-    let chunk = TraceChunk {
+    let group = StreamGroup {
+        ends: vec![(StreamId::new(u32::MAX), 1)],
         times_ns: vec![5],
-        streams: vec![StreamId::new(u32::MAX)],
         type_index: vec![0],
         types: vec![columns],
         tick_residuals: vec![0],
-        ..TraceChunk::default()
+        ..StreamGroup::default()
     };
     let mut out = trace_beginning();
-    put_trace_chunk(&mut out, &chunk.header(0), &chunk);
+    put_group(&mut out, group);
     out
 }
 
-fn put_trace_chunk(out: &mut Vec<u8>, header: &TraceChunkHeader, chunk: &TraceChunk) {
-    let (mut head, mut body) = (Vec::new(), Vec::new());
-    header.encode(&mut head);
-    chunk.encode(&mut body);
-    put(out, BlockKind::TraceChunk, &head, &body);
+fn put_group(out: &mut Vec<u8>, group: StreamGroup) {
+    let chunk = TraceChunk {
+        groups: vec![group],
+        losses: Vec::new(),
+    };
+    let mut writer = BlockWriter::new(CompressionLevel::None).expect("a writer");
+    chunk.put_block(0, &mut writer, out).expect("a small chunk");
 }
 
 /// Definitions with ids up to 2³² − 2, in a recording and in a trace.
@@ -821,16 +823,16 @@ fn an_event_at_the_end_of_time_is_printed() {
     columns.count = 2;
     columns.columns[0].push_bits(7);
     columns.columns[0].push_bits(8);
-    let chunk = TraceChunk {
+    let group = StreamGroup {
+        ends: vec![(StreamId::new(0), 2)],
         times_ns: vec![5, i64::MAX],
-        streams: vec![StreamId::new(0); 2],
         type_index: vec![0; 2],
         types: vec![columns],
         tick_residuals: vec![0; 2],
-        ..TraceChunk::default()
+        ..StreamGroup::default()
     };
     let mut bytes = trace_beginning();
-    put_trace_chunk(&mut bytes, &chunk.header(0), &chunk);
+    put_group(&mut bytes, group);
     let directory = TempDir::new().expect("a directory");
     let file = directory.path().join("end.annals");
     std::fs::write(&file, bytes).expect("the file");

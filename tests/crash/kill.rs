@@ -133,7 +133,7 @@ fn check(recordings: &Path, acknowledged: [u64; THREADS]) -> bool {
     let mut streams = BTreeMap::new();
     let mut last_ns = i64::MIN;
     let outcome = opened
-        .for_each_chunk(Window::ALL, |chunk| {
+        .for_each_chunk(Window::ALL, |chunk: annals_format::OrderedChunk| {
             for row in chunk.rows() {
                 let (Value::U32(thread), Value::U64(number)) = (row.value(0), row.value(1)) else {
                     panic!("the elements of a mark");
@@ -145,9 +145,9 @@ fn check(recordings: &Path, acknowledged: [u64; THREADS]) -> bool {
                 );
                 last[thread] = Some(number);
                 recovered[thread] += 1;
-                streams.insert(chunk.streams[row.index], thread);
-                assert!(chunk.times_ns[row.index] >= last_ns, "times ascend");
-                last_ns = chunk.times_ns[row.index];
+                streams.insert(row.stream(), thread);
+                assert!(row.time_ns() >= last_ns, "times ascend");
+                last_ns = row.time_ns();
             }
             Ok(())
         })

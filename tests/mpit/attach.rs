@@ -27,15 +27,15 @@ pub(crate) fn read(path: &Path) -> Seen {
     let d = opened.definitions();
     let (mut events, mut losses) = (Vec::new(), BTreeMap::new());
     opened
-        .for_each_chunk(Window::ALL, |chunk| {
+        .for_each_chunk(Window::ALL, |chunk: annals_format::OrderedChunk| {
             for row in chunk.rows() {
-                let source = d.streams[&chunk.streams[row.index]].source;
+                let source = d.streams[&row.stream()].source;
                 let values = row.values().map(|value| match value {
                     Recorded::String(bytes) => String::from_utf8_lossy(bytes).into_owned(),
                     other => format!("{other:?}"),
                 });
                 events.push((
-                    d.event_type_name(row.event_type),
+                    d.event_type_name(row.event_type()),
                     d.string(d.sources[&source].name).to_owned(),
                     values.collect(),
                 ));
@@ -44,7 +44,7 @@ pub(crate) fn read(path: &Path) -> Seen {
         })
         .expect("a recording");
     let outcome = opened
-        .for_each_chunk(Window::ALL, |_| Ok(()))
+        .for_each_chunk(Window::ALL, |_: annals_format::OrderedChunk| Ok(()))
         .expect("a recording");
     for totals in &outcome.totals {
         for row in &totals.rows {
@@ -415,8 +415,8 @@ fn events_stand_in_time_by_the_sources_clock() {
     let opened = Reader::open(&status.path).unwrap();
     let mut times_us = Vec::new();
     opened
-        .for_each_chunk(Window::ALL, |chunk| {
-            times_us.extend(chunk.times_ns.iter().map(|time| time / 1000));
+        .for_each_chunk(Window::ALL, |chunk: annals_format::OrderedChunk| {
+            times_us.extend(chunk.times_ns().map(|time| time / 1000));
             Ok(())
         })
         .unwrap();

@@ -168,17 +168,14 @@ pub fn numbers_of(opened: &Reader) -> (Vec<(i64, u64)>, u64) {
     let mut found = Vec::new();
     let mut lost = 0;
     opened
-        .for_each_chunk(Window::ALL, |chunk| {
+        .for_each_chunk(Window::ALL, |chunk: annals_format::OrderedChunk| {
             for row in chunk.rows() {
                 let Value::U64(number) = row.value(0) else {
                     panic!("a number");
                 };
-                found.push((chunk.times_ns[row.index], number));
+                found.push((row.time_ns(), number));
             }
-            let dropped = chunk
-                .losses
-                .iter()
-                .filter(|(_, loss)| loss.cause.is_dropped());
+            let dropped = chunk.losses().filter(|(_, loss)| loss.cause.is_dropped());
             lost += dropped.map(|(_, loss)| loss.count).sum::<u64>();
             Ok(())
         })

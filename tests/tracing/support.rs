@@ -72,9 +72,9 @@ pub fn events(path: &Path) -> Vec<Event> {
     let opened = Reader::open(path).expect("a recording");
     let d = opened.definitions();
     let mut events = Vec::new();
-    let outcome = opened.for_each_chunk(Window::ALL, |chunk| {
+    let outcome = opened.for_each_chunk(Window::ALL, |chunk: annals_format::OrderedChunk| {
         for row in chunk.rows() {
-            let event_type = &d.event_types[&row.event_type];
+            let event_type = &d.event_types[&row.event_type()];
             let mut elements = BTreeMap::new();
             for (element, value) in event_type.elements.iter().zip(row.values()) {
                 let read = match value {
@@ -96,13 +96,13 @@ pub fn events(path: &Path) -> Vec<Event> {
                 };
                 elements.insert(d.string(element.name).to_owned(), read);
             }
-            let stream = &d.streams[&chunk.streams[row.index]];
+            let stream = &d.streams[&row.stream()];
             let location = &d.locations[&stream.location.expect("a location")];
             events.push(Event {
-                time_ns: chunk.times_ns[row.index],
+                time_ns: row.time_ns(),
                 process: location.process.get(),
                 location: d.string(location.name).to_owned(),
-                name: d.event_type_name(row.event_type),
+                name: d.event_type_name(row.event_type()),
                 elements,
             });
         }

@@ -13,10 +13,10 @@ use annals_format::{
     BlockHeader, BlockKind, BlockWriter, Chunk, ChunkBuilder, ChunkHeader, Clock, ClockId,
     ClockKind, Column, CompressionLevel, Definition, Definitions, ElementType, EventType,
     EventTypeId, FileHeader, FileKind, Footer, LiveHeader, LiveImage, Location, LocationId,
-    LocationKind, ProcessId, ReadAt, Recording, RecordingId, RegionStatistics, Role, Snapshot,
-    SnapshotHeader, Source, SourceId, SourceOrder, Stream, StreamId, StreamTotals, StringId, Trace,
-    TraceChunk, TraceChunkHeader, Verbosity, decode_index_block, encode_tail, put_row_start,
-    read_ints,
+    LocationKind, OrderedChunk, ProcessId, ReadAt, Recording, RecordingId, RegionStatistics, Role,
+    Snapshot, SnapshotHeader, Source, SourceId, SourceOrder, Stream, StreamId, StreamTotals,
+    StringId, Trace, TraceChunk, TraceChunkHeader, Verbosity, decode_index_block, encode_tail,
+    put_row_start, read_ints,
 };
 use annals_merger::{ClockOffsets, EventFilter, Plan, globs};
 use annals_recorder::{ENVIRONMENT, Options, Rules, Trigger};
@@ -61,8 +61,10 @@ fn part(which: u8, bytes: &[u8]) {
         }
         2 => {
             let mut wire = Wire::new(bytes);
-            if let Ok(header) = TraceChunkHeader::decode(&mut wire) {
-                let _ = TraceChunk::decode(&header, &bytes[wire.position()..]);
+            if let Ok(mut header) = TraceChunkHeader::decode(&mut wire) {
+                let body = &bytes[wire.position()..];
+                seal_frames(&mut header, body);
+                let _ = TraceChunk::decode(&header, body).map(OrderedChunk::from);
             }
         }
         3 => {
@@ -93,6 +95,15 @@ fn part(which: u8, bytes: &[u8]) {
                 let _ = Column::read(&mut Wire::new(rest), element_type, count);
             }
         }
+    }
+}
+
+/// Makes the checksums of a trace chunk's frames right.
+fn seal_frames(header: &mut TraceChunkHeader, body: &[u8]) {
+    let mut left = body;
+    for frame in &mut header.frames {
+        let stored = take(&mut left, frame.stored_len as usize);
+        frame.crc = crc32fast::hash(stored);
     }
 }
 
@@ -275,7 +286,16 @@ pub fn file(bytes: &[u8]) {
         }
         let times = times.min(MOST_REPEATED / body.len().max(1)).max(1);
         let mut stored = Vec::new();
-        writer.write(kind, head, &body.repeat(times), &mut stored);
+        let body = body.repeat(times);
+        let mut head = head.to_vec();
+        if kind == BlockKind::TraceChunk
+            && let Ok(mut header) = TraceChunkHeader::decode(&mut Wire::new(&head))
+        {
+            seal_frames(&mut header, &body);
+            head.clear();
+            header.encode(&mut head);
+        }
+        writer.write(kind, &head, &body, &mut stored);
         (0..if times > 1 { 1 + times % 5 } else { 1 })
             .for_each(|_| file.extend_from_slice(&stored));
     }

@@ -2,18 +2,16 @@
 
 use std::ops::Range;
 
-use annals_format::{
-    Chunk, EventTypeId, MapCursor, StreamId, TraceChunk, TypeColumns, fetch_ahead,
-};
+use annals_format::{Chunk, EventTypeId, MapCursor, StreamGroup, TypeColumns, fetch_ahead};
 
 /// Least events between two checkpoints.
 const LEAST_STRIDE: usize = 256;
 
-/// Times of events, ascending, no wider than they must be.
+/// Times of events, no wider than they must be.
 #[derive(Debug)]
 enum Times {
     Close(CloseTimes),
-    /// Nanoseconds behind the first.
+    /// Nanoseconds behind the least.
     Near(Vec<u32>),
     Far(Vec<i64>),
 }
@@ -93,10 +91,10 @@ impl TypeIndex {
     }
 }
 
-/// The events of one chunk, ascending by time.
+/// The events of one chunk of a stream, ascending by time; or those of a group of streams, stream after stream.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    first_ns: i64,
+    least_ns: i64,
     times: Times,
     residuals: Residuals,
     /// For each event, the index of its type in `types`.
@@ -113,16 +111,8 @@ pub(crate) struct Batch {
     places: Option<Vec<u32>>,
     /// By how much causality repair moved each event.
     shifts: Option<Vec<i64>>,
-    /// Events of several streams.
-    many: Option<Many>,
-}
-
-/// What the events of a chunk of a trace do not have in common.
-#[derive(Debug)]
-struct Many {
-    streams: Vec<StreamId>,
-    /// Empty: 0 for all.
-    positions: Vec<u64>,
+    /// Events of a group of streams of which some were sorted: positions in the streams.
+    positions: Option<Vec<u64>>,
 }
 
 impl Batch {
@@ -141,35 +131,26 @@ impl Batch {
         1024 + 512 * types as u64
     }
 
-    /// Events of a chunk of a trace, of many streams; streams and event types are numbered as in the
-    /// trace to be made.
-    pub(crate) fn of_trace(chunk: TraceChunk, event_types: Vec<EventTypeId>) -> Self {
+    /// Events of a group of streams in a chunk of a trace; event types are numbered as in the trace to be made.
+    pub(crate) fn of_group(group: StreamGroup, event_types: Vec<EventTypeId>) -> Self {
         let mut batch = Self {
-            first_ns: 0,
-            times: Times::Far(chunk.times_ns),
-            residuals: Residuals::Large(chunk.tick_residuals),
-            type_index: TypeIndex::Many(chunk.type_index),
-            types: chunk.types,
+            least_ns: 0,
+            times: Times::Far(group.times_ns),
+            residuals: Residuals::Large(group.tick_residuals),
+            type_index: TypeIndex::Many(group.type_index),
+            types: group.types,
             event_types,
             checkpoints: Vec::new(),
             stride: LEAST_STRIDE,
             base_position: 0,
             places: None,
-            shifts: (!chunk.shifts_ns.is_empty()).then_some(chunk.shifts_ns),
-            many: Some(Many {
-                streams: chunk.streams,
-                positions: chunk.positions,
-            }),
+            shifts: (!group.shifts_ns.is_empty()).then_some(group.shifts_ns),
+            positions: (!group.positions.is_empty()).then_some(group.positions),
         };
         batch.pack();
         batch.pack_types();
         batch.set_checkpoints();
         batch
-    }
-
-    /// The stream of each event, if they are of several.
-    pub(crate) fn streams(&self) -> Option<&[StreamId]> {
-        self.many.as_ref().map(|many| many.streams.as_slice())
     }
 
     /// Events of a chunk with these times and residuals, both in the order of the chunk. Of a stream that
@@ -184,7 +165,7 @@ impl Batch {
         places: Option<Vec<u32>>,
     ) -> Self {
         let mut batch = Self {
-            first_ns: 0,
+            least_ns: 0,
             times: Times::Far(times_ns),
             residuals: Residuals::Large(residuals),
             type_index: TypeIndex::Many(chunk.type_index),
@@ -195,7 +176,7 @@ impl Batch {
             base_position,
             places: None,
             shifts: None,
-            many: None,
+            positions: None,
         };
         if is_sorted {
             batch.sort(places.as_deref());
@@ -244,19 +225,18 @@ impl Batch {
 
     fn pack(&mut self) {
         if let Times::Far(times) = &self.times {
-            let first = times.first().copied().unwrap_or(0);
-            let last = times.last().copied().unwrap_or(0);
-            self.first_ns = first;
-            let is_near = last
-                .checked_sub(first)
+            let least = times.iter().min().copied().unwrap_or(0);
+            let most = times.iter().max().copied().unwrap_or(0);
+            self.least_ns = least;
+            let is_near = most
+                .checked_sub(least)
                 .is_some_and(|span| span <= u32::MAX.into());
-            if times.is_sorted() {
-                if let Some(times) = CloseTimes::of(times) {
-                    self.times = Times::Close(times);
-                } else if is_near {
-                    let near = times.iter().map(|time| (time - first) as u32);
-                    self.times = Times::Near(near.collect());
-                }
+            let close = times.is_sorted().then(|| CloseTimes::of(times)).flatten();
+            if let Some(times) = close {
+                self.times = Times::Close(times);
+            } else if is_near {
+                let near = times.iter().map(|time| (time - least) as u32);
+                self.times = Times::Near(near.collect());
             }
         }
         if let Residuals::Large(residuals) = &self.residuals {
@@ -352,7 +332,7 @@ impl Batch {
     pub(crate) fn time_ns(&self, index: usize) -> i64 {
         match &self.times {
             Times::Close(times) => times.at(index),
-            Times::Near(times) => self.first_ns + i64::from(times[index]),
+            Times::Near(times) => self.least_ns + i64::from(times[index]),
             Times::Far(times) => times[index],
         }
     }
@@ -372,22 +352,22 @@ impl Batch {
 
     /// Position in the stream, for events of a stream that was sorted.
     pub(crate) fn position(&self, index: usize) -> Option<u64> {
-        if let Some(many) = &self.many {
-            return many.positions.get(index).copied();
+        if let Some(positions) = &self.positions {
+            return Some(positions[index]);
         }
         let places = self.places.as_ref()?;
         Some(self.base_position.saturating_add(places[index].into()))
     }
 
-    /// The first event from `from` on that is not before a time.
-    pub(crate) fn first_from(&self, from: usize, time_ns: i64) -> usize {
-        // Strips are short: near `from` first.
-        let (mut low, mut step) = (from, 16);
-        while low + step <= self.len() && self.time_ns(low + step - 1) < time_ns {
+    /// The first event of a range, of one stream, that is not before a time.
+    pub(crate) fn first_from(&self, range: Range<usize>, time_ns: i64) -> usize {
+        // Strips are short: near its start first.
+        let (mut low, mut step) = (range.start, 16);
+        while low + step <= range.end && self.time_ns(low + step - 1) < time_ns {
             low += step;
             step *= 2;
         }
-        let mut high = (low + step).min(self.len());
+        let mut high = (low + step).min(range.end);
         while low < high {
             let middle = low + (high - low) / 2;
             if self.time_ns(middle) < time_ns {
@@ -444,64 +424,20 @@ impl Batch {
         }
     }
 
-    /// Gives type and time of each event of a range.
-    #[inline]
-    pub(crate) fn for_each_time(&self, range: Range<usize>, mut each: impl FnMut(usize, i64)) {
-        let types = &self.type_index;
-        match &self.times {
-            Times::Close(times) => {
-                let mut times = times.iter(range.clone());
-                let mut next = || times.next().unwrap_or(0);
-                types.for_each(range, |place| each(place, next()));
-            }
-            Times::Near(times) => {
-                let first_ns = self.first_ns;
-                let mut times = times[range.clone()].iter();
-                let mut next = || times.next().map_or(0, |time| first_ns + i64::from(*time));
-                types.for_each(range, |place| each(place, next()));
-            }
-            Times::Far(times) => {
-                let mut times = times[range.clone()].iter();
-                let mut next = || times.next().map_or(0, |time| *time);
-                types.for_each(range, |place| each(place, next()));
-            }
-        }
-    }
-
     /// Whether the chunk's own order was another, or that of some of its streams.
     pub(crate) fn is_sorted(&self) -> bool {
-        let has_positions = |many: &Many| !many.positions.is_empty();
-        self.places.is_some() || self.many.as_ref().is_some_and(has_positions)
+        self.places.is_some() || self.positions.is_some()
     }
 
-    /// Appends the times of a range of events, less `zero_ns`, each above the number of its place.
-    pub(crate) fn put_keys(
-        &self,
-        range: Range<usize>,
-        zero_ns: i64,
-        shift: u32,
-        mut number: u64,
-        keys: &mut Vec<u64>,
-    ) {
-        let mut put = |offset: u64| {
-            let key = offset << shift | number;
-            number += 1;
-            key
-        };
+    /// Appends the times of a range of events.
+    pub(crate) fn put_times(&self, range: Range<usize>, times_ns: &mut Vec<i64>) {
         match &self.times {
-            Times::Close(times) => {
-                let times = times.iter(range);
-                keys.extend(times.map(|time| put(time.wrapping_sub(zero_ns) as u64)));
-            }
+            Times::Close(times) => times_ns.extend(times.iter(range)),
             Times::Near(times) => {
-                let base = self.first_ns.wrapping_sub(zero_ns) as u64;
                 let times = times[range].iter();
-                keys.extend(times.map(|time| put(base.wrapping_add(u64::from(*time)))));
+                times_ns.extend(times.map(|time| self.least_ns + i64::from(*time)));
             }
-            Times::Far(times) => {
-                let times = times[range].iter();
-                keys.extend(times.map(|time| put(time.wrapping_sub(zero_ns) as u64)));
-            }
+            Times::Far(times) => times_ns.extend_from_slice(&times[range]),
         }
     }
 
@@ -619,7 +555,7 @@ mod tests {
             let from = from.min(times.len());
             for time in [time, time % 5000] {
                 let expected = from.max(times.partition_point(|t| *t < time));
-                prop_assert_eq!(batch.first_from(from, time), expected);
+                prop_assert_eq!(batch.first_from(from..times.len(), time), expected);
             }
         }
 

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use annals_format::{
-    Definitions, EventHasher, EventTypeId, OrderHash, Reference, SourceOrder, StreamId, TraceChunk,
-    TypeColumns,
+    Definitions, EventHasher, EventTypeId, OrderHash, Reference, SourceOrder, StreamGroup,
+    StreamId, TraceChunk, TypeColumns,
 };
 
 use crate::axis::batch::Batch;
@@ -128,71 +128,60 @@ impl SortedStreams {
 
 /// The order hashes of the streams that have events in a chunk of a trace, ascending by stream.
 pub(crate) fn of_chunk(chunk: &TraceChunk, sorted: &SortedStreams) -> Vec<(StreamId, OrderHash)> {
-    let event_types = chunk.types.iter().map(|columns| columns.event_type);
-    of_chunk_with(chunk, sorted, event_types, |_, _, _| {})
+    let mut runs = Vec::new();
+    for group in &chunk.groups {
+        let event_types = group.types.iter().map(|columns| columns.event_type);
+        of_group(group, sorted, event_types, |_, _, _| {}, &mut runs);
+    }
+    runs
 }
 
-/// The same of a chunk of another trace, whose event types and references have other numbers.
-pub(crate) fn of_chunk_renumbered(
-    chunk: &TraceChunk,
-    sorted: &SortedStreams,
-    event_types: &[EventTypeId],
-    numbers: &Numbers,
-    references: &ElementReferences,
-) -> Vec<(StreamId, OrderHash)> {
-    let renumber = |index: usize, element: usize, values: &mut [u64]| {
+/// Makes the values of a group's references those of the trace, where its types are called so.
+pub(crate) fn renumber<'a>(
+    event_types: &'a [EventTypeId],
+    numbers: &'a Numbers,
+    references: &'a ElementReferences,
+) -> impl Fn(usize, usize, &mut [u64]) + 'a {
+    |index, element, values| {
         let reference = references.get(event_types[index], element);
         if let Some(table) = numbers.references(reference) {
             values
                 .iter_mut()
                 .for_each(|value| *value = table.get(*value));
         }
-    };
-    of_chunk_with(chunk, sorted, event_types.iter().copied(), renumber)
+    }
 }
 
-fn of_chunk_with(
-    chunk: &TraceChunk,
+/// Appends the order hashes of a group's streams. `event_types`: what its types are called in the trace.
+pub(crate) fn of_group(
+    group: &StreamGroup,
     sorted: &SortedStreams,
     event_types: impl Iterator<Item = EventTypeId>,
     renumber: impl Fn(usize, usize, &mut [u64]),
-) -> Vec<(StreamId, OrderHash)> {
-    // By stream, its place in `runs`.
-    let mut places: ByStream<u32> = ByStream::default();
-    for stream in &chunk.streams {
-        places.get_or_default(*stream);
-    }
-    let mut runs = Vec::new();
-    let mut is_sorted = Vec::new();
-    for (stream, place) in places.iter_mut() {
-        *place = runs.len() as u32;
-        runs.push((stream, OrderHash::default()));
-        is_sorted.push(sorted.has(stream));
-    }
-    let mut times_ns = &chunk.times_ns;
+    runs: &mut Vec<(StreamId, OrderHash)>,
+) {
+    let mut times_ns = &group.times_ns;
     let unshifted: Vec<i64>;
-    if chunk.shifts_ns.iter().any(|shift| *shift != 0) {
-        let pairs = chunk.times_ns.iter().zip(&chunk.shifts_ns);
+    if group.shifts_ns.iter().any(|shift| *shift != 0) {
+        let pairs = group.times_ns.iter().zip(&group.shifts_ns);
         unshifted = pairs
             .map(|(time, shift)| time.wrapping_sub(*shift))
             .collect();
         times_ns = &unshifted;
     }
     HASHER.with_borrow_mut(|hasher| {
-        let types = chunk.types.iter().zip(event_types);
-        let places_of = (times_ns.as_slice(), chunk.tick_residuals.as_slice());
-        let hashes = hasher.hash(places_of, &chunk.type_index, types, renumber);
-        for (index, stream) in chunk.streams.iter().enumerate().rev() {
-            let place = places.get(*stream).unwrap_or(0) as usize;
-            let run = &mut runs[place].1;
-            if is_sorted[place] {
-                run.place(hashes[index], chunk.position(index));
-            } else {
-                run.precede(hashes[index]);
+        let types = group.types.iter().zip(event_types);
+        let places_of = (times_ns.as_slice(), group.tick_residuals.as_slice());
+        let hashes = hasher.hash(places_of, &group.type_index, types, renumber);
+        runs.extend(group.runs().map(|(stream, run)| {
+            if !sorted.has(stream) {
+                return (stream, OrderHash::in_order(&hashes[run]));
             }
-        }
+            let mut hash = OrderHash::default();
+            run.for_each(|index| hash.place(hashes[index], group.position(index)));
+            (stream, hash)
+        }));
     });
-    runs
 }
 
 /// Order hashes of many streams, put together run by run.

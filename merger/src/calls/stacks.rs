@@ -5,15 +5,11 @@
 //! not open closes nothing. A loss that may have had enters or leaves makes every open call of its location
 //! uncertain.
 
-use std::ops::Range;
-
 use annals_format::{
-    LocationState, MAX_SNAPSHOT_LOCATIONS, MAX_SNAPSHOT_STEPS, RegionId, Snapshot, Step,
-    TraceChunk, TraceLoss,
+    LocationState, MAX_SNAPSHOT_LOCATIONS, MAX_SNAPSHOT_STEPS, RegionId, Snapshot, Step, TraceChunk,
 };
 use rustc_hash::FxHashMap;
 
-use crate::calls::Moves;
 use crate::calls::moves::{ChunkMoves, MoveKind};
 use crate::calls::region_types::RegionTypes;
 
@@ -187,79 +183,7 @@ impl Stacks {
 
     /// Takes in what a chunk has before a time.
     pub(crate) fn take_until(&mut self, types: &RegionTypes, chunk: &TraceChunk, until_ns: i64) {
-        let of_types = chunk.types.iter().map(|columns| {
-            let (is_enter, at) = types.kind(columns.event_type)?;
-            Some((is_enter, Moves::of(columns.columns.get(at)?)))
-        });
-        let mut of_types: Vec<Option<(bool, Moves)>> = of_types.collect();
-        let last = match until_ns {
-            i64::MAX => chunk.len(),
-            _ => chunk
-                .times_ns
-                .partition_point(|time_ns| *time_ns < until_ns),
-        };
-        let is_whole = last == chunk.len();
-        let mut done = 0;
-        for (at, loss) in &chunk.losses {
-            let at = *at as usize;
-            if at >= last && !is_whole {
-                break;
-            }
-            let end = last.min(at).max(done);
-            self.take_events(types, chunk, done..end, &mut of_types);
-            self.note_gap(types, loss);
-            done = end;
-        }
-        self.take_events(types, chunk, done..last, &mut of_types);
-    }
-
-    /// The events of a chunk between two losses.
-    fn take_events(
-        &mut self,
-        types: &RegionTypes,
-        chunk: &TraceChunk,
-        range: Range<usize>,
-        of_types: &mut [Option<(bool, Moves)>],
-    ) {
-        let type_indexes = chunk.type_index[range.clone()].iter();
-        let places = chunk.streams[range.clone()]
-            .iter()
-            .zip(&chunk.times_ns[range]);
-        for (type_index, (stream, time_ns)) in type_indexes.zip(places) {
-            let Some((is_enter, regions)) = &mut of_types[usize::from(*type_index)] else {
-                continue;
-            };
-            let (Some(region), Some(number)) = (regions.step(), types.location_of(*stream)) else {
-                continue;
-            };
-            let stack = &mut self.stacks[number as usize];
-            if stack.last_ns.is_none() && !stack.has_gap {
-                self.touched.push(number);
-            }
-            stack.last_ns = Some(*time_ns);
-            if *is_enter {
-                self.steps += 1;
-                stack.push(Step::Enter {
-                    region,
-                    entered_ns: *time_ns,
-                    is_uncertain: false,
-                });
-            } else if stack.pop(region) {
-                self.steps -= 1;
-            } else {
-                self.change(number, |stack, keeps_leaves| {
-                    stack.leave(region, keeps_leaves)
-                });
-            }
-        }
-    }
-
-    fn note_gap(&mut self, types: &RegionTypes, loss: &TraceLoss) {
-        if types.is_gap(loss)
-            && let Some(number) = types.location_of(loss.stream)
-        {
-            self.change(number, Stack::note_gap);
-        }
+        self.take_moves(&ChunkMoves::of_chunk_until(types, chunk, until_ns));
     }
 
     /// Goes on with what happened behind these, given as a snapshot of that alone.

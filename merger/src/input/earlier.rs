@@ -2,14 +2,15 @@
 //! are renumbered, moved by one constant, and merged with everything else.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use annals_format::{
     ANY_EVENT_TYPE, BootId, Cause, ClockError, ClockId, ClockKind, ClockMap, Definitions,
-    ErrorKnot, EventTypeId, FormatError, MapCursor, OrderHash, ProcessEnd, ProcessId, ReadAt,
-    RecordingId, Relation, StreamId, StreamTotals, Trace, TraceChunk, TraceChunkHeader, TraceLoss,
-    UNBOUNDED,
+    ErrorKnot, EventTypeId, FormatError, LossPoint, MapCursor, OrderHash, ProcessEnd, ProcessId,
+    ReadAt, RecordingId, Relation, StreamGroup, StreamId, StreamTotals, Trace, TraceChunk,
+    TraceChunkHeader, TraceLoss, UNBOUNDED,
 };
 use rustc_hash::FxHashMap;
 
@@ -256,7 +257,9 @@ pub(crate) struct Queue {
     /// For each place in `order`, how many events the chunks before it have.
     events_before: Vec<u64>,
     next: usize,
-    /// Chunks that are loaded and not handed out.
+    /// Batches that were taken in.
+    batches: u64,
+    /// Chunks that are loaded and not handed out: of each its streams.
     pub(crate) lanes: Vec<Lane>,
     /// Losses that no window has yet.
     pub(crate) losses: Vec<(LossPlace, TraceLoss)>,
@@ -303,34 +306,49 @@ impl Queue {
         self.events_before[end.max(first)] - self.events_before[first]
     }
 
-    /// Takes the next chunk in; gives its number, for losses that stand before its events.
-    pub(crate) fn push(&mut self, batch: Option<Batch>) -> u64 {
-        let number = self.next as u64;
+    /// The number that the next batch gets.
+    pub(crate) const fn next_batch(&self) -> u64 {
+        self.batches
+    }
+
+    /// Takes in a batch of the next chunk: these events of these streams.
+    pub(crate) fn push(&mut self, batch: Batch, runs: &[(StreamId, Range<usize>)]) {
+        let number = self.batches;
+        self.batches += 1;
+        let batch = Arc::new(batch);
+        let runs = runs.iter().filter(|(_, run)| !run.is_empty());
+        self.lanes.extend(runs.map(|(stream, run)| Lane {
+            stream: *stream,
+            number,
+            at: run.start,
+            end: run.end,
+            batch: Arc::clone(&batch),
+        }));
+    }
+
+    /// All batches of the next chunk are taken in.
+    pub(crate) const fn pass(&mut self) {
         self.next += 1;
-        if let Some(batch) = batch.filter(|batch| batch.len() != 0) {
-            self.lanes.push(Lane {
-                number,
-                at: 0,
-                end: batch.len(),
-                batch: Arc::new(batch),
-            });
-        }
-        number
     }
 }
 
 /// A chunk as it was decoded.
 pub(crate) struct DecodedTrace {
     content: std::result::Result<Renumbered, String>,
-    head: Option<TraceChunkHeader>,
+    /// What cannot be read, and why: all of the chunk, or some groups. No head: not even that can.
+    damage: Option<(String, Option<TraceChunkHeader>)>,
 }
 
+/// The events of a group that are kept, with their streams.
+type GroupBatch = (Batch, Vec<(StreamId, Range<usize>)>);
+
+#[derive(Default)]
 struct Renumbered {
-    batch: Batch,
+    batches: Vec<GroupBatch>,
     /// Times of the chunk's first and last event, before a repair moves any; none: it has none.
     span_ns: Option<(i64, i64)>,
-    /// Losses, each before the event with this index, and the time of the event it stood before.
-    losses: Vec<(usize, Option<StreamId>, i64, i64, TraceLoss)>,
+    /// Losses, each before the event of this batch with this index, or by its time.
+    losses: Vec<(Option<(usize, usize)>, TraceLoss)>,
     /// Events by stream and type: kept, and left out by the filter.
     kept: FxHashMap<(StreamId, EventTypeId), u64>,
     filtered: FxHashMap<(StreamId, EventTypeId), u64>,
@@ -556,16 +574,21 @@ impl<'a> TraceReader<'a> {
     pub(crate) fn decode(&self, place: usize) -> DecodedTrace {
         let (number, bound_ns) = self.queue.order[place];
         let input = &self.earlier.input;
-        match input.trace.load(&input.file, &input.trace.chunks[number]) {
-            Ok(chunk) => {
-                let content = self.renumber(chunk, bound_ns);
-                let head = || input.trace.head(&input.file, &input.trace.chunks[number]);
-                let head = if content.is_err() { head() } else { None };
-                DecodedTrace { content, head }
+        let entry = &input.trace.chunks[number];
+        match input.trace.load(&input.file, entry) {
+            Ok(loaded) => {
+                let content = self.renumber(loaded.chunk, bound_ns);
+                let damage = match &content {
+                    Ok(_) => loaded
+                        .damage
+                        .map(|(error, lost)| (error.to_string(), Some(lost))),
+                    Err(error) => Some((error.clone(), input.trace.head(&input.file, entry))),
+                };
+                DecodedTrace { content, damage }
             }
             Err((error, head)) => DecodedTrace {
                 content: Err(error.to_string()),
-                head,
+                damage: Some((error.to_string(), head.map(|head| *head))),
             },
         }
     }
@@ -575,21 +598,51 @@ impl<'a> TraceReader<'a> {
         mut chunk: TraceChunk,
         bound_ns: i64,
     ) -> std::result::Result<Renumbered, String> {
-        let numbers = &self.earlier.numbers;
-        for time_ns in &mut chunk.times_ns {
+        for time_ns in chunk
+            .groups
+            .iter_mut()
+            .flat_map(|group| &mut group.times_ns)
+        {
             *time_ns = time_ns.saturating_add(self.earlier.shift_ns);
         }
-        if chunk
-            .times_ns
-            .first()
-            .is_some_and(|first| *first < bound_ns)
-        {
+        let mut found = Renumbered {
+            span_ns: chunk.span_ns(),
+            ..Renumbered::default()
+        };
+        if found.span_ns.is_some_and(|(first, _)| first < bound_ns) {
             return Err(
                 "its events are before the time that the index gives, or the last chunk's"
                     .to_owned(),
             );
         }
-        let event_types = chunk.types.iter().map(|columns| {
+        // Of each event before which a loss stands: its group, its index there, the loss.
+        let points = chunk.losses.iter().map(|loss| match chunk.point_of(loss) {
+            LossPoint::Before(_, group, index) => (Some((group as usize, index as usize)), loss.1),
+            LossPoint::At(_) => (None, loss.1),
+        });
+        let points: Vec<(Option<(usize, usize)>, TraceLoss)> = points.collect();
+        for (number, group) in chunk.groups.into_iter().enumerate() {
+            let of_group = points.iter().filter_map(|(place, loss)| {
+                let (_, index) = place.filter(|(group, _)| *group == number)?;
+                Some((index, *loss))
+            });
+            self.renumber_group(group, &of_group.collect::<Vec<_>>(), &mut found)?;
+        }
+        let others = points.iter().filter(|(place, _)| place.is_none());
+        let others = others.filter_map(|(_, loss)| self.loss(loss));
+        found.losses.extend(others.map(|loss| (None, loss)));
+        Ok(found)
+    }
+
+    /// `losses`: those that stand before events of the group.
+    fn renumber_group(
+        &self,
+        mut group: StreamGroup,
+        losses: &[(usize, TraceLoss)],
+        found: &mut Renumbered,
+    ) -> std::result::Result<(), String> {
+        let numbers = &self.earlier.numbers;
+        let event_types = group.types.iter().map(|columns| {
             let number = numbers.event_types.get(&columns.event_type);
             number
                 .copied()
@@ -600,128 +653,106 @@ impl<'a> TraceReader<'a> {
         let keeps_type = event_types.iter().map(|id| selection.takes_event_type(*id));
         let keeps_type: Vec<bool> = keeps_type.collect();
         let takes_all = *self.keep == Keep::default();
-        let mut found = Renumbered {
-            batch: Batch::of_trace(TraceChunk::default(), Vec::new()),
-            span_ns: chunk
-                .times_ns
-                .first()
-                .copied()
-                .zip(chunk.times_ns.last().copied()),
-            losses: Vec::new(),
-            elsewhere: Vec::new(),
-            kept: FxHashMap::default(),
-            filtered: FxHashMap::default(),
-            unplaced: 0,
-            hashes: Vec::new(),
-        };
-        let mut order: Vec<u32> = Vec::with_capacity(chunk.len());
         let is_moved = !self.shifts.is_empty();
-        for index in 0..chunk.len() {
-            let from = chunk.streams[index];
+        let count = group.len();
+        let mut order: Vec<u32> = Vec::with_capacity(count);
+        let mut ends: Vec<(StreamId, u32)> = Vec::with_capacity(group.ends.len());
+        let mut kept = vec![0_u64; event_types.len()];
+        let mut filtered = kept.clone();
+        let runs: Vec<(StreamId, Range<usize>)> = group.runs().collect();
+        for (from, run) in runs {
             let to = numbers.stream_table.get(from.get().into());
             if to == crate::axis::unify::LOST_REFERENCE {
-                found.unplaced += u64::from(!self.duplicates.contains(&from));
+                let is_duplicate = self.duplicates.contains(&from);
+                found.unplaced += if is_duplicate { 0 } else { run.len() as u64 };
                 continue;
             }
             let stream = StreamId::new(to as u32);
-            chunk.streams[index] = stream;
-            let shift = match is_moved {
-                true => self.shift(stream, chunk.times_ns[index]),
-                false => 0,
-            };
-            if shift != 0 {
-                chunk.shifts_ns.resize(chunk.times_ns.len(), 0);
-                chunk.shifts_ns[index] = chunk.shifts_ns[index].saturating_add(shift);
-                chunk.times_ns[index] = chunk.times_ns[index].saturating_add(shift);
+            let first = order.len();
+            for index in run {
+                let time_ns = &mut group.times_ns[index];
+                let shift = match is_moved {
+                    true => self.shift(stream, *time_ns),
+                    false => 0,
+                };
+                if shift != 0 {
+                    *time_ns = time_ns.saturating_add(shift);
+                    group.shifts_ns.resize(count, 0);
+                    let before = &mut group.shifts_ns[index];
+                    *before = before.saturating_add(shift);
+                }
+                let place = usize::from(group.type_index[index]);
+                let is_kept = takes_all
+                    || keeps_type[place]
+                        && selection.takes_stream(stream)
+                        && self.keep.time().contains(*time_ns);
+                if is_kept {
+                    order.push(index as u32);
+                    kept[place] += 1;
+                } else {
+                    filtered[place] += 1;
+                }
             }
-            let place = usize::from(chunk.type_index[index]);
-            let is_kept = takes_all
-                || keeps_type[place]
-                    && selection.takes_stream(stream)
-                    && self.keep.time().contains(chunk.times_ns[index]);
-            let counts = if is_kept {
-                order.push(index as u32);
-                &mut found.kept
-            } else {
-                &mut found.filtered
+            let key = |index: &u32| {
+                let index = *index as usize;
+                (group.times_ns[index], group.position(index))
             };
-            *counts.entry((stream, event_types[place])).or_default() += 1;
-        }
-        let key = |index: &u32| {
-            let index = *index as usize;
-            (
-                chunk.times_ns[index],
-                chunk.streams[index],
-                chunk.position(index),
-            )
-        };
-        if !order.is_sorted_by_key(key) {
-            order.sort_by_key(key);
-        }
-        let is_as_it_was = order.is_sorted();
-        // By event of the chunk, its new place + 1.
-        let mut places = Vec::new();
-        if !is_as_it_was && !chunk.losses.is_empty() {
-            places.resize(chunk.len(), 0);
-            for (place, index) in order.iter().enumerate() {
-                places[*index as usize] = place + 1;
+            let own = &mut order[first..];
+            if !own.is_sorted_by_key(key) {
+                own.sort_by_key(key);
+            }
+            ends.push((stream, order.len() as u32));
+            for (counts, to) in [
+                (&mut kept, &mut found.kept),
+                (&mut filtered, &mut found.filtered),
+            ] {
+                for (count, event_type) in counts.iter_mut().zip(&event_types) {
+                    if *count != 0 {
+                        *to.entry((stream, *event_type)).or_default() += std::mem::take(count);
+                    }
+                }
             }
         }
-        for (index, loss) in std::mem::take(&mut chunk.losses) {
-            let Some(loss) = self.loss(&loss) else {
+        let mut places = FxHashMap::default();
+        if !losses.is_empty() {
+            places.extend(
+                order
+                    .iter()
+                    .zip(0_usize..)
+                    .map(|(kept, place)| (*kept, place)),
+            );
+        }
+        for (index, loss) in losses {
+            let Some(loss) = self.loss(loss) else {
                 continue;
             };
-            let at = index as usize;
-            let before = at
-                .checked_sub(1)
-                .filter(|_| !is_moved)
-                .and_then(|before| chunk.times_ns.get(before));
-            let before_ns = before.copied().unwrap_or(i64::MIN);
-            let kept = if is_as_it_was {
-                order.binary_search(&index).ok()
-            } else {
-                places
-                    .get(at)
-                    .and_then(|place: &usize| place.checked_sub(1))
-            };
-            let stream = kept.map(|_| chunk.streams[at]);
-            if kept.is_none() && self.is_elsewhere(&chunk, at, &keeps_type, loss.stream) {
-                found.elsewhere.push(loss);
-                continue;
+            let place = places.get(&(*index as u32)).copied();
+            // Left out only because it is in another slice.
+            let is_elsewhere = keeps_type[usize::from(group.type_index[*index])]
+                && selection.takes_stream(loss.stream)
+                && self.keep.window.contains(group.times_ns[*index]);
+            match place {
+                None if is_elsewhere => found.elsewhere.push(loss),
+                _ => {
+                    let place = place.map(|index| (found.batches.len(), index));
+                    found.losses.push((place, loss));
+                }
             }
-            let behind_ns = loss.to_ns.max(before_ns.saturating_add(1));
-            // What stands beside it in the chunk may be elsewhere once it is moved.
-            let here = chunk.times_ns.get(at).filter(|_| !is_moved);
-            let here_ns = here.copied().unwrap_or(behind_ns);
-            found
-                .losses
-                .push((kept.unwrap_or(0), stream, before_ns, here_ns, loss));
         }
-        if order.len() != chunk.len() || !is_as_it_was {
-            chunk = in_order(&chunk, &order);
+        if order.len() != count || !order.is_sorted() {
+            group = in_order(&group, &order);
         }
+        group.ends = ends;
         if let Some(references) = self.references {
-            found.hashes =
-                proof::of_chunk_renumbered(&chunk, &self.sorted, &event_types, numbers, references);
+            let renumber = proof::renumber(&event_types, numbers, references);
+            let types = event_types.iter().copied();
+            proof::of_group(&group, &self.sorted, types, renumber, &mut found.hashes);
         }
-        found.batch = Batch::of_trace(chunk, event_types);
-        Ok(found)
-    }
-
-    /// Whether an event is one that a loss of this stream stands before, and left out only because it is in
-    /// another slice.
-    fn is_elsewhere(
-        &self,
-        chunk: &TraceChunk,
-        at: usize,
-        keeps_type: &[bool],
-        stream: StreamId,
-    ) -> bool {
-        at < chunk.len()
-            && chunk.streams[at] == stream
-            && keeps_type[usize::from(chunk.type_index[at])]
-            && self.keep.selection.takes_stream(stream)
-            && self.keep.window.contains(chunk.times_ns[at])
+        let runs = group.runs().collect();
+        found
+            .batches
+            .push((Batch::of_group(group, event_types), runs));
+        Ok(())
     }
 
     /// Takes the next chunk in.
@@ -733,13 +764,19 @@ impl<'a> TraceReader<'a> {
             first_ns.is_none_or(|first_ns| first_ns >= self.front_ns)
         };
         match decoded.content {
-            Ok(found) if is_in_order(&found) => self.take_chunk(found, bound_ns),
+            Ok(found) if is_in_order(&found) => {
+                self.take_chunk(found, bound_ns);
+                if let Some((error, Some(lost))) = decoded.damage {
+                    self.unreadable_chunks += 1;
+                    self.first_error.get_or_insert(error);
+                    self.lose_streams(chunk_number, &lost, bound_ns);
+                }
+            }
             Ok(_) => {
                 let input = &self.earlier.input;
                 let head = input
                     .trace
                     .head(&input.file, &input.trace.chunks[chunk_number]);
-                self.queue.push(None);
                 self.skip(
                     chunk_number,
                     head,
@@ -748,10 +785,11 @@ impl<'a> TraceReader<'a> {
                 );
             }
             Err(error) => {
-                self.queue.push(None);
-                self.skip(chunk_number, decoded.head, &error, bound_ns);
+                let head = decoded.damage.and_then(|(_, head)| head);
+                self.skip(chunk_number, head, &error, bound_ns);
             }
         }
+        self.queue.pass();
         self.finish_if_done();
     }
 
@@ -765,15 +803,14 @@ impl<'a> TraceReader<'a> {
         self.unplaced += found.unplaced;
         self.hashes.add(&found.hashes);
         self.front_ns = found.span_ns.map_or(self.front_ns, |(_, last_ns)| last_ns);
-        let number = self.queue.push(Some(found.batch));
-        for (index, stream, before_ns, here_ns, loss) in found.losses {
-            // A loss of an ordered stream stands before that stream's next event; others by their time.
-            let place = if stream == Some(loss.stream) {
-                LossPlace::Event(number, index)
-            } else {
-                let is_told = before_ns < loss.to_ns && loss.to_ns <= here_ns;
-                let time_ns = if is_told { loss.to_ns } else { here_ns };
-                LossPlace::Time(time_ns.max(bound_ns))
+        let first = self.queue.next_batch();
+        for (batch, runs) in found.batches {
+            self.queue.push(batch, &runs);
+        }
+        for (place, loss) in found.losses {
+            let place = match place {
+                Some((batch, index)) => LossPlace::Event(first + batch as u64, index),
+                None => LossPlace::Time(loss.to_ns.max(bound_ns)),
             };
             let is_here = match place {
                 LossPlace::Event(..) => true,
@@ -828,6 +865,14 @@ impl<'a> TraceReader<'a> {
             self.headless = Some((from.min(from_ns), to.max(to_ns)));
             return;
         };
+        self.lose_streams(number, &head, bound_ns);
+    }
+
+    /// Counts the events of these streams of a chunk as lost.
+    fn lose_streams(&mut self, number: usize, head: &TraceChunkHeader, bound_ns: i64) {
+        let entry = &self.earlier.input.trace.chunks[number];
+        let (from_ns, to_ns) = (self.time(entry.first_ns), self.latest(entry.last_ns));
+        let to_ns = to_ns.max(from_ns);
         for (stream, counts) in &head.counts {
             let Some(stream) = self.earlier.numbers.streams.get(stream).copied() else {
                 let is_duplicate = self.duplicates.contains(stream);
@@ -930,21 +975,21 @@ impl<'a> TraceReader<'a> {
     }
 }
 
-/// Some of the events of a chunk, in another order; without losses.
-fn in_order(chunk: &TraceChunk, order: &[u32]) -> TraceChunk {
+/// Some of the events of a group, in another order; without its streams.
+fn in_order(group: &StreamGroup, order: &[u32]) -> StreamGroup {
     fn pick<T: Copy>(values: &[T], order: &[u32]) -> Vec<T> {
         if values.is_empty() {
             return Vec::new();
         }
         order.iter().map(|index| values[*index as usize]).collect()
     }
-    let ordinals = chunk.ordinals();
-    let mut of_type: Vec<Vec<u32>> = vec![Vec::new(); chunk.types.len()];
+    let ordinals = group.ordinals();
+    let mut of_type: Vec<Vec<u32>> = vec![Vec::new(); group.types.len()];
     for index in order {
-        let place = usize::from(chunk.type_index[*index as usize]);
+        let place = usize::from(group.type_index[*index as usize]);
         of_type[place].push(ordinals[*index as usize]);
     }
-    let types = chunk.types.iter().zip(&of_type).map(|(columns, ordinals)| {
+    let types = group.types.iter().zip(&of_type).map(|(columns, ordinals)| {
         let in_order = columns
             .columns
             .iter()
@@ -955,14 +1000,13 @@ fn in_order(chunk: &TraceChunk, order: &[u32]) -> TraceChunk {
             columns: in_order.collect(),
         }
     });
-    TraceChunk {
+    StreamGroup {
+        ends: Vec::new(),
         types: types.collect(),
-        times_ns: pick(&chunk.times_ns, order),
-        streams: pick(&chunk.streams, order),
-        type_index: pick(&chunk.type_index, order),
-        tick_residuals: pick(&chunk.tick_residuals, order),
-        positions: pick(&chunk.positions, order),
-        shifts_ns: pick(&chunk.shifts_ns, order),
-        losses: Vec::new(),
+        times_ns: pick(&group.times_ns, order),
+        type_index: pick(&group.type_index, order),
+        tick_residuals: pick(&group.tick_residuals, order),
+        positions: pick(&group.positions, order),
+        shifts_ns: pick(&group.shifts_ns, order),
     }
 }

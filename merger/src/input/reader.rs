@@ -144,11 +144,6 @@ impl<'a> InputReader<'a> {
         }
     }
 
-    /// Whether events are of several streams.
-    pub(crate) fn has_many_streams(&self) -> bool {
-        matches!(self, Self::Trace(_) | Self::Run(_))
-    }
-
     /// How events' references are to be renumbered.
     pub(crate) fn numbers(&self) -> &'a Numbers {
         match self {

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use annals_format::{ReadAt, TraceChunk, TraceLoss, read_trace_chunk};
+use annals_format::{LossPoint, ReadAt, TraceChunk, TraceLoss, read_trace_chunk};
 
 use crate::axis::batch::Batch;
 use crate::axis::unify::Numbers;
@@ -101,18 +101,28 @@ impl<'a> RunReader<'a> {
 
     pub(crate) fn take(&mut self, decoded: annals_format::Result<TraceChunk>) {
         match decoded {
-            Ok(mut chunk) => {
-                let losses = std::mem::take(&mut chunk.losses);
-                let types = chunk.types.iter();
-                let types = types.map(|columns| columns.event_type).collect();
-                let number = self.queue.push(Some(Batch::of_trace(chunk, types)));
-                let losses = losses
-                    .into_iter()
-                    .map(|(index, loss)| (LossPlace::Event(number, index as usize), loss));
+            Ok(chunk) => {
+                let first = self.queue.next_batch();
+                let losses = chunk.losses.iter().map(|loss| {
+                    let place = match chunk.point_of(loss) {
+                        LossPoint::Before(_, group, index) => {
+                            LossPlace::Event(first + u64::from(group), index as usize)
+                        }
+                        LossPoint::At(time_ns) => LossPlace::Time(time_ns),
+                    };
+                    (place, loss.1)
+                });
                 self.queue.losses.extend(losses);
+                for group in chunk.groups {
+                    let runs: Vec<_> = group.runs().collect();
+                    let types = group.types.iter();
+                    let types = types.map(|columns| columns.event_type).collect();
+                    self.queue.push(Batch::of_group(group, types), &runs);
+                }
+                self.queue.pass();
             }
             Err(source) => {
-                self.queue.push(None);
+                self.queue.pass();
                 self.failure.get_or_insert(MergeError::Format {
                     path: self.file.directory.clone(),
                     error: source,

@@ -78,7 +78,8 @@ struct Reported {
 /// A chunk that waits to be handed out.
 #[derive(Clone, Debug)]
 pub(crate) struct Lane {
-    /// Tells the lanes of a stream apart.
+    pub(crate) stream: StreamId,
+    /// The number of its batch among those of the reader.
     pub(crate) number: u64,
     pub(crate) batch: Arc<Batch>,
     /// The next event.
@@ -95,7 +96,7 @@ impl Lane {
 
     /// The first event from `from` on that is not before a time.
     pub(crate) fn first_from(&self, from: usize, time_ns: i64) -> usize {
-        self.batch.first_from(from, time_ns).min(self.end)
+        self.batch.first_from(from..self.end, time_ns)
     }
 }
 
@@ -667,10 +668,10 @@ impl<'a> StreamReader<'a> {
             self.findings.largest_clamp_ns = self.findings.largest_clamp_ns.max(farthest);
         }
         let window = self.keep.time();
-        let start = batch.first_from(0, window.from_ns);
+        let start = batch.first_from(0..batch.len(), window.from_ns);
         let end = match window.to_ns {
             i64::MAX => batch.len(),
-            to_ns => batch.first_from(start, to_ns),
+            to_ns => batch.first_from(start..batch.len(), to_ns),
         };
         (batch, start..end)
     }
@@ -701,6 +702,7 @@ impl<'a> StreamReader<'a> {
             return;
         }
         self.lanes.push(Lane {
+            stream: self.stream,
             number,
             batch: Arc::new(batch),
             at: range.start,

@@ -6,7 +6,7 @@ use annals_format::{
     BootId, Definition, ProcessId, SourceOrder, StreamId, StreamTotals, TraceChunk, TypeTotals,
 };
 
-use super::{Member, Merge, Strip};
+use super::{Member, Merge};
 use crate::axis::proof::ElementReferences;
 use crate::axis::strip::Part;
 use crate::axis::unify::Numbers;
@@ -108,7 +108,7 @@ impl Merge {
         mut each: impl FnMut(&MessageBatch),
     ) -> Result<()> {
         let (all, references) = (Keep::default(), ElementReferences::of(&self.definitions));
-        let work = |parts: Vec<Part>, _: &Strip<'_>| -> Vec<MessageBatch> {
+        let work = |parts: Vec<Part>| -> Vec<MessageBatch> {
             let each = parts.iter().map(|part| extractor.extract(&part.chunk));
             each.collect()
         };
@@ -291,9 +291,10 @@ impl Merge {
 const MOST_HOST_PAIRS: usize = 1 << 16;
 
 pub(super) fn shifts_of(chunk: &TraceChunk) -> Vec<(StreamId, i64)> {
-    let streams = chunk.streams.iter().copied();
-    let shifts = (0..chunk.len()).map(|index| chunk.shift_ns(index));
-    streams.zip(shifts).collect()
+    let runs = chunk.runs();
+    let shifts =
+        runs.flat_map(|(group, stream, run)| run.map(move |index| (stream, group.shift_ns(index))));
+    shifts.collect()
 }
 
 /// What a repair moved.

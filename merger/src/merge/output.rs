@@ -6,12 +6,11 @@ use std::sync::{Mutex, PoisonError};
 
 use annals_format::{
     BlockKind, BlockWriter, CompressionLevel, Definitions, FileHeader, FileKind, Footer,
-    MAX_CHUNK_BODY_LEN, RecordingId, Snapshot, SnapshotEntry, StoredBody, StreamTotals,
-    TraceChunkHeader, TraceIndexEntry, TraceLoss, encode_tail,
+    RecordingId, Snapshot, SnapshotEntry, StoredBody, StreamTotals, TraceChunkHeader,
+    TraceIndexEntry, TraceLoss, encode_tail,
 };
 
-use crate::axis::proof::ElementReferences;
-use crate::axis::strip::{Part, Strip};
+use crate::axis::strip::Part;
 use crate::calls::moves::ChunkMoves;
 use crate::calls::region_types::RegionTypes;
 use crate::calls::snapshots::{Changes, SnapshotWriter};
@@ -57,37 +56,31 @@ struct Encoder<'a> {
     level: CompressionLevel,
     types: &'a RegionTypes,
     changes: Changes<'a>,
-    spare: Mutex<Vec<(BlockWriter, Vec<u8>)>>,
+    spare: Mutex<Vec<BlockWriter>>,
 }
 
 impl Encoder<'_> {
-    /// `moves`: those of the chunk, for whoever has found them.
-    fn encode(&self, part: Part, moves: Option<ChunkMoves>) -> std::io::Result<Encoded> {
+    fn encode(&self, part: Part) -> std::io::Result<Encoded> {
         let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         let found = spare().pop();
-        let (mut writer, mut body) = match found {
+        let mut writer = match found {
             Some(found) => found,
-            None => (BlockWriter::new(self.level)?, Vec::new()),
+            None => BlockWriter::new(self.level)?,
         };
-        body.clear();
-        part.chunk.encode(&mut body);
-        if body.len() > MAX_CHUNK_BODY_LEN {
-            return Err(std::io::Error::other(format!(
-                "the events at {} ns would take {} MiB, and a chunk of a trace holds {}",
-                part.header.first_ns,
-                body.len().div_ceil(1 << 20),
-                MAX_CHUNK_BODY_LEN >> 20
-            )));
-        }
-        let moves = moves.unwrap_or_else(|| ChunkMoves::of_chunk(self.types, &part.chunk));
-        let encoded = Encoded {
+        let Part { chunk, mut header } = part;
+        let body = chunk.store(&mut header, &mut writer);
+        spare().push(writer);
+        let body = body.map_err(|error| {
+            let at = format!("the events at {} ns: {error}", header.first_ns);
+            std::io::Error::other(at)
+        })?;
+        let moves = ChunkMoves::of_chunk(self.types, &chunk);
+        Ok(Encoded {
             changes: self.changes.of(&moves),
             moves,
-            header: part.header,
-            body: writer.store(&body, part.chunk.content()),
-        };
-        spare().push((writer, body));
-        Ok(encoded)
+            header,
+            body,
+        })
     }
 }
 
@@ -127,12 +120,7 @@ pub(super) fn write_trace(
     };
     let mut calls = TraceCalls::new(&types, options.jobs).map_err(io)?;
     calls.begin(&types, open);
-    let references = ElementReferences::of(&merge.definitions);
-    // A strip that is one chunk knows its events stream by stream, too.
-    let encode = |part: Part, strip: Option<&Strip<'_>>| {
-        let moves = strip.and_then(|strip| ChunkMoves::of_strip(&types, &references, strip));
-        encoder.encode(part, moves)
-    };
+    let encode = |part: Part| encoder.encode(part);
     let mut merged = merge.run_with(options.jobs, true, encode, |encoded| {
         let Encoded {
             mut header,

@@ -6,13 +6,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use annals_format::{BlockKind, BlockWriter, CompressionLevel, Definitions, EventTypeId};
+use annals_format::{BlockWriter, CompressionLevel, Definitions, EventTypeId};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use crate::axis::proof::ElementReferences;
-use crate::axis::strip::{Scratches, Shape, StripPlace};
+use crate::axis::strip::StripPlace;
 use crate::axis::unify::Numbers;
 use crate::error::{MergeError, Result};
 use crate::input::reader::{InputOutcome, InputReader};
@@ -28,7 +28,7 @@ const LEAST_EVENTS: u64 = 64;
 const RUNS_AT_ONCE: u64 = 64;
 /// Streams that a pass reads at once at most, however much memory there is: of more streams so few events follow each
 /// other that each look at one waits for memory. Two passes are then faster than one.
-const STREAMS_AT_ONCE: usize = 512;
+const STREAMS_AT_ONCE: usize = 4096;
 /// Groups that are merged beside each other.
 const GROUPS_BESIDE: usize = 4;
 /// Streams of a group, when memory allows: fewer, and there are more runs than need be.
@@ -232,12 +232,7 @@ impl Runs<'_> {
             source,
         };
         let mut sweep = Sweep::new(readers, 0, events, budget.strips);
-        let shape = Shape {
-            references: self.references,
-            most_events: sweep.strip_events(),
-        };
         let mut run = Run::default();
-        let scratches = Scratches::default();
         loop {
             let mut strips = sweep.next_strips(self.pool);
             if let Some(error) = sweep.failure() {
@@ -261,18 +256,14 @@ impl Runs<'_> {
             }
             let encoded: Vec<std::io::Result<Vec<_>>> = self.pool.install(|| {
                 let each = strips.into_par_iter().map(|strip| {
-                    let parts = scratches.with(|scratch| strip.assemble(&shape, scratch));
-                    let parts = parts.into_iter().filter(|part| !part.chunk.is_empty());
-                    let parts = parts.map(|part| {
-                        let (mut head, mut body, mut block) = (Vec::new(), Vec::new(), Vec::new());
-                        part.header.encode(&mut head);
-                        part.chunk.encode(&mut body);
+                    let parts = strip.assemble(self.references).into_iter();
+                    let parts = parts.filter(|part| !part.chunk.is_empty()).map(|part| {
                         // Read once, and soon: compressing takes longer than writing.
                         let mut writer = BlockWriter::new(CompressionLevel::None)?;
-                        let content = part.chunk.content();
-                        let kind = BlockKind::TraceChunk;
-                        writer.write_with(kind, &head, &body, content, &mut block);
-                        Ok((part.header.first_ns, part.header.event_count, block))
+                        let mut block = Vec::new();
+                        let header = part.chunk.put_block(0, &mut writer, &mut block);
+                        let header = header.map_err(std::io::Error::other)?;
+                        Ok((header.first_ns, header.event_count, block))
                     });
                     parts.collect()
                 });

@@ -7,6 +7,7 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 
 use annals_format::TraceLoss;
+use rustc_hash::FxHashMap;
 
 use crate::axis::strip::{Slice, Strip, StripPlace};
 use crate::error::MergeError;
@@ -24,7 +25,10 @@ const STRIPS_AT_ONCE: usize = 16;
 const EVENT_BYTES: u64 = 144;
 
 /// Events of each stream in a strip, if there are many streams: each stream costs a strip something.
-const EVENTS_PER_STREAM: usize = 96;
+const EVENTS_PER_STREAM: usize = 64;
+
+/// Most events of a strip of many streams.
+const MOST_EVENTS: usize = 1 << 20;
 
 /// By so many lanes memory is asked for before it is looked at.
 const LANES_AHEAD: usize = 4;
@@ -59,8 +63,8 @@ struct Cut {
 }
 
 impl<'a> Sweep<'a> {
-    /// A sweep over all events of so many streams. Strips have `strip_events`, up to twice as many with
-    /// many streams; as many are worked on at once as this much memory allows.
+    /// A sweep over all events of so many streams. Strips have `strip_events`, more with many streams; as many are worked
+    /// on at once as this much memory allows.
     pub(crate) fn new(
         readers: Vec<InputReader<'a>>,
         streams: usize,
@@ -69,7 +73,7 @@ impl<'a> Sweep<'a> {
     ) -> Self {
         let strip_events = strip_events.max(1);
         let for_streams = streams.saturating_mul(EVENTS_PER_STREAM);
-        let strip_events = for_streams.clamp(strip_events, strip_events.saturating_mul(2));
+        let strip_events = strip_events.max(for_streams.min(MOST_EVENTS));
         let at_once = memory_bytes / EVENT_BYTES.saturating_mul(strip_events as u64);
         Self {
             strip_events,
@@ -91,11 +95,6 @@ impl<'a> Sweep<'a> {
     /// Why what one of the readers needs cannot be read, when that is no loss but a failure.
     pub(crate) fn failure(&mut self) -> Option<MergeError> {
         self.readers.iter_mut().find_map(InputReader::failure)
-    }
-
-    /// Most events of a strip.
-    pub(crate) fn strip_events(&self) -> usize {
-        self.strip_events
     }
 
     /// The next strips, in order; none at the end.
@@ -279,99 +278,98 @@ impl<'a> Sweep<'a> {
         times.get(count).copied().unwrap_or(until_ns)
     }
 
-    /// Of the events at the time of a cut, how many of each lane are among the first in the order; none
-    /// when lanes stand in it anyway.
-    fn share_ties(&self, cut: Cut) -> Option<Vec<usize>> {
-        let has_many = |reader: &InputReader<'_>| reader.has_many_streams();
-        if cut.more == 0 || !self.readers.iter().any(has_many) {
-            return None;
-        }
-        let mut ties = Vec::new();
-        let mut shares = Vec::new();
+    /// Of the events at the time of a cut, how many of each lane are among the first in the order, lane by lane.
+    fn share_ties(&self, cut: Cut) -> Vec<usize> {
         let until_ns = cut.time_ns.saturating_add(1);
-        for reader in &self.readers {
-            for lane in reader.lanes() {
-                let first = lane.first_from(lane.at, cut.time_ns);
-                for index in first..lane.first_from(first, until_ns) {
-                    let streams = lane.batch.streams();
-                    let stream = streams.map_or(reader.stream(), |streams| streams[index]);
-                    ties.push((stream, shares.len()));
-                }
-                shares.push(0);
+        let mut shares = Vec::new();
+        let mut ties = Vec::new();
+        for lane in self.lanes() {
+            let first = lane.first_from(lane.at, cut.time_ns);
+            let count = lane.first_from(first, until_ns) - first;
+            if count != 0 {
+                ties.push((lane.stream, shares.len(), count));
             }
+            shares.push(0);
         }
-        ties.sort();
-        for (_, lane) in ties.iter().take(cut.more) {
-            shares[*lane] += 1;
+        // Lanes of a stream stand in its order.
+        ties.sort_by_key(|(stream, ..)| *stream);
+        let mut more = cut.more;
+        for (_, lane, count) in ties {
+            shares[lane] = count.min(more);
+            more -= shares[lane];
         }
-        Some(shares)
+        shares
     }
 
     /// Takes the events before a cut out of the readers, and the losses that stand there; none: all.
     fn cut(&mut self, cut: Option<Cut>) -> Option<Strip<'a>> {
-        let from_ns = self.head_ns().unwrap_or(i64::MIN);
-        let mut more = cut.map_or(0, |cut| cut.more);
-        let shares = cut.and_then(|cut| self.share_ties(cut));
-        let has_shares = shares.is_some();
+        let shares = cut.filter(|cut| cut.more != 0);
+        let shares = shares.map(|cut| self.share_ties(cut));
         let mut of_ties = shares.unwrap_or_default().into_iter();
-        let mut slices = Vec::new();
-        let mut losses = Vec::new();
-        for reader in &mut self.readers {
-            let first = slices.len();
-            let mut numbers = Vec::new();
-            let (stream, names) = (reader.stream(), reader.numbers());
+        // Each with its reader and the number of its batch there.
+        let mut slices: Vec<(Slice<'a>, usize, u64)> = Vec::new();
+        let mut found: Vec<(usize, LossPlace, TraceLoss)> = Vec::new();
+        for (number, reader) in self.readers.iter_mut().enumerate() {
+            let names = reader.numbers();
             for lane in reader.lanes_mut() {
                 let mut end = lane.end;
                 if let Some(cut) = cut {
-                    end = lane.first_from(lane.at, cut.time_ns);
-                    // Of those at one time, the first in the order: streams and lanes stand in it.
-                    if has_shares {
-                        end += of_ties.next().unwrap_or(0);
-                    } else if more != 0 {
-                        let time_ns = cut.time_ns.saturating_add(1);
-                        let same = lane.first_from(end, time_ns) - end;
-                        end += same.min(more);
-                        more -= same.min(more);
-                    }
+                    end = lane.first_from(lane.at, cut.time_ns) + of_ties.next().unwrap_or(0);
                 }
                 if end > lane.at {
-                    numbers.push(lane.number);
-                    slices.push(Slice {
-                        stream,
+                    let slice = Slice {
+                        stream: lane.stream,
                         numbers: names,
                         batch: lane.batch.clone(),
                         range: lane.at..end,
-                    });
+                    };
+                    slices.push((slice, number, lane.number));
                     lane.at = end;
                 }
             }
-            reader.lanes_mut().retain(|lane| lane.at < lane.end);
-            if reader.losses().is_empty() {
-                continue;
+            if !reader.losses().is_empty() {
+                let losses = reader.losses().iter();
+                found.extend(losses.map(|(place, loss)| (number, *place, *loss)));
             }
-            let place_of = |place: LossPlace| match place {
-                LossPlace::Event(number, index) => {
-                    let slice = numbers.iter().position(|n| *n == number)? + first;
-                    let is_here = slices[slice].range.contains(&index);
-                    is_here.then_some(StripPlace::Event(slice, index))
+            reader.lanes_mut().retain(|lane| lane.at < lane.end);
+        }
+        // Traces and runs have many streams.
+        if !slices.is_sorted_by_key(|(slice, ..)| slice.stream) {
+            slices.sort_by_key(|(slice, ..)| slice.stream);
+        }
+        let mut losses = Vec::new();
+        if !found.is_empty() {
+            let mut of_batches: FxHashMap<(usize, u64), Vec<usize>> = FxHashMap::default();
+            for (number, (_, reader, batch)) in slices.iter().enumerate() {
+                of_batches
+                    .entry((*reader, *batch))
+                    .or_default()
+                    .push(number);
+            }
+            let place_of = |reader: usize, place: LossPlace| match place {
+                LossPlace::Event(batch, index) => {
+                    let numbers = of_batches.get(&(reader, batch))?;
+                    let is_here = |number: &&usize| slices[**number].0.range.contains(&index);
+                    let slice = numbers.iter().find(is_here)?;
+                    Some(StripPlace::Event(*slice, index))
                 }
                 LossPlace::Time(time_ns) => cut
                     .is_none_or(|cut| time_ns <= cut.time_ns)
                     .then_some(StripPlace::Time(time_ns)),
             };
-            reader
-                .losses()
-                .retain(|(place, loss): &(LossPlace, TraceLoss)| {
-                    let here = place_of(*place);
-                    losses.extend(here.map(|here| (here, *loss)));
-                    here.is_none()
-                });
+            let mut left: Vec<bool> = Vec::with_capacity(found.len());
+            for (reader, place, loss) in &found {
+                let here = place_of(*reader, *place);
+                left.push(here.is_none());
+                losses.extend(here.map(|here| (here, *loss)));
+            }
+            let mut left = left.into_iter();
+            for reader in &mut self.readers {
+                reader.losses().retain(|_| left.next().unwrap_or(true));
+            }
         }
+        let slices: Vec<Slice<'a>> = slices.into_iter().map(|(slice, ..)| slice).collect();
         let is_empty = slices.is_empty() && losses.is_empty();
-        (!is_empty).then_some(Strip {
-            from_ns,
-            slices,
-            losses,
-        })
+        (!is_empty).then_some(Strip { slices, losses })
     }
 }

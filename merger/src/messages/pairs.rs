@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use annals_format::{
-    Column, Definitions, EventTypeId, ProcessId, Reference, StreamId, StreamTotals, TraceChunk,
+    Column, Definitions, EventPlace, EventTypeId, OrderedChunk, ProcessId, Reference, StreamId,
+    StreamTotals,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -44,7 +45,7 @@ type CallKey = (u32, u32, i64);
 pub struct MessageSide {
     /// Number of the event among those of the trace of which [`MessageExtractor::is_message`] is true, from 0.
     pub number: u64,
-    /// Index of the event in its chunk.
+    /// Number of the event in its chunk.
     pub index: u32,
     /// Trace time, nanoseconds.
     pub time_ns: i64,
@@ -249,37 +250,41 @@ impl MessageExtractor {
     }
 
     /// Appends the events of a chunk that are before a time, nanoseconds. `i64::MAX` means all.
-    pub fn extract(&self, chunk: &TraceChunk, until_ns: i64, events: &mut MessageEvents) {
+    pub fn extract(&self, chunk: &OrderedChunk, until_ns: i64, events: &mut MessageEvents) {
         events.chunk_start = events.batch.events.len();
         events.next = events.chunk_start;
-        let detail = |plan: &TypePlan, columns: &[Column], ordinal: usize, index: usize| {
-            let integer = |place: Option<usize>| columns.get(place?)?.integer(ordinal);
-            let unsigned = |place| integer(place).and_then(|value| u64::try_from(value).ok());
-            let role = match plan.kind {
-                TypeKind::PointToPoint(Kind::Send) => Role::Send,
-                TypeKind::PointToPoint(Kind::Receive) => Role::Receive,
-                _ => Role::Other,
+        let detail =
+            |plan: &TypePlan, columns: &[Column], place: &EventPlace, index: usize, stream| {
+                let ordinal = place.ordinal as usize;
+                let integer = |place: Option<usize>| columns.get(place?)?.integer(ordinal);
+                let unsigned = |place| integer(place).and_then(|value| u64::try_from(value).ok());
+                let role = match plan.kind {
+                    TypeKind::PointToPoint(Kind::Send) => Role::Send,
+                    TypeKind::PointToPoint(Kind::Receive) => Role::Receive,
+                    _ => Role::Other,
+                };
+                let is_side = role != Role::Other;
+                let communicator = plan.communicator.filter(|_| is_side);
+                let tag = integer(plan.tag.filter(|_| is_side));
+                let communicator = communicator
+                    .and_then(|(place, reference)| Some((reference, integer(Some(place))? as u64)));
+                Some(Detail {
+                    role,
+                    index: index as u32,
+                    stream,
+                    bytes: unsigned(plan.bytes.filter(|_| is_side)).unwrap_or(Detail::NO_BYTES),
+                    tag: tag
+                        .and_then(|tag| i64::try_from(tag).ok())
+                        .unwrap_or(Detail::NO_TAG),
+                    communicator: communicator.map_or(0, |(_, value)| value),
+                    reference: communicator.map(|(reference, _)| reference),
+                    ..Detail::default()
+                })
             };
-            let is_side = role != Role::Other;
-            let communicator = plan.communicator.filter(|_| is_side);
-            let tag = integer(plan.tag.filter(|_| is_side));
-            let communicator = communicator
-                .and_then(|(place, reference)| Some((reference, integer(Some(place))? as u64)));
-            Some(Detail {
-                role,
-                index: index as u32,
-                stream: chunk.streams[index],
-                bytes: unsigned(plan.bytes.filter(|_| is_side)).unwrap_or(Detail::NO_BYTES),
-                tag: tag
-                    .and_then(|tag| i64::try_from(tag).ok())
-                    .unwrap_or(Detail::NO_TAG),
-                communicator: communicator.map_or(0, |(_, value)| value),
-                reference: communicator.map(|(reference, _)| reference),
-                ..Detail::default()
-            })
-        };
+        let places = chunk.places().enumerate();
+        let batch = &mut events.batch;
         self.extractor
-            .append(chunk, until_ns, &mut events.batch, detail);
+            .append(chunk.chunk(), places, until_ns, batch, detail);
     }
 }
 
@@ -361,7 +366,7 @@ impl MessagePairs {
     }
 
     /// Takes in the next chunk; `paired` gets the messages that are matched. Their sides are without calls.
-    pub fn take(&mut self, chunk: &TraceChunk, paired: impl FnMut(Message)) {
+    pub fn take(&mut self, chunk: &OrderedChunk, paired: impl FnMut(Message)) {
         let mut events = MessageEvents::default();
         self.extractor.extract(chunk, i64::MAX, &mut events);
         self.feed(&events, paired);

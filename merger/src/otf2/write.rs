@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use annals_format::otf2::{
     Anchor, AttributeValue, Datum, EventToWrite, EventWriter, Kind, RecordWriter, put_record, types,
 };
-use annals_format::{ClockMap, MapCursor, ProcessId, StreamId, TraceChunk, TraceLoss};
+use annals_format::{ClockMap, MapCursor, OrderedChunk, ProcessId, StreamId, TraceLoss};
 
 use super::archive::is_anchor;
 use super::backward::{MarkerPlan, Place, Plan, Rows, Translated, translate};
@@ -481,24 +481,23 @@ impl<'a> Converter<'a> {
         tick
     }
 
-    fn chunk(&mut self, chunk: &TraceChunk) -> Result<()> {
+    fn chunk(&mut self, chunk: &OrderedChunk) -> Result<()> {
         self.make_rows(chunk);
-        let ordinals = chunk.ordinals();
-        let mut losses = chunk.losses.iter().peekable();
-        for (index, ordinal) in ordinals.iter().enumerate() {
-            let time_ns = chunk.times_ns[index];
-            while let Some((_, loss)) = losses.next_if(|loss| loss.0 as usize <= index) {
+        let mut losses = chunk.losses().peekable();
+        for (event, time_ns) in chunk.times_ns().enumerate() {
+            while let Some((_, loss)) = losses.next_if(|loss| loss.0 <= event) {
                 self.loss(loss, time_ns)?;
             }
-            self.event(chunk, index, *ordinal as usize)?;
+            self.event(chunk, event)?;
         }
         losses.try_for_each(|(_, loss)| self.loss(loss, i64::MAX))
     }
 
     /// Makes records of what is alike in the chunk.
-    fn make_rows(&mut self, chunk: &TraceChunk) {
-        if self.rows.len() < chunk.types.len() {
-            self.rows.resize_with(chunk.types.len(), Default::default);
+    fn make_rows(&mut self, chunk: &OrderedChunk) {
+        let count = chunk.types().count();
+        if self.rows.len() < count {
+            self.rows.resize_with(count, Default::default);
         }
         self.rows
             .iter_mut()
@@ -507,7 +506,7 @@ impl<'a> Converter<'a> {
             return;
         };
         let archive = self.outgoing.archive_of(process);
-        for (columns, (is_made, rows)) in chunk.types.iter().zip(&mut self.rows) {
+        for (columns, (is_made, rows)) in chunk.types().zip(&mut self.rows) {
             let Some(plan) = self.plans[group].get_mut(columns.event_type.index()) else {
                 continue;
             };
@@ -521,8 +520,8 @@ impl<'a> Converter<'a> {
         }
     }
 
-    fn event(&mut self, chunk: &TraceChunk, index: usize, ordinal: usize) -> Result<()> {
-        let stream = chunk.streams[index];
+    fn event(&mut self, chunk: &OrderedChunk, event: usize) -> Result<()> {
+        let (stream, ordinal) = (chunk.stream(event), chunk.ordinal(event));
         let Some(to) = self.streams.get_mut(stream.index()) else {
             return Ok(());
         };
@@ -530,16 +529,16 @@ impl<'a> Converter<'a> {
             return Ok(());
         };
         let (group, archive, location) = (to.group, to.archive, to.location);
-        let residual = chunk.tick_residuals.get(index).copied().unwrap_or(0);
-        let time_ns = match (self.has_own_ticks, chunk.shifts_ns.get(index)) {
-            (true, Some(shift)) => chunk.times_ns[index].saturating_sub(*shift),
-            _ => chunk.times_ns[index],
+        let residual = chunk.tick_residual(event);
+        let time_ns = match self.has_own_ticks {
+            true => chunk.time_ns(event).saturating_sub(chunk.shift_ns(event)),
+            false => chunk.time_ns(event),
         };
         let time = to.time(self.has_own_ticks, time_ns, residual);
         self.first = self.first.min(time);
         self.last = self.last.max(time);
-        let type_index = usize::from(chunk.type_index[index]);
-        if let (Some(location), Some((true, rows))) = (location, self.rows.get(type_index)) {
+        let type_number = chunk.type_number(event);
+        if let (Some(location), Some((true, rows))) = (location, self.rows.get(type_number)) {
             let event = EventToWrite {
                 id: rows.id,
                 time,
@@ -549,7 +548,7 @@ impl<'a> Converter<'a> {
             };
             return self.files.write(location, event);
         }
-        let columns = &chunk.types[type_index];
+        let columns = chunk.columns(event);
         let event_type = columns.event_type.index();
         if self.plans[group]
             .get(event_type)
@@ -894,7 +893,7 @@ pub(crate) fn write_archive(
     let files = Files::create(&anchor)?;
     let mut converter = Converter::new(merge, files, options);
     let mut events = 0;
-    let mut merged = merge.run(jobs, |chunk| {
+    let mut merged = merge.run(jobs, OrderedChunk::from, |chunk| {
         converter.chunk(&chunk)?;
         events += chunk.len() as u64;
         match progress(events) {

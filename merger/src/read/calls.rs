@@ -8,7 +8,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use annals_format::{
-    Definitions, EventTypeId, LocationId, RegionId, Role, Snapshot, StreamId, TraceChunk, TraceLoss,
+    Definitions, EventTypeId, LocationId, OrderedChunk, RegionId, Role, Snapshot, StreamId,
+    TraceLoss,
 };
 use rustc_hash::FxHashMap;
 
@@ -33,14 +34,14 @@ struct Kind {
 /// Called for what is before the window, too.
 pub trait Sink: CallSink {
     /// The next chunk, before any of the calls and events in it.
-    fn chunk(&mut self, chunk: &TraceChunk) {
+    fn chunk(&mut self, chunk: &OrderedChunk) {
         let _ = chunk;
     }
 
-    /// Any other event of a location, at this index of its chunk; the frames are those it happened in. Called for
+    /// Any other event of a location, with this number in its chunk; the frames are those it happened in. Called for
     /// what is before the window, too.
-    fn other(&mut self, location: usize, frames: &[Frame], chunk: &TraceChunk, index: usize) {
-        let _ = (location, frames, chunk, index);
+    fn other(&mut self, location: usize, frames: &[Frame], chunk: &OrderedChunk, event: usize) {
+        let _ = (location, frames, chunk, event);
     }
 
     /// An enter or leave that the recorder's rules can switch off.
@@ -280,7 +281,7 @@ impl Calls {
         &mut self,
         reader: &Reader,
         sink: &mut S,
-        mut look: impl FnMut(&TraceChunk, &mut S),
+        mut look: impl FnMut(&OrderedChunk, &mut S),
     ) -> Result<ReadSummary> {
         let outcome = self.read_until(reader, sink, |chunk, sink| {
             look(&chunk, sink);
@@ -297,7 +298,7 @@ impl Calls {
         &mut self,
         reader: &Reader,
         sink: &mut S,
-        mut look: impl FnMut(TraceChunk, &mut S) -> Result<()>,
+        mut look: impl FnMut(OrderedChunk, &mut S) -> Result<()>,
     ) -> Result<ReadSummary> {
         let calls = std::cell::RefCell::new((self, sink));
         let (window, reach) = {
@@ -365,43 +366,40 @@ impl Calls {
     }
 
     /// Takes the next chunk in.
-    pub(super) fn take(&mut self, chunk: &TraceChunk, sink: &mut impl Sink) {
+    pub(super) fn take(&mut self, chunk: &OrderedChunk, sink: &mut impl Sink) {
         sink.chunk(chunk);
         let plan = Arc::clone(&self.plan);
-        let of_types = chunk.types.iter().map(|columns| {
+        let of_types = chunk.types().map(|columns| {
             let kind = plan.kinds.get(&columns.event_type)?;
             Some((*kind, Moves::of(columns.columns.get(kind.at)?)))
         });
         let mut of_types: Vec<Option<(Kind, Moves)>> = of_types.collect();
-        let mut losses = chunk.losses.iter().peekable();
-        for (index, type_index) in chunk.type_index.iter().enumerate() {
-            let time_ns = chunk.times_ns[index];
+        let mut losses = chunk.losses().peekable();
+        for (event, time_ns) in chunk.times_ns().enumerate() {
             let is_after = self.is_after(time_ns);
-            while !is_after && let Some((_, loss)) = losses.next_if(|loss| loss.0 as usize <= index)
-            {
+            while !is_after && let Some((_, loss)) = losses.next_if(|loss| loss.0 <= event) {
                 self.note_gap(loss);
             }
-            let Some((kind, regions)) = &mut of_types[usize::from(*type_index)] else {
-                if let Some(number) = plan.streams.get(chunk.streams[index])
+            let Some((kind, regions)) = &mut of_types[chunk.type_number(event)] else {
+                if let Some(number) = plan.streams.get(chunk.stream(event))
                     && !is_after
                 {
-                    sink.other(number, self.stacks[number].frames(), chunk, index);
+                    sink.other(number, self.stacks[number].frames(), chunk, event);
                 }
                 continue;
             };
-            let region = regions.step();
-            let Some(number) = plan.streams.get(chunk.streams[index]) else {
+            let Some(number) = plan.streams.get(chunk.stream(event)) else {
                 continue;
             };
             if is_after {
                 self.goes_on[number] = true;
                 continue;
             }
-            if let Some(region) = region {
+            if let Some(region) = regions.get(chunk.ordinal(event)) {
                 self.event(number, region, *kind, time_ns, sink);
             }
         }
-        let last_ns = chunk.times_ns.last().copied();
+        let last_ns = chunk.times_ns().last();
         if !last_ns.is_some_and(|last_ns| self.is_after(last_ns)) {
             losses.for_each(|(_, loss)| self.note_gap(loss));
         }

@@ -4,26 +4,29 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use annals_format::{
-    Column, Definitions, EventTypeId, Reference, RegionId, StreamId, TraceChunk, Value,
+    Column, Definitions, EventTypeId, OrderedChunk, Reference, RegionId, StreamId, Value,
 };
+
+use rustc_hash::FxHashMap;
 
 use super::query::Query;
 
 /// The events of a chunk that a query takes, in order, numbered from 0.
 #[derive(Debug)]
 pub struct ChunkEvents {
-    chunk: TraceChunk,
-    /// Indexes of the events in the chunk, ascending.
+    chunk: OrderedChunk,
+    /// Numbers of the events in the chunk, ascending.
     rows: Vec<u32>,
-    /// For each event of the chunk, its number among those of its type.
-    ordinals: Vec<u32>,
+    /// The event types of all groups, each once.
+    event_types: Vec<EventTypeId>,
+    /// By type of the chunk, its place among them.
+    places: Vec<usize>,
 }
 
 impl ChunkEvents {
     /// Finds the events of a chunk that a query takes.
-    pub fn of(chunk: TraceChunk, definitions: &Definitions, query: &Query) -> Self {
-        let ordinals = chunk.ordinals();
-        let types = chunk.types.iter().map(|columns| {
+    pub fn of(chunk: OrderedChunk, definitions: &Definitions, query: &Query) -> Self {
+        let types = chunk.types().map(|columns| {
             let event_type = definitions.event_types.get(&columns.event_type);
             let elements = event_type.map_or(&[][..], |event_type| &event_type.elements);
             let mut each = elements.iter();
@@ -33,31 +36,38 @@ impl ChunkEvents {
         });
         let types: Vec<(bool, Option<&Column>)> = types.collect();
         let window = query.window();
-        // The times ascend.
-        let before = |time_ns: i64| chunk.times_ns.partition_point(|time| *time < time_ns);
-        let first = before(window.from_ns);
+        let first = chunk.count_before(window.from_ns);
         let last = match window.to_ns {
             i64::MAX => chunk.len(),
-            to_ns => before(to_ns).max(first),
+            to_ns => chunk.count_before(to_ns).max(first),
         };
         let takes = |index: &usize| {
-            let (is_taken, region) = types[usize::from(chunk.type_index[*index])];
-            if !is_taken || !query.takes_stream(chunk.streams[*index]) {
+            let (is_taken, region) = types[chunk.type_number(*index)];
+            if !is_taken || !query.takes_stream(chunk.stream(*index)) {
                 return false;
             }
             !query.is_by_region() || {
                 let value =
-                    region.and_then(|column| column.get(ordinals[*index] as usize).as_integer());
+                    region.and_then(|column| column.get(chunk.ordinal(*index)).as_integer());
                 let region = value.and_then(|region| u32::try_from(region).ok());
                 region.is_some_and(|region| query.takes_region(RegionId::new(region)))
             }
         };
         let mut rows = Vec::with_capacity(last - first);
         rows.extend((first..last).filter(takes).map(|index| index as u32));
+        let mut event_types = Vec::new();
+        let mut known = FxHashMap::default();
+        let places = chunk.types().map(|columns| {
+            *known.entry(columns.event_type).or_insert_with(|| {
+                event_types.push(columns.event_type);
+                event_types.len() - 1
+            })
+        });
         Self {
+            places: places.collect(),
+            event_types,
             chunk,
             rows,
-            ordinals,
         }
     }
 
@@ -73,10 +83,10 @@ impl ChunkEvents {
 
     /// The event types of the chunk, each once.
     pub fn event_types(&self) -> impl ExactSizeIterator<Item = EventTypeId> {
-        self.chunk.types.iter().map(|columns| columns.event_type)
+        self.event_types.iter().copied()
     }
 
-    /// The index of an event in the chunk.
+    /// The number of an event in the chunk.
     ///
     /// # Panics
     /// Like the following functions, if there is no event of that number.
@@ -86,27 +96,23 @@ impl ChunkEvents {
 
     /// Trace time of an event, nanoseconds.
     pub fn time(&self, event: usize) -> i64 {
-        self.chunk.times_ns[self.index(event)]
+        self.chunk.time_ns(self.index(event))
     }
 
     /// The stream of an event.
     pub fn stream(&self, event: usize) -> StreamId {
-        self.chunk.streams[self.index(event)]
+        self.chunk.stream(self.index(event))
     }
 
     /// The place of an event's type among [`ChunkEvents::event_types`].
     pub fn type_place(&self, event: usize) -> usize {
-        usize::from(self.chunk.type_index[self.index(event)])
+        self.places[self.chunk.type_number(self.index(event))]
     }
 
     /// The value of an element of an event, by its position in the definition of the event type. [`Value::Absent`] if there
     /// is none.
     pub fn value(&self, event: usize, element: usize) -> Value<'_> {
-        let columns = &self.chunk.types[self.type_place(event)].columns;
-        let ordinal = self.ordinals[self.index(event)] as usize;
-        columns
-            .get(element)
-            .map_or(Value::Absent, |column| column.get(ordinal))
+        self.chunk.value(self.index(event), element)
     }
 }
 
@@ -164,23 +170,24 @@ impl EventRange {
 
     /// Trace times, nanoseconds.
     pub fn times(&self) -> impl Iterator<Item = i64> {
-        self.rows().map(|row| self.events.chunk.times_ns[row])
+        self.rows().map(|row| self.events.chunk.time_ns(row))
     }
 
     /// Streams.
     pub fn streams(&self) -> impl Iterator<Item = StreamId> {
-        self.rows().map(|row| self.events.chunk.streams[row])
+        self.rows().map(|row| self.events.chunk.stream(row))
     }
 
     /// Places of their types among [`ChunkEvents::event_types`].
     pub fn type_places(&self) -> impl Iterator<Item = usize> {
-        let of_chunk = &self.events.chunk.type_index;
-        self.rows().map(|row| usize::from(of_chunk[row]))
+        let events = &*self.events;
+        self.rows()
+            .map(|row| events.places[events.chunk.type_number(row)])
     }
 
     /// By event type of the chunk, the column of the element at the position that `element` returns for the type.
     fn columns(&self, element: impl Fn(EventTypeId) -> Option<usize>) -> Vec<Option<&Column>> {
-        let types = self.events.chunk.types.iter();
+        let types = self.events.chunk.types();
         let columns = types.map(|of_type| of_type.columns.get(element(of_type.event_type)?));
         columns.collect()
     }
@@ -193,9 +200,9 @@ impl EventRange {
     ) -> impl Iterator<Item = Value<'_>> {
         let (events, columns) = (&*self.events, self.columns(element));
         self.rows().map(move |row| {
-            let column = columns[usize::from(events.chunk.type_index[row])];
+            let column = columns[events.chunk.type_number(row)];
             column.map_or(Value::Absent, |column| {
-                column.get(events.ordinals[row] as usize)
+                column.get(events.chunk.ordinal(row))
             })
         })
     }
@@ -235,10 +242,11 @@ impl EventRange {
 
     fn by_type(&self) -> &[Vec<(u32, u32)>] {
         self.by_type.get_or_init(|| {
-            let mut by_type = vec![Vec::new(); self.events.chunk.types.len()];
+            let chunk = &self.events.chunk;
+            let mut by_type = vec![Vec::new(); chunk.types().count()];
             for (place, row) in self.rows().enumerate() {
-                let of_type = &mut by_type[usize::from(self.events.chunk.type_index[row])];
-                of_type.push((place as u32, self.events.ordinals[row]));
+                let of_type = &mut by_type[chunk.type_number(row)];
+                of_type.push((place as u32, chunk.ordinal(row) as u32));
             }
             by_type
         })

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use annals_format::{
-    Column, Definitions, EventType, EventTypeId, LocationId, MapCursor, Reference, RegionId, Role,
-    StreamId, TraceChunk, TraceLoss, Value,
+    Column, Definitions, EventType, EventTypeId, LocationId, MapCursor, OrderedChunk, Reference,
+    RegionId, Role, StreamId, TraceLoss, Value,
 };
 
 use super::places::{Places, StreamPlace};
@@ -24,16 +24,15 @@ pub enum Item<'a> {
 #[derive(Clone, Copy)]
 pub struct Event<'a> {
     batch: &'a Batch<'a>,
-    index: usize,
-    ordinal: usize,
+    /// Its number in the chunk.
+    number: usize,
 }
 
 /// An event that keeps what it needs: an item of [`Reader::events`](super::Reader::events).
 #[derive(Clone)]
 pub struct OwnedEvent<'r> {
     batch: Arc<Batch<'r>>,
-    index: usize,
-    ordinal: usize,
+    number: usize,
 }
 
 impl OwnedEvent<'_> {
@@ -41,8 +40,7 @@ impl OwnedEvent<'_> {
     pub fn as_event(&self) -> Event<'_> {
         Event {
             batch: &self.batch,
-            index: self.index,
-            ordinal: self.ordinal,
+            number: self.number,
         }
     }
 }
@@ -69,13 +67,15 @@ impl std::fmt::Debug for Event<'_> {
 
 impl<'a> Event<'a> {
     fn of_type(&self) -> &'a TypeInBatch<'a> {
-        let chunk = &self.batch.chunk;
-        &self.batch.types[usize::from(chunk.type_index[self.index])]
+        &self.batch.types[self.batch.chunk.type_number(self.number)]
     }
 
     fn columns(&self) -> &'a [Column] {
-        let chunk = &self.batch.chunk;
-        &chunk.types[usize::from(chunk.type_index[self.index])].columns
+        &self.batch.chunk.columns(self.number).columns
+    }
+
+    fn ordinal(&self) -> usize {
+        self.batch.chunk.ordinal(self.number)
     }
 
     fn place(&self) -> &'a StreamPlace {
@@ -85,7 +85,7 @@ impl<'a> Event<'a> {
     /// Trace time: nanoseconds since the start of the trace.
     #[inline]
     pub fn time(&self) -> i64 {
-        self.batch.chunk.times_ns[self.index]
+        self.batch.chunk.time_ns(self.number)
     }
 
     /// The rank of its process; 0 for a process without one.
@@ -111,7 +111,7 @@ impl<'a> Event<'a> {
     /// Its stream: the events of one source at one location.
     #[inline]
     pub fn stream(&self) -> StreamId {
-        self.batch.chunk.streams[self.index]
+        self.batch.chunk.stream(self.number)
     }
 
     /// The name of its event type.
@@ -142,7 +142,7 @@ impl<'a> Event<'a> {
         let value = self
             .columns()
             .get(self.of_type().region?)?
-            .get(self.ordinal);
+            .get(self.ordinal());
         let region = u32::try_from(value.as_integer()?).ok()?;
         Some(RegionId::new(region))
     }
@@ -169,13 +169,13 @@ impl<'a> Event<'a> {
     /// The values of all its elements, in the order of their definition.
     #[inline]
     pub fn elements(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
-        let ordinal = self.ordinal;
+        let ordinal = self.ordinal();
         self.columns().iter().map(move |column| column.get(ordinal))
     }
 
     fn value_at(&self, at: Option<usize>) -> Value<'a> {
         let column = at.and_then(|at| self.columns().get(at));
-        column.map_or(Value::Absent, |column| column.get(self.ordinal))
+        column.map_or(Value::Absent, |column| column.get(self.ordinal()))
     }
 
     /// The values of all its elements with their names, in the order of their definition.
@@ -192,12 +192,12 @@ impl<'a> Event<'a> {
     /// The position among the events of its stream, from 0, in the order in which they were raised. `None` for streams of
     /// ordered sources: their events are visited in that order.
     pub fn position(&self) -> Option<u64> {
-        self.batch.chunk.positions.get(self.index).copied()
+        self.batch.chunk.position(self.number)
     }
 
     /// How far causality repair moved it, nanoseconds. It is contained in [`Event::time`].
     pub fn shift(&self) -> i64 {
-        self.batch.chunk.shift_ns(self.index)
+        self.batch.chunk.shift_ns(self.number)
     }
 
     /// What its source's clock showed, in ticks, wraps undone. `None` if the trace does not hold the clock's map.
@@ -206,8 +206,7 @@ impl<'a> Event<'a> {
         let clock = definitions.clock_of(self.stream())?;
         let map = definitions.clock_maps.get(&clock)?;
         let read_ns = self.time().saturating_sub(self.shift());
-        let residual = self.batch.chunk.tick_residuals.get(self.index);
-        let residual = residual.copied().unwrap_or(0);
+        let residual = self.batch.chunk.tick_residual(self.number);
         Some(MapCursor::new(map).tick(read_ns) + i128::from(residual))
     }
 }
@@ -243,13 +242,13 @@ struct TypeInBatch<'r> {
 
 /// A decoded chunk with what its events need.
 pub(crate) struct Batch<'r> {
-    chunk: TraceChunk,
+    chunk: OrderedChunk,
     types: Vec<TypeInBatch<'r>>,
     scope: Arc<Scope<'r>>,
 }
 
 impl<'r> Batch<'r> {
-    pub(crate) fn new(chunk: TraceChunk, scope: &Arc<Scope<'r>>) -> Self {
+    pub(crate) fn new(chunk: OrderedChunk, scope: &Arc<Scope<'r>>) -> Self {
         let definitions = scope.definitions;
         let of_type = |event_type: EventTypeId| {
             let definition = definitions.event_types.get(&event_type);
@@ -269,7 +268,7 @@ impl<'r> Batch<'r> {
                 is_taken: scope.query.takes_event_type(event_type),
             }
         };
-        let types = chunk.types.iter();
+        let types = chunk.types();
         Self {
             types: types.map(|columns| of_type(columns.event_type)).collect(),
             chunk,
@@ -283,23 +282,18 @@ impl<'r> Batch<'r> {
         mut visit: impl FnMut(Item<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let query = &self.scope.query;
-        let mut next = vec![0; self.types.len()];
-        let mut losses = self.chunk.losses.iter().peekable();
-        for (index, type_index) in self.chunk.type_index.iter().enumerate() {
-            while let Some((_, loss)) = losses.next_if(|loss| loss.0 as usize <= index) {
+        let mut losses = self.chunk.losses().peekable();
+        for number in 0..self.chunk.len() {
+            while let Some((_, loss)) = losses.next_if(|loss| loss.0 <= number) {
                 if query.takes_loss(loss) {
                     visit(Item::Loss(loss))?;
                 }
             }
-            let type_index = usize::from(*type_index);
-            let ordinal = next[type_index];
-            next[type_index] += 1;
             let event = Event {
                 batch: self,
-                index,
-                ordinal,
+                number,
             };
-            if self.types[type_index].is_taken && self.takes(&event) {
+            if event.of_type().is_taken && self.takes(&event) {
                 visit(Item::Event(event))?;
             }
         }
@@ -325,16 +319,14 @@ impl<'r> Batch<'r> {
 /// The events of a chunk, one by one.
 pub(crate) struct BatchEvents<'r> {
     batch: Arc<Batch<'r>>,
-    index: usize,
-    next: Vec<usize>,
+    next: usize,
 }
 
 impl<'r> BatchEvents<'r> {
     pub(crate) fn new(batch: Batch<'r>) -> Self {
         Self {
-            next: vec![0; batch.types.len()],
             batch: Arc::new(batch),
-            index: 0,
+            next: 0,
         }
     }
 }
@@ -343,17 +335,17 @@ impl<'r> Iterator for BatchEvents<'r> {
     type Item = OwnedEvent<'r>;
 
     fn next(&mut self) -> Option<OwnedEvent<'r>> {
-        while let Some(type_index) = self.batch.chunk.type_index.get(self.index) {
-            let type_index = usize::from(*type_index);
-            let event = OwnedEvent {
-                batch: Arc::clone(&self.batch),
-                index: self.index,
-                ordinal: self.next[type_index],
+        while self.next < self.batch.chunk.len() {
+            let event = Event {
+                batch: &self.batch,
+                number: self.next,
             };
-            self.index += 1;
-            self.next[type_index] += 1;
-            if self.batch.types[type_index].is_taken && self.batch.takes(&event.as_event()) {
-                return Some(event);
+            self.next += 1;
+            if event.of_type().is_taken && self.batch.takes(&event) {
+                return Some(OwnedEvent {
+                    batch: Arc::clone(&self.batch),
+                    number: self.next - 1,
+                });
             }
         }
         None

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use annals_format::{EventTypeId, RegionId, Role, Spread, TraceChunk};
+use annals_format::{EventTypeId, OrderedChunk, RegionId, Role, Spread};
 use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{
     CallAround, Message, MessageCounts, MessageEvents, MessageExtractor, MessagePairs, Places,
@@ -196,7 +196,7 @@ impl CallSink for MessageState<'_> {
 }
 
 impl Sink for MessageState<'_> {
-    fn chunk(&mut self, chunk: &TraceChunk) {
+    fn chunk(&mut self, chunk: &OrderedChunk) {
         self.flush();
         let until_ns = self.shared.window.to_ns;
         self.shared
@@ -204,7 +204,7 @@ impl Sink for MessageState<'_> {
             .extract(chunk, until_ns, &mut self.events);
     }
 
-    fn other(&mut self, location: usize, frames: &[Frame], _: &TraceChunk, index: usize) {
+    fn other(&mut self, location: usize, frames: &[Frame], _: &OrderedChunk, event: usize) {
         let Some(frame) = frames.last() else { return };
         let call = CallAround {
             location: location as u32,
@@ -212,7 +212,7 @@ impl Sink for MessageState<'_> {
             entered_ns: frame.entered_ns,
             left_ns: None,
         };
-        if let Some(event) = self.events.set_call(index, call) {
+        if let Some(event) = self.events.set_call(event, call) {
             let open = &mut self.open[location];
             open.push(OpenSend {
                 event: Some(event),

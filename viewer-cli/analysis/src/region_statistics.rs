@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use annals_format::{
-    CallStatistics, Definitions, LocationId, ProcessId, RegionId, TraceChunk, TraceLoss,
+    CallStatistics, Definitions, LocationId, OrderedChunk, ProcessId, RegionId, TraceLoss,
 };
 use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{
@@ -112,12 +112,12 @@ impl CallSink for Counter<'_> {
 }
 
 impl Sink for Counter<'_> {
-    fn chunk(&mut self, chunk: &TraceChunk) {
+    fn chunk(&mut self, chunk: &OrderedChunk) {
         if self.counts_events {
-            let events = chunk.times_ns.iter().zip(chunk.streams.iter());
-            let counted = events.filter(|(time_ns, stream)| {
-                self.window.contains(**time_ns) && self.query.takes_stream(**stream)
-            });
+            let runs = chunk.chunk().runs();
+            let runs = runs.filter(|(_, stream, _)| self.query.takes_stream(*stream));
+            let counted = runs.flat_map(|(group, _, run)| &group.times_ns[run]);
+            let counted = counted.filter(|time_ns| self.window.contains(**time_ns));
             self.events += counted.count() as u64;
         }
     }

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use annals_format::{
-    Definitions, EventTypeId, LocationId, Reference, RegionId, Role, StreamId, TraceChunk,
+    Definitions, EventTypeId, LocationId, OrderedChunk, Reference, RegionId, Role, StreamId,
     TraceLoss,
 };
 use annals_merger::calls::{CallSink, Close, Frame};
@@ -302,7 +302,7 @@ impl Messages {
     }
 
     /// Numbers the messages of a chunk and matches them.
-    fn take(&mut self, chunk: &TraceChunk) {
+    fn take(&mut self, chunk: &OrderedChunk) {
         self.of_rows.clear();
         self.matched.clear();
         let mut events = MessageEvents::default();
@@ -387,7 +387,7 @@ impl Driver<'_> {
         }
     }
 
-    fn look(&mut self, chunk: TraceChunk) -> anyhow::Result<()> {
+    fn look(&mut self, chunk: OrderedChunk) -> anyhow::Result<()> {
         if let Some(error) = self.failure.take() {
             return Err(error);
         }
@@ -400,7 +400,7 @@ impl Driver<'_> {
             messages.take(&chunk);
         }
         let window = self.context.window;
-        let last_ns = chunk.times_ns.last().copied();
+        let last_ns = chunk.times_ns().last();
         if self.wants.events && last_ns.is_some_and(|last_ns| last_ns >= window.from_ns) {
             let of_chunk = ChunkEvents::of(chunk, self.context.definitions, &self.query);
             let is_move = of_chunk.event_types();
@@ -582,7 +582,7 @@ fn pass<'a>(
     };
     let is_of_calls = wants.calls || wants.time;
     let mut failure = None;
-    let mut look = |chunk: TraceChunk, driver: &mut Driver<'_>| {
+    let mut look = |chunk: OrderedChunk, driver: &mut Driver<'_>| {
         driver.look(chunk).map_err(|error| {
             failure = Some(error);
             MergeError::Stopped

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use annals_format::{ANY_EVENT_TYPE, Cause, EventTypeId, StreamId, TraceLoss};
+use annals_format::{ANY_EVENT_TYPE, Cause, EventTypeId, StreamId, TraceChunk, TraceLoss};
 use annals_merger::{Places, ReadSummary, Reader, Sums, Window};
 use clap::Args;
 use serde::Serialize;
@@ -77,10 +77,11 @@ struct CheckResult {
 /// Reads all events and holds them, and the dropped records, against the totals.
 fn check(opened: &Reader) -> anyhow::Result<(CheckResult, ReadSummary)> {
     let mut found: BTreeMap<(StreamId, EventTypeId), u64> = BTreeMap::new();
-    let outcome = opened.for_each_chunk(Window::ALL, |chunk| {
-        for row in chunk.rows() {
-            let key = (chunk.streams[row.index], row.event_type);
-            *found.entry(key).or_default() += 1;
+    let outcome = opened.for_each_chunk(Window::ALL, |chunk: TraceChunk| {
+        for (stream, counts) in chunk.header(0).counts {
+            for (event_type, count) in counts {
+                *found.entry((stream, event_type)).or_default() += count;
+            }
         }
         Ok(())
     })?;

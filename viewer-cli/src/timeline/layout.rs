@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use annals_format::{
-    Definitions, EventTypeId, LocationId, RegionId, Role, StreamId, TraceChunk, TraceLoss, Value,
+    Definitions, EventTypeId, LocationId, OrderedChunk, RegionId, Role, StreamId, TraceLoss, Value,
 };
 use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{
@@ -348,7 +348,7 @@ struct Trips {
 }
 
 impl Trips {
-    fn take(&mut self, chunk: &TraceChunk, window: Window, lanes: &ByStream<usize>) {
+    fn take(&mut self, chunk: &OrderedChunk, window: Window, lanes: &ByStream<usize>) {
         let (found, count) = (&mut self.found, &mut self.count);
         self.pairs.take(chunk, |message| {
             let (from, to) = (message.send, message.receive);
@@ -388,31 +388,28 @@ impl MetricSums {
 
     fn take(
         &mut self,
-        chunk: &TraceChunk,
+        chunk: &OrderedChunk,
         window: Window,
         columns: usize,
         lanes: &ByStream<usize>,
     ) {
         if !chunk
-            .types
-            .iter()
+            .types()
             .any(|t| self.types.contains_key(&t.event_type))
         {
             return;
         }
-        for row in chunk.rows() {
-            let time_ns = chunk.times_ns[row.index];
-            let event_type = row.event_type;
-            let (Some(at), Some(lane)) = (
-                self.types.get(&event_type),
-                lanes.get(chunk.streams[row.index]),
-            ) else {
+        for (event, time_ns) in chunk.times_ns().enumerate() {
+            let event_type = chunk.columns(event).event_type;
+            let (Some(at), Some(lane)) =
+                (self.types.get(&event_type), lanes.get(chunk.stream(event)))
+            else {
                 continue;
             };
             if !window.contains(time_ns) {
                 continue;
             }
-            let value = match row.value(*at) {
+            let value = match chunk.value(event, *at) {
                 Value::F64(value) => Some(value),
                 other => other.as_integer().map(|value| value as f64),
             };
