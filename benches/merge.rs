@@ -3,7 +3,7 @@
 //!
 //! `cargo bench --bench merge`; `ANNALS_BENCH_EVENTS` sets the number of events (default 4 million),
 //! `ANNALS_BENCH_RANKS` the numbers of ranks (default `4,64,1024`), `ANNALS_BENCH_ROUNDS` the number of
-//! rounds (default 5). `ANNALS_BENCH_CAUSALITY=off` leaves messages unchecked: one event in ten is one.
+//! rounds (default 5), `ANNALS_BENCH_DIR` a directory that keeps the recordings. `ANNALS_BENCH_CAUSALITY=off` leaves messages unchecked: one event in ten is one.
 
 use std::path::Path;
 use std::time::Instant;
@@ -91,11 +91,16 @@ fn main() {
     for ranks in setting("ANNALS_BENCH_RANKS", "4,64,1024").split(',') {
         let ranks = number(ranks) as u32;
         let scratch = tempfile::tempdir().expect("a directory");
-        let inputs = scratch.path().join("recordings");
-        std::fs::create_dir(&inputs).expect("a directory");
         let of_rank = events / u64::from(ranks);
-        for rank in 0..ranks {
-            synthetic::write_recording(&inputs, rank, ranks, of_rank).expect("a recording");
+        let inputs = match std::env::var_os("ANNALS_BENCH_DIR") {
+            Some(kept) => Path::new(&kept).join(format!("recordings-{ranks}-{of_rank}")),
+            None => scratch.path().join("recordings"),
+        };
+        if !inputs.exists() {
+            std::fs::create_dir_all(&inputs).expect("a directory");
+            for rank in 0..ranks {
+                synthetic::write_recording(&inputs, rank, ranks, of_rank).expect("a recording");
+            }
         }
         let events = of_rank * u64::from(ranks);
         let output = scratch.path().join("run.annals");

@@ -448,7 +448,56 @@ impl std::str::FromStr for CompressionLevel {
 
 /// Builds blocks; owns the compression context, so that a writer pays for it once.
 pub struct BlockWriter {
-    compressor: Option<zstd::bulk::Compressor<'static>>,
+    compressor: Option<Compressor>,
+}
+
+/// Makes zstd frames.
+struct Compressor(zstd::zstd_safe::CCtx<'static>);
+
+impl Compressor {
+    fn new(level: i32) -> std::io::Result<Self> {
+        let mut context = zstd::zstd_safe::CCtx::create();
+        let parameter = zstd::zstd_safe::CParameter::CompressionLevel(level);
+        let set = context.set_parameter(parameter);
+        set.map_err(|code| std::io::Error::other(zstd::zstd_safe::get_error_name(code)))?;
+        Ok(Self(context))
+    }
+
+    /// One frame, in which a block ends at each of these lengths. None: zstd cannot.
+    fn compress(&mut self, body: &[u8], cuts: &[usize]) -> Option<Vec<u8>> {
+        use zstd::zstd_safe::zstd_sys::ZSTD_EndDirective as End;
+        use zstd::zstd_safe::{InBuffer, OutBuffer, ResetDirective, compress_bound};
+        let room = compress_bound(body.len()) + 32 * cuts.len();
+        let mut bytes = vec![0; room];
+        let context = &mut self.0;
+        if cuts.is_empty() {
+            let length = context.compress2(&mut bytes[..], body).ok()?;
+            bytes.truncate(length);
+            return Some(bytes);
+        }
+        context.reset(ResetDirective::SessionOnly).ok()?;
+        context.set_pledged_src_size(Some(body.len() as u64)).ok()?;
+        let mut output = OutBuffer::around(&mut bytes[..]);
+        let mut start = 0;
+        for cut in cuts.iter().copied().chain([body.len()]) {
+            let mut input = InBuffer::around(&body[start..cut]);
+            let end = if cut == body.len() {
+                End::ZSTD_e_end
+            } else {
+                End::ZSTD_e_flush
+            };
+            let left = context
+                .compress_stream2(&mut output, &mut input, end)
+                .ok()?;
+            if left != 0 || input.pos != cut - start {
+                return None;
+            }
+            start = cut;
+        }
+        let length = output.pos();
+        bytes.truncate(length);
+        Some(bytes)
+    }
 }
 
 impl BlockWriter {
@@ -459,7 +508,7 @@ impl BlockWriter {
     pub fn new(level: CompressionLevel) -> std::io::Result<Self> {
         let compressor = match level {
             CompressionLevel::None => None,
-            CompressionLevel::Zstd(level) => Some(zstd::bulk::Compressor::new(level)?),
+            CompressionLevel::Zstd(level) => Some(Compressor::new(level)?),
         };
         Ok(Self { compressor })
     }
@@ -470,6 +519,20 @@ impl BlockWriter {
     /// # Panics
     /// If the body is longer than the format allows; its builder must keep to the limits.
     pub fn store(&mut self, body: &[u8], content: Content) -> StoredBody {
+        self.store_parts(body, &[], content)
+    }
+
+    /// As [`store`](Self::store), of a body whose parts up to these lengths are of different kinds: each is compressed with
+    /// statistics of its own.
+    ///
+    /// # Panics
+    /// As there.
+    pub(crate) fn store_parts(
+        &mut self,
+        body: &[u8],
+        cuts: &[usize],
+        content: Content,
+    ) -> StoredBody {
         assert!(
             body.len() <= MAX_BODY_LEN,
             "a body's builder keeps to the limits"
@@ -479,13 +542,12 @@ impl BlockWriter {
         if let Some(compressor) = &mut self.compressor
             && !body.is_empty()
         {
-            bytes.resize(zstd::zstd_safe::compress_bound(body.len()), 0);
-            match compressor.compress_to_buffer(body, &mut bytes[..]) {
-                Ok(stored) if stored < body.len() => {
-                    bytes.truncate(stored);
+            match compressor.compress(body, cuts) {
+                Some(stored) if stored.len() < body.len() => {
+                    bytes = stored;
                     compression = 1;
                 }
-                _ => bytes.clear(),
+                _ => {}
             }
         }
         if compression == 0 {

@@ -107,29 +107,33 @@ impl TraceChunk {
                 }
             }
         }
-        let Some((first_ns, last_ns)) = self.span_ns() else {
-            return places;
-        };
         let runs: usize = self.groups.iter().map(|group| group.ends.len()).sum();
-        if runs < 2 {
-            return places;
+        if runs > 1 {
+            self.sort(&mut places);
         }
-        let shift = usize::BITS - count.leading_zeros();
+        places
+    }
+
+    /// Sorts events by time; those of one time stay in their order.
+    pub fn sort(&self, places: &mut Vec<EventPlace>) {
+        let Some((first_ns, last_ns)) = self.span_ns() else {
+            return;
+        };
+        let shift = usize::BITS - places.len().leading_zeros();
         let span = last_ns.abs_diff(first_ns);
         let bits = u64::BITS - span.leading_zeros();
         if shift + bits >= u64::BITS {
             // So long a chunk has few events.
             places.sort_by_key(|event| self.time_ns(event));
-            return places;
+            return;
         }
-        let times = self.groups.iter().flat_map(|group| &group.times_ns);
-        let keys = times.enumerate().map(|(number, time_ns)| {
-            (time_ns.wrapping_sub(first_ns) as u64) << shift | number as u64
+        let keys = places.iter().enumerate().map(|(number, event)| {
+            (self.time_ns(event).wrapping_sub(first_ns) as u64) << shift | number as u64
         });
         let mut keys: Vec<u64> = keys.collect();
         radix_sort(&mut keys, shift, bits);
         let number = |key: &u64| (key & ((1 << shift) - 1)) as usize;
-        keys.iter().map(|key| places[number(key)]).collect()
+        *places = keys.iter().map(|key| places[number(key)]).collect();
     }
 }
 

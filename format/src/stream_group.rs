@@ -30,6 +30,9 @@ pub struct StreamGroup {
     pub shifts_ns: Vec<i64>,
 }
 
+/// A part of a frame that is worth being compressed with statistics of its own, bytes.
+const LEAST_PART: usize = 1 << 11;
+
 /// A column of which all values are 0, as it is stored.
 const ZEROS: [u8; 2] = [0, 0];
 
@@ -127,8 +130,15 @@ impl StreamGroup {
         }
     }
 
-    /// Appends the frame of the group, of a chunk whose first event has this time.
-    pub(crate) fn encode(&self, chunk_first_ns: i64, out: &mut Vec<u8>) {
+    /// Appends the frame of the group, of a chunk whose first event has this time. Returns where parts of other kinds begin:
+    /// compressed apart from each other, times, types and values take less room.
+    pub(crate) fn encode(&self, chunk_first_ns: i64, out: &mut Vec<u8>) -> Vec<usize> {
+        let mut cuts = vec![out.len()];
+        let cut = |at: usize, cuts: &mut Vec<usize>| {
+            if cuts.last().is_some_and(|last| at - last >= LEAST_PART) {
+                cuts.push(at);
+            }
+        };
         let mut firsts = Vec::with_capacity(self.ends.len());
         let mut steps = Vec::with_capacity(self.len());
         for (_, run) in self.runs() {
@@ -139,11 +149,15 @@ impl StreamGroup {
         }
         put_ints(&firsts, out);
         put_ints(&steps, out);
+        cut(out.len(), &mut cuts);
         put_type_table(&self.types, &self.type_index, out);
+        cut(out.len(), &mut cuts);
         put_columns(&self.types, out);
         put_codes(&self.tick_residuals, out);
         put_rare(&self.positions, self.len(), out);
         put_rare(&self.shifts_ns, self.len(), out);
+        cuts.remove(0);
+        cuts
     }
 
     /// Reads a group of a chunk with these first and last times, of streams with these counts. `max_items` bounds events

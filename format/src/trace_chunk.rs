@@ -215,13 +215,18 @@ impl TraceChunk {
 
     /// The head that goes with these events, without frames.
     pub fn header(&self, sequence: u64) -> TraceChunkHeader {
-        let from_losses = || self.losses.iter().map(|(_, loss)| loss.to_ns).min();
-        let at = || from_losses().map_or((0, 0), |at| (at, at));
-        let (first_ns, last_ns) = self.span_ns().unwrap_or_else(at);
         let mut counts = Vec::new();
         self.groups
             .iter()
             .for_each(|group| group.count(&mut counts));
+        self.header_of(sequence, counts)
+    }
+
+    /// The head that goes with these events, for whoever has counted them by stream and event type.
+    pub fn header_of(&self, sequence: u64, counts: Vec<StreamCounts>) -> TraceChunkHeader {
+        let from_losses = || self.losses.iter().map(|(_, loss)| loss.to_ns).min();
+        let at = || from_losses().map_or((0, 0), |at| (at, at));
+        let (first_ns, last_ns) = self.span_ns().unwrap_or_else(at);
         TraceChunkHeader {
             sequence,
             event_count: self.len() as u64,
@@ -254,8 +259,8 @@ impl TraceChunk {
         }
         for group in &self.groups {
             raw.clear();
-            group.encode(header.first_ns, &mut raw);
-            let body = writer.store(&raw, content_of(group.len(), &group.types));
+            let cuts = group.encode(header.first_ns, &mut raw);
+            let body = writer.store_parts(&raw, &cuts, content_of(group.len(), &group.types));
             stored.push(group.ends.len() as u32, body);
         }
         let (frames, body) = stored.finish()?;

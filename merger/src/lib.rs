@@ -69,6 +69,7 @@ mod trace_file;
 mod verify;
 mod whole_file;
 mod window;
+mod workers;
 
 pub use allocator::keep_freed_memory;
 pub use annals_format::{

@@ -26,8 +26,6 @@ use annals_format::{
     SourceOrder, StreamId, StreamTotals, TraceChunk, TraceLoss,
 };
 
-use rayon::prelude::*;
-
 use crate::ahead;
 use crate::allocator::give_freed_memory_back;
 use crate::axis::proof::{self, ElementReferences, SortedStreams, StreamHashes};
@@ -52,6 +50,7 @@ use crate::messages::causality::{Causality, RepairReport};
 use crate::messages::repair::Shifts;
 use crate::report::Report;
 use crate::window::Window;
+use crate::workers::Workers;
 
 use self::causes::{Moved, shifts_of};
 
@@ -450,15 +449,12 @@ impl Merge {
         work: impl Fn(Vec<Part>) -> R + Sync,
         mut consume: impl FnMut(R) -> Result<()>,
     ) -> Result<Vec<Vec<InputOutcome<'a>>>> {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.max(1));
-        let pool = pool.build().map_err(|error| MergeError::Threads {
-            source: std::io::Error::other(error),
-        })?;
+        let workers = Workers::new(jobs)?;
         let readers = self.open_readers(keep, is_proved.then_some(references));
         let streams = self.definitions.streams.len();
         let budget = Budget::of(self.memory_limit_bytes, streams);
         let runs = Runs {
-            pool: &pool,
+            workers: &workers,
             references,
             budget,
             directory: &self.temporary_directory,
@@ -470,17 +466,14 @@ impl Merge {
         }
         let mut sweep = Sweep::new(readers, streams, self.chunk_events, budget.strips);
         let next = || {
-            let strips = sweep.next_strips(&pool);
+            let strips = sweep.next_strips(&workers);
             match sweep.failure() {
                 Some(error) => Err(error),
                 None => Ok(Some(strips).filter(|strips| !strips.is_empty())),
             }
         };
         let work = |strips: Vec<Strip<'a>>| -> Vec<R> {
-            pool.install(|| {
-                let each = strips.into_par_iter();
-                each.map(|strip| work(strip.assemble(references))).collect()
-            })
+            workers.map(strips, |strip| work(strip.assemble(references)))
         };
         let take = |results: Vec<R>| results.into_iter().try_for_each(&mut consume);
         if jobs < 2 {

@@ -471,7 +471,7 @@ impl Extractor {
                 }
             }
         }
-        places.sort_by_key(|place| chunk.time_ns(place));
+        chunk.sort(&mut places);
         let places = places.iter().enumerate();
         self.append(chunk, places, i64::MAX, &mut batch, |_, _, _, _, _| None);
         batch

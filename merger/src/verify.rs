@@ -223,7 +223,7 @@ fn verify_with(
     let mut tally = Tally::default();
     let types = RegionTypes::of(definitions);
     let mut stacks = Stacks::new(&types, definitions.slice.is_some());
-    let mut calls = TraceCalls::new(&types, 1).map_err(|source| MergeError::Threads { source })?;
+    let mut calls = TraceCalls::new(&types, 1)?;
     let (mut chunks, mut wrong_snapshot) = (0, None);
     let mut unreadable_snapshots = Vec::new();
     // What a trace that was cut out of a longer one begins with, nothing in it can contradict.

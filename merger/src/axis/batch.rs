@@ -5,7 +5,7 @@ use std::ops::Range;
 use annals_format::{Chunk, EventTypeId, MapCursor, StreamGroup, TypeColumns, fetch_ahead};
 
 /// Least events between two checkpoints.
-const LEAST_STRIDE: usize = 256;
+const LEAST_STRIDE: usize = 64;
 
 /// Times of events, no wider than they must be.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use annals_format::{
-    Column, EventTypeId, MAX_CHUNK_VALUES, StreamGroup, StreamId, TraceChunk, TraceChunkHeader,
-    TraceLoss, TypeColumns,
+    Column, EventTypeId, MAX_CHUNK_VALUES, StreamCounts, StreamGroup, StreamId, TraceChunk,
+    TraceChunkHeader, TraceLoss, TypeColumns,
 };
 
 use rustc_hash::FxHashSet;
@@ -83,6 +83,7 @@ impl<'a> Strip<'a> {
         }
         let pieces = self.pieces();
         let mut chunk = TraceChunk::default();
+        let mut counts = Vec::new();
         let mut rest = pieces.as_slice();
         while !rest.is_empty() {
             let mut count = 0;
@@ -99,10 +100,10 @@ impl<'a> Strip<'a> {
             }
             let group;
             (group, rest) = rest.split_at(count);
-            chunk.groups.push(group_of(group, references));
+            chunk.groups.push(group_of(group, references, &mut counts));
         }
         chunk.losses = self.place_losses(&pieces);
-        let header = chunk.header(0);
+        let header = chunk.header_of(0, counts);
         vec![Part { chunk, header }]
     }
 
@@ -167,8 +168,9 @@ impl<'a> Strip<'a> {
             return false;
         }
         let (mut values, mut text) = (0, 0);
+        let mut spare = Ordinals::default();
         for slice in &self.slices {
-            for (_, ordinals, columns) in of_types(&slice.batch, slice.range.clone()) {
+            for (_, ordinals, columns) in spare.of_types(&slice.batch, slice.range.clone()) {
                 values += ordinals.len() * columns.columns.len();
                 let texts = columns
                     .columns
@@ -293,20 +295,31 @@ impl<'a> Strip<'a> {
     }
 }
 
-/// Of the types of a batch that a range has events of: index of the type, which of the type's events, and its columns.
-fn of_types(
-    batch: &Batch,
-    range: Range<usize>,
-) -> impl Iterator<Item = (usize, Range<usize>, &TypeColumns)> {
-    let mut starts = vec![0; batch.types.len()];
-    batch.ordinals_at(range.start, &mut starts);
-    let mut ends = starts.clone();
-    batch.count_types(range, &mut ends);
-    let ordinals = starts.into_iter().zip(ends).enumerate();
-    ordinals.filter_map(|(local, (start, end))| {
-        let ordinals = start as usize..end as usize;
-        (start != end).then(|| (local, ordinals, &batch.types[local]))
-    })
+/// By type of a batch, where a range of its events begins and ends among those of the type.
+#[derive(Default)]
+struct Ordinals {
+    starts: Vec<u32>,
+    ends: Vec<u32>,
+}
+
+impl Ordinals {
+    /// Of the types of a batch that a range has events of: index of the type, which of the type's events, and its columns.
+    fn of_types<'a>(
+        &mut self,
+        batch: &'a Batch,
+        range: Range<usize>,
+    ) -> impl Iterator<Item = (usize, Range<usize>, &'a TypeColumns)> {
+        self.starts.clear();
+        self.starts.resize(batch.types.len(), 0);
+        batch.ordinals_at(range.start, &mut self.starts);
+        self.ends.clone_from(&self.starts);
+        batch.count_types(range, &mut self.ends);
+        let ordinals = self.starts.iter().zip(&self.ends).enumerate();
+        ordinals.filter_map(|(local, (start, end))| {
+            let ordinals = *start as usize..*end as usize;
+            (start != end).then(|| (local, ordinals, &batch.types[local]))
+        })
+    }
 }
 
 /// The columns of an event type (or of one of its shapes) in a group.
@@ -385,8 +398,12 @@ impl<'a> Slots<'a> {
     }
 }
 
-/// The group of these pieces.
-fn group_of(pieces: &[Piece<'_>], references: &ElementReferences) -> StreamGroup {
+/// The group of these pieces; appends its counts.
+fn group_of(
+    pieces: &[Piece<'_>],
+    references: &ElementReferences,
+    counts: &mut Vec<StreamCounts>,
+) -> StreamGroup {
     let events = pieces.iter().map(|piece| piece.range.len()).sum();
     let mut group = StreamGroup {
         times_ns: Vec::with_capacity(events),
@@ -397,6 +414,8 @@ fn group_of(pieces: &[Piece<'_>], references: &ElementReferences) -> StreamGroup
     let mut slots = Slots::default();
     // Piece by piece, for each type of the batch its slot.
     let mut of_locals: Vec<u16> = Vec::new();
+    let mut spare = Ordinals::default();
+    let first_count = counts.len();
     for (number, piece) in pieces.iter().enumerate() {
         if let Some(later) = pieces.get(number + PIECES_AHEAD) {
             later.slice.batch.fetch_ahead(later.range.start);
@@ -404,7 +423,16 @@ fn group_of(pieces: &[Piece<'_>], references: &ElementReferences) -> StreamGroup
         let batch = &piece.slice.batch;
         let first = of_locals.len();
         of_locals.resize(first + batch.types.len(), 0);
-        for (local, ordinals, columns) in of_types(batch, piece.range.clone()) {
+        let is_new = counts[first_count..]
+            .last()
+            .is_none_or(|last| last.0 != piece.slice.stream);
+        if is_new {
+            counts.push((piece.slice.stream, Vec::with_capacity(batch.types.len())));
+        }
+        for (local, ordinals, columns) in spare.of_types(batch, piece.range.clone()) {
+            let of_stream = counts.last_mut().map(|(_, counts)| counts);
+            let count = (batch.event_types[local], ordinals.len() as u64);
+            of_stream.into_iter().for_each(|counts| counts.push(count));
             let slot = slots.of(batch.event_types[local], &columns.columns);
             of_locals[first + local] = slot as u16;
             let slot = &mut slots.slots[slot];
@@ -415,6 +443,14 @@ fn group_of(pieces: &[Piece<'_>], references: &ElementReferences) -> StreamGroup
                 ordinals,
             });
         }
+    }
+    for (_, counts) in &mut counts[first_count..] {
+        counts.sort_unstable_by_key(|(event_type, _)| *event_type);
+        counts.dedup_by(|b, a| {
+            let is_same = a.0 == b.0;
+            a.1 += if is_same { b.1 } else { 0 };
+            is_same
+        });
     }
     let (order, ranks) = slots.order();
     of_locals

@@ -1,7 +1,6 @@
 //! Snapshots of a trace in the making: written as often as their share of its bytes allows.
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use annals_format::{
     BlockKind, BlockWriter, CompressionLevel, Definitions, Snapshot, SnapshotEntry,
@@ -10,45 +9,17 @@ use annals_format::{
 use crate::calls::moves::ChunkMoves;
 use crate::calls::region_types::RegionTypes;
 use crate::calls::stacks::Stacks;
+use crate::calls::statistics::TraceCalls;
 use crate::error::{MergeError, Result};
 use crate::trace_file::TraceFile;
 
 /// Of this many bytes of a trace, at most one is of a snapshot.
 const BYTES_PER_SNAPSHOT_BYTE: u64 = 20;
 
-/// What chunks do to the stacks, found by several threads.
-#[derive(Debug)]
-pub(crate) struct Changes<'a> {
-    types: &'a RegionTypes,
-    spare: Mutex<Vec<Stacks>>,
-}
-
-impl<'a> Changes<'a> {
-    pub(crate) fn new(types: &'a RegionTypes) -> Self {
-        Self {
-            types,
-            spare: Mutex::default(),
-        }
-    }
-
-    /// What a chunk does, whatever was open before.
-    pub(crate) fn of(&self, moves: &ChunkMoves) -> Snapshot {
-        if self.types.is_empty() {
-            return Snapshot::default();
-        }
-        let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = spare().pop();
-        let mut stacks = found.unwrap_or_else(|| Stacks::new(self.types, true));
-        stacks.take_moves(moves);
-        let snapshot = stacks.drain(self.types);
-        spare().push(stacks);
-        snapshot
-    }
-}
-
 /// Writes snapshots between the chunks of a trace.
 pub(crate) struct SnapshotWriter<'a> {
     types: &'a RegionTypes,
+    /// Of a slice, and of slices that are joined. In a whole merge the statistics have the stacks.
     stacks: Stacks,
     writer: BlockWriter,
     block: Vec<u8>,
@@ -132,6 +103,47 @@ impl<'a> SnapshotWriter<'a> {
         self.write(chunk, &snapshot, false, file)
     }
 
+    /// Takes the next chunk of a merge in, whose calls were counted up to here: writes the snapshot before it, if it may
+    /// cost as much, and counts its calls.
+    pub(crate) fn take_chunk(
+        &mut self,
+        chunk: u64,
+        moves: ChunkMoves,
+        calls: &mut TraceCalls,
+        file: &mut TraceFile,
+    ) -> Result<()> {
+        if self.is_slice {
+            self.before_chunk(chunk, file)?;
+            if !self.is_lost {
+                self.stacks.take_moves(&moves);
+                self.is_lost = self.stacks.is_too_much();
+            }
+        } else {
+            self.before_counted(chunk, calls, file)?;
+        }
+        calls.take(moves);
+        Ok(())
+    }
+
+    /// As [`SnapshotWriter::before_chunk`], of the calls that were counted.
+    fn before_counted(
+        &mut self,
+        chunk: u64,
+        calls: &mut TraceCalls,
+        file: &mut TraceFile,
+    ) -> Result<()> {
+        if chunk == 0 || !self.is_due(chunk, calls.size(), file) {
+            return Ok(());
+        }
+        match calls.snapshot(self.types) {
+            Some(snapshot) => self.write(chunk, &snapshot, false, file),
+            None => {
+                self.is_lost = true;
+                Ok(())
+            }
+        }
+    }
+
     /// The same for what a slice of the trace has open between its chunks.
     pub(crate) fn within(
         &mut self,
@@ -181,17 +193,20 @@ impl<'a> SnapshotWriter<'a> {
         file.write(&self.block)
     }
 
-    /// Writes the snapshot behind the last of so many chunks; gives the index of all of them.
+    /// Writes the snapshot behind the last of so many chunks; gives the index of all of them. `calls`: those of a merge.
     pub(crate) fn finish(
         mut self,
         chunks: u64,
+        calls: Option<&mut TraceCalls>,
         file: &mut TraceFile,
     ) -> Result<Vec<SnapshotEntry>> {
-        if self.is_slice && !self.is_lost {
-            let snapshot = self.stacks.snapshot(self.types);
-            self.write(chunks, &snapshot, true, file)?;
-        } else {
-            self.before_chunk(chunks, file)?;
+        match calls {
+            _ if self.is_slice && !self.is_lost => {
+                let snapshot = self.stacks.snapshot(self.types);
+                self.write(chunks, &snapshot, true, file)?;
+            }
+            Some(calls) if !self.is_slice => self.before_counted(chunks, calls, file)?,
+            _ => self.before_chunk(chunks, file)?,
         }
         Ok(self.entries)
     }

@@ -224,17 +224,4 @@ impl Stacks {
             locations: locations.collect(),
         }
     }
-
-    /// The stacks as they are; then no region is open.
-    pub(crate) fn drain(&mut self, types: &RegionTypes) -> Snapshot {
-        let snapshot = self.snapshot(types);
-        for number in self.touched.drain(..) {
-            let stack = &mut self.stacks[number as usize];
-            stack.steps.clear();
-            stack.open.clear();
-            (stack.last_ns, stack.has_gap) = (None, false);
-        }
-        self.steps = 0;
-        snapshot
-    }
 }

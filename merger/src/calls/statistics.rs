@@ -1,13 +1,17 @@
 //! Statistics of region calls: counted by readers for a window, and by the merge for the whole of its trace.
 
-use annals_format::{CallStatistics, RegionId, RegionStatistics, Snapshot};
-use rayon::prelude::*;
+use annals_format::{
+    CallStatistics, LocationState, MAX_SNAPSHOT_LOCATIONS, MAX_SNAPSHOT_STEPS, RegionId,
+    RegionStatistics, Snapshot, Step,
+};
 use rustc_hash::FxHashMap;
 
 use crate::calls::moves::{ChunkMoves, Move, MoveKind};
 use crate::calls::region_types::RegionTypes;
 use crate::calls::{CallSink, CallStack, Close, Frame};
+use crate::error::Result;
 use crate::window::Window;
+use crate::workers::Workers;
 
 /// Which part of a call counts.
 pub trait Extent {
@@ -202,6 +206,7 @@ impl<E: Extent> CallSink for RegionCounter<E> {
 /// The stacks of some locations, and what their calls add up to.
 #[derive(Debug)]
 struct Shard {
+    number: usize,
     stacks: Vec<CallStack>,
     counter: RegionCounter<Always>,
 }
@@ -224,7 +229,7 @@ impl Shard {
 pub(crate) struct TraceCalls {
     shards: Vec<Shard>,
     pending: Vec<ChunkMoves>,
-    pool: rayon::ThreadPool,
+    workers: Workers,
 }
 
 impl TraceCalls {
@@ -235,14 +240,14 @@ impl TraceCalls {
     ///
     /// # Errors
     /// If no threads can be had.
-    pub(crate) fn new(types: &RegionTypes, jobs: usize) -> std::io::Result<Self> {
+    pub(crate) fn new(types: &RegionTypes, jobs: usize) -> Result<Self> {
         let jobs = jobs.clamp(1, 64);
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs);
-        let pool = pool.build().map_err(std::io::Error::other)?;
+        let workers = Workers::new(jobs)?;
         let count = types.locations().len();
         let shards = (0..jobs).map(|shard| {
             let own = count.saturating_sub(shard).div_ceil(jobs);
             Shard {
+                number: shard,
                 stacks: (0..own).map(|_| CallStack::default()).collect(),
                 counter: RegionCounter::new(Always, vec![0; own]),
             }
@@ -250,7 +255,7 @@ impl TraceCalls {
         Ok(Self {
             shards: shards.collect(),
             pending: Vec::new(),
-            pool,
+            workers,
         })
     }
 
@@ -285,21 +290,55 @@ impl TraceCalls {
         let Self {
             shards,
             pending,
-            pool,
+            workers,
         } = self;
-        pool.install(|| {
-            let count = shards.len();
-            let each = shards.par_iter_mut().enumerate();
-            each.for_each(|(number, shard)| {
-                for (location, moves) in pending.iter().flat_map(ChunkMoves::runs) {
-                    let location = location as usize;
-                    if location % count == number {
-                        shard.take(location / count, moves);
-                    }
+        let count = shards.len();
+        workers.map(shards, |shard| {
+            for (location, moves) in pending.iter().flat_map(ChunkMoves::runs) {
+                let location = location as usize;
+                if location % count == shard.number {
+                    shard.take(location / count, moves);
                 }
-            });
+            }
         });
         pending.clear();
+    }
+
+    /// Open calls and locations with events, as far as these were counted last.
+    pub(crate) fn size(&self) -> usize {
+        let stacks = self.shards.iter().flat_map(|shard| &shard.stacks);
+        let sizes =
+            stacks.map(|stack| stack.frames().len() + usize::from(stack.last_ns().is_some()));
+        sizes.sum()
+    }
+
+    /// The calls that are open; none when they are more than a snapshot can hold.
+    pub(crate) fn snapshot(&mut self, types: &RegionTypes) -> Option<Snapshot> {
+        self.count_pending();
+        let shards = self.shards.len();
+        let mut snapshot = Snapshot::default();
+        let mut steps = 0;
+        for (number, location) in types.locations().iter().enumerate() {
+            let stack = &self.shards[number % shards].stacks[number / shards];
+            let Some(last_ns) = stack.last_ns() else {
+                continue;
+            };
+            let frames = stack.frames().iter().map(|frame| Step::Enter {
+                region: frame.region,
+                entered_ns: frame.entered_ns,
+                is_uncertain: frame.is_uncertain,
+            });
+            steps += frames.len();
+            snapshot.locations.push(LocationState {
+                location: *location,
+                last_ns: Some(last_ns),
+                has_gap: false,
+                steps: frames.collect(),
+            });
+        }
+        let fits =
+            steps <= MAX_SNAPSHOT_STEPS && snapshot.locations.len() <= MAX_SNAPSHOT_LOCATIONS;
+        fits.then_some(snapshot)
     }
 
     /// Ends what is open; gives the statistics, or none when they are beyond what a trace can hold.

@@ -251,7 +251,7 @@ fn join(
     }
     let totals = sum(&slices, &definitions);
     let complete = is_complete(&definitions, &losses);
-    let snapshots = snapshots.finish(index.len() as u64, &mut file)?;
+    let snapshots = snapshots.finish(index.len() as u64, None, &mut file)?;
     let bytes = finish_trace(
         file,
         &definitions,

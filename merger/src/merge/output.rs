@@ -13,7 +13,7 @@ use annals_format::{
 use crate::axis::strip::Part;
 use crate::calls::moves::ChunkMoves;
 use crate::calls::region_types::RegionTypes;
-use crate::calls::snapshots::{Changes, SnapshotWriter};
+use crate::calls::snapshots::SnapshotWriter;
 use crate::calls::statistics::TraceCalls;
 use crate::error::{MergeError, Result};
 use crate::merge::{Merge, Merged};
@@ -45,8 +45,6 @@ fn trace_id(merge: &Merge) -> RecordingId {
 struct Encoded {
     header: TraceChunkHeader,
     body: StoredBody,
-    /// What it does to the regions that are open.
-    changes: Snapshot,
     /// What it has of calls.
     moves: ChunkMoves,
 }
@@ -55,7 +53,6 @@ struct Encoded {
 struct Encoder<'a> {
     level: CompressionLevel,
     types: &'a RegionTypes,
-    changes: Changes<'a>,
     spare: Mutex<Vec<BlockWriter>>,
 }
 
@@ -76,7 +73,6 @@ impl Encoder<'_> {
         })?;
         let moves = ChunkMoves::of_chunk(self.types, &chunk);
         Ok(Encoded {
-            changes: self.changes.of(&moves),
             moves,
             header,
             body,
@@ -115,23 +111,19 @@ pub(super) fn write_trace(
     let encoder = Encoder {
         level: options.compression,
         types: &types,
-        changes: Changes::new(&types),
         spare: Mutex::default(),
     };
-    let mut calls = TraceCalls::new(&types, options.jobs).map_err(io)?;
+    let mut calls = TraceCalls::new(&types, options.jobs)?;
     calls.begin(&types, open);
     let encode = |part: Part| encoder.encode(part);
     let mut merged = merge.run_with(options.jobs, true, encode, |encoded| {
         let Encoded {
             mut header,
             body,
-            changes,
             moves,
         } = encoded.map_err(io)?;
         header.sequence = index.len() as u64;
-        snapshots.before_chunk(header.sequence, &mut file)?;
-        snapshots.follow(&changes);
-        calls.take(moves);
+        snapshots.take_chunk(header.sequence, moves, &mut calls, &mut file)?;
         head.clear();
         header.encode(&mut head);
         block.clear();
@@ -148,7 +140,7 @@ pub(super) fn write_trace(
     if let Some(what) = merged.report.gap().filter(|_| merge.is_strict) {
         return Err(MergeError::Incomplete { what });
     }
-    let snapshots = snapshots.finish(index.len() as u64, &mut file)?;
+    let snapshots = snapshots.finish(index.len() as u64, Some(&mut calls), &mut file)?;
     let statistics = calls.finish().filter(|_| !types.is_empty());
     let statistics = statistics.map(|statistics| file.write_statistics(&statistics, level));
     let statistics = statistics.transpose()?;

@@ -7,18 +7,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use annals_format::{BlockWriter, CompressionLevel, Definitions, EventTypeId};
-use rayon::ThreadPool;
-use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use crate::axis::proof::ElementReferences;
-use crate::axis::strip::StripPlace;
+use crate::axis::strip::{Strip, StripPlace};
 use crate::axis::unify::Numbers;
 use crate::error::{MergeError, Result};
 use crate::input::reader::{InputOutcome, InputReader};
 use crate::input::run::{Run, RunFile, RunReader};
 use crate::input::stream::LossPlace;
 use crate::merge::sweep::Sweep;
+use crate::workers::Workers;
 
 /// Most events of a chunk of a run.
 const MOST_EVENTS: u64 = 1 << 16;
@@ -106,7 +105,7 @@ fn most_at_once(spans: impl Iterator<Item = (i64, i64, u64)>) -> u64 {
 
 /// Makes runs.
 pub(crate) struct Runs<'a> {
-    pub(crate) pool: &'a ThreadPool,
+    pub(crate) workers: &'a Workers,
     pub(crate) references: &'a ElementReferences,
     pub(crate) budget: Budget,
     pub(crate) directory: &'a Path,
@@ -133,10 +132,9 @@ impl Runs<'_> {
         if readers.len() < 2 || !is_crowded && fits(&mut spans) {
             return Ok((readers, Vec::new()));
         }
-        let measured: Vec<Vec<(i64, i64, u64)>> = self.pool.install(|| {
-            let each = readers.par_iter();
-            each.map(|reader| reader.measured_spans(&sizes)).collect()
-        });
+        let measured = self
+            .workers
+            .map(&readers, |reader| reader.measured_spans(&sizes));
         let is_fitting = fits(&mut measured.iter().flatten().copied());
         if !is_crowded && is_fitting {
             return Ok((readers, Vec::new()));
@@ -163,7 +161,7 @@ impl Runs<'_> {
             .collect();
         let sum = measured.iter().copied().fold(0, u64::saturating_add);
         // Groups are merged beside each other, if that does not make more runs than can be read at once.
-        let most_beside = self.pool.current_num_threads().min(GROUPS_BESIDE) as u64;
+        let most_beside = self.workers.count().min(GROUPS_BESIDE) as u64;
         let beside = (1..=most_beside)
             .rev()
             .find(|beside| sum / (self.budget.open / beside).max(1) < at_once as u64 / 2);
@@ -191,11 +189,8 @@ impl Runs<'_> {
         let mut waiting = groups.into_iter().peekable();
         while waiting.peek().is_some() {
             let groups: Vec<_> = waiting.by_ref().take(beside as usize).collect();
-            let written: Vec<Result<(Run, Vec<InputOutcome<'a>>)>> = self.pool.install(|| {
-                let each = groups.into_par_iter();
-                each.map(|group| self.write(group, events as usize, budget, &file))
-                    .collect()
-            });
+            let write = |group| self.write(group, events as usize, budget, &file);
+            let written = self.workers.map(groups, write);
             for written in written {
                 let (run, outcomes) = written?;
                 done.push(outcomes);
@@ -234,7 +229,7 @@ impl Runs<'_> {
         let mut sweep = Sweep::new(readers, 0, events, budget.strips);
         let mut run = Run::default();
         loop {
-            let mut strips = sweep.next_strips(self.pool);
+            let mut strips = sweep.next_strips(self.workers);
             if let Some(error) = sweep.failure() {
                 return Err(error);
             }
@@ -254,21 +249,19 @@ impl Runs<'_> {
                     .losses
                     .retain(|(place, _)| matches!(place, StripPlace::Event(..)));
             }
-            let encoded: Vec<std::io::Result<Vec<_>>> = self.pool.install(|| {
-                let each = strips.into_par_iter().map(|strip| {
-                    let parts = strip.assemble(self.references).into_iter();
-                    let parts = parts.filter(|part| !part.chunk.is_empty()).map(|part| {
-                        // Read once, and soon: compressing takes longer than writing.
-                        let mut writer = BlockWriter::new(CompressionLevel::None)?;
-                        let mut block = Vec::new();
-                        let header = part.chunk.put_block(0, &mut writer, &mut block);
-                        let header = header.map_err(std::io::Error::other)?;
-                        Ok((header.first_ns, header.event_count, block))
-                    });
-                    parts.collect()
+            let encode = |strip: Strip<'_>| -> std::io::Result<Vec<_>> {
+                let parts = strip.assemble(self.references).into_iter();
+                let parts = parts.filter(|part| !part.chunk.is_empty()).map(|part| {
+                    // Read once, and soon: compressing takes longer than writing.
+                    let mut writer = BlockWriter::new(CompressionLevel::None)?;
+                    let mut block = Vec::new();
+                    let header = part.chunk.put_block(0, &mut writer, &mut block);
+                    let header = header.map_err(std::io::Error::other)?;
+                    Ok((header.first_ns, header.event_count, block))
                 });
-                each.collect()
-            });
+                parts.collect()
+            };
+            let encoded = self.workers.map(strips, encode);
             for chunks in encoded {
                 for (first_ns, count, block) in chunks.map_err(io)? {
                     let offset = file.append(&block).map_err(io)?;

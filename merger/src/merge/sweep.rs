@@ -3,9 +3,6 @@
 //! Where strips end is a matter of the order alone: every so many events. What is loaded when, and by how
 //! many threads, changes nothing about them.
 
-use rayon::ThreadPool;
-use rayon::prelude::*;
-
 use annals_format::TraceLoss;
 use rustc_hash::FxHashMap;
 
@@ -13,6 +10,7 @@ use crate::axis::strip::{Slice, Strip, StripPlace};
 use crate::error::MergeError;
 use crate::input::reader::{InputOutcome, InputReader};
 use crate::input::stream::{Lane, LossPlace};
+use crate::workers::Workers;
 
 /// Strips that are worked on at once, for each thread: so that none waits long for the others.
 const STRIPS_PER_THREAD: usize = 2;
@@ -98,8 +96,8 @@ impl<'a> Sweep<'a> {
     }
 
     /// The next strips, in order; none at the end.
-    pub(crate) fn next_strips(&mut self, pool: &ThreadPool) -> Vec<Strip<'a>> {
-        let of_threads = match pool.current_num_threads() {
+    pub(crate) fn next_strips(&mut self, workers: &Workers) -> Vec<Strip<'a>> {
+        let of_threads = match workers.count() {
             // It waits for nobody, and what it works on is still in its cache.
             1 => 1,
             threads => threads.saturating_mul(STRIPS_PER_THREAD),
@@ -109,7 +107,7 @@ impl<'a> Sweep<'a> {
         if self.is_done {
             return strips;
         }
-        let mut loaded = self.load_events(pool, self.strip_events.saturating_mul(most));
+        let mut loaded = self.load_events(workers, self.strip_events.saturating_mul(most));
         while strips.len() < most && loaded > self.strip_events {
             strips.extend(self.cut_events(self.strip_events));
             loaded -= self.strip_events;
@@ -135,7 +133,7 @@ impl<'a> Sweep<'a> {
 
     /// Loads until more than so many events are there of which it is known that none comes between them,
     /// or all; gives how many are.
-    fn load_events(&mut self, pool: &ThreadPool, wanted: usize) -> usize {
+    fn load_events(&mut self, workers: &Workers, wanted: usize) -> usize {
         loop {
             let count = self.count_before(self.loaded_ns);
             if self.is_all_loaded() {
@@ -153,7 +151,7 @@ impl<'a> Sweep<'a> {
             // Where few events are followed by many, a step must not load them all.
             let span_ns = self.affordable(from_ns, span_ns, (missing as u64).saturating_mul(2));
             self.loaded_ns = from_ns.saturating_add(span_ns);
-            self.load(pool);
+            self.load(workers);
             let found = self.count_before(self.loaded_ns) - count;
             let rate = i128::from(span_ns) * self.strip_events as i128 / found.max(1) as i128;
             // Never more than eight times what it was: the next step may find more.
@@ -163,7 +161,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// Loads all chunks with events before the time up to which all is to be loaded.
-    fn load(&mut self, pool: &ThreadPool) {
+    fn load(&mut self, workers: &Workers) {
         loop {
             let readers = self.readers.iter().enumerate();
             let wanted: Vec<(usize, usize)> = readers
@@ -176,10 +174,9 @@ impl<'a> Sweep<'a> {
             }
             let readers = &self.readers;
             let decode = |(reader, number): &(usize, usize)| readers[*reader].decode(*number);
-            let decoded: Vec<_> = if wanted.len() == 1 {
-                wanted.iter().map(decode).collect()
-            } else {
-                pool.install(|| wanted.par_iter().map(decode).collect())
+            let decoded: Vec<_> = match wanted.as_slice() {
+                [only] => vec![decode(only)],
+                _ => workers.map(&wanted, decode),
             };
             for ((reader, _), decoded) in wanted.into_iter().zip(decoded) {
                 self.readers[reader].take(decoded);

@@ -1,0 +1,54 @@
+//! The threads that work on a merge's parts.
+
+use rayon::ThreadPool;
+use rayon::prelude::*;
+
+use crate::error::{MergeError, Result};
+
+/// Threads that share work; the caller itself if there is one job.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    /// None: the caller works, and waits for nobody.
+    pool: Option<ThreadPool>,
+}
+
+impl Workers {
+    /// As many threads as `jobs` says.
+    ///
+    /// # Errors
+    /// If they cannot be had.
+    pub(crate) fn new(jobs: usize) -> Result<Self> {
+        if jobs < 2 {
+            return Ok(Self { pool: None });
+        }
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
+        let pool = pool.map_err(|error| MergeError::Threads {
+            source: std::io::Error::other(error),
+        })?;
+        Ok(Self { pool: Some(pool) })
+    }
+
+    /// Number of threads.
+    pub(crate) fn count(&self) -> usize {
+        self.pool
+            .as_ref()
+            .map_or(1, ThreadPool::current_num_threads)
+    }
+
+    /// Returns what `work` makes of each item, in order.
+    pub(crate) fn map<I, T: Send, R: Send>(
+        &self,
+        items: I,
+        work: impl Fn(T) -> R + Sync + Send,
+    ) -> Vec<R>
+    where
+        I: IntoIterator<Item = T>
+            + IntoParallelIterator<Item = T, Iter: IndexedParallelIterator>
+            + Send,
+    {
+        match &self.pool {
+            None => items.into_iter().map(work).collect(),
+            Some(pool) => pool.install(|| items.into_par_iter().map(work).collect()),
+        }
+    }
+}
