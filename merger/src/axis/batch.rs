@@ -406,21 +406,31 @@ impl Batch {
         places
     }
 
-    /// Gives type and residual of each event of a range.
-    #[inline]
-    pub(crate) fn for_each(&self, range: Range<usize>, mut each: impl FnMut(usize, i64)) {
-        let types = &self.type_index;
+    /// Appends the types of a range of events, by index of the type as `of_types` has them.
+    pub(crate) fn put_types(&self, range: Range<usize>, of_types: &[u16], types: &mut Vec<u16>) {
+        match &self.type_index {
+            TypeIndex::Few(places) => {
+                types.extend(
+                    places[range]
+                        .iter()
+                        .map(|place| of_types[usize::from(*place)]),
+                );
+            }
+            TypeIndex::Many(places) => {
+                types.extend(
+                    places[range]
+                        .iter()
+                        .map(|place| of_types[usize::from(*place)]),
+                );
+            }
+        }
+    }
+
+    /// Appends the residuals of a range of events.
+    pub(crate) fn put_residuals(&self, range: Range<usize>, residuals: &mut Vec<i64>) {
         match &self.residuals {
-            Residuals::Small(residuals) => {
-                let mut residuals = residuals[range.clone()].iter();
-                let mut next = || residuals.next().map_or(0, |residual| i64::from(*residual));
-                types.for_each(range, |place| each(place, next()));
-            }
-            Residuals::Large(residuals) => {
-                let mut residuals = residuals[range.clone()].iter();
-                let mut next = || residuals.next().map_or(0, |residual| *residual);
-                types.for_each(range, |place| each(place, next()));
-            }
+            Residuals::Small(own) => residuals.extend(own[range].iter().map(|r| i64::from(*r))),
+            Residuals::Large(own) => residuals.extend_from_slice(&own[range]),
         }
     }
 

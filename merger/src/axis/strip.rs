@@ -433,6 +433,8 @@ fn group_of(
             let of_stream = counts.last_mut().map(|(_, counts)| counts);
             let count = (batch.event_types[local], ordinals.len() as u64);
             of_stream.into_iter().for_each(|counts| counts.push(count));
+            let bits = columns.columns.iter().filter_map(Column::bits);
+            bits.for_each(|bits| bits.fetch_ahead(ordinals.start));
             let slot = slots.of(batch.event_types[local], &columns.columns);
             of_locals[first + local] = slot as u16;
             let slot = &mut slots.slots[slot];
@@ -466,10 +468,8 @@ fn group_of(
         let own;
         (own, of_locals) = of_locals.split_at(batch.types.len());
         batch.put_times(range.clone(), &mut group.times_ns);
-        batch.for_each(range.clone(), |local, residual| {
-            group.type_index.push(own[local]);
-            group.tick_residuals.push(residual);
-        });
+        batch.put_types(range.clone(), own, &mut group.type_index);
+        batch.put_residuals(range.clone(), &mut group.tick_residuals);
         if has_positions {
             let positions = range
                 .clone()

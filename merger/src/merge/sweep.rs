@@ -34,8 +34,8 @@ const LANES_AHEAD: usize = 4;
 /// Longest step of the sweep, nanoseconds.
 const LONGEST_NS: i64 = 1 << 60;
 
-/// When so few events are left to choose from, their times are sorted rather than searched.
-const FEW_EVENTS: usize = 512;
+/// When so few events are left to choose from, their times are gathered rather than searched for in every stream.
+const FEW_EVENTS: usize = 1 << 13;
 
 /// How far a merge has come.
 #[derive(Debug)]
@@ -268,11 +268,13 @@ impl<'a> Sweep<'a> {
         let mut times = Vec::with_capacity(FEW_EVENTS);
         for lane in self.lanes() {
             let first = lane.first_from(lane.at, from_ns);
-            let behind = (first..lane.end).map(|index| lane.batch.time_ns(index));
-            times.extend(behind.take_while(|time_ns| *time_ns < until_ns));
+            let end = lane.first_from(first, until_ns);
+            lane.batch.put_times(first..end, &mut times);
         }
-        times.sort_unstable();
-        times.get(count).copied().unwrap_or(until_ns)
+        if count >= times.len() {
+            return until_ns;
+        }
+        *times.select_nth_unstable(count).1
     }
 
     /// Of the events at the time of a cut, how many of each lane are among the first in the order, lane by lane.
