@@ -10,7 +10,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use annals_format::{CompressionLevel, Definitions, RegionId, Role, Step, Value};
-use annals_merger::{JoinOptions, MergeOptions, Reader, SliceNumber, Window, no_progress, verify};
+use annals_merger::calls::{CallSink, Frame};
+use annals_merger::{
+    Calls, Close, EventFilter, JoinOptions, MergeOptions, Query, Reader, Sink, SliceNumber, Window,
+    no_progress, verify,
+};
 use proptest::prelude::*;
 
 use crate::deeds::{Deed, ranks, write};
@@ -128,6 +132,62 @@ fn options(chunk_events: usize) -> MergeOptions {
     options
 }
 
+/// What is known of the calls of each location, in its order, found in the global order or location by location.
+#[derive(Default)]
+struct AllCalls<const BY_LOCATION: bool>(BTreeMap<usize, Vec<String>>);
+
+impl<const BY_LOCATION: bool> CallSink for AllCalls<BY_LOCATION> {
+    fn enter(&mut self, location: usize, around: &[Frame], region: RegionId, at_ns: i64) -> u32 {
+        let said = format!("enter {region:?} at {at_ns} in {}", around.len());
+        self.0.entry(location).or_default().push(said);
+        0
+    }
+
+    fn close(&mut self, location: usize, _: &[Frame], frame: &Frame, at_ns: i64, how: Close) {
+        let said = format!("{frame:?} at {at_ns}: {how:?}");
+        self.0.entry(location).or_default().push(said);
+    }
+
+    fn unmatched(&mut self, location: usize, region: RegionId, at_ns: i64) {
+        let said = format!("leave {region:?} at {at_ns}");
+        self.0.entry(location).or_default().push(said);
+    }
+}
+
+impl<const BY_LOCATION: bool> Sink for AllCalls<BY_LOCATION> {
+    const BY_LOCATION: bool = BY_LOCATION;
+}
+
+fn calls<const BY_LOCATION: bool>(opened: &Reader, query: &Query) -> BTreeMap<usize, Vec<String>> {
+    let mut found = AllCalls::<BY_LOCATION>::default();
+    let read = Calls::new(opened.definitions(), query).run(opened, &mut found);
+    read.expect("a trace");
+    found.0
+}
+
+/// Calls are the same, whether they are found in the global order or location by location.
+fn check_calls(opened: &Reader) {
+    let end_ns = opened.end_ns();
+    let parts = [(i64::MIN, i64::MAX), (end_ns / 3, end_ns / 2)];
+    let parts = parts.map(|(from_ns, to_ns)| Window { from_ns, to_ns });
+    for window in parts {
+        for rank in [None, Some("0")] {
+            let filter = EventFilter {
+                ranks: rank.map(str::to_owned),
+                ..EventFilter::default()
+            };
+            let query = Query::select(&filter, opened.definitions()).expect("a rank");
+            let query = query.within(window);
+            let by_location = calls::<true>(opened, &query);
+            assert_eq!(
+                by_location,
+                calls::<false>(opened, &query),
+                "{window:?} {rank:?}"
+            );
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
@@ -151,6 +211,8 @@ proptest! {
         let whole = scratch.path().join("whole.annals");
         write(None, &whole);
         let (snapshots, most_open) = check(&whole);
+        check_calls(&Reader::open(&whole).expect("a trace"));
+        check_calls(&Reader::open(&inputs).expect("recordings"));
         let (of_snapshots, all) = snapshot_bytes(&whole);
         // Where much is open beside few bytes of events, none can be had.
         let is_affordable = |all: u64| all > 40 * (200 + 20 * most_open as u64);

@@ -311,7 +311,7 @@ impl Reader {
             }
             Content::Recordings(_) => {
                 let mut state = new(0);
-                let summary = calls.read(self, &mut state, |_, _| {})?;
+                let summary = calls.run(self, &mut state)?;
                 Ok((state, summary))
             }
         }
@@ -397,9 +397,21 @@ impl Reader {
         begin: impl FnOnce(&Snapshot),
         consume: impl FnMut(C) -> Result<()>,
     ) -> Result<(ReadSummary, Option<Snapshot>)> {
+        self.read_regions_of(|_| true, window, reach, begin, consume)
+    }
+
+    /// The same, as far as some streams need it.
+    pub(crate) fn read_regions_of<C: From<TraceChunk> + Send>(
+        &self,
+        is_needed: impl Fn(StreamId) -> bool + Sync,
+        window: Window,
+        reach: Reach,
+        begin: impl FnOnce(&Snapshot),
+        consume: impl FnMut(C) -> Result<()>,
+    ) -> Result<(ReadSummary, Option<Snapshot>)> {
         match &self.content {
             Content::Trace(opened) => {
-                opened.read_regions((window, reach), self.jobs, begin, consume)
+                opened.read_regions((window, reach), is_needed, self.jobs, begin, consume)
             }
             Content::Recordings(_) => {
                 begin(&Snapshot::default());
@@ -581,7 +593,7 @@ impl Reader {
             Content::Trace(opened) => {
                 let chunks = opened.trace.chunks.iter();
                 let wanted = chunks.filter(|entry| window.overlaps(entry.first_ns, entry.last_ns));
-                opened.read(wanted.collect(), self.jobs, consume)
+                opened.read(wanted.collect(), |_| true, self.jobs, consume)
             }
             Content::Recordings(merge) => {
                 let prepare = |chunk: TraceChunk| {
@@ -734,22 +746,22 @@ impl OpenedTrace {
             .collect();
         let slices: Vec<_> = entries.chunks(length.chunks()).collect();
         let add_slice = |number: usize, state: &mut S, damage: &mut SliceDamage<'a>| {
-            self.load_slice(slices[number].iter().copied(), damage, |chunk| {
-                add(state, chunk);
-            });
+            let entries = slices[number].iter().copied();
+            self.load_slice(entries, |_| true, damage, |chunk| add(state, chunk));
         };
         self.fold_slices(slices.len(), (length, jobs), new, add_slice, merge)
     }
 
-    /// Decodes the chunks of a slice; what cannot be decoded is noted.
+    /// Decodes the chunks of a slice, as far as some streams need them; what cannot be decoded is noted.
     fn load_slice<'a, C: From<TraceChunk>>(
         &'a self,
         entries: impl Iterator<Item = &'a TraceIndexEntry>,
+        is_needed: impl Fn(StreamId) -> bool,
         damage: &mut SliceDamage<'a>,
         mut consume: impl FnMut(C),
     ) {
         for entry in entries {
-            match self.trace.load(&self.file, entry) {
+            match self.trace.load_streams(&self.file, entry, &is_needed) {
                 Ok(loaded) => {
                     consume(loaded.chunk.into());
                     let lost = loaded.damage;
@@ -781,17 +793,20 @@ impl OpenedTrace {
         }
     }
 
-    /// Decodes these chunks with several threads, and passes them to `consume` in order.
+    /// Decodes these chunks with several threads, as far as some streams need them, and passes them to `consume` in order.
     fn read<C: From<TraceChunk> + Send>(
         &self,
         entries: Vec<&TraceIndexEntry>,
+        is_needed: impl Fn(StreamId) -> bool + Sync,
         jobs: usize,
         mut consume: impl FnMut(C) -> Result<()>,
     ) -> Result<ReadSummary> {
         let mut outcome = self.outcome();
         let mut has_headless = false;
         let load = |number: usize| {
-            let loaded = self.trace.load(&self.file, entries[number]);
+            let loaded = self
+                .trace
+                .load_streams(&self.file, entries[number], &is_needed);
             loaded.map(|loaded| (C::from(loaded.chunk), loaded.damage))
         };
         // A chunk is large: one waits.
@@ -872,6 +887,7 @@ impl OpenedTrace {
     fn read_regions<C: From<TraceChunk> + Send>(
         &self,
         (window, reach): (Window, Reach),
+        is_needed: impl Fn(StreamId) -> bool + Sync,
         jobs: usize,
         begin: impl FnOnce(&Snapshot),
         consume: impl FnMut(C) -> Result<()>,
@@ -879,7 +895,7 @@ impl OpenedTrace {
         let plan = self.plan_regions(window, reach);
         begin(&plan.open);
         let wanted = &self.trace.chunks[plan.first..plan.last];
-        let mut outcome = self.read(wanted.iter().collect(), jobs, consume)?;
+        let mut outcome = self.read(wanted.iter().collect(), is_needed, jobs, consume)?;
         for (offset, error) in plan.damage {
             self.damaged(&mut outcome, offset, &error);
         }
@@ -917,9 +933,21 @@ impl OpenedTrace {
             }
             let end = starts.get(number + 1).copied().unwrap_or(plan.last);
             let entries = self.trace.chunks[starts[number]..end].iter();
-            self.load_slice(entries, damage, |chunk: OrderedChunk| {
-                slice.take(&chunk, sink);
-            });
+            if S::BY_LOCATION {
+                let needs = |stream| calls.needs(stream);
+                self.load_slice(entries, needs, damage, |chunk: TraceChunk| {
+                    slice.take_by_location(&chunk, sink);
+                });
+            } else {
+                self.load_slice(
+                    entries,
+                    |_| true,
+                    damage,
+                    |chunk: OrderedChunk| {
+                        slice.take(&chunk, sink);
+                    },
+                );
+            }
             if number + 1 == starts.len() {
                 slice.finish(plan.end.as_ref(), sink);
             }

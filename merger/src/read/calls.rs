@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use annals_format::{
     Definitions, EventTypeId, LocationId, OrderedChunk, RegionId, Role, Snapshot, StreamId,
-    TraceLoss,
+    TraceChunk, TraceLoss,
 };
 use rustc_hash::FxHashMap;
 
@@ -33,13 +33,22 @@ struct Kind {
 /// What takes calls in, and what happens in them. Locations are numbered as [`Calls::locations`] lists them.
 /// Called for what is before the window, too.
 pub trait Sink: CallSink {
+    /// Whether the calls of a chunk may come location by location instead of in the global order: several times as fast, and
+    /// what the query does not take is not even read.
+    const BY_LOCATION: bool = false;
+
     /// The next chunk, before any of the calls and events in it.
-    fn chunk(&mut self, chunk: &OrderedChunk) {
+    fn chunk(&mut self, chunk: &TraceChunk) {
+        let _ = chunk;
+    }
+
+    /// The same with its global order. Not called of a sink [by location](Sink::BY_LOCATION).
+    fn ordered(&mut self, chunk: &OrderedChunk) {
         let _ = chunk;
     }
 
     /// Any other event of a location, with this number in its chunk; the frames are those it happened in. Called for
-    /// what is before the window, too.
+    /// what is before the window, too; not of a sink [by location](Sink::BY_LOCATION).
     fn other(&mut self, location: usize, frames: &[Frame], chunk: &OrderedChunk, event: usize) {
         let _ = (location, frames, chunk, event);
     }
@@ -158,6 +167,13 @@ impl<'a, F: FnMut(&Call<'a>) -> ControlFlow<()>> CallSink for CallVisitor<'a, F>
 
 impl<'a, F: FnMut(&Call<'a>) -> ControlFlow<()>> Sink for CallVisitor<'a, F> {}
 
+/// What happens at a location with several streams.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Move(RegionId, Kind),
+    Gap,
+}
+
 /// What to follow. All threads share it.
 #[derive(Debug)]
 struct Plan {
@@ -167,6 +183,8 @@ struct Plan {
     all_streams: ByStream<usize>,
     /// By location: whether the query takes any of its streams.
     is_taken: Vec<bool>,
+    /// By location: whether it has several streams.
+    is_mixed: Vec<bool>,
     locations: Vec<LocationId>,
     window: Window,
     /// Whether the query takes only some streams of a location: snapshots describe whole locations.
@@ -227,6 +245,7 @@ impl Calls {
             kinds: kinds.collect(),
             is_partial: each().any(|(taken, all)| *taken != 0 && taken != all),
             is_taken: of_taken.iter().map(|taken| *taken != 0).collect(),
+            is_mixed: of_all.iter().map(|all| *all > 1).collect(),
             streams: taken.copied().collect(),
             all_streams: places.into_iter().collect(),
             locations,
@@ -319,6 +338,33 @@ impl Calls {
         Ok(outcome)
     }
 
+    /// Reads the calls of the query's window into `sink`, location by location if [that will do](Sink::BY_LOCATION).
+    ///
+    /// # Errors
+    /// If the storage fails.
+    pub fn run<S: Sink>(&mut self, reader: &Reader, sink: &mut S) -> Result<ReadSummary> {
+        if !S::BY_LOCATION {
+            return self.read(reader, sink, |_, _| {});
+        }
+        let (window, reach) = (self.window(), self.reach());
+        let needed = self.sibling();
+        let calls = std::cell::RefCell::new((self, sink));
+        let begin = |open: &Snapshot| {
+            let (calls, sink) = &mut *calls.borrow_mut();
+            calls.begin(open, true, *sink);
+        };
+        let needs = |stream| needed.needs(stream);
+        let (outcome, end) =
+            reader.read_regions_of(needs, window, reach, begin, |chunk: TraceChunk| {
+                let (calls, sink) = &mut *calls.borrow_mut();
+                calls.take_by_location(&chunk, *sink);
+                Ok(())
+            })?;
+        let (calls, sink) = calls.into_inner();
+        calls.finish(end.as_ref(), sink);
+        Ok(outcome)
+    }
+
     /// Starts with these regions open. `is_first`: no part before this one is read.
     pub(super) fn begin(&mut self, open: &Snapshot, is_first: bool, sink: &mut impl Sink) {
         for state in &open.locations {
@@ -367,7 +413,8 @@ impl Calls {
 
     /// Takes the next chunk in.
     pub(super) fn take(&mut self, chunk: &OrderedChunk, sink: &mut impl Sink) {
-        sink.chunk(chunk);
+        sink.chunk(chunk.chunk());
+        sink.ordered(chunk);
         let plan = Arc::clone(&self.plan);
         let of_types = chunk.types().map(|columns| {
             let kind = plan.kinds.get(&columns.event_type)?;
@@ -403,6 +450,75 @@ impl Calls {
         if !last_ns.is_some_and(|last_ns| self.is_after(last_ns)) {
             losses.for_each(|(_, loss)| self.note_gap(loss));
         }
+    }
+
+    /// Takes the next chunk in, location by location.
+    pub(super) fn take_by_location(&mut self, chunk: &TraceChunk, sink: &mut impl Sink) {
+        sink.chunk(chunk);
+        let plan = Arc::clone(&self.plan);
+        // Of locations with several streams: what happens when.
+        let mut mixed: Vec<(usize, i64, Step)> = Vec::new();
+        for group in &chunk.groups {
+            let of_types = group.types.iter().map(|columns| {
+                let kind = plan.kinds.get(&columns.event_type)?;
+                Some((*kind, Moves::of(columns.columns.get(kind.at)?)))
+            });
+            let mut of_types: Vec<Option<(Kind, Moves)>> = of_types.collect();
+            for (stream, run) in group.runs() {
+                let number = plan.streams.get(stream);
+                let mut losses = chunk.losses_of(stream).iter().peekable();
+                let events = group.type_index[run.clone()].iter();
+                let events = events.zip(&group.times_ns[run]).zip(0_u32..);
+                for ((place, time_ns), index) in events {
+                    while let Some((_, loss)) = losses.next_if(|loss| loss.0 <= index) {
+                        self.take_gap(loss, *time_ns, &mut mixed);
+                    }
+                    let Some((kind, regions)) = &mut of_types[usize::from(*place)] else {
+                        continue;
+                    };
+                    let (region, kind) = (regions.step(), *kind);
+                    let Some(number) = number else { continue };
+                    if self.is_after(*time_ns) {
+                        self.goes_on[number] = true;
+                    } else if let Some(region) = region {
+                        match plan.is_mixed[number] {
+                            true => mixed.push((number, *time_ns, Step::Move(region, kind))),
+                            false => self.event(number, region, kind, *time_ns, sink),
+                        }
+                    }
+                }
+                losses.for_each(|(_, loss)| self.take_gap(loss, loss.to_ns, &mut mixed));
+            }
+        }
+        let others = chunk.losses.iter().map(|(_, loss)| loss);
+        let others = others.filter(|loss| !chunk.has_stream(loss.stream));
+        others.for_each(|loss| self.take_gap(loss, loss.to_ns, &mut mixed));
+        // Streams ascend: what they have at one time stays in their order.
+        mixed.sort_by_key(|(number, time_ns, _)| (*number, *time_ns));
+        for (number, time_ns, step) in mixed {
+            match step {
+                Step::Move(region, kind) => self.event(number, region, kind, time_ns, sink),
+                Step::Gap => self.stacks[number].note_gap(),
+            }
+        }
+    }
+
+    /// Takes a loss in that stands at a time.
+    fn take_gap(&mut self, loss: &TraceLoss, time_ns: i64, mixed: &mut Vec<(usize, i64, Step)>) {
+        let (enters, leaves) = self.role_of_loss(loss);
+        if (!enters && !leaves) || self.is_after(loss.from_ns) {
+            return;
+        }
+        match self.plan.all_streams.get(loss.stream) {
+            Some(number) if self.plan.is_mixed[number] => mixed.push((number, time_ns, Step::Gap)),
+            Some(number) => self.stacks[number].note_gap(),
+            None => {}
+        }
+    }
+
+    /// Whether the calls need what a stream has.
+    pub(super) fn needs(&self, stream: StreamId) -> bool {
+        self.plan.streams.get(stream).is_some()
     }
 
     /// Whether a time is after the window.

@@ -140,7 +140,9 @@ impl CallSink for TreeCounter {
     }
 }
 
-impl Sink for TreeCounter {}
+impl Sink for TreeCounter {
+    const BY_LOCATION: bool = true;
+}
 
 /// Counts the calls of a query's window by call path.
 ///
@@ -150,6 +152,6 @@ pub fn call_tree(reader: &Reader, query: &Query) -> Result<(TreeCounter, ReadSum
     // One state: several trees of a million places take more memory than threads are worth.
     let mut counter = TreeCounter::new(query.window());
     let mut calls = Calls::new(reader.definitions(), query);
-    let summary = calls.read(reader, &mut counter, |_, _| {})?;
+    let summary = calls.run(reader, &mut counter)?;
     Ok((counter, summary))
 }

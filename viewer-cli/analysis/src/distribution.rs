@@ -89,7 +89,9 @@ impl<S: ValueState> CallSink for OfCalls<'_, S> {
     }
 }
 
-impl<S: ValueState> Sink for OfCalls<'_, S> {}
+impl<S: ValueState> Sink for OfCalls<'_, S> {
+    const BY_LOCATION: bool = true;
+}
 
 impl<S: ValueState> CallState for OfCalls<'_, S> {
     const SLICES: SliceLength = SliceLength::AnyOrder;

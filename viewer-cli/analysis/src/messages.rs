@@ -196,7 +196,7 @@ impl CallSink for MessageState<'_> {
 }
 
 impl Sink for MessageState<'_> {
-    fn chunk(&mut self, chunk: &OrderedChunk) {
+    fn ordered(&mut self, chunk: &OrderedChunk) {
         self.flush();
         let until_ns = self.shared.window.to_ns;
         self.shared

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use annals_format::{
-    CallStatistics, Definitions, LocationId, OrderedChunk, ProcessId, RegionId, TraceLoss,
+    CallStatistics, Definitions, LocationId, ProcessId, RegionId, TraceChunk, TraceLoss,
 };
 use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{
@@ -112,9 +112,11 @@ impl CallSink for Counter<'_> {
 }
 
 impl Sink for Counter<'_> {
-    fn chunk(&mut self, chunk: &OrderedChunk) {
+    const BY_LOCATION: bool = true;
+
+    fn chunk(&mut self, chunk: &TraceChunk) {
         if self.counts_events {
-            let runs = chunk.chunk().runs();
+            let runs = chunk.runs();
             let runs = runs.filter(|(_, stream, _)| self.query.takes_stream(*stream));
             let counted = runs.flat_map(|(group, _, run)| &group.times_ns[run]);
             let counted = counted.filter(|time_ns| self.window.contains(**time_ns));

@@ -295,7 +295,9 @@ impl CallSink for Gatherer<'_> {
     }
 }
 
-impl Sink for Gatherer<'_> {}
+impl Sink for Gatherer<'_> {
+    const BY_LOCATION: bool = true;
+}
 
 /// The regions of standard libraries; none if the filter chooses regions.
 fn std_regions(definitions: &Definitions, filter: &Query) -> FxHashSet<RegionId> {
@@ -543,12 +545,16 @@ impl Layout {
             std_calls: 0,
             filter,
         };
-        let outcome = calls.read(opened, &mut gatherer, |chunk, _| {
-            metrics.take(chunk, window, columns, &lanes_of_streams);
-            if let Some(trips) = &mut trips {
-                trips.take(chunk, window, &lanes_of_streams);
-            }
-        })?;
+        let outcome = if trips.is_none() && metrics.types.is_empty() {
+            calls.run(opened, &mut gatherer)?
+        } else {
+            calls.read(opened, &mut gatherer, |chunk, _| {
+                metrics.take(chunk, window, columns, &lanes_of_streams);
+                if let Some(trips) = &mut trips {
+                    trips.take(chunk, window, &lanes_of_streams);
+                }
+            })?
+        };
         if gatherer.hidden_calls != 0 {
             notes.push(format!(
                 "{} calls deeper than {} levels are not drawn",

@@ -78,7 +78,9 @@ impl CallSink for Gatherer {
     }
 }
 
-impl Sink for Gatherer {}
+impl Sink for Gatherer {
+    const BY_LOCATION: bool = true;
+}
 
 /// Gathers what a lane has in a column.
 pub(super) fn gather(shown: &Shown, view: View, cursor: (usize, usize)) -> anyhow::Result<Details> {
@@ -112,7 +114,7 @@ pub(super) fn gather(shown: &Shown, view: View, cursor: (usize, usize)) -> anyho
         calls: Vec::new(),
         more: 0,
     };
-    calls.read(&shown.opened, &mut gatherer, |_, _| {})?;
+    calls.run(&shown.opened, &mut gatherer)?;
     let (mut lines, mut more) = (Vec::new(), 0_u64);
     let query = shown.filter.within(column);
     shown.opened.for_each_event(&query, |event| {
