@@ -48,7 +48,12 @@ fn main() {
         number("ANNALS_BENCH_RANKS", 64),
     );
     let rounds = number("ANNALS_BENCH_ROUNDS", 5).max(1);
-    let trace = program::trace_of(&directory, (events, ranks), None, true);
+    let trace = program::trace_of(
+        &directory,
+        (events, ranks),
+        None,
+        synthetic::Mix::Collectives,
+    );
     let bytes = std::fs::metadata(&trace).expect("a trace").len();
     println!("{}: {events} events, {bytes} bytes", trace.display());
     println!(

@@ -4,6 +4,7 @@
 //! `cargo bench --bench merge`; `ANNALS_BENCH_EVENTS` sets the number of events (default 4 million),
 //! `ANNALS_BENCH_RANKS` the numbers of ranks (default `4,64,1024`), `ANNALS_BENCH_ROUNDS` the number of
 //! rounds (default 5), `ANNALS_BENCH_DIR` a directory that keeps the recordings. `ANNALS_BENCH_CAUSALITY=off` leaves messages unchecked: one event in ten is one.
+//! `ANNALS_BENCH_MIX=halo` takes the events of a program that exchanges halos and reduces.
 
 use std::path::Path;
 use std::time::Instant;
@@ -11,6 +12,8 @@ use std::time::Instant;
 use annals_merger::{Causality, MergeOptions, Reader, Window, no_progress};
 
 mod synthetic;
+
+use synthetic::Mix;
 
 fn setting(name: &str, otherwise: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| otherwise.to_owned())
@@ -87,19 +90,23 @@ fn print(what: &str, events: u64, mut all: Vec<Seconds>) {
 
 fn main() {
     let events = number(&setting("ANNALS_BENCH_EVENTS", "4000000"));
+    let mix: Mix = setting("ANNALS_BENCH_MIX", "random")
+        .parse()
+        .expect("a mix");
     let rounds = number(&setting("ANNALS_BENCH_ROUNDS", "5"));
     for ranks in setting("ANNALS_BENCH_RANKS", "4,64,1024").split(',') {
         let ranks = number(ranks) as u32;
         let scratch = tempfile::tempdir().expect("a directory");
         let of_rank = events / u64::from(ranks);
         let inputs = match std::env::var_os("ANNALS_BENCH_DIR") {
-            Some(kept) => Path::new(&kept).join(format!("recordings-{ranks}-{of_rank}")),
+            Some(kept) => Path::new(&kept).join(format!("{mix:?}-{ranks}-{of_rank}")),
             None => scratch.path().join("recordings"),
         };
         if !inputs.exists() {
             std::fs::create_dir_all(&inputs).expect("a directory");
             for rank in 0..ranks {
-                synthetic::write_recording(&inputs, rank, ranks, of_rank).expect("a recording");
+                synthetic::write_stretched(&inputs, rank, ranks, of_rank, 1, mix)
+                    .expect("a recording");
             }
         }
         let events = of_rank * u64::from(ranks);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use annals_merger::{MergeOptions, no_progress};
 
-use super::synthetic;
+use super::synthetic::{self, Mix};
 
 /// A setting of the environment.
 pub(crate) fn setting(name: &str, otherwise: &str) -> String {
@@ -34,20 +34,24 @@ pub(crate) fn directory() -> (PathBuf, Option<tempfile::TempDir>) {
 /// A trace of so many events of so many ranks, made if it is not there yet. Events are about 200 ns apart in each rank, or
 /// so far that all take `seconds`.
 pub(crate) fn trace(directory: &Path, events: u64, ranks: u64, seconds: Option<u64>) -> PathBuf {
-    trace_of(directory, (events, ranks), seconds, false)
+    trace_of(directory, (events, ranks), seconds, Mix::Random)
 }
 
-/// Makes a trace as [`trace`] does, with collective operations if `has_collectives`.
+/// Makes a trace as [`trace`] does, of a mix of events.
 pub(crate) fn trace_of(
     directory: &Path,
     (events, ranks): (u64, u64),
     seconds: Option<u64>,
-    has_collectives: bool,
+    mix: Mix,
 ) -> PathBuf {
     let length = seconds.map_or_else(String::new, |seconds| format!("-{seconds}"));
     let path = directory.join(format!(
         "{events}-{ranks}{length}{}.annals",
-        if has_collectives { "-collectives" } else { "" }
+        match mix {
+            Mix::Random => "",
+            Mix::Collectives => "-collectives",
+            Mix::Halo => "-halo",
+        }
     ));
     if path.exists() {
         return path;
@@ -61,7 +65,7 @@ pub(crate) fn trace_of(
     });
     for rank in 0..ranks {
         let (rank, ranks) = (rank as u32, ranks as u32);
-        synthetic::write_stretched(&inputs, rank, ranks, of_rank, stretch, has_collectives)
+        synthetic::write_stretched(&inputs, rank, ranks, of_rank, stretch, mix)
             .expect("a recording");
     }
     let plan = MergeOptions::new().plan(std::slice::from_ref(&inputs));

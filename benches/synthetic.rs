@@ -14,6 +14,11 @@ use annals_format::{
     Stream, StreamId, StreamTotals, StringId, Verbosity, encode_tail, put_row_start,
 };
 
+#[path = "halo.rs"]
+mod halo;
+
+use halo::Halo;
+
 /// Regions of every rank.
 pub(crate) const REGIONS: u64 = 64;
 /// Ticks per second of every clock.
@@ -50,6 +55,89 @@ pub(crate) enum Happening {
     Message(bool, [u64; 4]),
     /// A point of one of four types, with a value.
     Point(u64, u64),
+    /// What a program with requests and collective operations does, with its values.
+    Mpi(Mpi, [u64; 5]),
+}
+
+/// Events of a program with requests and collective operations.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mpi {
+    /// Request.
+    ReceiveStart,
+    /// Communicator, peer, tag, bytes, request.
+    Isend,
+    /// Request.
+    IsendComplete,
+    /// Communicator, peer, tag, bytes, request.
+    Irecv,
+    CollectiveBegin,
+    /// Operation, communicator, root, bytes sent, bytes received.
+    CollectiveEnd,
+}
+
+impl Mpi {
+    /// How many values it has.
+    pub(crate) const fn values(self) -> usize {
+        match self {
+            Self::ReceiveStart | Self::IsendComplete => 1,
+            Self::Isend | Self::Irecv | Self::CollectiveEnd => 5,
+            Self::CollectiveBegin => 0,
+        }
+    }
+}
+
+/// What the ranks of a run do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Mix {
+    /// Events of eight types at random; messages mostly never match.
+    #[default]
+    Random,
+    /// The same, but points of the fourth type begin collective operations, their value is the communicator.
+    Collectives,
+    /// Ranks exchange halos and reduce.
+    Halo,
+}
+
+impl std::str::FromStr for Mix {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "random" => Ok(Self::Random),
+            "halo" => Ok(Self::Halo),
+            other => Err(format!("a mix is `random` or `halo`, not `{other}`")),
+        }
+    }
+}
+
+/// The events of one rank.
+pub(crate) enum Events {
+    Random(Program),
+    Halo(Halo),
+}
+
+impl Events {
+    /// Those of a rank, and the tick at which it begins.
+    pub(crate) fn of(mix: Mix, rank: u32, ranks: u32) -> (u64, Self) {
+        match mix {
+            Mix::Random | Mix::Collectives => (
+                first_tick(rank),
+                Self::Random(Program::new(rank.into(), ranks.into())),
+            ),
+            Mix::Halo => (
+                Halo::FIRST,
+                Self::Halo(Halo::new(rank.into(), ranks.into())),
+            ),
+        }
+    }
+
+    /// The next event, with the ticks since the one before.
+    pub(crate) fn next(&mut self) -> (u64, Happening) {
+        match self {
+            Self::Random(program) => program.next(),
+            Self::Halo(halo) => halo.next(),
+        }
+    }
 }
 
 /// The events of one rank, each with the ticks since the one before.
@@ -99,14 +187,9 @@ const LEAVE: u32 = 1;
 const SEND: u32 = 2;
 const RECEIVE: u32 = 3;
 pub(crate) const POINTS: u32 = 4;
+const MPI: u32 = 8;
 
-fn definitions(
-    rank: u32,
-    ranks: u32,
-    id: RecordingId,
-    ends: (u64, u64),
-    has_collectives: bool,
-) -> Definitions {
+fn definitions(rank: u32, ranks: u32, id: RecordingId, ends: (u64, u64), mix: Mix) -> Definitions {
     let mut d = Definitions::default();
     let mut texts: Vec<String> = Vec::new();
     let mut string = |text: &str| {
@@ -186,16 +269,34 @@ fn definitions(
     let region: &[(&str, Reference)] = &[("region", Reference::Region)];
     let value: &[(&str, Reference)] = &[("value", Reference::None)];
     let communicator: &[(&str, Reference)] = &[("communicator", Reference::None)];
-    let point_d = match has_collectives {
-        false => (POINTS + 3, "point d", Role::Point, value),
-        true => (
+    let point_d = match mix {
+        Mix::Random | Mix::Halo => (POINTS + 3, "point d", Role::Point, value),
+        Mix::Collectives => (
             POINTS + 3,
             "collective",
             Role::CollectiveBegin,
             communicator,
         ),
     };
-    for (id, name, role, elements) in [
+    let with_request = &[message, &[("request", Reference::None)]].concat();
+    let request: &[(&str, Reference)] = &[("request", Reference::None)];
+    let collective: &[(&str, Reference)] = &[
+        ("operation", Reference::None),
+        ("communicator", Reference::None),
+        ("root", Reference::Rank),
+        ("bytes_sent", Reference::None),
+        ("bytes_received", Reference::None),
+    ];
+    let of_mpi = [
+        (MPI, "receive start", Role::ReceiveStart, request),
+        (MPI + 1, "isend", Role::Send, with_request),
+        (MPI + 2, "isend complete", Role::Point, request),
+        (MPI + 3, "irecv", Role::Receive, with_request),
+        (MPI + 4, "collective begin", Role::CollectiveBegin, &[]),
+        (MPI + 5, "collective end", Role::CollectiveEnd, collective),
+    ];
+    let of_mpi = of_mpi.into_iter().filter(|_| mix == Mix::Halo);
+    let types = [
         (ENTER, "enter", Role::Enter, region),
         (LEAVE, "leave", Role::Leave, region),
         (SEND, "send", Role::Send, message),
@@ -204,7 +305,8 @@ fn definitions(
         (POINTS + 1, "point b", Role::Point, value),
         (POINTS + 2, "point c", Role::Point, value),
         point_d,
-    ] {
+    ];
+    for (id, name, role, elements) in types.into_iter().chain(of_mpi) {
         let elements = elements.iter().map(|(name, reference)| Element {
             name: string(name),
             element_type: ElementType::U64,
@@ -256,6 +358,7 @@ fn put_row(last: u64, tick: u64, what: Happening, rows: &mut Vec<u8>) {
         Happening::Message(true, values) => put(SEND, &values),
         Happening::Message(false, values) => put(RECEIVE, &values),
         Happening::Point(which, value) => put(POINTS + which as u32, &[value]),
+        Happening::Mpi(kind, values) => put(MPI + kind as u32, &values[..kind.values()]),
     }
 }
 
@@ -269,11 +372,10 @@ pub(crate) fn write_recording(
     ranks: u32,
     events: u64,
 ) -> std::io::Result<()> {
-    write_stretched(directory, rank, ranks, events, 1, false)
+    write_stretched(directory, rank, ranks, events, 1, Mix::Random)
 }
 
-/// Writes a recording with `stretch` times as long between any two events. `has_collectives`: points of the fourth type begin
-/// collective operations, their value is the communicator.
+/// Writes a recording with `stretch` times as long between any two events.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -283,15 +385,14 @@ pub(crate) fn write_stretched(
     ranks: u32,
     events: u64,
     stretch: u64,
-    has_collectives: bool,
+    mix: Mix,
 ) -> std::io::Result<()> {
     let mut id = [0x5a; 16];
     id[..4].copy_from_slice(&rank.to_le_bytes());
     let id = RecordingId(id);
-    let mut program = Program::new(rank.into(), ranks.into());
-    let first = first_tick(rank);
+    let (first, mut program) = Events::of(mix, rank, ranks);
     let last = first + events * MEAN_STEP * 2 * stretch;
-    let definitions = definitions(rank, ranks, id, (first, last), has_collectives);
+    let definitions = definitions(rank, ranks, id, (first, last), mix);
     let schema = definitions.schema();
     let path = directory.join(format!("synthetic-host-{rank}.annals"));
     let mut file = BufWriter::new(std::fs::File::create(path)?);

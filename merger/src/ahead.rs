@@ -1,9 +1,10 @@
 //! Work done ahead by several threads, its results taken in order.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::sync_channel;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+
+use rayon::ThreadPool;
 
 /// Most threads that work ahead: each has a decoded chunk or two in its hands.
 const MOST_THREADS: usize = 8;
@@ -22,6 +23,51 @@ struct Shared<R> {
 }
 
 impl<R> Shared<R> {
+    const fn new() -> Self {
+        Self {
+            state: Mutex::new(State {
+                next: 0,
+                done: BTreeMap::new(),
+                taken: 0,
+                is_over: false,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Waits until there are fewer than so many that are worked on or wait. Returns the number of the next one, or `None` if
+    /// no more are wanted.
+    fn next_number(&self, most: usize) -> Option<usize> {
+        let mut state = self.lock();
+        while !state.is_over && state.next >= state.taken + most {
+            state = self.wait(state);
+        }
+        (!state.is_over).then_some(state.next)
+    }
+
+    fn put(&self, number: usize, result: R) {
+        self.lock().done.insert(number, result);
+        self.changed.notify_all();
+    }
+
+    /// Waits for the result with a number; the ones before it were taken. Returns `None` if none comes.
+    fn take(&self, number: usize) -> Option<R> {
+        let mut state = self.lock();
+        let result = loop {
+            if let Some(result) = state.done.remove(&number) {
+                break Some(result);
+            }
+            if state.is_over {
+                break None;
+            }
+            state = self.wait(state);
+        };
+        state.taken = number + 1;
+        drop(state);
+        self.changed.notify_all();
+        result
+    }
+
     fn lock(&self) -> MutexGuard<'_, State<R>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -58,15 +104,7 @@ pub(crate) fn for_each<R: Send, E>(
     if threads < 2 {
         return (0..count).try_for_each(|number| take(number, work(number)));
     }
-    let shared = Shared {
-        state: Mutex::new(State {
-            next: 0,
-            done: BTreeMap::new(),
-            taken: 0,
-            is_over: false,
-        }),
-        changed: Condvar::new(),
-    };
+    let shared = Shared::new();
     let run = || {
         let _over = Over(&shared);
         loop {
@@ -85,9 +123,7 @@ pub(crate) fn for_each<R: Send, E>(
             let number = state.next;
             state.next += 1;
             drop(state);
-            let result = work(number);
-            shared.lock().done.insert(number, result);
-            shared.changed.notify_all();
+            shared.put(number, work(number));
         }
     };
     std::thread::scope(|scope| {
@@ -100,21 +136,10 @@ pub(crate) fn for_each<R: Send, E>(
             }
         }
         for number in 0..count {
-            let mut state = shared.lock();
-            let result = loop {
-                if let Some(result) = state.done.remove(&number) {
-                    break Some(result);
-                }
-                if state.is_over {
-                    break None;
-                }
-                state = shared.wait(state);
-            };
-            state.taken = number + 1;
-            drop(state);
-            shared.changed.notify_all();
             // A thread that panicked ends the work; the scope passes its panic on.
-            let Some(result) = result else { return Ok(()) };
+            let Some(result) = shared.take(number) else {
+                return Ok(());
+            };
             take(number, result)?;
         }
         Ok(())
@@ -136,46 +161,56 @@ pub(crate) fn one_by_one<S, R, E>(
     Ok(())
 }
 
-/// Calls `next` until it has no more, `work` with what it gave, and `take` with what became of that: each in a thread of
-/// its own, so that the next is fetched while the last is worked on and the one before it is taken. One result waits
-/// between two of them at most.
+/// Calls `next` until it has no more, `work` with what it gave, and `take` with what became of that, in order: the first in a
+/// thread of its own, the second in the threads of a pool, the last in the caller's. At most `most` of them are worked on or
+/// wait.
 ///
 /// # Errors
 /// The first of `next` or `take`; nothing is taken behind it.
 pub(crate) fn feed<S: Send, R: Send, E: Send>(
+    pool: &ThreadPool,
+    most: usize,
     mut next: impl FnMut() -> Result<Option<S>, E> + Send,
-    work: impl Fn(S) -> R + Send,
+    work: impl Fn(S) -> R + Sync,
     mut take: impl FnMut(R) -> Result<(), E>,
 ) -> Result<(), E> {
-    let (to_work, given) = sync_channel(0);
-    let (to_take, worked) = sync_channel(0);
-    thread::scope(|scope| {
-        let feeder = scope.spawn(move || {
-            while let Some(fetched) = next()? {
-                if to_work.send(fetched).is_err() {
-                    // Nobody wants more.
-                    break;
-                }
+    let (shared, work) = (&Shared::new(), &work);
+    let feed = move || {
+        // When all that was given is worked on.
+        let _over = Over(shared);
+        pool.in_place_scope(|scope| {
+            while let Some(number) = shared.next_number(most) {
+                let Some(fetched) = next()? else { break };
+                shared.lock().next = number + 1;
+                scope.spawn(move |_| {
+                    let over = Over(shared);
+                    let result = work(fetched);
+                    shared.put(number, result);
+                    // Only a panic ends the others' work.
+                    std::mem::forget(over);
+                });
             }
             Ok(())
-        });
-        let worker = scope.spawn(move || {
-            for fetched in given {
-                if to_take.send(work(fetched)).is_err() {
-                    break;
-                }
+        })
+    };
+    thread::scope(|scope| {
+        let feeder = scope.spawn(feed);
+        let mut taken = Ok(());
+        let over = Over(shared);
+        for number in 0.. {
+            let Some(result) = shared.take(number) else {
+                break;
+            };
+            taken = take(result);
+            if taken.is_err() {
+                break;
             }
-        });
-        let taken = worked.iter().try_for_each(&mut take);
-        drop(worked);
-        if let Err(panic) = worker.join() {
-            std::panic::resume_unwind(panic);
         }
-        let fed = match feeder.join() {
-            Ok(fed) => fed,
+        drop(over);
+        match feeder.join() {
+            Ok(fed) => taken.and(fed),
             Err(panic) => std::panic::resume_unwind(panic),
-        };
-        taken.and(fed)
+        }
     })
 }
 
@@ -240,7 +275,11 @@ mod tests {
             }
         };
         let mut taken = Vec::new();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3);
+        let pool = &pool.build().unwrap();
         let outcome = feed(
+            pool,
+            5,
             source(200, 500),
             |number| number * 2,
             |number| {
@@ -257,13 +296,13 @@ mod tests {
             Ok(())
         };
         assert_eq!(
-            feed(source(200, 50), |number| number, count),
+            feed(pool, 5, source(200, 50), |number| number, count),
             Err("no more")
         );
         assert_eq!(taken, 50);
         let refuse = |number| if number == 7 { Err("full") } else { Ok(()) };
         assert_eq!(
-            feed(source(u32::MAX, u32::MAX), |number| number, refuse),
+            feed(pool, 5, source(u32::MAX, u32::MAX), |number| number, refuse),
             Err("full")
         );
     }
@@ -273,6 +312,8 @@ mod tests {
     fn a_panic_of_what_is_fed_is_passed_on() {
         let mut numbers = 0..100;
         let work = |number| assert!(number != 50, "the work panics");
-        let _ = feed(|| Ok::<_, ()>(numbers.next()), work, |()| Ok(()));
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3);
+        let pool = pool.build().unwrap();
+        let _ = feed(&pool, 5, || Ok::<_, ()>(numbers.next()), work, |()| Ok(()));
     }
 }

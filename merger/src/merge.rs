@@ -17,7 +17,7 @@ mod conclude;
 mod settle;
 mod shares;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -465,21 +465,21 @@ impl Merge {
             give_freed_memory_back();
         }
         let mut sweep = Sweep::new(readers, streams, self.chunk_events, budget.strips);
+        let most = sweep.at_once(workers.count()) + 1;
+        let mut waiting = VecDeque::new();
         let next = || {
-            let strips = sweep.next_strips(&workers);
+            if waiting.is_empty() {
+                waiting.extend(sweep.next_strips(&workers));
+            }
             match sweep.failure() {
                 Some(error) => Err(error),
-                None => Ok(Some(strips).filter(|strips| !strips.is_empty())),
+                None => Ok(waiting.pop_front()),
             }
         };
-        let work = |strips: Vec<Strip<'a>>| -> Vec<R> {
-            workers.map(strips, |strip| work(strip.assemble(references)))
-        };
-        let take = |results: Vec<R>| results.into_iter().try_for_each(&mut consume);
-        if jobs < 2 {
-            ahead::one_by_one(next, work, take)?;
-        } else {
-            ahead::feed(next, work, take)?;
+        let work = |strip: Strip<'a>| work(strip.assemble(references));
+        match workers.pool() {
+            None => ahead::one_by_one(next, work, &mut consume)?,
+            Some(pool) => ahead::feed(pool, most, next, work, &mut consume)?,
         }
         done.push(sweep.into_outcomes().collect());
         if has_runs {

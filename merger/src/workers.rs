@@ -28,6 +28,11 @@ impl Workers {
         Ok(Self { pool: Some(pool) })
     }
 
+    /// The threads; none if the caller works itself.
+    pub(crate) const fn pool(&self) -> Option<&ThreadPool> {
+        self.pool.as_ref()
+    }
+
     /// Number of threads.
     pub(crate) fn count(&self) -> usize {
         self.pool

@@ -53,8 +53,15 @@ fn analyses_of_slices_add_up_to_those_of_the_whole() {
     std::fs::create_dir(&recordings).expect("a directory");
     let ranks = 8;
     for rank in 0..ranks {
-        synthetic::write_stretched(&recordings, rank, ranks, 150_000, 1, true)
-            .expect("a recording");
+        synthetic::write_stretched(
+            &recordings,
+            rank,
+            ranks,
+            150_000,
+            1,
+            synthetic::Mix::Collectives,
+        )
+        .expect("a recording");
     }
     let trace = scratch.path().join("run.annals");
     let plan = MergeOptions::new().plan(std::slice::from_ref(&recordings));
@@ -137,7 +144,8 @@ fn a_slice_of_a_merge_is_added_up_without_what_was_open_before_it() {
     let recordings = scratch.path().join("recordings");
     std::fs::create_dir(&recordings).expect("a directory");
     for rank in 0..8 {
-        synthetic::write_stretched(&recordings, rank, 8, 200_000, 1, false).expect("a recording");
+        synthetic::write_stretched(&recordings, rank, 8, 200_000, 1, synthetic::Mix::Random)
+            .expect("a recording");
     }
     for number in 1..=3 {
         let trace = scratch.path().join(format!("{number}.annals"));

@@ -118,6 +118,37 @@ static OTF2_CallbackCode point(OTF2_LocationRef location, OTF2_TimeStamp time, v
     return OTF2_CALLBACK_SUCCESS;
 }
 
+static OTF2_CallbackCode request_message(OTF2_LocationRef location, OTF2_TimeStamp time, void *user,
+                                         OTF2_AttributeList *list, uint32_t peer, OTF2_CommRef comm,
+                                         uint32_t tag, uint64_t bytes, uint64_t request) {
+    (void)list;
+    see(user, time, location + peer + comm + tag + bytes + request);
+    return OTF2_CALLBACK_SUCCESS;
+}
+
+static OTF2_CallbackCode request_only(OTF2_LocationRef location, OTF2_TimeStamp time, void *user,
+                                      OTF2_AttributeList *list, uint64_t request) {
+    (void)list;
+    see(user, time, location + request);
+    return OTF2_CALLBACK_SUCCESS;
+}
+
+static OTF2_CallbackCode collective_begin(OTF2_LocationRef location, OTF2_TimeStamp time, void *user,
+                                          OTF2_AttributeList *list) {
+    (void)list;
+    see(user, time, location);
+    return OTF2_CALLBACK_SUCCESS;
+}
+
+static OTF2_CallbackCode collective_end(OTF2_LocationRef location, OTF2_TimeStamp time, void *user,
+                                        OTF2_AttributeList *list, OTF2_CollectiveOp operation,
+                                        OTF2_CommRef comm, uint32_t root, uint64_t sent,
+                                        uint64_t received) {
+    (void)list;
+    see(user, time, location + operation + comm + root + sent + received);
+    return OTF2_CALLBACK_SUCCESS;
+}
+
 /* Reads all events in global order, with a callback for each that adds up all their fields, and their times. Returns how
    many there were, or -1 if it failed. */
 int64_t compare_run_read(const char *anchor, uint32_t locations, uint64_t *sum, uint64_t *times) {
@@ -143,6 +174,12 @@ int64_t compare_run_read(const char *anchor, uint32_t locations, uint64_t *sum, 
     OTF2_GlobalEvtReaderCallbacks_SetMpiSendCallback(callbacks, message);
     OTF2_GlobalEvtReaderCallbacks_SetMpiRecvCallback(callbacks, message);
     OTF2_GlobalEvtReaderCallbacks_SetParameterUnsignedIntCallback(callbacks, point);
+    OTF2_GlobalEvtReaderCallbacks_SetMpiIsendCallback(callbacks, request_message);
+    OTF2_GlobalEvtReaderCallbacks_SetMpiIrecvCallback(callbacks, request_message);
+    OTF2_GlobalEvtReaderCallbacks_SetMpiIsendCompleteCallback(callbacks, request_only);
+    OTF2_GlobalEvtReaderCallbacks_SetMpiIrecvRequestCallback(callbacks, request_only);
+    OTF2_GlobalEvtReaderCallbacks_SetMpiCollectiveBeginCallback(callbacks, collective_begin);
+    OTF2_GlobalEvtReaderCallbacks_SetMpiCollectiveEndCallback(callbacks, collective_end);
     OTF2_GlobalEvtReader *global = bad ? NULL : OTF2_Reader_GetGlobalEvtReader(reader);
     bad = bad || OTF2_Reader_RegisterGlobalEvtCallbacks(reader, global, callbacks, &seen);
     OTF2_GlobalEvtReaderCallbacks_Delete(callbacks);

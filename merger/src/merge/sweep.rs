@@ -95,14 +95,19 @@ impl<'a> Sweep<'a> {
         self.readers.iter_mut().find_map(InputReader::failure)
     }
 
-    /// The next strips, in order; none at the end.
-    pub(crate) fn next_strips(&mut self, workers: &Workers) -> Vec<Strip<'a>> {
-        let of_threads = match workers.count() {
+    /// Strips that so many threads work on at once, at most.
+    pub(crate) fn at_once(&self, threads: usize) -> usize {
+        let of_threads = match threads {
             // It waits for nobody, and what it works on is still in its cache.
             1 => 1,
-            threads => threads.saturating_mul(STRIPS_PER_THREAD),
+            _ => threads.saturating_mul(STRIPS_PER_THREAD),
         };
-        let most = of_threads.min(self.at_once);
+        of_threads.min(self.at_once)
+    }
+
+    /// The next strips, in order; none at the end.
+    pub(crate) fn next_strips(&mut self, workers: &Workers) -> Vec<Strip<'a>> {
+        let most = self.at_once(workers.count());
         let mut strips = Vec::with_capacity(most);
         if self.is_done {
             return strips;

@@ -86,6 +86,7 @@ fn write(directory: &Path, locations: u32, events: u64) -> std::io::Result<()> {
                     (if is_send { 14 } else { 18 }, [peer, communicator, tag, bytes], 4)
                 }
                 Happening::Point(which, value) => (34, [which, value, 0, 0], 2),
+                Happening::Mpi(..) => unreachable!("events at random have none"),
             };
             let event = EventToWrite {
                 id,
@@ -141,7 +142,7 @@ fn measure(arguments: &Arguments) -> Result<(), String> {
             seconds[place].push(start.elapsed().as_secs_f64());
             Ok::<(), String>(())
         };
-        let write_theirs = &mut || otf2::write(&theirs, locations, events);
+        let write_theirs = &mut || otf2::write(&theirs, locations, events, synthetic::Mix::Random);
         let write_ours = &mut || write(&ours, locations, events).map_err(failed);
         if round % 2 == 0 {
             measured(0, write_theirs)?;

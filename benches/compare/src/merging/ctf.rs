@@ -88,6 +88,7 @@ pub(crate) fn write_stream(
                 Happening::Message(true, values) => (2, values, 4),
                 Happening::Message(false, values) => (3, values, 4),
                 Happening::Point(which, value) => (4 + which as u32, [value, 0, 0, 0], 1),
+                Happening::Mpi(..) => unreachable!("events at random have none"),
             };
             let header = id | (tick as u32) << 5;
             packet.extend_from_slice(&header.to_le_bytes());

@@ -11,6 +11,8 @@ mod otf2;
 #[path = "../../../synthetic.rs"]
 mod synthetic;
 
+use synthetic::Mix;
+
 use std::ops::ControlFlow;
 use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt;
@@ -32,6 +34,9 @@ struct Arguments {
     /// Numbers of locations, one process each
     #[arg(long, default_value = "64,1024", value_delimiter = ',')]
     locations: Vec<u32>,
+    /// What the events are: at random, or of a program that exchanges halos and reduces (babeltrace2 is left out)
+    #[arg(long, default_value = "random", value_delimiter = ',')]
+    mix: Vec<Mix>,
     /// Rounds; each measures every contestant once
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -67,6 +72,8 @@ enum Part {
         directory: PathBuf,
         locations: u32,
         events: u64,
+        #[arg(long, default_value = "random")]
+        mix: Mix,
     },
     #[command(hide = true)]
     Otf2 { directory: PathBuf, locations: u32 },
@@ -171,7 +178,8 @@ struct Sums {
 
 impl Sums {
     fn add(&mut self, event: &Event<'_>) {
-        let point = event.event_type().get().saturating_sub(synthetic::POINTS);
+        let point = event.event_type().get().checked_sub(synthetic::POINTS);
+        let point = point.filter(|point| *point < 4).unwrap_or(0);
         let elements = event.elements().filter_map(Value::as_integer);
         let elements: i128 = elements.sum();
         let fields = u64::from(event.rank()) + u64::from(point) + elements as u64;
@@ -218,7 +226,7 @@ fn bytes_of(directory: &Path) -> u64 {
     each.sum()
 }
 
-fn compare(arguments: &Arguments, locations: u32, events: u64) -> Result<bool, String> {
+fn compare(arguments: &Arguments, mix: Mix, locations: u32, events: u64) -> Result<bool, String> {
     let io = |error: std::io::Error| error.to_string();
     let each = events / u64::from(locations);
     let events = each * u64::from(locations);
@@ -230,7 +238,7 @@ fn compare(arguments: &Arguments, locations: u32, events: u64) -> Result<bool, S
     };
     let recordings = place("recordings")?;
     for rank in 0..locations {
-        synthetic::write_recording(&recordings, rank, locations, each).map_err(io)?;
+        synthetic::write_stretched(&recordings, rank, locations, each, 1, mix).map_err(io)?;
     }
     let this = std::env::current_exe().map_err(io)?;
     let own = |part: &[&str], paths: &[&Path], number: usize| {
@@ -249,7 +257,7 @@ fn compare(arguments: &Arguments, locations: u32, events: u64) -> Result<bool, S
     #[cfg(otf2)]
     if !arguments.alone {
         let archive = scratch.path().join("otf2");
-        otf2::write(&archive, locations, each)?;
+        otf2::write(&archive, locations, each, mix)?;
         bytes.push(("OTF2", bytes_of(&archive)));
         let read = |part: &[&str], jobs| own(part, &[&trace], jobs);
         contestants.push(Contestant::new("annals reads, 1 job", read(&["read"], 1)));
@@ -258,7 +266,7 @@ fn compare(arguments: &Arguments, locations: u32, events: u64) -> Result<bool, S
         let command = own(&["otf2"], &[&archive], locations as usize);
         contestants.push(Contestant::new("OTF2 global reader", command));
     }
-    if !arguments.no_babeltrace && !arguments.alone {
+    if !arguments.no_babeltrace && !arguments.alone && mix == Mix::Random {
         let ctf = place("ctf")?;
         ctf::write_metadata(&ctf).map_err(io)?;
         for rank in 0..locations {
@@ -276,9 +284,12 @@ fn compare(arguments: &Arguments, locations: u32, events: u64) -> Result<bool, S
         bytes.push(("trace", metadata.len()));
     }
     println!(
-        "{locations} locations, {events} events: 8 event types, {} regions, jittered times, 10 % \
-         messages with four elements; {} rounds, interleaved",
-        synthetic::REGIONS,
+        "{locations} locations, {events} events {}; {} rounds, interleaved",
+        match mix {
+            Mix::Halo => "of a program that exchanges halos and reduces: 14 event types, regions to depth 8, 17 % of messages, \
+                          requests and collective operations, all matched",
+            _ => "at random: 8 event types, 64 regions, jittered times, 10 % messages with four elements, mostly unmatched",
+        },
         arguments.rounds
     );
     for (name, bytes) in bytes {
@@ -350,10 +361,11 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
             directory,
             locations,
             events,
+            mix,
         }) => {
             for rank in 0..*locations {
                 let each = events / u64::from(*locations);
-                synthetic::write_recording(directory, rank, *locations, each)
+                synthetic::write_stretched(directory, rank, *locations, each, 1, *mix)
                     .map_err(|error| error.to_string())?;
             }
             Ok(true)
@@ -370,9 +382,11 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
         Some(Part::Otf2 { .. }) => Err(env!("OTF2_MISSING").to_owned()),
         None => {
             let mut is_whole = cfg!(otf2) || arguments.alone;
-            for events in &arguments.events {
-                for locations in &arguments.locations {
-                    is_whole &= compare(arguments, *locations, *events)?;
+            for mix in &arguments.mix {
+                for events in &arguments.events {
+                    for locations in &arguments.locations {
+                        is_whole &= compare(arguments, *mix, *locations, *events)?;
+                    }
                 }
             }
             Ok(is_whole)

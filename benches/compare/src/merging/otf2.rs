@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::null_mut;
 
-use crate::synthetic::{self, Happening, Program};
+use crate::synthetic::{self, Events, Happening, Mix, Mpi};
 
 unsafe extern "C" {
     fn compare_run_open(directory: *const c_char) -> *mut c_void;
@@ -55,6 +55,77 @@ unsafe extern "C" {
         parameter: u32,
         value: u64,
     ) -> c_int;
+    fn OTF2_EvtWriter_MpiIsend(
+        w: *mut c_void,
+        list: *mut c_void,
+        time: u64,
+        receiver: u32,
+        communicator: u32,
+        tag: u32,
+        length: u64,
+        request: u64,
+    ) -> c_int;
+    fn OTF2_EvtWriter_MpiIrecv(
+        w: *mut c_void,
+        list: *mut c_void,
+        time: u64,
+        sender: u32,
+        communicator: u32,
+        tag: u32,
+        length: u64,
+        request: u64,
+    ) -> c_int;
+    fn OTF2_EvtWriter_MpiIsendComplete(
+        w: *mut c_void,
+        list: *mut c_void,
+        time: u64,
+        request: u64,
+    ) -> c_int;
+    fn OTF2_EvtWriter_MpiIrecvRequest(
+        w: *mut c_void,
+        list: *mut c_void,
+        time: u64,
+        request: u64,
+    ) -> c_int;
+    fn OTF2_EvtWriter_MpiCollectiveBegin(w: *mut c_void, list: *mut c_void, time: u64) -> c_int;
+    fn OTF2_EvtWriter_MpiCollectiveEnd(
+        w: *mut c_void,
+        list: *mut c_void,
+        time: u64,
+        operation: u8,
+        communicator: u32,
+        root: u32,
+        sent: u64,
+        received: u64,
+    ) -> c_int;
+}
+
+/// Writes an event of a program with requests.
+///
+/// # Safety
+/// The writer is open.
+unsafe fn write_mpi(writer: *mut c_void, tick: u64, kind: Mpi, values: [u64; 5]) -> c_int {
+    let (list, [a, b, c, d, e]) = (null_mut(), values);
+    // SAFETY: the caller says so, and no attribute list is given.
+    unsafe {
+        match kind {
+            Mpi::ReceiveStart => OTF2_EvtWriter_MpiIrecvRequest(writer, list, tick, a),
+            Mpi::Isend => {
+                let (comm, peer, tag) = (a as u32, b as u32, c as u32);
+                OTF2_EvtWriter_MpiIsend(writer, list, tick, peer, comm, tag, d, e)
+            }
+            Mpi::IsendComplete => OTF2_EvtWriter_MpiIsendComplete(writer, list, tick, a),
+            Mpi::Irecv => {
+                let (comm, peer, tag) = (a as u32, b as u32, c as u32);
+                OTF2_EvtWriter_MpiIrecv(writer, list, tick, peer, comm, tag, d, e)
+            }
+            Mpi::CollectiveBegin => OTF2_EvtWriter_MpiCollectiveBegin(writer, list, tick),
+            Mpi::CollectiveEnd => {
+                let (operation, comm, root) = (a as u8, b as u32, c as u32);
+                OTF2_EvtWriter_MpiCollectiveEnd(writer, list, tick, operation, comm, root, d, e)
+            }
+        }
+    }
 }
 
 fn c_path(path: &Path) -> Result<CString, String> {
@@ -65,7 +136,7 @@ fn c_path(path: &Path) -> Result<CString, String> {
 ///
 /// # Errors
 /// If OTF2 refuses.
-pub(crate) fn write(directory: &Path, ranks: u32, events: u64) -> Result<(), String> {
+pub(crate) fn write(directory: &Path, ranks: u32, events: u64, mix: Mix) -> Result<(), String> {
     let path = c_path(directory)?;
     // SAFETY: the path is a C string.
     let archive = unsafe { compare_run_open(path.as_ptr()) };
@@ -74,8 +145,7 @@ pub(crate) fn write(directory: &Path, ranks: u32, events: u64) -> Result<(), Str
     }
     let mut last_tick = 0;
     for rank in 0..ranks {
-        let mut program = Program::new(rank.into(), ranks.into());
-        let mut tick = synthetic::first_tick(rank);
+        let (mut tick, mut program) = Events::of(mix, rank, ranks);
         // SAFETY: the archive is open.
         let writer = unsafe { OTF2_Archive_GetEvtWriter(archive, rank.into()) };
         let list = null_mut();
@@ -107,6 +177,8 @@ pub(crate) fn write(directory: &Path, ranks: u32, events: u64) -> Result<(), Str
                     let which = which as u32;
                     OTF2_EvtWriter_ParameterUnsignedInt(writer, list, tick, which, value)
                 },
+                // SAFETY: as above.
+                Happening::Mpi(kind, values) => unsafe { write_mpi(writer, tick, kind, values) },
             };
         }
         // SAFETY: the writer is of this archive, and not used any more.
