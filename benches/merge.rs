@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use annals_merger::{Causality, MergeOptions, Reader, Window, no_progress};
+use annals_merger::{Causality, MergeOptions, Reader, Stage, Window, measure_stages, no_progress};
 
 mod synthetic;
 
@@ -57,6 +57,39 @@ fn merge(inputs: &Path, output: &Path, jobs: usize, events: u64) -> Seconds {
         "all events are there"
     );
     seconds
+}
+
+/// Prints what share of the processor time each stage of a merge with one job takes, and what speed-up follows for more
+/// threads (Amdahl 1967): what one thread does stays as it is.
+fn print_stages(inputs: &Path, output: &Path, events: u64) {
+    let ([_, cpu], times) = measure_stages(|| merge(inputs, output, 1, events));
+    let of_all = |ns: u64| ns as f64 / 1e9 / cpu;
+    let shares = Stage::ALL
+        .iter()
+        .zip(times)
+        .map(|(stage, ns)| (stage, of_all(ns)));
+    let mut shares: Vec<(&Stage, f64)> = shares.collect();
+    let sum: f64 = shares.iter().map(|(_, share)| share).sum();
+    let serial = shares.iter().filter(|(stage, _)| stage.is_serial());
+    let serial: f64 = serial.map(|(_, share)| share).sum();
+    shares.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let each = shares.iter().map(|(stage, share)| {
+        let mark = if stage.is_serial() { "*" } else { "" };
+        format!("{}{mark} {:.1} %", stage.name(), 100.0 * share)
+    });
+    println!("  stages: {}", each.collect::<Vec<_>>().join(", "));
+    let speed_ups = [2.0, 8.0, 32.0, 64.0].map(|threads: f64| {
+        format!(
+            "{:.1} with {threads}",
+            1.0 / (serial + (1.0 - serial) / threads)
+        )
+    });
+    println!(
+        "  sum {:.1} %; *one thread does {:.1} %: speed-up at most {}",
+        100.0 * sum,
+        100.0 * serial,
+        speed_ups.join(", ")
+    );
 }
 
 fn read(trace: &Path, events: u64) -> Seconds {
@@ -123,7 +156,10 @@ fn main() {
             "{ranks} ranks, {events} events, {:.2} bytes an event",
             bytes as f64 / events as f64
         );
+        print_stages(&inputs, &output, events);
         let [one, two, reading] = seconds;
+        let least = |all: &[Seconds]| all.iter().map(|each| each[0]).fold(f64::MAX, f64::min);
+        println!("  measured with 2: {:.2}", least(&one) / least(&two));
         print("merge, 1 job", events, one);
         print("merge, 2 jobs", events, two);
         print("reading the trace", events, reading);

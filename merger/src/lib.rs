@@ -65,6 +65,7 @@ mod messages;
 mod otf2;
 mod read;
 mod report;
+mod stages;
 mod trace_file;
 mod verify;
 mod whole_file;
@@ -115,6 +116,7 @@ pub use report::{
     ClockReport, DamageOfInput, DamageReport, HostReport, InputReport, RankProcess, Report,
     SharedRank, StreamReport, Sums, WorldReport, is_complete, missing_ranks,
 };
+pub use stages::{Stage, measure_stages};
 pub use verify::{Mismatch, Verification, VerifyOptions, verify};
 pub use whole_file::{OutputError, OutputKind, Replace, WholeDirectory, WholeFile};
 pub use window::Window;

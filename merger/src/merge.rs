@@ -49,6 +49,7 @@ use crate::messages::MessageBatch;
 use crate::messages::causality::{Causality, RepairReport};
 use crate::messages::repair::Shifts;
 use crate::report::Report;
+use crate::stages::{self, Stage};
 use crate::window::Window;
 use crate::workers::Workers;
 
@@ -401,11 +402,12 @@ impl Merge {
             let of_parts = chunks().flat_map(|chunk| &chunk.losses);
             let losses = of_parts.map(|(_, loss)| *loss).collect();
             let of_parts = chunks().filter(|_| is_proved);
-            let hashes = of_parts
-                .map(|chunk| proof::of_chunk(chunk, &sorted))
-                .collect();
-            let messages = extractor.iter();
-            let messages = messages.flat_map(|e| chunks().map(|chunk| e.extract(chunk)));
+            let prove = |chunk| stages::during(Stage::Prove, || proof::of_chunk(chunk, &sorted));
+            let hashes = of_parts.map(prove).collect();
+            let messages = extractor.iter().flat_map(|extractor| {
+                let extract = |chunk| stages::during(Stage::Extract, || extractor.extract(chunk));
+                chunks().map(extract)
+            });
             let messages = messages.collect();
             let shifts = chunks().filter(|_| is_moved).map(shifts_of).collect();
             Worked {
@@ -422,12 +424,15 @@ impl Merge {
                 worked.hashes.iter().for_each(|runs| hashes.add(runs));
                 worked.shifts.iter().flatten().for_each(|s| moved.add(*s));
                 if let Some(check) = &mut check {
-                    let batches = worked.messages.iter();
-                    batches.for_each(|batch| check.feed(batch, &mut |_, _| {}));
+                    stages::during(Stage::Match, || {
+                        let batches = worked.messages.iter();
+                        batches.for_each(|batch| check.feed(batch, &mut |_, _| {}));
+                    });
                 }
                 worked.results.into_iter().try_for_each(&mut consume)
             })?;
-        let mut causality = check.map(|check| check.finish(&self.definitions));
+        let finish = || check.map(|check| check.finish(&self.definitions));
+        let mut causality = stages::during(Stage::Match, finish);
         if let (Some(causality), Some(repair)) = (&mut causality, &self.repair) {
             let mut repair = repair.clone();
             moved.report(&mut repair);
@@ -469,14 +474,18 @@ impl Merge {
         let mut waiting = VecDeque::new();
         let next = || {
             if waiting.is_empty() {
-                waiting.extend(sweep.next_strips(&workers));
+                waiting.extend(stages::during(Stage::Sweep, || sweep.next_strips(&workers)));
             }
             match sweep.failure() {
                 Some(error) => Err(error),
                 None => Ok(waiting.pop_front()),
             }
         };
-        let work = |strip: Strip<'a>| work(strip.assemble(references));
+        let work = |strip: Strip<'a>| {
+            work(stages::during(Stage::Assemble, || {
+                strip.assemble(references)
+            }))
+        };
         match workers.pool() {
             None => ahead::one_by_one(next, work, &mut consume)?,
             Some(pool) => ahead::feed(pool, most, next, work, &mut consume)?,

@@ -10,6 +10,7 @@ use crate::calls::moves::{ChunkMoves, Move, MoveKind};
 use crate::calls::region_types::RegionTypes;
 use crate::calls::{CallSink, CallStack, Close, Frame};
 use crate::error::Result;
+use crate::stages::{self, Stage};
 use crate::window::Window;
 use crate::workers::Workers;
 
@@ -293,14 +294,16 @@ impl TraceCalls {
             workers,
         } = self;
         let count = shards.len();
-        workers.map(shards, |shard| {
+        let count_shard = |shard: &mut Shard| {
             for (location, moves) in pending.iter().flat_map(ChunkMoves::runs) {
                 let location = location as usize;
                 if location % count == shard.number {
                     shard.take(location / count, moves);
                 }
             }
-        });
+        };
+        let count_shard = |shard| stages::during(Stage::Count, || count_shard(shard));
+        workers.map(shards, count_shard);
         pending.clear();
     }
 

@@ -18,6 +18,7 @@ use crate::input::{InputRecording, RejectedInput};
 use crate::messages::causality::{Causality, MESSAGES_IN_FLIGHT};
 use crate::otf2::{self, ArchiveOptions};
 use crate::read::{Reader, default_jobs};
+use crate::stages::{self, Stage};
 use crate::window::Window;
 
 /// Memory that events may take by default, bytes.
@@ -130,7 +131,9 @@ impl MergeOptions {
         let PlannedInputs {
             mut merge,
             rejected,
-        } = inputs::open(paths, output, &self.symbols, offsets, self.jobs.max(1))?;
+        } = stages::during(Stage::Plan, || {
+            inputs::open(paths, output, &self.symbols, offsets, self.jobs.max(1))
+        })?;
         if let Some(input) = rejected.first().filter(|_| self.strict) {
             let what = format!("{}: {}", input.path.display(), input.why);
             return Err(MergeError::Incomplete { what });
@@ -246,7 +249,8 @@ impl MergePlan {
             compression: self.compression,
             jobs: self.jobs,
         };
-        let merged = output::write_trace(&self.merge, path.as_ref(), how, open, progress)?;
+        let write = || output::write_trace(&self.merge, path.as_ref(), how, open, progress);
+        let merged = stages::during(Stage::Finish, write)?;
         Ok(self.complete(merged))
     }
 

@@ -17,6 +17,7 @@ use crate::calls::snapshots::SnapshotWriter;
 use crate::calls::statistics::TraceCalls;
 use crate::error::{MergeError, Result};
 use crate::merge::{Merge, Merged};
+use crate::stages::{self, Stage};
 use crate::trace_file::TraceFile;
 
 /// How a trace is written.
@@ -65,13 +66,14 @@ impl Encoder<'_> {
             None => BlockWriter::new(self.level)?,
         };
         let Part { chunk, mut header } = part;
-        let body = chunk.store(&mut header, &mut writer);
+        let body = stages::during(Stage::Encode, || chunk.store(&mut header, &mut writer));
         spare().push(writer);
         let body = body.map_err(|error| {
             let at = format!("the events at {} ns: {error}", header.first_ns);
             std::io::Error::other(at)
         })?;
-        let moves = ChunkMoves::of_chunk(self.types, &chunk);
+        let find = || ChunkMoves::of_chunk(self.types, &chunk);
+        let moves = stages::during(Stage::Calls, find);
         Ok(Encoded {
             moves,
             header,
@@ -123,13 +125,17 @@ pub(super) fn write_trace(
             moves,
         } = encoded.map_err(io)?;
         header.sequence = index.len() as u64;
-        snapshots.take_chunk(header.sequence, moves, &mut calls, &mut file)?;
-        head.clear();
-        header.encode(&mut head);
-        block.clear();
-        body.put_block(BlockKind::TraceChunk, &head, &mut block);
-        index.push(TraceIndexEntry::new(file.offset(), &header));
-        file.write(&block)?;
+        stages::during(Stage::Count, || {
+            snapshots.take_chunk(header.sequence, moves, &mut calls, &mut file)
+        })?;
+        stages::during(Stage::Write, || {
+            head.clear();
+            header.encode(&mut head);
+            block.clear();
+            body.put_block(BlockKind::TraceChunk, &head, &mut block);
+            index.push(TraceIndexEntry::new(file.offset(), &header));
+            file.write(&block)
+        })?;
         events += header.event_count;
         match progress(events) {
             ControlFlow::Continue(()) => Ok(()),

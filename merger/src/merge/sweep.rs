@@ -10,6 +10,7 @@ use crate::axis::strip::{Slice, Strip, StripPlace};
 use crate::error::MergeError;
 use crate::input::reader::{InputOutcome, InputReader};
 use crate::input::stream::{Lane, LossPlace};
+use crate::stages::{self, Stage};
 use crate::workers::Workers;
 
 /// Strips that are worked on at once, for each thread: so that none waits long for the others.
@@ -178,7 +179,9 @@ impl<'a> Sweep<'a> {
                 return;
             }
             let readers = &self.readers;
-            let decode = |(reader, number): &(usize, usize)| readers[*reader].decode(*number);
+            let decode = |(reader, number): &(usize, usize)| {
+                stages::during(Stage::Decode, || readers[*reader].decode(*number))
+            };
             let decoded: Vec<_> = match wanted.as_slice() {
                 [only] => vec![decode(only)],
                 _ => workers.map(&wanted, decode),

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use annals_format::{
-    Column, Definitions, EventType, EventTypeId, LocationId, MapCursor, OrderedChunk, Reference,
-    RegionId, Role, StreamId, TraceLoss, Value,
+    Column, Definitions, EventPlace, EventType, EventTypeId, LocationId, MapCursor, OrderedChunk,
+    Reference, RegionId, Role, StreamGroup, StreamId, TraceLoss, Value,
 };
 
 use super::places::{Places, StreamPlace};
@@ -24,8 +24,11 @@ pub enum Item<'a> {
 #[derive(Clone, Copy)]
 pub struct Event<'a> {
     batch: &'a Batch<'a>,
-    /// Its number in the chunk.
-    number: usize,
+    /// Its group, and where it stands there.
+    group: &'a StreamGroup,
+    place: EventPlace,
+    /// The place of its type among those of the chunk.
+    type_number: usize,
 }
 
 /// An event that keeps what it needs: an item of [`Reader::events`](super::Reader::events).
@@ -38,10 +41,7 @@ pub struct OwnedEvent<'r> {
 impl OwnedEvent<'_> {
     /// The event.
     pub fn as_event(&self) -> Event<'_> {
-        Event {
-            batch: &self.batch,
-            number: self.number,
-        }
+        self.batch.event(self.number)
     }
 }
 
@@ -67,15 +67,16 @@ impl std::fmt::Debug for Event<'_> {
 
 impl<'a> Event<'a> {
     fn of_type(&self) -> &'a TypeInBatch<'a> {
-        &self.batch.types[self.batch.chunk.type_number(self.number)]
+        &self.batch.types[self.type_number]
     }
 
     fn columns(&self) -> &'a [Column] {
-        &self.batch.chunk.columns(self.number).columns
+        let of_type = self.group.type_index[self.place.index as usize];
+        &self.group.types[usize::from(of_type)].columns
     }
 
     fn ordinal(&self) -> usize {
-        self.batch.chunk.ordinal(self.number)
+        self.place.ordinal as usize
     }
 
     fn place(&self) -> &'a StreamPlace {
@@ -85,7 +86,7 @@ impl<'a> Event<'a> {
     /// Trace time: nanoseconds since the start of the trace.
     #[inline]
     pub fn time(&self) -> i64 {
-        self.batch.chunk.time_ns(self.number)
+        self.group.times_ns[self.place.index as usize]
     }
 
     /// The rank of its process; 0 for a process without one.
@@ -111,7 +112,7 @@ impl<'a> Event<'a> {
     /// Its stream: the events of one source at one location.
     #[inline]
     pub fn stream(&self) -> StreamId {
-        self.batch.chunk.stream(self.number)
+        self.group.ends[self.place.run as usize].0
     }
 
     /// The name of its event type.
@@ -192,12 +193,13 @@ impl<'a> Event<'a> {
     /// The position among the events of its stream, from 0, in the order in which they were raised. `None` for streams of
     /// ordered sources: their events are visited in that order.
     pub fn position(&self) -> Option<u64> {
-        self.batch.chunk.position(self.number)
+        let positions = &self.group.positions;
+        positions.get(self.place.index as usize).copied()
     }
 
     /// How far causality repair moved it, nanoseconds. It is contained in [`Event::time`].
     pub fn shift(&self) -> i64 {
-        self.batch.chunk.shift_ns(self.number)
+        self.group.shift_ns(self.place.index as usize)
     }
 
     /// What its source's clock showed, in ticks, wraps undone. `None` if the trace does not hold the clock's map.
@@ -206,7 +208,7 @@ impl<'a> Event<'a> {
         let clock = definitions.clock_of(self.stream())?;
         let map = definitions.clock_maps.get(&clock)?;
         let read_ns = self.time().saturating_sub(self.shift());
-        let residual = self.batch.chunk.tick_residual(self.number);
+        let residual = self.group.tick_residuals[self.place.index as usize];
         Some(MapCursor::new(map).tick(read_ns) + i128::from(residual))
     }
 }
@@ -276,6 +278,17 @@ impl<'r> Batch<'r> {
         }
     }
 
+    #[inline]
+    fn event(&self, number: usize) -> Event<'_> {
+        let place = *self.chunk.place(number);
+        Event {
+            batch: self,
+            group: &self.chunk.chunk().groups[place.group as usize],
+            place,
+            type_number: self.chunk.type_number(number),
+        }
+    }
+
     /// Visits the events and losses of the query, in order.
     pub(crate) fn visit(
         &self,
@@ -289,10 +302,7 @@ impl<'r> Batch<'r> {
                     visit(Item::Loss(loss))?;
                 }
             }
-            let event = Event {
-                batch: self,
-                number,
-            };
+            let event = self.event(number);
             if event.of_type().is_taken && self.takes(&event) {
                 visit(Item::Event(event))?;
             }
@@ -336,10 +346,7 @@ impl<'r> Iterator for BatchEvents<'r> {
 
     fn next(&mut self) -> Option<OwnedEvent<'r>> {
         while self.next < self.batch.chunk.len() {
-            let event = Event {
-                batch: &self.batch,
-                number: self.next,
-            };
+            let event = self.batch.event(self.next);
             self.next += 1;
             if event.of_type().is_taken && self.batch.takes(&event) {
                 return Some(OwnedEvent {
