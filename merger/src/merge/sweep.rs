@@ -16,6 +16,9 @@ use crate::workers::Workers;
 /// Strips that are worked on at once, for each thread: so that none waits long for the others.
 const STRIPS_PER_THREAD: usize = 2;
 
+/// Strips that are loaded at once, at least: each time, every stream is looked at.
+const STRIPS_AHEAD: usize = 4;
+
 /// Most strips that are worked on at once.
 const STRIPS_AT_ONCE: usize = 16;
 
@@ -47,6 +50,8 @@ pub(crate) struct Sweep<'a> {
     strip_events: usize,
     /// All events before this time are loaded.
     loaded_ns: i64,
+    /// How many of these were not handed out yet.
+    ready: usize,
     /// How long it takes, about, until a strip's events have happened.
     span_ns: i64,
     /// Strips that are worked on at once.
@@ -54,11 +59,13 @@ pub(crate) struct Sweep<'a> {
     is_done: bool,
 }
 
-/// Where a strip ends: behind all events before a time, and this many at that time.
-#[derive(Clone, Copy, Debug)]
-struct Cut {
+/// Where a strip ends.
+#[derive(Debug)]
+struct Border {
+    /// Of the events at this time some may be before it, and some behind.
     time_ns: i64,
-    more: usize,
+    /// Lane by lane, the first event behind it.
+    ends: Vec<usize>,
 }
 
 impl<'a> Sweep<'a> {
@@ -79,6 +86,7 @@ impl<'a> Sweep<'a> {
             at_once: at_once.clamp(1, STRIPS_AT_ONCE as u64) as usize,
             readers,
             loaded_ns: i64::MIN,
+            ready: 0,
             span_ns: 1_000_000,
             is_done: false,
         }
@@ -113,12 +121,16 @@ impl<'a> Sweep<'a> {
         if self.is_done {
             return strips;
         }
-        let mut loaded = self.load_events(workers, self.strip_events.saturating_mul(most));
-        while strips.len() < most && loaded > self.strip_events {
-            strips.extend(self.cut_events(self.strip_events));
-            loaded -= self.strip_events;
+        let wanted = self.strip_events.saturating_mul(most);
+        if self.ready <= wanted {
+            let ahead = self.strip_events.saturating_mul(most.max(STRIPS_AHEAD));
+            self.load_events(workers, ahead);
         }
-        if loaded <= self.strip_events && self.is_all_loaded() {
+        while strips.len() < most && self.ready > self.strip_events {
+            strips.extend(self.cut_events(self.strip_events));
+            self.ready -= self.strip_events;
+        }
+        if self.ready <= self.strip_events && self.is_all_loaded() {
             self.is_done = true;
             strips.extend(self.cut(None));
         }
@@ -140,30 +152,30 @@ impl<'a> Sweep<'a> {
     /// Loads until more than so many events are there of which it is known that none comes between them,
     /// or all; gives how many are.
     fn load_events(&mut self, workers: &Workers, wanted: usize) -> usize {
-        loop {
-            let count = self.count_before(self.loaded_ns);
-            if self.is_all_loaded() {
-                return self.lanes().map(Lane::len).sum();
-            }
-            let Some(head_ns) = self.head_ns().filter(|_| count <= wanted) else {
-                return count;
+        while !self.is_all_loaded() {
+            let Some(head_ns) = self.head_ns().filter(|_| self.ready <= wanted) else {
+                return self.ready;
             };
             let from_ns = head_ns.max(self.loaded_ns);
             // As far as the events that are still wanted may reach, by what is known of them.
             // Never in small steps: each looks at every stream.
-            let missing = (wanted - count).max(self.strip_events / 2) as i128 + 1;
+            let missing = (wanted - self.ready).max(self.strip_events / 2) as i128 + 1;
             let span_ns = i128::from(self.span_ns) * missing / self.strip_events as i128;
             let span_ns = span_ns.clamp(1, LONGEST_NS.into()) as i64;
             // Where few events are followed by many, a step must not load them all.
             let span_ns = self.affordable(from_ns, span_ns, (missing as u64).saturating_mul(2));
             self.loaded_ns = from_ns.saturating_add(span_ns);
             self.load(workers);
-            let found = self.count_before(self.loaded_ns) - count;
+            let count = self.count_before(self.loaded_ns);
+            let found = count - self.ready;
+            self.ready = count;
             let rate = i128::from(span_ns) * self.strip_events as i128 / found.max(1) as i128;
             // Never more than eight times what it was: the next step may find more.
             let most = i128::from(span_ns).saturating_mul(8);
             self.span_ns = rate.min(most).clamp(1, LONGEST_NS.into()) as i64;
         }
+        self.ready = self.lanes().map(Lane::len).sum();
+        self.ready
     }
 
     /// Loads all chunks with events before the time up to which all is to be loaded.
@@ -224,33 +236,32 @@ impl<'a> Sweep<'a> {
 
     /// Cuts a strip of the next events, of which there are more than so many.
     fn cut_events(&mut self, count: usize) -> Option<Strip<'a>> {
-        let head_ns = self.head_ns()?;
-        let time_ns = self.time_of(count, head_ns);
-        let more = count - self.count_before(time_ns);
-        self.cut(Some(Cut { time_ns, more }))
+        let border = self.border(count, self.head_ns()?);
+        self.cut(Some(border))
     }
 
-    /// The time of the event that so many others precede; there is one, and `head_ns` is the first's.
-    fn time_of(&self, count: usize, head_ns: i64) -> i64 {
-        // How many are before `low_ns` is at most `count`, before `high_ns` more.
+    /// The border behind so many events in the global order; there are more, and `head_ns` is the first's time.
+    fn border(&self, count: usize, head_ns: i64) -> Border {
+        // How many are before `low_ns` is at most `count`, before `high_ns` more. Lane by lane, the first event that is not
+        // before them: each look at a lane leaves less of it to search.
         let (mut low_ns, mut below) = (head_ns, 0);
         let mut high_ns = i64::MAX;
         let mut above = None;
+        let mut lows: Vec<usize> = self.lanes().map(|lane| lane.at).collect();
+        let mut highs: Vec<usize> = self.lanes().map(|lane| lane.end).collect();
+        let mut found = Vec::with_capacity(lows.len());
         let mut guess_ns = head_ns.saturating_add(self.span_ns);
-        loop {
-            let is_few = above.is_some_and(|above| above - below <= FEW_EVENTS);
-            if is_few {
-                return self.time_among(count - below, low_ns, high_ns);
-            }
-            if high_ns.abs_diff(low_ns) <= 1 {
-                return low_ns;
-            }
+        while above.is_none_or(|above: usize| above - below > FEW_EVENTS)
+            && high_ns.abs_diff(low_ns) > 1
+        {
             let guess = guess_ns.clamp(low_ns.saturating_add(1), high_ns - 1);
-            let found = self.count_before(guess);
-            if found <= count {
-                (low_ns, below) = (guess, found);
+            let before = self.find(guess, &lows, &highs, &mut found);
+            if before <= count {
+                (low_ns, below) = (guess, before);
+                std::mem::swap(&mut lows, &mut found);
             } else {
-                (high_ns, above) = (guess, Some(found));
+                (high_ns, above) = (guess, Some(before));
+                std::mem::swap(&mut highs, &mut found);
             }
             let span = i128::from(high_ns) - i128::from(low_ns);
             guess_ns = match above {
@@ -269,60 +280,69 @@ impl<'a> Sweep<'a> {
                 }
             };
         }
-    }
-
-    /// The time of the event that so many others of a short stretch precede.
-    fn time_among(&self, count: usize, from_ns: i64, until_ns: i64) -> i64 {
         let mut times = Vec::with_capacity(FEW_EVENTS);
-        for lane in self.lanes() {
-            let first = lane.first_from(lane.at, from_ns);
-            let end = lane.first_from(first, until_ns);
-            lane.batch.put_times(first..end, &mut times);
+        for ((lane, low), high) in self.lanes().zip(&lows).zip(&highs) {
+            lane.batch.put_times(*low..*high, &mut times);
         }
-        if count >= times.len() {
-            return until_ns;
+        let time_ns = match times.get(count - below) {
+            Some(_) => *times.select_nth_unstable(count - below).1,
+            None => low_ns,
+        };
+        let before = self.find(time_ns, &lows, &highs, &mut found);
+        self.share_ties(time_ns, count - before, &mut found);
+        Border {
+            time_ns,
+            ends: found,
         }
-        *times.select_nth_unstable(count).1
     }
 
-    /// Of the events at the time of a cut, how many of each lane are among the first in the order, lane by lane.
-    fn share_ties(&self, cut: Cut) -> Vec<usize> {
-        let until_ns = cut.time_ns.saturating_add(1);
-        let mut shares = Vec::new();
+    /// Finds, lane by lane, the first event between two that is not before a time; gives how many events are before these.
+    fn find(&self, time_ns: i64, lows: &[usize], highs: &[usize], found: &mut Vec<usize>) -> usize {
+        found.clear();
+        let mut count = 0;
+        for ((lane, low), high) in self.lanes().zip(lows).zip(highs) {
+            let at = lane.batch.first_from(*low..*high, time_ns);
+            count += at - lane.at;
+            found.push(at);
+        }
+        count
+    }
+
+    /// Moves the ends of lanes behind so many of the events at a time, the first in the order. The ends are before all of
+    /// them.
+    fn share_ties(&self, time_ns: i64, mut more: usize, ends: &mut [usize]) {
+        if more == 0 {
+            return;
+        }
+        let until_ns = time_ns.saturating_add(1);
         let mut ties = Vec::new();
-        for lane in self.lanes() {
-            let first = lane.first_from(lane.at, cut.time_ns);
-            let count = lane.first_from(first, until_ns) - first;
+        for (number, (lane, end)) in self.lanes().zip(&*ends).enumerate() {
+            let count = lane.first_from(*end, until_ns) - end;
             if count != 0 {
-                ties.push((lane.stream, shares.len(), count));
+                ties.push((lane.stream, number, count));
             }
-            shares.push(0);
         }
         // Lanes of a stream stand in its order.
         ties.sort_by_key(|(stream, ..)| *stream);
-        let mut more = cut.more;
-        for (_, lane, count) in ties {
-            shares[lane] = count.min(more);
-            more -= shares[lane];
+        for (_, number, count) in ties {
+            let own = count.min(more);
+            ends[number] += own;
+            more -= own;
         }
-        shares
     }
 
-    /// Takes the events before a cut out of the readers, and the losses that stand there; none: all.
-    fn cut(&mut self, cut: Option<Cut>) -> Option<Strip<'a>> {
-        let shares = cut.filter(|cut| cut.more != 0);
-        let shares = shares.map(|cut| self.share_ties(cut));
-        let mut of_ties = shares.unwrap_or_default().into_iter();
+    /// Takes the events before a border out of the readers, and the losses that stand there; none: all.
+    fn cut(&mut self, border: Option<Border>) -> Option<Strip<'a>> {
+        let until_ns = border.as_ref().map_or(i64::MAX, |border| border.time_ns);
+        let mut ends = border.map(|border| border.ends.into_iter());
         // Each with its reader and the number of its batch there.
         let mut slices: Vec<(Slice<'a>, usize, u64)> = Vec::new();
         let mut found: Vec<(usize, LossPlace, TraceLoss)> = Vec::new();
         for (number, reader) in self.readers.iter_mut().enumerate() {
             let names = reader.numbers();
             for lane in reader.lanes_mut() {
-                let mut end = lane.end;
-                if let Some(cut) = cut {
-                    end = lane.first_from(lane.at, cut.time_ns) + of_ties.next().unwrap_or(0);
-                }
+                let end = ends.as_mut().map_or(Some(lane.end), Iterator::next);
+                let end = end.unwrap_or(lane.end);
                 if end > lane.at {
                     let slice = Slice {
                         stream: lane.stream,
@@ -360,9 +380,9 @@ impl<'a> Sweep<'a> {
                     let slice = numbers.iter().find(is_here)?;
                     Some(StripPlace::Event(*slice, index))
                 }
-                LossPlace::Time(time_ns) => cut
-                    .is_none_or(|cut| time_ns <= cut.time_ns)
-                    .then_some(StripPlace::Time(time_ns)),
+                LossPlace::Time(time_ns) => {
+                    (time_ns <= until_ns).then_some(StripPlace::Time(time_ns))
+                }
             };
             let mut left: Vec<bool> = Vec::with_capacity(found.len());
             for (reader, place, loss) in &found {
