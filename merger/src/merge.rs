@@ -470,25 +470,29 @@ impl Merge {
             give_freed_memory_back();
         }
         let mut sweep = Sweep::new(readers, streams, self.chunk_events, budget.strips);
-        let most = sweep.at_once(workers.count()) + 1;
+        let bundle = sweep.bundle();
+        let most = sweep.at_once(workers.count()).div_ceil(bundle) + 1;
         let mut waiting = VecDeque::new();
         let next = || {
             if waiting.is_empty() {
                 waiting.extend(stages::during(Stage::Sweep, || sweep.next_strips(&workers)));
             }
+            let count = bundle.min(waiting.len());
+            let strips: Vec<Strip<'a>> = waiting.drain(..count).collect();
             match sweep.failure() {
                 Some(error) => Err(error),
-                None => Ok(waiting.pop_front()),
+                None => Ok(Some(strips).filter(|strips| !strips.is_empty())),
             }
         };
-        let work = |strip: Strip<'a>| {
-            work(stages::during(Stage::Assemble, || {
-                strip.assemble(references)
-            }))
+        let work = |strips: Vec<Strip<'a>>| -> Vec<R> {
+            let assemble = || Strip::assemble_all(&strips, references);
+            let parts = stages::during(Stage::Assemble, assemble);
+            parts.into_iter().map(&work).collect()
         };
+        let take = |results: Vec<R>| results.into_iter().try_for_each(&mut consume);
         match workers.pool() {
-            None => ahead::one_by_one(next, work, &mut consume)?,
-            Some(pool) => ahead::feed(pool, most, next, work, &mut consume)?,
+            None => ahead::one_by_one(next, work, take)?,
+            Some(pool) => ahead::feed(pool, most, next, work, take)?,
         }
         done.push(sweep.into_outcomes().collect());
         if has_runs {

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use annals_format::{Chunk, EventTypeId, MapCursor, StreamGroup, TypeColumns, fetch_ahead};
+use annals_format::{
+    Chunk, Column, ElementType, EventTypeId, MapCursor, StreamGroup, TypeColumns, fetch_ahead,
+};
 
 /// Least events between two checkpoints.
 const LEAST_STRIDE: usize = 64;
@@ -113,6 +115,10 @@ pub(crate) struct Batch {
     shifts: Option<Vec<i64>>,
     /// Events of a group of streams of which some were sorted: positions in the streams.
     positions: Option<Vec<u64>>,
+    /// Most elements of an event.
+    widest: usize,
+    /// Whether some elements are strings or bytes.
+    has_text: bool,
 }
 
 impl Batch {
@@ -146,6 +152,8 @@ impl Batch {
             places: None,
             shifts: (!group.shifts_ns.is_empty()).then_some(group.shifts_ns),
             positions: (!group.positions.is_empty()).then_some(group.positions),
+            widest: 0,
+            has_text: false,
         };
         batch.pack();
         batch.pack_types();
@@ -177,6 +185,8 @@ impl Batch {
             places: None,
             shifts: None,
             positions: None,
+            widest: 0,
+            has_text: false,
         };
         if is_sorted {
             batch.sort(places.as_deref());
@@ -249,6 +259,11 @@ impl Batch {
     }
 
     fn pack_types(&mut self) {
+        let columns = self.types.iter().flat_map(|of_type| &of_type.columns);
+        let mut element_types = columns.map(Column::element_type);
+        self.has_text = element_types.any(ElementType::is_variable);
+        let widths = self.types.iter().map(|of_type| of_type.columns.len());
+        self.widest = widths.max().unwrap_or(0);
         if let TypeIndex::Many(places) = &self.type_index
             && self.types.len() <= 1 << 8
         {
@@ -311,6 +326,16 @@ impl Batch {
             Residuals::Large(residuals) => fetch_ahead(residuals, index),
         }
         fetch_ahead(&self.checkpoints, index / self.stride * self.types.len());
+    }
+
+    /// Most elements of an event.
+    pub(crate) const fn widest(&self) -> usize {
+        self.widest
+    }
+
+    /// Whether some elements are strings or bytes.
+    pub(crate) const fn has_text(&self) -> bool {
+        self.has_text
     }
 
     /// Has the processor fetch the times from `index` on.
@@ -501,7 +526,7 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use annals_format::{ClockId, ClockMap, Column, ElementType};
+    use annals_format::{ClockId, ClockMap};
     use proptest::prelude::*;
 
     /// Events at these times, each of one of three types with its own number as its element.

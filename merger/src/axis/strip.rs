@@ -74,37 +74,42 @@ struct Piece<'a> {
 impl<'a> Strip<'a> {
     /// The chunks of the strip, one but for extraordinary ones.
     pub(crate) fn assemble(&self, references: &ElementReferences) -> Vec<Part> {
-        if self.is_too_much()
-            && let Some((first, second)) = self.halves()
-        {
-            let mut parts = first.assemble(references);
-            parts.extend(second.assemble(references));
-            return parts;
-        }
-        let pieces = self.pieces();
-        let mut chunk = TraceChunk::default();
-        let mut counts = Vec::new();
-        let mut rest = pieces.as_slice();
-        while !rest.is_empty() {
-            let mut count = 0;
-            let mut events = 0;
-            for of_stream in rest.chunk_by(|a, b| a.slice.stream == b.slice.stream) {
-                if events >= GROUP_EVENTS {
-                    break;
+        let all = Self::assemble_all(std::slice::from_ref(self), references);
+        all.into_iter().flatten().collect()
+    }
+
+    /// The chunks of strips that follow each other. Of many streams each has little in a strip: the next strip's part is taken
+    /// while what lies around it is still in the processor's cache.
+    pub(crate) fn assemble_all(strips: &[Self], references: &ElementReferences) -> Vec<Vec<Part>> {
+        let mut all: Vec<Vec<Part>> = Vec::with_capacity(strips.len());
+        let mut assemblies = Vec::new();
+        for strip in strips {
+            let halves = if strip.is_too_much() {
+                strip.halves()
+            } else {
+                None
+            };
+            all.push(Vec::new());
+            match halves {
+                Some((first, second)) => {
+                    let parts = [first, second].map(|half| half.assemble(references));
+                    all[assemblies.len()].extend(parts.into_iter().flatten());
+                    assemblies.push(None);
                 }
-                count += of_stream.len();
-                events += of_stream
-                    .iter()
-                    .map(|piece| piece.range.len())
-                    .sum::<usize>();
+                None => assemblies.push(Some(Assembly::of(strip))),
             }
-            let group;
-            (group, rest) = rest.split_at(count);
-            chunk.groups.push(group_of(group, references, &mut counts));
         }
-        chunk.losses = self.place_losses(&pieces);
-        let header = chunk.header_of(0, counts);
-        vec![Part { chunk, header }]
+        let mut is_more = true;
+        while is_more {
+            is_more = false;
+            for assembly in assemblies.iter_mut().flatten() {
+                is_more |= assembly.add_group(references);
+            }
+        }
+        for (parts, assembly) in all.iter_mut().zip(assemblies) {
+            parts.extend(assembly.map(Assembly::finish));
+        }
+        all
     }
 
     fn len(&self) -> usize {
@@ -160,9 +165,8 @@ impl<'a> Strip<'a> {
         if self.len() > MOST_TYPES && self.types_up_to(MOST_TYPES) >= MOST_TYPES {
             return true;
         }
-        let columns = || batches().flat_map(|batch| batch.types.iter().map(|t| &t.columns));
-        let widest = columns().map(Vec::len).max().unwrap_or(0);
-        let has_text = columns().flatten().any(|c| c.element_type().is_variable());
+        let widest = batches().map(|batch| batch.widest()).max().unwrap_or(0);
+        let has_text = batches().any(|batch| batch.has_text());
         let is_many = self.len().saturating_mul(widest) > CHUNK_VALUES;
         if !is_many && !has_text {
             return false;
@@ -292,6 +296,59 @@ impl<'a> Strip<'a> {
             (loss.stream, *at, interval, what)
         });
         placed
+    }
+}
+
+/// A chunk in the making.
+struct Assembly<'s, 'a> {
+    strip: &'s Strip<'a>,
+    pieces: Vec<Piece<'s>>,
+    /// Pieces that are in the chunk.
+    done: usize,
+    chunk: TraceChunk,
+    counts: Vec<StreamCounts>,
+}
+
+impl<'s, 'a> Assembly<'s, 'a> {
+    fn of(strip: &'s Strip<'a>) -> Self {
+        Self {
+            pieces: strip.pieces(),
+            strip,
+            done: 0,
+            chunk: TraceChunk::default(),
+            counts: Vec::new(),
+        }
+    }
+
+    /// Adds the next group of streams; gives whether there was one.
+    fn add_group(&mut self, references: &ElementReferences) -> bool {
+        let rest = &self.pieces[self.done..];
+        let (mut count, mut events) = (0, 0);
+        for of_stream in rest.chunk_by(|a, b| a.slice.stream == b.slice.stream) {
+            if events >= GROUP_EVENTS {
+                break;
+            }
+            count += of_stream.len();
+            events += of_stream
+                .iter()
+                .map(|piece| piece.range.len())
+                .sum::<usize>();
+        }
+        if count != 0 {
+            let group = group_of(&rest[..count], references, &mut self.counts);
+            self.chunk.groups.push(group);
+        }
+        self.done += count;
+        count != 0
+    }
+
+    fn finish(mut self) -> Part {
+        self.chunk.losses = self.strip.place_losses(&self.pieces);
+        let header = self.chunk.header_of(0, self.counts);
+        Part {
+            chunk: self.chunk,
+            header,
+        }
     }
 }
 

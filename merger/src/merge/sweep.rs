@@ -16,6 +16,9 @@ use crate::workers::Workers;
 /// Strips that are worked on at once, for each thread: so that none waits long for the others.
 const STRIPS_PER_THREAD: usize = 2;
 
+/// Of so many readers each has so little in a strip that several strips are worked on together.
+const MANY_READERS: usize = 256;
+
 /// Strips that are loaded at once, at least: each time, every stream is looked at.
 const STRIPS_AHEAD: usize = 4;
 
@@ -104,14 +107,22 @@ impl<'a> Sweep<'a> {
         self.readers.iter_mut().find_map(InputReader::failure)
     }
 
+    /// Strips that one thread works on together.
+    pub(crate) fn bundle(&self) -> usize {
+        match self.readers.len() {
+            MANY_READERS.. => STRIPS_AHEAD.min(self.at_once),
+            _ => 1,
+        }
+    }
+
     /// Strips that so many threads work on at once, at most.
     pub(crate) fn at_once(&self, threads: usize) -> usize {
-        let of_threads = match threads {
+        let bundles = match threads {
             // It waits for nobody, and what it works on is still in its cache.
             1 => 1,
             _ => threads.saturating_mul(STRIPS_PER_THREAD),
         };
-        of_threads.min(self.at_once)
+        bundles.saturating_mul(self.bundle()).min(self.at_once)
     }
 
     /// The next strips, in order; none at the end.
