@@ -168,3 +168,104 @@ fn a_slice_of_a_merge_is_added_up_without_what_was_open_before_it() {
         }
     }
 }
+
+/// Time, stream, event type and values of every event of some input, and how many events were lost, by stream.
+fn all_events(input: &Path) -> (Vec<String>, HashMap<u32, u64>) {
+    let reader = Reader::open(input).expect("a trace or recordings");
+    let mut found = Vec::new();
+    let read = reader.for_each_event(&Query::new(), |event| {
+        let values: Vec<_> = event.elements().collect();
+        let (time, stream, name) = (event.time(), event.stream(), event.name());
+        found.push(format!("{time} {stream:?} {name} {values:?}"));
+        ControlFlow::Continue(())
+    });
+    let read = read.expect("it is read").expect("to its end");
+    let mut lost = HashMap::new();
+    for loss in &read.losses {
+        *lost.entry(loss.stream.get()).or_default() += loss.count;
+    }
+    (found, lost)
+}
+
+/// The groups of each chunk of a trace: the streams and events of each.
+fn groups(trace: &Path) -> Vec<Vec<(Vec<u32>, u64)>> {
+    let bytes = std::fs::read(trace).expect("the trace");
+    let read = annals_format::Trace::read(&bytes).expect("a trace");
+    let heads = read.chunks.iter().map(|entry| {
+        let head = read.head(&bytes, entry).expect("a head");
+        let mut counts = head.counts.iter();
+        let groups = head.frames.iter().map(|frame| {
+            let own: Vec<_> = counts.by_ref().take(frame.streams as usize).collect();
+            let events = own.iter().flat_map(|(_, counts)| counts);
+            let events = events.map(|(_, count)| count).sum();
+            (own.iter().map(|(stream, _)| stream.get()).collect(), events)
+        });
+        groups.collect()
+    });
+    heads.collect()
+}
+
+#[test]
+fn a_damaged_group_costs_its_events_and_nothing_else() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let recordings = scratch.path().join("recordings");
+    std::fs::create_dir(&recordings).expect("a directory");
+    for rank in 0..9 {
+        let mix = synthetic::Mix::Halo;
+        synthetic::write_stretched(&recordings, rank, 9, 20_000, 1, mix).expect("a recording");
+    }
+    let trace = scratch.path().join("trace.annals");
+    let plan = MergeOptions::new().plan(std::slice::from_ref(&recordings));
+    let merged = plan.expect("recordings").write_trace(&trace, no_progress);
+    merged.expect("a trace");
+    let (events, lost) = all_events(&trace);
+    assert_eq!(events.len(), 180_000);
+    assert_eq!(lost.values().sum::<u64>(), 0);
+    assert_eq!(
+        all_events(&recordings).0,
+        events,
+        "the trace has what the recordings have"
+    );
+    let groups = groups(&trace);
+    assert!(
+        groups.len() > 2 && groups.iter().all(|of_chunk| of_chunk.len() > 2),
+        "{groups:?}"
+    );
+
+    // One byte in the second group of the second chunk.
+    let mut bytes = std::fs::read(&trace).expect("the trace");
+    let read = annals_format::Trace::read(&bytes).expect("a trace");
+    let at = read.chunks[1].offset as usize;
+    let head = read.head(&bytes, &read.chunks[1]).expect("a head");
+    let block = BlockHeader::decode(&bytes[at..]).expect("a block");
+    let body = at + BLOCK_HEADER_LEN + block.head_len as usize;
+    bytes[body + head.frames[0].stored_len as usize + 5] ^= 1;
+    std::fs::write(&trace, &bytes).expect("the trace");
+    let (streams, of_group) = &groups[1][1];
+    let (left, lost) = all_events(&trace);
+    assert_eq!(left.len() as u64 + of_group, 180_000);
+    assert_eq!(lost.values().sum::<u64>(), *of_group);
+    assert!(
+        lost.iter()
+            .all(|(stream, count)| *count == 0 || streams.contains(stream))
+    );
+    let mut whole = events.iter();
+    assert!(
+        left.iter().all(|event| whole.any(|other| other == event)),
+        "in order"
+    );
+    // The answer about a rank of another group does not change; the one about this group says what is missing.
+    let answers = |rank: u32| {
+        let command = format!("regions --rank {rank}");
+        [&trace, &recordings].map(|input| answer(&command, input, "1"))
+    };
+    let other = (0..9).find(|rank| !streams.contains(rank)).expect("a rank");
+    let rows = |answer: &String| -> serde_json::Value {
+        let answer: serde_json::Value = serde_json::from_str(answer).expect("JSON");
+        answer["regions"].clone()
+    };
+    let [damaged, whole] = answers(other);
+    assert_eq!(rows(&damaged), rows(&whole));
+    let [damaged, whole] = answers(streams[0]);
+    assert_ne!(rows(&damaged), rows(&whole));
+}
