@@ -95,7 +95,7 @@ pub(crate) struct Merge {
     pub(crate) epochs: BTreeMap<ClockId, Arc<[Epoch]>>,
     /// How the hosts' clocks are related.
     pub(crate) hosts: Hosts,
-    /// Events of a chunk of the trace; with many streams, up to twice as many.
+    /// Events of a chunk of the trace; with many streams, more.
     pub(crate) chunk_events: usize,
     /// What is done about messages.
     pub(crate) causality: Causality,

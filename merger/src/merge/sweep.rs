@@ -33,7 +33,7 @@ const EVENT_BYTES: u64 = 144;
 const EVENTS_PER_STREAM: usize = 64;
 
 /// Most events of a strip of many streams.
-const MOST_EVENTS: usize = 1 << 20;
+const MOST_EVENTS: usize = 1 << 18;
 
 /// By so many lanes memory is asked for before it is looked at.
 const LANES_AHEAD: usize = 4;
@@ -134,7 +134,8 @@ impl<'a> Sweep<'a> {
         }
         let wanted = self.strip_events.saturating_mul(most);
         if self.ready <= wanted {
-            let ahead = self.strip_events.saturating_mul(most.max(STRIPS_AHEAD));
+            let strips = most.max(STRIPS_AHEAD.min(self.at_once));
+            let ahead = self.strip_events.saturating_mul(strips);
             self.load_events(workers, ahead);
         }
         while strips.len() < most && self.ready > self.strip_events {
