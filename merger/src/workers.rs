@@ -8,7 +8,7 @@ use crate::error::{MergeError, Result};
 /// Threads that share work; the caller itself if there is one job.
 #[derive(Debug)]
 pub(crate) struct Workers {
-    /// None: the caller works, and waits for nobody.
+    /// `None` if the caller works itself, without waiting for a thread.
     pool: Option<ThreadPool>,
 }
 

@@ -13,7 +13,7 @@ const LEAST_STRIDE: usize = 64;
 #[derive(Debug)]
 enum Times {
     Close(CloseTimes),
-    /// Nanoseconds behind the least.
+    /// Nanoseconds after the least.
     Near(Vec<u32>),
     Far(Vec<i64>),
 }

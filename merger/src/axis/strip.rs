@@ -320,7 +320,7 @@ impl<'s, 'a> Assembly<'s, 'a> {
         }
     }
 
-    /// Adds the next group of streams; gives whether there was one.
+    /// Adds the next group of streams. Returns whether there was one.
     fn add_group(&mut self, references: &ElementReferences) -> bool {
         let rest = &self.pieces[self.done..];
         let (mut count, mut events) = (0, 0);

@@ -193,7 +193,7 @@ impl<'a> SnapshotWriter<'a> {
         file.write(&self.block)
     }
 
-    /// Writes the snapshot behind the last of so many chunks; gives the index of all of them. `calls`: those of a merge.
+    /// Writes the snapshot after the last of so many chunks. Returns the index of all of them. `calls`: those of a merge.
     pub(crate) fn finish(
         mut self,
         chunks: u64,

@@ -65,9 +65,9 @@ pub(crate) struct Sweep<'a> {
 /// Where a strip ends.
 #[derive(Debug)]
 struct Border {
-    /// Of the events at this time some may be before it, and some behind.
+    /// Some of the events at this time may be before it, and some after.
     time_ns: i64,
-    /// Lane by lane, the first event behind it.
+    /// Lane by lane, the first event after it.
     ends: Vec<usize>,
 }
 
@@ -252,7 +252,7 @@ impl<'a> Sweep<'a> {
         self.cut(Some(border))
     }
 
-    /// The border behind so many events in the global order; there are more, and `head_ns` is the first's time.
+    /// The border after so many events in the global order; there are more, and `head_ns` is the first's time.
     fn border(&self, count: usize, head_ns: i64) -> Border {
         // How many are before `low_ns` is at most `count`, before `high_ns` more. Lane by lane, the first event that is not
         // before them: each look at a lane leaves less of it to search.
@@ -308,7 +308,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Finds, lane by lane, the first event between two that is not before a time; gives how many events are before these.
+    /// Finds, lane by lane, the first event between two that is not before a time. Returns how many events are before these.
     fn find(&self, time_ns: i64, lows: &[usize], highs: &[usize], found: &mut Vec<usize>) -> usize {
         found.clear();
         let mut count = 0;
@@ -320,7 +320,7 @@ impl<'a> Sweep<'a> {
         count
     }
 
-    /// Moves the ends of lanes behind so many of the events at a time, the first in the order. The ends are before all of
+    /// Moves the ends of lanes after so many of the events at a time, the first in the order. The ends are before all of
     /// them.
     fn share_ties(&self, time_ns: i64, mut more: usize, ends: &mut [usize]) {
         if more == 0 {

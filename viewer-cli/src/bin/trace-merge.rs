@@ -100,8 +100,8 @@ struct Arguments {
 
     /// Memory that the merge may take, about, such as 256M or 2G
     ///
-    /// What needs more at once is merged in several passes, with temporary files, and so are more than 512 streams, which is
-    /// faster; the trace is the same. Definitions and indexes count, about 12 KiB a stream; where they alone take more
+    /// What needs more at once is merged in several passes, with temporary files, and so are more than 4 096 streams; the
+    /// trace is the same. Definitions and indexes count, about 12 KiB a stream; where they alone take more
     /// (tens of thousands of streams), events get a quarter of the limit on top.
     #[arg(long, default_value = "256M", value_name = "SIZE", value_parser = annals_format::units::parse_size)]
     memory_limit: u64,
