@@ -74,9 +74,9 @@ mod workers;
 
 pub use allocator::keep_freed_memory;
 pub use annals_format::{
-    Cause, ChunkRow, ClockId, CompressionLevel, Definitions, Element, ElementType, EventType,
-    EventTypeId, Location, LocationId, OrderedChunk, Problem, ProcessId, RecordingId, Reference,
-    Region, RegionId, RegionStatistics, Role, Snapshot, Source, SourceId, StreamGroup, StreamId,
+    Cause, ClockId, CompressionLevel, Definitions, Element, ElementType, EventType, EventTypeId,
+    Location, LocationId, OrderedChunk, Problem, ProcessId, RecordingId, Reference, Region,
+    RegionId, RegionStatistics, Role, Snapshot, Source, SourceId, StreamGroup, StreamId,
     StreamTotals, StringId, TraceChunk, TraceLoss, TraceSnapshot, TypeTotals, Value,
 };
 pub use by_stream::ByStream;
