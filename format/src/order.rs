@@ -6,7 +6,7 @@ use crate::stream_group::StreamGroup;
 use crate::trace_chunk::{TraceChunk, TraceLoss};
 use crate::value::Value;
 
-/// Where an event of the global order stands in its chunk.
+/// The position of an event of the global order in its chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct EventPlace {
     /// Index of its group.
@@ -19,7 +19,7 @@ pub struct EventPlace {
     pub ordinal: u32,
 }
 
-/// Where a loss stands among the events of its chunk.
+/// The position of a loss among the events of its chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LossPoint {
     /// Directly before an event: its trace time in nanoseconds, group and index.
@@ -36,7 +36,7 @@ impl LossPoint {
         }
     }
 
-    /// Points of a chunk in their order.
+    /// A key that sorts the losses of a chunk in the global order.
     pub const fn key(&self) -> (i64, bool, u32, u32) {
         match self {
             // Before all events at its time.
@@ -45,7 +45,7 @@ impl LossPoint {
         }
     }
 
-    /// Whether an event with this trace time in nanoseconds stands before the loss.
+    /// Whether an event with this trace time in nanoseconds is before the loss.
     #[inline]
     pub fn is_after(&self, time_ns: i64, event: &EventPlace) -> bool {
         match self {
@@ -64,7 +64,7 @@ impl TraceChunk {
         self.groups[event.group as usize].times_ns[event.index as usize]
     }
 
-    /// Where a loss stands: before the next event of its stream; where there is none in the chunk, at its end.
+    /// Returns the position of a loss: before the next event of its stream; if the chunk has none, at the end of its interval.
     pub fn point_of(&self, (index, loss): &(u32, TraceLoss)) -> LossPoint {
         match self.place_of(loss.stream, *index) {
             Some((group, index)) => {
@@ -86,7 +86,7 @@ impl TraceChunk {
         (index < ends[run].1).then_some((group as u32, index))
     }
 
-    /// The events in the global order: by time; at one time by stream; in a stream as they are.
+    /// Returns the events in the global order: by time; at the same time by stream; in a stream as they are.
     pub fn order(&self) -> Vec<EventPlace> {
         let count = self.len();
         let mut places = Vec::with_capacity(count);
@@ -114,7 +114,7 @@ impl TraceChunk {
         places
     }
 
-    /// Sorts events by time; those of one time stay in their order.
+    /// Sorts events by time. The sort is stable.
     pub fn sort(&self, places: &mut Vec<EventPlace>) {
         let Some((first_ns, last_ns)) = self.span_ns() else {
             return;
@@ -194,7 +194,7 @@ impl OrderedChunk {
         losses.map(|(at, number)| (*at as usize, &self.chunk.losses[*number as usize].1))
     }
 
-    /// Where an event stands in the chunk.
+    /// Returns the position of an event in the chunk.
     ///
     /// # Panics
     /// Like the following functions, if there is no event of that number.
@@ -203,7 +203,7 @@ impl OrderedChunk {
         &self.events[event]
     }
 
-    /// Where the events stand in the chunk, in order.
+    /// The positions of the events in the chunk, in the global order.
     pub fn places(&self) -> impl ExactSizeIterator<Item = &EventPlace> {
         self.events.iter()
     }
@@ -296,7 +296,7 @@ impl OrderedChunk {
         group.shift_ns(index)
     }
 
-    /// The unwrapped tick of an event less the one that its clock's map gives for its time.
+    /// The unwrapped tick of an event minus the tick that its clock's map has for its time.
     #[inline]
     pub fn tick_residual(&self, event: usize) -> i64 {
         let (group, index) = self.group(event);

@@ -22,7 +22,7 @@ pub struct StreamGroup {
     pub type_index: Vec<u16>,
     /// The columns, by event type.
     pub types: Vec<TypeColumns>,
-    /// For each event, its unwrapped tick less the one its clock's map gives for its time.
+    /// For each event, its unwrapped tick minus the tick that its clock's map has for its time.
     pub tick_residuals: Vec<i64>,
     /// For each event of a stream that was sorted, its position in the stream; else 0. Empty: 0 for all.
     pub positions: Vec<u64>,

@@ -53,7 +53,7 @@ pub(crate) struct Sweep<'a> {
     strip_events: usize,
     /// All events before this time are loaded.
     loaded_ns: i64,
-    /// How many of these were not handed out yet.
+    /// How many of these are in no strip yet.
     ready: usize,
     /// How long it takes, about, until a strip's events have happened.
     span_ns: i64,
@@ -161,12 +161,11 @@ impl<'a> Sweep<'a> {
         self.readers.iter().flat_map(InputReader::lanes)
     }
 
-    /// Loads until more than so many events are there of which it is known that none comes between them,
-    /// or all; gives how many are.
-    fn load_events(&mut self, workers: &Workers, wanted: usize) -> usize {
+    /// Loads until more than so many events are ready, or all are loaded.
+    fn load_events(&mut self, workers: &Workers, wanted: usize) {
         while !self.is_all_loaded() {
             let Some(head_ns) = self.head_ns().filter(|_| self.ready <= wanted) else {
-                return self.ready;
+                return;
             };
             let from_ns = head_ns.max(self.loaded_ns);
             // As far as the events that are still wanted may reach, by what is known of them.
@@ -187,7 +186,6 @@ impl<'a> Sweep<'a> {
             self.span_ns = rate.min(most).clamp(1, LONGEST_NS.into()) as i64;
         }
         self.ready = self.lanes().map(Lane::len).sum();
-        self.ready
     }
 
     /// Loads all chunks with events before the time up to which all is to be loaded.

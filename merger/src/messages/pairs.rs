@@ -177,7 +177,7 @@ impl MessageEvents {
         self.batch.events.is_empty() && self.batch.losses.is_empty()
     }
 
-    /// Sets the call around the event with this index in the last chunk. Indexes must ascend. Returns the number of the
+    /// Sets the call around the event with this number in the last chunk. Numbers must ascend. Returns the number of the
     /// event for [`MessageEvents::set_left`] if it is a send, else `None`.
     pub fn set_call(&mut self, index: usize, call: CallAround) -> Option<usize> {
         let rest = self.batch.details.get_mut(self.next..)?;
@@ -200,7 +200,7 @@ impl MessageEvents {
         }
     }
 
-    /// The events of the last chunk in its order: for each its index in the chunk, and whether it is a send.
+    /// The events of the last chunk in the global order: for each its number in the chunk, and whether it is a send.
     pub fn of_chunk(&self) -> impl Iterator<Item = (u32, bool)> {
         let details = self.batch.details[self.chunk_start..].iter();
         details.map(|detail| (detail.index, detail.role == Role::Send))
