@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use annals_format::{
-    Column, Definitions, EventPlace, EventTypeId, OrderedChunk, ProcessId, Reference, StreamId,
-    StreamTotals,
+    Column, Definitions, EventPlace, EventTypeId, OrderedChunk, ProcessId, Reference, RegionId,
+    StreamId, StreamTotals,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -24,6 +24,8 @@ pub struct CallAround {
     pub location: u32,
     /// Calls around it.
     pub depth: u32,
+    /// Its region.
+    pub region: RegionId,
     /// Trace time of its enter, nanoseconds.
     pub entered_ns: i64,
     /// Trace time of its leave, nanoseconds. `None` if it was not left up to the last event that is known.
@@ -111,6 +113,7 @@ struct Detail {
     stream: StreamId,
     location: u32,
     depth: u32,
+    region: RegionId,
     role: Role,
     reference: Option<Reference>,
     has_call: bool,
@@ -126,6 +129,7 @@ impl Detail {
         self.has_call.then_some(CallAround {
             location: self.location,
             depth: self.depth,
+            region: self.region,
             entered_ns: self.entered_ns,
             left_ns: (self.left_ns != Self::NOT_LEFT).then_some(self.left_ns),
         })
@@ -134,6 +138,7 @@ impl Detail {
     const fn set_call(&mut self, call: CallAround) {
         self.has_call = true;
         (self.location, self.depth) = (call.location, call.depth);
+        self.region = call.region;
         self.entered_ns = call.entered_ns;
         self.left_ns = match call.left_ns {
             Some(left_ns) => left_ns,
@@ -154,6 +159,7 @@ impl Default for Detail {
             stream: StreamId::new(0),
             location: 0,
             depth: 0,
+            region: RegionId::new(0),
             role: Role::Other,
             reference: None,
             has_call: false,

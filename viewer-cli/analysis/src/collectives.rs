@@ -4,9 +4,10 @@
 //! the trace knows have begun it, and the last of them did so in the window. A member waits from its begin to the last one's.
 //! Slices gather the begins; they are counted in the order of the trace.
 
-use annals_format::names::element;
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 
+use annals_format::names::element;
 use annals_format::{
     CollectiveOperation, Definitions, EventTypeId, ObjectId, Reference, Role, StreamId, StringId,
 };
@@ -16,6 +17,7 @@ use serde::Serialize;
 
 use crate::losses::concerns;
 use crate::state::{EventState, fold_events};
+use crate::waits::{LongestWaits, Wait, WaitCause, location_of};
 
 /// Operations that wait for members, at most.
 const MOST_OPEN: usize = 1 << 20;
@@ -62,8 +64,51 @@ pub struct CollectiveRow {
 pub struct Collectives {
     /// By operation and communicator, most waiting first.
     pub collectives: Vec<CollectiveRow>,
+    /// The longest waits of single members, the longest first.
+    pub longest_waits: Vec<Wait>,
     /// Operations that not all members began.
     pub incomplete: u64,
+}
+
+/// A member's begin of a collective operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CollectiveBegin {
+    /// Number of the process among those of the communicator, in the order of their first begins.
+    pub member: u32,
+    /// The stream with the event.
+    pub stream: StreamId,
+    /// Trace time, nanoseconds.
+    pub time_ns: i64,
+}
+
+/// A collective operation that all members have begun.
+#[derive(Clone, Copy, Debug)]
+pub struct CollectiveInstance<'a> {
+    /// Code of the operation, as [`CollectiveOperation`] defines it.
+    pub operation: Option<i128>,
+    /// Name of the communicator.
+    pub communicator: &'a str,
+    /// The begins of its members, at least one.
+    pub begins: &'a [CollectiveBegin],
+    /// The last of the begins: the others wait for it.
+    pub last: CollectiveBegin,
+}
+
+impl CollectiveInstance<'_> {
+    /// Returns how long a member waited for the last one, from its begin on, with names in the place of numbers.
+    pub fn wait(&self, begin: &CollectiveBegin, definitions: &Definitions) -> Wait {
+        Wait {
+            rank: definitions.rank_of_stream(begin.stream),
+            location: location_of(definitions, begin.stream),
+            from_ns: begin.time_ns,
+            wait_ns: self.last.time_ns - begin.time_ns,
+            for_rank: definitions.rank_of_stream(self.last.stream),
+            cause: WaitCause::Collective {
+                operation: operation_name(self.operation),
+                communicator: self.communicator.to_owned(),
+            },
+        }
+    }
 }
 
 fn operation_name(operation: Option<i128>) -> String {
@@ -105,8 +150,7 @@ struct Begin {
 struct Instance {
     operation: Option<i128>,
     size: Option<usize>,
-    /// Number of the process among the communicator's, and time, of each begin.
-    begins: Vec<(u32, i64)>,
+    begins: Vec<CollectiveBegin>,
 }
 
 #[derive(Default)]
@@ -165,8 +209,9 @@ struct Tally {
 }
 
 /// The counting. Only the first state has it.
-#[derive(Default)]
-struct Gathered {
+struct Gathered<V> {
+    /// Gets each operation of the window.
+    visit: V,
     /// Numbers of the communicators, by name.
     numbers: FxHashMap<String, usize>,
     communicators: Vec<Communicator>,
@@ -175,10 +220,22 @@ struct Gathered {
     open: usize,
     incomplete: u64,
     /// Empty, to be used again.
-    spare: Vec<Vec<(u32, i64)>>,
+    spare: Vec<Vec<CollectiveBegin>>,
 }
 
-impl Gathered {
+impl<V: FnMut(&CollectiveInstance<'_>)> Gathered<V> {
+    fn new(visit: V) -> Self {
+        Self {
+            visit,
+            numbers: FxHashMap::default(),
+            communicators: Vec::new(),
+            tallies: FxHashMap::default(),
+            open: 0,
+            incomplete: 0,
+            spare: Vec::new(),
+        }
+    }
+
     fn communicator(&mut self, name: String) -> usize {
         if let Some(number) = self.numbers.get(&name) {
             return *number;
@@ -193,14 +250,21 @@ impl Gathered {
     }
 
     fn count(&mut self, communicator: usize, instance: &Instance, window: Window) {
-        let last = instance.begins.iter().max_by_key(|begin| begin.1);
-        let first = instance.begins.iter().map(|begin| begin.1).min();
-        let (Some((last_process, last_ns)), Some(first_ns)) = (last.copied(), first) else {
+        let last = instance.begins.iter().max_by_key(|begin| begin.time_ns);
+        let first = instance.begins.iter().map(|begin| begin.time_ns).min();
+        let (Some(last), Some(first_ns)) = (last.copied(), first) else {
             return;
         };
+        let last_ns = last.time_ns;
         if !window.contains(last_ns) {
             return;
         }
+        (self.visit)(&CollectiveInstance {
+            operation: instance.operation,
+            communicator: &self.communicators[communicator].name,
+            begins: &instance.begins,
+            last,
+        });
         let tally = self.tallies.entry((instance.operation, communicator));
         let tally = tally.or_default();
         let processes = self.communicators[communicator].begun.len();
@@ -210,13 +274,13 @@ impl Gathered {
         let imbalance_ns = last_ns - first_ns;
         tally.imbalance_ns += i128::from(imbalance_ns);
         tally.max_imbalance_ns = tally.max_imbalance_ns.max(imbalance_ns);
-        for (process, begin_ns) in &instance.begins {
-            let part = &mut tally.parts[*process as usize];
+        for begin in &instance.begins {
+            let part = &mut tally.parts[begin.member as usize];
             part.count += 1;
-            part.wait_ns += last_ns - begin_ns;
-            tally.wait_ns += last_ns - begin_ns;
+            part.wait_ns += last_ns - begin.time_ns;
+            tally.wait_ns += last_ns - begin.time_ns;
         }
-        tally.parts[last_process as usize].last += 1;
+        tally.parts[last.member as usize].last += 1;
     }
 
     /// Takes in the next begin of a process of a communicator, by their numbers.
@@ -243,7 +307,11 @@ impl Gathered {
                 begins: self.spare.pop().unwrap_or_default(),
             }
         });
-        instance.begins.push((process, time_ns));
+        instance.begins.push(CollectiveBegin {
+            member: process,
+            stream: member.stream,
+            time_ns,
+        });
         instance.operation = instance.operation.or(member.operation);
         let is_whole = instance
             .size
@@ -334,15 +402,15 @@ impl Shared<'_> {
 }
 
 /// The begins of a slice.
-struct CollectiveState<'a> {
+struct CollectiveState<'a, V> {
     shared: &'a Shared<'a>,
-    gathered: Option<Gathered>,
+    gathered: Option<Gathered<V>>,
     numbers: FxHashMap<Member, u32>,
     members: Vec<Member>,
     begins: Vec<Begin>,
 }
 
-impl CollectiveState<'_> {
+impl<V: FnMut(&CollectiveInstance<'_>)> CollectiveState<'_, V> {
     fn flush(&mut self) {
         if let Some(gathered) = &mut self.gathered {
             gathered.feed(self.shared, &self.members, &self.begins);
@@ -353,7 +421,7 @@ impl CollectiveState<'_> {
     }
 }
 
-impl EventState for CollectiveState<'_> {
+impl<V: FnMut(&CollectiveInstance<'_>) + Send> EventState for CollectiveState<'_, V> {
     const SLICES: SliceLength = SliceLength::Short;
 
     fn add(&mut self, event: &Event<'_>) {
@@ -392,12 +460,13 @@ impl EventState for CollectiveState<'_> {
     }
 }
 
-/// Returns the collective operations of a query, counted from the trace's beginning. `None` if no event type of the query begins
-/// collective operations.
-///
-/// # Errors
-/// If the storage fails.
-pub fn collectives(reader: &Reader, query: &Query) -> Result<Option<(Collectives, ReadSummary)>> {
+/// Counts the collective operations of the query's window, from the trace's beginning on: the k-th of each process belong
+/// together. `None` if no event type of the query begins collective operations.
+fn gather<V: FnMut(&CollectiveInstance<'_>) + Send>(
+    reader: &Reader,
+    query: &Query,
+    visit: V,
+) -> Result<Option<(Gathered<V>, ReadSummary)>> {
     let definitions = reader.definitions();
     let types = definitions.event_types.values();
     let types = types.filter(|t| t.role == Role::CollectiveBegin && query.takes_event_type(t.id));
@@ -414,11 +483,6 @@ pub fn collectives(reader: &Reader, query: &Query) -> Result<Option<(Collectives
         return Ok(None);
     }
     let window = query.window();
-    // Operations are counted from the beginning: the k-th of each process belong together.
-    let until = query.within(Window {
-        from_ns: i64::MIN,
-        ..window
-    });
     let wanted: Vec<EventTypeId> = types.keys().copied().collect();
     let shared = Shared {
         definitions,
@@ -426,17 +490,67 @@ pub fn collectives(reader: &Reader, query: &Query) -> Result<Option<(Collectives
         places: Places::of(definitions),
         window,
     };
+    let visit = Mutex::new(Some(visit));
+    let take_visit = |slice| match visit.lock() {
+        Ok(mut visit) if slice == 0 => visit.take(),
+        _ => None,
+    };
     let new = |slice| CollectiveState {
         shared: &shared,
-        gathered: (slice == 0).then(Gathered::default),
+        gathered: take_visit(slice).map(Gathered::new),
         numbers: FxHashMap::default(),
         members: Vec::new(),
         begins: Vec::new(),
     };
-    let (mut state, summary) = fold_events(reader, &until, wanted, new)?;
+    let (mut state, summary) = fold_events(reader, &from_start(query), wanted, new)?;
     state.flush();
-    let mut gathered = state.gathered.unwrap_or_default();
-    gathered.finish(window);
+    let gathered = state.gathered.map(|mut gathered| {
+        gathered.finish(window);
+        gathered
+    });
+    Ok(gathered.map(|gathered| (gathered, summary)))
+}
+
+/// What counting needs: the query from the trace's start to the end of its window.
+fn from_start(query: &Query) -> Query {
+    query.within(Window {
+        from_ns: i64::MIN,
+        ..query.window()
+    })
+}
+
+/// Calls `visit` with each collective operation that all members have begun, the last of them in the query's window. Returns
+/// `None` if no event type of the query begins collective operations.
+///
+/// # Errors
+/// If the storage fails.
+pub fn for_each_collective<V: FnMut(&CollectiveInstance<'_>) + Send>(
+    reader: &Reader,
+    query: &Query,
+    visit: V,
+) -> Result<Option<ReadSummary>> {
+    let found = gather(reader, query, visit)?;
+    Ok(found.map(|(_, summary)| summary))
+}
+
+/// Returns the collective operations of a query, counted from the trace's beginning. `None` if no event type of the query begins
+/// collective operations.
+///
+/// # Errors
+/// If the storage fails.
+pub fn collectives(reader: &Reader, query: &Query) -> Result<Option<(Collectives, ReadSummary)>> {
+    let definitions = reader.definitions();
+    let mut longest = LongestWaits::default();
+    let visit = |instance: &CollectiveInstance<'_>| {
+        for begin in instance.begins {
+            let wait_ns = instance.last.time_ns - begin.time_ns;
+            longest.add(wait_ns, || instance.wait(begin, definitions));
+        }
+    };
+    let Some((gathered, summary)) = gather(reader, query, visit)? else {
+        return Ok(None);
+    };
+    let until = from_start(query);
     let is_lost = summary.losses.iter().any(|loss| {
         let is_collective = |id: EventTypeId| {
             let role = definitions.event_types.get(&id).map(|t| t.role);
@@ -481,6 +595,7 @@ pub fn collectives(reader: &Reader, query: &Query) -> Result<Option<(Collectives
     let found = Collectives {
         collectives: rows,
         incomplete: gathered.incomplete,
+        longest_waits: longest.into_sorted(),
     };
     Ok(Some((found, summary)))
 }

@@ -24,6 +24,7 @@
 mod bins;
 mod call_tree;
 mod collectives;
+mod colour;
 mod distribution;
 mod exact_sum;
 mod intervals;
@@ -33,20 +34,26 @@ mod metrics;
 mod region_rows;
 mod region_statistics;
 mod state;
+mod waits;
 
 pub use bins::{bin_of, bin_start, bounded};
 pub use call_tree::{TreeCounter, TreeNode, call_tree};
-pub use collectives::{CollectiveRow, CollectiveWait, Collectives, collectives};
+pub use collectives::{
+    CollectiveBegin, CollectiveInstance, CollectiveRow, CollectiveWait, Collectives, collectives,
+    for_each_collective,
+};
+pub use colour::{Colour, region_colour};
 pub use distribution::{Bins, Extent, Values};
 pub use exact_sum::ExactSum;
 pub use intervals::{
     IntervalPair, IntervalPoint, IntervalRow, Intervals, MOST_OPEN_INTERVALS, intervals,
 };
 pub use losses::concerns;
-pub use messages::{MessagePairRow, Messages, messages};
+pub use messages::{MessagePairRow, Messages, for_each_message, messages};
 pub use metrics::{MetricPoint, MetricRow, metrics};
 pub use region_rows::{RegionRow, region_rows};
 pub use region_statistics::{
     Group, Grouping, RegionStats, Statistics, count_region_statistics, region_statistics,
 };
 pub use state::{CallState, EventState, fold_calls, fold_events};
+pub use waits::{LateSide, MessageWait, Wait, WaitCause, message_waits};

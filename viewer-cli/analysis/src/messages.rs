@@ -1,13 +1,14 @@
 //! Messages by pair of ranks: count, bytes, latency, and who waited for whom.
 //!
-//! A message counts when its receive lies in the window and its send is not after the window. The latency is from the send to the receive. A late sender makes the
-//! receiver wait from the enter of the call around the receive to the send; a late receiver makes the sender wait from the
+//! A message counts when its receive lies in the window and its send is not after the window. The latency is from the send to
+//! the receive. A late sender makes the receiver wait from the enter of the call around the receive to the send; a late receiver makes the sender wait from the
 //! send to the enter of the receiver's call, as long as the sender is in the call around its send.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use annals_format::{EventTypeId, OrderedChunk, RegionId, Role, Spread};
+use annals_format::{EventTypeId, OrderedChunk, ProcessId, RegionId, Role, Spread};
 use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{
     CallAround, Message, MessageCounts, MessageEvents, MessageExtractor, MessagePairs, Places,
@@ -17,6 +18,7 @@ use serde::Serialize;
 
 use crate::losses::concerns;
 use crate::state::{CallState, fold_calls};
+use crate::waits::{LateSide, LongestWaits, Wait, message_waits};
 
 /// The messages of a pair of ranks. Times in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
@@ -52,8 +54,10 @@ pub struct MessagePairRow {
 /// The messages of a window.
 #[derive(Clone, Debug, Serialize)]
 pub struct Messages {
-    /// By pair of ranks, most bytes first.
+    /// By pair of ranks, most waiting first, then most bytes.
     pub pairs: Vec<MessagePairRow>,
+    /// The longest waits for single messages, the longest first.
+    pub longest_waits: Vec<Wait>,
     /// What became of all sends and receives from the trace's beginning to the window's end.
     #[serde(flatten)]
     pub counts: MessageCounts,
@@ -72,22 +76,13 @@ impl Tally {
         let (send_ns, receive_ns) = (message.send.time_ns, message.receive.time_ns);
         self.latency.add(receive_ns - send_ns);
         self.bytes = self.bytes.saturating_add(message.bytes().unwrap_or(0));
-        let Some(receiving) = message.receive.call else {
-            return;
-        };
-        let wait_ns = send_ns.min(receive_ns) - receiving.entered_ns;
-        if wait_ns > 0 {
-            self.late_senders.0 += 1;
-            self.late_senders.1 += wait_ns;
-        }
-        if let Some(sending) = message.send.call {
-            let until_ns = receiving
-                .entered_ns
-                .min(sending.left_ns.unwrap_or(i64::MAX));
-            if until_ns > send_ns {
-                self.late_receivers.0 += 1;
-                self.late_receivers.1 += until_ns - send_ns;
-            }
+        for wait in message_waits(message) {
+            let sum = match wait.late {
+                LateSide::Sender => &mut self.late_senders,
+                LateSide::Receiver => &mut self.late_receivers,
+            };
+            sum.0 += 1;
+            sum.1 += wait.to_ns - wait.from_ns;
         }
     }
 }
@@ -97,28 +92,22 @@ struct Shared<'a> {
     extractor: Arc<MessageExtractor>,
     query: &'a Query,
     window: Window,
-    /// By process.
-    ranks: Vec<u32>,
 }
 
 /// The matching. Only the first state has it: messages are matched in the order of the trace.
-struct Matched {
+struct Matched<V> {
     pairs: MessagePairs,
-    tallies: BTreeMap<(u32, u32), Tally>,
+    visit: V,
 }
 
-impl Matched {
+impl<V: FnMut(&Message)> Matched<V> {
     fn feed(&mut self, shared: &Shared<'_>, events: &MessageEvents) {
-        let tallies = &mut self.tallies;
+        let visit = &mut self.visit;
         self.pairs.feed(events, |message| {
             let is_taken = |stream| shared.query.takes_stream(stream);
             let is_wanted = is_taken(message.send.stream) || is_taken(message.receive.stream);
             if is_wanted && shared.window.contains(message.receive.time_ns) {
-                let rank = |process: annals_format::ProcessId| shared.ranks.get(process.index());
-                let key = (message.send.process, message.receive.process);
-                let key = (rank(key.0), rank(key.1));
-                let key = (key.0.copied().unwrap_or(0), key.1.copied().unwrap_or(0));
-                tallies.entry(key).or_default().add(&message);
+                visit(&message);
             }
         });
     }
@@ -133,9 +122,9 @@ struct OpenSend {
 }
 
 /// The messages of a slice.
-struct MessageState<'a> {
+struct MessageState<'a, V> {
     shared: &'a Shared<'a>,
-    matched: Option<Matched>,
+    matched: Option<Matched<V>>,
     events: MessageEvents,
     /// By location: sends whose calls are open, the innermost last.
     open: Vec<Vec<OpenSend>>,
@@ -145,7 +134,7 @@ struct MessageState<'a> {
     left: Vec<(CallAround, i64)>,
 }
 
-impl MessageState<'_> {
+impl<V: FnMut(&Message)> MessageState<'_, V> {
     /// The tag of calls that were entered in an earlier slice.
     const RESUMED: u32 = 1;
 
@@ -164,7 +153,7 @@ impl MessageState<'_> {
     }
 }
 
-impl CallSink for MessageState<'_> {
+impl<V: FnMut(&Message)> CallSink for MessageState<'_, V> {
     fn enter(&mut self, _: usize, _: &[Frame], _: RegionId, _: i64) -> u32 {
         0
     }
@@ -187,6 +176,7 @@ impl CallSink for MessageState<'_> {
             let call = CallAround {
                 location: location as u32,
                 depth,
+                region: frame.region,
                 entered_ns: frame.entered_ns,
                 left_ns: None,
             };
@@ -195,7 +185,7 @@ impl CallSink for MessageState<'_> {
     }
 }
 
-impl Sink for MessageState<'_> {
+impl<V: FnMut(&Message)> Sink for MessageState<'_, V> {
     fn ordered(&mut self, chunk: &OrderedChunk) {
         self.flush();
         let until_ns = self.shared.window.to_ns;
@@ -209,6 +199,7 @@ impl Sink for MessageState<'_> {
         let call = CallAround {
             location: location as u32,
             depth: frames.len() as u32 - 1,
+            region: frame.region,
             entered_ns: frame.entered_ns,
             left_ns: None,
         };
@@ -225,7 +216,7 @@ impl Sink for MessageState<'_> {
     }
 }
 
-impl CallState for MessageState<'_> {
+impl<V: FnMut(&Message) + Send> CallState for MessageState<'_, V> {
     const SLICES: SliceLength = SliceLength::Short;
 
     fn merge(&mut self, later: Self) {
@@ -240,46 +231,80 @@ impl CallState for MessageState<'_> {
     }
 }
 
-/// Matches the messages from the trace's beginning, and returns those of the query's window, with streams of the query on
-/// either side. `None` if no event type is of messages.
+/// Matches the messages from the trace's beginning, and calls `visit` with those of the query's window that have a stream
+/// of the query on either side, in the order in which they were matched. Returns what became of all sends and receives up to
+/// the window's end. `None` if no event type is of messages.
 ///
 /// # Errors
 /// If the storage fails.
-pub fn messages(reader: &Reader, query: &Query) -> Result<Option<(Messages, ReadSummary)>> {
+pub fn for_each_message<V: FnMut(&Message) + Send>(
+    reader: &Reader,
+    query: &Query,
+    visit: V,
+) -> Result<Option<(MessageCounts, ReadSummary)>> {
     let definitions = reader.definitions();
     let totals = reader.summary()?.totals;
     let Some(extractor) = MessageExtractor::of(definitions, &totals) else {
         return Ok(None);
     };
-    let window = query.window();
-    let everything = Query::new().within(Window {
-        from_ns: i64::MIN,
-        ..window
-    });
-    let processes = definitions.processes.keys();
     let shared = Shared {
         extractor: Arc::new(extractor),
         query,
-        window,
-        ranks: processes.map(|id| definitions.rank_of(*id)).collect(),
+        window: query.window(),
+    };
+    let visit = Mutex::new(Some(visit));
+    let take_visit = |slice| match visit.lock() {
+        Ok(mut visit) if slice == 0 => visit.take(),
+        _ => None,
     };
     let new = |slice| MessageState {
         shared: &shared,
-        matched: (slice == 0).then(|| Matched {
+        matched: take_visit(slice).map(|visit| Matched {
             pairs: MessagePairs::new(Arc::clone(&shared.extractor)),
-            tallies: BTreeMap::new(),
+            visit,
         }),
         events: MessageEvents::default(),
         open: vec![Vec::new(); definitions.locations.len()],
         touched: Vec::new(),
         left: Vec::new(),
     };
-    let (mut state, summary) = fold_calls(reader, &everything, new)?;
+    let (mut state, summary) = fold_calls(reader, &from_start(query), new)?;
     state.flush();
-    let (tallies, counts) = match state.matched {
-        Some(matched) => (matched.tallies, matched.pairs.finish()),
-        None => (BTreeMap::new(), MessageCounts::default()),
+    let counts = state.matched.map(|matched| matched.pairs.finish());
+    Ok(Some((counts.unwrap_or_default(), summary)))
+}
+
+/// Everything from the trace's start to the end of a query's window: what matching needs.
+fn from_start(query: &Query) -> Query {
+    Query::new().within(Window {
+        from_ns: i64::MIN,
+        ..query.window()
+    })
+}
+
+/// Returns the messages of the query's window that have a stream of the query on either side. `None` if no event type is of
+/// messages.
+///
+/// # Errors
+/// If the storage fails.
+pub fn messages(reader: &Reader, query: &Query) -> Result<Option<(Messages, ReadSummary)>> {
+    let definitions = reader.definitions();
+    let processes = definitions.processes.keys();
+    let ranks: Vec<u32> = processes.map(|id| definitions.rank_of(*id)).collect();
+    let rank = |process: ProcessId| ranks.get(process.index()).copied().unwrap_or(0);
+    let mut tallies: BTreeMap<(u32, u32), Tally> = BTreeMap::new();
+    let mut longest = LongestWaits::default();
+    let visit = |message: &Message| {
+        let key = (rank(message.send.process), rank(message.receive.process));
+        tallies.entry(key).or_default().add(message);
+        for wait in message_waits(message) {
+            longest.add(wait.to_ns - wait.from_ns, || wait.named(definitions));
+        }
     };
+    let Some((counts, summary)) = for_each_message(reader, query, visit)? else {
+        return Ok(None);
+    };
+    let everything = from_start(query);
     // Any loss before the window's end may have had the other side of a message, or a message in between. A loss of
     // enters or leaves may have changed how long a process waited.
     let places = Places::of(definitions);
@@ -315,6 +340,16 @@ pub fn messages(reader: &Reader, query: &Query) -> Result<Option<(Messages, Read
             is_uncertain: of_sends.contains(from_rank) || of_receives.contains(to_rank),
         });
     let mut pairs: Vec<MessagePairRow> = rows.collect();
-    pairs.sort_by_key(|row| (std::cmp::Reverse(row.bytes), row.from_rank, row.to_rank));
-    Ok(Some((Messages { pairs, counts }, summary)))
+    pairs.sort_by_key(|row| {
+        let wait_ns = row
+            .late_sender_wait_ns
+            .saturating_add(row.late_receiver_wait_ns);
+        (Reverse((wait_ns, row.bytes)), row.from_rank, row.to_rank)
+    });
+    let found = Messages {
+        pairs,
+        longest_waits: longest.into_sorted(),
+        counts,
+    };
+    Ok(Some((found, summary)))
 }
