@@ -6,6 +6,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use annals_analysis::{Colour, region_colour};
 use annals_format::{CompressionLevel, SourceOrder};
 use serde_json::Value;
 use support::{ENTER, LEAVE, MARK, REFERENCE, Row, TestRecording, TestStream};
@@ -66,14 +67,16 @@ fn a_lane_shows_what_its_thread_was_in_and_what_was_lost() {
     let (_scratch, path) = two_threads();
     let shown = text(&["timeline", "--width", "36", "--to", "160us"], &path);
     let expected = "\
-0 thread 0         │AAAACCCCAA▒▒▒AAA
-0 thread 1         │········BBBBBBBB
-                   └┴───────────────
-                    0 ns
+test-host-0.annals: 160.0 us from 0 ns to 160.0 us
+rank 0 · thread 0  │AAAACCCCAA▒▒▒AAA
+rank 0 · thread 1  │········BBBBBBBB
+                   └┴─────────┴─────
+                    0 us      100 us
   A main  120.0 us (50.0 %)
   B exchange  80.00 us (33.3 %)
   C solve  40.00 us (16.7 %)
-  ▒ events were lost: 5 in 1 places
+  · outside of all regions
+  ▒ events were lost: 5 in 1 place
 ";
     assert_eq!(shown, expected);
     let part = text(
@@ -83,7 +86,7 @@ fn a_lane_shows_what_its_thread_was_in_and_what_was_lost() {
         &path,
     );
     assert!(
-        part.starts_with("0 thread 0         │AAAAAAAAAA\n0 thread 1         │··········\n"),
+        part.contains("rank 0 · thread 0  │AAAAAAAAAA\nrank 0 · thread 1  │··········\n"),
         "{part}"
     );
     assert!(part.contains("  A solve  20.00 us (100.0 %)"), "{part}");
@@ -105,7 +108,9 @@ fn colours_come_when_they_are_asked_for() {
     let (_scratch, path) = two_threads();
     assert!(!text(&["timeline", "--width", "36"], &path).contains('\u{1b}'));
     let painted = text(&["timeline", "--width", "36", "--color", "always"], &path);
-    assert!(painted.contains("\u{1b}[38;2;68;119;170m████"), "{painted}");
+    let main = region_colour("main");
+    let block = format!("\u{1b}[38;2;{};{};{}m████", main.0, main.1, main.2);
+    assert!(painted.contains(&block), "{painted}");
 }
 
 #[test]
@@ -134,6 +139,50 @@ fn json_has_every_level_with_its_times() {
     assert_eq!(runs(1), [("solve".to_owned(), 40_000, 80_000)]);
     assert_eq!(lane["gaps"][0]["count"], 5);
     assert_eq!(lane["gaps"][0]["from_ns"], 100_000);
+}
+
+/// The pixels of a picture.
+struct Decoded {
+    width: u32,
+    bytes: Vec<u8>,
+}
+
+impl Decoded {
+    /// The colour of a pixel, as in SVG.
+    fn at(&self, x: usize, y: usize) -> String {
+        let at = (y * self.width as usize + x) * 3;
+        let [r, g, b] = self.bytes[at..at + 3].try_into().expect("three bytes");
+        Colour(r, g, b).hex()
+    }
+}
+
+fn decoded(path: &Path) -> Decoded {
+    let file = std::fs::File::open(path).expect("a picture");
+    let mut reader = png::Decoder::new(std::io::BufReader::new(file))
+        .read_info()
+        .expect("a PNG file");
+    let mut bytes = vec![0; reader.output_buffer_size().expect("a size")];
+    let info = reader.next_frame(&mut bytes).expect("pixels");
+    assert_eq!(info.color_type, png::ColorType::Rgb);
+    Decoded {
+        width: info.width,
+        bytes,
+    }
+}
+
+/// The numbers of a shape's attributes.
+fn attribute(shape: &str, name: &str) -> f64 {
+    let start = shape.split(&format!(" {name}=\"")).nth(1).expect(name);
+    let number = start.split('"').next().expect("an end");
+    number.parse().expect("a number")
+}
+
+/// Where the first lane of a picture begins: it is the first box in the background's colour.
+fn place_of_lane(svg: &str) -> (f64, f64) {
+    let mut shapes = svg.lines().filter(|line| line.starts_with("<rect "));
+    let lane = shapes.find(|shape| shape.contains("fill=\"#ececec\""));
+    let lane = lane.expect("a lane");
+    (attribute(lane, "x"), attribute(lane, "y"))
 }
 
 /// A call: level, region, begin and end in nanoseconds.
@@ -278,6 +327,73 @@ fn a_bar_is_a_call_that_happened_or_says_for_how_many_it_stands() {
 }
 
 #[test]
+fn the_pixels_of_a_lane_are_the_regions_that_took_most_of_each_column() {
+    const WIDTH: usize = 200;
+    const LEVELS: usize = 4;
+    for seed in 1..=8 {
+        let (scratch, path, calls) = random_calls(seed);
+        let end = calls.iter().map(|call| call.3).max().expect("calls");
+        let (svg, png) = (scratch.path().join("t.svg"), scratch.path().join("t.png"));
+        let names = [svg.to_str().expect("a name"), png.to_str().expect("a name")];
+        let (width, to) = (WIDTH.to_string(), format!("{end}ns"));
+        text(
+            &[
+                "timeline", "--svg", names[0], "--png", names[1], "--width", &width, "--from",
+                "0ns", "--to", &to,
+            ],
+            &path,
+        );
+        let svg = std::fs::read_to_string(&svg).expect("a picture");
+        let (left, top) = place_of_lane(&svg);
+        let mut drawn = vec![vec!["#ececec".to_owned(); WIDTH]; LEVELS];
+        // Bars are the boxes with a title that begin in the lane.
+        for bar in svg
+            .lines()
+            .filter(|line| line.starts_with("<rect ") && line.contains("<title>"))
+        {
+            let level = (attribute(bar, "y") - top) / 16.0;
+            let from = (attribute(bar, "x") - left) as usize;
+            let fill = bar.split("fill=\"").nth(1).expect("a fill");
+            let fill = fill.split('"').next().expect("an end").to_owned();
+            drawn[level as usize][from..from + attribute(bar, "width") as usize].fill(fill);
+        }
+        let pixels = decoded(&png);
+        let (mut compared, mut boxes) = (0, 0);
+        for (level, drawn) in drawn.iter().enumerate() {
+            for (column, shown) in drawn.iter().enumerate() {
+                let start = |column: usize| end * column as i64 / WIDTH as i64;
+                let (from, to) = (start(column), start(column + 1));
+                let mut times = std::collections::BTreeMap::new();
+                for (_, region, begin, end) in calls.iter().filter(|call| call.0 == level) {
+                    // A column may begin within a nanosecond.
+                    let inside = (to + 1).min(*end) - (from - 1).max(*begin);
+                    if inside > 0 {
+                        *times.entry(*region).or_insert(0) += inside;
+                    }
+                }
+                let most = times.values().max().copied().unwrap_or(0);
+                let mut right = times.iter().filter(|(_, time)| **time + 2 >= most);
+                let colour =
+                    |region: u64| region_colour(support::REGION_NAMES[region as usize]).hex();
+                let is_region = right.any(|(region, _)| *shown == colour(*region));
+                let is_empty = most <= 2 && shown == "#ececec";
+                assert!(
+                    is_region || is_empty,
+                    "seed {seed}, level {level}, column {column}: {shown}, {times:?}"
+                );
+                // The lowest pixels of a bar, below the names in bars.
+                let (x, y) = (left as usize + column, top as usize + 16 * level + 14);
+                let pixel = pixels.at(2 * x, 2 * y);
+                assert_eq!(pixel, *shown, "seed {seed}, level {level}, column {column}");
+                compared += 1;
+                boxes += usize::from(most != 0);
+            }
+        }
+        assert!(compared == LEVELS * WIDTH && boxes > WIDTH, "{boxes}");
+    }
+}
+
+#[test]
 fn a_note_counts_only_the_chosen_calls_that_are_too_deep() {
     let (_scratch, path, calls) = random_calls(7);
     let found = text(
@@ -311,18 +427,23 @@ fn pictures_are_whole_files_or_none() {
     let drawn = std::fs::read_to_string(&svg).expect("a picture");
     assert!(drawn.starts_with("<svg ") && drawn.trim_end().ends_with("</svg>"));
     // One pixel is a microsecond: main, solve in it, the gap.
-    assert!(drawn.contains(
-        "width=\"160.00\" height=\"13.00\" fill=\"#4477aa\"><title>main: 160.0 us, 0 ns .. 160.0 us"
-    ));
-    assert!(drawn.contains("x=\"190.00\" y=\"38.00\" width=\"40.00\" height=\"13.00\""));
+    let main = region_colour("main").hex();
+    assert!(drawn.contains(&format!(
+        "width=\"160.00\" height=\"15.00\" fill=\"{main}\"><title>main: 160.0 us, 0 ns .. 160.0 us"
+    )));
+    let lane = place_of_lane(&drawn);
+    let solve = format!(
+        "x=\"{:.2}\" y=\"{:.2}\" width=\"40.00\" height=\"15.00\"",
+        lane.0 + 40.0,
+        lane.1 + 16.0
+    );
+    assert!(drawn.contains(&solve), "{drawn}");
     assert!(drawn.contains("fill=\"url(#lost)\"><title>lost: 5 events (buffer-full)</title>"));
-    let bytes = std::fs::read(&png).expect("a picture");
-    assert_eq!(&bytes[..8], b"\x89PNG\r\n\x1a\n");
-    let size = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+    let picture = decoded(&png);
     assert_eq!(
-        size(16),
-        150 + 160 + 20,
-        "as wide as its columns and margins"
+        f64::from(picture.width),
+        2.0 * (lane.0 + 160.0 + 12.0),
+        "two pixels for each column and for the margins"
     );
 
     let nowhere = scratch.path().join("nowhere/t.svg");

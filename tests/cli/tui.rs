@@ -117,7 +117,7 @@ fn keys_zoom_search_and_go_to_gaps() {
     let screen = terminal.wait_for(&["160.0 us of 160.0 us  every event", "exchange  "]);
     // 80 columns of 2 us: solve begins in the 21st, and what was lost in the 51st.
     let lane = screen.lines().nth(2).expect("a lane");
-    assert!(lane.starts_with(">0 thread 0"), "{screen}");
+    assert!(lane.starts_with(">rank 0 · thread 0"), "{screen}");
     let lane: Vec<char> = lane.chars().skip(20).collect();
     let lane: String = lane.into_iter().skip(1).collect();
     assert!(lane.starts_with("ain==============="), "{screen}");
@@ -134,32 +134,43 @@ fn keys_zoom_search_and_go_to_gaps() {
     assert!(screen.contains("0.000000000 … 0.000080000 s"), "{screen}");
 
     terminal.press(&["/", "SOL", "Enter"]);
-    let screen = terminal.wait_for(&["solve at 0.000040000 s, rank 0 thread 0"]);
+    let screen = terminal.wait_for(&["solve at 0.000040000 s, rank 0 · thread 0"]);
     assert!(
-        screen.contains(" 0.000040000 s, rank 0 thread 0 "),
+        screen.contains(" 0.000040000 s, rank 0 · thread 0 "),
         "{screen}"
     );
     terminal.wait_for(&["  solve  40.00 us from 0.000040000", "enter region=solve"]);
+    // Zooming keeps what was found under the cursor.
+    terminal.press(&["-", "+", "+", "+"]);
+    terminal.wait_for(&[
+        "20.00 us of 160.0 us  every event",
+        " 0.000040000 s, rank 0 · thread 0 ",
+    ]);
+    terminal.press(&["-", "-"]);
+    terminal.wait_for(&[
+        "80.00 us of 160.0 us  every event",
+        " 0.000040000 s, rank 0 · thread 0 ",
+    ]);
     terminal.press(&["n"]);
-    terminal.wait_for(&["no SOL behind the cursor"]);
+    terminal.wait_for(&["no SOL after the cursor"]);
     terminal.press(&["Enter"]);
     terminal.wait_for(&["0.000040000 … 0.000080000 s  40.00 us of"]);
 
     terminal.press(&["g"]);
     let screen = terminal.wait_for(&[
-        "gap 1 of 1: 5 enter lost (buffer-full), rank 0 thread 0",
+        "gap 1 of 1: 5 enter lost (buffer-full), rank 0 · thread 0",
         "▒▒▒",
     ]);
     assert!(
-        screen.contains(" 0.000100000 s, rank 0 thread 0 "),
+        screen.contains(" 0.000100000 s, rank 0 · thread 0 "),
         "{screen}"
     );
     terminal.press(&["g"]);
-    terminal.wait_for(&["no gap behind the cursor"]);
+    terminal.wait_for(&["no gap after the cursor"]);
 
     // The other lane; a message in the way of nothing; and out.
     terminal.press(&["0", "Down"]);
-    terminal.wait_for(&["160.0 us of 160.0 us", ">0 thread 1"]);
+    terminal.wait_for(&["160.0 us of 160.0 us", ">rank 0 · thread 1"]);
     terminal.press(&["?"]);
     terminal.wait_for(&["look for a region or event type by a part of its name"]);
     terminal.press(&["Escape", "q"]);
@@ -191,6 +202,13 @@ fn a_view_of_many_events_is_looked_at_in_places_until_it_is_small() {
     assert_eq!(shares.len(), 2, "{screen}");
     terminal.press(&["+", "+", "+", "+", "+", "+", "+", "+"]);
     terminal.wait_for(&["7.812 ms of 2.000 s  every event", "main "]);
+    // Calls that share a column are found one by one.
+    terminal.press(&["/", "solve", "Enter"]);
+    terminal.wait_for(&["solve at 0.000100000 s"]);
+    terminal.press(&["n"]);
+    terminal.wait_for(&["solve at 0.000110000 s"]);
+    terminal.press(&["N"]);
+    terminal.wait_for(&["solve at 0.000100000 s"]);
     terminal.press(&["q"]);
     terminal.wait_for(&["ended with 0"]);
 }

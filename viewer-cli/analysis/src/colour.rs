@@ -5,7 +5,7 @@
 pub struct Colour(pub u8, pub u8, pub u8);
 
 impl Colour {
-    /// The colour as in HTML and SVG: `#rrggbb`.
+    /// Returns the colour as in HTML and SVG: `#rrggbb`.
     pub fn hex(self) -> String {
         format!("#{:02x}{:02x}{:02x}", self.0, self.1, self.2)
     }
@@ -19,17 +19,21 @@ impl Colour {
     }
 }
 
-/// Colours of regions that exchange or wait for messages: warm ones, as in other tools.
-const COMMUNICATION: [Colour; 6] = [
-    Colour(0xee, 0x66, 0x77),
-    Colour(0xcc, 0x66, 0x77),
-    Colour(0xee, 0x88, 0x66),
-    Colour(0xaa, 0x33, 0x77),
-    Colour(0xff, 0xaa, 0xbb),
-    Colour(0x88, 0x22, 0x55),
-];
+impl Colour {
+    /// Returns black or white, whichever is easier to read on the colour (luma of ITU-R Recommendation BT.709).
+    pub fn ink(self) -> Self {
+        let Self(r, g, b) = self;
+        let luma = 0.2126 * f32::from(r) + 0.7152 * f32::from(g) + 0.0722 * f32::from(b);
+        if luma > 140.0 {
+            Self(0, 0, 0)
+        } else {
+            Self(0xff, 0xff, 0xff)
+        }
+    }
+}
 
-/// Colours of all other regions.
+/// Colours of all regions but those of MPI (P. Tol, "Colour schemes", SRON/EPS/TN/09-002, 2021: bright, muted and light
+/// without their reds).
 const OTHERS: [Colour; 14] = [
     Colour(0x44, 0x77, 0xaa),
     Colour(0x22, 0x88, 0x33),
@@ -47,22 +51,48 @@ const OTHERS: [Colour; 14] = [
     Colour(0xaa, 0xaa, 0x00),
 ];
 
-/// How the names of regions begin that exchange messages.
-const PREFIXES: [&str; 5] = ["MPI_", "PMPI_", "mpi_", "shmem_", "nccl"];
+/// What MPI functions do, by parts of their names without `MPI_`, in lower case. The first that fits counts. Each kind has a
+/// red or a violet of its own (P. Tol's bright, muted and light schemes).
+const MPI: [(&[&str], Colour); 7] = [
+    (&["barrier"], Colour(0xaa, 0x33, 0x77)),
+    (
+        &["bcast", "reduce", "gather", "scatter", "alltoall", "scan"],
+        Colour(0x88, 0x22, 0x55),
+    ),
+    (&["wait", "test"], Colour(0xff, 0xaa, 0xbb)),
+    (&["recv", "probe"], Colour(0xee, 0x66, 0x77)),
+    (&["send"], Colour(0xee, 0x88, 0x66)),
+    (
+        &["win_", "put", "get_acc", "accumulate", "fetch", "file_"],
+        Colour(0xcc, 0x66, 0x77),
+    ),
+    // All others: starting, ending, communicators, data types.
+    (&[""], Colour(0xc8, 0xa0, 0x78)),
+];
 
-/// Returns the colour of a region by its name. The colours can be told apart by most people who see colours differently
-/// (P. Tol, "Colour schemes", SRON/EPS/TN/09-002, 2021: bright, muted and light); with more than a few regions, some share one.
+/// How the names of MPI's functions begin.
+const MPI_PREFIXES: [&str; 3] = ["MPI_", "PMPI_", "mpi_"];
+
+/// Returns the colour of a region by its name alone, so that it is the same in every picture, window and run. MPI's functions
+/// have colours by what they do, all others one of 14 by a hash of the name (FNV-1a with 32 bits; G. Fowler, L. C. Noll,
+/// K.-P. Vo): with more than a few regions, some share a colour.
 pub fn region_colour(name: &str) -> Colour {
-    // FNV-1a with 32 bits (Fowler, Noll, Vo).
+    let of_mpi = MPI_PREFIXES
+        .iter()
+        .find_map(|prefix| name.strip_prefix(prefix));
+    if let Some(function) = of_mpi {
+        let function = function.to_lowercase();
+        let fits = |parts: &[&str]| parts.iter().any(|part| function.contains(part));
+        let kind = MPI.iter().find(|(parts, _)| fits(parts));
+        if let Some((_, colour)) = kind {
+            return *colour;
+        }
+    }
     let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
     });
-    let colours: &[Colour] = match PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
-        true => &COMMUNICATION,
-        false => &OTHERS,
-    };
-    // The upper half: of the lower bits, few bytes of the name decide.
-    colours[(hash >> 16) as usize % colours.len()]
+    // The upper half: the lower bits depend on few bytes of the name.
+    OTHERS[(hash >> 16) as usize % OTHERS.len()]
 }
 
 #[cfg(test)]
@@ -71,9 +101,22 @@ mod tests {
 
     #[test]
     fn a_region_has_its_colour_by_name() {
-        assert_eq!(region_colour("MPI_Recv"), region_colour("MPI_Recv"));
-        assert!(COMMUNICATION.contains(&region_colour("MPI_Waitall")));
+        assert_eq!(region_colour("MPI_Recv"), region_colour("MPI_Irecv"));
+        let kinds = [
+            "MPI_Send",
+            "MPI_Recv",
+            "MPI_Wait",
+            "MPI_Barrier",
+            "MPI_Allreduce",
+            "MPI_Put",
+            "MPI_Init",
+        ];
+        let mut colours: Vec<String> = kinds.map(|name| region_colour(name).hex()).to_vec();
+        colours.sort_unstable();
+        colours.dedup();
+        assert_eq!(colours.len(), kinds.len());
         assert!(OTHERS.contains(&region_colour("solve")));
+        assert!(OTHERS.contains(&region_colour("recv_all")));
         let names: Vec<String> = (0..400).map(|number| format!("region {number}")).collect();
         for colour in OTHERS {
             let count = names

@@ -28,6 +28,7 @@ mod colour;
 mod distribution;
 mod exact_sum;
 mod intervals;
+mod locations;
 mod losses;
 mod messages;
 mod metrics;
@@ -48,6 +49,7 @@ pub use exact_sum::ExactSum;
 pub use intervals::{
     IntervalPair, IntervalPoint, IntervalRow, Intervals, MOST_OPEN_INTERVALS, intervals,
 };
+pub use locations::LocationNames;
 pub use losses::concerns;
 pub use messages::{MessagePairRow, Messages, for_each_message, messages};
 pub use metrics::{MetricPoint, MetricRow, metrics};
@@ -56,4 +58,4 @@ pub use region_statistics::{
     Group, Grouping, RegionStats, Statistics, count_region_statistics, region_statistics,
 };
 pub use state::{CallState, EventState, fold_calls, fold_events};
-pub use waits::{LateSide, MessageWait, Wait, WaitCause, message_waits};
+pub use waits::{LateSide, LongestWaits, MessageWait, Wait, WaitCause, message_waits};

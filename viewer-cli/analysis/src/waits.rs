@@ -148,7 +148,7 @@ pub(crate) fn location_of(definitions: &Definitions, stream: StreamId) -> Option
 
 /// The longest waits among those that it was given.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct LongestWaits {
+pub struct LongestWaits {
     /// The longest first; of equally long ones, the earlier first.
     waits: Vec<Wait>,
 }
@@ -162,7 +162,7 @@ impl LongestWaits {
     }
 
     /// Adds a wait if it is among the longest. `named` is only called then.
-    pub(crate) fn add(&mut self, wait_ns: i64, named: impl FnOnce() -> Wait) {
+    pub fn add(&mut self, wait_ns: i64, named: impl FnOnce() -> Wait) {
         let shortest = self
             .waits
             .last()
@@ -178,7 +178,7 @@ impl LongestWaits {
     }
 
     /// Returns the longest waits, the longest first.
-    pub(crate) fn into_sorted(self) -> Vec<Wait> {
+    pub fn into_sorted(self) -> Vec<Wait> {
         self.waits
     }
 }

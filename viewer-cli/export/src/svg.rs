@@ -65,12 +65,20 @@ impl Svg {
         }
     }
 
-    /// A line.
-    pub fn line(&mut self, [x1, y1, x2, y2]: [f64; 4], stroke: &str, width: f64) {
+    /// A line. Its opacity is from 0 to 1.
+    pub fn line(&mut self, [x1, y1, x2, y2]: [f64; 4], stroke: &str, width: f64, opacity: f64) {
         let _ = writeln!(
             self.body,
             "<line x1=\"{x1:.2}\" y1=\"{y1:.2}\" x2=\"{x2:.2}\" y2=\"{y2:.2}\" stroke=\"{stroke}\" \
-             stroke-width=\"{width}\"/>"
+             stroke-width=\"{width}\" stroke-opacity=\"{opacity}\"/>"
+        );
+    }
+
+    /// A filled circle.
+    pub fn circle(&mut self, (x, y): (f64, f64), radius: f64, fill: &str) {
+        let _ = writeln!(
+            self.body,
+            "<circle cx=\"{x:.2}\" cy=\"{y:.2}\" r=\"{radius}\" fill=\"{fill}\"/>"
         );
     }
 
@@ -83,8 +91,20 @@ impl Svg {
         let _ = writeln!(self.body, "\" fill=\"{fill}\"/>");
     }
 
+    /// A black text, its baseline at y.
+    pub fn text(&mut self, at: (f64, f64), size: f64, anchor: Anchor, text: &str) {
+        self.text_in(at, size, anchor, "#000000", text);
+    }
+
     /// A text, its baseline at y.
-    pub fn text(&mut self, (x, y): (f64, f64), size: f64, anchor: Anchor, text: &str) {
+    pub fn text_in(
+        &mut self,
+        (x, y): (f64, f64),
+        size: f64,
+        anchor: Anchor,
+        fill: &str,
+        text: &str,
+    ) {
         let anchor = match anchor {
             Anchor::Start => "start",
             Anchor::Middle => "middle",
@@ -92,7 +112,8 @@ impl Svg {
         };
         let _ = writeln!(
             self.body,
-            "<text x=\"{x:.2}\" y=\"{y:.2}\" font-size=\"{size}\" text-anchor=\"{anchor}\">{}</text>",
+            "<text x=\"{x:.2}\" y=\"{y:.2}\" font-size=\"{size}\" text-anchor=\"{anchor}\" \
+             fill=\"{fill}\">{}</text>",
             escaped(text)
         );
     }
@@ -102,7 +123,7 @@ impl Svg {
         let (width, height) = (self.width, self.height);
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
-             viewBox=\"0 0 {width:.0} {height:.0}\" font-family=\"sans-serif\">\n\
+             viewBox=\"0 0 {width:.0} {height:.0}\" font-family=\"DejaVu Sans, Verdana, sans-serif\">\n\
              <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{}</svg>\n",
             self.body
         )

@@ -18,7 +18,28 @@ pub fn duration(ns: i64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// A moment: seconds with nine digits behind the point.
+/// A point in time for sentences: seconds with three decimals, or a smaller unit before the first second.
+pub fn instant(ns: i64) -> String {
+    if ns.unsigned_abs() < 1_000_000_000 {
+        return duration(ns);
+    }
+    format!("{:.3} s", ns as f64 / 1e9)
+}
+
+/// A number with a comma before every three digits.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3 + 1);
+    for (place, digit) in digits.chars().enumerate() {
+        if place != 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A moment: seconds with nine decimals.
 pub fn moment(ns: i64) -> String {
     let sign = if ns < 0 { "-" } else { "" };
     let magnitude = ns.unsigned_abs();

@@ -288,7 +288,7 @@ impl Histogram {
             );
             svg.rect([x, floor - tall, each * 0.95, tall], "#4477aa", &title);
         }
-        svg.line([left, floor, width - 20.0, floor], "#333333", 1.0);
+        svg.line([left, floor, width - 20.0, floor], "#333333", 1.0, 1.0);
         for number in 0..=4_usize {
             let at = number * self.bins.len() / 4;
             let edge = match self.bins.get(at) {

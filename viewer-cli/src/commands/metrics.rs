@@ -157,7 +157,7 @@ fn svg(rows: &[MetricRow], whole: Window) -> String {
             shape.push((first.0, y(0.0)));
             svg.area(&shape, "#88aacc");
         }
-        svg.line([left, y(0.0), width - 20.0, y(0.0)], "#999999", 0.5);
+        svg.line([left, y(0.0), width - 20.0, y(0.0)], "#999999", 0.5, 1.0);
     }
     let floor = each * shown.len() as f64 + 18.0;
     for part in 0..=4 {

@@ -76,6 +76,13 @@ impl InputArguments {
         Ok(reader)
     }
 
+    /// Returns the name of the input for titles: that of the file or directory.
+    pub fn title(&self) -> String {
+        let name = self.input.file_name();
+        let name = name.unwrap_or_else(|| self.input.as_os_str());
+        safe(&name.to_string_lossy())
+    }
+
     /// The room for tables.
     pub fn screen(&self) -> Screen {
         Screen::of_output(self.full_names)

@@ -10,14 +10,21 @@ use super::{InputArguments, warn_of_damage};
 use crate::file::{ForceArgument, PNG, SVG};
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
-use crate::timeline::{Layout, Request, picture, png, terminal};
-use annals_analysis::bin_start;
+use crate::table::Screen;
+use crate::time;
+use crate::timeline::{self, Layout, Request, picture, png, terminal};
+use annals_analysis::{Wait, bin_start, bounded};
+use annals_merger::Window;
+
+/// With more lanes, pictures show the innermost calls only.
+const MOST_NESTED: usize = 128;
 
 /// Who was where when: a lane for each location, in the colours of its regions.
 ///
-/// In the terminal a lane shows what its location was in innermost, for the most part of each column; ▒ where events
-/// were lost. Pictures (--svg, --png) show nesting, messages as lines, metrics as areas, and hatch what was lost.
-/// What is not shown is said below.
+/// In the terminal a lane shows the innermost region that took most of each column, ░ where it waited for another rank, and
+/// ▒ where events were lost. Pictures (--svg, --png) show nesting, messages as lines or their density, metrics as areas,
+/// and hatch waiting and losses. The longest waits are listed. Of an MPI program, the time between MPI_Init and
+/// MPI_Finalize is shown unless --all or a window is given.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  trace-cli timeline run.annals\n  \
                   trace-cli timeline run.annals --from 1s --to 1.1s --rank 0-3\n  \
@@ -34,30 +41,34 @@ pub struct TimelineArguments {
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
-    /// The same, in pixels
+    /// Write a picture of pixels to this file, two for each of the width
     #[arg(long, value_name = "FILE")]
     png: Option<PathBuf>,
 
     #[command(flatten)]
     force: ForceArgument,
 
-    /// Columns: of the terminal; in pictures and JSON, of time (default: as the terminal is wide; 1200)
+    /// Columns of the terminal; in pictures and JSON, columns of time (default: the terminal's width; 1200)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(10..=10_000))]
     width: Option<u16>,
+
+    /// Show MPI_Init and MPI_Finalize, too
+    #[arg(long, conflicts_with_all = ["from", "to"])]
+    all: bool,
 
     /// Most locations (default: 40; in pictures and JSON 64)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     lanes: Option<u16>,
 
-    /// Levels of nesting in pictures
-    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u8).range(1..=64))]
-    levels: u8,
+    /// Levels of nesting in pictures (default: 6; of more than 128 lanes, the innermost only)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    levels: Option<u8>,
 
-    /// Match messages, however much must be read for it
+    /// Match messages and waits, however much must be read for it
     #[arg(long)]
     messages: bool,
 
-    /// Leave messages out
+    /// Leave messages and waits out
     #[arg(long, conflicts_with = "messages")]
     no_messages: bool,
 
@@ -108,11 +119,25 @@ struct GapOut {
 }
 
 #[derive(Serialize)]
+struct SpanOut {
+    from_ns: i64,
+    to_ns: i64,
+}
+
+#[derive(Serialize)]
 struct LaneOut<'a> {
     rank: u32,
     location: &'a str,
     levels: Vec<Vec<RunOut<'a>>>,
+    waits: Vec<SpanOut>,
     gaps: Vec<GapOut>,
+}
+
+#[derive(Serialize)]
+struct WaitOut<'a> {
+    lane: usize,
+    #[serde(flatten)]
+    wait: &'a Wait,
 }
 
 #[derive(Serialize)]
@@ -130,6 +155,8 @@ struct TimelineOut<'a> {
     columns: usize,
     lanes: Vec<LaneOut<'a>>,
     messages: Vec<MessageOut>,
+    message_count: u64,
+    longest_waits: Vec<WaitOut<'a>>,
     notes: &'a [String],
 }
 
@@ -156,6 +183,14 @@ fn as_json(layout: &Layout) -> TimelineOut<'_> {
                 runs.collect()
             })
             .collect(),
+        waits: lane
+            .waits
+            .iter()
+            .map(|wait| SpanOut {
+                from_ns: wait.from_ns,
+                to_ns: wait.to_ns,
+            })
+            .collect(),
         gaps: lane
             .gaps
             .iter()
@@ -168,11 +203,15 @@ fn as_json(layout: &Layout) -> TimelineOut<'_> {
             })
             .collect(),
     });
-    let messages = layout.trips.iter().map(|trip| MessageOut {
-        from_lane: trip.from.0,
-        from_ns: trip.from.1,
-        to_lane: trip.to.0,
-        to_ns: trip.to.1,
+    let messages = layout.messages.lines.iter().map(|line| MessageOut {
+        from_lane: line.from.0,
+        from_ns: line.from.1,
+        to_lane: line.to.0,
+        to_ns: line.to.1,
+    });
+    let waits = layout.longest_waits.iter().map(|named| WaitOut {
+        lane: named.lane,
+        wait: &named.wait,
     });
     TimelineOut {
         from_ns: layout.window.from_ns,
@@ -180,6 +219,8 @@ fn as_json(layout: &Layout) -> TimelineOut<'_> {
         columns: layout.columns,
         lanes: lanes.collect(),
         messages: messages.collect(),
+        message_count: layout.messages.count,
+        longest_waits: waits.collect(),
         notes: &layout.notes,
     }
 }
@@ -191,33 +232,37 @@ fn as_json(layout: &Layout) -> TimelineOut<'_> {
 pub fn run(arguments: &TimelineArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
     arguments.force.check(arguments.svg.as_deref(), SVG)?;
     arguments.force.check(arguments.png.as_deref(), PNG)?;
-    let (opened, window) = arguments.input.open_window(&arguments.window)?;
+    let (opened, mut window) = arguments.input.open_window(&arguments.window)?;
     let filter = arguments.filter.query(opened.definitions(), window)?;
     let is_picture = arguments.svg.is_some() || arguments.png.is_some();
-    let in_terminal = || {
-        let wide = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
-        let from_shell = || std::env::var("COLUMNS").ok()?.parse().ok();
-        let wide = wide.or_else(from_shell).unwrap_or(100);
-        wide.saturating_sub(terminal::LABEL + 1).clamp(10, 1000)
-    };
     let has_levels = is_picture || arguments.input.json;
     let columns = match (arguments.width, has_levels) {
         (Some(width), true) => width.into(),
         (Some(width), false) => usize::from(width).saturating_sub(terminal::LABEL).max(1),
         (None, true) => 1200,
-        (None, false) => in_terminal(),
+        (None, false) => Screen::of_output(false)
+            .beside(terminal::MARGIN)
+            .clamp(10, 1000),
     };
+    let mut start_and_end = None;
+    if window == Window::ALL && !arguments.all {
+        let whole = bounded(&opened, window);
+        if let Some(found) = timeline::without_start_and_end(&opened, &filter, whole)? {
+            start_and_end = Some((found.from_ns - whole.from_ns, whole.to_ns - found.to_ns));
+            window = found;
+        }
+    }
+    let default = if has_levels { 64 } else { 40 };
+    let lanes = arguments.lanes.map_or(default, usize::from);
     let request = Request {
         window,
         columns,
-        lanes: arguments
-            .lanes
-            .map_or(if has_levels { 64 } else { 40 }, usize::from),
+        lanes,
         first_lane: None,
-        levels: if has_levels {
-            arguments.levels.into()
-        } else {
-            1
+        levels: match arguments.levels {
+            Some(levels) if has_levels => levels.into(),
+            None if has_levels && lanes <= MOST_NESTED => 6,
+            _ => 1,
         },
         messages: match (arguments.messages, arguments.no_messages) {
             (true, _) => Some(true),
@@ -225,15 +270,26 @@ pub fn run(arguments: &TimelineArguments, out: &mut dyn Write) -> anyhow::Result
             _ => None,
         },
     };
-    let (layout, outcome) = Layout::of(&opened, &filter, request)?;
+    let (mut layout, outcome) = Layout::of(&opened, &filter, request)?;
+    if let Some((before_ns, after_ns)) = start_and_end {
+        layout.notes.insert(
+            0,
+            format!(
+                "{} of MPI_Init before and {} of MPI_Finalize after are left out (--all shows them)",
+                time::duration(before_ns),
+                time::duration(after_ns)
+            ),
+        );
+    }
+    let title = arguments.input.title();
     warn_of_damage(&opened, &outcome);
     if let Some(path) = &arguments.svg {
         arguments
             .force
-            .write(path, picture::svg(&layout).as_bytes(), SVG)?;
+            .write(path, picture::svg(&layout, &title).as_bytes(), SVG)?;
     }
     if let Some(path) = &arguments.png {
-        arguments.force.write(path, &png(&layout)?, PNG)?;
+        arguments.force.write(path, &png(&layout, &title)?, PNG)?;
     }
     if arguments.input.json {
         output::json(out, &as_json(&layout))?;
@@ -242,7 +298,7 @@ pub fn run(arguments: &TimelineArguments, out: &mut dyn Write) -> anyhow::Result
             eprintln!("note: {note}");
         }
     } else {
-        let text = terminal::render(&layout, arguments.color.is_now());
+        let text = terminal::render(&layout, &title, arguments.color.is_now());
         out.write_all(text.as_bytes())?;
     }
     Ok(Finding::loss(outcome.has_skipped_now))

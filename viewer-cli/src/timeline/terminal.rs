@@ -2,43 +2,66 @@
 
 use std::fmt::Write as _;
 
-use super::{Layout, colour};
+use annals_analysis::{bin_of, region_colour};
+
+use super::layout::Lane;
+use super::{Layout, ticks};
+use crate::names::{cut_middle, shorten, width};
 use crate::table::safe;
 use crate::time;
-use annals_analysis::bin_start;
+use crate::views::wait_sentence;
 
-/// Columns beside those of time.
+/// Columns of the labels, with the line after them.
 pub const LABEL: usize = 20;
 
-/// How a region is shown without colour.
-const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+/// Columns that the lanes do not use: those of the labels, and one at the right.
+pub const MARGIN: &str = "rank 0 · main       │ ";
+
+/// How a region is shown without colour. Waiting within it is shown by the small letter.
+const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
 /// Regions that the legend names.
 const MOST_NAMES: usize = 12;
 
-fn letter(place: usize) -> char {
-    LETTERS.get(place).map_or('+', |letter| char::from(*letter))
-}
+/// Columns of a name in the legend.
+const NAME: usize = 60;
 
-fn paint(text: &mut String, place: usize, has_colour: bool, count: usize) {
+/// Columns between two marks of the axis.
+const MARKS: usize = 18;
+
+/// Characters of a region: without colour its letter, with colour blocks.
+fn paint(text: &mut String, layout: &Layout, region: Region, has_colour: bool, count: usize) {
     if has_colour {
-        let c = colour(place);
+        let c = region_colour(&layout.legend[region.place].name);
         let _ = write!(text, "\u{1b}[38;2;{};{};{}m", c.0, c.1, c.2);
-        text.extend(std::iter::repeat_n('█', count));
+        let block = if region.is_waiting { '░' } else { '█' };
+        text.extend(std::iter::repeat_n(block, count));
         text.push_str("\u{1b}[0m");
     } else {
-        text.extend(std::iter::repeat_n(letter(place), count));
+        let letter = LETTERS
+            .get(region.place)
+            .map_or('+', |letter| char::from(*letter));
+        let letter = match region.is_waiting {
+            true if letter == '+' => '-',
+            true => letter.to_ascii_lowercase(),
+            false => letter,
+        };
+        text.extend(std::iter::repeat_n(letter, count));
     }
 }
 
-fn fitted(text: &str, width: usize) -> String {
-    let count = text.chars().count();
-    if count <= width {
-        return format!("{text:<width$}");
-    }
-    let mut short: String = text.chars().take(width - 1).collect();
-    short.push('…');
-    short
+fn fitted(text: &str, columns: usize) -> String {
+    let short = cut_middle(text, columns);
+    let pad = columns.saturating_sub(width(&short));
+    format!("{short}{:pad$}", "")
+}
+
+/// A region in a column.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Region {
+    /// Its place in the legend.
+    place: usize,
+    is_waiting: bool,
 }
 
 /// What a column of a lane shows.
@@ -46,23 +69,44 @@ fn fitted(text: &str, width: usize) -> String {
 enum Shown {
     Nothing,
     Gap,
-    Region(usize),
+    Region(Region),
 }
 
-/// The picture as lines of text.
-pub fn render(layout: &Layout, has_colour: bool) -> String {
+/// Returns what the columns of a lane show.
+fn columns_of(layout: &Layout, lane: &Lane) -> Vec<Shown> {
+    let mut columns = vec![Shown::Nothing; layout.columns];
+    for run in lane.rows.iter().flat_map(|row| &row.runs) {
+        columns[run.from..run.to].fill(Shown::Region(Region {
+            place: run.region,
+            is_waiting: false,
+        }));
+    }
+    for column in lane.waiting_columns(layout) {
+        if let Shown::Region(region) = &mut columns[column] {
+            region.is_waiting = true;
+        }
+    }
+    for gap in &lane.gaps {
+        columns[gap.from..gap.to.min(layout.columns)].fill(Shown::Gap);
+    }
+    columns
+}
+
+/// The picture as lines of text, with this title.
+pub fn render(layout: &Layout, title: &str, has_colour: bool) -> String {
     let mut text = String::new();
+    let span = layout.window.to_ns.saturating_sub(layout.window.from_ns);
+    let _ = writeln!(
+        text,
+        "{}: {} from {} to {}",
+        safe(title),
+        time::duration(span),
+        time::duration(layout.window.from_ns),
+        time::duration(layout.window.to_ns)
+    );
     for lane in &layout.lanes {
-        let name = format!("{} {}", lane.rank, safe(&lane.name));
-        let _ = write!(text, "{}│", fitted(&name, LABEL - 1));
-        let mut columns = vec![Shown::Nothing; layout.columns];
-        for run in lane.rows.iter().flat_map(|row| &row.runs) {
-            columns[run.from..run.to].fill(Shown::Region(run.region));
-        }
-        for gap in &lane.gaps {
-            columns[gap.from..gap.to.min(layout.columns)].fill(Shown::Gap);
-        }
-        for run in columns.chunk_by(|a, b| a == b) {
+        let _ = write!(text, "{}│", fitted(&safe(&lane.label), LABEL - 1));
+        for run in columns_of(layout, lane).chunk_by(|a, b| a == b) {
             match run[0] {
                 Shown::Nothing => text.extend(std::iter::repeat_n('·', run.len())),
                 Shown::Gap if has_colour => {
@@ -71,7 +115,7 @@ pub fn render(layout: &Layout, has_colour: bool) -> String {
                     text.push_str("\u{1b}[0m");
                 }
                 Shown::Gap => text.extend(std::iter::repeat_n('▒', run.len())),
-                Shown::Region(place) => paint(&mut text, place, has_colour, run.len()),
+                Shown::Region(region) => paint(&mut text, layout, region, has_colour, run.len()),
             }
         }
         text.push('\n');
@@ -87,6 +131,9 @@ pub fn render(layout: &Layout, has_colour: bool) -> String {
     }
     axis(layout, &mut text);
     legend(layout, has_colour, &mut text);
+    for (number, named) in layout.longest_waits.iter().enumerate() {
+        let _ = writeln!(text, "  {}. {}", number + 1, wait_sentence(&named.wait));
+    }
     for note in &layout.notes {
         let _ = writeln!(text, "note: {}", safe(note));
     }
@@ -113,22 +160,25 @@ fn area(values: &[Option<f64>]) -> String {
 }
 
 fn axis(layout: &Layout, text: &mut String) {
-    let each = 16;
-    let marks = (layout.columns / each).max(1);
+    let ticks = ticks(layout.window, (layout.columns / MARKS).max(2));
+    let mut line = vec!['─'; layout.columns];
+    let mut labels = String::new();
+    for tick in &ticks {
+        let column = bin_of(layout.window, layout.columns, tick.time_ns);
+        line[column] = '┴';
+        // A label that would not fit in the line is left out.
+        if column >= width(&labels) && column + width(&tick.label) <= layout.columns {
+            labels.extend(std::iter::repeat_n(' ', column - width(&labels)));
+            labels.push_str(&tick.label);
+            labels.push(' ');
+        }
+    }
     text.extend(std::iter::repeat_n(' ', LABEL - 1));
     text.push('└');
-    for column in 0..layout.columns {
-        text.push(if column % each == 0 { '┴' } else { '─' });
-    }
+    text.extend(line);
     text.push('\n');
     text.extend(std::iter::repeat_n(' ', LABEL));
-    for mark in 0..marks {
-        let start = bin_start(layout.window, layout.columns, mark * each);
-        let _ = write!(text, "{:<each$}", time::duration(start));
-    }
-    while text.ends_with(' ') {
-        text.pop();
-    }
+    text.push_str(labels.trim_end());
     text.push('\n');
 }
 
@@ -136,12 +186,16 @@ fn legend(layout: &Layout, has_colour: bool, text: &mut String) {
     let whole: i64 = layout.legend.iter().map(|entry| entry.exclusive_ns).sum();
     for (place, entry) in layout.legend.iter().take(MOST_NAMES).enumerate() {
         text.push_str("  ");
-        paint(text, place, has_colour, 1);
+        let region = Region {
+            place,
+            is_waiting: false,
+        };
+        paint(text, layout, region, has_colour, 1);
         let share = entry.exclusive_ns as f64 * 100.0 / whole.max(1) as f64;
         let _ = writeln!(
             text,
             " {}  {} ({share:.1} %)",
-            safe(&entry.name),
+            shorten(&safe(&entry.name), NAME),
             time::duration(entry.exclusive_ns)
         );
     }
@@ -151,6 +205,13 @@ fn legend(layout: &Layout, has_colour: bool, text: &mut String) {
             "  … {} more regions",
             layout.legend.len() - MOST_NAMES
         );
+    }
+    text.push_str("  · outside of all regions\n");
+    if layout.lanes.iter().any(|lane| !lane.waits.is_empty()) {
+        text.push_str(match has_colour {
+            true => "  ░ waits for another rank\n",
+            false => "  small letters: waits for another rank\n",
+        });
     }
     if layout.lanes.iter().any(|lane| !lane.gaps.is_empty()) {
         let gaps = layout.lanes.iter().flat_map(|lane| &lane.gaps);
@@ -162,17 +223,24 @@ fn legend(layout: &Layout, has_colour: bool, text: &mut String) {
         } else {
             ""
         };
+        let places = gaps.count();
+        let plural = if places == 1 { "" } else { "s" };
         let _ = writeln!(
             text,
-            "  ▒ events were lost: {least}{lost} in {} places",
-            gaps.count()
+            "  ▒ events were lost: {least}{lost} in {places} place{plural}"
         );
     }
-    if !layout.trips.is_empty() {
+    if layout.messages.count != 0 {
+        let count = layout.messages.count;
+        let (noun, verb) = if count == 1 {
+            ("message", "is")
+        } else {
+            ("messages", "are")
+        };
         let _ = writeln!(
             text,
-            "  {} messages: lines are drawn with --svg or --png",
-            layout.trips.len()
+            "  {} {noun}, which {verb} drawn with --svg or --png",
+            time::grouped(count)
         );
     }
 }

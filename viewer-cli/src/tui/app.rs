@@ -1,7 +1,5 @@
 //! What the viewer is at: time, lanes, cursor; what keys change in it.
 
-use std::collections::HashMap;
-
 use annals_format::LocationId;
 use annals_merger::Window;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -11,8 +9,8 @@ use super::details::Details;
 use super::reader::{Picture, Reply, View, Wanted};
 use super::search::Search;
 use crate::time::{duration, moment};
-use crate::timeline::lanes_of;
-use annals_analysis::{bin_of, bin_start, bounded};
+use crate::timeline::{lane_label, lanes_of, without_start_and_end};
+use annals_analysis::{LocationNames, bin_of, bin_start, bounded};
 
 /// Columns beside those of time.
 pub(super) const LABEL: usize = 20;
@@ -35,8 +33,8 @@ pub(super) struct App {
     /// The trace.
     pub(super) whole: Window,
     pub(super) view: View,
-    /// Rank and name of every lane.
-    pub(super) lanes: Vec<(u32, String)>,
+    /// Label of every lane.
+    pub(super) lanes: Vec<String>,
     locations: Vec<LocationId>,
     gaps: Vec<Gap>,
     /// The gap that was gone to; none once the cursor moved.
@@ -47,8 +45,8 @@ pub(super) struct App {
     pub(super) column: usize,
     pub(super) picture: Option<Picture>,
     details: Option<Details>,
-    /// Colours of regions, by name: one keeps its own whatever is shown.
-    colours: HashMap<String, usize>,
+    /// Trace time that was gone to, nanoseconds. It is the cursor's as long as the cursor is in its column.
+    target_ns: Option<i64>,
     search: Option<Search>,
     sought: String,
     /// A name that is being typed.
@@ -64,15 +62,9 @@ impl App {
     pub(super) fn new(shown: &Shown) -> anyhow::Result<Self> {
         let definitions = shown.opened.definitions();
         let locations = lanes_of(definitions, &shown.filter);
-        let lanes = locations.iter().map(|id| {
-            let name = definitions
-                .locations
-                .get(id)
-                .map(|l| definitions.string(l.name));
-            let rank = definitions.rank_of_location(*id);
-            (rank, crate::table::safe(name.unwrap_or_default()))
-        });
-        let lanes: Vec<(u32, String)> = lanes.collect();
+        let names = LocationNames::new(definitions);
+        let label = |id: &LocationId| crate::table::safe(&lane_label(&names, definitions, *id));
+        let lanes: Vec<String> = locations.iter().map(label).collect();
         let summary = shown.opened.summary()?;
         let losses = summary.losses.iter().filter(|loss| {
             let is_nothing = loss.count == 0 && !loss.is_lower_bound;
@@ -90,9 +82,7 @@ impl App {
                     loss.count,
                     crate::table::safe(of.as_deref().unwrap_or("events")),
                     loss.cause.name(),
-                    lane.map_or_else(String::new, |lane| {
-                        format!(", rank {} {}", lanes[lane].0, lanes[lane].1)
-                    }),
+                    lane.map_or_else(String::new, |lane| { format!(", {}", lanes[lane]) }),
                 );
                 Gap {
                     from_ns: loss.from_ns,
@@ -104,7 +94,12 @@ impl App {
             .collect();
         gaps.sort_by_key(|gap| (gap.from_ns, gap.lane));
         let whole = bounded(&shown.opened, Window::ALL);
-        let first = bounded(&shown.opened, shown.window);
+        let first = match shown.window {
+            Window::ALL => {
+                without_start_and_end(&shown.opened, &shown.filter, whole)?.unwrap_or(whole)
+            }
+            window => bounded(&shown.opened, window),
+        };
         Ok(Self {
             title: shown.title.clone(),
             whole,
@@ -122,7 +117,7 @@ impl App {
             column: 0,
             picture: None,
             details: None,
-            colours: HashMap::new(),
+            target_ns: None,
             search: None,
             sought: String::new(),
             prompt: None,
@@ -166,13 +161,7 @@ impl App {
 
     pub(super) fn take(&mut self, reply: Reply) {
         match reply {
-            Reply::Picture(picture) => {
-                for entry in &picture.layout.legend {
-                    let next = self.colours.len();
-                    self.colours.entry(entry.name.clone()).or_insert(next);
-                }
-                self.picture = Some(picture);
-            }
+            Reply::Picture(picture) => self.picture = Some(picture),
             Reply::Details(details) => self.details = Some(*details),
             Reply::Searching(at_ns) => {
                 if self.search.is_some() {
@@ -182,11 +171,7 @@ impl App {
             Reply::Found(search, hit) if self.search.as_ref() == Some(&search) => {
                 self.search = None;
                 let Some(hit) = hit else {
-                    let where_ = if search.is_forward {
-                        "behind"
-                    } else {
-                        "before"
-                    };
+                    let where_ = if search.is_forward { "after" } else { "before" };
                     self.message = format!("no {} {where_} the cursor", self.sought);
                     return;
                 };
@@ -195,9 +180,7 @@ impl App {
                     .iter()
                     .position(|id| Some(*id) == hit.location);
                 self.go_to(hit.time_ns, lane);
-                let lane = lane.map_or_else(String::new, |lane| {
-                    format!(", rank {} {}", self.lanes[lane].0, self.lanes[lane].1)
-                });
+                let lane = lane.map_or_else(String::new, |lane| format!(", {}", self.lanes[lane]));
                 let name = crate::table::safe(&hit.name);
                 self.message = format!("{name} at {} s{lane}", moment(hit.time_ns));
             }
@@ -209,11 +192,6 @@ impl App {
         }
     }
 
-    /// The colour of a region, by place.
-    pub(super) fn colour(&self, name: &str) -> usize {
-        self.colours.get(name).copied().unwrap_or(0)
-    }
-
     /// What is under the cursor, if it has been read.
     pub(super) fn details(&self) -> Option<&[String]> {
         let details = self.details.as_ref()?;
@@ -223,9 +201,20 @@ impl App {
         is_here.then_some(&details.lines)
     }
 
-    /// Time under the cursor.
+    /// Returns the trace time under the cursor: that which was gone to if it lies in the cursor's column, else the start of
+    /// the column.
     pub(super) fn time_ns(&self) -> i64 {
-        bin_start(self.view.window, self.view.columns, self.column)
+        let start_ns = bin_start(self.view.window, self.view.columns, self.column);
+        self.target().unwrap_or(start_ns)
+    }
+
+    /// Returns the trace time that was gone to, if it lies in the cursor's column.
+    fn target(&self) -> Option<i64> {
+        let is_here = |target: &i64| {
+            let column = bin_of(self.view.window, self.view.columns, *target);
+            self.view.window.contains(*target) && column == self.column
+        };
+        self.target_ns.filter(is_here)
     }
 
     fn span_ns(&self) -> i64 {
@@ -289,6 +278,7 @@ impl App {
             self.show(time_ns - self.span_ns() / 2, self.span_ns());
         }
         self.column = bin_of(self.view.window, self.view.columns, time_ns);
+        self.target_ns = Some(time_ns);
         if let Some(lane) = lane {
             self.show_lane(lane);
         }
@@ -313,7 +303,7 @@ impl App {
         let Some(next) = next else {
             self.message = match (self.gaps.len(), is_forward) {
                 (0, _) => "nothing was lost".to_owned(),
-                (_, true) => "no gap behind the cursor".to_owned(),
+                (_, true) => "no gap after the cursor".to_owned(),
                 (_, false) => "no gap before the cursor".to_owned(),
             };
             return;
@@ -364,15 +354,17 @@ impl App {
             self.message = "nothing was looked for yet: / and a name".to_owned();
             return;
         }
-        // Behind all of the cursor's column: what is found there would be found again.
+        // After all of the cursor's column: what is found in it would be found again.
         let next_ns = bin_start(self.view.window, self.view.columns, self.column + 1);
+        let from_ns = match (self.target(), is_forward) {
+            // What was found last.
+            (Some(target_ns), _) => target_ns,
+            (None, true) => next_ns.max(self.time_ns() + 1) - 1,
+            (None, false) => self.time_ns(),
+        };
         self.search = Some(Search {
             name: self.sought.clone(),
-            from_ns: if is_forward {
-                next_ns.max(self.time_ns() + 1) - 1
-            } else {
-                self.time_ns()
-            },
+            from_ns,
             is_forward,
         });
         self.message = format!("looking for {} …", self.sought);

@@ -10,6 +10,7 @@ use annals_merger::{Calls, Sink, Window};
 use super::Shown;
 use super::reader::View;
 use super::search::stretch;
+use crate::names::shorten;
 use crate::table::safe;
 use crate::time::{duration, moment};
 use crate::timeline::lanes_of;
@@ -18,6 +19,8 @@ use annals_analysis::{bin_start, bounded};
 
 /// Lines of calls and of events, at most.
 const MOST_LINES: usize = 40;
+/// Columns of a region's name.
+const MOST_NAME: usize = 60;
 
 /// A call's end is looked for among so many events.
 const MOST_EVENTS: u64 = 300_000;
@@ -165,7 +168,7 @@ fn line_of(shown: &Shown, call: &Call) -> String {
     format!(
         "{:indent$}{}  {}{how_long} from {}{}",
         "",
-        safe(&definitions.region_name(call.region)),
+        shorten(&safe(&definitions.region_name(call.region)), MOST_NAME),
         if call.is_uncertain { "~" } else { "" },
         moment(call.entered_ns),
         place.unwrap_or_default(),

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
-use annals_analysis::{Grouping, region_rows};
+use annals_analysis::{Grouping, LocationNames, region_rows};
 use annals_format::{LocationId, Snapshot, Step};
 use annals_merger::{Reader, Window};
 use anyhow::anyhow;
@@ -11,7 +11,9 @@ use super::Shown;
 use super::details::{self, Details};
 use super::search::{self, Hit, Search};
 use crate::table::Screen;
-use crate::timeline::{Lane, LaneRow, Layout, Legend, Request, Run, lanes_of};
+use crate::timeline::{
+    Lane, LaneRow, Layout, Legend, MessageLines, Request, Run, lane_label, lanes_of,
+};
 use annals_analysis::{bin_of, bin_start};
 
 /// What is to be read.
@@ -190,7 +192,7 @@ impl Work {
             lanes: view.lanes,
             first_lane: Some(view.first_lane),
             levels: 1,
-            messages: Some(false),
+            messages: None,
         };
         let (layout, _) = Layout::of(&self.shown.opened, &self.shown.filter, request)?;
         let picture = |statistics, layout| Picture {
@@ -287,6 +289,7 @@ impl Work {
             name: definitions.region_name(*region),
             exclusive_ns: times.saturating_mul(each_ns),
         });
+        let names = LocationNames::new(definitions);
         let place_of = |id| regions.iter().position(|(region, _)| *region == id);
         let lanes = shown.iter().zip(&cells).map(|(id, cells)| {
             let mut runs: Vec<Run> = Vec::new();
@@ -305,11 +308,12 @@ impl Work {
                     }),
                 }
             }
-            let location = definitions.locations.get(id);
             Lane {
                 rank: definitions.rank_of_location(*id),
-                name: location.map_or_else(String::new, |l| definitions.string(l.name).to_owned()),
+                name: names.get(*id).to_owned(),
+                label: lane_label(&names, definitions, *id),
                 rows: vec![LaneRow { runs }],
+                waits: Vec::new(),
                 gaps: Vec::new(),
                 metric: None,
             }
@@ -327,7 +331,8 @@ impl Work {
             window: view.window,
             columns: view.columns,
             lanes: lanes.collect(),
-            trips: Vec::new(),
+            messages: MessageLines::default(),
+            longest_waits: Vec::new(),
             legend: legend.collect(),
             notes: Vec::new(),
         };

@@ -7,9 +7,9 @@ use ratatui::style::{Color, Modifier, Style};
 
 use super::app::{App, LABEL};
 use super::reader::Picture;
+use crate::names::{cut_middle, shorten, width};
 use crate::time::duration;
-use crate::timeline::{Colour, colour};
-use annals_analysis::{bin_of, bin_start};
+use annals_analysis::{Colour, bin_of, bin_start, region_colour};
 
 const HELP: [&str; 15] = [
     "←  →        move the cursor in time (with Shift: by ten columns)",
@@ -25,8 +25,8 @@ const HELP: [&str; 15] = [
     "q           leave",
     "",
     "Below: the calls and events under the cursor, and the statistics of what is shown.",
-    "▒ events were lost here. A view of too many events is looked at in places;",
-    "zoom in to see every event.",
+    "░ waits for another rank. ▒ events were lost here. A view of too many events is",
+    "read in places; zoom in to see every event.",
 ];
 
 const KEYS: &str = "←→ cursor  ↑↓ lane  +- zoom  h l pan  Enter into  / n N search  g G gaps  0 all  ? help  q quit";
@@ -36,7 +36,7 @@ const KEYS: &str = "←→ cursor  ↑↓ lane  +- zoom  h l pan  Enter into  / 
 enum Shown<'a> {
     Nothing,
     Gap,
-    Region(&'a str),
+    Region { name: &'a str, is_waiting: bool },
 }
 
 pub(super) fn draw(app: &App, frame: &mut Frame<'_>) {
@@ -96,15 +96,12 @@ fn draw_axis(app: &App, buffer: &mut Buffer, area: Rect) {
 
 fn draw_lane(app: &App, buffer: &mut Buffer, area: Rect, row: usize, has_colour: bool) {
     let lane = app.view.first_lane + row;
-    let Some((rank, name)) = app.lanes.get(lane) else {
+    let Some(label) = app.lanes.get(lane) else {
         return;
     };
     let is_chosen = lane == app.lane;
     let mark = if is_chosen { '>' } else { ' ' };
-    let label: String = format!("{mark}{rank} {name}")
-        .chars()
-        .take(LABEL - 1)
-        .collect();
+    let label = cut_middle(&format!("{mark}{label}"), LABEL - 1);
     let style = if is_chosen {
         Style::default().add_modifier(Modifier::REVERSED)
     } else {
@@ -127,7 +124,6 @@ fn draw_lane(app: &App, buffer: &mut Buffer, area: Rect, row: usize, has_colour:
     let mut from = 0;
     for run in cells.chunk_by(|a, b| a == b) {
         draw_run(
-            app,
             buffer,
             area,
             (LABEL + from, y),
@@ -156,7 +152,15 @@ fn fill<'a>(app: &App, picture: &'a Picture, lane: usize, cells: &mut [Shown<'a>
     let mut drawn = vec![Shown::Nothing; picture.view.columns];
     for run in lane.rows.iter().flat_map(|row| &row.runs) {
         let name = picture.layout.legend[run.region].name.as_str();
-        drawn[run.from..run.to].fill(Shown::Region(name));
+        drawn[run.from..run.to].fill(Shown::Region {
+            name,
+            is_waiting: false,
+        });
+    }
+    for column in lane.waiting_columns(&picture.layout) {
+        if let Shown::Region { is_waiting, .. } = &mut drawn[column] {
+            *is_waiting = true;
+        }
     }
     for gap in &lane.gaps {
         let end = gap.to.min(drawn.len());
@@ -176,7 +180,6 @@ fn fill<'a>(app: &App, picture: &'a Picture, lane: usize, cells: &mut [Shown<'a>
 }
 
 fn draw_run(
-    app: &App,
     buffer: &mut Buffer,
     area: Rect,
     (x, y): (usize, usize),
@@ -194,27 +197,26 @@ fn draw_run(
             };
             ("▒".repeat(length), style)
         }
-        Shown::Region(name) => {
+        Shown::Region { name, is_waiting } => {
             let name = crate::table::safe(name);
-            let label: String = name.chars().take(length.saturating_sub(1)).collect();
+            let label = shorten(&name, length.saturating_sub(1));
             // A name that does not fit says less than none.
             let label = if label.chars().count() >= name.chars().count().min(3) {
                 label
             } else {
                 String::new()
             };
-            let fill = if has_colour { " " } else { "=" };
-            let text = format!("{label}{}", fill.repeat(length - label.chars().count()));
+            let fill = match (has_colour, is_waiting) {
+                (true, false) => " ",
+                (true, true) => "░",
+                (false, false) => "=",
+                (false, true) => "-",
+            };
+            let text = format!("{label}{}", fill.repeat(length - width(&label)));
             let style = if has_colour {
-                let Colour(r, g, b) = colour(app.colour(shown_name(shown)));
-                // Rec. 709 luma, to tell dark from bright.
-                let luma = 0.2126 * f32::from(r) + 0.7152 * f32::from(g) + 0.0722 * f32::from(b);
-                let ink = if luma > 140.0 {
-                    Color::Black
-                } else {
-                    Color::White
-                };
-                Style::default().bg(Color::Rgb(r, g, b)).fg(ink)
+                let colour = region_colour(&name);
+                let as_rgb = |Colour(r, g, b)| Color::Rgb(r, g, b);
+                Style::default().bg(as_rgb(colour)).fg(as_rgb(colour.ink()))
             } else {
                 Style::default()
             };
@@ -224,23 +226,14 @@ fn draw_run(
     put(buffer, area, x, y, &text, style);
 }
 
-const fn shown_name(shown: Shown<'_>) -> &str {
-    match shown {
-        Shown::Region(name) => name,
-        _ => "",
-    }
-}
-
 fn draw_panel(app: &App, buffer: &mut Buffer, area: Rect, top: usize) {
     let width = usize::from(area.width);
     let half = (width / 2).max(1);
     let dim = Style::default().add_modifier(Modifier::DIM);
     put(buffer, area, 0, top, &"─".repeat(width), dim);
-    let (rank, name) = app.lanes.get(app.lane).cloned().unwrap_or_default();
-    let heading = format!(
-        " {} s, rank {rank} {name} ",
-        crate::time::moment(app.time_ns())
-    );
+    let label = app.lanes.get(app.lane).map_or("", String::as_str);
+    let heading = format!(" {} s, {label} ", crate::time::moment(app.time_ns()));
+    let heading = cut_middle(&heading, half.saturating_sub(1));
     put(buffer, area, 1, top, &heading, Style::default());
     put(
         buffer,
@@ -253,7 +246,7 @@ fn draw_panel(app: &App, buffer: &mut Buffer, area: Rect, top: usize) {
     let nothing = [String::new()];
     let details = app.details().unwrap_or(&nothing);
     for (row, line) in details.iter().take(app.panel).enumerate() {
-        let line: String = line.chars().take(half - 1).collect();
+        let line = cut_middle(line, half - 1);
         put(buffer, area, 0, top + 1 + row, &line, Style::default());
     }
     let statistics = app

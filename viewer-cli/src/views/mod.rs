@@ -3,10 +3,12 @@
 mod info;
 mod losses;
 mod regions;
+mod waits;
 
 pub use info::{FilterInfo, Info, ProcessInfo};
 pub use losses::{LossRow, loss_row, loss_table, summed};
 pub use regions::region_table;
+pub use waits::wait_sentence;
 
 use crate::time;
 

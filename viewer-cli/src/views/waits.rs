@@ -1,0 +1,39 @@
+//! Waits as sentences.
+
+use annals_analysis::{Wait, WaitCause};
+
+use crate::table::safe;
+use crate::time;
+
+/// Returns who waited for whom, how long, in what and when, without a full stop.
+pub fn wait_sentence(wait: &Wait) -> String {
+    let Wait {
+        rank,
+        from_ns,
+        wait_ns,
+        for_rank,
+        ..
+    } = wait;
+    let with_tag = |tag: &Option<i64>| tag.map_or_else(String::new, |tag| format!(" (tag {tag})"));
+    let (place, whom) = match &wait.cause {
+        WaitCause::LateSender { region, tag } => {
+            (safe(region), format!("rank {for_rank}{}", with_tag(tag)))
+        }
+        WaitCause::LateReceiver { region, tag } => (
+            safe(region),
+            format!("rank {for_rank} to receive{}", with_tag(tag)),
+        ),
+        WaitCause::Collective {
+            operation,
+            communicator,
+        } => (
+            format!("{} of {}", safe(operation), safe(communicator)),
+            format!("rank {for_rank}"),
+        ),
+    };
+    format!(
+        "rank {rank} waited {} in {place} for {whom} at {}",
+        time::duration(*wait_ns),
+        time::instant(*from_ns)
+    )
+}
