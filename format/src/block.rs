@@ -95,14 +95,14 @@ impl FileHeader {
     /// If the bytes are not an Annals file, of another major version, or damaged.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut wire = Wire::new(bytes);
-        let magic: [u8; 8] = wire.array("the magic of an Annals file")?;
-        if magic != MAGIC {
-            return Err(FormatError::invalid(
-                0,
-                "the magic of an Annals file",
-                format!("{magic:02x?}"),
-            ));
+        if bytes.is_empty() {
+            return Err(FormatError::Empty);
         }
+        let start = &bytes[..bytes.len().min(MAGIC.len())];
+        if !MAGIC.starts_with(start) {
+            return Err(FormatError::foreign("an Annals trace or recording", start));
+        }
+        wire.take(MAGIC.len(), "the magic of an Annals file")?;
         let major = wire.u16("major version")?;
         let minor = wire.u16("minor version")?;
         if major != MAJOR {

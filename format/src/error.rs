@@ -10,6 +10,17 @@ pub type Result<T, E = FormatError> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
+    /// There are no bytes.
+    #[error("the file is empty")]
+    Empty,
+    /// The bytes do not begin as a file of this format does.
+    #[error("not {expected}: at byte 0, {found} is found")]
+    Foreign {
+        /// What should have been there, with its article.
+        expected: &'static str,
+        /// How the bytes begin, as text or as hexadecimal numbers.
+        found: String,
+    },
     /// The bytes end before the item does.
     #[error("at byte {offset}: {expected} expected, but the data ends there")]
     UnexpectedEnd {
@@ -63,6 +74,16 @@ pub enum FormatError {
 }
 
 impl FormatError {
+    /// The bytes begin as a file of another kind.
+    pub(crate) fn foreign(expected: &'static str, start: &[u8]) -> Self {
+        let is_text = start.iter().all(|byte| matches!(byte, b' '..=b'~'));
+        let found = match std::str::from_utf8(start) {
+            Ok(text) if is_text => format!("`{text}`"),
+            _ => format!("{start:02x?}"),
+        };
+        Self::Foreign { expected, found }
+    }
+
     pub(crate) fn invalid(offset: usize, expected: &'static str, found: impl ToString) -> Self {
         Self::Invalid {
             offset: offset as u64,
@@ -71,9 +92,10 @@ impl FormatError {
         }
     }
 
-    /// The same error, its offset counted from `base` bytes further out.
+    /// Returns the error with its offset counted from `base` bytes further out.
     pub(crate) fn shifted(self, base: u64) -> Self {
         match self {
+            Self::Empty | Self::Foreign { .. } => self,
             Self::UnexpectedEnd { offset, expected } => Self::UnexpectedEnd {
                 offset: offset.saturating_add(base),
                 expected,

@@ -1,12 +1,14 @@
 //! Files that commands write: their kinds, and which existing files they may replace.
 
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 pub use annals_export::SVG;
 use annals_export::whole_lines;
 use annals_merger::{FilterError, MergeError, OutputError, OutputKind, Replace, WholeFile};
 use annals_recorder::Rules;
 use clap::Args;
+
+use crate::output::UsageError;
 
 /// A picture in pixels.
 pub const PNG: OutputKind = OutputKind::new("a PNG picture", |start| {
@@ -39,6 +41,31 @@ impl ForceArgument {
         path.map_or(Ok(()), |path| self.replace(kind).check(path))
     }
 
+    /// Checks as [`ForceArgument::check`] does, and that the picture's name, if it has an extension, has the right one: a
+    /// JPEG name on a PNG file would mislead.
+    ///
+    /// # Errors
+    /// If the name is of another kind of picture, or a file of another kind is there.
+    pub fn check_picture(
+        self,
+        path: Option<&Path>,
+        kind: OutputKind,
+        extension: &str,
+    ) -> anyhow::Result<()> {
+        let Some(path) = path else { return Ok(()) };
+        let given = path.extension().unwrap_or_default();
+        if !given.is_empty() && !given.eq_ignore_ascii_case(extension) {
+            let right = path.with_extension(extension);
+            let error = format!(
+                "{}: --{extension} writes files that are called *.{extension}; give `--{extension} {}`",
+                path.display(),
+                right.display()
+            );
+            return Err(UsageError(error).into());
+        }
+        Ok(self.check(Some(path), kind)?)
+    }
+
     /// Writes a file in one call.
     ///
     /// # Errors
@@ -68,4 +95,27 @@ pub fn with_advice(error: &anyhow::Error) -> String {
         None => "",
     };
     format!("{error:#}{advice}")
+}
+
+/// Returns the path of a directory's trace: beside it, `DIR.annals`.
+///
+/// # Errors
+/// If the directory's name cannot be found.
+pub fn trace_beside(output: &Path) -> anyhow::Result<PathBuf> {
+    // Without what a shell's completion leaves at its end; `.` and `..` are called something else.
+    let mut directory: PathBuf = output.components().collect();
+    if !matches!(
+        directory.components().next_back(),
+        Some(Component::Normal(_))
+    ) {
+        directory = std::fs::canonicalize(output)?;
+    }
+    anyhow::ensure!(
+        directory.file_name().is_some(),
+        "{} has no name that the trace could have",
+        directory.display()
+    );
+    let mut trace = directory.into_os_string();
+    trace.push(".annals");
+    Ok(PathBuf::from(trace))
 }

@@ -1,5 +1,6 @@
 //! `trace-cli`: looks inside recordings and traces.
 
+use std::fmt::Write as _;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
@@ -14,7 +15,8 @@ use annals_cli::output::{Finding, UsageError};
 use annals_cli::table::safe_lines;
 use annals_merger::{FilterError, keep_freed_memory};
 use anyhow::Context;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Answers questions about Annals traces and recordings.
 ///
@@ -160,8 +162,92 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
+/// The commands by what they are for. `tests/cli` checks that each command is in one group.
+const GROUPS: [(&str, &[&str]); 6] = [
+    ("Record", &["record", "recover", "suggest-filter", "demo"]),
+    (
+        "Look",
+        &[
+            "info",
+            "timeline",
+            "tui",
+            "regions",
+            "flat",
+            "messages",
+            "collectives",
+            "print",
+            "histogram",
+            "intervals",
+            "metrics",
+            "sources",
+            "events",
+            "explain",
+        ],
+    ),
+    ("Compare", &["diff"]),
+    ("Convert", &["export", "slice", "split"]),
+    ("Check", &["dropped", "verify"]),
+    ("Other", &["completions", "man", "help"]),
+];
+
+/// Returns the command line with its help in groups.
+fn command_line() -> clap::Command {
+    let command = Arguments::command();
+    let about = |name: &str| {
+        let found = command
+            .find_subcommand(name)
+            .and_then(clap::Command::get_about);
+        let about = found.map_or_else(|| "The help of a command".to_owned(), ToString::to_string);
+        // Of a command without its own words, the first line of those of its arguments.
+        about.lines().next().unwrap_or_default().to_owned()
+    };
+    let style = command.get_styles().clone();
+    let (header, literal) = (style.get_header(), style.get_literal());
+    let mut groups = String::new();
+    for (group, names) in GROUPS {
+        let _ = writeln!(groups, "{header}{group}:{header:#}");
+        for name in names {
+            let _ = writeln!(groups, "  {literal}{name:<15}{literal:#} {}", about(name));
+        }
+        groups.push('\n');
+    }
+    command.help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}\
+         {header}Options:{header:#}\n{{options}}{{after-help}}"
+    ))
+}
+
+/// Returns what to do instead of naming several inputs, if that is what is wrong.
+fn advice_on_inputs(error: &clap::Error) -> Option<&'static str> {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let argument = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(argument)) => argument,
+        _ => return None,
+    };
+    std::path::Path::new(argument).exists().then_some(
+        "\nThis command reads one input. Of several recordings, name their directory, or merge them first:\n  \
+         trace-merge A B -o run.annals\nTo compare two runs:\n  trace-cli diff A B\n",
+    )
+}
+
+/// Reads the command line.
+fn parsed() -> Arguments {
+    let found = command_line().try_get_matches();
+    let found = found.and_then(|matches| Arguments::from_arg_matches(&matches));
+    found.unwrap_or_else(|error| {
+        let Some(advice) = advice_on_inputs(&error) else {
+            error.exit();
+        };
+        let _ = error.print();
+        eprint!("{advice}");
+        std::process::exit(error.exit_code())
+    })
+}
+
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = parsed();
     if let Command::Record(arguments) = &arguments.command {
         return match record::run(arguments) {
             Ok(outcome) => {

@@ -94,8 +94,11 @@ impl Table {
     }
 
     /// The table as text: a line for the heads, one for each row, and one for columns that are left out. If it is too wide,
-    /// optional columns are left out, the last first, and names are shortened and put last.
+    /// optional columns are left out, the last first, and names are shortened and put last. Without rows, nothing.
     pub fn render(&self, screen: Screen) -> String {
+        if self.rows.is_empty() {
+            return String::new();
+        }
         let natural: Vec<usize> = (0..self.columns.len())
             .map(|at| self.column_width(at, &self.rows))
             .collect();

@@ -53,7 +53,7 @@ pub use locations::LocationNames;
 pub use losses::concerns;
 pub use messages::{MessagePairRow, Messages, for_each_message, messages};
 pub use metrics::{MetricPoint, MetricRow, metrics};
-pub use region_rows::{RegionRow, region_rows};
+pub use region_rows::{OutsideTime, RegionRow, RegionTimes, region_times};
 pub use region_statistics::{
     Group, Grouping, RegionStats, Statistics, count_region_statistics, region_statistics,
 };

@@ -43,7 +43,7 @@ pub mod values;
 
 use std::path::Path;
 
-use annals_analysis::{Grouping, region_rows};
+use annals_analysis::{Grouping, region_times};
 use annals_merger::{MessageCounts, OutputKind, Query, ReadSummary, Reader, Replace};
 use anyhow::bail;
 
@@ -384,7 +384,10 @@ pub fn export(
                 replace,
             };
             let plan = asked.plan(open)?;
-            let rows = || region_rows(opened, query, Grouping::Location);
+            let rows = || {
+                let (times, summary) = region_times(opened, query, Grouping::Location)?;
+                Ok((times.regions, summary))
+            };
             Box::new(Dataset::create(context, &plan, rows)?)
         }
     };

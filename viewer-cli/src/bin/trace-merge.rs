@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use annals_cli::commands::export::{progress, tell_of_messages};
-use annals_cli::file::{ForceArgument, with_advice};
+use annals_cli::file::{ForceArgument, trace_beside, with_advice};
 use annals_cli::filter::{EventFilterArguments, FilterArguments, WindowArguments};
 use annals_cli::merge_summary::{Asked, of_ends, of_merge};
 use annals_cli::output::UsageError;
@@ -45,9 +45,10 @@ struct Arguments {
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
 
-    /// Where the trace goes; a name that ends in .otf2, .pftrace, .json, .parquet, … makes it another format
+    /// Where the trace is written; a name that ends in .otf2, .pftrace, .json, .parquet, … makes it another format
+    /// [default, if INPUT is one directory: DIR.annals]
     #[arg(short, long, value_name = "OUT.annals")]
-    output: PathBuf,
+    output: Option<PathBuf>,
 
     /// What the output is: annals, otf2, perfetto, chrome, parquet, arrow, folded, flamegraph, csv, jsonl, dot, mermaid
     /// [default: by the output's name]
@@ -208,15 +209,15 @@ fn slice_of(text: &str) -> Result<SliceNumber, String> {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let mut arguments = Arguments::parse();
     keep_freed_memory();
-    let outcome = if arguments.join {
-        run_join(&arguments)
-    } else {
-        run(&arguments).map(|report| {
+    let chosen = arguments.choose_output();
+    let outcome = chosen.and_then(|()| match arguments.join {
+        true => run_join(&arguments),
+        false => run(&arguments).map(|report| {
             report.has_loss() || report.inputs.iter().any(|input| !input.damage.is_empty())
-        })
-    };
+        }),
+    });
     match outcome {
         Ok(true) => ExitCode::from(3),
         Ok(false) => ExitCode::SUCCESS,
@@ -236,13 +237,13 @@ fn run_join(arguments: &Arguments) -> anyhow::Result<bool> {
     let mut options = JoinOptions::new();
     options.compression = arguments.compression;
     options.force = arguments.force.force;
-    let joined = options.join(&arguments.inputs, &arguments.output, no_progress)?;
+    let joined = options.join(&arguments.inputs, arguments.output(), no_progress)?;
     let sums = joined.sums;
     if !arguments.quiet {
         let _ = writeln!(
             std::io::stderr(),
             "{}: {} events of {} slices, {} bytes",
-            arguments.output.display(),
+            arguments.output().display(),
             sums.present(),
             joined.slices,
             joined.bytes
@@ -278,7 +279,7 @@ fn check_places(arguments: &Arguments) -> Result<(), UsageError> {
         .iter()
         .map(|path| ("an input", path.as_path()));
     let mut taken: Vec<(&str, PathBuf)> = read.map(|(what, path)| (what, place_of(path))).collect();
-    let output = arguments.output.as_path();
+    let output = arguments.output();
     let refuse = |what: &str, path: &Path, other: &str| {
         let path = path.display();
         Err(UsageError(format!(
@@ -311,6 +312,38 @@ fn check_places(arguments: &Arguments) -> Result<(), UsageError> {
     Ok(())
 }
 
+impl Arguments {
+    /// Where the trace is written.
+    fn output(&self) -> &Path {
+        self.output.as_deref().unwrap_or(Path::new(""))
+    }
+
+    /// Chooses the output if none was given: beside a single directory.
+    ///
+    /// # Errors
+    /// If there are several inputs, or the input is no directory.
+    fn choose_output(&mut self) -> anyhow::Result<()> {
+        if self.output.is_some() {
+            return Ok(());
+        }
+        match &self.inputs[..] {
+            [directory] if directory.is_dir() => {
+                self.output = Some(trace_beside(directory)?);
+                Ok(())
+            }
+            [input] if !input.exists() => {
+                let why = std::io::Error::from(std::io::ErrorKind::NotFound);
+                Err(why).with_context(|| format!("cannot open {}", input.display()))
+            }
+            _ => {
+                let why = "name the trace with --output OUT.annals: only the merge of one directory has a default, \
+                           DIR.annals";
+                Err(UsageError(why.to_owned()).into())
+            }
+        }
+    }
+}
+
 fn run(arguments: &Arguments) -> anyhow::Result<Report> {
     check_places(arguments)?;
     for path in [&arguments.report, &arguments.write_plan] {
@@ -323,7 +356,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<Report> {
         Some(format) => format,
         // What is put together later is a trace.
         None if arguments.slice.is_some() => OutputFormat::Annals,
-        None => OutputFormat::of_path(&arguments.output),
+        None => OutputFormat::of_path(arguments.output()),
     };
     let mut options = MergeOptions::new();
     options.symbols = Symbols::in_directories(&arguments.symbols)?;
@@ -332,7 +365,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<Report> {
     options.messages_in_flight = arguments.messages_in_flight;
     options.memory_limit_bytes = arguments.memory_limit;
     options.temporary_directory = arguments.temp_dir.clone();
-    options.output = Some(arguments.output.clone());
+    options.output = Some(arguments.output().to_owned());
     options.compression = arguments.compression;
     options.jobs = jobs(arguments);
     options.strict = arguments.strict;
@@ -361,9 +394,9 @@ fn run(arguments: &Arguments) -> anyhow::Result<Report> {
         ControlFlow::Continue(())
     };
     let merged = if format == OutputFormat::Otf2 {
-        plan.write_archive(&arguments.output, ArchiveOptions::default(), show)
+        plan.write_archive(arguments.output(), ArchiveOptions::default(), show)
     } else {
-        plan.write_trace(&arguments.output, show)
+        plan.write_trace(arguments.output(), show)
     };
     bar.finish_and_clear();
     let merged = merged?;
@@ -426,7 +459,7 @@ fn run_export(
         &opened,
         &query,
         (format, &settings),
-        &arguments.output,
+        arguments.output(),
         &mut |events| bar.set_position(events),
     );
     bar.finish_and_clear();
@@ -477,12 +510,12 @@ fn summary(
     let size = bytes.map_or_else(String::new, |bytes| format!(", {bytes} bytes"));
     let headline = format!(
         "{}: {} events of {} recordings{size}\n",
-        arguments.output.display(),
+        arguments.output().display(),
         report.totals.present(),
         report.inputs.len(),
     );
     let asked = Asked {
-        output: &arguments.output,
+        output: arguments.output(),
         is_readable: !matches!(format, OutputFormat::Export(_)),
         is_filtered: !arguments.filter.filter().is_empty()
             || arguments.window.from.is_some()

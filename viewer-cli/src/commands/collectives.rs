@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use annals_analysis::CollectiveRow;
+use annals_analysis::{CollectiveRow, Collectives};
 use anyhow::bail;
 use clap::Args;
 
@@ -12,8 +12,9 @@ use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
 use crate::table::{Align, Table, safe};
 use crate::time;
+use crate::views::{counted, wait_sentence};
 
-/// Collective operations: who came last, and how long the others waited for it.
+/// Collective operations: who came last, and how long others waited.
 ///
 /// The k-th begin of a communicator in a process belongs to the k-th in the others. An operation counts when all
 /// members that the trace knows have begun it and the last of them did so in the window. A member waits from its
@@ -32,6 +33,22 @@ pub struct CollectivesArguments {
     /// A row for each operation and communicator, as comma-separated values
     #[arg(long, conflicts_with = "json")]
     csv: bool,
+}
+
+/// Returns in one sentence who waited most.
+fn sentence(found: &Collectives) -> String {
+    let count: u64 = found.collectives.iter().map(|row| row.count).sum();
+    let wait_ns: i64 = found.collectives.iter().map(|row| row.wait_ns).sum();
+    let operations = counted(count, "operation");
+    match found.longest_waits.first() {
+        _ if count == 0 => "No operation was begun by all its members.".to_owned(),
+        None => format!("No rank waited in {operations}."),
+        Some(longest) => format!(
+            "{}, the longest wait of {} in {operations}.",
+            wait_sentence(longest),
+            time::duration(wait_ns)
+        ),
+    }
 }
 
 /// Runs the command.
@@ -90,12 +107,13 @@ pub fn run(arguments: &CollectivesArguments, out: &mut dyn Write) -> anyhow::Res
             let mark = if row.is_uncertain { "~" } else { "" };
             let waits =
                 most_waiting(row).map(|r| format!("rank {} {}", r.rank, time::duration(r.wait_ns)));
-            let late = most_late(row).map(|r| format!("rank {} ({} times)", r.rank, r.last));
+            let late =
+                most_late(row).map(|r| format!("rank {} ({})", r.rank, counted(r.last, "time")));
             table.row(vec![
                 row.operation.clone(),
                 safe(&row.communicator),
                 row.members.to_string(),
-                format!("{mark}{}", row.count),
+                format!("{mark}{}", time::grouped(row.count)),
                 format!("{mark}{}", time::duration(row.wait_ns)),
                 format!("{mark}{}", super::opt_duration(row.mean_imbalance_ns)),
                 format!("{mark}{}", time::duration(row.max_imbalance_ns)),
@@ -103,13 +121,15 @@ pub fn run(arguments: &CollectivesArguments, out: &mut dyn Write) -> anyhow::Res
                 late.unwrap_or_default(),
             ]);
         }
+        writeln!(out, "{}\n", sentence(&found))?;
         out.write_all(table.render(arguments.input.screen()).as_bytes())?;
-        if found.incomplete != 0 {
-            writeln!(
-                out,
-                "{} operations were not begun by all members",
-                found.incomplete
-            )?;
+        match found.incomplete {
+            0 => {}
+            1 => writeln!(out, "1 operation was not begun by all members")?,
+            count => {
+                let count = time::grouped(count);
+                writeln!(out, "{count} operations were not begun by all members")?;
+            }
         }
     }
     Ok(Finding::loss(outcome.has_skipped_now))

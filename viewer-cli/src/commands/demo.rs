@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use annals_analysis::{Grouping, region_rows};
+use annals_analysis::{Grouping, region_times};
 use annals_format::Value;
 use annals_merger::{MergeOptions, Places, Query, Reader, no_progress};
 use anyhow::{Context, bail};
@@ -141,8 +141,8 @@ pub fn run(arguments: &DemoArguments, out: &mut dyn Write) -> anyhow::Result<Fin
     let opened = Reader::open(&trace)?;
     let outcome = opened.summary()?;
     writeln!(out, "{}", Info::of(&opened, &outcome).render(screen))?;
-    let (rows, _) = region_rows(&opened, &Query::new(), Grouping::None)?;
-    writeln!(out, "{}", region_table(&rows, Grouping::None, 8, screen))?;
+    let (times, _) = region_times(&opened, &Query::new(), Grouping::None)?;
+    writeln!(out, "{}", region_table(&times, Grouping::None, 8, screen))?;
     writeln!(
         out,
         "{}",

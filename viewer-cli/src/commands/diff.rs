@@ -15,7 +15,7 @@ use crate::output::{self, Finding, UsageError};
 use crate::table::{Align, Table, safe};
 use crate::time;
 
-/// Regions that got slower or faster, are new, or gone, from one trace to another; by name.
+/// Regions that got slower or faster, are new or gone, in a second run.
 ///
 /// A region has changed when its time differs by more than --threshold percent of the first trace's and by more than
 /// --least. With --check, exit code 1 tells that one got slower or is new, for CI; a difference that losses may

@@ -15,7 +15,7 @@ use crate::file::ForceArgument;
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding, UsageError};
 
-/// A trace as other tools read it: Perfetto, Chrome, Parquet, flame graphs, CSV, …
+/// A trace for other tools: Perfetto, Parquet, flame graphs, CSV, …
 ///
 /// The format is that of the output's extension, or --format; --list-formats shows all. The output appears when it is
 /// whole. Memory stays below 512 MiB, however long the trace is.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use annals_analysis::{Group, Grouping, RegionStats, Statistics, region_statistics};
-use annals_format::RegionId;
+use annals_analysis::{Group, Grouping, LocationNames, RegionStats, Statistics, region_statistics};
+use annals_format::{Definitions, RegionId};
 use annals_merger::{Query, ReadSummary, Reader, Window};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -95,18 +95,18 @@ struct Flat {
     regions: Vec<FlatRow>,
 }
 
-fn share(opened: &Reader, group: Group, stats: &RegionStats) -> Share {
-    let definitions = opened.definitions();
+fn share(
+    definitions: &Definitions,
+    names: &LocationNames,
+    group: Group,
+    stats: &RegionStats,
+) -> Share {
     let (rank, location) = match group {
         Group::All => (0, None),
         Group::Rank(rank) => (rank, None),
         Group::Location(id) => {
-            let location = definitions.locations.get(&id);
-            let name = location.map(|location| definitions.string(location.name).to_owned());
-            (
-                definitions.rank_of_location(id),
-                Some(name.unwrap_or_default()),
-            )
+            let name = names.get(id).to_owned();
+            (definitions.rank_of_location(id), Some(name))
         }
     };
     Share {
@@ -139,11 +139,12 @@ fn table(
         .collect();
     groups.sort_unstable();
     groups.dedup();
+    let names = LocationNames::new(opened.definitions());
     let mut regions: BTreeMap<RegionId, Vec<Share>> = BTreeMap::new();
     for ((group, region), stats) in statistics {
         if filter.takes_region(*region) && (is_seen(stats) || stats.uncertain_calls != 0) {
             let shares = regions.entry(*region).or_default();
-            shares.push(share(opened, *group, stats));
+            shares.push(share(opened.definitions(), &names, *group, stats));
         }
     }
     let time = |share: &Share| {
@@ -198,6 +199,33 @@ fn read(
     let (groups, mut rows) = table(opened, &found, &filter, arguments.inclusive);
     rows.truncate(arguments.top.unwrap_or(usize::MAX));
     Ok((groups, rows, outcome))
+}
+
+/// Returns in one sentence which region is the least even, by the time that its slowest rank or location takes more than the mean.
+fn sentence(by: &str, groups: usize, rows: &[FlatRow]) -> String {
+    let Some(row) = rows.iter().max_by_key(|row| row.max_ns - row.mean_ns) else {
+        return "No region was entered.".to_owned();
+    };
+    let (name, max) = (safe(&row.name), time::duration(row.max_ns));
+    let slowest = match &row.slowest_location {
+        Some(location) => format!("rank {} {}", row.slowest_rank, safe(location)),
+        None => format!("rank {}", row.slowest_rank),
+    };
+    if groups < 2 {
+        return format!(
+            "There is one {by} only, nothing to compare: {slowest} spent {max} in {name}."
+        );
+    }
+    if row.max_ns == row.mean_ns {
+        return format!("All {groups} {by}s spent equal times in every region.");
+    }
+    let times = row
+        .imbalance
+        .map_or_else(String::new, |i| format!("{i:.2} times "));
+    format!(
+        "{name} is the least even: {slowest} spent {max} in it, {times}the mean of {} over {groups} {by}s.",
+        time::duration(row.mean_ns)
+    )
 }
 
 /// Runs the command.
@@ -267,7 +295,7 @@ pub fn run(arguments: &FlatArguments, out: &mut dyn Write) -> anyhow::Result<Fin
             let location = location.map_or_else(String::new, |name| format!(" {name}"));
             table.row(vec![
                 safe(&row.name),
-                row.calls.to_string(),
+                time::grouped(row.calls),
                 format!("{mark}{}", time::duration(row.min_ns)),
                 format!("{mark}{}", time::duration(row.mean_ns)),
                 format!("{mark}{}", time::duration(row.max_ns)),
@@ -276,6 +304,7 @@ pub fn run(arguments: &FlatArguments, out: &mut dyn Write) -> anyhow::Result<Fin
                 format!("rank {}{location}", row.slowest_rank),
             ]);
         }
+        writeln!(out, "{}\n", sentence(by, groups, &regions))?;
         out.write_all(table.render(arguments.input.screen()).as_bytes())?;
     }
     Ok(Finding::loss(outcome.has_skipped_now))

@@ -19,8 +19,7 @@ use crate::svg::{Anchor, Svg};
 use crate::table::safe;
 use crate::time;
 
-/// How durations of a region's calls (--region), or values of an event type's element (--event and --element), are
-/// distributed.
+/// How long calls took (--region), or which values events had, as a histogram.
 ///
 /// Calls are those that were entered and left in the window. Bins are equally wide between the smallest and the
 /// largest value, or between --min and --max; with --log their ends grow by a factor. What lies outside is counted.
@@ -314,7 +313,9 @@ impl Histogram {
 /// # Errors
 /// If the input cannot be read, what is asked for is not there, or the output cannot be written.
 pub fn run(arguments: &HistogramArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
-    arguments.force.check(arguments.svg.as_deref(), SVG)?;
+    arguments
+        .force
+        .check_picture(arguments.svg.as_deref(), SVG, "svg")?;
     let (opened, window) = arguments.input.open_window(&arguments.window)?;
     let (histogram, outcome) = measure(arguments, &opened, window)?;
     warn_of_damage(&opened, &outcome);

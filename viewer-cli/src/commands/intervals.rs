@@ -14,7 +14,7 @@ use crate::output::{self, Finding, UsageError};
 use crate::table::{Align, Table, safe};
 use crate::time;
 
-/// Pairs of event types that begin and end something: how many, how long, how many at once.
+/// Events that begin and end something: how many, how long, how many open.
 ///
 /// A begin and an end belong together when they have the same key in the same process; of several with one key the
 /// oldest ends first. Without --begin and --end, pairs are found by the roles begin and end, and by names:

@@ -17,8 +17,9 @@ use crate::output::{self, Finding};
 use crate::svg::{Anchor, Svg};
 use crate::table::{Align, Screen, Table};
 use crate::time;
+use crate::views::{counted, wait_sentence};
 
-/// Messages by pair of ranks: count, bytes, latency, and who waited for whom.
+/// Messages by pair of ranks: bytes, latency, and who waited for whom.
 ///
 /// Sends and receives are matched from the beginning of the trace, as `trace-merge` matches them; a message counts
 /// when its receive lies in the window. The latency is from the send to the receive. A late sender makes the
@@ -167,9 +168,53 @@ fn write_csv(rows: &[MessagePairRow], out: &mut dyn Write) -> std::io::Result<()
     })
 }
 
+/// Returns in one sentence who waited most.
+fn sentence(messages: &Messages) -> String {
+    let pairs = || messages.pairs.iter();
+    let late: u64 = pairs()
+        .map(|row| row.late_senders + row.late_receivers)
+        .sum();
+    let wait_ns: i64 = pairs()
+        .map(|row| row.late_sender_wait_ns + row.late_receiver_wait_ns)
+        .sum();
+    let count: u64 = pairs().map(|row| row.count).sum();
+    let bytes = pairs().fold(0_u64, |sum, row| sum.saturating_add(row.bytes));
+    let mark = if pairs().any(|row| row.is_uncertain) {
+        "at least "
+    } else {
+        ""
+    };
+    let all = format!(
+        "{mark}{} of {}",
+        counted(count, "message"),
+        time::bytes(bytes)
+    );
+    match messages.longest_waits.first() {
+        _ if count == 0 => "No message was received.".to_owned(),
+        None => format!("No rank waited for a message; {all}."),
+        Some(longest) if late == 1 => {
+            format!("{}, the only wait in {all}.", wait_sentence(longest))
+        }
+        Some(longest) => format!(
+            "{}, the longest of {} that took {} in {all}.",
+            wait_sentence(longest),
+            counted(late, "wait"),
+            time::duration(wait_ns)
+        ),
+    }
+}
+
 fn render(messages: &Messages, top: usize, screen: Screen) -> String {
     use std::fmt::Write as _;
-    let mut table = Table::new(&[
+    let any = |is: fn(&MessagePairRow) -> bool| messages.pairs.iter().any(is);
+    let has_late_senders = any(|row| row.late_senders != 0);
+    let has_late_receivers = any(|row| row.late_receivers != 0);
+    let late = |is: bool, head| {
+        [(head, Align::Right), ("wait", Align::Right)]
+            .into_iter()
+            .filter(move |_| is)
+    };
+    let mut columns = vec![
         ("from", Align::Right),
         ("to", Align::Right),
         ("count", Align::Right),
@@ -178,46 +223,69 @@ fn render(messages: &Messages, top: usize, screen: Screen) -> String {
         ("mean", Align::Right),
         ("p95", Align::Optional),
         ("max", Align::Right),
-        ("late senders", Align::Right),
-        ("wait", Align::Right),
-        ("late receivers", Align::Right),
-        ("wait", Align::Right),
-    ]);
+    ];
+    columns.extend(late(has_late_senders, "late senders"));
+    columns.extend(late(has_late_receivers, "late receivers"));
+    let mut table = Table::new(&columns);
     for row in messages.pairs.iter().take(top) {
         let mark = if row.is_uncertain { "~" } else { "" };
-        table.row(vec![
+        let mut cells = vec![
             row.from_rank.to_string(),
             row.to_rank.to_string(),
-            format!("{mark}{}", row.count),
+            format!("{mark}{}", time::grouped(row.count)),
             format!("{mark}{}", time::bytes(row.bytes)),
             opt_duration(row.min_latency_ns),
             opt_duration(row.mean_latency_ns),
             opt_duration(row.p95_latency_ns),
             opt_duration(row.max_latency_ns),
-            row.late_senders.to_string(),
-            time::duration(row.late_sender_wait_ns),
-            row.late_receivers.to_string(),
-            time::duration(row.late_receiver_wait_ns),
-        ]);
+        ];
+        if has_late_senders {
+            cells.push(time::grouped(row.late_senders));
+            cells.push(time::duration(row.late_sender_wait_ns));
+        }
+        if has_late_receivers {
+            cells.push(time::grouped(row.late_receivers));
+            cells.push(time::duration(row.late_receiver_wait_ns));
+        }
+        table.row(cells);
     }
-    let mut text = table.render(screen);
+    let mut text = format!("{}\n\n{}", sentence(messages), table.render(screen));
     let left_out = messages.pairs.len().saturating_sub(top);
     if left_out != 0 {
-        let _ = writeln!(text, "{left_out} more pairs");
+        let _ = writeln!(text, "{}", counted(left_out as u64, "more pair"));
     }
-    let m = messages;
-    let _ = writeln!(
-        text,
-        "\nup to the window's end: {} sends, {} receives, {} matched; without a partner {} sends, {} receives, \
-         unmatchable by loss {}, without a known peer {}",
-        m.counts.sends,
-        m.counts.receives,
-        m.counts.matched,
-        m.counts.unmatched_sends,
-        m.counts.unmatched_receives,
-        m.counts.unmatchable_by_loss,
-        m.counts.without_peer
+    let counts = &messages.counts;
+    let mut notes = vec![
+        counted(counts.sends, "send"),
+        counted(counts.receives, "receive"),
+        format!("{} matched", time::grouped(counts.matched)),
+    ];
+    let mut note = |count: u64, text: String| notes.extend((count != 0).then_some(text));
+    let (sends, receives) = (counts.unmatched_sends, counts.unmatched_receives);
+    note(
+        sends,
+        format!("{} without a receive", counted(sends, "send")),
     );
+    note(
+        receives,
+        format!("{} without a send", counted(receives, "receive")),
+    );
+    let lost = counts.unmatchable_by_loss;
+    note(lost, format!("{} unmatchable by loss", time::grouped(lost)));
+    let over = counts.over_limit;
+    note(
+        over,
+        format!(
+            "{} given up because too many were in flight",
+            time::grouped(over)
+        ),
+    );
+    let unknown = counts.without_peer;
+    note(
+        unknown,
+        format!("{} without a known peer", time::grouped(unknown)),
+    );
+    let _ = writeln!(text, "\nup to the window's end: {}", notes.join(", "));
     text
 }
 
@@ -226,7 +294,9 @@ fn render(messages: &Messages, top: usize, screen: Screen) -> String {
 /// # Errors
 /// If the input cannot be read, has no messages, or the output cannot be written.
 pub fn run(arguments: &MessagesArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
-    arguments.force.check(arguments.svg.as_deref(), SVG)?;
+    arguments
+        .force
+        .check_picture(arguments.svg.as_deref(), SVG, "svg")?;
     let (opened, window) = arguments.input.open_window(&arguments.window)?;
     let (mut messages, outcome) = measure(arguments, &opened, window)?;
     warn_of_damage(&opened, &outcome);

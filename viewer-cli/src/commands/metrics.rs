@@ -21,7 +21,7 @@ use crate::svg::{Anchor, Svg};
 use crate::table::{Align, Table, safe};
 use crate::time::moment;
 
-/// Values of metrics over time: a row for each metric and location, with its rate of change.
+/// Values of metrics over time, and how fast they change.
 ///
 /// Metrics are event types of the role metric; --event with --element makes one of any number. In JSON and CSV
 /// every row has the values in --points equal parts of the window. `~` marks rows that a loss may have changed.
@@ -181,7 +181,9 @@ fn svg(rows: &[MetricRow], whole: Window) -> String {
 /// # Errors
 /// If the input cannot be read, there is no such metric, or the output cannot be written.
 pub fn run(arguments: &MetricsArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
-    arguments.force.check(arguments.svg.as_deref(), SVG)?;
+    arguments
+        .force
+        .check_picture(arguments.svg.as_deref(), SVG, "svg")?;
     let (opened, window) = arguments.input.open_window(&arguments.window)?;
     let (metrics, outcome) = measure(arguments, &opened, window)?;
     let whole = bounded(&opened, window);

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,6 +14,7 @@ use annals_recorder::{Options, RECORDED_BY, RecorderError};
 use anyhow::Context;
 use clap::Args;
 
+use crate::file::trace_beside;
 use crate::gather::{self, Ends, Gathered, Known};
 use crate::launch::{self, Launched};
 use crate::merge_summary::{Asked, of_merge};
@@ -294,26 +295,6 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<Outcome> {
 /// A path as one line of a message.
 fn safe_path(path: &Path) -> String {
     safe(&path.display().to_string())
-}
-
-/// The trace beside a directory, of its name.
-fn trace_beside(output: &Path) -> anyhow::Result<PathBuf> {
-    // Without what a shell's completion leaves at its end; `.` and `..` are called something else.
-    let mut directory: PathBuf = output.components().collect();
-    if !matches!(
-        directory.components().next_back(),
-        Some(Component::Normal(_))
-    ) {
-        directory = std::fs::canonicalize(output)?;
-    }
-    anyhow::ensure!(
-        directory.file_name().is_some(),
-        "{} has no name that the trace could have",
-        directory.display()
-    );
-    let mut trace = directory.into_os_string();
-    trace.push(".annals");
-    Ok(PathBuf::from(trace))
 }
 
 /// Merges the recordings of this run; gives what is to be told.

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use annals_analysis::{Grouping, RegionRow, TreeNode, call_tree, concerns, region_rows};
+use annals_analysis::{Grouping, RegionRow, TreeNode, call_tree, concerns, region_times};
 use annals_merger::{Calls, Reader, Window};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -13,9 +13,9 @@ use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
 use crate::table::{Align, Table, safe};
 use crate::time;
-use crate::views::region_table;
+use crate::views::{region_sentence, region_table};
 
-/// Calls and times of every region.
+/// Calls and times of every region, and the time outside of all.
 ///
 /// A call is counted at its enter; in a window, when it was entered there, and its times are the parts
 /// that lie there. Inclusive time counts recursion once; min, mean, max and percentiles are those of single calls
@@ -80,11 +80,6 @@ pub enum By {
     Rank,
     /// A row for each location and region.
     Location,
-}
-
-#[derive(Clone, Debug, Serialize)]
-struct Regions {
-    regions: Vec<RegionRow>,
 }
 
 fn sort(rows: &mut [RegionRow], by: Sort) {
@@ -155,18 +150,25 @@ pub fn run(arguments: &RegionsArguments, out: &mut dyn Write) -> anyhow::Result<
         Some(By::Rank) => Grouping::Rank,
         Some(By::Location) => Grouping::Location,
     };
-    let (mut regions, outcome) = region_rows(&opened, &query, grouping)?;
-    sort(&mut regions, arguments.sort);
-    regions.truncate(arguments.top.unwrap_or(usize::MAX));
+    let (mut times, outcome) = region_times(&opened, &query, grouping)?;
     warn_of_damage(&opened, &outcome);
+    let sentence = region_sentence(&times);
+    if query.is_by_region() {
+        // What is outside of the chosen regions is in others.
+        times.outside.clear();
+    }
+    sort(&mut times.regions, arguments.sort);
+    let top = arguments.top.unwrap_or(usize::MAX);
     if arguments.input.json {
-        output::json(out, &Regions { regions })?;
+        times.regions.truncate(top);
+        output::json(out, &times)?;
     } else if arguments.csv {
-        write_csv(&regions, out)?;
+        times.regions.truncate(top);
+        write_csv(&times.regions, out)?;
     } else {
-        out.write_all(
-            region_table(&regions, grouping, usize::MAX, arguments.input.screen()).as_bytes(),
-        )?;
+        let screen = arguments.input.screen();
+        writeln!(out, "{sentence}\n")?;
+        out.write_all(region_table(&times, grouping, top, screen).as_bytes())?;
     }
     Ok(Finding::loss(outcome.has_skipped_now))
 }

@@ -15,7 +15,7 @@ use crate::filter::{EventFilterArguments, WindowArguments};
 use crate::output::{self, Finding, UsageError};
 use crate::time;
 
-/// A part of a trace as a trace of its own.
+/// A part of a trace as a separate trace.
 ///
 /// Times, definitions and calibration stay; what is left out is counted as filtered; losses stay, with their times. Regions that
 /// are open where the part begins are open in it: it starts with a snapshot of them, so that `regions`, `timeline` and the
@@ -41,7 +41,7 @@ pub struct SliceArguments {
     force: ForceArgument,
 }
 
-/// A trace in parts of equal time or size, each a trace of its own.
+/// A trace in parts of equal time or size, each a separate trace.
 ///
 /// Parts are as of `slice`: part-001.annals, part-002.annals, … Those of a size have at least so many bytes of the whole
 /// trace's events, and up to a chunk more.

@@ -19,7 +19,7 @@ use annals_merger::Window;
 /// With more lanes, pictures show the innermost calls only.
 const MOST_NESTED: usize = 128;
 
-/// Who was where when: a lane for each location, in the colours of its regions.
+/// Who was where when, as a picture: in the terminal, SVG or PNG.
 ///
 /// In the terminal a lane shows the innermost region that took most of each column, ░ where it waited for another rank, and
 /// ▒ where events were lost. Pictures (--svg, --png) show nesting, messages as lines or their density, metrics as areas,
@@ -230,8 +230,12 @@ fn as_json(layout: &Layout) -> TimelineOut<'_> {
 /// # Errors
 /// If the input cannot be read, a filter matches nothing, or the output cannot be written.
 pub fn run(arguments: &TimelineArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
-    arguments.force.check(arguments.svg.as_deref(), SVG)?;
-    arguments.force.check(arguments.png.as_deref(), PNG)?;
+    arguments
+        .force
+        .check_picture(arguments.svg.as_deref(), SVG, "svg")?;
+    arguments
+        .force
+        .check_picture(arguments.png.as_deref(), PNG, "png")?;
     let (opened, mut window) = arguments.input.open_window(&arguments.window)?;
     let filter = arguments.filter.query(opened.definitions(), window)?;
     let is_picture = arguments.svg.is_some() || arguments.png.is_some();

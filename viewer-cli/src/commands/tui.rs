@@ -10,7 +10,7 @@ use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{Finding, UsageError};
 use crate::tui::{self, Shown};
 
-/// Walk through a trace: a timeline with zoom, pan, search and gaps, by keys.
+/// Walk through a timeline by keys: zoom, pan, search, gaps.
 ///
 /// A lane for each location; below, the calls and events under the cursor, and the statistics of what is
 /// shown. Of a view with too many events, places are looked at, more and more of them: zoom in to see every event.

@@ -9,7 +9,7 @@ use clap::Args;
 use crate::output::{self, Finding};
 use crate::table::safe;
 
-/// Checks every event of a trace against its counts and order hashes, and against its inputs.
+/// Checks every event of a trace against its counts, hashes and inputs.
 ///
 /// Reads everything. A trace proves, stream by stream, that it has the events that the merge read, whole and in
 /// their order; with the recordings given again, that these are theirs. Of recordings, the counts are

@@ -29,9 +29,12 @@ pub(super) fn fitted(text: &str, size: f64, most: f64) -> String {
     // A letter is at least a fifth of its height wide: of a longer text, the rest does not fit in any case.
     let mut columns = (most.max(0.0) / (size * 0.2)) as usize;
     loop {
+        if columns == 0 {
+            return String::new();
+        }
         let short = cut_middle(text, columns);
         let width = text_width(&short, size);
-        if width <= most || columns == 0 {
+        if width <= most {
             return short;
         }
         // Each step removes what is too much, at least one letter.
@@ -48,7 +51,8 @@ mod tests {
     fn texts_fit() {
         assert_eq!(fitted("short", 11.0, 100.0), "short");
         let long = "a very long name of a function in a namespace".repeat(50);
-        for most in [10.0, 57.0, 200.0] {
+        assert_eq!(fitted(&long, 11.0, 10.0), "", "not even an ellipsis fits");
+        for most in [12.0, 57.0, 200.0] {
             let short = fitted(&long, 11.0, most);
             assert!(text_width(&short, 11.0) <= most, "{short}");
             assert!(short.contains('…'), "{short}");

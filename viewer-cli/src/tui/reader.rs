@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
-use annals_analysis::{Grouping, LocationNames, region_rows};
+use annals_analysis::{Grouping, LocationNames, region_times};
 use annals_format::{LocationId, Snapshot, Step};
 use annals_merger::{Reader, Window};
 use anyhow::anyhow;
@@ -210,9 +210,9 @@ impl Work {
         }
         let (opened, filter) = (&self.shown.opened, &self.shown.arguments);
         let query = filter.query(opened.definitions(), view.window)?;
-        let (rows, _) = region_rows(opened, &query, Grouping::None)?;
+        let (times, _) = region_times(opened, &query, Grouping::None)?;
         let table =
-            crate::views::region_table(&rows, Grouping::None, 40, Screen::columns(view.columns));
+            crate::views::region_table(&times, Grouping::None, 40, Screen::columns(view.columns));
         let statistics = table.lines().map(str::to_owned).collect();
         self.tell(Reply::Picture(picture(statistics, layout)))?;
         Ok(true)

@@ -7,6 +7,8 @@ use annals_format::names::property;
 use annals_merger::{ReadSummary, Reader, Sums, missing_ranks};
 use serde::Serialize;
 
+use super::counted;
+use crate::names::cut_middle;
 use crate::process_end::ProcessEnd;
 use crate::table::{Align, Screen, Table, safe};
 use crate::time;
@@ -173,9 +175,42 @@ impl Info {
         }
     }
 
+    /// Returns what became of the events that are not there, or `None` if all are.
+    fn missing_events(&self) -> Option<String> {
+        let counts = [
+            (self.dropped, "dropped"),
+            (self.suppressed, "suppressed"),
+            (self.skipped, "skipped"),
+            (self.truncated, "truncated"),
+        ];
+        let missing = counts.iter().filter(|(count, _)| *count != 0);
+        let missing = missing.map(|(count, what)| format!("{} {what}", time::grouped(*count)));
+        let missing: Vec<String> = missing.collect();
+        (!missing.is_empty()).then(|| missing.join(", "))
+    }
+
+    /// Returns in one sentence what ran, how long, and whether anything is missing.
+    fn sentence(&self) -> String {
+        let ran = match self.processes.len() {
+            0 => "No process was recorded".to_owned(),
+            1 if self.ranks <= 1 => "One process ran".to_owned(),
+            count if self.ranks == count => format!("{} ran", counted(count as u64, "rank")),
+            // Ranks of several runs may have one number; a process may have none.
+            count => format!("{} processes ran", time::grouped(count as u64)),
+        };
+        let span = time::duration(self.end_ns - self.start_ns);
+        let events = counted(self.events, "event");
+        let lost = match (self.missing_events(), self.complete) {
+            (None, true) => "nothing was lost".to_owned(),
+            (None, false) => "the recording is not complete".to_owned(),
+            (Some(missing), _) => format!("{missing} (trace-cli dropped shows where)"),
+        };
+        format!("{ran} for {span}: {events}, {lost}.")
+    }
+
     /// The text for people.
     pub fn render(&self, screen: Screen) -> String {
-        let mut text = String::new();
+        let mut text = self.sentence() + "\n\n";
         let mut line = |key: &str, value: String| {
             let _ = writeln!(text, "{key:<12}{value}");
         };
@@ -201,45 +236,54 @@ impl Info {
         line(
             "ranks",
             format!(
-                "{} on {} host{}{missing}",
+                "{} on {}{missing}",
                 self.ranks,
-                self.hosts,
-                plural(self.hosts)
+                counted(self.hosts as u64, "host")
             ),
         );
         line(
             "locations",
-            format!("{} in {} streams", self.locations, self.streams),
+            format!(
+                "{} in {}",
+                self.locations,
+                counted(self.streams as u64, "stream")
+            ),
         );
         line("sources", self.sources.to_string());
         line(
             "event types",
-            format!("{}, {} regions", self.event_types, self.regions),
+            format!(
+                "{}, {}",
+                self.event_types,
+                counted(self.regions as u64, "region")
+            ),
         );
         let per_event = self.bytes_per_event.map(|b| format!(", {b:.2} bytes each"));
         line(
             "events",
-            format!("{}{}", self.events, per_event.unwrap_or_default()),
+            format!(
+                "{}{}",
+                time::grouped(self.events),
+                per_event.unwrap_or_default()
+            ),
         );
         let least = if self.raised_is_lower_bound {
             "at least "
         } else {
             ""
         };
-        line(
-            "raised",
-            format!(
-                "{least}{}: dropped {}, suppressed {}, skipped {}, truncated {}",
-                self.raised, self.dropped, self.suppressed, self.skipped, self.truncated
-            ),
-        );
+        let raised = format!("{least}{}", time::grouped(self.raised));
+        match self.missing_events() {
+            None => line("raised", format!("{raised}, all of them recorded")),
+            Some(missing) => line("raised", format!("{raised}: {missing}")),
+        }
         for filter in &self.filters {
             line("filter", filter.render());
         }
         if self.filtered != 0 {
             line(
                 "left out",
-                format!("{} events, by the filter", self.filtered),
+                format!("{}, by the filter", counted(self.filtered, "event")),
             );
         }
         let complete = if self.complete { "yes" } else { "no" };
@@ -269,12 +313,12 @@ impl Info {
                 time::duration(process.start_ns),
                 time::duration(process.end_ns - process.start_ns),
                 affinity.unwrap_or_default(),
-                shorten(&safe(&process.command), 60),
+                cut_middle(&safe(&process.command), 60),
             ];
             if has_worlds {
                 let own = process.rank.saturating_sub(process.first_rank);
                 let world = process.world.as_deref().unwrap_or_default();
-                row.push(format!("{own} of {}", shorten(&safe(world), 40)));
+                row.push(format!("{own} of {}", cut_middle(&safe(world), 40)));
             }
             table.row(row);
         }
@@ -345,20 +389,8 @@ impl ProcessInfo {
     }
 }
 
-fn plural(count: usize) -> &'static str {
-    if count == 1 { "" } else { "s" }
-}
-
 fn list(numbers: &[u32]) -> String {
     let shown: Vec<String> = numbers.iter().take(10).map(u32::to_string).collect();
     let more = if numbers.len() > 10 { ", …" } else { "" };
     format!("{}{more}", shown.join(", "))
-}
-
-fn shorten(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(most - 1).collect();
-    format!("{kept}…")
 }

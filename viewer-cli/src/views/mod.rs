@@ -7,10 +7,16 @@ mod waits;
 
 pub use info::{FilterInfo, Info, ProcessInfo};
 pub use losses::{LossRow, loss_row, loss_table, summed};
-pub use regions::region_table;
+pub use regions::{region_sentence, region_table};
 pub use waits::wait_sentence;
 
 use crate::time;
+
+/// Returns a number with its noun: `1 call`, `1,234 calls`. The plural has an `s`.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", time::grouped(count))
+}
 
 /// A share of the whole, in percent.
 pub(crate) fn percent(part: u64, whole: u64) -> String {

@@ -2,21 +2,64 @@
 
 use std::fmt::Write as _;
 
-use annals_analysis::{Grouping, RegionRow};
+use annals_analysis::{Grouping, OutsideTime, RegionRow, RegionTimes};
 
-use super::{opt_duration, percent};
+use super::{counted, opt_duration, percent};
 use crate::table::{Align, Screen, Table, safe};
 use crate::time;
 
+/// What the time in no region is called.
+const OUTSIDE: &str = "(outside of all regions)";
+
+/// A row of the table: a region, or the time outside of all.
+#[derive(Clone, Copy)]
+enum TableRow<'a> {
+    Region(&'a RegionRow),
+    Outside(&'a OutsideTime),
+}
+
+/// Returns the rows of a table: regions in their order, the time outside of them where its length puts it among them. If they
+/// are not sorted by exclusive time, it comes last.
+fn in_order(times: &RegionTimes) -> Vec<TableRow<'_>> {
+    let regions = &times.regions;
+    let mut outside = times
+        .outside
+        .iter()
+        .filter(|row| row.time_ns > 0)
+        .peekable();
+    let is_sorted = regions.is_sorted_by_key(|row| std::cmp::Reverse(row.exclusive_ns));
+    let mut rows = Vec::with_capacity(regions.len() + times.outside.len());
+    for region in regions {
+        while let Some(row) = outside.next_if(|row| is_sorted && row.time_ns > region.exclusive_ns)
+        {
+            rows.push(TableRow::Outside(row));
+        }
+        rows.push(TableRow::Region(region));
+    }
+    rows.extend(outside.map(TableRow::Outside));
+    rows
+}
+
 /// Returns the first `most` rows as a table, and what is remarkable about them.
-pub fn region_table(rows: &[RegionRow], grouping: Grouping, most: usize, screen: Screen) -> String {
-    let whole: u64 = rows.iter().map(|row| row.exclusive_ns as u64).sum();
-    let rows = &rows[..most.min(rows.len())];
+pub fn region_table(
+    times: &RegionTimes,
+    grouping: Grouping,
+    most: usize,
+    screen: Screen,
+) -> String {
+    let whole = times.run_ns.max(0) as u64;
+    let mut shown = in_order(times);
+    shown.truncate(most);
+    let regions = shown.iter().filter_map(|row| match row {
+        TableRow::Region(row) => Some(*row),
+        TableRow::Outside(_) => None,
+    });
+    let rows: Vec<&RegionRow> = regions.collect();
     // Losses of any event type are uncertain calls of every region.
     let in_every_row = rows.iter().map(|row| row.uncertain_calls).min();
     let in_every_row = in_every_row.filter(|_| rows.len() > 1).unwrap_or(0);
     let is_lower_bound = |row: &RegionRow| row.uncertain_calls_is_lower_bound;
-    let are_all_lower_bounds = rows.len() > 1 && rows.iter().all(is_lower_bound);
+    let are_all_lower_bounds = rows.len() > 1 && rows.iter().all(|row| is_lower_bound(row));
     let uncertain_of = |row: &RegionRow| {
         let is_lower_bound = is_lower_bound(row) && !are_all_lower_bounds;
         match (row.uncertain_calls - in_every_row, is_lower_bound) {
@@ -41,36 +84,49 @@ pub fn region_table(rows: &[RegionRow], grouping: Grouping, most: usize, screen:
     columns.extend([
         ("inclusive", Align::Right),
         ("exclusive", Align::Right),
-        ("share %", Align::Optional),
+        ("% of run", Align::Optional),
         ("min", Align::Optional),
         ("mean", Align::Right),
         ("p95", Align::Optional),
         ("max", Align::Right),
     ]);
     let mut table = Table::new(&columns);
-    for row in rows {
-        let mark = if row.time_is_uncertain { "~" } else { "" };
-        let mut cells = vec![safe(&row.name)];
+    for row in &shown {
+        let (name, rank, location) = match row {
+            TableRow::Region(row) => (row.name.as_str(), row.rank, &row.location),
+            TableRow::Outside(row) => (OUTSIDE, row.rank, &row.location),
+        };
+        let mut cells = vec![safe(name)];
         if grouping != Grouping::None {
-            cells.push(
-                row.rank
-                    .map_or_else(|| "-".to_owned(), |rank| rank.to_string()),
-            );
+            cells.push(rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string()));
         }
         if grouping == Grouping::Location {
-            cells.push(safe(row.location.as_deref().unwrap_or("-")));
+            cells.push(safe(location.as_deref().unwrap_or("-")));
         }
-        cells.push(row.calls.to_string());
-        cells.extend(has_uncertain.then(|| uncertain_of(row)));
-        cells.extend([
-            format!("{mark}{}", time::duration(row.inclusive_ns)),
-            format!("{mark}{}", time::duration(row.exclusive_ns)),
-            percent(row.exclusive_ns as u64, whole),
-            opt_duration(row.min_ns),
-            opt_duration(row.mean_ns),
-            opt_duration(row.p95_ns),
-            opt_duration(row.max_ns),
-        ]);
+        match row {
+            TableRow::Region(row) => {
+                let mark = if row.time_is_uncertain { "~" } else { "" };
+                cells.push(time::grouped(row.calls));
+                cells.extend(has_uncertain.then(|| uncertain_of(row)));
+                cells.extend([
+                    format!("{mark}{}", time::duration(row.inclusive_ns)),
+                    format!("{mark}{}", time::duration(row.exclusive_ns)),
+                    percent(row.exclusive_ns as u64, whole),
+                    opt_duration(row.min_ns),
+                    opt_duration(row.mean_ns),
+                    opt_duration(row.p95_ns),
+                    opt_duration(row.max_ns),
+                ]);
+            }
+            TableRow::Outside(row) => {
+                cells.push(String::new());
+                cells.extend(has_uncertain.then(String::new));
+                let time = [time::duration(row.time_ns), time::duration(row.time_ns)];
+                cells.extend(time);
+                cells.push(percent(row.time_ns as u64, whole));
+                cells.extend(std::iter::repeat_n(String::new(), 4));
+            }
+        }
         table.row(cells);
     }
     let mut text = table.render(screen);
@@ -80,38 +136,57 @@ pub fn region_table(rows: &[RegionRow], grouping: Grouping, most: usize, screen:
         } else {
             "up to"
         };
-        let enters = if in_every_row == 1 { "enter" } else { "enters" };
+        let enters = counted(in_every_row, "enter");
         let _ = writeln!(
             text,
-            "calls of every region: ± {in_every_row}, because {least} {in_every_row} {enters} of unknown region were lost"
+            "calls of every region: ± {in_every_row}, because {least} {enters} of unknown region were lost"
         );
     }
     for row in rows {
         let name = safe(&row.name);
         if row.unleft_calls != 0 {
-            let (count, calls) = (row.unleft_calls, calls(row.unleft_calls));
+            let calls = counted(row.unleft_calls, "call");
             let why = match row.uncertain_calls {
                 0 => "the program left them without an event (longjmp?)",
                 _ => "events were lost",
             };
             let _ = writeln!(
                 text,
-                "{name}: {count} {calls} without a leave, taken to end with the region around: {why}"
+                "{name}: {calls} without a leave, taken to end with the region around: {why}"
             );
         }
         if row.unmatched_leaves != 0 {
-            let count = row.unmatched_leaves;
-            let leaves = if count == 1 { "leave" } else { "leaves" };
             let _ = writeln!(
                 text,
-                "{name}: {count} {leaves} without an enter, counted as no calls"
+                "{name}: {} without an enter, counted as no calls",
+                counted(row.unmatched_leaves, "leave")
             );
         }
     }
     text
 }
 
-/// The word for a number of calls.
-const fn calls(count: u64) -> &'static str {
-    if count == 1 { "call" } else { "calls" }
+/// Returns in one sentence where most of the time went.
+pub fn region_sentence(times: &RegionTimes) -> String {
+    let share = |ns: i64| percent(ns as u64, times.run_ns.max(0) as u64);
+    let outside_ns: i64 = times.outside.iter().map(|row| row.time_ns).sum();
+    let Some(row) = times.regions.iter().max_by_key(|row| row.exclusive_ns) else {
+        return "No region was entered.".to_owned();
+    };
+    let least = if row.time_is_uncertain { "about " } else { "" };
+    let of_rank = row
+        .rank
+        .map_or_else(String::new, |rank| format!(" of rank {rank}"));
+    let mut text = format!(
+        "{}{of_rank} took most time itself: {least}{}, {} % of the run, in {}.",
+        safe(&row.name),
+        time::duration(row.exclusive_ns),
+        share(row.exclusive_ns),
+        counted(row.calls, "call"),
+    );
+    if outside_ns > row.exclusive_ns {
+        let outside = share(outside_ns);
+        let _ = write!(text, " {outside} % of the run is outside of all regions.");
+    }
+    text
 }

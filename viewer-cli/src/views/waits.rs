@@ -5,7 +5,7 @@ use annals_analysis::{Wait, WaitCause};
 use crate::table::safe;
 use crate::time;
 
-/// Returns who waited for whom, how long, in what and when, without a full stop.
+/// Returns who waited for whom, how long, in what and when: the start of a sentence, without a full stop.
 pub fn wait_sentence(wait: &Wait) -> String {
     let Wait {
         rank,
@@ -32,7 +32,7 @@ pub fn wait_sentence(wait: &Wait) -> String {
         ),
     };
     format!(
-        "rank {rank} waited {} in {place} for {whom} at {}",
+        "Rank {rank} waited {} in {place} for {whom} at {}",
         time::duration(*wait_ns),
         time::instant(*from_ns)
     )
