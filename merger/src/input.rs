@@ -1,6 +1,7 @@
 //! Finding and opening inputs: files, directories, live files beside them.
 
 pub(crate) mod earlier;
+pub(crate) mod program;
 pub(crate) mod reader;
 pub(crate) mod recover;
 pub(crate) mod run;

@@ -90,6 +90,7 @@ pub use error::{MergeError, Result};
 pub use explain::{EventName, Explanation, FoundEvent, Hop, Rule, explain};
 pub use filter::{EventFilter, FilterError, Selection, globs, nearest, regions_like, some_match};
 pub use input::earlier::InputTrace;
+pub use input::program::{Program, ProgramFunction};
 pub use input::recover::{RecoverOptions, Recovered, recover};
 pub use input::symbols::Symbols;
 pub use input::{Found, InputRecording, RejectedInput, find, is_annals};

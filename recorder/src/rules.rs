@@ -1,6 +1,8 @@
 //! Rules: which events the user wants recorded, and how many of them.
 
+use std::collections::HashSet;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use annals_format::Verbosity;
 use globset::{Glob, GlobMatcher};
@@ -32,6 +34,11 @@ enum Rule {
         subject: Subject,
         verdict: Verdict,
         glob: GlobMatcher,
+    },
+    /// Rules that follow each other and name regions without wildcards: `trace-cli record` makes tens of thousands of them.
+    Regions {
+        verdict: Verdict,
+        names: Arc<HashSet<String>>,
     },
     Verbosity(Verbosity),
 }
@@ -69,12 +76,58 @@ impl FromStr for Rules {
 
     fn from_str(text: &str) -> Result<Self> {
         let lines = text.split(['\n', ';']).map(str::trim);
-        let rules = lines
-            .filter(|line| !line.is_empty() && !line.starts_with('#'))
-            .map(|line| parse_rule(line).ok_or_else(|| wrong(line)))
-            .collect::<Result<_>>()?;
+        let mut rules = Vec::new();
+        let mut exact = ExactRegions::default();
+        for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            match exact_region(line) {
+                Some((verdict, name)) => exact.add(verdict, name, &mut rules),
+                None => {
+                    exact.finish(&mut rules);
+                    rules.push(parse_rule(line).ok_or_else(|| wrong(line))?);
+                }
+            }
+        }
+        exact.finish(&mut rules);
         Ok(Self { rules })
     }
+}
+
+/// Rules of one verdict that follow each other and name regions without wildcards.
+#[derive(Default)]
+struct ExactRegions {
+    verdict: Option<Verdict>,
+    names: HashSet<String>,
+}
+
+impl ExactRegions {
+    fn add(&mut self, verdict: Verdict, name: &str, rules: &mut Vec<Rule>) {
+        if self.verdict != Some(verdict) {
+            self.finish(rules);
+            self.verdict = Some(verdict);
+        }
+        self.names.insert(name.to_owned());
+    }
+
+    /// Appends them as one rule.
+    fn finish(&mut self, rules: &mut Vec<Rule>) {
+        if let Some(verdict) = self.verdict.take() {
+            let names = Arc::new(std::mem::take(&mut self.names));
+            rules.push(Rule::Regions { verdict, names });
+        }
+    }
+}
+
+/// Returns verdict and name of a rule that names one region without wildcards.
+fn exact_region(line: &str) -> Option<(Verdict, &str)> {
+    let (verb, rest) = word(line)?;
+    let verdict = match verb {
+        "on" => Verdict::On,
+        "off" => Verdict::Off,
+        _ => return None,
+    };
+    let (subject, name) = word(rest)?;
+    let is_exact = !name.contains(['*', '?', '[', ']', '{', '}', '\\', '!']);
+    (subject == "region" && is_exact && !name.is_empty()).then_some((verdict, name))
 }
 
 fn wrong(line: &str) -> RecorderError {
@@ -159,6 +212,9 @@ impl Rules {
                 verdict,
                 glob,
             } => (*of == subject && glob.is_match(name)).then_some(*verdict),
+            Rule::Regions { verdict, names } => {
+                (subject == Subject::Region && names.contains(name)).then_some(*verdict)
+            }
             Rule::Verbosity(most) => {
                 let level = verbosity?;
                 (level > *most).then_some(Verdict::Off)
@@ -186,6 +242,28 @@ mod tests {
         assert_eq!(
             rules.verdict(Subject::Region, "mpi.recv", None),
             Verdict::On
+        );
+    }
+
+    #[test]
+    fn rules_without_wildcards_keep_their_order() {
+        let rules: Rules =
+            "off region a; off region b+0x10; on region *+0x10; off region c; on region c"
+                .parse()
+                .unwrap();
+        let region = |name| rules.verdict(Subject::Region, name, None);
+        assert_eq!(region("a"), Verdict::Off);
+        assert_eq!(region("b+0x10"), Verdict::On);
+        assert_eq!(region("c"), Verdict::On);
+        assert_eq!(rules.verdict(Subject::Event, "a", None), Verdict::On);
+        let many: String = (0..50_000)
+            .map(|n| format!("off region program+{n:#x}\n"))
+            .collect();
+        let rules: Rules = many.parse().unwrap();
+        assert_eq!(rules.rules.len(), 1);
+        assert_eq!(
+            rules.verdict(Subject::Region, "program+0xc34f", None),
+            Verdict::Off
         );
     }
 

@@ -158,8 +158,8 @@ pub struct Ends {
     pub others: Processes,
 }
 
-/// Makes everything whole that programs started with this token have recorded into a directory; and gives the files that
-/// cannot be read, of whatever program.
+/// Makes everything whole that programs started with this token have recorded into a directory. `note` gets the definitions of
+/// each recording. Returns also the files that cannot be read, of any program.
 ///
 /// # Errors
 /// If the directory cannot be read.
@@ -169,6 +169,7 @@ pub fn gather(
     since: SystemTime,
     symbols: &Symbols,
     ends: &Ends,
+    note: &mut dyn FnMut(&Definitions),
 ) -> anyhow::Result<(Vec<Gathered>, Vec<Unreadable>)> {
     let (inputs, mut unreadable) = open_all(directory, Some(since))?;
     let (inputs, without_process): (Vec<_>, Vec<_>) = inputs
@@ -181,11 +182,16 @@ pub fn gather(
     let own = inputs.into_iter().filter(|input| {
         property(&input.recording.definitions, names::property::RECORDED_BY) == Some(token)
     });
-    let gathered = own.map(|input| gather_one(input, symbols, ends));
+    let gathered = own.map(|input| gather_one(input, symbols, ends, note));
     Ok((gathered.collect(), unreadable))
 }
 
-fn gather_one(mut input: InputRecording, symbols: &Symbols, ends: &Ends) -> Gathered {
+fn gather_one(
+    mut input: InputRecording,
+    symbols: &Symbols,
+    ends: &Ends,
+    note: &mut dyn FnMut(&Definitions),
+) -> Gathered {
     let mut problems = Vec::new();
     if input.recording.ended != Ended::Running
         && let Some(live) = input.live_path.clone()
@@ -238,6 +244,7 @@ fn gather_one(mut input: InputRecording, symbols: &Symbols, ends: &Ends) -> Gath
     let length = |path: &PathBuf| fs::metadata(path).map_or(0, |file| file.len());
     let recording = &input.recording;
     let definitions = &recording.definitions;
+    note(definitions);
     let named = definitions.functions.keys();
     let unnamed = named.filter(|region| !definitions.symbols.contains_key(region));
     Gathered {

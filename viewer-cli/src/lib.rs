@@ -5,6 +5,7 @@ pub mod csv;
 pub mod did_you_mean;
 pub mod file;
 pub mod filter;
+pub mod function_rules;
 pub mod gather;
 pub mod launch;
 pub mod merge_summary;

@@ -351,8 +351,8 @@ fn default_argument(name: &str) -> Option<std::ops::Range<usize>> {
     (end.bracket == Some(Bracket::Angle)).then_some(start..start + end.at + 1)
 }
 
-/// Leaves out the return type, which names of C++ templates begin with.
-fn without_return_type(name: &str) -> String {
+/// Returns a name without the return type, which names of C++ templates begin with.
+pub fn without_return_type(name: &str) -> String {
     let places = places(name);
     let parameters = places
         .iter()

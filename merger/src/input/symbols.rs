@@ -214,7 +214,7 @@ fn look_up(loader: &Loader, address: u64, known: &mut Found) {
 
 /// What a function is called in its source. Only names that compilers mangle are taken apart: a C function `f` is
 /// no `float`, as which an encoded type of C++ (Itanium C++ ABI, section 5.1.5.2) would read.
-fn source_name(name: &str) -> String {
+pub(crate) fn source_name(name: &str) -> String {
     // Itanium's names, Rust's (RFC 2603), and either with one more underscore, as Mach-O has them.
     let starts = ["_Z", "__Z", "_R", "__R"];
     if !starts.iter().any(|start| name.starts_with(start)) {

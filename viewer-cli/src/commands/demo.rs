@@ -13,20 +13,24 @@ use std::process::{Command, Stdio};
 
 use annals_analysis::{Grouping, region_times};
 use annals_format::Value;
-use annals_merger::{MergeOptions, Places, Query, Reader, no_progress};
+use annals_merger::{MergeOptions, Places, Query, ReadSummary, Reader, no_progress};
 use anyhow::{Context, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::output::Finding;
-use crate::table::Screen;
+use crate::table::{Screen, safe};
 use crate::time;
-use crate::views::{Info, loss_table, region_table, summed};
+use crate::views::{Info, counted, loss_table, region_table, summed};
 
 /// Number of processes.
 const RANKS: u32 = 4;
 /// The rank with a buffer that is too small on purpose.
 const TINY_RANK: u32 = 3;
+/// Directories that were left out and are named, at most.
+const MOST_SKIPPED: usize = 5;
+/// Rows of losses that are shown.
+const MOST_LOSSES: usize = 5;
 /// What the demo calls its directory; it skips directories of this name.
 const DIRECTORY: &str = "annals-demo";
 /// The event type that tells of a compressed file.
@@ -34,7 +38,8 @@ const FILE_DONE: &str = "file.done";
 
 /// Records a real parallel program, merges the recordings and looks at them.
 ///
-/// Four processes compress every file below DIR in memory (nothing is changed there), each with a
+/// Four processes compress the files below DIR in memory (nothing is changed there; directories called
+/// .git and target are left out), each with a
 /// walker, readers, zstd compressors and a completion source that delivers out of order. Rank 3 has
 /// a tiny buffer on purpose, so that you see what losses look like. The results are checked against
 /// what the processes know; the exit code is 0 when all agrees.
@@ -67,6 +72,8 @@ struct Tally {
     bytes_in: u64,
     bytes_out: u64,
     unreadable: u64,
+    /// Directories that were left out.
+    skipped: Vec<String>,
 }
 
 /// Runs one process; prints its tally.
@@ -122,11 +129,33 @@ pub fn run(arguments: &DemoArguments, out: &mut dyn Write) -> anyhow::Result<Fin
     }
     let output = new_directory(arguments.output.as_deref())?;
     eprintln!(
-        "compressing every file below {} with {RANKS} processes, recording into {}",
+        "compressing the files below {} with {RANKS} processes, recording into {}",
         directory.display(),
         output.display()
     );
     let tallies = run_processes(directory, &output)?;
+    let skipped: Vec<&str> = tallies
+        .iter()
+        .flat_map(|t| &t.skipped)
+        .map(String::as_str)
+        .collect();
+    if !skipped.is_empty() {
+        let shown = skipped.iter().take(MOST_SKIPPED).map(|path| safe(path));
+        let shown = shown.collect::<Vec<_>>().join(", ");
+        let more = if skipped.len() > MOST_SKIPPED {
+            ", …"
+        } else {
+            ""
+        };
+        eprintln!(
+            "left out: {} of version control, builds and earlier demos: {shown}{more}",
+            if skipped.len() == 1 {
+                "1 directory".to_owned()
+            } else {
+                format!("{} directories", skipped.len())
+            }
+        );
+    }
 
     let trace = output.join("run.annals");
     let plan = MergeOptions::new().plan(std::slice::from_ref(&output))?;
@@ -143,19 +172,19 @@ pub fn run(arguments: &DemoArguments, out: &mut dyn Write) -> anyhow::Result<Fin
     writeln!(out, "{}", Info::of(&opened, &outcome).render(screen))?;
     let (times, _) = region_times(&opened, &Query::new(), Grouping::None)?;
     writeln!(out, "{}", region_table(&times, Grouping::None, 8, screen))?;
-    writeln!(
-        out,
-        "{}",
-        loss_table(&opened, &summed(&outcome.losses), screen)
-    )?;
+    writeln!(out, "{}", short_losses(&opened, &outcome, screen))?;
 
     let has_failed = !check(&opened, &tallies, out)? || !plan.rejected().is_empty();
     writeln!(
         out,
-        "\nThe recordings are in {0}, the trace is {1}. Next:\n  \
+        "\nYou have seen: {RANKS} processes recorded at once, merged into one order, their regions with times, and \
+         what rank {TINY_RANK} lost\nto a buffer that is too small on purpose, with the count that each process kept \
+         itself.\n\nThe recordings are in {0}, the trace is {1}. Next:\n  \
+         trace-cli tui {1}                   walk through it by keys\n  \
+         trace-cli timeline {1} --svg demo.svg\n  \
          trace-cli regions {1} --by rank\n  \
          trace-cli print {1} --source completions --limit 20\n  \
-         trace-cli dropped {1} --check",
+         trace-cli dropped {1} --check       ends with exit code 3, because rank {TINY_RANK} lost events",
         output.display(),
         trace.display()
     )?;
@@ -163,6 +192,25 @@ pub fn run(arguments: &DemoArguments, out: &mut dyn Write) -> anyhow::Result<Fin
         has_loss: false,
         has_failed,
     })
+}
+
+/// Returns the largest losses as a table.
+fn short_losses(opened: &Reader, outcome: &ReadSummary, screen: Screen) -> String {
+    let mut losses = summed(&outcome.losses);
+    losses.sort_by_key(|loss| std::cmp::Reverse(loss.count));
+    let rest = losses.split_off(losses.len().min(MOST_LOSSES));
+    let mut text = loss_table(opened, &losses, screen);
+    if !rest.is_empty() {
+        let events = rest
+            .iter()
+            .fold(0_u64, |sum, loss| sum.saturating_add(loss.count));
+        text += &format!(
+            "and {} in {}\n",
+            counted(events, "event"),
+            counted(rest.len() as u64, "more row")
+        );
+    }
+    text
 }
 
 fn run_processes(directory: &Path, output: &Path) -> anyhow::Result<Vec<Tally>> {
@@ -247,7 +295,7 @@ fn check(opened: &Reader, tallies: &[Tally], out: &mut dyn Write) -> anyhow::Res
             (false, _) => "DOES NOT AGREE with the trace".to_owned(),
             (true, 0) => "the trace agrees, byte for byte".to_owned(),
             (true, lost) => format!(
-                "the trace has {}, {lost} fell to its tiny buffer and stand in its dropped records",
+                "the trace has {}; {lost} were dropped by its tiny buffer, and the trace counts them",
                 seen.files
             ),
         };

@@ -12,9 +12,11 @@ use serde::Serialize;
 use super::{InputArguments, warn_of_damage};
 use crate::csv::Csv;
 use crate::filter::{FilterArguments, WindowArguments};
+use crate::names::shorten;
 use crate::output::{self, Finding};
 use crate::table::{Align, Table, safe};
 use crate::time;
+use crate::views::SENTENCE_NAME;
 
 /// Load balance: time in each region by rank or location.
 ///
@@ -206,7 +208,8 @@ fn sentence(by: &str, groups: usize, rows: &[FlatRow]) -> String {
     let Some(row) = rows.iter().max_by_key(|row| row.max_ns - row.mean_ns) else {
         return "No region was entered.".to_owned();
     };
-    let (name, max) = (safe(&row.name), time::duration(row.max_ns));
+    let name = shorten(&safe(&row.name), SENTENCE_NAME);
+    let max = time::duration(row.max_ns);
     let slowest = match &row.slowest_location {
         Some(location) => format!("rank {} {}", row.slowest_rank, safe(location)),
         None => format!("rank {}", row.slowest_rank),

@@ -30,7 +30,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use annals_format::{Cause, ChunkPlace, Ended, Problem};
-use annals_merger::{InputRecording, ReadSummary, Reader, Symbols, Window};
+use annals_merger::{InputRecording, ReadSummary, Reader, Sums, Symbols, Window};
 use clap::Args;
 
 use crate::filter::WindowArguments;
@@ -129,6 +129,16 @@ pub(crate) fn warn_of_damage(opened: &Reader, outcome: &ReadSummary) {
     }
     if damage.len() > 20 {
         eprintln!("… {} more damaged places", damage.len() - 20);
+    }
+    let sums = Sums::of(&outcome.totals);
+    if !damage.is_empty() && sums.present() == 0 {
+        let of_raised = match sums.raised {
+            0 => String::new(),
+            raised => format!(" of {}", time::grouped(raised)),
+        };
+        tell(&format!(
+            "cut off or damaged: 0{of_raised} events can be read"
+        ));
     }
     let Some(report) = &outcome.report else {
         return;

@@ -3,24 +3,27 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use annals_format::Ended;
-use annals_merger::{MergeOptions, Symbols, no_progress};
+use annals_format::{Cause, Definitions, Ended};
+use annals_merger::{MergeOptions, Program, Symbols, no_progress};
 use annals_recorder::{Options, RECORDED_BY, RecorderError};
 use anyhow::Context;
 use clap::Args;
 
 use crate::file::trace_beside;
+use crate::function_rules::{FunctionRules, programs};
 use crate::gather::{self, Ends, Gathered, Known};
 use crate::launch::{self, Launched};
 use crate::merge_summary::{Asked, of_merge};
 use crate::output::UsageError;
 use crate::table::{safe, safe_lines};
 use crate::time;
+use crate::views::counted;
 use crate::watch::{Processes, Watch};
 
 /// File name of the library that records functions and MPI.
@@ -223,11 +226,25 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<Outcome> {
     if arguments.no_functions {
         command.env("ANNALS_FUNCTIONS", "off");
     }
+    let programs = programs(arguments.command.iter().map(OsString::as_os_str));
+    let mut rules = function_rules(&arguments.settings, &programs)?;
+    if let Some(why) = rules.obstacle() {
+        gather::tell(&format!("trace-cli: --filter: {}\n", safe(why)));
+    }
+    let expanded = directory.join(format!(".filter-{token}"));
+    if let Some(text) = rules.expanded() {
+        std::fs::write(&expanded, text)
+            .with_context(|| format!("cannot write {}", expanded.display()))?;
+        let mut setting = OsString::from("@");
+        setting.push(&expanded);
+        command.env("ANNALS_FILTER", setting);
+    }
     command.env("LD_PRELOAD", preload(&library)?);
     let program = Path::new(&arguments.command[0]);
     // Without it, less is known of how they end.
     let watch = Watch::begin(&directory).ok();
     let launched = launch::run(&mut command);
+    let _ = std::fs::remove_file(&expanded);
     if launched.is_err() && is_new {
         // Made for nothing; what others have put there meanwhile keeps it.
         let _ = std::fs::remove_dir(&directory);
@@ -246,7 +263,8 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<Outcome> {
     };
     // Clocks of file systems may be coarse, or behind.
     let since = started - Duration::from_secs(10);
-    let gathered = gather::gather(&directory, &token, since, &symbols, &ends);
+    let mut note = |definitions: &Definitions| rules.note_definitions(definitions);
+    let gathered = gather::gather(&directory, &token, since, &symbols, &ends, &mut note);
     let mut has_failed = false;
     let (gathered, unreadable) = gathered.unwrap_or_else(|error| {
         has_failed = true;
@@ -265,11 +283,26 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<Outcome> {
         gather::tell(&format!("trace-cli: {path} cannot be read: {why}{more}\n"));
     }
     if !arguments.quiet {
-        gather::tell(&report(&gathered, status, output));
+        let run = Run {
+            command: &arguments.command,
+            programs: &programs,
+            status,
+            buffer_bytes: options.buffer_bytes,
+        };
+        gather::tell(&report(&gathered, &run, output));
+        if !gathered.is_empty() {
+            for rule in rules.unmatched() {
+                gather::tell(&unmatched(rule));
+            }
+        }
     } else {
         for problem in gathered.iter().flat_map(|one| &one.problems) {
             gather::tell(&format!("trace-cli: {}\n", safe(problem)));
         }
+    }
+    if is_new && recordings.is_empty() {
+        // Removes it only if it is empty.
+        let _ = std::fs::remove_dir(&directory);
     }
     if arguments.merge && !recordings.is_empty() {
         match merge(&recordings, output) {
@@ -461,10 +494,121 @@ fn preload(library: &Path) -> anyhow::Result<OsString> {
     Ok(list)
 }
 
-/// What is told when the program has ended.
-fn report(gathered: &[Gathered], status: ExitStatus, output: &Path) -> String {
+/// Returns the rules of a run, with those for functions.
+///
+/// # Errors
+/// If their file cannot be read.
+fn function_rules(
+    settings: &Settings,
+    programs: &[(PathBuf, Program)],
+) -> anyhow::Result<FunctionRules> {
+    let given = settings.filter.clone();
+    let given = given.or_else(|| std::env::var_os("ANNALS_FILTER"));
+    let given = given.unwrap_or_default();
+    let text = match given.as_bytes().strip_prefix(b"@") {
+        Some(path) => {
+            let path = Path::new(OsStr::from_bytes(path));
+            std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read {}", path.display()))?
+        }
+        None => given.to_string_lossy().into_owned(),
+    };
+    Ok(FunctionRules::new(&text, programs))
+}
+
+/// What is reported of a rule that matched nothing.
+fn unmatched(rule: &str) -> String {
+    let of_functions = if rule.contains(" region ") {
+        " (functions are looked up only in programs that the command line names)"
+    } else {
+        ""
+    };
+    format!(
+        "trace-cli: the rule `{}` matched nothing{of_functions}\n",
+        safe(rule)
+    )
+}
+
+/// A run, as far as its report must know it.
+struct Run<'a> {
+    command: &'a [OsString],
+    /// The programs that the command line names.
+    programs: &'a [(PathBuf, Program)],
+    status: ExitStatus,
+    /// Bytes of buffer of each process.
+    buffer_bytes: usize,
+}
+
+/// Returns why nothing was recorded.
+fn nothing_recorded(run: &Run<'_>) -> String {
+    let name = Path::new(&run.command[0])
+        .file_name()
+        .unwrap_or(&run.command[0]);
+    let name = safe(&name.to_string_lossy());
+    if !run.status.success() {
+        return format!(
+            "nothing was recorded: {name} failed ({}) before any process that it ran could be recorded; its \
+             messages above say why",
+            launch::end_name(run.status)
+        );
+    }
+    if let Some((path, _)) = run.programs.iter().find(|(_, program)| program.is_static) {
+        return format!(
+            "nothing was recorded: {} is statically linked, and nothing can be preloaded into it; link it \
+             dynamically",
+            safe_path(path)
+        );
+    }
+    let is_privileged = |path: &PathBuf| {
+        let found = path.metadata();
+        found.is_ok_and(|file| file.permissions().mode() & 0o6000 != 0)
+    };
+    if let Some((path, _)) = run.programs.iter().find(|(path, _)| is_privileged(path)) {
+        return format!(
+            "nothing was recorded: {} is set-user-id or set-group-id, and the loader preloads nothing into it",
+            safe_path(path)
+        );
+    }
+    format!(
+        "nothing was recorded: {name} ran, but neither it nor what it started called MPI (functions found by dlopen \
+         and dlsym do not count), raised events through Annals, or called functions compiled with \
+         -finstrument-functions"
+    )
+}
+
+/// Returns what can be done about events that were dropped, with this run's numbers.
+fn ways_out(gathered: &[Gathered], run: &Run<'_>, output: &Path) -> Option<String> {
+    let of_buffer = |one: &Gathered| {
+        one.dropped
+            .get(Cause::BufferFull.name())
+            .copied()
+            .unwrap_or(0)
+    };
+    let worst = gathered.iter().max_by_key(|one| of_buffer(one))?;
+    let lost: u64 = gathered.iter().map(of_buffer).fold(0, u64::saturating_add);
+    if lost == 0 {
+        return None;
+    }
+    // As if the buffer had to hold, in proportion, what was lost as well.
+    let kept = worst.events.max(1);
+    let needed = u128::from(kept.saturating_add(of_buffer(worst)));
+    let bytes = run.buffer_bytes as u128 * needed.div_ceil(u128::from(kept));
+    let bytes = bytes.clamp(2 * run.buffer_bytes as u128, 4 << 30) as u64;
+    let mebibytes = bytes.next_power_of_two().div_ceil(1 << 20);
+    let (output, now) = (safe_path(output), time::bytes(run.buffer_bytes as u64));
+    Some(format!(
+        "  {} were dropped because the buffer of {now} was full. To keep them, choose:\n    \
+         --buffer {mebibytes}M        more memory for each process\n    \
+         --overflow block    the program waits for the writer instead\n    \
+         trace-cli suggest-filter {output}    leaves out short, frequent regions\n",
+        counted(lost, "event")
+    ))
+}
+
+/// What is reported when the program has ended.
+fn report(gathered: &[Gathered], run: &Run<'_>, output: &Path) -> String {
     let mut text = String::new();
-    if let Some(signal) = status.signal() {
+    if let Some(signal) = run.status.signal() {
         let _ = writeln!(
             text,
             "trace-cli: the program was ended by {}",
@@ -480,12 +624,7 @@ fn report(gathered: &[Gathered], status: ExitStatus, output: &Path) -> String {
         return text;
     }
     if gathered.is_empty() {
-        let _ = writeln!(
-            text,
-            "trace-cli: nothing was recorded: the program calls no MPI (or in a way that a preloaded library cannot \
-             stand before: statically linked, set-user-id, found by dlopen and dlsym), does not raise events through \
-             Annals, is not compiled with -finstrument-functions (and dynamically linked), or never came to it"
-        );
+        let _ = writeln!(text, "trace-cli: {}", nothing_recorded(run));
         return text;
     }
     let _ = writeln!(
@@ -539,6 +678,7 @@ fn report(gathered: &[Gathered], status: ExitStatus, output: &Path) -> String {
             let _ = writeln!(text, "    {}", safe(problem));
         }
     }
+    text.extend(ways_out(gathered, run, output));
     text
 }
 

@@ -12,6 +12,9 @@ pub use waits::wait_sentence;
 
 use crate::time;
 
+/// Columns of a name in a sentence.
+pub(crate) const SENTENCE_NAME: usize = 60;
+
 /// Returns a number with its noun: `1 call`, `1,234 calls`. The plural has an `s`.
 pub(crate) fn counted(count: u64, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };

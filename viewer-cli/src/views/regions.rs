@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use annals_analysis::{Grouping, OutsideTime, RegionRow, RegionTimes};
 
-use super::{counted, opt_duration, percent};
+use super::{SENTENCE_NAME, counted, opt_duration, percent};
+use crate::names::shorten;
 use crate::table::{Align, Screen, Table, safe};
 use crate::time;
 
@@ -179,7 +180,7 @@ pub fn region_sentence(times: &RegionTimes) -> String {
         .map_or_else(String::new, |rank| format!(" of rank {rank}"));
     let mut text = format!(
         "{}{of_rank} took most time itself: {least}{}, {} % of the run, in {}.",
-        safe(&row.name),
+        shorten(&safe(&row.name), SENTENCE_NAME),
         time::duration(row.exclusive_ns),
         share(row.exclusive_ns),
         counted(row.calls, "call"),

@@ -2,6 +2,8 @@
 
 use annals_analysis::{Wait, WaitCause};
 
+use super::SENTENCE_NAME;
+use crate::names::shorten;
 use crate::table::safe;
 use crate::time;
 
@@ -14,20 +16,21 @@ pub fn wait_sentence(wait: &Wait) -> String {
         for_rank,
         ..
     } = wait;
+    let name = |text: &String| shorten(&safe(text), SENTENCE_NAME);
     let with_tag = |tag: &Option<i64>| tag.map_or_else(String::new, |tag| format!(" (tag {tag})"));
     let (place, whom) = match &wait.cause {
         WaitCause::LateSender { region, tag } => {
-            (safe(region), format!("rank {for_rank}{}", with_tag(tag)))
+            (name(region), format!("rank {for_rank}{}", with_tag(tag)))
         }
         WaitCause::LateReceiver { region, tag } => (
-            safe(region),
+            name(region),
             format!("rank {for_rank} to receive{}", with_tag(tag)),
         ),
         WaitCause::Collective {
             operation,
             communicator,
         } => (
-            format!("{} of {}", safe(operation), safe(communicator)),
+            format!("{} of {}", name(operation), name(communicator)),
             format!("rank {for_rank}"),
         ),
     };

@@ -58,6 +58,8 @@ struct Instruments {
     started: Instant,
     queued: AtomicU64,
     unreadable: AtomicU64,
+    /// Directories that rank 0 left out, by path.
+    skipped: Mutex<Vec<String>>,
     all_here: Barrier,
 }
 
@@ -115,6 +117,7 @@ impl Instruments {
             started,
             queued: AtomicU64::new(0),
             unreadable: AtomicU64::new(0),
+            skipped: Mutex::default(),
             all_here: Barrier::new(THREADS),
             recorder,
         })
@@ -138,6 +141,11 @@ impl Instruments {
         };
         self.recorder
             .metric(&self.queue, before.wrapping_add_signed(by));
+    }
+
+    fn skip(&self, path: &Path) {
+        let mut skipped = self.skipped.lock().unwrap_or_else(PoisonError::into_inner);
+        skipped.push(path.display().to_string());
     }
 
     fn failed(&self, path: &Path, why: &str) {
@@ -217,6 +225,8 @@ pub(super) fn run(directory: &Path, output: &Path, rank: u32) -> anyhow::Result<
         tally.bytes_in += part.bytes_in;
         tally.bytes_out += part.bytes_out;
     }
+    let skipped = instruments.skipped.lock();
+    tally.skipped = skipped.unwrap_or_else(PoisonError::into_inner).clone();
     tally.unreadable = instruments.unreadable.load(Ordering::Relaxed);
     instruments.recorder.finish();
     Ok(tally)
@@ -249,10 +259,16 @@ fn walk(
                 .canonicalize()
                 .is_ok_and(|path| path == own_output)
     };
+    let takes = |entry: &DirEntry| {
+        if is_skipped(entry) && rank == 0 {
+            instruments.skip(entry.path());
+        }
+        !is_skipped(entry) && !is_own(entry)
+    };
     let entries = WalkDir::new(directory)
         .sort_by_file_name()
         .into_iter()
-        .filter_entry(|entry| !is_skipped(entry) && !is_own(entry));
+        .filter_entry(takes);
     // Every process walks all of it and takes its share.
     let mut number = 0_u64;
     for entry in entries {
