@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use annals_analysis::RegionRow;
-use annals_merger::{ReadSummary, Replace, WholeDirectory};
+use annals_merger::{Message, ReadSummary, Replace, WholeDirectory};
 use anyhow::bail;
 
 use crate::UsageError;
-use crate::pass::{Call, Context, Ending, Events, Exporter, Message, Wants};
-use crate::rows::{At, OpenRows, Partition, Rows, Tables};
+use crate::pass::{Call, Context, Ending, Events, Exporter, Wants};
+use crate::rows::{At, OpenRows, Partition, RowCounts, Rows, Tables};
 use crate::tables::{
     BATCH_ROWS, CallsTable, EventsTable, Gathered, MessagesTable, MetricsTable, Shared, TableKind,
     drops, drops_schema, regions, regions_schema,
@@ -66,8 +66,11 @@ impl Asked<'_> {
         let is_stream = self.output.as_os_str() == "-"
             || std::fs::metadata(self.output).is_ok_and(|m| !m.is_file() && !m.is_dir());
         let is_file = (is_named && !self.output.is_dir() || is_stream) && self.partition.is_none();
+        // A file that is called as a table has that one.
+        let stem = name.split('.').next().unwrap_or_default();
+        let named = TableKind::ALL.into_iter().find(|kind| kind.name() == stem);
         let one = match self.tables {
-            [] if is_file => Some(TableKind::Events),
+            [] if is_file => Some(named.unwrap_or(TableKind::Events)),
             [one] => Some(*one),
             _ => None,
         };
@@ -137,6 +140,11 @@ pub(crate) struct Dataset {
 }
 
 impl Dataset {
+    /// Returns the number of rows of each table so far.
+    pub(crate) fn row_counts(&self) -> Arc<RowCounts> {
+        self.files.row_counts()
+    }
+
     /// Begins all files. `rows` gives the table of regions, which is reckoned by another pass.
     pub(crate) fn create(
         context: &Context<'_>,
@@ -216,6 +224,25 @@ impl Dataset {
         Ok(dataset)
     }
 
+    /// Whether messages are to be written.
+    pub(crate) fn has_messages(&self) -> bool {
+        self.messages.is_some()
+    }
+
+    /// Writes a message.
+    ///
+    /// # Errors
+    /// If the output cannot be written.
+    pub(crate) fn message(&mut self, message: &Message) -> anyhow::Result<()> {
+        if let Some((number, messages)) = &mut self.messages {
+            messages.push(message);
+            if messages.len() >= BATCH_ROWS {
+                self.files.write(*number, messages.take(&self.shared))?;
+            }
+        }
+        Ok(())
+    }
+
     fn number(&self, wanted: TableKind) -> Option<usize> {
         let mut numbers = self.numbers.iter();
         numbers
@@ -229,7 +256,6 @@ impl Exporter for Dataset {
         Wants {
             calls: self.calls.is_some(),
             events: self.events.is_some() || self.metrics.is_some(),
-            messages: self.messages.is_some(),
             ..Wants::default()
         }
     }
@@ -254,16 +280,6 @@ impl Exporter for Dataset {
             metrics.push(events);
             if metrics.len() >= BATCH_ROWS {
                 self.files.write(*number, metrics.take(&self.shared))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn message(&mut self, message: &Message) -> anyhow::Result<()> {
-        if let Some((number, messages)) = &mut self.messages {
-            messages.push(message);
-            if messages.len() >= BATCH_ROWS {
-                self.files.write(*number, messages.take(&self.shared))?;
             }
         }
         Ok(())

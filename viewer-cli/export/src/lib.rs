@@ -42,8 +42,9 @@ pub mod time;
 pub mod values;
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
-use annals_analysis::{Grouping, region_times};
+use annals_analysis::{Grouping, for_each_message, region_times};
 use annals_merger::{MessageCounts, OutputKind, Query, ReadSummary, Reader, Replace};
 use anyhow::bail;
 
@@ -308,6 +309,8 @@ pub struct Exported {
     pub outcome: ReadSummary,
     /// What became of messages, where they were matched.
     pub messages: Option<MessageCounts>,
+    /// The tables that were written, with their numbers of rows.
+    pub tables: Vec<(TableKind, u64)>,
 }
 
 /// Writes the events and calls of a query in a format.
@@ -343,6 +346,7 @@ pub fn export(
     let replace = Replace::only_unless(kind, settings.force);
     let context = Context::new(opened, query, query.window());
     let context = &context;
+    let (mut counts, mut of_table) = (None, None);
     let exporter: Box<dyn Exporter + Send + '_> = match format {
         Format::Perfetto => Box::new(perfetto::Perfetto::create(
             context,
@@ -388,11 +392,42 @@ pub fn export(
                 let (times, summary) = region_times(opened, query, Grouping::Location)?;
                 Ok((times.regions, summary))
             };
-            Box::new(Dataset::create(context, &plan, rows)?)
+            let mut dataset = Dataset::create(context, &plan, rows)?;
+            counts = Some((dataset.row_counts(), plan.tables));
+            if dataset.has_messages() {
+                of_table = write_messages(opened, query, &mut dataset)?;
+            }
+            Box::new(dataset)
         }
     };
     let (outcome, messages) = pass::run(context, exporter, progress)?;
-    Ok(Exported { outcome, messages })
+    let tables = counts.into_iter().flat_map(|(counts, tables)| {
+        let rows = move |kind: TableKind| counts[kind as usize].load(Ordering::Relaxed);
+        tables.into_iter().map(move |(kind, _)| (kind, rows(kind)))
+    });
+    Ok(Exported {
+        outcome,
+        messages: messages.or(of_table),
+        tables: tables.collect(),
+    })
+}
+
+/// Writes the table of messages, in a separate pass: who waited is known only with the calls around both sides. Returns what
+/// became of all sends and receives.
+fn write_messages(
+    opened: &Reader,
+    query: &Query,
+    dataset: &mut Dataset,
+) -> anyhow::Result<Option<MessageCounts>> {
+    let mut outcome = Ok(());
+    let visit = |message: &annals_merger::Message| {
+        if outcome.is_ok() {
+            outcome = dataset.message(message);
+        }
+    };
+    let found = for_each_message(opened, query, visit)?;
+    outcome?;
+    Ok(found.map(|(counts, _)| counts))
 }
 
 #[cfg(test)]

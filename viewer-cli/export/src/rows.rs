@@ -6,6 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use annals_merger::{OutputError, Replace};
 use anyhow::{Context as _, bail};
@@ -281,9 +282,13 @@ struct Table {
     rows: usize,
 }
 
+/// Rows that were written, by table as in [`TableKind::ALL`].
+pub(crate) type RowCounts = [AtomicU64; TableKind::ALL.len()];
+
 /// All tables in the making.
 pub(crate) struct Tables {
     tables: Vec<Table>,
+    row_counts: Arc<RowCounts>,
     pool: Pool<(usize, usize), anyhow::Result<Encoded>>,
     /// What is remembered for the ends of partitions' files.
     columns: usize,
@@ -293,6 +298,7 @@ impl Tables {
     pub(crate) fn new() -> Self {
         Self {
             tables: Vec::new(),
+            row_counts: Arc::default(),
             pool: Pool::new(),
             columns: 0,
         }
@@ -357,12 +363,18 @@ impl Tables {
         Ok(number)
     }
 
-    /// Takes rows of a table in.
+    /// Returns the numbers of rows that were written so far.
+    pub(crate) fn row_counts(&self) -> Arc<RowCounts> {
+        Arc::clone(&self.row_counts)
+    }
+
+    /// Writes rows of a table.
     pub(crate) fn write(&mut self, table: usize, rows: Rows) -> anyhow::Result<()> {
         if rows.len() == 0 {
             return Ok(());
         }
         let found = &mut self.tables[table];
+        self.row_counts[found.kind as usize].fetch_add(rows.len() as u64, Ordering::Relaxed);
         if matches!(found.place, Place::File) {
             return self.give(table, 0, rows);
         }

@@ -4,24 +4,25 @@ use annals_format::names::element;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use annals_analysis::RegionRow;
+use annals_analysis::{LateSide, LocationNames, RegionRow, message_waits};
 use annals_format::{
-    Definitions, ElementType, EventTypeId, Reference, Role, StreamId, StringId, TraceLoss, Value,
+    Definitions, ElementType, EventTypeId, Reference, RegionId, Role, StreamId, StringId,
+    TraceLoss, Value,
 };
 use arrow_array::builder::{LargeBinaryBuilder, LargeStringBuilder};
 use arrow_array::types::Int32Type;
 use arrow_array::{
     Array, ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int32Array, Int64Array,
-    RecordBatch, StringArray, UInt64Array, new_null_array,
+    RecordBatch, StringArray, UInt32Array, UInt64Array, new_null_array,
 };
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use rustc_hash::FxHashMap;
 
-use crate::pass::{Call, Context, Events, Message, ending};
+use crate::pass::{Call, Context, Events, ending};
 use crate::rows::Rows;
 use crate::values::put_value_json;
-use annals_merger::{ByStream, ChunkEvents, EventRange};
+use annals_merger::{ByStream, ChunkEvents, EventRange, Message};
 
 /// Elements that have a column of their own, at most; others share the column `elements`.
 const MOST_COLUMNS: usize = 256;
@@ -179,6 +180,16 @@ struct Place {
     source: i32,
 }
 
+/// Where calls of a location are, by numbers of names.
+#[derive(Clone, Copy, Debug)]
+struct LocationPlace {
+    rank: i64,
+    location: i32,
+    host: i32,
+    /// The system's id of the thread. 0 means that there is none.
+    thread_id: u64,
+}
+
 /// What rows of several tables need.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -190,8 +201,13 @@ pub(crate) struct Shared {
     objects: Names,
     by_stream: ByStream<Place>,
     lost: Place,
-    /// Rank and name, by number of location.
-    by_location: Vec<(i64, i32)>,
+    by_location: Vec<LocationPlace>,
+    /// Source files, by region.
+    files: Names,
+    /// Lines in them that are known.
+    lines: FxHashMap<RegionId, u32>,
+    /// Hosts, by process.
+    hosts: Names,
 }
 
 impl Shared {
@@ -199,7 +215,8 @@ impl Shared {
         let d = context.definitions;
         let text = |id: StringId| d.string(id).to_owned();
         let locations = d.locations.values();
-        let locations = Names::of(locations.map(|l| (l.id.get(), text(l.name))));
+        let names = LocationNames::new(d);
+        let locations = Names::of(locations.map(|l| (l.id.get(), names.get(l.id).to_owned())));
         let sources = Names::of(d.sources.values().map(|s| (s.id.get(), text(s.name))));
         let place = |stream: &annals_format::Stream| {
             let place = context.places.get(stream.id);
@@ -211,11 +228,20 @@ impl Shared {
             };
             (stream.id, found)
         };
+        let hosts = Names::of(d.processes.values().map(|p| (p.id.get(), text(p.host))));
         let by_location = (0..context.locations.len()).map(|number| {
             let (rank, _) = context.location(number);
             let id = context.locations[number];
-            (rank.into(), locations.key(id.get().into()))
+            let location = d.locations.get(&id);
+            LocationPlace {
+                rank: rank.into(),
+                location: locations.key(id.get().into()),
+                host: hosts.key(location.map_or(u64::MAX, |l| l.process.get().into())),
+                thread_id: location.map_or(0, |location| location.system_id),
+            }
         });
+        let regions = d.regions.values();
+        let lines = regions.filter(|region| region.line != 0);
         let refers_to_strings = d.event_types.values().any(|event_type| {
             let mut elements = event_type.elements.iter();
             elements.any(|element| element.reference == Reference::String)
@@ -223,6 +249,9 @@ impl Shared {
         Self {
             by_stream: d.streams.values().map(place).collect(),
             by_location: by_location.collect(),
+            files: Names::of(d.regions.values().map(|r| (r.id.get(), text(r.file)))),
+            lines: lines.map(|region| (region.id, region.line)).collect(),
+            hosts,
             lost: Place {
                 rank: 0,
                 location: -1,
@@ -613,6 +642,10 @@ impl CallsTable {
             field("is_outermost", DataType::Boolean, false),
             field("is_uncertain", DataType::Boolean, false),
             field("ended", name_type(), false),
+            field("file", name_type(), false),
+            field("line", DataType::UInt32, true),
+            field("host", name_type(), false),
+            field("thread_id", DataType::UInt64, true),
         ]);
         Self {
             schema: Arc::new(schema),
@@ -658,8 +691,15 @@ fn calls(schema: &SchemaRef, shared: &Shared, rows: &[Call]) -> RecordBatch {
     let parents = rows
         .iter()
         .map(|call| call.parent.map(|parent| parent as i64));
-    let places = rows.iter().map(|call| shared.by_location[call.location]);
-    let (ranks, locations): (Vec<i64>, Vec<i32>) = places.unzip();
+    let places = || rows.iter().map(|call| shared.by_location[call.location]);
+    let ranks = places().map(|place| place.rank).collect();
+    let locations = places().map(|place| place.location).collect();
+    let hosts = places().map(|place| place.host).collect();
+    let thread_ids = places().map(|place| (place.thread_id != 0).then_some(place.thread_id));
+    let region = |call: &Call| u64::from(call.region.get());
+    let lines = rows
+        .iter()
+        .map(|call| shared.lines.get(&call.region).copied());
     let regions = rows
         .iter()
         .map(|call| shared.regions.key(call.region.get().into()));
@@ -680,6 +720,15 @@ fn calls(schema: &SchemaRef, shared: &Shared, rows: &[Call]) -> RecordBatch {
             &["left", "unleft", "open"],
             rows.iter().map(|call| ending(call.how)),
         ),
+        shared.files.array(
+            rows.iter()
+                .map(|call| shared.files.key(region(call)))
+                .collect(),
+            None,
+        ),
+        Arc::new(UInt32Array::from_iter(lines)),
+        shared.hosts.array(hosts, None),
+        Arc::new(UInt64Array::from_iter(thread_ids)),
     ];
     batch(schema, columns)
 }
@@ -704,6 +753,8 @@ impl MessagesTable {
             field("communicator", DataType::LargeUtf8, true),
             field("tag", DataType::Int64, true),
             field("bytes", DataType::UInt64, true),
+            field("late_sender_wait_ns", DataType::Int64, true),
+            field("late_receiver_wait_ns", DataType::Int64, true),
         ]);
         Self {
             schema: Arc::new(schema),
@@ -732,16 +783,25 @@ impl Gathered for MessagesTable {
 
 fn messages(schema: &SchemaRef, shared: &Shared, rows: &[Message]) -> RecordBatch {
     let numbers = |of: fn(&Message) -> i64| integers(rows.iter().map(of).collect());
+    let wait = |late| {
+        let of_message = move |message: &Message| {
+            // Without the receiver's call, it is not known who waited.
+            message.receive.call?;
+            let wait = message_waits(message).find(|wait| wait.late == late);
+            Some(wait.map_or(0, |wait| wait.to_ns - wait.from_ns))
+        };
+        Arc::new(Int64Array::from_iter(rows.iter().map(of_message)))
+    };
     let side = |of: fn(&Message) -> StreamId| {
         let places = rows.iter().map(|message| shared.place(of(message)));
         let (ranks, locations): (Vec<i64>, Vec<i32>) =
             places.map(|place| (place.rank, place.location)).unzip();
         (integers(ranks), shared.location_array(locations))
     };
-    let ((from_rank, from), (to_rank, to)) = (side(|m| m.from), side(|m| m.to));
+    let ((from_rank, from), (to_rank, to)) = (side(|m| m.send.stream), side(|m| m.receive.stream));
     let mut communicators = LargeStringBuilder::new();
     for message in rows {
-        communicators.append_option(message.communicator.map(|(reference, number)| {
+        communicators.append_option(message.communicator().map(|(reference, number)| {
             match shared.of_reference(reference) {
                 Some(names) => {
                     let names_of = names.values.as_any().downcast_ref::<StringArray>();
@@ -753,20 +813,21 @@ fn messages(schema: &SchemaRef, shared: &Shared, rows: &[Message]) -> RecordBatc
         }));
     }
     let columns = vec![
-        numbers(|message| message.send_ns),
-        numbers(|message| message.receive_ns),
-        numbers(|message| message.receive_ns.saturating_sub(message.send_ns)),
+        numbers(|message| message.send.time_ns),
+        numbers(|message| message.receive.time_ns),
+        numbers(|message| {
+            let (send, receive) = (message.send.time_ns, message.receive.time_ns);
+            receive.saturating_sub(send)
+        }),
         from_rank,
         from,
         to_rank,
         to,
         Arc::new(communicators.finish()),
-        Arc::new(Int64Array::from_iter(
-            rows.iter().map(|message| message.tag),
-        )),
-        Arc::new(UInt64Array::from_iter(
-            rows.iter().map(|message| message.bytes),
-        )),
+        Arc::new(Int64Array::from_iter(rows.iter().map(Message::tag))),
+        Arc::new(UInt64Array::from_iter(rows.iter().map(Message::bytes))),
+        wait(LateSide::Sender),
+        wait(LateSide::Receiver),
     ];
     batch(schema, columns)
 }

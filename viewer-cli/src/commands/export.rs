@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use annals_export::{Exported, Format, Partition, Root, Settings, TableKind};
 use annals_format::units;
@@ -14,6 +14,9 @@ use super::{InputArguments, warn_of_damage};
 use crate::file::ForceArgument;
 use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding, UsageError};
+use crate::table::safe;
+use crate::time;
+use crate::views::counted;
 
 /// A trace for other tools: Perfetto, Parquet, flame graphs, CSV, …
 ///
@@ -58,7 +61,7 @@ pub struct ExportArguments {
 
     /// Tables of parquet, arrow, csv and jsonl, separated by commas
     ///
-    /// A file has one table: events unless another is named. A directory (a name without the format's extension)
+    /// A file has one table: that of its name, as calls.parquet, else events unless another is named. A directory (a name without the format's extension)
     /// has a file for each: of parquet and arrow events, calls, messages and drops unless others are named, of csv and
     /// jsonl events, regions, messages, metrics and drops.
     #[arg(long, value_name = "TABLES", value_delimiter = ',', value_parser = tables())]
@@ -116,12 +119,12 @@ Tables (times in nanoseconds since the trace's start, ranks as 64-bit integers, 
             columns come the rest as JSON in `elements`. In order of time.
   calls     call (its number), parent (number of the call around it), rank, location, region, begin_ns, end_ns,
             inclusive_ns, exclusive_ns (within the window), depth (calls around it), is_outermost (no recursion),
-            is_uncertain (a loss lies in it), ended (left; unleft: with the call around it; open: at the end). By end_ns,
-            open ones last. As of `regions`: calls are those with begin_ns in the window; sum(inclusive_ns) where
+            is_uncertain (a loss lies in it), ended (left; unleft: with the call around it; open: at the end), file and
+            line of the region, host, thread_id (the system's). By end_ns, open ones last. As of `regions`: calls are those with begin_ns in the window; sum(inclusive_ns) where
             is_outermost; sum(exclusive_ns).
   regions   as `trace-cli regions --by location`
-  messages  send_ns, receive_ns, latency_ns, from_rank, from_location, to_rank, to_location, communicator, tag, bytes:
-            messages of which both sides are known, by receive_ns; a partition by rank is by to_rank
+  messages  send_ns, receive_ns, latency_ns, from_rank, from_location, to_rank, to_location, communicator, tag, bytes,
+            late_sender_wait_ns (how long the receiver waited) and late_receiver_wait_ns (the sender): messages of which both sides are known, by receive_ns; a partition by rank is by to_rank
   metrics   time_ns, rank, location, source, metric, unit, value
   drops     rank, location, source, event (null: any), count, is_lower_bound, kind (dropped, suppressed, skipped), cause,
             from_ns, to_ns: as `trace-cli dropped`
@@ -191,6 +194,46 @@ pub fn tell_of_messages(exported: &Exported) {
     }
 }
 
+/// Bytes of a text file that are announced before it is written.
+const MUCH_TEXT: u64 = 1 << 30;
+
+/// Bytes of an event as text, about.
+const BYTES_OF_ROW: u64 = 80;
+
+/// Warns before gigabytes of text are written.
+fn warn_of_much_text(format: Format, arguments: &ExportArguments, events: u64) {
+    let is_text = matches!(format, Format::Csv | Format::Jsonl);
+    let has_events = arguments.table.is_empty() || arguments.table.contains(&TableKind::Events);
+    let bytes = events.saturating_mul(BYTES_OF_ROW);
+    if is_text && has_events && bytes >= MUCH_TEXT && !arguments.quiet {
+        eprintln!(
+            "note: {} make about {} of text; parquet takes about a tenth, and --from, --to and --table choose less",
+            counted(events, "event"),
+            time::bytes(bytes)
+        );
+    }
+}
+
+/// Reports the tables that were written, each with its rows, and the size of all.
+fn tell_of_tables(exported: &Exported, to: &Path) {
+    if exported.tables.is_empty() {
+        return;
+    }
+    let tables = exported.tables.iter();
+    let tables: Vec<String> = tables
+        .map(|(kind, rows)| format!("table `{}` with {}", kind.name(), counted(*rows, "row")))
+        .collect();
+    let bytes = std::fs::metadata(to)
+        .ok()
+        .filter(std::fs::Metadata::is_file);
+    let bytes = bytes.map_or_else(String::new, |file| format!(", {}", time::bytes(file.len())));
+    eprintln!(
+        "{}: {}{bytes}",
+        safe(&to.display().to_string()),
+        tables.join(", ")
+    );
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -234,6 +277,10 @@ pub fn run(arguments: &ExportArguments, out: &mut dyn Write) -> anyhow::Result<F
         by: arguments.by,
         force: arguments.force.force,
     };
+    let events = opened
+        .events_before(window.to_ns)
+        .saturating_sub(opened.events_before(window.from_ns));
+    warn_of_much_text(format, arguments, events);
     let bar = progress(opened.events_before(window.to_ns), arguments.quiet);
     let query = arguments.filter.query(opened.definitions(), window)?;
     let exported = annals_export::export(&opened, &query, (format, &settings), to, &mut |events| {
@@ -243,6 +290,9 @@ pub fn run(arguments: &ExportArguments, out: &mut dyn Write) -> anyhow::Result<F
     let exported = exported?;
     warn_of_damage(&opened, &exported.outcome);
     tell_of_messages(&exported);
+    if !arguments.quiet {
+        tell_of_tables(&exported, to);
+    }
     if arguments.json {
         let result = serde_json::json!({
             "format": format.name(),
