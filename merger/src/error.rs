@@ -72,7 +72,7 @@ pub enum MergeError {
         path: PathBuf,
     },
     /// The output names something that cannot be replaced by a file.
-    #[error("{path} is no regular file: name another output")]
+    #[error("{path} is a directory or a device: name a regular file as output")]
     OutputIsNoFile {
         /// The output.
         path: PathBuf,

@@ -470,7 +470,7 @@ fn an_output_that_is_an_input_or_no_file_is_refused_and_left_alone() {
     let result = merge(&[&path, Path::new("-o"), &socket]);
     assert_eq!(result.status.code(), Some(1), "{}", said(&result));
     assert!(
-        said(&result).contains("no regular file"),
+        said(&result).contains("a regular file"),
         "{}",
         said(&result)
     );

@@ -1,6 +1,7 @@
 //! `trace-cli` from outside: what its JSON holds, exit codes, messages, the demo on unfriendly folders.
 
 mod library;
+mod mistakes;
 mod outputs;
 mod slices;
 #[path = "../support/mod.rs"]

@@ -74,6 +74,14 @@ impl Asked<'_> {
             [one] => Some(*one),
             _ => None,
         };
+        if !is_file && self.output.is_file() {
+            let why = format!(
+                "{}: is a file, but names that do not end in *.{extension} are directories of tables: give *.{extension}, \
+                 or the name of a directory",
+                self.output.display()
+            );
+            return Err(UsageError(why).into());
+        }
         if is_file && self.tables.len() > 1 {
             let why = format!(
                 "{}: a file has one table: name a directory for several",

@@ -723,7 +723,13 @@ mod tests {
                 functions: (0, 0),
                 problems: Vec::new(),
             };
-            report(&[one], ExitStatus::from_raw(0), Path::new("run"))
+            let run = Run {
+                command: &[OsString::from("program")],
+                programs: &[],
+                status: ExitStatus::from_raw(0),
+                buffer_bytes: 16 << 20,
+            };
+            report(&[one], &run, Path::new("run"))
         };
         assert!(told(Ended::Finished, &[]).contains("3 events, dropped 0, "));
         let unknown = "3 events, what its end has lost is not known, ";
