@@ -278,7 +278,7 @@ fn wrong_arguments_and_inputs_have_their_own_exit_codes_and_messages() {
     fails(&[OsStr::new("info"), absent.as_os_str()], "absent.annals");
     let text = scratch.path().join("text");
     std::fs::write(&text, "hello").expect("a file");
-    fails(&[OsStr::new("info"), text.as_os_str()], "magic");
+    fails(&[OsStr::new("info"), text.as_os_str()], "not an Annals");
     let print = OsStr::new("print");
     let with = |more: &[&str], code: i32, word: &str| {
         let mut arguments = vec![print, path.as_os_str()];

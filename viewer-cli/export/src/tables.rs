@@ -13,7 +13,7 @@ use arrow_array::builder::{LargeBinaryBuilder, LargeStringBuilder};
 use arrow_array::types::Int32Type;
 use arrow_array::{
     Array, ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int32Array, Int64Array,
-    RecordBatch, StringArray, UInt32Array, UInt64Array, new_null_array,
+    RecordBatch, StringArray, UInt64Array, new_null_array,
 };
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -643,7 +643,7 @@ impl CallsTable {
             field("is_uncertain", DataType::Boolean, false),
             field("ended", name_type(), false),
             field("file", name_type(), false),
-            field("line", DataType::UInt32, true),
+            field("line", DataType::Int64, true),
             field("host", name_type(), false),
             field("thread_id", DataType::UInt64, true),
         ]);
@@ -699,7 +699,7 @@ fn calls(schema: &SchemaRef, shared: &Shared, rows: &[Call]) -> RecordBatch {
     let region = |call: &Call| u64::from(call.region.get());
     let lines = rows
         .iter()
-        .map(|call| shared.lines.get(&call.region).copied());
+        .map(|call| shared.lines.get(&call.region).map(|line| i64::from(*line)));
     let regions = rows
         .iter()
         .map(|call| shared.regions.key(call.region.get().into()));
@@ -726,7 +726,7 @@ fn calls(schema: &SchemaRef, shared: &Shared, rows: &[Call]) -> RecordBatch {
                 .collect(),
             None,
         ),
-        Arc::new(UInt32Array::from_iter(lines)),
+        Arc::new(Int64Array::from_iter(lines)),
         shared.hosts.array(hosts, None),
         Arc::new(UInt64Array::from_iter(thread_ids)),
     ];
