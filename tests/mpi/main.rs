@@ -7,6 +7,7 @@ mod installation;
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
 
 use serde_json::Value;
 use support::{Flavour, Run, flavours, names_of_calls, prefix, text_of};
@@ -175,7 +176,7 @@ fn processes_that_receive_nothing_from_a_collective_operation_wait_for_none() {
         // An archive has the bytes sent and received, too: another reader finds the same order in it.
         let archive = flavour.scratch().join("empty-archive");
         let _ = std::fs::remove_dir_all(&archive);
-        let mut merge = std::process::Command::new(prefix().join("bin/trace-merge"));
+        let mut merge = Command::new(prefix().join("bin/trace-merge"));
         merge.arg(run.recordings()).args(["--format", "otf2", "-o"]);
         let written = merge.arg(&archive).output().expect("trace-merge");
         assert!(written.status.success(), "{}: {written:?}", flavour.name);
@@ -419,7 +420,7 @@ fn a_rank_that_ends_without_finalize_is_named_although_its_recording_is_finished
                 assert_eq!(of_last["process_end"].as_str(), exit, "{what}");
             }
             let trace = directory.join("run.annals");
-            let mut info = std::process::Command::new(&record);
+            let mut info = Command::new(&record);
             let info = info.arg("info").arg(trace).output().expect("info");
             let info = text_of(&info.stdout);
             assert!(info.contains(cause), "{what}: {info}");
@@ -437,7 +438,7 @@ fn a_rank_that_outlives_its_launcher_ended_as_the_system_says() {
         let program = flavour.program("alone.c");
         let directory = flavour.scratch().join("orphaned");
         let _ = std::fs::remove_dir_all(&directory);
-        let mut command = std::process::Command::new("timeout");
+        let mut command = Command::new("timeout");
         command.args(["-k", "5", "120", "python3"]).arg(&script);
         command.arg("careless").arg(&record);
         command.args(["record", "-o"]).arg(&directory).arg("--");
@@ -474,7 +475,7 @@ fn record_ends_by_the_signal_that_ended_its_program() {
             let _ = std::fs::remove_dir_all(&directory);
             let output = directory.display().to_string();
             let alone = flavour.program("alone.c").display().to_string();
-            let mut one = std::process::Command::new(&record);
+            let mut one = Command::new(&record);
             one.args(["record", "-q", "-o", &output, "--", &alone, how]);
             let one = one.output().expect("record");
             assert_eq!(one.status.signal(), Some(signal), "{what}: {one:?}");
@@ -504,7 +505,7 @@ fn record_ends_by_the_signal_that_ended_its_program() {
 /// Merges a directory of recordings: how that ended, and the report.
 fn merged(directory: &std::path::Path) -> (std::process::Output, Value) {
     let report = directory.join("report.json");
-    let mut merge = std::process::Command::new(prefix().join("bin/trace-merge"));
+    let mut merge = Command::new(prefix().join("bin/trace-merge"));
     merge.arg(directory).arg("--report").arg(&report);
     let merged = merge
         .arg("-o")
@@ -591,7 +592,7 @@ fn a_rank_of_a_recorded_launcher_ended_as_the_system_says() {
 #[test]
 fn the_library_needs_no_mpi() {
     let library = prefix().join("lib/libannals_mpi.so");
-    let mut nm = std::process::Command::new("nm");
+    let mut nm = Command::new("nm");
     let output = nm
         .args(["-D", "--undefined-only"])
         .arg(&library)
@@ -604,7 +605,7 @@ fn the_library_needs_no_mpi() {
         .filter(|line| line.to_lowercase().contains("mpi"));
     assert_eq!(of_mpi.count(), 0, "{needed}");
     // Every function of the table is there, but the one that callers look for.
-    let mut nm = std::process::Command::new("nm");
+    let mut nm = Command::new("nm");
     let output = nm
         .args(["-D", "--defined-only"])
         .arg(&library)
@@ -645,7 +646,7 @@ fn the_readme_commands_do_what_it_says() {
         .join("\n")
         .replace("~/.local/annals", &prefix().display().to_string())
         .replace("mpi/bin", &flavour.directory().display().to_string());
-    let mut command = std::process::Command::new("timeout");
+    let mut command = Command::new("timeout");
     command.args(["-k", "5", "120", "bash", "-euc", &script]);
     command.current_dir(&scratch);
     for variable in ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] {
@@ -663,7 +664,7 @@ fn the_readme_commands_do_what_it_says() {
 
 #[test]
 fn a_program_without_mpi_is_left_alone() {
-    let mut command = std::process::Command::new("sh");
+    let mut command = Command::new("sh");
     command.args(["-c", "echo out; exit 3"]);
     command.env("LD_PRELOAD", prefix().join("lib/libannals_mpi.so"));
     let output = command.output().expect("sh");
@@ -714,7 +715,7 @@ fn a_stack_of_tools_that_names_this_one_has_it_at_its_place() {
     ];
     let program = support::stack_program();
     let lines = |list: &str, directory: Option<&std::path::Path>| {
-        let mut command = std::process::Command::new(&program);
+        let mut command = Command::new(&program);
         command.env("MPIR_CVAR_QMPI_TOOL_LIST", list);
         if let Some(directory) = directory {
             command.env("ANNALS_DIR", directory);
@@ -794,7 +795,7 @@ fn what_a_tool_in_front_calls_is_recorded_as_it_arrives() {
     ] {
         let directory = support::scratch().join("stack-front");
         let _ = std::fs::remove_dir_all(&directory);
-        let mut command = std::process::Command::new(&program);
+        let mut command = Command::new(&program);
         command.env("MPIR_CVAR_QMPI_TOOL_LIST", list);
         command.env("OTHER", what).env("ANNALS_DIR", &directory);
         command.env("LD_PRELOAD", prefix().join("lib/libannals_mpi.so"));
@@ -841,7 +842,7 @@ fn queue_with(how: &str, settings: &[(&str, &str)]) -> (Vec<u64>, std::path::Pat
 
 /// The same, with what it wrote to standard error.
 fn queue_said(how: &str, settings: &[(&str, &str)]) -> (Vec<u64>, std::path::PathBuf, String) {
-    let mut command = std::process::Command::new(support::queue_program());
+    let mut command = Command::new(support::queue_program());
     let directory = support::scratch().join(format!("queue-{how}"));
     let _ = std::fs::remove_dir_all(&directory);
     command.env("MOCK", how).env("ANNALS_DIR", &directory);
@@ -955,7 +956,7 @@ fn times_of_single_messages_are_marked_where_no_key_pairs_their_events() {
     });
     assert_eq!(row["total_ns"].as_i64(), Some(times.sum()), "{row}");
     let text = |recording: &std::path::Path| {
-        let mut command = std::process::Command::new(prefix().join("bin/trace-cli"));
+        let mut command = Command::new(prefix().join("bin/trace-cli"));
         let output = command.args(asked).arg(recording).output();
         text_of(&output.expect("trace-cli").stdout)
     };
@@ -1201,7 +1202,7 @@ fn spawned_worlds_and_launchers_started_again_are_matched_among_themselves() {
         assert_eq!(report["shared_ranks"], serde_json::json!([]));
         // An archive counts the ranks of all worlds as one: as somebody else reads it, the pairs are the same.
         let archive = two.scratch().join("archive");
-        let mut merge = std::process::Command::new(prefix().join("bin/trace-merge"));
+        let mut merge = Command::new(prefix().join("bin/trace-merge"));
         merge.arg(&directory).args(["--format", "otf2", "-o"]);
         let written = merge.arg(&archive).output().expect("trace-merge");
         assert!(written.status.success(), "{}: {written:?}", flavour.name);
@@ -1268,7 +1269,7 @@ fn sessions_have_ranks_and_pcontrol_switches_regions() {
 #[test]
 fn clocks_of_hosts_are_measured_where_all_processes_record() {
     // Other hosts are imitated by boot ids of their own, which takes a privilege.
-    let mut unshare = std::process::Command::new("unshare");
+    let mut unshare = Command::new("unshare");
     if !unshare
         .args(["--mount", "true"])
         .status()
@@ -1368,5 +1369,48 @@ fn other_readers_find_what_is_printed_of_mpi_programs() {
                 .iter()
                 .for_each(|filters| run.check_exports(filters));
         }
+    }
+}
+
+/// The late sender is in the first line of `messages`, and in the picture, whose window leaves out the start of MPI.
+#[test]
+fn a_late_sender_is_named_with_rank_region_and_time() {
+    for flavour in flavours() {
+        let run = flavour.record(&flavour.program("late.c"), &[], false);
+        let what = flavour.name;
+        let ask = |arguments: &[&str]| {
+            let mut command = Command::new(prefix().join("bin/trace-cli"));
+            let command = command.args(arguments).arg(run.trace());
+            text_of(&command.output().expect("trace-cli runs").stdout)
+        };
+        let messages = ask(&["messages"]);
+        let first = messages.lines().next().unwrap_or_default();
+        assert!(
+            first.starts_with("Rank 2 waited ")
+                && first.contains(" in MPI_Recv for rank 1 (tag 99) at "),
+            "{what}: {first}"
+        );
+        let found: Value = serde_json::from_str(&ask(&["messages", "--json"])).expect("JSON");
+        let longest = &found["longest_waits"][0];
+        let wait_ns = longest["wait_ns"].as_i64().expect("a time");
+        assert!(
+            (250_000_000..2_000_000_000).contains(&wait_ns),
+            "{what}: {wait_ns}"
+        );
+        let picture: Value = serde_json::from_str(&ask(&["timeline", "--json"])).expect("JSON");
+        assert_eq!(
+            picture["longest_waits"][0]["wait_ns"], longest["wait_ns"],
+            "{what}"
+        );
+        let note = picture["notes"][0].as_str().expect("a note");
+        assert!(note.contains("of MPI_Init before"), "{what}: {note}");
+        let waits = &picture["lanes"][2]["waits"];
+        let is_longest = |wait: &Value| wait["from_ns"] == longest["from_ns"];
+        assert!(
+            waits
+                .as_array()
+                .is_some_and(|all| all.iter().any(is_longest)),
+            "{what}: {waits}"
+        );
     }
 }

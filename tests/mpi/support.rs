@@ -406,7 +406,8 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    fn trace(&self) -> PathBuf {
+    /// The merged trace.
+    pub(crate) fn trace(&self) -> PathBuf {
         self.directory.join("run.annals")
     }
 
