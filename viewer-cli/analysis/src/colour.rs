@@ -20,6 +20,12 @@ impl Colour {
 }
 
 impl Colour {
+    /// Returns the colour with a third of black (0) or white (255).
+    fn mixed(self, with: u16) -> Self {
+        let mix = |value: u8| ((2 * u16::from(value) + with) / 3) as u8;
+        Self(mix(self.0), mix(self.1), mix(self.2))
+    }
+
     /// Returns black or white, whichever is easier to read on the colour (luma of ITU-R Recommendation BT.709).
     pub fn ink(self) -> Self {
         let Self(r, g, b) = self;
@@ -74,8 +80,8 @@ const MPI: [(&[&str], Colour); 7] = [
 const MPI_PREFIXES: [&str; 3] = ["MPI_", "PMPI_", "mpi_"];
 
 /// Returns the colour of a region by its name alone, so that it is the same in every picture, window and run. MPI's functions
-/// have colours by what they do, all others one of 14 by a hash of the name (FNV-1a with 32 bits; G. Fowler, L. C. Noll,
-/// K.-P. Vo): with more than a few regions, some share a colour.
+/// have colours by what they do, all others one of 42 by a hash of the name (FNV-1a with 32 bits; G. Fowler, L. C. Noll,
+/// K.-P. Vo): 14 hues, each as it is, darker and lighter. Of many regions, some share a colour.
 pub fn region_colour(name: &str) -> Colour {
     let of_mpi = MPI_PREFIXES
         .iter()
@@ -91,8 +97,14 @@ pub fn region_colour(name: &str) -> Colour {
     let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
     });
-    // The upper half: the lower bits depend on few bytes of the name.
-    OTHERS[(hash >> 16) as usize % OTHERS.len()]
+    // The lower bits depend on few bytes of the name.
+    let number = (hash >> 12) as usize;
+    let colour = OTHERS[number % OTHERS.len()];
+    match number / OTHERS.len() % 3 {
+        0 => colour,
+        1 => colour.mixed(0),
+        _ => colour.mixed(0xff),
+    }
 }
 
 #[cfg(test)]
@@ -115,15 +127,17 @@ mod tests {
         colours.sort_unstable();
         colours.dedup();
         assert_eq!(colours.len(), kinds.len());
-        assert!(OTHERS.contains(&region_colour("solve")));
-        assert!(OTHERS.contains(&region_colour("recv_all")));
+        assert!(
+            MPI.iter()
+                .all(|(_, colour)| region_colour("recv_all") != *colour)
+        );
         let names: Vec<String> = (0..400).map(|number| format!("region {number}")).collect();
-        for colour in OTHERS {
-            let count = names
-                .iter()
-                .filter(|name| region_colour(name) == colour)
-                .count();
-            assert!((10..60).contains(&count), "{}: {count}", colour.hex());
-        }
+        let colours: std::collections::BTreeMap<String, usize> =
+            names.iter().fold(Default::default(), |mut counts, name| {
+                *counts.entry(region_colour(name).hex()).or_default() += 1;
+                counts
+            });
+        assert!(colours.len() >= 40, "{} colours", colours.len());
+        assert!(colours.values().all(|count| *count < 30), "{colours:?}");
     }
 }

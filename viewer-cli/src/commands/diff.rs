@@ -267,8 +267,8 @@ pub fn run(arguments: &DiffArguments, out: &mut dyn Write) -> anyhow::Result<Fin
                 format!("{mark}{}", arguments.of.text(row.difference)),
                 row.percent
                     .map_or_else(|| "-".to_owned(), |p| format!("{p:+.1}")),
-                row.calls_before.to_string(),
-                row.calls_after.to_string(),
+                time::grouped(row.calls_before),
+                time::grouped(row.calls_after),
             ]);
         }
         out.write_all(table.render(arguments.input.screen()).as_bytes())?;

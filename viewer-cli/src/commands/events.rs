@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::{InputArguments, warn_of_damage};
 use crate::output::{self, Finding};
 use crate::table::{Align, Table, safe};
+use crate::time;
 
 #[derive(Clone, Debug, Serialize)]
 struct ElementRow {
@@ -117,9 +118,9 @@ pub fn run(arguments: &InputArguments, out: &mut dyn Write) -> anyhow::Result<Fi
             table.row(vec![
                 safe(&row.name),
                 row.role.to_owned(),
-                row.events.to_string(),
-                row.dropped.to_string(),
-                row.skipped.saturating_add(row.truncated).to_string(),
+                time::grouped(row.events),
+                time::grouped(row.dropped),
+                time::grouped(row.skipped.saturating_add(row.truncated)),
                 elements.join(", "),
             ]);
         }

@@ -249,7 +249,7 @@ fn run_tree(
             // A stack of a million calls is no reason for a line of two million spaces.
             let indent = "  ".repeat(row.depth.min(64));
             table.row(vec![
-                row.calls.to_string(),
+                time::grouped(row.calls),
                 format!("{mark}{}", time::duration(row.inclusive_ns)),
                 format!("{mark}{}", time::duration(row.exclusive_ns)),
                 format!("{indent}{}", safe(&row.name)),

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::{InputArguments, warn_of_damage};
 use crate::output::{self, Finding};
 use crate::table::{Align, Table, safe};
+use crate::time;
 use annals_merger::Places;
 
 /// One source.
@@ -112,14 +113,14 @@ pub fn run(arguments: &InputArguments, out: &mut dyn Write) -> anyhow::Result<Fi
                 safe(&row.name),
                 format!("{}{broken}", row.ordering),
                 safe(&row.clock),
-                row.ticks_per_second.to_string(),
+                time::grouped(row.ticks_per_second),
                 row.clock_error_ns
                     .map_or_else(|| "-".to_owned(), |e| e.to_string()),
                 row.streams.to_string(),
-                row.events.to_string(),
-                row.dropped.to_string(),
-                row.inversions.to_string(),
-                row.largest_lateness_ticks.to_string(),
+                time::grouped(row.events),
+                time::grouped(row.dropped),
+                time::grouped(row.inversions),
+                time::grouped(row.largest_lateness_ticks),
             ]);
         }
         out.write_all(table.render(arguments.screen()).as_bytes())?;

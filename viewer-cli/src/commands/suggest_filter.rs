@@ -340,10 +340,10 @@ impl Suggestions {
             };
             table.row(vec![
                 safe(&region.name),
-                region.calls.to_string(),
+                time::grouped(region.calls),
                 uncertain,
                 format!("{mark}{}", time::duration(region.mean_ns)),
-                region.events_saved.to_string(),
+                time::grouped(region.events_saved),
                 percent(region.events_saved, self.events),
                 format!("about {}", time::bytes(region.bytes_saved_estimate)),
             ]);

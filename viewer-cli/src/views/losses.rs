@@ -7,7 +7,7 @@ use annals_merger::{Places, Reader};
 use serde::Serialize;
 
 use crate::table::{Align, Screen, Table, safe};
-use crate::time::moment;
+use crate::time::{grouped, moment};
 
 /// One loss.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -78,7 +78,7 @@ pub fn loss_table(opened: &Reader, losses: &[TraceLoss], screen: Screen) -> Stri
             safe(&row.source),
             safe(row.location.as_deref().unwrap_or("-")),
             safe(row.event_type.as_deref().unwrap_or("(any)")),
-            format!("{least}{}", row.count),
+            format!("{least}{}", grouped(row.count)),
             row.cause.to_owned(),
             moment(row.from_ns),
             moment(row.to_ns),
