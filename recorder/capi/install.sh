@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds Annals and installs it below a prefix: bin/trace-merge and bin/trace-cli, lib/libannals.so and .a,
+# Builds Annals and installs it below a prefix: bin/trace-cli and its second name bin/trace-merge, lib/libannals.so and .a,
 # lib/libannals_instrument.so and libannals_mpi.so, include/annals.h and annals.hpp, lib/pkgconfig/annals.pc.
 set -euo pipefail
 
@@ -47,7 +47,7 @@ if [ -z "$built" ]; then
     built=$target/$profile
     [ "$profile" = dev ] && built=$target/debug
 fi
-for file in trace-merge trace-cli libannals.so libannals.a libannals_instrument.so libannals_mpi.so; do
+for file in trace-cli libannals.so libannals.a libannals_instrument.so libannals_mpi.so; do
     [ -f "$built/$file" ] || { echo "install.sh: $built has no $file: build it first" >&2; exit 1; }
 done
 
@@ -57,7 +57,8 @@ private="-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc"
 
 to=${DESTDIR:-}$prefix
 mkdir -p "$to/bin" "$to/lib/pkgconfig" "$to/include"
-install -m 755 "$built/trace-merge" "$built/trace-cli" "$to/bin"
+install -m 755 "$built/trace-cli" "$to/bin"
+ln -sf trace-cli "$to/bin/trace-merge"
 for library in libannals.so libannals_instrument.so libannals_mpi.so; do
     soname=$library.${version%.*}
     install -m 755 "$built/$library" "$to/lib/$library.$version"

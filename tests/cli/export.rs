@@ -3,6 +3,8 @@
 
 #[path = "../support/deeds.rs"]
 mod deeds;
+#[path = "../support/programs.rs"]
+mod programs;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -39,7 +41,7 @@ fn said(output: &Output) -> String {
 }
 
 fn merge(inputs: &Path, to: &Path, more: &[&str]) -> Output {
-    let merged = Command::new(env!("CARGO_BIN_EXE_trace-merge"))
+    let merged = Command::new(programs::trace_merge())
         .arg(inputs)
         .arg("-o")
         .arg(to)

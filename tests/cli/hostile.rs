@@ -2,6 +2,8 @@
 //! code, and without a panic; each file is one that once did not. Damaged ones: every command counts what is lost and says
 //! so.
 
+#[path = "../support/programs.rs"]
+mod programs;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -449,7 +451,7 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
 /// The arguments of every command that reads a file; the first is the program.
 fn commands(file: &Path, scratch: &Path) -> Vec<Vec<OsString>> {
     let cli = env!("CARGO_BIN_EXE_trace-cli");
-    let merge = env!("CARGO_BIN_EXE_trace-merge");
+    let merge = programs::trace_merge();
     let out = |name: &str| scratch.join(name).into_os_string();
     let mut commands: Vec<Vec<OsString>> = Vec::new();
     let mut add = |words: &[&dyn AsRef<OsStr>]| {
@@ -771,7 +773,7 @@ fn a_tail_that_is_lost_or_points_elsewhere_is_reported_by_every_command() {
     let whole = directory.path().join("whole.annals");
     std::fs::write(&whole, &recording).expect("the recording");
     let trace = directory.path().join("trace.annals");
-    let mut merge = Command::new(env!("CARGO_BIN_EXE_trace-merge"));
+    let mut merge = Command::new(programs::trace_merge());
     let merged = merge
         .arg(&whole)
         .arg("-o")

@@ -1,5 +1,7 @@
 //! `trace-merge` from outside: exit codes, messages, what it leaves behind.
 
+#[path = "../support/programs.rs"]
+mod programs;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -10,7 +12,7 @@ use annals_format::{CompressionLevel, SourceOrder};
 use support::{MARK, REFERENCE, Row, TestRecording, TestStream};
 
 fn merge(arguments: &[&Path]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_trace-merge"))
+    Command::new(programs::trace_merge())
         .args(arguments)
         .output()
         .expect("trace-merge runs")
@@ -410,7 +412,7 @@ fn more_recordings_than_files_may_be_open_are_merged_in_little_memory() {
     }
     let mut traces = Vec::new();
     for limit in ["1G", "64K"] {
-        let program = env!("CARGO_BIN_EXE_trace-merge");
+        let program = programs::trace_merge();
         let (inputs, output) = (scratch.path().display(), scratch.output.display());
         let command =
             format!("ulimit -n 32 && exec {program} {inputs} -o {output} --memory-limit {limit}");

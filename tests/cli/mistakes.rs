@@ -112,7 +112,7 @@ const MISTAKES: &[Mistake] = &[
     (
         "$C regions run.annals --from 3s",
         1,
-        &["the window starts at 3.000 s", "smaller --from"],
+        &["the window starts at 3.000000000 s", "smaller --from"],
     ),
     (
         "$C regions run.annals --from 10us --to 5us",
@@ -298,7 +298,7 @@ fn prepare(directory: &Path) {
     }
     let plan = annals_merger::MergeOptions::new().plan(&[at("run")]);
     let plan = plan.expect("a plan");
-    let written = plan.write_trace(&at("run.annals"), annals_merger::no_progress);
+    let written = plan.write_trace(at("run.annals"), annals_merger::no_progress);
     written.expect("a trace");
     let trace = fs::read(at("run.annals")).expect("a trace");
     let write = |name: &str, bytes: &[u8]| fs::write(at(name), bytes).expect("a file");
@@ -345,7 +345,7 @@ fn a_mistake_is_named_with_its_place_and_what_to_do() {
         command.args(["-c", line]).current_dir(scratch.path());
         command
             .env("C", env!("CARGO_BIN_EXE_trace-cli"))
-            .env("M", env!("CARGO_BIN_EXE_trace-merge"))
+            .env("M", crate::programs::trace_merge())
             .stdin(Stdio::null());
         let output = command.output().expect("a shell");
         let said = String::from_utf8_lossy(&output.stderr);

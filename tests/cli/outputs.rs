@@ -9,7 +9,7 @@ use std::process::Command;
 use annals_recorder::{EventTypeSpec, Options, Recorder};
 
 const CLI: &str = env!("CARGO_BIN_EXE_trace-cli");
-const MERGE: &str = env!("CARGO_BIN_EXE_trace-merge");
+use crate::programs::MERGE;
 /// Names what a child of this test does: see [`child`].
 const CHILD: &str = "ANNALS_TEST_CHILD";
 
@@ -20,6 +20,7 @@ struct Inputs {
 
 impl Inputs {
     fn new() -> Self {
+        crate::programs::trace_merge();
         let directory = tempfile::tempdir().expect("a directory");
         let demo = directory.path().join("demo");
         let output = Command::new(CLI).arg("demo").arg("-o").arg(&demo).output();

@@ -494,7 +494,7 @@ fn wrong_windows_and_names_say_what_to_do() {
     fails(
         &["regions", "--from", "1s"],
         1,
-        &["starts at 1.000 s", "ends at 160.0 us", "--from"],
+        &["starts at 1.000000000 s", "ends at 0.000160000 s", "--from"],
     );
     fails(
         &["regions", "--region", "slove"],

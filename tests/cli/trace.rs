@@ -3,6 +3,8 @@
 mod library;
 mod mistakes;
 mod outputs;
+#[path = "../support/programs.rs"]
+mod programs;
 mod slices;
 #[path = "../support/mod.rs"]
 mod support;

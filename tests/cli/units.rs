@@ -28,7 +28,7 @@ fn option(program: &'static str, before: &[&'static str], option: &'static str) 
 }
 
 const CLI: &str = env!("CARGO_BIN_EXE_trace-cli");
-const MERGE: &str = env!("CARGO_BIN_EXE_trace-merge");
+use crate::programs::MERGE;
 
 /// `record` parses its options and the recorder's variables before it starts the program, which does not exist here.
 fn recorder(field: &'static str, variable: &'static str, value: &'static str) -> [Taker; 2] {
@@ -96,6 +96,7 @@ fn check(takers: &[Taker], accepted: &[&str], refused: &[&str], expected: &str) 
 
 #[test]
 fn every_option_and_variable_takes_the_same_sizes() {
+    crate::programs::trace_merge();
     let mut takers = vec![
         option(
             MERGE,

@@ -1,5 +1,7 @@
 //! Programs that are at the same files at once: each output is one of theirs, whole, and no event is lost between them.
 
+#[path = "../support/programs.rs"]
+mod programs;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -18,7 +20,7 @@ fn said(output: &Output) -> String {
 }
 
 fn merge(input: &Path, output: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_trace-merge"));
+    let mut command = Command::new(programs::trace_merge());
     command.arg(input).arg("-o").arg(output).arg("-q");
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     command
@@ -239,7 +241,7 @@ fn jobs_that_share_a_directory_are_kept_apart_by_their_runs() {
             .collect();
         assert_eq!(of_run.len(), 2);
         let output = scratch.path().join(format!("{run}.annals"));
-        let merged = Command::new(env!("CARGO_BIN_EXE_trace-merge"))
+        let merged = Command::new(programs::trace_merge())
             .args(&of_run)
             .arg("-o")
             .arg(&output)

@@ -10,6 +10,8 @@
 mod faults;
 #[path = "../support/page.rs"]
 mod page;
+#[path = "../support/programs.rs"]
+mod programs;
 mod record;
 #[path = "../support/mod.rs"]
 mod support;
@@ -152,7 +154,7 @@ const TOOLS: [Tool; 15] = [
 impl Tool {
     fn command(&self, inputs: &Path, outputs: &Path) -> Command {
         let mut command = Command::new(if self.is_merge {
-            env!("CARGO_BIN_EXE_trace-merge")
+            programs::trace_merge()
         } else {
             env!("CARGO_BIN_EXE_trace-cli")
         });
@@ -221,7 +223,7 @@ fn stock() -> &'static Path {
         copy(&scratch.path().join(RECORDINGS), &killed);
         assert_eq!(standing(&killed).len(), 2, "a recording and its live file");
         let run = |arguments: &[&str]| {
-            let output = Command::new(env!("CARGO_BIN_EXE_trace-merge"))
+            let output = Command::new(programs::trace_merge())
                 .args(arguments)
                 .arg("-q")
                 .output()

@@ -5,6 +5,8 @@
 
 #[path = "../support/page.rs"]
 mod page;
+#[path = "../support/programs.rs"]
+mod programs;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -236,7 +238,7 @@ fn check_recovery(recordings: &Path, acknowledged: [u64; THREADS]) {
 /// `trace-merge` takes it in and says how the rank ended.
 fn check_merge(recordings: &Path) {
     let output = recordings.with_file_name("run.annals");
-    let result = Command::new(env!("CARGO_BIN_EXE_trace-merge"))
+    let result = Command::new(programs::trace_merge())
         .arg(recordings)
         .arg("-o")
         .arg(&output)

@@ -221,7 +221,7 @@ impl Way {
         );
         let told = String::from_utf8_lossy(&recovered.stdout);
         self.check_clean(ran, &format!("{when}; recover: {told}"));
-        let mut merge = Command::new(env!("CARGO_BIN_EXE_trace-merge"));
+        let mut merge = Command::new(crate::programs::trace_merge());
         let merged = merge.arg(ran.run()).arg("-o").arg(ran.trace()).output();
         let merged = merged.expect("trace-merge runs");
         assert!(

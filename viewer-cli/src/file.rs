@@ -53,6 +53,11 @@ impl ForceArgument {
         extension: &str,
     ) -> anyhow::Result<()> {
         let Some(path) = path else { return Ok(()) };
+        if path.as_os_str() == "-" {
+            let error =
+                format!("--{extension} writes a file; for standard output, give /dev/stdout");
+            return Err(UsageError(error).into());
+        }
         let given = path.extension().unwrap_or_default();
         if !given.is_empty() && !given.eq_ignore_ascii_case(extension) {
             let right = path.with_extension(extension);

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use annals_cli::commands::{
     InputArguments, collectives, demo, diff, dropped, events, explain, export, flat, histogram,
-    info, intervals, messages, metrics, print, record, recover, regions, slice, sources,
+    info, intervals, merge, messages, metrics, print, record, recover, regions, slice, sources,
     suggest_filter, timeline, tui, verify,
 };
 use annals_cli::file::with_advice;
@@ -46,6 +46,8 @@ enum Command {
     Record(record::RecordArguments),
     // As above.
     Recover(recover::RecoverArguments),
+    // As above.
+    Merge(merge::MergeArguments),
     /// What a trace is: ranks, hosts, events, losses, provenance
     Info(InputArguments),
     /// Who raised events, with which promise and by which clock
@@ -115,6 +117,7 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<Finding> {
     match command {
         Command::Record(_) => unreachable!("`main` has run it: its exit code is a program's"),
         Command::Recover(arguments) => recover::run(arguments, out),
+        Command::Merge(arguments) => merge::run(arguments.clone()),
         Command::Info(arguments) => info::run(arguments, out),
         Command::Sources(arguments) => sources::run(arguments, out),
         Command::Events(arguments) => events::run(arguments, out),
@@ -164,7 +167,10 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 
 /// The commands by what they are for. `tests/cli` checks that each command is in one group.
 const GROUPS: [(&str, &[&str]); 6] = [
-    ("Record", &["record", "recover", "suggest-filter", "demo"]),
+    (
+        "Record",
+        &["record", "recover", "merge", "suggest-filter", "demo"],
+    ),
     (
         "Look",
         &[
@@ -246,7 +252,30 @@ fn parsed() -> Arguments {
     })
 }
 
+/// `trace-merge`: what this program does under its second name.
+#[derive(Debug, Parser)]
+#[command(name = "trace-merge", version)]
+struct MergeCommand {
+    #[command(flatten)]
+    arguments: merge::MergeArguments,
+}
+
+/// Whether the program was started by its second name.
+fn is_trace_merge() -> bool {
+    let name = std::env::args_os().next().map(std::path::PathBuf::from);
+    name.is_some_and(|name| name.file_name().is_some_and(|name| name == "trace-merge"))
+}
+
 fn main() -> ExitCode {
+    if is_trace_merge() {
+        let arguments = MergeCommand::parse().arguments;
+        keep_freed_memory();
+        return match merge::run(arguments) {
+            Ok(finding) if finding.has_loss => ExitCode::from(3),
+            Ok(_) => ExitCode::SUCCESS,
+            Err(error) => failed("trace-merge", &error),
+        };
+    }
     let arguments = parsed();
     if let Command::Record(arguments) = &arguments.command {
         return match record::run(arguments) {
@@ -254,7 +283,7 @@ fn main() -> ExitCode {
                 outcome.signal.into_iter().for_each(launch::end_by);
                 ExitCode::from(outcome.code)
             }
-            Err(error) => failed(&error),
+            Err(error) => failed("trace-cli", &error),
         };
     }
     keep_freed_memory();
@@ -271,12 +300,12 @@ fn main() -> ExitCode {
             std::mem::forget(out);
             ExitCode::SUCCESS
         }
-        Err(error) => failed(&error),
+        Err(error) => failed("trace-cli", &error),
     }
 }
 
-fn failed(error: &anyhow::Error) -> ExitCode {
-    eprintln!("trace-cli: {}", safe_lines(&with_advice(error)));
+fn failed(program: &str, error: &anyhow::Error) -> ExitCode {
+    eprintln!("{program}: {}", safe_lines(&with_advice(error)));
     let is_filter = matches!(error.downcast_ref(), Some(FilterError::Syntax(_)));
     if is_filter || error.is::<UsageError>() {
         return ExitCode::from(2);

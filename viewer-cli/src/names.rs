@@ -34,7 +34,9 @@ pub fn width(text: &str) -> usize {
 ///
 /// Spaces that it begins with stay: they may show its depth in a tree.
 pub fn shorten(name: &str, most: usize) -> String {
-    if width(name) <= most || name.len() > MOST_PARSED {
+    // A text in brackets is no function's name.
+    let is_text = name.starts_with('(') && name.ends_with(')') && !name.contains("::");
+    if width(name) <= most || name.len() > MOST_PARSED || is_text {
         return cut_middle(name, most);
     }
     let bare = name.trim_start_matches(' ');

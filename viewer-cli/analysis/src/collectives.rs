@@ -249,14 +249,16 @@ impl<V: FnMut(&CollectiveInstance<'_>)> Gathered<V> {
         number
     }
 
-    fn count(&mut self, communicator: usize, instance: &Instance, window: Window) {
+    fn count(&mut self, communicator: usize, instance: &Instance, query: &Query) {
+        let window = query.window();
         let last = instance.begins.iter().max_by_key(|begin| begin.time_ns);
         let first = instance.begins.iter().map(|begin| begin.time_ns).min();
         let (Some(last), Some(first_ns)) = (last.copied(), first) else {
             return;
         };
         let last_ns = last.time_ns;
-        if !window.contains(last_ns) {
+        let mut begins = instance.begins.iter();
+        if !window.contains(last_ns) || !begins.any(|begin| query.takes_stream(begin.stream)) {
             return;
         }
         (self.visit)(&CollectiveInstance {
@@ -289,7 +291,7 @@ impl<V: FnMut(&CollectiveInstance<'_>)> Gathered<V> {
         (number, process): (usize, u32),
         member: &Member,
         time_ns: i64,
-        window: Window,
+        query: &Query,
     ) {
         let communicator = &mut self.communicators[number];
         let (_, begun) = &mut communicator.begun[process as usize];
@@ -319,7 +321,7 @@ impl<V: FnMut(&CollectiveInstance<'_>)> Gathered<V> {
         if is_whole {
             if let Some(mut instance) = communicator.open.remove(&place) {
                 self.open -= 1;
-                self.count(number, &instance, window);
+                self.count(number, &instance, query);
                 instance.begins.clear();
                 self.spare.push(instance.begins);
             }
@@ -331,13 +333,13 @@ impl<V: FnMut(&CollectiveInstance<'_>)> Gathered<V> {
     }
 
     /// Counts the operations of unknown size that all processes began which ever began one of the communicator.
-    fn finish(&mut self, window: Window) {
+    fn finish(&mut self, query: &Query) {
         for number in 0..self.communicators.len() {
             let communicator = &mut self.communicators[number];
             let members = communicator.begun.len();
             for instance in std::mem::take(&mut communicator.open).into_values() {
                 if instance.size.is_none() && instance.begins.len() == members {
-                    self.count(number, &instance, window);
+                    self.count(number, &instance, query);
                 } else {
                     self.incomplete += 1;
                 }
@@ -364,7 +366,7 @@ impl<V: FnMut(&CollectiveInstance<'_>)> Gathered<V> {
                 places[member],
                 &members[member],
                 begin.time_ns,
-                shared.window,
+                shared.query,
             );
         }
     }
@@ -375,7 +377,7 @@ struct Shared<'a> {
     definitions: &'a Definitions,
     types: FxHashMap<EventTypeId, BeginType>,
     places: Places,
-    window: Window,
+    query: &'a Query,
 }
 
 impl Shared<'_> {
@@ -482,13 +484,12 @@ fn gather<V: FnMut(&CollectiveInstance<'_>) + Send>(
     if types.is_empty() {
         return Ok(None);
     }
-    let window = query.window();
     let wanted: Vec<EventTypeId> = types.keys().copied().collect();
     let shared = Shared {
         definitions,
         types,
         places: Places::of(definitions),
-        window,
+        query,
     };
     let visit = Mutex::new(Some(visit));
     let take_visit = |slice| match visit.lock() {
@@ -505,15 +506,16 @@ fn gather<V: FnMut(&CollectiveInstance<'_>) + Send>(
     let (mut state, summary) = fold_events(reader, &from_start(query), wanted, new)?;
     state.flush();
     let gathered = state.gathered.map(|mut gathered| {
-        gathered.finish(window);
+        gathered.finish(query);
         gathered
     });
     Ok(gathered.map(|gathered| (gathered, summary)))
 }
 
-/// What counting needs: the query from the trace's start to the end of its window.
+/// What counting needs: everything from the trace's start to the end of the query's window. Members of ranks that are not
+/// chosen count, too.
 fn from_start(query: &Query) -> Query {
-    query.within(Window {
+    Query::new().within(Window {
         from_ns: i64::MIN,
         ..query.window()
     })

@@ -53,9 +53,9 @@ pub use locations::LocationNames;
 pub use losses::concerns;
 pub use messages::{MessagePairRow, Messages, for_each_message, messages};
 pub use metrics::{MetricPoint, MetricRow, metrics};
-pub use region_rows::{OutsideTime, RegionRow, RegionTimes, region_times};
+pub use region_rows::{OutsideTime, RegionRow, RegionTimes, region_times, run_times};
 pub use region_statistics::{
     Group, Grouping, RegionStats, Statistics, count_region_statistics, region_statistics,
 };
 pub use state::{CallState, EventState, fold_calls, fold_events};
-pub use waits::{LateSide, LongestWaits, MessageWait, Wait, WaitCause, message_waits};
+pub use waits::{LateSide, LongestWaits, MessageWait, MessageWaits, Wait, WaitCause};

@@ -2,7 +2,7 @@
 //!
 //! A message counts when its receive lies in the window and its send is not after the window. The latency is from the send to
 //! the receive. A late sender makes the receiver wait from the enter of the call around the receive to the send; a late receiver makes the sender wait from the
-//! send to the enter of the receiver's call, as long as the sender is in the call around its send.
+//! send to the enter of the receiver's call, as long as the sender is in the call around its send, unless that is a non-blocking one.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::losses::concerns;
 use crate::state::{CallState, fold_calls};
-use crate::waits::{LateSide, LongestWaits, Wait, message_waits};
+use crate::waits::{LateSide, LongestWaits, MessageWaits, Wait};
 
 /// The messages of a pair of ranks. Times in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
@@ -58,6 +58,8 @@ pub struct Messages {
     pub pairs: Vec<MessagePairRow>,
     /// The longest waits for single messages, the longest first.
     pub longest_waits: Vec<Wait>,
+    /// Messages whose receive lies in a call: of the others, it is not known who waited.
+    pub received_in_calls: u64,
     /// What became of all sends and receives from the trace's beginning to the window's end.
     #[serde(flatten)]
     pub counts: MessageCounts,
@@ -72,11 +74,11 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, message: &Message) {
+    fn add(&mut self, message: &Message, waits: &MessageWaits) {
         let (send_ns, receive_ns) = (message.send.time_ns, message.receive.time_ns);
         self.latency.add(receive_ns - send_ns);
         self.bytes = self.bytes.saturating_add(message.bytes().unwrap_or(0));
-        for wait in message_waits(message) {
+        for wait in waits.of(message) {
             let sum = match wait.late {
                 LateSide::Sender => &mut self.late_senders,
                 LateSide::Receiver => &mut self.late_receivers,
@@ -294,10 +296,26 @@ pub fn messages(reader: &Reader, query: &Query) -> Result<Option<(Messages, Read
     let rank = |process: ProcessId| ranks.get(process.index()).copied().unwrap_or(0);
     let mut tallies: BTreeMap<(u32, u32), Tally> = BTreeMap::new();
     let mut longest = LongestWaits::default();
+    let waits = MessageWaits::new(definitions);
+    let mut known_calls = 0;
+    // Of chosen regions, messages that are sent or received in one.
+    let is_taken = |message: &Message| {
+        let calls = [message.send.call, message.receive.call]
+            .into_iter()
+            .flatten();
+        !query.is_by_region()
+            || calls
+                .into_iter()
+                .any(|call| query.takes_region(call.region))
+    };
     let visit = |message: &Message| {
         let key = (rank(message.send.process), rank(message.receive.process));
-        tallies.entry(key).or_default().add(message);
-        for wait in message_waits(message) {
+        if !is_taken(message) {
+            return;
+        }
+        known_calls += u64::from(message.receive.call.is_some());
+        tallies.entry(key).or_default().add(message, &waits);
+        for wait in waits.of(message) {
             longest.add(wait.to_ns - wait.from_ns, || wait.named(definitions));
         }
     };
@@ -349,6 +367,7 @@ pub fn messages(reader: &Reader, query: &Query) -> Result<Option<(Messages, Read
     let found = Messages {
         pairs,
         longest_waits: longest.into_sorted(),
+        received_in_calls: known_calls,
         counts,
     };
     Ok(Some((found, summary)))

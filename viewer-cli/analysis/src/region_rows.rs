@@ -69,6 +69,8 @@ pub struct OutsideTime {
     pub location: Option<String>,
     /// How long, nanoseconds.
     pub time_ns: i64,
+    /// Whether a loss may have changed it.
+    pub is_uncertain: bool,
 }
 
 /// Regions, and the time outside of them. Times in nanoseconds.
@@ -83,8 +85,16 @@ pub struct RegionTimes {
     pub run_ns: i64,
 }
 
-/// Returns the run time of each group, within the query's window.
-fn run_times(reader: &Reader, query: &Query, grouping: Grouping) -> Result<BTreeMap<Group, i64>> {
+/// Returns the run time of each group that entered regions anywhere in the trace, within the query's window, nanoseconds. A
+/// location counts from the start to the end of its process.
+///
+/// # Errors
+/// If the storage fails.
+pub fn run_times(
+    reader: &Reader,
+    query: &Query,
+    grouping: Grouping,
+) -> Result<BTreeMap<Group, i64>> {
     let definitions = reader.definitions();
     let enters = |id| {
         let event_type = definitions.event_types.get(&id);
@@ -134,12 +144,23 @@ pub fn region_times(
             *time_ns -= of_region.counted.exclusive_ns;
         }
     }
+    let uncertain: BTreeSet<Group> = stats
+        .iter()
+        .filter(|(_, s)| s.counted.is_time_uncertain || s.uncertain_calls != 0)
+        .map(|((group, _), _)| *group)
+        .collect();
+    let lossy = summary
+        .losses
+        .iter()
+        .filter(|loss| !loss.cause.is_suppressed());
+    let has_loss = lossy.count() != 0;
     let outside = outside.into_iter().map(|(group, time_ns)| {
         let (rank, location) = place_of(definitions, &names, group);
         OutsideTime {
             rank,
             location,
             time_ns: time_ns.max(0),
+            is_uncertain: uncertain.contains(&group) || has_loss && group == Group::All,
         }
     });
     let mut outside: Vec<OutsideTime> = outside.collect();

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use annals_format::{Definitions, LocationId, RegionId, StreamId};
 use annals_merger::{Message, MessageSide};
+use rustc_hash::FxHashSet;
 use serde::Serialize;
 
 /// Number of waits that [`LongestWaits`] keeps.
@@ -102,42 +103,70 @@ impl MessageWait {
     }
 }
 
-/// Returns how long either side of a message waited for the other: the receiver from the enter of the call around the receive
-/// to the send, the sender from the send to the enter of the receiver's call, as long as it is in the call around its send.
-/// Sides without a known call do not count.
-pub fn message_waits(message: &Message) -> impl Iterator<Item = MessageWait> {
-    let (send, receive) = (message.send, message.receive);
-    let wait = |late, from_ns, to_ns, region| {
-        let (waiting, other) = match late {
-            LateSide::Sender => (receive, send),
-            LateSide::Receiver => (send, receive),
+/// Finds who waited for messages.
+#[derive(Clone, Debug)]
+pub struct MessageWaits {
+    /// Regions of MPI's non-blocking sends.
+    non_blocking: FxHashSet<RegionId>,
+}
+
+impl MessageWaits {
+    /// Finds the regions of non-blocking sends by their names: `MPI_Isend`, `MPI_Irsend` and the like (MPI 5.0, section 3.7.2).
+    pub fn new(definitions: &Definitions) -> Self {
+        let is_non_blocking = |name: &str| {
+            let function = name
+                .strip_prefix("MPI_I")
+                .or_else(|| name.strip_prefix("PMPI_I"));
+            function.is_some_and(|function| function.contains("send"))
         };
-        MessageWait {
-            late,
-            waiting,
-            other,
-            region,
-            tag: message.tag(),
-            from_ns,
-            to_ns,
+        let regions = definitions.regions.values();
+        let found = regions.filter(|region| is_non_blocking(definitions.string(region.name)));
+        Self {
+            non_blocking: found.map(|region| region.id).collect(),
         }
-    };
-    let of_receiver = receive.call.map(|receiving| {
-        let until_ns = send.time_ns.min(receive.time_ns);
-        wait(
-            LateSide::Sender,
-            receiving.entered_ns,
-            until_ns,
-            receiving.region,
-        )
-    });
-    let of_sender = receive.call.zip(send.call).map(|(receiving, sending)| {
-        let left_ns = sending.left_ns.unwrap_or(i64::MAX);
-        let until_ns = receiving.entered_ns.min(left_ns);
-        wait(LateSide::Receiver, send.time_ns, until_ns, sending.region)
-    });
-    let both = [of_receiver, of_sender].into_iter().flatten();
-    both.filter(|wait| wait.to_ns > wait.from_ns)
+    }
+
+    /// Returns how long either side of a message waited for the other: the receiver from the enter of the call around the
+    /// receive to the send; the sender from the send to the enter of the receiver's call, as long as it is in the call around
+    /// its send, unless that is a non-blocking one. Sides without a known call do not count.
+    pub fn of(&self, message: &Message) -> impl Iterator<Item = MessageWait> {
+        let (send, receive) = (message.send, message.receive);
+        let tag = message.tag();
+        let wait = move |late, from_ns, to_ns, region| {
+            let (waiting, other) = match late {
+                LateSide::Sender => (receive, send),
+                LateSide::Receiver => (send, receive),
+            };
+            MessageWait {
+                late,
+                waiting,
+                other,
+                region,
+                tag,
+                from_ns,
+                to_ns,
+            }
+        };
+        let of_receiver = receive.call.map(|receiving| {
+            let until_ns = send.time_ns.min(receive.time_ns);
+            wait(
+                LateSide::Sender,
+                receiving.entered_ns,
+                until_ns,
+                receiving.region,
+            )
+        });
+        let blocking = send
+            .call
+            .filter(|call| !self.non_blocking.contains(&call.region));
+        let of_sender = receive.call.zip(blocking).map(|(receiving, sending)| {
+            let left_ns = sending.left_ns.unwrap_or(i64::MAX);
+            let until_ns = receiving.entered_ns.min(left_ns);
+            wait(LateSide::Receiver, send.time_ns, until_ns, sending.region)
+        });
+        let both = [of_receiver, of_sender].into_iter().flatten();
+        both.filter(|wait| wait.to_ns > wait.from_ns)
+    }
 }
 
 /// Returns the location of a stream.

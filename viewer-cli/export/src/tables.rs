@@ -4,7 +4,7 @@ use annals_format::names::element;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use annals_analysis::{LateSide, LocationNames, RegionRow, message_waits};
+use annals_analysis::{LateSide, LocationNames, MessageWaits, RegionRow};
 use annals_format::{
     Definitions, ElementType, EventTypeId, Reference, RegionId, Role, StreamId, StringId,
     TraceLoss, Value,
@@ -208,6 +208,7 @@ pub(crate) struct Shared {
     lines: FxHashMap<RegionId, u32>,
     /// Hosts, by process.
     hosts: Names,
+    waits: MessageWaits,
 }
 
 impl Shared {
@@ -252,6 +253,7 @@ impl Shared {
             files: Names::of(d.regions.values().map(|r| (r.id.get(), text(r.file)))),
             lines: lines.map(|region| (region.id, region.line)).collect(),
             hosts,
+            waits: MessageWaits::new(d),
             lost: Place {
                 rank: 0,
                 location: -1,
@@ -784,10 +786,10 @@ impl Gathered for MessagesTable {
 fn messages(schema: &SchemaRef, shared: &Shared, rows: &[Message]) -> RecordBatch {
     let numbers = |of: fn(&Message) -> i64| integers(rows.iter().map(of).collect());
     let wait = |late| {
-        let of_message = move |message: &Message| {
+        let of_message = |message: &Message| {
             // Without the receiver's call, it is not known who waited.
             message.receive.call?;
-            let wait = message_waits(message).find(|wait| wait.late == late);
+            let wait = shared.waits.of(message).find(|wait| wait.late == late);
             Some(wait.map_or(0, |wait| wait.to_ns - wait.from_ns))
         };
         Arc::new(Int64Array::from_iter(rows.iter().map(of_message)))

@@ -9,7 +9,7 @@ use clap::Args;
 use super::{InputArguments, warn_of_damage};
 use crate::csv::{Csv, Maybe};
 use crate::filter::{FilterArguments, WindowArguments};
-use crate::output::{self, Finding};
+use crate::output::{self, Finding, UsageError};
 use crate::table::{Align, Table, safe};
 use crate::time;
 use crate::views::{counted, wait_sentence};
@@ -44,7 +44,7 @@ fn sentence(found: &Collectives) -> String {
         _ if count == 0 => "No operation was begun by all its members.".to_owned(),
         None => format!("No rank waited in {operations}."),
         Some(longest) => format!(
-            "{}, the longest wait of {} in {operations}.",
+            "{}. All waits in {operations} took {} together.",
             wait_sentence(longest),
             time::duration(wait_ns)
         ),
@@ -58,6 +58,10 @@ fn sentence(found: &Collectives) -> String {
 pub fn run(arguments: &CollectivesArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
     let (opened, window) = arguments.input.open_window(&arguments.window)?;
     let filter = arguments.filter.query(opened.definitions(), window)?;
+    if filter.is_by_region() {
+        let why = "collective operations are not chosen by region: leave --region out, or choose with --rank and --event";
+        return Err(UsageError(why.to_owned()).into());
+    }
     let Some((found, outcome)) = annals_analysis::collectives(&opened, &filter)? else {
         bail!("no event type begins collective operations: nothing has the role collective-begin");
     };

@@ -1,9 +1,11 @@
 //! `trace-cli flat`: how evenly the work is spread over ranks or locations, and who is slow.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
-use annals_analysis::{Group, Grouping, LocationNames, RegionStats, Statistics, region_statistics};
+use annals_analysis::{
+    Group, Grouping, LocationNames, RegionStats, Statistics, region_statistics, run_times,
+};
 use annals_format::{Definitions, RegionId};
 use annals_merger::{Query, ReadSummary, Reader, Window};
 use clap::{Args, ValueEnum};
@@ -128,20 +130,48 @@ fn is_seen(stats: &RegionStats) -> bool {
         || stats.counted.unmatched_leaves != 0
 }
 
+/// What the time in no region is called.
+const OUTSIDE: &str = "(outside of all regions)";
+
+/// Returns the time that each group spent in no region, as a region of that name.
+fn outside_row(
+    opened: &Reader,
+    names: &LocationNames,
+    statistics: &Statistics,
+    run_times: &BTreeMap<Group, i64>,
+) -> Option<(String, Vec<Share>)> {
+    let shares = run_times.iter().map(|(group, run_ns)| {
+        let of_group = statistics.iter().filter(|((of, _), _)| of == group);
+        let (inside_ns, is_uncertain) = of_group.fold((0, false), |(ns, uncertain), (_, stats)| {
+            let is_uncertain = stats.counted.is_time_uncertain || stats.uncertain_calls != 0;
+            (ns + stats.counted.exclusive_ns, uncertain | is_uncertain)
+        });
+        let time_ns = (run_ns - inside_ns).max(0);
+        Share {
+            exclusive_ns: time_ns,
+            inclusive_ns: time_ns,
+            time_is_uncertain: is_uncertain,
+            ..share(opened.definitions(), names, *group, &RegionStats::default())
+        }
+    });
+    let shares: Vec<Share> = shares.collect();
+    let is_any = shares.iter().any(|share| share.exclusive_ns > 0);
+    is_any.then(|| (OUTSIDE.to_owned(), shares))
+}
+
 fn table(
     opened: &Reader,
-    statistics: &Statistics,
+    (statistics, run_times): (&Statistics, &BTreeMap<Group, i64>),
     filter: &Query,
     is_inclusive: bool,
 ) -> (usize, Vec<FlatRow>) {
-    let mut groups: Vec<Group> = statistics
-        .iter()
-        .filter(|(_, stats)| is_seen(stats) || stats.uncertain_calls != 0)
-        .map(|((group, _), _)| *group)
-        .collect();
-    groups.sort_unstable();
-    groups.dedup();
     let names = LocationNames::new(opened.definitions());
+    let seen = statistics
+        .iter()
+        .filter(|(_, stats)| is_seen(stats) || stats.uncertain_calls != 0);
+    let mut groups: BTreeSet<Group> = seen.map(|((group, _), _)| *group).collect();
+    groups.extend(run_times.keys());
+    let outside = outside_row(opened, &names, statistics, run_times);
     let mut regions: BTreeMap<RegionId, Vec<Share>> = BTreeMap::new();
     for ((group, region), stats) in statistics {
         if filter.takes_region(*region) && (is_seen(stats) || stats.uncertain_calls != 0) {
@@ -156,7 +186,12 @@ fn table(
             share.exclusive_ns
         }
     };
-    let rows = regions.into_iter().filter_map(|(region, shares)| {
+    let regions = regions.into_iter();
+    let regions =
+        regions.map(|(region, shares)| (opened.definitions().region_name(region), shares));
+    // Of chosen regions, what is outside of them is in others.
+    let outside = outside.filter(|_| !filter.is_by_region());
+    let rows = regions.chain(outside).filter_map(|(name, shares)| {
         let sum: i128 = shares.iter().map(|share| i128::from(time(share))).sum();
         // The first of several is named.
         let slowest = shares.iter().rev().max_by_key(|share| time(share))?.clone();
@@ -164,7 +199,7 @@ fn table(
         let mean = sum as f64 / groups.len() as f64;
         let smallest = shares.iter().map(time).min().unwrap_or(0);
         Some(FlatRow {
-            name: opened.definitions().region_name(region),
+            name,
             calls: shares.iter().map(|share| share.calls).sum(),
             // Who has none of it has 0.
             min_ns: if shares.len() < groups.len() {
@@ -198,37 +233,48 @@ fn read(
         By::Location => Grouping::Location,
     };
     let (found, outcome) = region_statistics(opened, &filter, grouping)?;
-    let (groups, mut rows) = table(opened, &found, &filter, arguments.inclusive);
+    let run_times = run_times(opened, &filter, grouping)?;
+    let (groups, mut rows) = table(opened, (&found, &run_times), &filter, arguments.inclusive);
     rows.truncate(arguments.top.unwrap_or(usize::MAX));
     Ok((groups, rows, outcome))
 }
 
-/// Returns in one sentence which region is the least even, by the time that its slowest rank or location takes more than the mean.
+/// Returns in one sentence in which region ranks or locations differ most, by the time that the slowest takes more than the
+/// mean.
 fn sentence(by: &str, groups: usize, rows: &[FlatRow]) -> String {
-    let Some(row) = rows.iter().max_by_key(|row| row.max_ns - row.mean_ns) else {
-        return "No region was entered.".to_owned();
-    };
-    let name = shorten(&safe(&row.name), SENTENCE_NAME);
-    let max = time::duration(row.max_ns);
-    let slowest = match &row.slowest_location {
+    let excess = |row: &&FlatRow| row.max_ns - row.mean_ns;
+    let slowest = |row: &FlatRow| match &row.slowest_location {
         Some(location) => format!("rank {} {}", row.slowest_rank, safe(location)),
         None => format!("rank {}", row.slowest_rank),
     };
+    let name = |row: &FlatRow| shorten(&safe(&row.name), SENTENCE_NAME);
+    let max = |row: &FlatRow| {
+        let mark = if row.time_is_uncertain { "about " } else { "" };
+        format!("{mark}{}", time::duration(row.max_ns))
+    };
+    let longest = rows.iter().max_by_key(|row| row.max_ns);
+    let Some(longest) = longest.filter(|row| row.max_ns > 0) else {
+        return "No time was spent in regions.".to_owned();
+    };
     if groups < 2 {
         return format!(
-            "There is one {by} only, nothing to compare: {slowest} spent {max} in {name}."
+            "With one {by} there is nothing to compare: {} spent most time, {}, in {}.",
+            slowest(longest),
+            max(longest),
+            name(longest)
         );
     }
-    if row.max_ns == row.mean_ns {
-        return format!("All {groups} {by}s spent equal times in every region.");
+    match rows.iter().max_by_key(excess).filter(|row| excess(row) > 0) {
+        None => format!("All {groups} {by}s spent equal times in every region."),
+        Some(row) => format!(
+            "The {by}s differ most in {}: {} spent {} in it, {} more than the mean of {} over {groups} {by}s.",
+            name(row),
+            slowest(row),
+            max(row),
+            time::duration(row.max_ns - row.mean_ns),
+            time::duration(row.mean_ns)
+        ),
     }
-    let times = row
-        .imbalance
-        .map_or_else(String::new, |i| format!("{i:.2} times "));
-    format!(
-        "{name} is the least even: {slowest} spent {max} in it, {times}the mean of {} over {groups} {by}s.",
-        time::duration(row.mean_ns)
-    )
 }
 
 /// Runs the command.
@@ -237,7 +283,11 @@ fn sentence(by: &str, groups: usize, rows: &[FlatRow]) -> String {
 /// If the input cannot be read, a filter matches nothing, or the output cannot be written.
 pub fn run(arguments: &FlatArguments, out: &mut dyn Write) -> anyhow::Result<Finding> {
     let (opened, window) = arguments.input.open_window(&arguments.window)?;
-    let (groups, regions, outcome) = read(arguments, &opened, window)?;
+    let (groups, mut regions, outcome) = read(arguments, &opened, window)?;
+    if arguments.input.json || arguments.csv {
+        // It is no region; `regions --json` has it apart.
+        regions.retain(|row| row.name != OUTSIDE);
+    }
     warn_of_damage(&opened, &outcome);
     let by = match arguments.by {
         By::Rank => "rank",

@@ -24,7 +24,8 @@ use crate::views::{counted, wait_sentence};
 /// Sends and receives are matched from the beginning of the trace, as `trace-merge` matches them; a message counts
 /// when its receive lies in the window. The latency is from the send to the receive. A late sender makes the
 /// receiver wait from the entry of the region that the receive stands in to the send; a late receiver makes the sender
-/// wait from the send to the entry of the receiver's region, as long as the sender is in the region of its send. With
+/// wait from the send to the entry of the receiver's region, as long as the sender is in the region of its send (non-blocking
+/// sends do not wait). With
 /// --rank, messages from or to these ranks. `~` marks rows that a loss may have changed.
 #[derive(Clone, Debug, Args)]
 #[command(
@@ -189,14 +190,27 @@ fn sentence(messages: &Messages) -> String {
         counted(count, "message"),
         time::bytes(bytes)
     );
+    let counts = &messages.counts;
     match messages.longest_waits.first() {
+        _ if count == 0 && counts.matched != 0 => format!(
+            "None of the chosen messages; {} in the whole trace.",
+            counted(counts.matched, "message")
+        ),
+        _ if count == 0 && (counts.sends != 0 || counts.receives != 0) => format!(
+            "No message has both sides: {}, {}.",
+            counted(counts.sends, "send"),
+            counted(counts.receives, "receive")
+        ),
         _ if count == 0 => "No message was received.".to_owned(),
+        None if messages.received_in_calls == 0 => {
+            format!("Who waited is not known, since no region is around the receives; {all}.")
+        }
         None => format!("No rank waited for a message; {all}."),
         Some(longest) if late == 1 => {
-            format!("{}, the only wait in {all}.", wait_sentence(longest))
+            format!("{}; it is the only wait in {all}.", wait_sentence(longest))
         }
         Some(longest) => format!(
-            "{}, the longest of {} that took {} in {all}.",
+            "{}. {} took {} together, in {all}.",
             wait_sentence(longest),
             counted(late, "wait"),
             time::duration(wait_ns)
@@ -249,7 +263,10 @@ fn render(messages: &Messages, top: usize, screen: Screen) -> String {
         }
         table.row(cells);
     }
-    let mut text = format!("{}\n\n{}", sentence(messages), table.render(screen));
+    let mut text = sentence(messages) + "\n";
+    if !table.is_empty() {
+        text = format!("{text}\n{}", table.render(screen));
+    }
     let left_out = messages.pairs.len().saturating_sub(top);
     if left_out != 0 {
         let _ = writeln!(text, "{}", counted(left_out as u64, "more pair"));
@@ -285,7 +302,11 @@ fn render(messages: &Messages, top: usize, screen: Screen) -> String {
         unknown,
         format!("{} without a known peer", time::grouped(unknown)),
     );
-    let _ = writeln!(text, "\nup to the window's end: {}", notes.join(", "));
+    let _ = writeln!(
+        text,
+        "\nof all ranks, from the trace's start to the window's end: {}",
+        notes.join(", ")
+    );
     text
 }
 

@@ -11,6 +11,7 @@ pub mod flat;
 pub mod histogram;
 pub mod info;
 pub mod intervals;
+pub mod merge;
 pub mod messages;
 pub mod metrics;
 pub mod print;
@@ -97,10 +98,10 @@ impl InputArguments {
         let opened = self.open()?;
         let end_ns = opened.end_ns();
         if window.from_ns != i64::MIN && window.from_ns > end_ns {
-            let (from, end) = (time::duration(window.from_ns), time::duration(end_ns));
+            let (from, end) = (time::moment(window.from_ns), time::moment(end_ns));
             let input = self.input.display();
             anyhow::bail!(
-                "{input}: the window starts at {from}, but the trace ends at {end}; give a smaller --from"
+                "{input}: the window starts at {from} s, but the trace ends at {end} s; give a smaller --from"
             );
         }
         Ok((opened, window))
@@ -125,7 +126,10 @@ pub(crate) fn warn_of_damage(opened: &Reader, outcome: &ReadSummary) {
     damage.extend(unreadable_chunks(opened, outcome));
     for (path, problem) in damage.iter().take(20) {
         let (path, offset) = (path.display(), problem.offset);
-        tell(&format!("{path}: byte {offset}: {}", problem.what));
+        // Some errors have the offset in their own words.
+        let what = problem.what.strip_prefix(&format!("at byte {offset}: "));
+        let what = what.unwrap_or(&problem.what);
+        tell(&format!("{path}: byte {offset}: {what}"));
     }
     if damage.len() > 20 {
         eprintln!("… {} more damaged places", damage.len() - 20);

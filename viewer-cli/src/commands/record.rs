@@ -547,8 +547,7 @@ fn nothing_recorded(run: &Run<'_>) -> String {
     let name = safe(&name.to_string_lossy());
     if !run.status.success() {
         return format!(
-            "nothing was recorded: {name} failed ({}) before any process that it ran could be recorded; its \
-             messages above say why",
+            "nothing was recorded: {name} failed ({}) before any process that it ran could be recorded",
             launch::end_name(run.status)
         );
     }

@@ -152,7 +152,12 @@ pub fn run(arguments: &RegionsArguments, out: &mut dyn Write) -> anyhow::Result<
     };
     let (mut times, outcome) = region_times(&opened, &query, grouping)?;
     warn_of_damage(&opened, &outcome);
-    let sentence = region_sentence(&times);
+    let whole = if window == Window::ALL {
+        "the run"
+    } else {
+        "the window"
+    };
+    let sentence = region_sentence(&times, whole);
     if query.is_by_region() {
         // What is outside of the chosen regions is in others.
         times.outside.clear();

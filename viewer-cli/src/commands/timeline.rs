@@ -21,7 +21,8 @@ const MOST_NESTED: usize = 128;
 
 /// Who was where when, as a picture: in the terminal, SVG or PNG.
 ///
-/// In the terminal a lane shows the innermost region that took most of each column, ░ where it waited for another rank, and
+/// In the terminal a lane shows in each column the innermost region with the most time, ░ (without colours: a small letter)
+/// where it waited for another rank, and
 /// ▒ where events were lost. Pictures (--svg, --png) show nesting, messages as lines or their density, metrics as areas,
 /// and hatch waiting and losses. The longest waits are listed. Of an MPI program, the time between MPI_Init and
 /// MPI_Finalize is shown unless --all or a window is given.
@@ -276,14 +277,21 @@ pub fn run(arguments: &TimelineArguments, out: &mut dyn Write) -> anyhow::Result
     };
     let (mut layout, outcome) = Layout::of(&opened, &filter, request)?;
     if let Some((before_ns, after_ns)) = start_and_end {
-        layout.notes.insert(
-            0,
+        let before = (before_ns > 0).then(|| {
             format!(
-                "{} of MPI_Init before and {} of MPI_Finalize after are left out (--all shows them)",
-                time::duration(before_ns),
+                "the first {}, until MPI_Init was first left",
+                time::duration(before_ns)
+            )
+        });
+        let after = (after_ns > 0).then(|| {
+            format!(
+                "the last {}, from the last MPI_Finalize on",
                 time::duration(after_ns)
-            ),
-        );
+            )
+        });
+        let parts: Vec<String> = before.into_iter().chain(after).collect();
+        let note = format!("not shown: {} (--all shows all)", parts.join("; "));
+        layout.notes.insert(0, note);
     }
     let title = arguments.input.title();
     warn_of_damage(&opened, &outcome);

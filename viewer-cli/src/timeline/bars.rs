@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use annals_analysis::{bin_of, bin_start};
 use annals_format::{Definitions, RegionId};
 use annals_merger::calls::{CallSink, Close, Frame};
-use annals_merger::{Query, Sink, Window};
+use annals_merger::{Query, Reader, Sink, Window};
 use rustc_hash::FxHashSet;
 
 use super::layout::{LaneRow, Run};
@@ -59,6 +59,8 @@ impl Cell {
 /// Draws the calls of the lanes.
 pub(super) struct Bars<'a> {
     window: Window,
+    /// Trace time of the trace's end, nanoseconds.
+    trace_end_ns: i64,
     columns: usize,
     levels: usize,
     /// By location: its lane.
@@ -101,7 +103,7 @@ impl Tag {
 impl<'a> Bars<'a> {
     /// Draws nothing yet. `lanes` has the lane of each location by its number, `waits` those of each lane.
     pub(super) fn new(
-        definitions: &Definitions,
+        reader: &Reader,
         filter: &'a Query,
         (window, columns, levels): (Window, usize, usize),
         lanes: Vec<Option<usize>>,
@@ -109,6 +111,7 @@ impl<'a> Bars<'a> {
     ) -> Self {
         Self {
             window,
+            trace_end_ns: reader.end_ns(),
             columns,
             levels,
             lanes,
@@ -116,7 +119,7 @@ impl<'a> Bars<'a> {
             waits,
             exclusive: BTreeMap::new(),
             hidden_calls: 0,
-            std_regions: std_regions(definitions, filter),
+            std_regions: std_regions(reader.definitions(), filter),
             std_calls: 0,
             filter,
         }
@@ -148,16 +151,20 @@ impl<'a> Bars<'a> {
     }
 
     /// Ends the waits that begin in a call with the call. The innermost call is closed first.
-    fn end_waits(&mut self, lane: usize, call: &Frame, left_ns: i64, level: u32) {
+    fn end_waits(&mut self, lane: usize, call: &Frame, left_ns: i64, (level, how): (u32, Close)) {
+        // A call that goes on after the window ends nothing; one that is open at the trace's end does.
+        let is_over = how != Close::Open || left_ns >= self.trace_end_ns;
         let waits = &mut self.waits[lane];
         let first = waits.partition_point(|wait| wait.from_ns < call.entered_ns);
         for wait in &mut waits[first..] {
-            if wait.from_ns >= left_ns {
+            if is_over && wait.from_ns >= left_ns {
                 break;
             }
             if wait.call.is_none() {
                 wait.call = Some((call.region, level));
-                wait.to_ns = wait.to_ns.min(left_ns);
+                if is_over {
+                    wait.to_ns = wait.to_ns.min(left_ns);
+                }
             }
         }
     }
@@ -221,12 +228,12 @@ impl CallSink for Bars<'_> {
         }
     }
 
-    fn close(&mut self, location: usize, _: &[Frame], frame: &Frame, time_ns: i64, _: Close) {
+    fn close(&mut self, location: usize, _: &[Frame], frame: &Frame, time_ns: i64, how: Close) {
         let Some(lane) = self.lanes[location] else {
             return;
         };
         let Tag { level, is_drawn } = Tag::of(frame);
-        self.end_waits(lane, frame, time_ns, level);
+        self.end_waits(lane, frame, time_ns, (level, how));
         if self.levels == 1 {
             return;
         }

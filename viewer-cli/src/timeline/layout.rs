@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use annals_analysis::{LocationNames, Wait, bin_of, bin_start, bounded, concerns};
+use annals_analysis::{LocationNames, MessageWaits, Wait, bin_of, bin_start, bounded, concerns};
 use annals_format::{LocationId, RegionId, TraceLoss};
 use annals_merger::{ByStream, Calls, Query, ReadSummary, Reader, Window};
 
@@ -89,8 +89,10 @@ pub struct Lane {
     pub label: String,
     /// Rows, from the outermost level on.
     pub rows: Vec<LaneRow>,
-    /// Times in which it waited, by their begin. Shorter ones than half a column are left out.
+    /// Times in which it waited, by their begin. Shorter ones than half a column are left out, unless they are among the longest.
     pub waits: Vec<LaneWait>,
+    /// How long it waited in each column, nanoseconds. Empty if that is not known.
+    pub waited_ns: Vec<i64>,
     /// What is missing.
     pub gaps: Vec<Gap>,
     /// Its first metric, if it has one.
@@ -99,26 +101,13 @@ pub struct Lane {
 
 impl Lane {
     /// Returns the columns in which the lane waited for at least half the time.
-    pub fn waiting_columns(&self, layout: &Layout) -> Vec<usize> {
-        let mut waited = vec![0_i64; layout.columns];
-        for wait in &self.waits {
-            let from = bin_of(layout.window, layout.columns, wait.from_ns);
-            let to = bin_of(layout.window, layout.columns, wait.to_ns - 1);
-            for (column, sum) in waited.iter_mut().enumerate().take(to + 1).skip(from) {
-                let of_column = Window {
-                    from_ns: bin_start(layout.window, layout.columns, column),
-                    to_ns: bin_start(layout.window, layout.columns, column + 1),
-                };
-                *sum += of_column.clip(wait.from_ns, wait.to_ns);
-            }
-        }
-        let length = |column| {
-            let end = bin_start(layout.window, layout.columns, column + 1);
-            end - bin_start(layout.window, layout.columns, column)
-        };
-        let waited = waited.into_iter().enumerate();
-        let mostly = waited.filter(|(column, sum)| *sum > 0 && *sum >= length(*column) / 2);
-        mostly.map(|(column, _)| column).collect()
+    pub fn waiting_columns(&self, layout: &Layout) -> impl Iterator<Item = usize> {
+        let start = |column| bin_start(layout.window, layout.columns, column);
+        let waited = self.waited_ns.iter().enumerate();
+        let mostly = waited.filter(move |(column, waited_ns)| {
+            **waited_ns > 0 && 2 * **waited_ns >= start(column + 1) - start(*column)
+        });
+        mostly.map(|(column, _)| column)
     }
 }
 
@@ -177,6 +166,8 @@ pub struct Layout {
     pub longest_waits: Vec<NamedWait>,
     /// Regions, most time first.
     pub legend: Vec<Legend>,
+    /// What lanes are in where no bar is drawn.
+    pub outside: &'static str,
     /// What is not shown, and what to do to see it.
     pub notes: Vec<String>,
 }
@@ -220,13 +211,20 @@ impl Layout {
             definitions,
             window,
             columns,
+            waits: MessageWaits::new(definitions),
             of_streams: &lanes_of_streams,
             count: chosen.len(),
         };
-        let links = Links::of(opened, filter, request, &shown, &mut notes)?;
+        let mut links = Links::of(opened, filter, request, &shown, &mut notes)?;
         let mut metrics = MetricSums::of(definitions, filter);
         let size = (window, columns, request.levels.max(1));
-        let mut bars = Bars::new(definitions, filter, size, lanes.clone(), links.waits);
+        let mut bars = Bars::new(
+            opened,
+            filter,
+            size,
+            lanes.clone(),
+            std::mem::take(&mut links.waits),
+        );
         let outcome = if metrics.types.is_empty() {
             calls.run(opened, &mut bars)?
         } else {
@@ -273,6 +271,7 @@ impl Layout {
             label: lane_label(&names, definitions, *id),
             rows: bars.rows(lane, &places),
             waits: bars.take_waits(lane),
+            waited_ns: std::mem::take(&mut links.waited_ns[lane]),
             gaps: Vec::new(),
             metric: metrics.row(lane, definitions),
         });
@@ -287,6 +286,10 @@ impl Layout {
             },
             longest_waits: Vec::new(),
             legend: legend.collect(),
+            outside: match filter.is_by_region() {
+                true => "outside of the chosen regions",
+                false => "outside of all regions",
+            },
             notes,
         };
         layout.add_gaps(&outcome.losses, filter, &lanes_of_streams);

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use annals_analysis::{
-    CollectiveInstance, Wait, bin_of, for_each_collective, for_each_message, message_waits,
+    CollectiveInstance, MessageWaits, Wait, bin_of, bin_start, for_each_collective,
+    for_each_message,
 };
 use annals_format::{Definitions, EventTypeId, RegionId, Role, StreamId};
 use annals_merger::{ByStream, Message, Query, Reader, Window};
@@ -16,6 +17,12 @@ const MOST_LINES: usize = 2000;
 /// A trace with at most this many events before the window's end is read from its start to match messages, without being
 /// asked to.
 const FEW_EVENTS: u64 = 2_000_000;
+
+/// Waits that are too short to be seen and are kept until the longest of them are known.
+const MOST_SHORT: usize = 4096;
+
+/// Waits that are too short to be seen and are kept: enough for the longest, if some turn out to be in no call.
+const MOST_LONGEST: usize = 64;
 
 /// A time in which a lane waited.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,8 +46,12 @@ pub(super) struct Links {
     pub(super) count: u64,
     /// Number of messages by the column of their send.
     pub(super) by_column: Vec<u64>,
-    /// By lane: its waits, by the time at which they begin.
+    /// By lane: its waits that are to be seen or among the longest, by the time at which they begin.
     pub(super) waits: Vec<Vec<LaneWait>>,
+    /// By lane and column: how long the lane waited, nanoseconds, all waits together.
+    pub(super) waited_ns: Vec<Vec<i64>>,
+    /// Waits that are too short to be seen: candidates for the longest ones, with their lanes.
+    short: Vec<(usize, LaneWait)>,
 }
 
 /// What links are gathered for.
@@ -48,6 +59,7 @@ pub(super) struct Lanes<'a> {
     pub(super) definitions: &'a Definitions,
     pub(super) window: Window,
     pub(super) columns: usize,
+    pub(super) waits: MessageWaits,
     pub(super) of_streams: &'a ByStream<usize>,
     pub(super) count: usize,
 }
@@ -72,20 +84,62 @@ impl Links {
             count: 0,
             by_column: vec![0; lanes.columns],
             waits: vec![Vec::new(); lanes.count],
+            waited_ns: vec![vec![0; lanes.columns]; lanes.count],
+            short: Vec::new(),
         }
     }
 
+    /// Adds a wait of a lane, if it lies in the window.
+    fn add_wait(
+        &mut self,
+        lanes: &Lanes<'_>,
+        lane: usize,
+        (from_ns, to_ns): (i64, i64),
+        named: impl FnOnce() -> Wait,
+    ) {
+        let window = lanes.window;
+        if window.clip(from_ns, to_ns) <= 0 {
+            return;
+        }
+        let first = bin_of(window, lanes.columns, from_ns.max(window.from_ns));
+        let last = bin_of(window, lanes.columns, to_ns.min(window.to_ns) - 1);
+        for column in first..=last {
+            let of_column = Window {
+                from_ns: bin_start(window, lanes.columns, column),
+                to_ns: bin_start(window, lanes.columns, column + 1),
+            };
+            self.waited_ns[lane][column] += of_column.clip(from_ns, to_ns);
+        }
+        let wait = LaneWait {
+            from_ns,
+            to_ns,
+            call: None,
+            wait: named(),
+        };
+        if lanes.is_visible(from_ns, to_ns) {
+            self.waits[lane].push(wait);
+            return;
+        }
+        self.short.push((lane, wait));
+        if self.short.len() >= MOST_SHORT {
+            self.keep_longest(MOST_SHORT / 8);
+        }
+    }
+
+    /// Keeps the longest of the waits that are too short to be seen.
+    fn keep_longest(&mut self, most: usize) {
+        self.short.sort_by_key(|(lane, wait)| {
+            let length = wait.to_ns.saturating_sub(wait.from_ns);
+            (std::cmp::Reverse(length), wait.from_ns, *lane)
+        });
+        self.short.truncate(most);
+    }
+
     fn add_message(&mut self, lanes: &Lanes<'_>, message: &Message, stride: &mut u64) {
-        for wait in message_waits(message) {
-            if let Some(lane) = lanes.lane(wait.waiting.stream)
-                && lanes.is_visible(wait.from_ns, wait.to_ns)
-            {
-                self.waits[lane].push(LaneWait {
-                    from_ns: wait.from_ns,
-                    to_ns: wait.to_ns,
-                    call: None,
-                    wait: wait.named(lanes.definitions),
-                });
+        for wait in lanes.waits.of(message) {
+            if let Some(lane) = lanes.lane(wait.waiting.stream) {
+                let span = (wait.from_ns, wait.to_ns);
+                self.add_wait(lanes, lane, span, || wait.named(lanes.definitions));
             }
         }
         let (send, receive) = (&message.send, &message.receive);
@@ -120,14 +174,10 @@ impl Links {
     fn add_collective(&mut self, lanes: &Lanes<'_>, operation: &CollectiveInstance<'_>) {
         let to_ns = operation.last.time_ns;
         for begin in operation.begins {
-            if let Some(lane) = lanes.lane(begin.stream)
-                && lanes.is_visible(begin.time_ns, to_ns)
-            {
-                self.waits[lane].push(LaneWait {
-                    from_ns: begin.time_ns,
-                    to_ns,
-                    call: None,
-                    wait: operation.wait(begin, lanes.definitions),
+            if let Some(lane) = lanes.lane(begin.stream) {
+                let span = (begin.time_ns, to_ns);
+                self.add_wait(lanes, lane, span, || {
+                    operation.wait(begin, lanes.definitions)
                 });
             }
         }
@@ -161,11 +211,16 @@ impl Links {
             );
             return Ok(links);
         }
-        // What a lane waits for in the window may come after it.
+        // What a lane waits for in the window may come after it: all of the trace is read if it is short.
+        let is_short =
+            request.messages == Some(true) || reader.events_before(i64::MAX) <= FEW_EVENTS;
         let span = lanes.window.to_ns.saturating_sub(lanes.window.from_ns);
         let window = Window {
-            to_ns: lanes.window.to_ns.saturating_add(span),
-            ..lanes.window
+            from_ns: lanes.window.from_ns,
+            to_ns: match is_short {
+                true => i64::MAX,
+                false => lanes.window.to_ns.saturating_add(span),
+            },
         };
         let query = filter.within(window);
         let mut stride = 1;
@@ -177,6 +232,10 @@ impl Links {
         for_each_collective(reader, &all, |operation| {
             links.add_collective(lanes, operation);
         })?;
+        links.keep_longest(MOST_LONGEST);
+        for (lane, wait) in std::mem::take(&mut links.short) {
+            links.waits[lane].push(wait);
+        }
         for waits in &mut links.waits {
             waits.sort_by_key(|wait| (wait.from_ns, wait.to_ns));
         }

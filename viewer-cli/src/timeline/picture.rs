@@ -138,7 +138,7 @@ enum Sign {
 impl Sign {
     fn text(self, layout: &Layout) -> String {
         let text = match self {
-            Self::Outside => "outside of all regions",
+            Self::Outside => layout.outside,
             Self::Waiting => "waits for another rank",
             Self::Message => "message, from send to receive",
             Self::Density => {

@@ -206,7 +206,7 @@ fn legend(layout: &Layout, has_colour: bool, text: &mut String) {
             layout.legend.len() - MOST_NAMES
         );
     }
-    text.push_str("  · outside of all regions\n");
+    let _ = writeln!(text, "  · {}", layout.outside);
     if layout.lanes.iter().any(|lane| !lane.waits.is_empty()) {
         text.push_str(match has_colour {
             true => "  ░ waits for another rank\n",

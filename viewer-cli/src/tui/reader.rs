@@ -314,6 +314,7 @@ impl Work {
                 label: lane_label(&names, definitions, *id),
                 rows: vec![LaneRow { runs }],
                 waits: Vec::new(),
+                waited_ns: Vec::new(),
                 gaps: Vec::new(),
                 metric: None,
             }
@@ -334,6 +335,7 @@ impl Work {
             messages: MessageLines::default(),
             longest_waits: Vec::new(),
             legend: legend.collect(),
+            outside: "outside of all regions",
             notes: Vec::new(),
         };
         self.mark_gaps(&mut layout, &shown);

@@ -192,7 +192,7 @@ impl Info {
     /// Returns in one sentence what ran, how long, and whether anything is missing.
     fn sentence(&self) -> String {
         let ran = match self.processes.len() {
-            0 => "No process was recorded".to_owned(),
+            0 => return "No process was recorded.".to_owned(),
             1 if self.ranks <= 1 => "One process ran".to_owned(),
             count if self.ranks == count => format!("{} ran", counted(count as u64, "rank")),
             // Ranks of several runs may have one number; a process may have none.
@@ -231,7 +231,15 @@ impl Info {
         line("span", time::duration(self.end_ns - self.start_ns));
         let missing = match self.missing_ranks.len() {
             0 => String::new(),
-            _ => format!(", no recording of rank {}", list(&self.missing_ranks)),
+            _ => format!(
+                ", no recording of rank{} {}",
+                if self.missing_ranks.len() == 1 {
+                    ""
+                } else {
+                    "s"
+                },
+                list(&self.missing_ranks)
+            ),
         };
         line(
             "ranks",

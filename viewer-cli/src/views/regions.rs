@@ -122,8 +122,9 @@ pub fn region_table(
             TableRow::Outside(row) => {
                 cells.push(String::new());
                 cells.extend(has_uncertain.then(String::new));
-                let time = [time::duration(row.time_ns), time::duration(row.time_ns)];
-                cells.extend(time);
+                let mark = if row.is_uncertain { "~" } else { "" };
+                let time = format!("{mark}{}", time::duration(row.time_ns));
+                cells.extend([time.clone(), time]);
                 cells.push(percent(row.time_ns as u64, whole));
                 cells.extend(std::iter::repeat_n(String::new(), 4));
             }
@@ -167,27 +168,46 @@ pub fn region_table(
     text
 }
 
-/// Returns in one sentence where most of the time went.
-pub fn region_sentence(times: &RegionTimes) -> String {
+/// Returns in one sentence where most of the time went. `whole` is what shares are of, as `the run`.
+pub fn region_sentence(times: &RegionTimes, whole: &str) -> String {
     let share = |ns: i64| percent(ns as u64, times.run_ns.max(0) as u64);
     let outside_ns: i64 = times.outside.iter().map(|row| row.time_ns).sum();
-    let Some(row) = times.regions.iter().max_by_key(|row| row.exclusive_ns) else {
-        return "No region was entered.".to_owned();
+    let about = if times.outside.iter().any(|row| row.is_uncertain) {
+        "About "
+    } else {
+        ""
+    };
+    let longest = times.regions.iter().max_by_key(|row| row.exclusive_ns);
+    let Some(row) = longest.filter(|row| row.exclusive_ns > 0) else {
+        return match times.run_ns {
+            0 => "No region was entered.".to_owned(),
+            _ => format!(
+                "No time was spent in regions; {whole} lasted {}.",
+                time::duration(times.run_ns)
+            ),
+        };
     };
     let least = if row.time_is_uncertain { "about " } else { "" };
     let of_rank = row
         .rank
         .map_or_else(String::new, |rank| format!(" of rank {rank}"));
+    let calls = match row.calls {
+        // Of a window: it was entered before.
+        0 => String::new(),
+        calls => format!(", in {}", counted(calls, "call")),
+    };
     let mut text = format!(
-        "{}{of_rank} took most time itself: {least}{}, {} % of the run, in {}.",
+        "{}{of_rank} took most time itself: {least}{}, {} % of {whole}{calls}.",
         shorten(&safe(&row.name), SENTENCE_NAME),
         time::duration(row.exclusive_ns),
         share(row.exclusive_ns),
-        counted(row.calls, "call"),
     );
     if outside_ns > row.exclusive_ns {
         let outside = share(outside_ns);
-        let _ = write!(text, " {outside} % of the run is outside of all regions.");
+        let _ = write!(
+            text,
+            " {about}{outside} % of {whole} is outside of all regions."
+        );
     }
     text
 }

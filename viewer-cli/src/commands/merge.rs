@@ -1,25 +1,24 @@
-//! `trace-merge`: combines recordings into one globally ordered trace.
+//! `trace-merge`, or `trace-cli merge`: combines recordings into one globally ordered trace.
 
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
-use annals_cli::commands::export::{progress, tell_of_messages};
-use annals_cli::file::{ForceArgument, trace_beside, with_advice};
-use annals_cli::filter::{EventFilterArguments, FilterArguments, WindowArguments};
-use annals_cli::merge_summary::{Asked, of_ends, of_merge};
-use annals_cli::output::UsageError;
-use annals_cli::table::safe_lines;
+use super::export::{progress, tell_of_messages};
+use crate::file::{ForceArgument, trace_beside};
+use crate::filter::{EventFilterArguments, FilterArguments, WindowArguments};
+use crate::merge_summary::{Asked, of_ends, of_merge};
+use crate::output::{Finding, UsageError};
+use crate::table::safe_lines;
 use annals_export::{Format, Settings, export};
 use annals_format::CompressionLevel;
 use annals_merger::{
-    ArchiveOptions, Causality, ClockOffsets, FilterError, JoinOptions, MESSAGES_IN_FLIGHT,
-    MergeError, MergeOptions, MergePlan, OutputKind, Plan, Report, SliceNumber, Symbols, Window,
-    is_annals, keep_freed_memory, no_progress,
+    ArchiveOptions, Causality, ClockOffsets, JoinOptions, MESSAGES_IN_FLIGHT, MergeError,
+    MergeOptions, MergePlan, OutputKind, Plan, Report, SliceNumber, Symbols, Window, is_annals,
+    no_progress,
 };
 use anyhow::Context;
-use clap::Parser;
+use clap::Args;
 
 /// Most slices of a merge: its borders are not known more finely.
 const MOST_SLICES: u32 = 4096;
@@ -30,17 +29,15 @@ const MOST_SLICES: u32 = 4096;
 /// merges, in any mix and order; what killed processes left in their live files (*.annals-live) is taken in. A trace is an input
 /// when it is named itself; in a directory, it is taken for an earlier merge of the recordings there. The
 /// same inputs give the same bytes, whatever the order and the number of jobs.
-#[derive(Debug, Parser)]
+#[derive(Clone, Debug, Args)]
 #[command(
-    name = "trace-merge",
-    version,
     after_help = "Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 merged, but data was lost \
                   (dropped, skipped, truncated), a rank is missing, or an input is damaged.\n\n\
                   Examples:\n  trace-merge annals-run -o run.annals\n  \
                   trace-merge annals-run -o run.pftrace\n  \
                   trace-merge annals-run -o window.annals --from 1.5s --to 2s --rank 0-3"
 )]
-struct Arguments {
+pub struct MergeArguments {
     /// Recordings, traces, and directories of these (a trace beside recordings is an earlier merge, and left out)
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
@@ -208,32 +205,24 @@ fn slice_of(text: &str) -> Result<SliceNumber, String> {
     })
 }
 
-fn main() -> ExitCode {
-    let mut arguments = Arguments::parse();
-    keep_freed_memory();
-    let chosen = arguments.choose_output();
-    let outcome = chosen.and_then(|()| match arguments.join {
-        true => run_join(&arguments),
-        false => run(&arguments).map(|report| {
+/// Runs the command.
+///
+/// # Errors
+/// If inputs cannot be read or merged, or the output cannot be written.
+pub fn run(mut arguments: MergeArguments) -> anyhow::Result<Finding> {
+    arguments.choose_output()?;
+    let has_loss = match arguments.join {
+        true => join(&arguments)?,
+        false => {
+            let report = merge(&arguments)?;
             report.has_loss() || report.inputs.iter().any(|input| !input.damage.is_empty())
-        }),
-    });
-    match outcome {
-        Ok(true) => ExitCode::from(3),
-        Ok(false) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("trace-merge: {}", safe_lines(&with_advice(&error)));
-            match error.downcast_ref() {
-                Some(FilterError::Syntax(_)) => ExitCode::from(2),
-                _ if error.is::<UsageError>() => ExitCode::from(2),
-                _ => ExitCode::FAILURE,
-            }
         }
-    }
+    };
+    Ok(Finding::loss(has_loss))
 }
 
 /// Puts slices together; gives whether anything was lost.
-fn run_join(arguments: &Arguments) -> anyhow::Result<bool> {
+fn join(arguments: &MergeArguments) -> anyhow::Result<bool> {
     let mut options = JoinOptions::new();
     options.compression = arguments.compression;
     options.force = arguments.force.force;
@@ -266,7 +255,7 @@ fn place_of(path: &Path) -> PathBuf {
 }
 
 /// Refuses to write one file over another that is read, or written, too.
-fn check_places(arguments: &Arguments) -> Result<(), UsageError> {
+fn check_places(arguments: &MergeArguments) -> Result<(), UsageError> {
     let read = [
         ("--clock-offsets", &arguments.clock_offsets),
         ("--plan", &arguments.plan),
@@ -312,7 +301,7 @@ fn check_places(arguments: &Arguments) -> Result<(), UsageError> {
     Ok(())
 }
 
-impl Arguments {
+impl MergeArguments {
     /// Where the trace is written.
     fn output(&self) -> &Path {
         self.output.as_deref().unwrap_or(Path::new(""))
@@ -344,7 +333,7 @@ impl Arguments {
     }
 }
 
-fn run(arguments: &Arguments) -> anyhow::Result<Report> {
+fn merge(arguments: &MergeArguments) -> anyhow::Result<Report> {
     check_places(arguments)?;
     for path in [&arguments.report, &arguments.write_plan] {
         arguments.force.check(path.as_deref(), OutputKind::JSON)?;
@@ -405,7 +394,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<Report> {
 }
 
 /// Threads that work.
-fn jobs(arguments: &Arguments) -> usize {
+fn jobs(arguments: &MergeArguments) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     match arguments.jobs {
         0 => processors,
@@ -436,7 +425,7 @@ fn run_export(
     plan: MergePlan,
     window: Window,
     format: Format,
-    arguments: &Arguments,
+    arguments: &MergeArguments,
 ) -> anyhow::Result<Report> {
     let events = plan.expected_events();
     let opened = plan.into_reader();
@@ -478,7 +467,7 @@ fn tell(
     report: &Report,
     bytes: Option<u64>,
     format: OutputFormat,
-    arguments: &Arguments,
+    arguments: &MergeArguments,
 ) -> anyhow::Result<()> {
     if !arguments.quiet {
         let summary = summary(report, bytes, format, arguments);
@@ -505,7 +494,7 @@ fn summary(
     report: &Report,
     bytes: Option<u64>,
     format: OutputFormat,
-    arguments: &Arguments,
+    arguments: &MergeArguments,
 ) -> String {
     let size = bytes.map_or_else(String::new, |bytes| format!(", {bytes} bytes"));
     let headline = format!(
