@@ -13,28 +13,27 @@ use crate::handle::{EventType, Region, Source};
 use crate::status::Status;
 
 /// The type of a value that is not there.
-#[cfg(test)]
-pub(crate) const TYPE_ABSENT: u32 = 0;
+pub const TYPE_ABSENT: u32 = 0;
 
 /// The value of an element.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct Value {
-    pub(crate) r#type: u32,
-    pub(crate) length: u32,
-    pub(crate) r#as: ValueAs,
+pub struct Value {
+    pub r#type: u32,
+    pub length: u32,
+    pub r#as: ValueAs,
 }
 
 /// A value's own bits.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) union ValueAs {
-    pub(crate) i32: i32,
-    pub(crate) u32: u32,
-    pub(crate) i64: i64,
-    pub(crate) u64: u64,
-    pub(crate) f64: f64,
-    pub(crate) bytes: *const c_void,
+pub union ValueAs {
+    pub i32: i32,
+    pub u32: u32,
+    pub i64: i64,
+    pub u64: u64,
+    pub f64: f64,
+    pub bytes: *const c_void,
 }
 
 // Of a narrow number, the lower half of the bits is looked at.
@@ -93,12 +92,12 @@ impl Raise for Leave {
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_enter(region: Region) -> Status {
+pub extern "C" fn annals_enter(region: Region) -> Status {
     raise(region.recorder(), Enter(region))
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_leave(region: Region) -> Status {
+pub extern "C" fn annals_leave(region: Region) -> Status {
     raise(region.recorder(), Leave(region))
 }
 
@@ -198,7 +197,7 @@ fn id_in(recorder: u32, event_type: EventType) -> EventTypeId {
 /// # Safety
 /// - As the header has it: `values` points to `count` values whose pointers are good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_raise(
+pub unsafe extern "C" fn annals_raise(
     event_type: EventType,
     values: *const Value,
     count: usize,
@@ -214,7 +213,7 @@ pub(crate) unsafe extern "C" fn annals_raise(
 /// # Safety
 /// - As [`annals_raise`].
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_raise_on(
+pub unsafe extern "C" fn annals_raise_on(
     source: Source,
     event_type: EventType,
     values: *const Value,
@@ -227,7 +226,7 @@ pub(crate) unsafe extern "C" fn annals_raise_on(
 /// # Safety
 /// - As [`annals_raise`].
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_raise_at(
+pub unsafe extern "C" fn annals_raise_at(
     source: Source,
     tick: u64,
     event_type: EventType,
@@ -274,7 +273,7 @@ fn miss(source: Source, event_type: EventType, missed: Missed) -> Status {
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_report_dropped(
+pub extern "C" fn annals_report_dropped(
     source: Source,
     event_type: EventType,
     count: u64,
@@ -283,19 +282,16 @@ pub(crate) extern "C" fn annals_report_dropped(
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_report_no_callback(
-    source: Source,
-    event_type: EventType,
-) -> Status {
+pub extern "C" fn annals_report_no_callback(source: Source, event_type: EventType) -> Status {
     miss(source, event_type, Missed::NoCallback)
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_tsc() -> u64 {
+pub extern "C" fn annals_tsc() -> u64 {
     annals_recorder::tsc()
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_tsc_is_invariant() -> i32 {
+pub extern "C" fn annals_tsc_is_invariant() -> i32 {
     annals_recorder::tsc_is_invariant().into()
 }

@@ -20,17 +20,17 @@ use crate::status::{Failure, Status};
 use crate::table;
 
 /// The environment is not looked at.
-pub(crate) const ENVIRONMENT_IGNORED: u32 = 0;
+pub const ENVIRONMENT_IGNORED: u32 = 0;
 /// What the environment says stands above the settings.
-pub(crate) const ENVIRONMENT_WINS: u32 = 1;
+pub const ENVIRONMENT_WINS: u32 = 1;
 /// What the environment says stands below the settings.
-pub(crate) const ENVIRONMENT_FILLS: u32 = 2;
+pub const ENVIRONMENT_FILLS: u32 = 2;
 
 /// The recorder that was made global; 0: none.
 static GLOBAL: AtomicU64 = AtomicU64::new(0);
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_version() -> *const c_char {
+pub extern "C" fn annals_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
     VERSION.as_ptr().cast()
 }
@@ -38,7 +38,7 @@ pub(crate) extern "C" fn annals_version() -> *const c_char {
 /// # Safety
 /// - The pointers are NULL or good, as the header has it. So for all functions here.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_start(
+pub unsafe extern "C" fn annals_start(
     settings: *const Setting,
     count: usize,
     environment: u32,
@@ -77,10 +77,7 @@ pub(crate) unsafe extern "C" fn annals_start(
 /// # Safety
 /// - `statistics` is NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_finish(
-    recorder: Recorder,
-    statistics: *mut Statistics,
-) -> Status {
+pub unsafe extern "C" fn annals_finish(recorder: Recorder, statistics: *mut Statistics) -> Status {
     with_recorder(recorder, |recorder| {
         if recorder.is_inherited() {
             return Err(Status::ErrorForked.into());
@@ -95,7 +92,7 @@ pub(crate) unsafe extern "C" fn annals_finish(
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_free(recorder: Recorder) -> Status {
+pub extern "C" fn annals_free(recorder: Recorder) -> Status {
     setup(|| {
         if !table::remove(recorder.number()) {
             return Err(Status::ErrorHandle.into());
@@ -107,7 +104,7 @@ pub(crate) extern "C" fn annals_free(recorder: Recorder) -> Status {
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_make_global(recorder: Recorder) -> Status {
+pub extern "C" fn annals_make_global(recorder: Recorder) -> Status {
     with_recorder(recorder, |_| {
         GLOBAL.store(recorder.bits, Ordering::SeqCst);
         Ok(())
@@ -115,13 +112,13 @@ pub(crate) extern "C" fn annals_make_global(recorder: Recorder) -> Status {
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_global() -> Recorder {
+pub extern "C" fn annals_global() -> Recorder {
     let bits = GLOBAL.load(Ordering::SeqCst);
     Recorder { bits }
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_set_rank(recorder: Recorder, rank: u32, rank_count: u32) -> Status {
+pub extern "C" fn annals_set_rank(recorder: Recorder, rank: u32, rank_count: u32) -> Status {
     with_recorder(recorder, |recorder| {
         let rank_count = (rank_count != 0).then_some(rank_count);
         if rank_count.is_some_and(|count| rank >= count) {
@@ -135,7 +132,7 @@ pub(crate) extern "C" fn annals_set_rank(recorder: Recorder, rank: u32, rank_cou
 /// # Safety
 /// - The pointers are NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_add_property(
+pub unsafe extern "C" fn annals_add_property(
     recorder: Recorder,
     key: *const c_char,
     value: *const c_char,
@@ -150,7 +147,7 @@ pub(crate) unsafe extern "C" fn annals_add_property(
 /// # Safety
 /// - The pointers are NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_add_clock(
+pub unsafe extern "C" fn annals_add_clock(
     recorder: Recorder,
     spec: *const ClockSpec,
     clock: *mut Clock,
@@ -169,7 +166,7 @@ pub(crate) unsafe extern "C" fn annals_add_clock(
 /// # Safety
 /// - `read` is NULL, or can be called with this data.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_calibrate(
+pub unsafe extern "C" fn annals_calibrate(
     recorder: Recorder,
     clock: Clock,
     read: ReadClock,
@@ -189,7 +186,7 @@ pub(crate) unsafe extern "C" fn annals_calibrate(
 /// # Safety
 /// - The pointers are NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_add_source(
+pub unsafe extern "C" fn annals_add_source(
     recorder: Recorder,
     spec: *const SourceSpec,
     source: *mut Source,
@@ -208,7 +205,7 @@ pub(crate) unsafe extern "C" fn annals_add_source(
 /// # Safety
 /// - The pointer is NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_threads(recorder: Recorder, source: *mut Source) -> Status {
+pub unsafe extern "C" fn annals_threads(recorder: Recorder, source: *mut Source) -> Status {
     with_recorder(recorder, |recorder| {
         check_out(source)?;
         // SAFETY: checked above.
@@ -220,7 +217,7 @@ pub(crate) unsafe extern "C" fn annals_threads(recorder: Recorder, source: *mut 
 /// # Safety
 /// - The pointers are NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_add_region(
+pub unsafe extern "C" fn annals_add_region(
     recorder: Recorder,
     name: *const c_char,
     region: *mut Region,
@@ -233,7 +230,7 @@ pub(crate) unsafe extern "C" fn annals_add_region(
 /// # Safety
 /// - The pointers are NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_add_region_at(
+pub unsafe extern "C" fn annals_add_region_at(
     recorder: Recorder,
     name: *const c_char,
     file: *const c_char,
@@ -257,7 +254,7 @@ pub(crate) unsafe extern "C" fn annals_add_region_at(
 /// # Safety
 /// - The pointers are NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_add_event_type(
+pub unsafe extern "C" fn annals_add_event_type(
     recorder: Recorder,
     spec: *const EventTypeSpec,
     event_type: *mut EventType,
@@ -276,7 +273,7 @@ pub(crate) unsafe extern "C" fn annals_add_event_type(
 /// # Safety
 /// - The pointers are NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_add_metric(
+pub unsafe extern "C" fn annals_add_metric(
     recorder: Recorder,
     name: *const c_char,
     unit: *const c_char,
@@ -307,12 +304,12 @@ pub(crate) unsafe extern "C" fn annals_add_metric(
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_pause(recorder: Recorder) -> Status {
+pub extern "C" fn annals_pause(recorder: Recorder) -> Status {
     switch(recorder, annals_recorder::Recorder::pause)
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_resume(recorder: Recorder) -> Status {
+pub extern "C" fn annals_resume(recorder: Recorder) -> Status {
     switch(recorder, annals_recorder::Recorder::resume)
 }
 
@@ -328,7 +325,7 @@ fn switch(recorder: Recorder, work: impl FnOnce(&annals_recorder::Recorder)) -> 
 /// # Safety
 /// - The pointer is NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_apply(recorder: Recorder, rules: *const c_char) -> Status {
+pub unsafe extern "C" fn annals_apply(recorder: Recorder, rules: *const c_char) -> Status {
     with_recorder(recorder, |recorder| {
         // SAFETY: the caller's promise.
         let rules: Rules = unsafe { text(rules) }?.parse()?;
@@ -339,7 +336,7 @@ pub(crate) unsafe extern "C" fn annals_apply(recorder: Recorder, rules: *const c
 /// # Safety
 /// - The pointers are NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_snapshot(
+pub unsafe extern "C" fn annals_snapshot(
     recorder: Recorder,
     path: *mut c_char,
     capacity: usize,
@@ -358,7 +355,7 @@ pub(crate) unsafe extern "C" fn annals_snapshot(
 /// # Safety
 /// - The pointer is NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_read_statistics(
+pub unsafe extern "C" fn annals_read_statistics(
     recorder: Recorder,
     statistics: *mut Statistics,
 ) -> Status {
@@ -371,7 +368,7 @@ pub(crate) unsafe extern "C" fn annals_read_statistics(
 /// # Safety
 /// - The pointers are NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_recording_path(
+pub unsafe extern "C" fn annals_recording_path(
     recorder: Recorder,
     path: *mut c_char,
     capacity: usize,
@@ -387,7 +384,7 @@ pub(crate) unsafe extern "C" fn annals_recording_path(
 /// # Safety
 /// - The pointers are NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_storage_failure(
+pub unsafe extern "C" fn annals_storage_failure(
     recorder: Recorder,
     why: *mut c_char,
     capacity: usize,
@@ -403,7 +400,7 @@ pub(crate) unsafe extern "C" fn annals_storage_failure(
 /// # Safety
 /// - The pointers are NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_not_kill_safe(
+pub unsafe extern "C" fn annals_not_kill_safe(
     recorder: Recorder,
     why: *mut c_char,
     capacity: usize,

@@ -18,95 +18,95 @@ use crate::status::{Failure, Status};
 /// A setting: what an environment variable would say.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct Setting {
-    pub(crate) name: *const c_char,
-    pub(crate) value: *const c_char,
+pub struct Setting {
+    pub name: *const c_char,
+    pub value: *const c_char,
 }
 
 /// Reads a clock.
-pub(crate) type ReadClock = Option<unsafe extern "C" fn(data: *mut c_void) -> u64>;
+pub type ReadClock = Option<unsafe extern "C" fn(data: *mut c_void) -> u64>;
 
 /// A clock, to be added.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct ClockSpec {
-    pub(crate) size: usize,
-    pub(crate) name: *const c_char,
-    pub(crate) ticks_per_second: u64,
-    pub(crate) max_ticks: u64,
-    pub(crate) read: ReadClock,
-    pub(crate) data: *mut c_void,
-    pub(crate) rate_error_ppb: u32,
-    pub(crate) reserved: u32,
+pub struct ClockSpec {
+    pub size: usize,
+    pub name: *const c_char,
+    pub ticks_per_second: u64,
+    pub max_ticks: u64,
+    pub read: ReadClock,
+    pub data: *mut c_void,
+    pub rate_error_ppb: u32,
+    pub reserved: u32,
 }
 
 /// A source, to be added.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct SourceSpec {
-    pub(crate) size: usize,
-    pub(crate) name: *const c_char,
-    pub(crate) description: *const c_char,
-    pub(crate) ordering: u32,
-    pub(crate) overflow: u32,
-    pub(crate) clock: handle::Clock,
+pub struct SourceSpec {
+    pub size: usize,
+    pub name: *const c_char,
+    pub description: *const c_char,
+    pub ordering: u32,
+    pub overflow: u32,
+    pub clock: handle::Clock,
 }
 
 /// One element of an event type.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct Element {
-    pub(crate) name: *const c_char,
-    pub(crate) unit: *const c_char,
-    pub(crate) r#type: u32,
-    pub(crate) reference: u32,
-    pub(crate) is_optional: u32,
-    pub(crate) reserved: u32,
+pub struct Element {
+    pub name: *const c_char,
+    pub unit: *const c_char,
+    pub r#type: u32,
+    pub reference: u32,
+    pub is_optional: u32,
+    pub reserved: u32,
 }
 
 /// An event type, to be added.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct EventTypeSpec {
-    pub(crate) size: usize,
-    pub(crate) name: *const c_char,
-    pub(crate) description: *const c_char,
-    pub(crate) verbosity: u32,
-    pub(crate) role: u32,
-    pub(crate) key: *const c_char,
-    pub(crate) elements: *const Element,
-    pub(crate) element_count: usize,
+pub struct EventTypeSpec {
+    pub size: usize,
+    pub name: *const c_char,
+    pub description: *const c_char,
+    pub verbosity: u32,
+    pub role: u32,
+    pub key: *const c_char,
+    pub elements: *const Element,
+    pub element_count: usize,
 }
 
 /// How a recorder is doing.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct Statistics {
-    pub(crate) size: usize,
-    pub(crate) raised: u64,
-    pub(crate) dropped: u64,
-    pub(crate) suppressed: u64,
-    pub(crate) blocked_ns: u64,
-    pub(crate) snapshots: u64,
-    pub(crate) written_bytes: u64,
-    pub(crate) free_pages: u64,
-    pub(crate) pages: u64,
-    pub(crate) raised_after_finish: u64,
-    pub(crate) misused: u64,
-    pub(crate) is_finished: u32,
-    pub(crate) is_kill_safe: u32,
-    pub(crate) has_storage_failed: u32,
-    pub(crate) reserved: u32,
+pub struct Statistics {
+    pub size: usize,
+    pub raised: u64,
+    pub dropped: u64,
+    pub suppressed: u64,
+    pub blocked_ns: u64,
+    pub snapshots: u64,
+    pub written_bytes: u64,
+    pub free_pages: u64,
+    pub pages: u64,
+    pub raised_after_finish: u64,
+    pub misused: u64,
+    pub is_finished: u32,
+    pub is_kill_safe: u32,
+    pub has_storage_failed: u32,
+    pub reserved: u32,
 }
 
 /// The source's ordering codes in C.
-pub(crate) const ORDERED: u32 = 0;
-pub(crate) const UNORDERED: u32 = 1;
+pub const ORDERED: u32 = 0;
+pub const UNORDERED: u32 = 1;
 /// The overflow codes in C.
-pub(crate) const OVERFLOW_DEFAULT: u32 = 0;
-pub(crate) const OVERFLOW_DROP: u32 = 1;
-pub(crate) const OVERFLOW_BLOCK: u32 = 2;
-pub(crate) const OVERFLOW_OVERWRITE: u32 = 3;
+pub const OVERFLOW_DEFAULT: u32 = 0;
+pub const OVERFLOW_DROP: u32 = 1;
+pub const OVERFLOW_BLOCK: u32 = 2;
+pub const OVERFLOW_OVERWRITE: u32 = 3;
 
 fn wrong(why: impl Into<String>) -> Failure {
     Failure::new(Status::ErrorDefinition, why)
@@ -116,7 +116,7 @@ fn wrong(why: impl Into<String>) -> Failure {
 ///
 /// # Safety
 /// - The type is `repr(C)` and its first field is `size: usize`.
-pub(crate) unsafe trait Growing: Copy {}
+pub unsafe trait Growing: Copy {}
 
 // SAFETY: as can be seen above.
 unsafe impl Growing for ClockSpec {}
@@ -149,7 +149,7 @@ unsafe fn size_of_given<T: Growing>(pointer: *const T) -> Result<usize, Failure>
 ///
 /// # Safety
 /// - `pointer` is NULL or points to such a structure, as long as its size says.
-pub(crate) unsafe fn read_spec<T: Growing>(pointer: *const T) -> Result<T, Failure> {
+pub unsafe fn read_spec<T: Growing>(pointer: *const T) -> Result<T, Failure> {
     // SAFETY: the caller's promise.
     let size = unsafe { size_of_given(pointer) }?;
     let more = size - size_of::<T>();
@@ -168,7 +168,7 @@ pub(crate) unsafe fn read_spec<T: Growing>(pointer: *const T) -> Result<T, Failu
 ///
 /// # Safety
 /// - `pointer` is NULL or points to such a structure, as long as its size says.
-pub(crate) unsafe fn write_statistics(
+pub unsafe fn write_statistics(
     pointer: *mut Statistics,
     status: &annals_recorder::Status,
 ) -> Result<(), Failure> {
@@ -202,13 +202,13 @@ pub(crate) unsafe fn write_statistics(
 ///
 /// # Safety
 /// - `place` is not NULL (see [`check_out`]) and can be written to.
-pub(crate) unsafe fn put<T>(place: *mut T, value: T) {
+pub unsafe fn put<T>(place: *mut T, value: T) {
     // SAFETY: the caller's promise.
     unsafe { place.write(value) };
 }
 
 /// Whether there is a place for the result, before anything is done.
-pub(crate) fn check_out<T>(place: *mut T) -> Result<(), Failure> {
+pub fn check_out<T>(place: *mut T) -> Result<(), Failure> {
     if place.is_null() {
         return Err(Status::ErrorNull.into());
     }
@@ -219,7 +219,7 @@ pub(crate) fn check_out<T>(place: *mut T) -> Result<(), Failure> {
 ///
 /// # Safety
 /// - `text` is NULL, or ends with a zero and lives as long as it is used.
-pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Failure> {
+pub unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Failure> {
     if text.is_null() {
         return Err(Status::ErrorNull.into());
     }
@@ -235,7 +235,7 @@ pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Failure> {
 ///
 /// # Safety
 /// - As [`text`].
-pub(crate) unsafe fn text_or_empty<'a>(given: *const c_char) -> Result<&'a str, Failure> {
+pub unsafe fn text_or_empty<'a>(given: *const c_char) -> Result<&'a str, Failure> {
     if given.is_null() {
         return Ok("");
     }
@@ -247,7 +247,7 @@ pub(crate) unsafe fn text_or_empty<'a>(given: *const c_char) -> Result<&'a str, 
 ///
 /// # Safety
 /// - `items` is NULL, or points to `count` items that live as long as they are used.
-pub(crate) unsafe fn slice<'a, T>(items: *const T, count: usize) -> Result<&'a [T], Failure> {
+pub unsafe fn slice<'a, T>(items: *const T, count: usize) -> Result<&'a [T], Failure> {
     match (items.is_null(), count) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(Status::ErrorNull.into()),
@@ -263,7 +263,7 @@ pub(crate) unsafe fn slice<'a, T>(items: *const T, count: usize) -> Result<&'a [
 ///
 /// # Safety
 /// - `buffer` is NULL or has `capacity` bytes; `length` is NULL or can be written to.
-pub(crate) unsafe fn give_text(
+pub unsafe fn give_text(
     given: &OsStr,
     buffer: *mut c_char,
     capacity: usize,
@@ -300,7 +300,7 @@ impl Setting {
     ///
     /// # Safety
     /// - As [`text`], for both.
-    pub(crate) unsafe fn read<'a>(&self) -> Result<(&'a str, &'a OsStr), Failure> {
+    pub unsafe fn read<'a>(&self) -> Result<(&'a str, &'a OsStr), Failure> {
         // SAFETY: the caller's promise.
         let name = unsafe { text(self.name) }?;
         if self.value.is_null() {
@@ -336,7 +336,7 @@ impl ProgramClock {
 impl ClockSpec {
     /// # Safety
     /// - The pointers are good.
-    pub(crate) unsafe fn read(&self) -> Result<Clock, Failure> {
+    pub unsafe fn read(&self) -> Result<Clock, Failure> {
         // SAFETY: the caller's promise.
         let name = unsafe { text(self.name) }?;
         let clock = match self.read {
@@ -361,7 +361,7 @@ impl ClockSpec {
 impl SourceSpec {
     /// # Safety
     /// - The pointers are good.
-    pub(crate) unsafe fn read(&self, recorder: u32) -> Result<Source, Failure> {
+    pub unsafe fn read(&self, recorder: u32) -> Result<Source, Failure> {
         // SAFETY: the caller's promise.
         let name = unsafe { text(self.name) }?;
         let source = match self.ordering {
@@ -389,7 +389,7 @@ impl SourceSpec {
 impl EventTypeSpec {
     /// # Safety
     /// - The pointers are good.
-    pub(crate) unsafe fn read(&self) -> Result<(EventType, EventTypeSchema), Failure> {
+    pub unsafe fn read(&self) -> Result<(EventType, EventTypeSchema), Failure> {
         // SAFETY: the caller's promise.
         let name = unsafe { text(self.name) }?;
         let code = |code: u32| u8::try_from(code).unwrap_or(u8::MAX);

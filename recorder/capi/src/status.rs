@@ -12,7 +12,7 @@ use annals_recorder::{RecorderError, Refusal};
 /// What a call came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
-pub(crate) enum Status {
+pub enum Status {
     Ok = 0,
     ErrorNull = 1,
     ErrorHandle = 2,
@@ -32,7 +32,7 @@ pub(crate) enum Status {
 }
 
 impl Status {
-    pub(crate) const ALL: [Self; 16] = [
+    pub const ALL: [Self; 16] = [
         Self::Ok,
         Self::ErrorNull,
         Self::ErrorHandle,
@@ -73,7 +73,7 @@ impl Status {
     }
 
     #[inline]
-    pub(crate) const fn of_raise(outcome: Result<(), Refusal>) -> Self {
+    pub const fn of_raise(outcome: Result<(), Refusal>) -> Self {
         match outcome {
             Ok(()) => Self::Ok,
             Err(Refusal::Unknown) => Self::ErrorHandle,
@@ -88,13 +88,13 @@ impl Status {
 
 /// Why a call failed, in words as well.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) status: Status,
-    pub(crate) why: String,
+pub struct Failure {
+    pub status: Status,
+    pub why: String,
 }
 
 impl Failure {
-    pub(crate) fn new(status: Status, why: impl Into<String>) -> Self {
+    pub fn new(status: Status, why: impl Into<String>) -> Self {
         let why = why.into();
         Self { status, why }
     }
@@ -134,7 +134,7 @@ thread_local! {
 }
 
 /// Keeps the words of a failure for [`annals_last_error`].
-pub(crate) fn remember(failure: Failure) -> Status {
+pub fn remember(failure: Failure) -> Status {
     let text = CString::new(failure.why.replace('\0', " ")).unwrap_or_default();
     // A thread that is about to end has no place for it any more.
     let _ = LAST.try_with(|last| {
@@ -146,14 +146,14 @@ pub(crate) fn remember(failure: Failure) -> Status {
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_status_text(status: i32) -> *const c_char {
+pub extern "C" fn annals_status_text(status: i32) -> *const c_char {
     let known = Status::ALL.iter().find(|known| **known as i32 == status);
     let text = known.map_or(c"not a status of Annals", |known| known.text());
     text.as_ptr()
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_last_error() -> *const c_char {
+pub extern "C" fn annals_last_error() -> *const c_char {
     let last = LAST.try_with(|last| last.try_borrow().ok().map(|text| text.as_ptr()));
     last.ok().flatten().unwrap_or(c"".as_ptr())
 }

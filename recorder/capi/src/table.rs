@@ -60,7 +60,7 @@ fn slot_of(number: u32) -> Option<&'static Slot> {
 }
 
 /// Takes in the recorder that `start` starts, where there is room for one.
-pub(crate) fn add(start: impl FnOnce() -> Result<Recorder, Failure>) -> Result<u32, Failure> {
+pub fn add(start: impl FnOnce() -> Result<Recorder, Failure>) -> Result<u32, Failure> {
     let (order, seen) = (Ordering::SeqCst, Ordering::Relaxed);
     let reserve = |slot: &&Slot| {
         let taken = slot.number.compare_exchange(0, RESERVED, order, seen);
@@ -77,7 +77,7 @@ pub(crate) fn add(start: impl FnOnce() -> Result<Recorder, Failure>) -> Result<u
 }
 
 /// Works with the recorder that has this number, if it is there.
-pub(crate) fn with<T>(number: u32, work: impl FnOnce(&Recorder) -> T) -> Option<T> {
+pub fn with<T>(number: u32, work: impl FnOnce(&Recorder) -> T) -> Option<T> {
     let user = User::of(slot_of(number)?);
     if user.0.number.load(Ordering::SeqCst) != number {
         return None;
@@ -88,7 +88,7 @@ pub(crate) fn with<T>(number: u32, work: impl FnOnce(&Recorder) -> T) -> Option<
 }
 
 /// Finishes a recorder and takes it out, once nobody works with it any more; false when there is none.
-pub(crate) fn remove(number: u32) -> bool {
+pub fn remove(number: u32) -> bool {
     // Finished first: the threads that work with it may wait for that, and new ones are refused soon.
     if with(number, |recorder| drop(recorder.finish())).is_none() {
         return false;

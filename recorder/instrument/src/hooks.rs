@@ -7,17 +7,12 @@
 #![expect(unsafe_code, reason = "functions that compiled programs call")]
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use annals_recorder::{Raise, Raiser, Recorder, Refusal, RegionId};
 
-use crate::{functions, service};
-
-/// Number of the recorder that records functions; 0: none yet.
-pub(crate) static NUMBER: AtomicU32 = AtomicU32::new(0);
-
-/// Enters and leaves that came while the recorder started, or when the table was full.
-pub(crate) static LOST: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+use crate::functions;
+use crate::service::{self, LOST, NUMBER};
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn __cyg_profile_func_enter(function: *mut c_void, _: *mut c_void) {

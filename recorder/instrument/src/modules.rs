@@ -7,17 +7,19 @@ use std::os::unix::ffi::OsStrExt;
 
 /// A file in memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Loaded {
-    pub(crate) path: String,
+pub struct Loaded {
+    /// Name of the file.
+    pub path: String,
     /// Address in memory less address in the file.
-    pub(crate) base: usize,
+    pub base: usize,
     /// From its first to its last byte in memory.
-    pub(crate) range: Range<usize>,
-    pub(crate) build_id: Vec<u8>,
+    pub range: Range<usize>,
+    /// The build id; empty when the file has none.
+    pub build_id: Vec<u8>,
 }
 
 /// Every file that is in memory now, in the loader's order: the program first.
-pub(crate) fn loaded() -> Vec<Loaded> {
+pub fn loaded() -> Vec<Loaded> {
     let mut found: Vec<Loaded> = Vec::new();
     // SAFETY: the function below gets this pointer, while the call lasts.
     unsafe { libc::dl_iterate_phdr(Some(take), (&raw mut found).cast()) };
@@ -118,10 +120,7 @@ fn calls_hooks(info: &libc::dl_phdr_info) -> bool {
 
 /// Whether this holds for a symbol that the module takes from others: its name, and the address of the word in memory
 /// that the loader fills in with the symbol's.
-pub(crate) fn any_import(
-    info: &libc::dl_phdr_info,
-    mut holds: impl FnMut(&CStr, usize) -> bool,
-) -> bool {
+pub fn any_import(info: &libc::dl_phdr_info, mut holds: impl FnMut(&CStr, usize) -> bool) -> bool {
     const DT_PLTRELSZ: u64 = 2;
     const DT_STRTAB: u64 = 5;
     const DT_SYMTAB: u64 = 6;

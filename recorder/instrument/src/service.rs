@@ -5,7 +5,7 @@
 )]
 
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 use std::time::Duration;
@@ -15,7 +15,6 @@ use annals_recorder::{
 };
 
 use crate::functions;
-use crate::hooks::{LOST, NUMBER};
 use crate::modules::{Loaded, is_instrumented, loaded};
 
 /// What became of starting.
@@ -27,6 +26,12 @@ mod state {
 }
 
 static STATE: AtomicU8 = AtomicU8::new(state::NONE);
+
+/// Number of the recorder that records functions; 0: none yet.
+pub(crate) static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// Enters and leaves that came while the recorder started, or when the table was full.
+pub(crate) static LOST: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
 /// Null until it is started; what stands here is never freed.
 static RECORDER: AtomicPtr<Recorder> = AtomicPtr::new(null_mut());
@@ -62,7 +67,7 @@ fn progress() -> MutexGuard<'static, Progress> {
 }
 
 /// The recorder, started now if it was not; none while it is being started, or cannot be.
-pub(crate) fn recorder() -> Option<&'static Recorder> {
+pub fn recorder() -> Option<&'static Recorder> {
     // SAFETY: null, or leaked by `start`.
     let recorder = unsafe { RECORDER.load(Ordering::Acquire).as_ref() };
     if recorder.is_some() || STATE.load(Ordering::Relaxed) == state::FAILED {

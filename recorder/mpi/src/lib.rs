@@ -2,8 +2,8 @@
 //!
 //! It stands before every function of the MPI library that the program brings. It is built without any MPI: the
 //! library is found at run time, and which of the three binary interfaces it has (MPICH's own, Open MPI's own, the
-//! standard's). A process has one recorder: this library has everything that `libannals_instrument.so` has,
-//! from the same sources, so that functions and the program's own events come into the same recording.
+//! standard's). A process has one recorder: this library has everything that `libannals_instrument.so` has, so that
+//! functions and the program's own events come into the same recording.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -23,44 +23,25 @@
 //! | `tool_events` | the library's own events (MPI_T) |
 
 mod abi;
-#[path = "../../capi/src/call.rs"]
-mod call;
 mod chosen;
 mod clocks;
 mod collective;
 mod communicators;
 mod completion;
-#[path = "../../capi/src/events.rs"]
-mod events;
 mod files;
-#[path = "../../instrument/src/functions.rs"]
-mod functions;
-#[path = "../../capi/src/handle.rs"]
-mod handle;
 mod handles;
-#[path = "../../instrument/src/hooks.rs"]
-mod hooks;
 mod library;
 mod lifecycle;
-#[path = "../../instrument/src/modules.rs"]
-mod modules;
 mod mpi_table;
 mod p2p;
 mod performance;
 mod real;
 mod requests;
 mod rma;
-#[path = "../../instrument/src/service.rs"]
-mod service;
-#[path = "../../capi/src/setup.rs"]
-mod setup;
-#[path = "../../capi/src/spec.rs"]
-mod spec;
 mod stack;
 mod state;
-#[path = "../../capi/src/status.rs"]
-mod status;
-#[path = "../../capi/src/table.rs"]
-mod table;
 mod tool_events;
 mod wrap;
+
+// Linked for the functions that it exports.
+use annals_capi as _;

@@ -210,7 +210,7 @@ impl Range {
         let [start, end] = &self.0;
         if end.load(Ordering::Acquire) == 0 {
             let known = known();
-            let loaded = crate::modules::loaded();
+            let loaded = annals_instrument::modules::loaded();
             let Some(loaded) = loaded.iter().find(|loaded| loaded.range.contains(&known)) else {
                 return false;
             };
@@ -293,7 +293,7 @@ unsafe extern "C" fn adopt(info: *mut libc::dl_phdr_info, _: usize, _: *mut c_vo
         if file.starts_with(b"libmpi") && !is_binding || file.starts_with(b"libannals") {
             return;
         }
-        crate::modules::any_import(info, |import, slot| {
+        annals_instrument::modules::any_import(info, |import, slot| {
             let own = if is_binding {
                 own_function(import)
             } else {

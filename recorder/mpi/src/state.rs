@@ -19,7 +19,7 @@ use crate::handles::hash;
 use crate::library;
 use crate::mpi_table::{COUNT, FUNCTIONS};
 use crate::real::{self, Real};
-use crate::{service, stack, tool_events};
+use crate::{stack, tool_events};
 
 /// In place of a region's number: none was given yet.
 const UNKNOWN: u32 = u32::MAX;
@@ -337,7 +337,7 @@ fn start() -> Result<(), String> {
             chosen.note_unused(chosen::REGIONS, "function or group");
         }
     }
-    let recorder = service::recorder().ok_or("the recorder cannot be started")?;
+    let recorder = annals_instrument::recorder().ok_or("the recorder cannot be started")?;
     let types = Types::add(recorder).map_err(|error| error.to_string())?;
     let real = Real::load();
     let version = real::library_version();

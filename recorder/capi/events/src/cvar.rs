@@ -10,11 +10,11 @@ use annals_recorder::tool::{
     CvarHandle as Handle, CvarSpec, Datatype, Enumeration, Error, ObjectHandle, Result, Value,
 };
 
-use super::memory::{
+use crate::memory::{
     ENUM_NULL, bind, count, datatype, enumeration, must_put, object, optional_text, put, put_text,
     put_values, scope, text, value_at, verbosity,
 };
-use super::{call, tool_call};
+use crate::{call, tool_call};
 
 /// A handle in C: its number and 1, as a pointer that is never followed.
 pub(crate) type CvarHandle = *mut c_void;

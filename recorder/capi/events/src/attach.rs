@@ -12,30 +12,30 @@ use std::time::Duration;
 use annals_recorder::Inside;
 use annals_recorder::tool::{Attach, AttachError, Attachment, Error, Result, attach};
 
-use super::call;
-use super::memory::{must_put, put_text, text};
-use crate::handle::Recorder;
-use crate::spec::{Growing, read_spec};
-use crate::status::{Failure, Status, remember};
-use crate::table;
+use crate::call;
+use crate::memory::{must_put, put_text, text};
+use annals_capi::handle::Recorder;
+use annals_capi::spec::{Growing, read_spec};
+use annals_capi::status::{Failure, Status, remember};
+use annals_capi::table;
 
 /// What of the runtime is recorded. The lists of patterns end with NULL.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct AttachSpec {
-    pub(crate) size: usize,
-    pub(crate) events: *const *const c_char,
-    pub(crate) pvars: *const *const c_char,
-    pub(crate) cvars: *const *const c_char,
-    pub(crate) sample_at: *const *const c_char,
-    pub(crate) sample_every_ns: u64,
+pub struct AttachSpec {
+    pub size: usize,
+    pub events: *const *const c_char,
+    pub pvars: *const *const c_char,
+    pub cvars: *const *const c_char,
+    pub sample_at: *const *const c_char,
+    pub sample_every_ns: u64,
 }
 
 // SAFETY: `size` comes first.
 unsafe impl Growing for AttachSpec {}
 
 /// An attachment in C: its number, as a pointer that is never followed.
-pub(crate) type AttachmentHandle = *mut c_void;
+pub type AttachmentHandle = *mut c_void;
 
 /// Attachments by number, and how many there ever were.
 static ATTACHED: Mutex<(BTreeMap<usize, Arc<Attachment>>, usize)> =
@@ -137,7 +137,7 @@ fn error_of(error: AttachError) -> Error {
 /// # Safety
 /// - `spec` is NULL or good with all it points to, `attachment` is NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_attach(
+pub unsafe extern "C" fn annals_t_attach(
     recorder: Recorder,
     spec: *const AttachSpec,
     attachment: *mut AttachmentHandle,
@@ -173,7 +173,7 @@ pub(crate) unsafe extern "C" fn annals_t_attach(
 /// # Safety
 /// - `attachment` is NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_detach(attachment: *mut AttachmentHandle) -> i32 {
+pub unsafe extern "C" fn annals_t_detach(attachment: *mut AttachmentHandle) -> i32 {
     call(|runtime| {
         if attachment.is_null() {
             return Err(Error::Invalid);
@@ -192,7 +192,7 @@ pub(crate) unsafe extern "C" fn annals_t_detach(attachment: *mut AttachmentHandl
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_t_attachment_look(attachment: AttachmentHandle) -> i32 {
+pub extern "C" fn annals_t_attachment_look(attachment: AttachmentHandle) -> i32 {
     call(|runtime| {
         if !runtime.can_change() {
             return Err(Error::NotAccessible);
@@ -203,7 +203,7 @@ pub(crate) extern "C" fn annals_t_attachment_look(attachment: AttachmentHandle) 
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_t_attachment_sample(attachment: AttachmentHandle) -> i32 {
+pub extern "C" fn annals_t_attachment_sample(attachment: AttachmentHandle) -> i32 {
     call(|_| {
         find(attachment)?.sample();
         Ok(())
@@ -213,7 +213,7 @@ pub(crate) extern "C" fn annals_t_attachment_sample(attachment: AttachmentHandle
 /// # Safety
 /// - `problems_len` is NULL or good, `problems` is NULL or has room for as many bytes.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_attachment_problems(
+pub unsafe extern "C" fn annals_t_attachment_problems(
     attachment: AttachmentHandle,
     problems: *mut c_char,
     problems_len: *mut c_int,

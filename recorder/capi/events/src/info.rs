@@ -5,14 +5,14 @@ use std::ffi::{c_char, c_int};
 
 use annals_recorder::tool::{Error, Info, Result};
 
-use super::call;
-use super::memory::{must_put, put, put_text, text};
+use crate::call;
+use crate::memory::{must_put, put, put_text, text};
 
 /// The hints that a program gave; none are no hints.
 ///
 /// # Safety
 /// - `info` is NULL or an info object that is not freed.
-pub(super) unsafe fn hints<'a>(info: *mut Info) -> &'a Info {
+pub(crate) unsafe fn hints<'a>(info: *mut Info) -> &'a Info {
     const NONE: &Info = &Info::new();
     // SAFETY: the caller's promise.
     unsafe { info.as_ref() }.unwrap_or(NONE)
@@ -22,7 +22,7 @@ pub(super) unsafe fn hints<'a>(info: *mut Info) -> &'a Info {
 ///
 /// # Safety
 /// - `to` is NULL, and nothing is given, or points to a place for an info object.
-pub(super) unsafe fn give(info: impl FnOnce() -> Info, to: *mut *mut Info) {
+pub(crate) unsafe fn give(info: impl FnOnce() -> Info, to: *mut *mut Info) {
     if !to.is_null() {
         // SAFETY: the caller's promise.
         unsafe { put(to, Box::into_raw(Box::new(info()))) };

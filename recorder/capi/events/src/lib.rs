@@ -1,14 +1,22 @@
-//! The event interface, with variables and categories: what `include/annals_t.h` declares and documents. It
-//! shows the process's own runtime, with the names and the order of arguments of MPI's tool interface.
+//! The event interface in C, with variables and categories: every function that `annals_t.h` declares and documents.
+//! It shows the process's own runtime, with the names and the order of arguments of MPI's tool interface.
+//!
+//! A crate apart from `annals-capi`, because `libannals.so` exports these functions and `libannals_instrument.so` and
+//! `libannals_mpi.so` do not.
 
-pub(crate) mod attach;
-pub(crate) mod category;
-pub(crate) mod consumer;
-pub(crate) mod cvar;
+#[doc(hidden)]
+pub mod attach;
+#[doc(hidden)]
+pub mod category;
+mod consumer;
+mod cvar;
 mod info;
-pub(crate) mod memory;
-pub(crate) mod producer;
-pub(crate) mod pvar;
+#[doc(hidden)]
+pub mod memory;
+#[doc(hidden)]
+pub mod producer;
+#[doc(hidden)]
+pub mod pvar;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI32, Ordering};

@@ -12,13 +12,13 @@ use annals_recorder::tool::{
 };
 
 /// No enumeration.
-pub(crate) const ENUM_NULL: c_int = -1;
+pub const ENUM_NULL: c_int = -1;
 
 /// Returns a number where the program wants it.
 ///
 /// # Safety
 /// - `to` is NULL or points to a `T` to write to.
-pub(super) unsafe fn put<T>(to: *mut T, value: T) {
+pub(crate) unsafe fn put<T>(to: *mut T, value: T) {
     if !to.is_null() {
         // SAFETY: the caller's promise.
         unsafe { to.write(value) };
@@ -29,7 +29,7 @@ pub(super) unsafe fn put<T>(to: *mut T, value: T) {
 ///
 /// # Safety
 /// - As [`put`].
-pub(super) unsafe fn must_put<T>(to: *mut T, value: T) -> Result<()> {
+pub(crate) unsafe fn must_put<T>(to: *mut T, value: T) -> Result<()> {
     if to.is_null() {
         return Err(Error::Invalid);
     }
@@ -43,7 +43,7 @@ pub(super) unsafe fn must_put<T>(to: *mut T, value: T) -> Result<()> {
 ///
 /// # Safety
 /// - `length` is NULL or points to a number, and `to` is NULL or has room for as many bytes.
-pub(super) unsafe fn put_text(text: &str, to: *mut c_char, length: *mut c_int) {
+pub(crate) unsafe fn put_text(text: &str, to: *mut c_char, length: *mut c_int) {
     if length.is_null() {
         return;
     }
@@ -65,7 +65,7 @@ pub(super) unsafe fn put_text(text: &str, to: *mut c_char, length: *mut c_int) {
 ///
 /// # Safety
 /// - `text` is NULL or ends with a zero.
-pub(super) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str> {
+pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str> {
     if text.is_null() {
         return Err(Error::Invalid);
     }
@@ -78,7 +78,7 @@ pub(super) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str> {
 ///
 /// # Safety
 /// - As [`text`].
-pub(super) unsafe fn optional_text<'a>(from: *const c_char) -> Result<&'a str> {
+pub(crate) unsafe fn optional_text<'a>(from: *const c_char) -> Result<&'a str> {
     if from.is_null() {
         return Ok("");
     }
@@ -90,7 +90,7 @@ pub(super) unsafe fn optional_text<'a>(from: *const c_char) -> Result<&'a str> {
 ///
 /// # Safety
 /// - `object` is NULL or points to a handle.
-pub(super) unsafe fn object(object: *const c_void) -> Option<ObjectHandle> {
+pub(crate) unsafe fn object(object: *const c_void) -> Option<ObjectHandle> {
     if object.is_null() {
         return None;
     }
@@ -103,7 +103,7 @@ pub(super) unsafe fn object(object: *const c_void) -> Option<ObjectHandle> {
 ///
 /// # Safety
 /// - `to` has room for them.
-pub(super) unsafe fn put_values(values: &[Value], to: *mut c_void) {
+pub(crate) unsafe fn put_values(values: &[Value], to: *mut c_void) {
     let mut at = to.cast::<u8>();
     for value in values {
         let mut bytes = [0; 8];
@@ -118,13 +118,13 @@ pub(super) unsafe fn put_values(values: &[Value], to: *mut c_void) {
 /// Bytes as numbers of any type lie in them.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
-pub(super) struct Place(pub(super) [u8; 8]);
+pub(crate) struct Place(pub(super) [u8; 8]);
 
 /// One of the values that lie one behind the other.
 ///
 /// # Safety
 /// - `from` points to more than `index` values.
-pub(super) unsafe fn value_at(datatype: Datatype, from: *const c_void, index: usize) -> Value {
+pub(crate) unsafe fn value_at(datatype: Datatype, from: *const c_void, index: usize) -> Value {
     let mut place = Place([0; 8]);
     let size = datatype.size();
     let at = from.cast::<u8>().wrapping_add(index * size);
@@ -137,7 +137,7 @@ pub(super) unsafe fn value_at(datatype: Datatype, from: *const c_void, index: us
 ///
 /// # Safety
 /// - `to` has room for more than `index` values of this type.
-pub(super) unsafe fn put_value(value: Value, to: *mut c_void, index: usize) {
+pub(crate) unsafe fn put_value(value: Value, to: *mut c_void, index: usize) {
     let at = to
         .cast::<u8>()
         .wrapping_add(index * value.datatype().size());
@@ -150,37 +150,37 @@ fn of_code<T: Copy>(all: &[T], code: c_int) -> Result<T> {
     all.get(index).copied().ok_or(Error::Invalid)
 }
 
-pub(super) fn safety(code: c_int) -> Result<Safety> {
+pub(crate) fn safety(code: c_int) -> Result<Safety> {
     of_code(&Safety::ALL, code)
 }
 
-pub(super) fn datatype(code: c_int) -> Result<Datatype> {
+pub(crate) fn datatype(code: c_int) -> Result<Datatype> {
     of_code(&Datatype::ALL, code)
 }
 
-pub(super) fn class(code: c_int) -> Result<PvarClass> {
+pub(crate) fn class(code: c_int) -> Result<PvarClass> {
     of_code(&PvarClass::ALL, code)
 }
 
-pub(super) fn scope(code: c_int) -> Result<Scope> {
+pub(crate) fn scope(code: c_int) -> Result<Scope> {
     of_code(&Scope::ALL, code)
 }
 
 /// An enumeration, or none.
-pub(super) fn enumeration(code: c_int) -> Option<Enumeration> {
+pub(crate) fn enumeration(code: c_int) -> Option<Enumeration> {
     (code != ENUM_NULL).then(|| Enumeration::from_index(code))
 }
 
 /// A number of things.
-pub(super) fn count(number: c_int) -> Result<usize> {
+pub(crate) fn count(number: c_int) -> Result<usize> {
     usize::try_from(number).map_err(|_| Error::Invalid)
 }
 
-pub(super) fn bind(code: c_int) -> Result<Bind> {
+pub(crate) fn bind(code: c_int) -> Result<Bind> {
     of_code(&Bind::ALL, code)
 }
 
-pub(super) fn verbosity(code: c_int) -> Result<Verbosity> {
+pub(crate) fn verbosity(code: c_int) -> Result<Verbosity> {
     let code = u8::try_from(code).map_err(|_| Error::Invalid)?;
     Verbosity::from_code(code).ok_or(Error::Invalid)
 }

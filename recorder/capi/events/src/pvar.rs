@@ -11,39 +11,38 @@ use annals_recorder::tool::{
     PvarSession, PvarSpec, Result, Runtime, Value,
 };
 
-use super::memory::{
+use crate::memory::{
     ENUM_NULL, Place, bind, class, count, datatype, enumeration, must_put, object, optional_text,
     put, put_text, put_value, text, value_at, verbosity,
 };
-use super::{call, tool_call};
+use crate::{call, tool_call};
 
 /// A session in C: its number and 1, as a pointer that is never followed.
-pub(crate) type Session = *mut c_void;
+pub type Session = *mut c_void;
 /// A handle in C, likewise.
-pub(crate) type Handle = *mut c_void;
+pub type Handle = *mut c_void;
 
 /// In place of a handle: all of the session.
-pub(crate) const ALL_HANDLES: usize = usize::MAX;
+pub const ALL_HANDLES: usize = usize::MAX;
 
 /// The producer's functions, each of which may be missing.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct PvarFunctions {
-    pub(crate) read: PvarRead,
-    pub(crate) count: PvarCount,
-    pub(crate) notify: PvarNotify,
+pub struct PvarFunctions {
+    pub read: PvarRead,
+    pub count: PvarCount,
+    pub notify: PvarNotify,
 }
 
-pub(crate) type PvarRead =
-    Option<unsafe extern "C" fn(*mut c_void, *const u64, c_int, *mut c_void)>;
-pub(crate) type PvarCount = Option<unsafe extern "C" fn(*mut c_void, *const u64) -> c_int>;
-pub(crate) type PvarNotify = Option<unsafe extern "C" fn(*mut c_void, c_int, *const u64)>;
+pub type PvarRead = Option<unsafe extern "C" fn(*mut c_void, *const u64, c_int, *mut c_void)>;
+pub type PvarCount = Option<unsafe extern "C" fn(*mut c_void, *const u64) -> c_int>;
+pub type PvarNotify = Option<unsafe extern "C" fn(*mut c_void, c_int, *const u64)>;
 
 /// What producers are told, in C.
-pub(crate) const NOTICE_ALLOCATED: c_int = 0;
-pub(crate) const NOTICE_STARTED: c_int = 1;
-pub(crate) const NOTICE_STOPPED: c_int = 2;
-pub(crate) const NOTICE_FREED: c_int = 3;
+pub const NOTICE_ALLOCATED: c_int = 0;
+pub const NOTICE_STARTED: c_int = 1;
+pub const NOTICE_STOPPED: c_int = 2;
+pub const NOTICE_FREED: c_int = 3;
 
 /// The number behind a pointer; one that is none for NULL and what no number can be.
 fn number_of(pointer: *mut c_void) -> i32 {
@@ -65,7 +64,7 @@ fn handle_of(handle: Handle) -> PvarHandle {
 /// # Safety
 /// - `num_pvar` is NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_pvar_get_num(num_pvar: *mut c_int) -> i32 {
+pub unsafe extern "C" fn annals_t_pvar_get_num(num_pvar: *mut c_int) -> i32 {
     // SAFETY: the caller's promise.
     tool_call(|runtime| unsafe { must_put(num_pvar, runtime.pvar_count()) })
 }
@@ -73,7 +72,7 @@ pub(crate) unsafe extern "C" fn annals_t_pvar_get_num(num_pvar: *mut c_int) -> i
 /// # Safety
 /// - Each pointer is NULL or good, the texts' for as many bytes as their lengths say.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_pvar_get_info(
+pub unsafe extern "C" fn annals_t_pvar_get_info(
     pvar_index: c_int,
     name: *mut c_char,
     name_len: *mut c_int,
@@ -115,7 +114,7 @@ pub(crate) unsafe extern "C" fn annals_t_pvar_get_info(
 /// # Safety
 /// - `name` is NULL or ends with a zero, `pvar_index` is NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_pvar_get_index(
+pub unsafe extern "C" fn annals_t_pvar_get_index(
     name: *const c_char,
     var_class: c_int,
     pvar_index: *mut c_int,
@@ -131,7 +130,7 @@ pub(crate) unsafe extern "C" fn annals_t_pvar_get_index(
 /// # Safety
 /// - `session` is NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_pvar_session_create(session: *mut Session) -> i32 {
+pub unsafe extern "C" fn annals_t_pvar_session_create(session: *mut Session) -> i32 {
     tool_call(|runtime| {
         if session.is_null() {
             return Err(Error::Invalid);
@@ -145,7 +144,7 @@ pub(crate) unsafe extern "C" fn annals_t_pvar_session_create(session: *mut Sessi
 /// # Safety
 /// - `session` is NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_pvar_session_free(session: *mut Session) -> i32 {
+pub unsafe extern "C" fn annals_t_pvar_session_free(session: *mut Session) -> i32 {
     tool_call(|runtime| {
         if session.is_null() {
             return Err(Error::Invalid);
@@ -160,7 +159,7 @@ pub(crate) unsafe extern "C" fn annals_t_pvar_session_free(session: *mut Session
 /// # Safety
 /// - `obj_handle`, `handle` and `count` are NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_pvar_handle_alloc(
+pub unsafe extern "C" fn annals_t_pvar_handle_alloc(
     session: Session,
     pvar_index: c_int,
     obj_handle: *mut c_void,
@@ -185,10 +184,7 @@ pub(crate) unsafe extern "C" fn annals_t_pvar_handle_alloc(
 /// # Safety
 /// - `handle` is NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_pvar_handle_free(
-    session: Session,
-    handle: *mut Handle,
-) -> i32 {
+pub unsafe extern "C" fn annals_t_pvar_handle_free(session: Session, handle: *mut Handle) -> i32 {
     tool_call(|runtime| {
         if handle.is_null() {
             return Err(Error::Invalid);
@@ -215,19 +211,19 @@ fn one_or_all(
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_t_pvar_start(session: Session, handle: Handle) -> i32 {
+pub extern "C" fn annals_t_pvar_start(session: Session, handle: Handle) -> i32 {
     let (one, all) = (Runtime::pvar_start, Runtime::pvar_start_all);
     one_or_all(session, handle, one, all)
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_t_pvar_stop(session: Session, handle: Handle) -> i32 {
+pub extern "C" fn annals_t_pvar_stop(session: Session, handle: Handle) -> i32 {
     let (one, all) = (Runtime::pvar_stop, Runtime::pvar_stop_all);
     one_or_all(session, handle, one, all)
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_t_pvar_reset(session: Session, handle: Handle) -> i32 {
+pub extern "C" fn annals_t_pvar_reset(session: Session, handle: Handle) -> i32 {
     let (one, all) = (Runtime::pvar_reset, Runtime::pvar_reset_all);
     one_or_all(session, handle, one, all)
 }
@@ -235,7 +231,7 @@ pub(crate) extern "C" fn annals_t_pvar_reset(session: Session, handle: Handle) -
 /// # Safety
 /// - `buf` is NULL or has room for the variable's values.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_pvar_read(
+pub unsafe extern "C" fn annals_t_pvar_read(
     session: Session,
     handle: Handle,
     buf: *mut c_void,
@@ -255,7 +251,7 @@ pub(crate) unsafe extern "C" fn annals_t_pvar_read(
 /// # Safety
 /// - `buf` is NULL or has the variable's values.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_pvar_write(
+pub unsafe extern "C" fn annals_t_pvar_write(
     session: Session,
     handle: Handle,
     buf: *const c_void,
@@ -275,7 +271,7 @@ pub(crate) unsafe extern "C" fn annals_t_pvar_write(
 /// # Safety
 /// - As [`annals_t_pvar_read`].
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_pvar_readreset(
+pub unsafe extern "C" fn annals_t_pvar_readreset(
     session: Session,
     handle: Handle,
     buf: *mut c_void,
@@ -351,7 +347,7 @@ fn with_functions(
 /// - Texts are NULL or end with a zero, `functions` and `pvar` are NULL or good; the functions may be called
 ///   with `data` in any thread, for ever.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_add_pvar(
+pub unsafe extern "C" fn annals_t_add_pvar(
     name: *const c_char,
     verbosity_level: c_int,
     var_class: c_int,
@@ -431,7 +427,7 @@ unsafe fn say(
 /// # Safety
 /// - `pvar` is NULL or what was added, `value` is NULL or points to a value of its datatype.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_pvar_set(
+pub unsafe extern "C" fn annals_t_pvar_set(
     pvar: *const Pvar,
     item: c_int,
     value: *const c_void,
@@ -443,7 +439,7 @@ pub(crate) unsafe extern "C" fn annals_t_pvar_set(
 /// # Safety
 /// - As [`annals_t_pvar_set`].
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_pvar_add(
+pub unsafe extern "C" fn annals_t_pvar_add(
     pvar: *const Pvar,
     item: c_int,
     value: *const c_void,
@@ -455,7 +451,7 @@ pub(crate) unsafe extern "C" fn annals_t_pvar_add(
 /// # Safety
 /// - As [`annals_t_pvar_set`].
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_pvar_notice(
+pub unsafe extern "C" fn annals_t_pvar_notice(
     pvar: *const Pvar,
     item: c_int,
     value: *const c_void,

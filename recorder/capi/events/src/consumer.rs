@@ -11,9 +11,9 @@ use annals_recorder::tool::{
     Callback, Dropped, Enumeration, Error, Info, Instance, Registration, Result, Safety,
 };
 
-use super::info::{give, hints};
-use super::memory::{ENUM_NULL, must_put, object, put, put_text, safety, text};
-use super::{INITIALISED, call, tool_call};
+use crate::info::{give, hints};
+use crate::memory::{ENUM_NULL, must_put, object, put, put_text, safety, text};
+use crate::{INITIALISED, call, tool_call};
 
 /// A registration handle in C: its number, as a pointer that is never followed.
 pub(crate) type EventRegistration = *mut c_void;
@@ -387,7 +387,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_read(
             return Err(Error::Invalid);
         }
         // SAFETY: the caller's promise.
-        unsafe { super::memory::put_values(&[value], buffer) };
+        unsafe { crate::memory::put_values(&[value], buffer) };
         Ok(())
     })
 }

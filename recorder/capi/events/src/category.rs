@@ -8,19 +8,19 @@ use std::ffi::{c_char, c_int};
 
 use annals_recorder::tool::{Category, Error, Member, Members, Result};
 
-use super::memory::{must_put, optional_text, put, put_text, text};
-use super::{call, tool_call};
+use crate::memory::{must_put, optional_text, put, put_text, text};
+use crate::{call, tool_call};
 
 /// What a category may hold, in C.
-pub(crate) const MEMBER_CVAR: c_int = 0;
-pub(crate) const MEMBER_PVAR: c_int = 1;
-pub(crate) const MEMBER_EVENT: c_int = 2;
-pub(crate) const MEMBER_CATEGORY: c_int = 3;
+pub const MEMBER_CVAR: c_int = 0;
+pub const MEMBER_PVAR: c_int = 1;
+pub const MEMBER_EVENT: c_int = 2;
+pub const MEMBER_CATEGORY: c_int = 3;
 
 /// # Safety
 /// - `num_cat` is NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_category_get_num(num_cat: *mut c_int) -> i32 {
+pub unsafe extern "C" fn annals_t_category_get_num(num_cat: *mut c_int) -> i32 {
     // SAFETY: the caller's promise.
     tool_call(|runtime| unsafe { must_put(num_cat, runtime.category_count()) })
 }
@@ -28,7 +28,7 @@ pub(crate) unsafe extern "C" fn annals_t_category_get_num(num_cat: *mut c_int) -
 /// # Safety
 /// - Each pointer is NULL or good, the texts' for as many bytes as their lengths say.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_category_get_info(
+pub unsafe extern "C" fn annals_t_category_get_info(
     cat_index: c_int,
     name: *mut c_char,
     name_len: *mut c_int,
@@ -60,7 +60,7 @@ pub(crate) unsafe extern "C" fn annals_t_category_get_info(
 /// # Safety
 /// - `num_events` is NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_category_get_num_events(
+pub unsafe extern "C" fn annals_t_category_get_num_events(
     cat_index: c_int,
     num_events: *mut c_int,
 ) -> i32 {
@@ -74,7 +74,7 @@ pub(crate) unsafe extern "C" fn annals_t_category_get_num_events(
 /// # Safety
 /// - `name` is NULL or ends with a zero, `cat_index` is NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_category_get_index(
+pub unsafe extern "C" fn annals_t_category_get_index(
     name: *const c_char,
     cat_index: *mut c_int,
 ) -> i32 {
@@ -113,7 +113,7 @@ unsafe fn give_members(
 /// # Safety
 /// - `indices` is NULL or has room for `len`.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_category_get_cvars(
+pub unsafe extern "C" fn annals_t_category_get_cvars(
     cat_index: c_int,
     len: c_int,
     indices: *mut c_int,
@@ -125,7 +125,7 @@ pub(crate) unsafe extern "C" fn annals_t_category_get_cvars(
 /// # Safety
 /// - As [`annals_t_category_get_cvars`].
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_category_get_pvars(
+pub unsafe extern "C" fn annals_t_category_get_pvars(
     cat_index: c_int,
     len: c_int,
     indices: *mut c_int,
@@ -137,7 +137,7 @@ pub(crate) unsafe extern "C" fn annals_t_category_get_pvars(
 /// # Safety
 /// - As [`annals_t_category_get_cvars`].
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_category_get_events(
+pub unsafe extern "C" fn annals_t_category_get_events(
     cat_index: c_int,
     len: c_int,
     indices: *mut c_int,
@@ -149,7 +149,7 @@ pub(crate) unsafe extern "C" fn annals_t_category_get_events(
 /// # Safety
 /// - As [`annals_t_category_get_cvars`].
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_category_get_categories(
+pub unsafe extern "C" fn annals_t_category_get_categories(
     cat_index: c_int,
     len: c_int,
     indices: *mut c_int,
@@ -161,7 +161,7 @@ pub(crate) unsafe extern "C" fn annals_t_category_get_categories(
 /// # Safety
 /// - `stamp` is NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_category_changed(stamp: *mut c_int) -> i32 {
+pub unsafe extern "C" fn annals_t_category_changed(stamp: *mut c_int) -> i32 {
     // SAFETY: the caller's promise.
     tool_call(|runtime| unsafe { must_put(stamp, runtime.category_stamp()) })
 }
@@ -169,7 +169,7 @@ pub(crate) unsafe extern "C" fn annals_t_category_changed(stamp: *mut c_int) -> 
 /// # Safety
 /// - Texts are NULL or end with a zero, `cat_index` is NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_add_category(
+pub unsafe extern "C" fn annals_t_add_category(
     name: *const c_char,
     desc: *const c_char,
     cat_index: *mut c_int,
@@ -197,7 +197,7 @@ fn member(kind: c_int, index: c_int) -> Result<Member> {
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_t_add_to_category(
+pub extern "C" fn annals_t_add_to_category(
     cat_index: c_int,
     member_kind: c_int,
     index: c_int,

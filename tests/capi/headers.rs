@@ -1,4 +1,4 @@
-//! `include/annals.h` and `include/annals_t.h` say what this library has: every function with its types,
+//! `annals.h` and `annals_t.h` say what the library has: every function with its types,
 //! every constant, and the layout of every structure. A C compiler is the judge.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,29 +7,28 @@ use std::mem::offset_of;
 use std::path::Path;
 use std::process::Command;
 
+use annals_capi::{events, handle, setup, spec, status};
+use annals_capi_events::{attach, category, memory, producer, pvar};
 use annals_recorder::tool::{Bind, Datatype, Error, PvarClass, Safety, Scope};
 use annals_recorder::{ElementType, Reference, Role, Verbosity};
 
-use crate::tool::{attach, category, memory, pvar};
-use crate::{events, handle, setup, spec, status};
-
-const HEADER: &str = include_str!("../include/annals.h");
-const TOOL_HEADER: &str = include_str!("../include/annals_t.h");
+const HEADER: &str = include_str!("../../recorder/capi/include/annals.h");
+const TOOL_HEADER: &str = include_str!("../../recorder/capi/include/annals_t.h");
 
 const SOURCES: [&str; 3] = [
-    include_str!("events.rs"),
-    include_str!("setup.rs"),
-    include_str!("status.rs"),
+    include_str!("../../recorder/capi/src/events.rs"),
+    include_str!("../../recorder/capi/src/setup.rs"),
+    include_str!("../../recorder/capi/src/status.rs"),
 ];
 
 const TOOL_SOURCES: [&str; 7] = [
-    include_str!("tool/attach.rs"),
-    include_str!("tool/category.rs"),
-    include_str!("tool/consumer.rs"),
-    include_str!("tool/cvar.rs"),
-    include_str!("tool/info.rs"),
-    include_str!("tool/producer.rs"),
-    include_str!("tool/pvar.rs"),
+    include_str!("../../recorder/capi/events/src/attach.rs"),
+    include_str!("../../recorder/capi/events/src/category.rs"),
+    include_str!("../../recorder/capi/events/src/consumer.rs"),
+    include_str!("../../recorder/capi/events/src/cvar.rs"),
+    include_str!("../../recorder/capi/events/src/info.rs"),
+    include_str!("../../recorder/capi/events/src/producer.rs"),
+    include_str!("../../recorder/capi/events/src/pvar.rs"),
 ];
 
 /// Types of the tool interface that have names of their own in C.
@@ -218,7 +217,7 @@ fn tool_values() -> BTreeMap<String, u32> {
     for (name, value) in [
         ("SOURCE_ORDERED", SourceOrder::Ordered as i32),
         ("SOURCE_UNORDERED", SourceOrder::Unordered as i32),
-        ("SEQUENCED", crate::tool::producer::SEQUENCED),
+        ("SEQUENCED", producer::SEQUENCED),
         ("PVAR_ALLOCATED", pvar::NOTICE_ALLOCATED),
         ("PVAR_STARTED", pvar::NOTICE_STARTED),
         ("PVAR_STOPPED", pvar::NOTICE_STOPPED),
@@ -513,7 +512,7 @@ fn the_header_lists_every_setting() {
 /// Programs in C++ and old C read the headers, too, with every warning on.
 #[test]
 fn the_headers_are_good_c99_and_cpp11() {
-    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../include");
     for (compiler, language, standard, header) in [
         ("cc", "c", "-std=c99", "annals.h"),
         ("c++", "c++", "-std=c++11", "annals.h"),

@@ -8,24 +8,24 @@ use std::ffi::{c_char, c_int, c_void};
 
 use annals_recorder::tool::{Error, EventType, EventTypeSpec, Raising, Result, Source, SourceSpec};
 
-use super::call;
-use super::memory::{
+use crate::call;
+use crate::memory::{
     bind, count, datatype, must_put, object, optional_text, put, safety, text, verbosity,
 };
 
 /// Reads a source's clock.
-pub(crate) type ReadSourceClock = Option<unsafe extern "C" fn(data: *mut c_void) -> i64>;
+pub type ReadSourceClock = Option<unsafe extern "C" fn(data: *mut c_void) -> i64>;
 
 /// The ordering codes in C.
 const UNORDERED: c_int = 1;
 /// The source numbers its events.
-pub(crate) const SEQUENCED: c_int = 1;
+pub const SEQUENCED: c_int = 1;
 
 /// # Safety
 /// - Texts are NULL or end with a zero, `source` is NULL or good, and the clock may be read in any thread,
 ///   for ever.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_add_source(
+pub unsafe extern "C" fn annals_t_add_source(
     name: *const c_char,
     desc: *const c_char,
     ordering: c_int,
@@ -76,7 +76,7 @@ pub(crate) unsafe extern "C" fn annals_t_add_source(
 /// - Texts are NULL or end with a zero, the arrays have `num_elements` elements, and `event` is NULL or
 ///   good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_add_event_type(
+pub unsafe extern "C" fn annals_t_add_event_type(
     name: *const c_char,
     desc: *const c_char,
     verbosity_level: c_int,
@@ -122,7 +122,7 @@ pub(crate) unsafe extern "C" fn annals_t_add_event_type(
 /// # Safety
 /// - Texts are NULL or end with a zero, the arrays have `num` elements, and `enumtype` is NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_add_enum(
+pub unsafe extern "C" fn annals_t_add_enum(
     name: *const c_char,
     num: c_int,
     values: *const c_int,
@@ -151,7 +151,7 @@ pub(crate) unsafe extern "C" fn annals_t_add_enum(
 /// # Safety
 /// - `name` is NULL or ends with a zero, `obj_handle` is NULL or points to a handle.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_add_object(
+pub unsafe extern "C" fn annals_t_add_object(
     bind_kind: c_int,
     obj_handle: *const c_void,
     name: *const c_char,
@@ -204,7 +204,7 @@ unsafe fn raising<'a>(
 /// # Safety
 /// - `event` is what was added.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_is_wanted(event: *const EventType) -> c_int {
+pub unsafe extern "C" fn annals_t_is_wanted(event: *const EventType) -> c_int {
     // SAFETY: the caller's promise.
     let event = unsafe { event.as_ref() };
     event.is_some_and(EventType::is_wanted).into()
@@ -214,7 +214,7 @@ pub(crate) unsafe extern "C" fn annals_t_is_wanted(event: *const EventType) -> c
 /// - `event` and `source` are what was added, `data` has the event type's extent, `observed` and
 ///   `obj_handle` are NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_raise(
+pub unsafe extern "C" fn annals_t_raise(
     event: *const EventType,
     source: *const Source,
     cb_safety: c_int,
@@ -240,7 +240,7 @@ pub(crate) unsafe extern "C" fn annals_t_raise(
 /// # Safety
 /// - As [`annals_t_raise`].
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_raise_deferred(
+pub unsafe extern "C" fn annals_t_raise_deferred(
     event: *const EventType,
     source: *const Source,
     observed: *const i64,
@@ -259,7 +259,7 @@ pub(crate) unsafe extern "C" fn annals_t_raise_deferred(
 /// # Safety
 /// - `source` is what was added, `count` NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_deliver(
+pub unsafe extern "C" fn annals_t_deliver(
     source: *const Source,
     cb_safety: c_int,
     count: *mut c_int,
@@ -277,7 +277,7 @@ pub(crate) unsafe extern "C" fn annals_t_deliver(
 /// # Safety
 /// - `event` and `source` are what was added, `obj_handle` is NULL or good.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_t_report_dropped(
+pub unsafe extern "C" fn annals_t_report_dropped(
     event: *const EventType,
     source: *const Source,
     obj_handle: *const c_void,
