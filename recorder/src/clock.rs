@@ -11,8 +11,30 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use annals_format::{CalibrationPoint, Clock};
 
-use crate::options::ClockChoice;
 use crate::thread;
+
+/// Which clock stamps the events of the process's own source.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum ClockChoice {
+    /// The time-stamp counter where the processor's is invariant, else the monotonic clock.
+    #[default]
+    Auto,
+    /// The time-stamp counter (on aarch64 the virtual counter).
+    Tsc,
+    /// The system's monotonic clock.
+    Monotonic,
+}
+
+impl ClockChoice {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "auto" => Self::Auto,
+            "tsc" => Self::Tsc,
+            "monotonic" => Self::Monotonic,
+            _ => return None,
+        })
+    }
+}
 
 fn read_system_clock(clock: libc::clockid_t) -> i64 {
     let mut time = libc::timespec {

@@ -405,7 +405,7 @@ pub(crate) const MOST_FEW: usize = 8;
 
 /// What rows of an event type look like, and what of that a raise needs.
 #[derive(Debug)]
-pub(crate) struct Shape {
+pub(crate) struct RowShape {
     pub(crate) schema: EventTypeSchema,
     /// By element, the code of its type; of event types whose elements are all numbers, and all there.
     numbers: Option<Box<[u32]>>,
@@ -430,7 +430,7 @@ pub(crate) enum Few {
     Any,
 }
 
-impl Shape {
+impl RowShape {
     pub(crate) fn new(schema: EventTypeSchema) -> Self {
         let elements = &schema.elements;
         let code = |(element_type, is_optional): &(ElementType, bool)| {
@@ -709,7 +709,7 @@ mod tests {
             let raw = values.as_slice();
             let fit = fit(&Typed::schema(), raw).expect("they fit");
             assert!(fit.bound >= Typed::bound(typed));
-            assert!(!Shape::new(Typed::schema()).fits_numbers(raw));
+            assert!(!RowShape::new(Typed::schema()).fits_numbers(raw));
             let expected = write(&|row| Typed::put(typed, row));
             assert_eq!(write(&|row| put_values(fit, raw, row)), expected);
         }
@@ -729,7 +729,7 @@ mod tests {
                 Value::U64(number as u64),
                 Value::F64(number as f64),
             ];
-            let shape = Shape::new(<(i32, u32, i64, u64, f64)>::schema());
+            let shape = RowShape::new(<(i32, u32, i64, u64, f64)>::schema());
             assert!(shape.fits_numbers(values.as_slice()));
             assert!(!shape.fits_numbers(&values[..4]));
             let mut other = values;
@@ -746,7 +746,7 @@ mod tests {
         for number in [-1, 0, 1, 200, 20_000, i64::MIN, i64::MAX] {
             let (a, b, c) = (number as i32, number as u32, number as u64);
             let values = [Value::I32(a), Value::U32(b), Value::U64(c)];
-            let signed = Shape::new(<(i32, u32, u64)>::schema());
+            let signed = RowShape::new(<(i32, u32, u64)>::schema());
             assert_eq!(signed.few_are, Few::Integers);
             assert!(signed.fits_few::<3>(values.as_slice()));
             let expected = write(&|row| <(i32, u32, u64)>::put((a, b, c), row));
@@ -756,7 +756,7 @@ mod tests {
             assert!(bound >= expected.len());
             assert_eq!(write(&|to| row.put(to)), expected, "{number}");
 
-            let unsigned = Shape::new(<(u32, u64)>::schema());
+            let unsigned = RowShape::new(<(u32, u64)>::schema());
             assert_eq!(unsigned.few_are, Few::Unsigned);
             assert!(unsigned.fits_few::<2>(&values[1..]));
             let expected = write(&|row| <(u32, u64)>::put((b, c), row));
@@ -769,7 +769,7 @@ mod tests {
             let absent = [values[1], values[2], Value::Absent];
             assert!(!unsigned.fits_few::<3>(absent.as_slice()));
             assert!(!signed.fits_few::<3>(absent.as_slice()));
-            let optional = Shape::new(<(Option<u32>,)>::schema());
+            let optional = RowShape::new(<(Option<u32>,)>::schema());
             assert!(!optional.fits_few::<1>([Value::Absent].as_slice()));
             let code = 2 | 4 << 8;
             let wide = [RawValue {
@@ -778,7 +778,7 @@ mod tests {
             }; 2];
             assert!(!unsigned.fits_few::<2>(wide.as_slice()));
         }
-        let texts = Shape::new(<(Text, f64)>::schema());
+        let texts = RowShape::new(<(Text, f64)>::schema());
         assert_eq!(texts.few_are, Few::Any);
         let values = [Value::String(b"text"), Value::F64(0.5)];
         assert!(texts.fits_few::<2>(values.as_slice()) && !texts.fits_numbers(values.as_slice()));

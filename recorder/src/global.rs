@@ -14,14 +14,18 @@ use crate::recorder::Recorder;
 /// Null: none. What stands here is never freed.
 static GLOBAL: AtomicPtr<Recorder> = AtomicPtr::new(null_mut());
 
-pub(crate) fn set(recorder: Recorder) {
-    GLOBAL.store(Box::leak(Box::new(recorder)), Ordering::Release);
+impl Recorder {
+    /// Makes this the recorder that [`crate::region!`] uses; the last call counts. The process then
+    /// keeps it until it exits.
+    pub fn make_global(&self) {
+        GLOBAL.store(Box::leak(Box::new(self.clone())), Ordering::Release);
+    }
 }
 
 #[inline]
 fn global() -> Option<&'static Recorder> {
     let recorder = GLOBAL.load(Ordering::Acquire);
-    // SAFETY: null, or leaked by `set`.
+    // SAFETY: null, or leaked by `make_global`.
     unsafe { recorder.as_ref() }
 }
 

@@ -75,48 +75,70 @@
 //! | `ANNALS_RANK` | rank of this process | the launcher's |
 //! | `ANNALS_RANKS` | number of ranks in the run | the launcher's |
 
-mod claims;
+// Floors, from the top. A module imports only from floors below its own; of one floor, only as the arrows show.
+//
+// | floor | modules |
+// |---|---|
+// | what programs use | `tool` → `global`, `module` → `recorder` |
+// | a recording from its start to its finish | `session` → `writer` → `snapshot` |
+// | raising by numbers; defining | `raiser`, `definer` |
+// | streams of the calling thread | `thread_streams` |
+// | what threads share | `shared`, `stream`, `streams` need each other: a stream counts in what all share |
+// | parts of it | `registry` → `storage`, `memory`; `pages` → `memory`; `source`, `status`, `gate`, `id_pool` |
+// | what programs describe | `spec`, `event_type`, `elements` → `row`; `options` → `launcher`, `rules`, `trigger` |
+// | ground | `sys` → `clock` → `thread`; `sync`, `builtin`, `limits`, `error` |
+
+mod builtin;
 mod clock;
-mod control;
-mod definition;
+mod definer;
 mod elements;
 mod error;
+mod event_type;
+mod gate;
 mod global;
+mod id_pool;
+mod launcher;
+mod limits;
 mod memory;
 mod module;
 mod options;
 mod pages;
 mod raiser;
 mod recorder;
+mod registry;
 mod row;
 mod rules;
+mod session;
 mod shared;
 mod snapshot;
+mod source;
+mod spec;
+mod status;
 mod storage;
 mod stream;
 mod streams;
 mod sync;
 mod sys;
 mod thread;
-mod tls;
+mod thread_streams;
 pub mod tool;
 mod trigger;
 mod writer;
 
-pub use clock::{tsc, tsc_is_invariant};
-pub use definition::{ElementSpec, EventTypeSpec};
+pub use builtin::{ENTER, LEAVE, RECORDED_BY, THREADS};
+pub use clock::{ClockChoice, tsc, tsc_is_invariant};
 pub use elements::{Blob, ElementKind, Elements, RawValue, Text, Values};
 pub use error::{RecorderError, Result};
+pub use event_type::{DynamicEventType, EventType, Metric};
 pub use global::{NoRegion, RegionSite, SiteGuard};
 pub use module::ModuleSpec;
-pub use options::{ClockChoice, ENVIRONMENT, Options, Overflow};
+pub use options::{ENVIRONMENT, Options, Overflow};
 pub use raiser::{Raise, Raiser, Refusal};
-pub use recorder::{
-    ClockSpec, DynamicEventType, ENTER, EventType, LEAVE, Metric, RECORDED_BY, Recorder,
-    RegionGuard, SourceSpec, Status, THREADS,
-};
+pub use recorder::{Recorder, RegionGuard};
 pub use row::RowCursor;
 pub use rules::Rules;
+pub use spec::{ClockSpec, ElementSpec, EventTypeSpec, SourceSpec};
+pub use status::Status;
 #[doc(hidden)]
 pub use sys::pause;
 pub use thread::{Depth, Inside, record_nothing_here};

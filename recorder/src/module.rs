@@ -2,11 +2,12 @@
 
 use annals_format::{Definition, Function, Module, ModuleId, Region, RegionId};
 
+use crate::builtin::PROCESS;
 use crate::clock::reference_ns;
+use crate::definer::Definer;
 use crate::error::{RecorderError, Result};
 use crate::raiser::Raiser;
 use crate::recorder::Recorder;
-use crate::shared::{PROCESS, Registry, Shared};
 
 /// A program or library file in the process's memory, to be added.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,20 +24,20 @@ impl Recorder {
     /// Adds a module. One that is loaded once more is added once more.
     ///
     /// # Errors
-    /// As [`Recorder::set_rank`].
+    /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another definition.
     pub fn add_module(&self, spec: &ModuleSpec) -> Result<ModuleId> {
-        self.define(|shared, registry| registry.module(shared, spec))
+        self.define(|definer| definer.module(spec))
     }
 
     /// Says that a module is not in the process's memory any more.
     ///
     /// # Errors
-    /// If there is no such module, and as [`Recorder::set_rank`].
+    /// If there is no such module, the recording is finished, or there is no room for another definition.
     pub fn remove_module(&self, module: ModuleId) -> Result<()> {
-        self.define(|shared, registry| {
-            let mut module = registry.known_module(module)?.clone();
+        self.define(|definer| {
+            let mut module = definer.known_module(module)?.clone();
             module.unloaded_ns = Some(reference_ns());
-            registry.add(shared, Definition::Module(module))
+            definer.add(Definition::Module(module))
         })
     }
 
@@ -44,17 +45,17 @@ impl Recorder {
     /// module's file. It is called `module+0xaddress` until someone adds a symbol.
     ///
     /// # Errors
-    /// If there is no such module, and as [`Recorder::set_rank`].
+    /// If there is no such module, the recording is finished, or there is no room for another definition.
     pub fn define_function(&self, region: RegionId, module: ModuleId, offset: u64) -> Result<()> {
-        self.define(|shared, registry| registry.function(shared, region, module, offset))
+        self.define(|definer| definer.function(region, module, offset))
     }
 
     /// Defines a region that was [reserved](Raiser::reserve_region) and is no function of a module.
     ///
     /// # Errors
-    /// As [`Recorder::set_rank`].
+    /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another definition.
     pub fn define_reserved(&self, region: RegionId, name: &str) -> Result<()> {
-        self.define(|shared, registry| registry.reserved(shared, region, name, ""))
+        self.define(|definer| definer.reserved(region, name, ""))
     }
 }
 
@@ -66,10 +67,10 @@ impl Raiser<'_> {
     }
 }
 
-impl Registry {
-    fn module(&mut self, shared: &Shared, spec: &ModuleSpec) -> Result<ModuleId> {
-        let id = ModuleId::new(self.definitions.modules.len() as u32);
-        let path = self.string(shared, &spec.path)?;
+impl Definer<'_> {
+    fn module(&mut self, spec: &ModuleSpec) -> Result<ModuleId> {
+        let id = ModuleId::new(self.definitions().modules.len() as u32);
+        let path = self.string(&spec.path)?;
         let module = Module {
             id,
             process: PROCESS,
@@ -80,48 +81,42 @@ impl Registry {
             loaded_ns: reference_ns(),
             unloaded_ns: None,
         };
-        self.add(shared, Definition::Module(module))?;
+        self.add(Definition::Module(module))?;
         Ok(id)
     }
 
     fn known_module(&self, module: ModuleId) -> Result<&Module> {
-        let known = self.definitions.modules.get(&module);
+        let known = self.definitions().modules.get(&module);
         known.ok_or(RecorderError::Unknown {
             what: "module",
             number: module.get(),
         })
     }
 
-    fn function(
-        &mut self,
-        shared: &Shared,
-        region: RegionId,
-        module: ModuleId,
-        offset: u64,
-    ) -> Result<()> {
-        let path = self.definitions.string(self.known_module(module)?.path);
+    fn function(&mut self, region: RegionId, module: ModuleId, offset: u64) -> Result<()> {
+        let path = self.definitions().string(self.known_module(module)?.path);
         let (name, file) = (
             Module::function_name(path, offset),
             Module::file_name(path).to_owned(),
         );
-        self.reserved(shared, region, &name, &file)?;
+        self.reserved(region, &name, &file)?;
         let function = Function {
             region,
             module,
             offset,
         };
-        self.add(shared, Definition::Function(function))
+        self.add(Definition::Function(function))
     }
 
-    fn reserved(&mut self, shared: &Shared, id: RegionId, name: &str, group: &str) -> Result<()> {
+    fn reserved(&mut self, id: RegionId, name: &str, group: &str) -> Result<()> {
         let region = Region {
             id,
-            name: self.string(shared, name)?,
-            file: self.string(shared, "")?,
+            name: self.string(name)?,
+            file: self.string("")?,
             line: 0,
-            group: self.string(shared, group)?,
+            group: self.string(group)?,
         };
-        self.new_region(shared, region)
+        self.new_region(region)
     }
 }
 

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use annals_format::{CompressionLevel, units};
 
+use crate::clock::ClockChoice;
 use crate::error::{RecorderError, Result};
+use crate::launcher;
 use crate::rules::Rules;
 use crate::trigger::{Trigger, parse_signal};
 
@@ -98,29 +100,6 @@ pub const ENVIRONMENT: &[(&str, &str, &str)] = &[
         "the launcher's",
     ),
 ];
-
-/// Which clock stamps the events of the process's own source.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum ClockChoice {
-    /// The time-stamp counter where the processor's is invariant, else the monotonic clock.
-    #[default]
-    Auto,
-    /// The time-stamp counter (on aarch64 the virtual counter).
-    Tsc,
-    /// The system's monotonic clock.
-    Monotonic,
-}
-
-impl ClockChoice {
-    fn parse(text: &str) -> Option<Self> {
-        Some(match text {
-            "auto" => Self::Auto,
-            "tsc" => Self::Tsc,
-            "monotonic" => Self::Monotonic,
-            _ => return None,
-        })
-    }
-}
 
 /// What happens to an event that finds no free buffer page.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -233,18 +212,10 @@ impl Options {
             max_file_bytes: None,
             flush_interval: Duration::from_secs(5),
             flush_signals: Vec::new(),
-            run: first_of(&["PMIX_NAMESPACE"])
-                .or_else(slurm_job)
-                .or_else(|| first_of(&["PBS_JOBID", "LSB_JOBID"]))
-                .or_else(hydra_run),
-            world: launcher_world(),
-            rank: launcher_number(&[
-                "PMI_RANK",
-                "PMIX_RANK",
-                "OMPI_COMM_WORLD_RANK",
-                "SLURM_PROCID",
-            ]),
-            rank_count: launcher_number(&["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"]),
+            run: launcher::run(),
+            world: launcher::world(),
+            rank: launcher::rank(),
+            rank_count: launcher::rank_count(),
             is_overflow_set: false,
         }
     }
@@ -428,63 +399,6 @@ fn read_rules(file: &str) -> std::io::Result<String> {
         return Err(std::io::Error::other("rules are 16 MiB at most"));
     }
     Ok(text)
-}
-
-fn first_of(names: &[&str]) -> Option<String> {
-    names
-        .iter()
-        .filter_map(|name| env::var(name).ok())
-        .find(|value| !value.is_empty())
-}
-
-fn launcher_number(names: &[&str]) -> Option<u32> {
-    names
-        .iter()
-        .filter_map(|name| env::var(name).ok())
-        .find_map(|value| value.parse().ok())
-}
-
-/// Slurm's number of the job; parts of a heterogeneous one have one number in common, and others each.
-fn slurm_job() -> Option<String> {
-    first_of(&["SLURM_HET_JOB_ID", "SLURM_JOB_ID"])
-}
-
-/// What one start of a launcher is called, in all its processes alike and on all hosts; none: the launcher has no such
-/// name.
-fn launcher_world() -> Option<String> {
-    let step = || {
-        let step = first_of(&["SLURM_STEP_ID"])?;
-        Some(format!("{}.{step}", slurm_job()?))
-    };
-    // MPICH's proxy is one for each host, and starts what a program spawns as well.
-    let proxy = || {
-        let size = launcher_number(&["PMI_SIZE"])?;
-        let is_on_one_host = launcher_number(&["MPI_LOCALNRANKS"]) == Some(size);
-        let is_spawned = env::var_os("PMI_SPAWNED").is_some();
-        hydra_run().filter(|_| is_on_one_host && !is_spawned)
-    };
-    first_of(&["PMIX_NAMESPACE"]).or_else(step).or_else(proxy)
-}
-
-/// What MPICH's launcher has for a run where it gives no name: its proxy, of which there is one on each host.
-fn hydra_run() -> Option<String> {
-    /// What the kernel keeps of `hydra_pmi_proxy`: 15 characters.
-    const PROXY: &str = "hydra_pmi_proxy";
-    /// Shells and other wrappers may stand between.
-    const MOST_ANCESTORS: usize = 16;
-    env::var_os("PMI_RANK")?;
-    let mut pid = std::os::unix::process::parent_id();
-    for _ in 0..MOST_ANCESTORS {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // `pid (name) state parent …`, start as field 22 (proc(5)); the name may hold anything.
-        let (head, rest) = stat.rsplit_once(')')?;
-        let fields: Vec<&str> = rest.split_whitespace().collect();
-        if head.ends_with(&format!("({PROXY}")) {
-            return Some(format!("hydra-{pid}-{}", fields.get(19)?));
-        }
-        pid = fields.get(1)?.parse().ok()?;
-    }
-    None
 }
 
 #[cfg(test)]

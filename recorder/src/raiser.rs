@@ -2,14 +2,14 @@
 
 use annals_format::{Cause, EventTypeId, RegionId, SourceId};
 
+use crate::builtin::{ENTER, LEAVE, THREADS};
 use crate::elements::{
-    self, ElementKind, Few, Integers, MOST_FEW, Numbers, OneText, Present, Raw, Shape, Typed,
+    self, ElementKind, Few, Integers, MOST_FEW, Numbers, OneText, Present, Raw, RowShape, Typed,
     Values,
 };
-use crate::recorder::{ENTER, LEAVE, THREADS};
 use crate::row::PutRow;
 use crate::shared::Shared;
-use crate::thread::{self, Last, WithLast};
+use crate::thread_streams::{self, Last, WithLast};
 
 /// Why an event was not taken. It is counted, as [`crate::Status::misused`] or
 /// [`crate::Status::raised_after_finish`].
@@ -91,7 +91,7 @@ impl<'a> Raiser<'a> {
     /// panic, so that no callers from other languages need to be kept from that.
     #[inline(always)]
     pub fn short(number: u32, what: impl Raise) -> Option<Result<(), Refusal>> {
-        thread::with_last(number, Shortly(what))?
+        thread_streams::with_last(number, Shortly(what))?
     }
 
     /// Raises with the recorder that has this [number](crate::Recorder::number) if the calling thread
@@ -99,7 +99,7 @@ impl<'a> Raiser<'a> {
     /// nothing was done.
     #[inline(always)]
     pub fn with_last(number: u32, what: impl Raise) -> Option<Result<(), Refusal>> {
-        thread::with_last(number, Wholly(what))
+        thread_streams::with_last(number, Wholly(what))
     }
 
     /// Enters a region.
@@ -126,7 +126,7 @@ impl<'a> Raiser<'a> {
         if !shared.has_region(region) {
             return self.misused(Refusal::Unknown);
         }
-        if shared.control.is_region_off(region) {
+        if shared.gates.is_region_off(region) {
             return self.check_open();
         }
         self.check_open_unless_short()?;
@@ -148,7 +148,7 @@ impl<'a> Raiser<'a> {
         values: impl Values<'v>,
     ) -> Result<(), Refusal> {
         let shared = self.shared;
-        let Some(shape) = shared.form(event_type) else {
+        let Some(shape) = shared.row_shape(event_type) else {
             return self.misused(Refusal::Unknown);
         };
         if source != THREADS && shared.source(source).is_none() {
@@ -168,7 +168,7 @@ impl<'a> Raiser<'a> {
         }
         self.check_open()?;
         let row = Numbers(values);
-        thread::raise(shared, source, event_type, tick, row.bound(), row);
+        thread_streams::raise(shared, source, event_type, tick, row.bound(), row);
         Ok(())
     }
 
@@ -178,7 +178,7 @@ impl<'a> Raiser<'a> {
     fn raise_few<'v>(
         self,
         event_type: EventTypeId,
-        shape: &Shape,
+        shape: &RowShape,
         values: impl Values<'v>,
     ) -> Option<Result<(), Refusal>> {
         const _: () = assert!(MOST_FEW == 8);
@@ -199,7 +199,7 @@ impl<'a> Raiser<'a> {
     fn raise_as_many<'v, const N: usize>(
         self,
         event_type: EventTypeId,
-        shape: &Shape,
+        shape: &RowShape,
         values: impl Values<'v>,
     ) -> Option<Result<(), Refusal>> {
         if !shape.fits_few::<N>(values) {
@@ -233,7 +233,7 @@ impl<'a> Raiser<'a> {
         source: SourceId,
         tick: Option<u64>,
         event_type: EventTypeId,
-        shape: &Shape,
+        shape: &RowShape,
         values: impl Values<'v>,
     ) -> Result<(), Refusal> {
         let Some(fit) = elements::fit(&shape.schema, values) else {
@@ -241,7 +241,7 @@ impl<'a> Raiser<'a> {
         };
         self.check_open()?;
         let row = Raw { fit, values };
-        thread::raise(self.shared, source, event_type, tick, fit.bound, row);
+        thread_streams::raise(self.shared, source, event_type, tick, fit.bound, row);
         Ok(())
     }
 
@@ -294,11 +294,11 @@ impl<'a> Raiser<'a> {
             return Err(Refusal::NotShort);
         }
         let shared = self.shared;
-        if shared.shape(event_type).is_none() || shared.source(source).is_none() {
+        if shared.row_schema(event_type).is_none() || shared.source(source).is_none() {
             return self.misused(Refusal::Unknown);
         }
         self.check_open()?;
-        thread::lose(shared, source, event_type, count, cause);
+        thread_streams::lose(shared, source, event_type, count, cause);
         Ok(())
     }
 
@@ -320,7 +320,7 @@ impl<'a> Raiser<'a> {
     #[inline(always)]
     fn put(self, event_type: EventTypeId, bound: usize, row: impl PutRow) -> Result<(), Refusal> {
         let Some(last) = self.short else {
-            thread::raise(self.shared, THREADS, event_type, None, bound, row);
+            thread_streams::raise(self.shared, THREADS, event_type, None, bound, row);
             return Ok(());
         };
         if last.raise_if_plain(THREADS, event_type, bound, row) {
@@ -351,7 +351,7 @@ impl<'a> Raiser<'a> {
 
     #[cold]
     fn misused(self, refusal: Refusal) -> Result<(), Refusal> {
-        self.shared.count_unknown_type();
+        self.shared.count_misused();
         Err(refusal)
     }
 }

@@ -13,9 +13,11 @@ use annals_format::{
     Property, RecordingId, StreamTotals, StringId,
 };
 
+use crate::builtin::PROCESS;
 use crate::clock::reference_ns;
+use crate::definer::Definer;
 use crate::memory::PageCopy;
-use crate::shared::{PROCESS, Shared, lock};
+use crate::shared::Shared;
 use crate::storage::{self, OwnFile, Storage};
 use crate::stream::Stream;
 use crate::sys;
@@ -158,10 +160,10 @@ fn fill(
     let id = RecordingId(sys::random_id());
     let mut storage = Storage::start(file, id, level)?;
     let (mut definitions, schema) = {
-        let mut registry = lock(&shared.registry);
+        let mut definer = Definer::lock(shared);
         // A stream that cannot be defined any more is left out below.
-        let _ = registry.announce(shared);
-        (registry.definitions.clone(), shared.schema_of(&registry))
+        let _ = definer.announce();
+        (definer.definitions().clone(), definer.schema())
     };
     if let Some(process) = definitions.processes.get_mut(&PROCESS) {
         process.recording_id = id;

@@ -12,7 +12,6 @@
     reason = "rows and counters are reached through raw pointers; benches/event_path shows the gain"
 )]
 
-use std::ptr::null;
 use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
     Ordering, compiler_fence,
@@ -25,11 +24,12 @@ use annals_format::{
 };
 
 use crate::clock::{TickSource, reference_ns, tsc};
-use crate::control::{Admission, Gate};
+use crate::gate::{Admission, Gate};
 use crate::memory::{CounterRow, OwnRow, Page, bump};
 use crate::options::Overflow;
 use crate::row::{PutRow, RowCursor, VARINT_ROOM};
-use crate::shared::{Shared, SourceState};
+use crate::shared::Shared;
+use crate::source::SourceState;
 use crate::sys::{self, GUARD_RECORDING};
 use crate::thread::QueueUse;
 use crate::trigger::WatchedRegions;
@@ -653,7 +653,7 @@ impl Stream {
         let block = event_type.index() / l::ROWS_PER_SEGMENT;
         self.shared().give_segment(self, block);
         let Some((row, _)) = self.rows(event_type) else {
-            self.shared().count_unknown_type();
+            self.shared().count_misused();
             return;
         };
         // Counters stay where events can still be added to them.
@@ -916,9 +916,6 @@ static NO_ROWS: NoRows = NoRows {
 
 /// Stands for what belongs to counters that are not there yet: every gate sends events the long way.
 static SHUT_ROWS: [OwnRow; l::ROWS_PER_SEGMENT] = [const { OwnRow::shut() }; l::ROWS_PER_SEGMENT];
-
-/// No stream at all.
-pub(crate) const NO_STREAM: *const Stream = null();
 
 #[cfg(test)]
 mod tests {

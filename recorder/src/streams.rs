@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use annals_format::live::layout as l;
 use memmap2::MmapMut;
 
-use crate::claims::Claims;
+use crate::id_pool::IdPool;
 use crate::memory::{LiveMemory, OwnRow};
 use crate::stream::{Stream, phase};
 use crate::sys::{self, ForkGuard};
@@ -18,7 +18,7 @@ type OwnRows = [OwnRow; l::ROWS_PER_SEGMENT];
 #[derive(Debug)]
 pub(crate) struct Streams {
     cells: WipedCells,
-    segments: Claims,
+    segments: IdPool,
     own: Box<[OwnRows]>,
 }
 
@@ -54,7 +54,7 @@ impl Streams {
             cells: WipedCells::new(division.slot_count, |slot, cell| {
                 cell.prepare(slot, guard.word(), memory.slot(slot).busy());
             })?,
-            segments: Claims::new(division.segment_count),
+            segments: IdPool::new(division.segment_count),
             own: (0..division.segment_count)
                 .map(|_| OwnRows::default())
                 .collect(),
@@ -71,7 +71,7 @@ impl Streams {
         self.cells.all().iter()
     }
 
-    /// Claims a free cell.
+    /// IdPool a free cell.
     pub(crate) fn claim(&self) -> Option<&Stream> {
         self.cells.all().iter().find(|cell| {
             let (from, to) = (phase::FREE, phase::CLAIMED);

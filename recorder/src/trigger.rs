@@ -12,8 +12,8 @@ use annals_format::{
 use globset::{Glob, GlobMatcher};
 
 use crate::clock::reference_ns;
-use crate::control::MAX_RULED_REGIONS;
 use crate::error::{RecorderError, Result};
+use crate::limits::MAX_RULED_REGIONS;
 
 /// Most event types that triggers watch in one recorder.
 const MAX_WATCHES: usize = 256;

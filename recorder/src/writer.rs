@@ -12,11 +12,13 @@ use annals_format::{
 };
 
 use crate::clock::{TickSource, reference_ns};
+use crate::definer::Definer;
 use crate::memory::{Page, PageCopy};
 use crate::options::Options;
-use crate::shared::{Shared, lock};
+use crate::shared::Shared;
 use crate::snapshot;
 use crate::stream::Stream;
+use crate::sync::lock;
 use crate::sys;
 use crate::trigger::signalled_ns;
 
@@ -144,7 +146,7 @@ impl Writer {
                 if !lock(&self.shared.storage).check() {
                     self.note_failure();
                 }
-                let _ = lock(&self.shared.registry).calibrate_all(&self.shared);
+                let _ = Definer::lock(&self.shared).calibrate_all();
                 wait = (wait * 10).min(self.settings.calibration_period);
                 due = now + wait;
             }
@@ -211,7 +213,7 @@ impl Writer {
     fn announce(&mut self) {
         let opened = self.shared.opened();
         if opened != self.announced {
-            let outcome = lock(&self.shared.registry).announce(&self.shared);
+            let outcome = Definer::lock(&self.shared).announce();
             if outcome.is_ok() {
                 self.announced = opened;
             }
@@ -302,7 +304,7 @@ impl Writer {
     fn flush_all(&mut self) {
         let shared = Arc::clone(&self.shared);
         self.announce();
-        let _ = lock(&shared.registry).calibrate_all(&shared);
+        let _ = Definer::lock(&shared).calibrate_all();
         shared.flush_definitions();
         for stream in shared.streams.in_use() {
             let Some(number) = stream.current_page() else {
@@ -597,10 +599,10 @@ impl Writer {
         }
         totals.sort_by_key(|totals| totals.stream);
         let definitions = {
-            let mut registry = lock(&self.shared.registry);
-            let _ = registry.calibrate_all(&self.shared);
-            registry.close();
-            registry.definitions.clone()
+            let mut definer = Definer::lock(&self.shared);
+            let _ = definer.calibrate_all();
+            definer.close();
+            definer.definitions().clone()
         };
         let mut storage = lock(&self.shared.storage);
         let is_complete =

@@ -25,10 +25,12 @@ use super::registration::{Callback, Registration};
 use super::runtime::{Object, Runtime};
 use super::table::Table;
 use super::types::{Bind, Datatype, Info, ObjectHandle, Safety, Value};
-use crate::definition::EventTypeSpec;
+use crate::builtin::THREADS;
 use crate::error::RecorderError;
-use crate::recorder::{ClockSpec, DynamicEventType, Recorder, SourceSpec, THREADS};
+use crate::event_type::DynamicEventType;
+use crate::recorder::Recorder;
 use crate::row::{PutRow, RowCursor, VARINT_ROOM};
+use crate::spec::{ClockSpec, EventTypeSpec, SourceSpec};
 
 /// What of a runtime is recorded.
 #[derive(Clone, Debug)]

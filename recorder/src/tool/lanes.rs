@@ -11,7 +11,7 @@
 
 use std::sync::OnceLock;
 
-use crate::claims::Claims;
+use crate::id_pool::IdPool;
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::thread::THREAD;
 
@@ -160,14 +160,14 @@ impl Life {
 /// The frames of a thread, away from those of others.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Lane([Frame; DEPTH]);
+struct Lane([Frame; DEPTH]);
 
 /// All frames of the process.
 #[derive(Debug)]
 pub(crate) struct Lanes {
     lanes: Box<[Lane]>,
     shared: Box<[Frame]>,
-    claims: Claims,
+    ids: IdPool,
     /// How many lanes were ever used.
     used: AtomicU64,
 }
@@ -177,11 +177,12 @@ pub(crate) fn lanes() -> &'static Lanes {
     static ALL: OnceLock<Lanes> = OnceLock::new();
     ALL.get_or_init(|| {
         crate::sys::register_barrier();
-        crate::thread::prepare();
+        crate::thread_streams::prepare();
+        crate::thread::on_lane_end(|lane| lanes().release(lane.cast()));
         Lanes {
             lanes: (0..LANES).map(|_| Lane::default()).collect(),
             shared: (0..SHARED).map(|_| Frame::default()).collect(),
-            claims: Claims::new(LANES),
+            ids: IdPool::new(LANES),
             used: AtomicU64::new(0),
         }
     })
@@ -191,7 +192,7 @@ impl Lanes {
     /// Takes a frame for the calling thread; none when all are taken.
     #[inline(always)]
     pub(crate) fn enter(&'static self, key: u64) -> Option<&'static Frame> {
-        let lane = THREAD.with(|thread| thread.lane.get());
+        let lane = THREAD.with(|thread| thread.lane.get()).cast::<Lane>();
         #[expect(unsafe_code, reason = "benches/tool_path shows what a raise costs")]
         // SAFETY: null, or a lane of the process's one `Lanes`, which stay for ever.
         if let Some(Lane(frames)) = unsafe { lane.as_ref() }
@@ -227,21 +228,21 @@ impl Lanes {
         if crate::thread::is_ended() || !crate::sys::at_thread_end() {
             return None;
         }
-        let lane = self.claims.claim()?;
+        let lane = self.ids.claim()?;
         self.used.fetch_max(lane as u64 + 1, Ordering::SeqCst);
         // A handler that comes here in between gets a lane of its own, and keeps it until then.
         let here = std::ptr::from_ref(&self.lanes[lane]);
-        let before = THREAD.with(|thread| thread.lane.replace(here));
-        if let Some(before) = self.number_of(before) {
-            self.claims.release(before);
+        let before = THREAD.with(|thread| thread.lane.replace(here.cast()));
+        if let Some(before) = self.number_of(before.cast()) {
+            self.ids.release(before);
         }
         Some(lane)
     }
 
     /// The calling thread ends.
-    pub(crate) fn release(&self, lane: *const Lane) {
+    fn release(&self, lane: *const Lane) {
         if let Some(lane) = self.number_of(lane) {
-            self.claims.release(lane);
+            self.ids.release(lane);
         }
     }
 

@@ -63,14 +63,8 @@ pub use enumeration::{Enumeration, EnumerationInfo};
 pub use error::{Error, Result};
 pub use event::{EventInfo, EventType, EventTypeSpec, Raising};
 pub use instance::Instance;
-pub(crate) use lanes::Lane;
 pub use pvar::{Pvar, PvarClass, PvarHandle, PvarInfo, PvarNotice, PvarSession, PvarSpec};
 pub use registration::{Callback, Dropped, Registration};
 pub use runtime::{Object, Runtime};
 pub use source::{Source, SourceInfo, SourceSpec};
 pub use types::{Bind, Datatype, Info, ObjectHandle, Safety, Value};
-
-/// The calling thread ends: others may have what it had.
-pub(crate) fn release_lane(lane: *const Lane) {
-    lanes::lanes().release(lane);
-}

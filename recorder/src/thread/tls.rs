@@ -11,7 +11,7 @@
               handler; tests/capi/calls.c shows that this one does not"
 )]
 
-use crate::thread::Thread;
+use super::Thread;
 
 /// The calling thread's [`Thread`], zeros at first.
 #[derive(Debug)]
@@ -119,7 +119,7 @@ impl ThisThread {
 
 #[cfg(test)]
 mod tests {
-    use crate::thread::THREAD;
+    use super::super::THREAD;
 
     #[test]
     fn every_thread_has_a_block_of_its_own() {

@@ -4,11 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use annals_format::{EventTypeId, RegionId, Role, Verbosity};
 
+use crate::limits::{MAX_EVENT_TYPES, MAX_RULED_REGIONS};
 use crate::rules::{Rules, Subject, Verdict};
-use crate::shared::MAX_EVENT_TYPES;
-
-/// Regions that rules and triggers can name; those behind are recorded and not watched.
-pub(crate) const MAX_RULED_REGIONS: usize = 1 << 16;
 
 const OPEN: u64 = 0;
 const OFF: u64 = 1;
@@ -123,9 +120,9 @@ impl Gate {
 /// Events that a limit lets through at once after a pause.
 const BURST: u64 = 16;
 
-/// The rules, and what they mean for what is defined.
+/// The gates of all event types and regions, from the rules.
 #[derive(Debug)]
-pub(crate) struct Control {
+pub(crate) struct Gates {
     /// By event type; limits are per second.
     gates: Box<[AtomicU64]>,
     regions_off: Box<[AtomicU64]>,
@@ -133,7 +130,7 @@ pub(crate) struct Control {
     has_regions_off: AtomicBool,
 }
 
-impl Control {
+impl Gates {
     pub(crate) fn new() -> Self {
         let words = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect();
         Self {

@@ -5,13 +5,13 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// A set of numbers below a limit, each free or claimed.
 #[derive(Debug)]
-pub(crate) struct Claims {
+pub(crate) struct IdPool {
     /// A bit a number: claimed.
     words: Box<[AtomicU64]>,
     limit: usize,
 }
 
-impl Claims {
+impl IdPool {
     /// All numbers below `limit`, free.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
@@ -20,7 +20,7 @@ impl Claims {
         }
     }
 
-    /// Claims the smallest number that is seen free; none when there is none. What its last owner wrote
+    /// IdPool the smallest number that is seen free; none when there is none. What its last owner wrote
     /// before releasing it is visible.
     pub(crate) fn claim(&self) -> Option<usize> {
         for (index, word) in self.words.iter().enumerate() {
@@ -53,11 +53,11 @@ mod tests {
 
     #[test]
     fn every_number_is_claimed_once_and_comes_back() {
-        let claims = Claims::new(130);
-        let all: Vec<usize> = std::iter::from_fn(|| claims.claim()).collect();
+        let pool = IdPool::new(130);
+        let all: Vec<usize> = std::iter::from_fn(|| pool.claim()).collect();
         assert!(all.iter().copied().eq(0..130));
-        claims.release(64);
-        assert_eq!((claims.claim(), claims.claim()), (Some(64), None));
+        pool.release(64);
+        assert_eq!((pool.claim(), pool.claim()), (Some(64), None));
     }
 }
 
@@ -69,14 +69,14 @@ mod models {
     use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
     use loom::thread;
 
-    use super::Claims;
+    use super::IdPool;
 
     /// Two threads claim, use and release one counter segment; none sees the other's half-done work.
     #[test]
     fn a_claimed_number_belongs_to_one_thread() {
         loom::model(|| {
-            let shared = Arc::new((Claims::new(1), UnsafeCell::new(0)));
-            let use_it = |shared: &(Claims, UnsafeCell<u32>)| {
+            let shared = Arc::new((IdPool::new(1), UnsafeCell::new(0)));
+            let use_it = |shared: &(IdPool, UnsafeCell<u32>)| {
                 if let Some(number) = shared.0.claim() {
                     #[expect(unsafe_code, reason = "loom checks that no two accesses meet")]
                     // SAFETY: the claim makes it this thread's; that is what is checked.
