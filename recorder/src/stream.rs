@@ -319,11 +319,12 @@ impl Stream {
 
     /// The commit word of the page with these rows.
     #[inline]
-    fn commit(start: *mut u8) -> &'static AtomicU64 {
+    fn commit(&self, start: *mut u8) -> &AtomicU64 {
         const BEFORE: usize = l::PAGE_HEADER_LEN - l::PAGE_COMMIT;
-        // SAFETY: rows stand behind their page's header, in the live memory or in `NO_ROWS`.
+        // SAFETY: rows come after their page's header, in the live memory or in `NO_ROWS`.
         let word = unsafe { start.sub(BEFORE) };
-        // SAFETY: aligned as the page is; the reference is not kept beyond the page's use.
+        // SAFETY: aligned as the page is. The live memory stays mapped while this stream is borrowed: whoever has a
+        // reference to an open stream keeps the recorder's shared part.
         unsafe { AtomicU64::from_ptr(word.cast()) }
     }
 
@@ -400,7 +401,7 @@ impl Stream {
         busy.store(u64::from(first.0.get()) + 1, relaxed);
         compiler_fence(Ordering::SeqCst);
         let start = self.start.load(relaxed);
-        let commit = Self::commit(start);
+        let commit = self.commit(start);
         let before = commit.load(relaxed);
         let offset = before as u32 as usize;
         // As in `raise_plain`.
@@ -466,7 +467,7 @@ impl Stream {
         busy.store(u64::from(event_type.get()) + 1, relaxed);
         compiler_fence(Ordering::SeqCst);
         let start = self.start.load(relaxed);
-        let commit = Self::commit(start);
+        let commit = self.commit(start);
         let before = commit.load(relaxed);
         let offset = before as u32 as usize;
         // Whoever finishes the recording switches the guard off, passes a barrier through this thread,
@@ -550,22 +551,22 @@ impl Stream {
         let told_room = if limited == 0 { 0 } else { DROPPED_ROW_ROOM };
         let need = bound.saturating_add(ROW_OVERHEAD + told_room);
         let mut start = self.start.load(relaxed);
-        let mut before = Self::commit(start).load(relaxed);
+        let mut before = self.commit(start).load(relaxed);
         let used = before as u32 as usize;
         if used.saturating_add(need) > self.room.load(relaxed) {
             if !self.open_page(row, tick, need) {
                 return;
             }
             start = self.start.load(relaxed);
-            before = Self::commit(start).load(relaxed);
+            before = self.commit(start).load(relaxed);
         }
         if limited != 0 {
             let told = (event_type, Cause::RateLimited, limited);
             let from = own.suppressed_from.load(relaxed);
             self.put_dropped(told, row.suppressed.load(relaxed), (from, tick));
-            before = Self::commit(start).load(relaxed);
+            before = self.commit(start).load(relaxed);
         }
-        let commit = Self::commit(start);
+        let commit = self.commit(start);
         let row_start = before as u32 as usize;
         // SAFETY: the page is this stream's until it is handed on, and `need` bytes are free.
         let mut cursor = unsafe { Page::cursor(start, row_start) };
@@ -777,7 +778,7 @@ impl Stream {
                 if count == 0 {
                     continue;
                 }
-                let commit = Self::commit(self.start.load(relaxed));
+                let commit = self.commit(self.start.load(relaxed));
                 let offset = commit.load(relaxed) as u32 as usize;
                 if offset + DROPPED_ROW_ROOM + need > self.room.load(relaxed) {
                     return;
@@ -798,7 +799,7 @@ impl Stream {
         (from_tick, to_tick): (u64, u64),
     ) {
         let start = self.start.load(Ordering::Relaxed);
-        let commit = Self::commit(start);
+        let commit = self.commit(start);
         let before = commit.load(Ordering::Relaxed);
         // SAFETY: the page is this stream's, and the row's room was checked.
         let mut cursor = unsafe { Page::cursor(start, before as u32 as usize) };
@@ -827,7 +828,7 @@ impl Stream {
             return false;
         };
         // The writer may take the page in between: this stream was idle for long.
-        let events = Self::commit(self.start.load(relaxed)).load(relaxed) >> 32;
+        let events = self.commit(self.start.load(relaxed)).load(relaxed) >> 32;
         let was = self.page.swap(NO_PAGE, Ordering::AcqRel);
         let page = u32::try_from(was).ok();
         let events = if page.is_some() { events } else { was & !TAKEN };
