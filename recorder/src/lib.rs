@@ -79,7 +79,7 @@
 //
 // | floor | modules |
 // |---|---|
-// | what programs use | `tool` → `global`, `module` → `recorder` |
+// | what programs use | `events` → `global`, `module` → `recorder` |
 // | a recording from its start to its finish | `session` → `writer` → `snapshot` |
 // | raising by numbers; defining | `raiser`, `definer` |
 // | streams of the calling thread | `thread_streams` |
@@ -94,6 +94,7 @@ mod definer;
 mod elements;
 mod error;
 mod event_type;
+pub mod events;
 mod gate;
 mod global;
 mod id_pool;
@@ -121,7 +122,6 @@ mod sync;
 mod sys;
 mod thread;
 mod thread_streams;
-pub mod tool;
 mod trigger;
 mod writer;
 

@@ -7,21 +7,21 @@ use std::mem::offset_of;
 use std::path::Path;
 use std::process::Command;
 
-use annals_capi::{events, handle, setup, spec, status};
+use annals_capi::{handle, raise, setup, spec, status};
 use annals_capi_events::{attach, category, memory, producer, pvar};
-use annals_recorder::tool::{Bind, Datatype, Error, PvarClass, Safety, Scope};
+use annals_recorder::events::{Bind, Datatype, Error, PvarClass, Safety, Scope};
 use annals_recorder::{ElementType, Reference, Role, Verbosity};
 
 const HEADER: &str = include_str!("../../recorder/capi/include/annals.h");
-const TOOL_HEADER: &str = include_str!("../../recorder/capi/include/annals_t.h");
+const EVENT_HEADER: &str = include_str!("../../recorder/capi/include/annals_t.h");
 
 const SOURCES: [&str; 3] = [
-    include_str!("../../recorder/capi/src/events.rs"),
+    include_str!("../../recorder/capi/src/raise.rs"),
     include_str!("../../recorder/capi/src/setup.rs"),
     include_str!("../../recorder/capi/src/status.rs"),
 ];
 
-const TOOL_SOURCES: [&str; 7] = [
+const EVENT_SOURCES: [&str; 7] = [
     include_str!("../../recorder/capi/events/src/attach.rs"),
     include_str!("../../recorder/capi/events/src/category.rs"),
     include_str!("../../recorder/capi/events/src/consumer.rs"),
@@ -31,8 +31,8 @@ const TOOL_SOURCES: [&str; 7] = [
     include_str!("../../recorder/capi/events/src/pvar.rs"),
 ];
 
-/// Types of the tool interface that have names of their own in C.
-const TOOL_TYPES: [(&str, &str); 22] = [
+/// Types of the event interface that have names of their own in C.
+const EVENT_TYPES: [(&str, &str); 22] = [
     ("*mut Info", "annals_t_info"),
     ("*const Source", "annals_t_source"),
     ("*const EventType", "annals_t_event_type"),
@@ -70,7 +70,7 @@ fn c_name(rust: &str) -> String {
 }
 
 fn c_type(rust: &str) -> String {
-    if let Some((_, c)) = TOOL_TYPES.iter().find(|(known, _)| *known == rust) {
+    if let Some((_, c)) = EVENT_TYPES.iter().find(|(known, _)| *known == rust) {
         return (*c).to_owned();
     }
     if let Some(target) = rust.strip_prefix("*const ") {
@@ -148,7 +148,7 @@ fn constants(header: &str) -> BTreeSet<String> {
 }
 
 /// What the library has for the constants of `annals_t.h`.
-fn tool_values() -> BTreeMap<String, u32> {
+fn event_values() -> BTreeMap<String, u32> {
     let mut values = BTreeMap::new();
     let mut add = |name: String, value: i32| {
         let value = u32::try_from(value).expect("no constant is negative");
@@ -213,7 +213,7 @@ fn tool_values() -> BTreeMap<String, u32> {
             add(format!("VERBOSITY_{name}"), code.into());
         }
     }
-    use annals_recorder::tool::SourceOrder;
+    use annals_recorder::events::SourceOrder;
     for (name, value) in [
         ("SOURCE_ORDERED", SourceOrder::Ordered as i32),
         ("SOURCE_UNORDERED", SourceOrder::Unordered as i32),
@@ -253,7 +253,7 @@ fn values() -> BTreeMap<String, u32> {
     }
     values.extend(
         [
-            ("ANNALS_TYPE_ABSENT", events::TYPE_ABSENT),
+            ("ANNALS_TYPE_ABSENT", raise::TYPE_ABSENT),
             ("ANNALS_ENVIRONMENT_IGNORED", setup::ENVIRONMENT_IGNORED),
             ("ANNALS_ENVIRONMENT_WINS", setup::ENVIRONMENT_WINS),
             ("ANNALS_ENVIRONMENT_FILLS", setup::ENVIRONMENT_FILLS),
@@ -305,12 +305,12 @@ macro_rules! layouts {
     }};
 }
 
-fn tool_judge() -> String {
+fn event_judge() -> String {
     let mut c = "#include \"annals_t.h\"\n".to_owned();
-    for (name, pointer) in exported(&TOOL_SOURCES) {
+    for (name, pointer) in exported(&EVENT_SOURCES) {
         writeln!(c, "{pointer} = {name};").unwrap();
     }
-    for (name, value) in tool_values() {
+    for (name, value) in event_values() {
         writeln!(c, "_Static_assert({name} == {value}, \"{name}\");").unwrap();
     }
     let none = memory::ENUM_NULL;
@@ -368,7 +368,7 @@ fn judge() -> String {
         handle::Source as "annals_source" { bits }
         handle::Clock as "annals_clock" { bits }
         status::Status as "annals_status" {}
-        events::Value as "annals_value" { r#type, length, r#as }
+        raise::Value as "annals_value" { r#type, length, r#as }
         spec::Setting as "annals_setting" { name, value }
         spec::ClockSpec as "annals_clock_spec" {
             size, name, ticks_per_second, max_ticks, read, data, rate_error_ppb, reserved
@@ -389,7 +389,7 @@ fn judge() -> String {
     c += "static uint64_t read(void *data) { (void)data; return 0; }\n";
     c += "annals_read_clock of_read = read;\n";
     for member in ["i32", "u32", "i64", "u64", "f64", "bytes"] {
-        let at = offset_of!(events::Value, r#as);
+        let at = offset_of!(raise::Value, r#as);
         let (value, message) = (format!("annals_value, as.{member}"), member);
         writeln!(
             c,
@@ -401,7 +401,7 @@ fn judge() -> String {
 }
 
 /// Compiles C against headers with these texts; what the compiler said when it refused.
-fn compile(header: &str, tool_header: &str, c: &str) -> Result<(), String> {
+fn compile(header: &str, event_header: &str, c: &str) -> Result<(), String> {
     let scratch = tempfile::tempdir().expect("a directory");
     let write = |name: &str, text: &str| {
         let path = scratch.path().join(name);
@@ -409,7 +409,7 @@ fn compile(header: &str, tool_header: &str, c: &str) -> Result<(), String> {
         path
     };
     write("annals.h", header);
-    write("annals_t.h", tool_header);
+    write("annals_t.h", event_header);
     let source = write("judge.c", c);
     let output = Command::new("cc")
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"])
@@ -427,7 +427,7 @@ fn compile(header: &str, tool_header: &str, c: &str) -> Result<(), String> {
 fn the_header_has_every_function_and_no_other() {
     for (header, sources, least) in [
         (HEADER, SOURCES.as_slice(), 30),
-        (TOOL_HEADER, TOOL_SOURCES.as_slice(), 60),
+        (EVENT_HEADER, EVENT_SOURCES.as_slice(), 60),
     ] {
         let exported: BTreeSet<String> = exported(sources).into_keys().collect();
         assert!(exported.len() > least, "{}", exported.len());
@@ -439,14 +439,14 @@ fn the_header_has_every_function_and_no_other() {
 fn the_header_has_every_constant_and_no_other() {
     let values: BTreeSet<String> = values().into_keys().collect();
     assert_eq!(constants(HEADER), values);
-    let values: BTreeSet<String> = tool_values().into_keys().collect();
-    assert_eq!(constants(TOOL_HEADER), values);
+    let values: BTreeSet<String> = event_values().into_keys().collect();
+    assert_eq!(constants(EVENT_HEADER), values);
 }
 
 #[test]
 fn the_header_has_the_types_values_and_layouts_of_the_library() {
-    for judge in [judge(), tool_judge()] {
-        let said = compile(HEADER, TOOL_HEADER, &judge);
+    for judge in [judge(), event_judge()] {
+        let said = compile(HEADER, EVENT_HEADER, &judge);
         assert!(said.is_ok(), "{}", said.unwrap_err());
     }
 }
@@ -470,9 +470,9 @@ fn a_header_that_says_something_else_is_refused() {
     ] {
         let changed = HEADER.replace(from, to);
         assert_ne!(changed, HEADER, "{from}");
-        assert!(compile(&changed, TOOL_HEADER, &judge).is_err(), "{to}");
+        assert!(compile(&changed, EVENT_HEADER, &judge).is_err(), "{to}");
     }
-    let judge = tool_judge();
+    let judge = event_judge();
     for (from, to) in [
         (
             "int annals_t_finalize(void)",
@@ -490,8 +490,8 @@ fn a_header_that_says_something_else_is_refused() {
         ),
         ("ANNALS_T_ENUM_NULL (-1)", "ANNALS_T_ENUM_NULL (0)"),
     ] {
-        let changed = TOOL_HEADER.replace(from, to);
-        assert_ne!(changed, TOOL_HEADER, "{from}");
+        let changed = EVENT_HEADER.replace(from, to);
+        assert_ne!(changed, EVENT_HEADER, "{from}");
         assert!(compile(HEADER, &changed, &judge).is_err(), "{to}");
     }
 }

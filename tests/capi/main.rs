@@ -306,7 +306,7 @@ fn the_cpp_example_records_what_it_says_with_the_archive() {
 fn conformance(name: &str, library: Library) {
     let prefix = Prefix::get();
     let scratch = tempfile::tempdir().expect("a directory");
-    let source = Path::new(ROOT).join("tests/mpit").join(name);
+    let source = Path::new(ROOT).join("tests/events").join(name);
     let program = prefix.compile(&source, library, scratch.path());
     let printed = output(&mut Command::new(&program));
     let text = std::fs::read_to_string(&source).expect("the program");

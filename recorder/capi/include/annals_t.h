@@ -1,5 +1,5 @@
 /*
- * Annals' tool interface: producers raise events and show variables, tools register for them and read them.
+ * Annals' event interface: producers raise events and show variables, tools register for them and read them.
  *
  * The model and, but for the prefix, the calls are those of MPI's tool information interface (MPI 4.1
  * section 16.3): a tool for MPI_T ports by renaming MPI_T_ to ANNALS_T_ and annals_t_, and MPI_ of the

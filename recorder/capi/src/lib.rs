@@ -9,7 +9,7 @@
 //!
 //! | module | what it has |
 //! |---|---|
-//! | `setup`, `events` | the exported functions: starting, defining, finishing; raising |
+//! | `setup`, `raise` | the exported functions: starting, defining, finishing; raising |
 //! | `call` | what every exported function goes through: no panic, no re-entry |
 //! | `spec` | the header's structures, and reading them |
 //! | `table` | the recorders of the process, by number |
@@ -18,9 +18,9 @@
 mod call;
 // Public for the crate of the header's second part, and for the test that compares the header with them.
 #[doc(hidden)]
-pub mod events;
-#[doc(hidden)]
 pub mod handle;
+#[doc(hidden)]
+pub mod raise;
 #[doc(hidden)]
 pub mod setup;
 #[doc(hidden)]

@@ -280,7 +280,7 @@ fn make(mpi: &Mpi, handle: usize, origin: &Origin<'_>) -> Option<&'static Commun
     };
     let communicator: &'static Communicator = Box::leak(Box::new(communicator));
     KNOWN.insert(handle, communicator);
-    crate::tool_events::bind(handle, communicator.object, false);
+    crate::events::bind(handle, communicator.object, false);
     Some(communicator)
 }
 
@@ -436,13 +436,13 @@ pub(crate) fn comm_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     };
     // Before: another thread may be given the same handle at once.
     let known = KNOWN.remove(handle);
-    crate::tool_events::unbind(handle, false);
+    crate::events::unbind(handle, false);
     let result = call.forward();
     if !is_success(result)
         && let Some(known) = known
     {
         KNOWN.insert(handle, known);
-        crate::tool_events::bind(handle, known.object, false);
+        crate::events::bind(handle, known.object, false);
     }
     frame.leave();
     result

@@ -20,7 +20,7 @@
 //! | `p2p`, `completion`, `collective`, `rma`, `files`, `lifecycle` | what calls mean |
 //! | `clocks` | offsets between hosts |
 //! | `performance` | the library's performance variables (MPI_T) |
-//! | `tool_events` | the library's own events (MPI_T) |
+//! | `events` | the library's own events (MPI_T) |
 
 mod abi;
 mod chosen;
@@ -28,6 +28,7 @@ mod clocks;
 mod collective;
 mod communicators;
 mod completion;
+mod events;
 mod files;
 mod handles;
 mod library;
@@ -40,7 +41,6 @@ mod requests;
 mod rma;
 mod stack;
 mod state;
-mod tool_events;
 mod wrap;
 
 // Linked for the functions that it exports.

@@ -13,7 +13,7 @@ use crate::library;
 use crate::mpi_table::NO;
 use crate::state::{self, Mpi};
 use crate::wrap::{Call, Frame, Site, is_success};
-use crate::{chosen, clocks, performance, rma, stack, tool_events};
+use crate::{chosen, clocks, events, performance, rma, stack};
 
 /// MPI_Init was called.
 static HAS_WORLD: AtomicBool = AtomicBool::new(false);
@@ -40,9 +40,9 @@ pub(crate) fn init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
             clocks::begin(mpi, world.place, world.size as i32);
         }
         // Some sources and event types appear with MPI_Init.
-        tool_events::poll();
+        events::poll();
         begin_variables(mpi);
-        tool_events::note_unused_names();
+        events::note_unused_names();
         chosen::tell(mpi.world().is_none_or(|world| world.place == 0));
     }
     frame.leave();
@@ -50,11 +50,11 @@ pub(crate) fn init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
 }
 
 /// Records control variables, and performance variables from now on. Only the first time that MPI begins: before a second
-/// time the interface is given back (`tool_events::before_next_begin`).
+/// time the interface is given back (`events::before_next_begin`).
 fn begin_variables(mpi: &'static Mpi) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        if let Err(why) = tool_events::write_variables(mpi.recorder, &mpi.abi) {
+        if let Err(why) = events::write_variables(mpi.recorder, &mpi.abi) {
             eprintln!("annals: control variables are not written down: {why}");
         }
         if let Err(why) = performance::begin(mpi.recorder, &mpi.abi) {
@@ -83,7 +83,7 @@ fn before_begin(mpi: Option<&Mpi>) {
         && OPEN_SESSIONS.load(Ordering::Acquire) == 0
         && !mpi.real.is_begun()
     {
-        tool_events::before_next_begin(mpi.recorder);
+        events::before_next_begin(mpi.recorder);
     }
 }
 
@@ -103,10 +103,10 @@ pub(crate) fn finalize<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     if let Some(mpi) = frame.mpi {
         clocks::end(mpi);
         forget_world(mpi);
-        tool_events::finish();
+        events::finish();
     }
     let result = call.forward();
-    tool_events::end();
+    events::end();
     frame.leave();
     result
 }
@@ -193,9 +193,9 @@ pub(crate) fn session_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
             if let (Some(rank), Some(size)) = (rank, size) {
                 mpi.set_rank(rank, size);
             }
-            tool_events::poll();
+            events::poll();
             begin_variables(mpi);
-            tool_events::note_unused_names();
+            events::note_unused_names();
             chosen::tell(rank.is_none_or(|rank| rank == 0));
         }
     }
@@ -217,7 +217,7 @@ pub(crate) fn session_finalize<const N: usize, S: Site>(call: Call<N, S>) -> usi
         && OPEN_SESSIONS.load(Ordering::Acquire) == 1
         && !mpi.real.is_begun()
     {
-        tool_events::before_last_end(mpi.recorder);
+        events::before_last_end(mpi.recorder);
     }
     let result = call.forward();
     if is_success(result) {

@@ -11,9 +11,9 @@ use annals_recorder::{ElementType, Metric, Recorder};
 
 use crate::abi::{Abi, Kind};
 use crate::chosen::{self, Chosen, PVARS};
+use crate::events::{self, Constants, TEXT_ROOM, element_type, text};
 use crate::library::library_functions;
 use crate::state::lock;
-use crate::tool_events::{self, Constants, TEXT_ROOM, element_type, text};
 
 library_functions! {
     Interface;
@@ -98,7 +98,7 @@ pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi) -> Result<(), String
     let interface = Interface::load();
     let (mut count, mut session) = (0, null_mut());
     // SAFETY: valid places.
-    let is_there = tool_events::is_there(abi)
+    let is_there = events::is_there(abi)
         && unsafe { interface.get_num(&raw mut count) }
         // SAFETY: as above.
         && unsafe { interface.session_create(&raw mut session) };
@@ -137,7 +137,7 @@ pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi) -> Result<(), String
         session: session.expose_provenance(),
         sampled,
     });
-    tool_events::start_ticker();
+    events::start_ticker();
     sample();
     Ok(())
 }

@@ -37,7 +37,7 @@ fn make(mpi: &Mpi, handle: usize) -> Option<&'static Window> {
         ranks: OnceLock::new(),
     }));
     KNOWN.insert(handle, window);
-    crate::tool_events::bind(handle, object, true);
+    crate::events::bind(handle, object, true);
     Some(window)
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn win_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         } else {
             place.handle(&mpi.abi, 0)
         };
-        crate::tool_events::unbind(handle, true);
+        crate::events::unbind(handle, true);
         Some((handle, KNOWN.remove(handle)?))
     });
     let result = call.forward();

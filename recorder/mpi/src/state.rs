@@ -19,7 +19,7 @@ use crate::handles::hash;
 use crate::library;
 use crate::mpi_table::{COUNT, FUNCTIONS};
 use crate::real::{self, Real};
-use crate::{stack, tool_events};
+use crate::{events, stack};
 
 /// In place of a region's number: none was given yet.
 const UNKNOWN: u32 = u32::MAX;
@@ -353,7 +353,7 @@ fn start() -> Result<(), String> {
             .add_property(key, value)
             .map_err(|error| error.to_string())?;
     }
-    tool_events::begin(recorder, &abi, &version)?;
+    events::begin(recorder, &abi, &version)?;
     let request_empty = library::object(c"ompi_request_empty");
     let mpi = Mpi {
         recorder,

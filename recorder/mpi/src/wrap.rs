@@ -12,11 +12,11 @@
 use annals_recorder::{Depth, Elements, EventType, RegionId};
 
 use crate::abi::Abi;
+use crate::events;
 use crate::library;
 use crate::mpi_table::{At, SITES};
 use crate::stack::{self, InStack};
 use crate::state::{self, Mpi};
-use crate::tool_events;
 
 /// Which function it is that is called.
 pub(crate) trait Site: Copy {
@@ -283,7 +283,7 @@ impl Frame {
         let depth = Depth::deeper();
         let mpi = state::get();
         if depth == 0
-            && !tool_events::is_due()
+            && !events::is_due()
             && let Some(mpi) = mpi
             && let Some(region) = mpi.known_region(index)
         {
@@ -299,8 +299,8 @@ impl Frame {
     #[cold]
     #[inline(never)]
     fn begin_rare(index: usize, depth: u8) -> Self {
-        if depth == 0 && tool_events::is_due() {
-            tool_events::poll();
+        if depth == 0 && events::is_due() {
+            events::poll();
         }
         // In a stack of tools, all comes from the library, and the program's calls are known.
         let is_own = depth != 0 && !stack::has(index) && is_called_by_library();

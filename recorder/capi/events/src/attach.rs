@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use annals_recorder::Inside;
-use annals_recorder::tool::{Attach, AttachError, Attachment, Error, Result, attach};
+use annals_recorder::events::{Attach, AttachError, Attachment, Error, Result, attach};
 
 use crate::call;
 use crate::memory::{must_put, put_text, text};

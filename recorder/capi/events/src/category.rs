@@ -6,7 +6,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use annals_recorder::tool::{Category, Error, Member, Members, Result};
+use annals_recorder::events::{Category, Error, Member, Members, Result};
 
 use crate::memory::{must_put, optional_text, put, put_text, text};
 use crate::{call, tool_call};

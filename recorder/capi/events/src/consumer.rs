@@ -7,7 +7,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::Ordering;
 
-use annals_recorder::tool::{
+use annals_recorder::events::{
     Callback, Dropped, Enumeration, Error, Info, Instance, Registration, Result, Safety,
 };
 

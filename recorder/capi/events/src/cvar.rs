@@ -6,7 +6,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use annals_recorder::tool::{
+use annals_recorder::events::{
     CvarHandle as Handle, CvarSpec, Datatype, Enumeration, Error, ObjectHandle, Result, Value,
 };
 

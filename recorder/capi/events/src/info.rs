@@ -3,7 +3,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use annals_recorder::tool::{Error, Info, Result};
+use annals_recorder::events::{Error, Info, Result};
 
 use crate::call;
 use crate::memory::{must_put, put, put_text, text};

@@ -21,7 +21,7 @@ pub mod pvar;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use annals_recorder::tool::{Error, Result, Runtime};
+use annals_recorder::events::{Error, Result, Runtime};
 
 /// How often the interface is initialised.
 static INITIALISED: AtomicI32 = AtomicI32::new(0);

@@ -7,7 +7,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use annals_recorder::Verbosity;
-use annals_recorder::tool::{
+use annals_recorder::events::{
     Bind, Datatype, Enumeration, Error, ObjectHandle, PvarClass, Result, Safety, Scope, Value,
 };
 

@@ -6,7 +6,9 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use annals_recorder::tool::{Error, EventType, EventTypeSpec, Raising, Result, Source, SourceSpec};
+use annals_recorder::events::{
+    Error, EventType, EventTypeSpec, Raising, Result, Source, SourceSpec,
+};
 
 use crate::call;
 use crate::memory::{

@@ -6,7 +6,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use annals_recorder::tool::{
+use annals_recorder::events::{
     Datatype, Enumeration, Error, ObjectHandle, Pvar, PvarHandle, PvarInfo, PvarNotice,
     PvarSession, PvarSpec, Result, Runtime, Value,
 };

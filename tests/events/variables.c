@@ -1,5 +1,5 @@
 /*
- * Variables, enumerations and categories from C, beside the standard's text (tests/mpit/conformance.tsv
+ * Variables, enumerations and categories from C, beside the standard's text (tests/events/conformance.tsv
  * names these functions). Prints the name of each test that holds.
  */
 #include "check.h"

@@ -1,13 +1,10 @@
-//! What performance and control variables have in common.
+//! The variables of a runtime and their handles.
 
 use super::cvar::{CvarHandleState, CvarState};
-use super::pvar::{PvarHandleState, PvarState, SessionState};
+use super::pvar_state::{PvarHandleState, PvarState, SessionState};
 use super::table::Table;
 
-/// Most values of one variable: a wrong number must not make the program run out of memory.
-pub(crate) const MAX_ITEMS: usize = 1 << 20;
-
-/// The variables of a runtime, and who holds them.
+/// The variables of a runtime, with their sessions and handles.
 #[derive(Debug, Default)]
 pub(crate) struct Variables {
     pub(crate) pvars: Table<PvarState>,

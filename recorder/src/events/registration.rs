@@ -1,7 +1,7 @@
 //! Registrations: who is called back for which event type, bound to which object (MPI 4.1 §16.3.8.4).
 #![expect(
     unsafe_code,
-    reason = "callbacks are reached through pointers that frames guard: benches/tool_path shows what a raise costs"
+    reason = "callbacks are reached through pointers that frames guard: benches/event_interface shows what a raise costs"
 )]
 
 use std::fmt;

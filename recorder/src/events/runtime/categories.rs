@@ -1,102 +1,11 @@
-//! Categories of variables and event types (MPI 4.1 §16.3.9).
+//! Categories: adding them, and what consumers ask about them.
 
-use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 
-use super::error::{Error, Result};
-use super::runtime::Runtime;
-use super::table::Table;
-
-/// A category's index.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Category(pub(crate) i32);
-
-impl Category {
-    /// Its index.
-    pub const fn index(self) -> i32 {
-        self.0
-    }
-
-    /// The category that has this index; any number is safe to use.
-    pub const fn from_index(index: i32) -> Self {
-        Self(index)
-    }
-}
-
-/// What a category holds; it only grows, in this order.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-#[non_exhaustive]
-pub struct Members {
-    /// Indexes of control variables.
-    pub cvars: Vec<i32>,
-    /// Indexes of performance variables.
-    pub pvars: Vec<i32>,
-    /// Indexes of event types.
-    pub events: Vec<i32>,
-    /// Indexes of categories.
-    pub categories: Vec<i32>,
-}
-
-/// What a category is.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct CategoryInfo {
-    /// Its name; no other category has it.
-    pub name: String,
-    /// What it is about; may be empty.
-    pub description: String,
-    /// What it holds at the moment.
-    pub members: Members,
-}
-
-/// Something that a category may hold, by its index.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Member {
-    /// A control variable.
-    Cvar(i32),
-    /// A performance variable.
-    Pvar(i32),
-    /// An event type.
-    Event(i32),
-    /// Another category.
-    Category(Category),
-}
-
-#[derive(Debug)]
-struct State {
-    name: String,
-    description: String,
-    members: Mutex<Members>,
-}
-
-impl State {
-    fn members(&self) -> MutexGuard<'_, Members> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The categories of a runtime.
-#[derive(Debug, Default)]
-pub(crate) struct Categories {
-    table: Table<State>,
-    stamp: AtomicI32,
-}
-
-impl Categories {
-    fn changed(&self) {
-        self.stamp.fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// Whether `inner` is `outer`, or holds it somewhere.
-    fn reaches(&self, inner: i32, outer: i32) -> bool {
-        inner == outer
-            || self.table.at(inner).is_some_and(|state| {
-                let members = state.members().categories.clone();
-                members.iter().any(|member| self.reaches(*member, outer))
-            })
-    }
-}
+use super::Runtime;
+use crate::events::category::{Category, CategoryInfo, CategoryState, Member};
+use crate::events::error::{Error, Result};
 
 impl Runtime {
     /// Adds a category.
@@ -114,7 +23,7 @@ impl Runtime {
         }
         let categories = &self.shared.categories;
         let category = Category(categories.table.len() as i32);
-        let state = State {
+        let state = CategoryState {
             name: name.to_owned(),
             description: description.to_owned(),
             members: Mutex::default(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use annals_recorder::tool::{Callback, Dropped, Info, Registration, Safety, Value};
+use annals_recorder::events::{Callback, Dropped, Info, Registration, Safety, Value};
 
 use crate::support::producer;
 

@@ -1,5 +1,5 @@
 /*
- * The event interface from C, beside the standard's text (tests/mpit/conformance.tsv names these
+ * The event interface from C, beside the standard's text (tests/events/conformance.tsv names these
  * functions). Prints the name of each test that holds.
  */
 #include "check.h"

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use annals_recorder::tool::{
+use annals_recorder::events::{
     Bind, CvarHandle, CvarSpec, Datatype, Error, Member, ObjectHandle, Pvar, PvarClass, PvarHandle,
     PvarNotice, PvarSession, PvarSpec, Runtime, Scope, Value,
 };
@@ -444,7 +444,7 @@ fn enumerations_have_names_of_their_own_and_at_least_one_item() {
     assert_eq!(add("", &[(0, "x")]), Some(Error::Invalid));
     assert_eq!(add("twice", &[(0, "x"), (1, "x")]), Some(Error::Invalid));
     assert_eq!(add("unnamed", &[(0, "")]), Some(Error::Invalid));
-    let unknown = annals_recorder::tool::Enumeration::from_index(9);
+    let unknown = annals_recorder::events::Enumeration::from_index(9);
     assert_eq!(
         runtime.enumeration(unknown).err(),
         Some(Error::InvalidIndex)

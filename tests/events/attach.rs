@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use annals_format::{Cause, ClockKind, Role, SourceOrder, Value as Recorded, Verbosity};
 use annals_merger::{Reader, Window};
-use annals_recorder::tool::{
+use annals_recorder::events::{
     Attach, Bind, CvarSpec, Datatype, EventTypeSpec, ObjectHandle, PvarClass, PvarSpec, Raising,
     Runtime, Safety, Scope, SourceSpec, Value, attach,
 };

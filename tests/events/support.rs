@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use annals_recorder::tool::{
+use annals_recorder::events::{
     Callback, Datatype, EventType, EventTypeSpec, Info, Registration, Runtime, Safety, Source,
     SourceSpec, Value,
 };
@@ -79,7 +79,7 @@ impl Producer {
         self.runtime
             .set_dropped_handler(
                 registration,
-                Some(move |dropped: &annals_recorder::tool::Dropped| {
+                Some(move |dropped: &annals_recorder::events::Dropped| {
                     let (count, required) = (dropped.count, dropped.required);
                     diary.write(format!(
                         "dropped {count} of source {} in {required:?}",

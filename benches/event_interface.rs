@@ -2,14 +2,14 @@
 //! one callback that does nothing; with the recorder attached, beside the floor of an event (the same clock
 //! read and the same number of bytes stored). All in one run, interleaved.
 //!
-//! `cargo bench --bench tool_path`; `ANNALS_BENCH_ROUNDS` sets the number of rounds (default 300).
+//! `cargo bench --bench event_interface`; `ANNALS_BENCH_ROUNDS` sets the number of rounds (default 300).
 
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use annals_recorder::tool::{
+use annals_recorder::events::{
     Attach, Callback, Datatype, EventType, EventTypeSpec, Info, Runtime, Safety, Source,
     SourceSpec, Value, attach,
 };

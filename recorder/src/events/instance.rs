@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use super::error::{Error, Result};
-use super::event::TypeState;
+use super::event_info::EventTypeData;
 use super::source::SourceState;
 use super::types::{ObjectHandle, Value};
 
@@ -16,13 +16,22 @@ pub(crate) enum Data<'a> {
     Memory(&'a [u8]),
 }
 
+/// How an event is raised, where it is not simply now.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Raising {
+    /// When it was observed, in ticks of its source's clock; none: now.
+    pub observed: Option<u64>,
+    /// The object that it is about; events of a bound type have one.
+    pub object: Option<ObjectHandle>,
+}
+
 /// An instance of an event; good for the callback that is called with it.
 #[derive(Debug)]
 pub struct Instance<'a> {
-    pub(crate) event_type: &'a TypeState,
+    pub(crate) event_type: &'a EventTypeData,
     pub(crate) source: &'a SourceState,
     /// The elements, in their order; or, if that is empty, as they lie in memory. Two fields and no
-    /// enumeration: stored and read in the same pieces (benches/tool_path).
+    /// enumeration: stored and read in the same pieces (benches/event_interface).
     pub(crate) values: &'a [Value],
     pub(crate) memory: &'a [u8],
     pub(crate) object: Option<ObjectHandle>,

@@ -3,6 +3,9 @@
 
 use std::collections::BTreeMap;
 
+/// Most values of one variable: a wrong number must not make the program run out of memory.
+pub(crate) const MAX_ITEMS: usize = 1 << 20;
+
 /// The datatype of an element or a variable: the seven of the interface (MPI 4.1 §16.3.5).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]

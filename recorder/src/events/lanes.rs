@@ -193,7 +193,10 @@ impl Lanes {
     #[inline(always)]
     pub(crate) fn enter(&'static self, key: u64) -> Option<&'static Frame> {
         let lane = THREAD.with(|thread| thread.lane.get()).cast::<Lane>();
-        #[expect(unsafe_code, reason = "benches/tool_path shows what a raise costs")]
+        #[expect(
+            unsafe_code,
+            reason = "benches/event_interface shows what a raise costs"
+        )]
         // SAFETY: null, or a lane of the process's one `Lanes`, which stay for ever.
         if let Some(Lane(frames)) = unsafe { lane.as_ref() }
             && frames[0].is_free()

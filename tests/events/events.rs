@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use annals_recorder::Verbosity;
-use annals_recorder::tool::{
+use annals_recorder::events::{
     Bind, Callback, Datatype, Error, EventTypeSpec, Info, ObjectHandle, Raising, Registration,
     Runtime, Safety, SourceOrder, SourceSpec, Value,
 };
@@ -342,7 +342,7 @@ fn wrong_indexes_and_handles_are_refused() {
         assert_eq!(runtime.handle_get_info(wrong).err(), invalid.err());
         assert_eq!(runtime.callback_set_info(wrong, level, &NO_HINTS), invalid);
         assert_eq!(runtime.callback_get_info(wrong, level).err(), invalid.err());
-        let handler = None::<fn(&annals_recorder::tool::Dropped)>;
+        let handler = None::<fn(&annals_recorder::events::Dropped)>;
         assert_eq!(runtime.set_dropped_handler(wrong, handler), invalid);
     }
     assert!(runtime.is_registered(next));

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::Instant;
 
-use annals_recorder::tool::{
+use annals_recorder::events::{
     Attach, Callback, Datatype, EventTypeSpec, Info, Runtime, Safety, Source, SourceSpec, Value,
     attach,
 };

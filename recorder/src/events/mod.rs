@@ -8,7 +8,7 @@
 //! nothing of any event.
 //!
 //! ```
-//! use annals_recorder::tool::{
+//! use annals_recorder::events::{
 //!     Callback, Datatype, EventTypeSpec, Info, Runtime, Safety, SourceSpec, Value,
 //! };
 //!
@@ -32,11 +32,22 @@
 //! runtime.register_callback(registration, Safety::ThreadSafe, &Info::new(), Some(callback))?;
 //!
 //! taken.raise(&source, Safety::None, &[Value::Int(7)])?;
-//! # Ok::<(), annals_recorder::tool::Error>(())
+//! # Ok::<(), annals_recorder::events::Error>(())
 //! ```
 //!
 //! Raising takes no lock and allocates nothing, and may be done in signal handlers. Registrations may come
 //! and go meanwhile, from anywhere: behind its free-callback, no callback of a registration runs.
+
+// Floors, from the top. A module imports only from floors below its own; of one floor, only as the arrows show.
+//
+// | floor | modules |
+// |---|---|
+// | a recorder as a tool | `attach` |
+// | what is done with a runtime | the children of `runtime`, one for each part |
+// | the runtime's tables | `runtime` |
+// | registrations | `type_state` → `registration` → `instance` → `event_info`, `source` → `deferred` |
+// | variables and categories | `variables` → `pvar_state` → `pvar`; `variables` → `cvar`; `category` |
+// | ground | `enumeration`, `lanes`, `table`, `types`, `error` |
 
 mod attach;
 mod category;
@@ -44,14 +55,16 @@ mod cvar;
 mod deferred;
 mod enumeration;
 mod error;
-mod event;
+mod event_info;
 mod instance;
 mod lanes;
 mod pvar;
+mod pvar_state;
 mod registration;
 mod runtime;
 mod source;
 mod table;
+mod type_state;
 mod types;
 mod variables;
 
@@ -61,10 +74,10 @@ pub use category::{Category, CategoryInfo, Member, Members};
 pub use cvar::{CvarHandle, CvarInfo, CvarSpec, Scope};
 pub use enumeration::{Enumeration, EnumerationInfo};
 pub use error::{Error, Result};
-pub use event::{EventInfo, EventType, EventTypeSpec, Raising};
-pub use instance::Instance;
-pub use pvar::{Pvar, PvarClass, PvarHandle, PvarInfo, PvarNotice, PvarSession, PvarSpec};
+pub use event_info::{EventInfo, EventTypeSpec};
+pub use instance::{Instance, Raising};
+pub use pvar::{PvarClass, PvarHandle, PvarInfo, PvarNotice, PvarSession, PvarSpec};
 pub use registration::{Callback, Dropped, Registration};
-pub use runtime::{Object, Runtime};
-pub use source::{Source, SourceInfo, SourceSpec};
+pub use runtime::{EventType, Object, Pvar, Runtime, Source};
+pub use source::{SourceInfo, SourceSpec};
 pub use types::{Bind, Datatype, Info, ObjectHandle, Safety, Value};

@@ -8,8 +8,7 @@ use annals_format::SourceOrder;
 
 use super::deferred::Ring;
 use super::error::{Error, Result};
-use super::runtime::Runtime;
-use super::types::{Info, Safety};
+use super::types::Info;
 
 /// Most sources of a runtime.
 const MAX_SOURCES: usize = 256;
@@ -271,30 +270,5 @@ impl SourceState {
             Some((bits, _)) => (tick << bits).max(self.last.load(Ordering::Acquire)),
             None => tick,
         })
-    }
-}
-
-/// A source, for whoever raises its events. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct Source {
-    pub(crate) state: Arc<SourceState>,
-    pub(crate) runtime: Runtime,
-}
-
-impl Source {
-    /// Its index.
-    pub fn index(&self) -> i32 {
-        self.state.index as i32
-    }
-
-    /// Delivers what was raised deferred, in the order of the raises, in a context with this requirement;
-    /// how many instances. While another thread delivers, nothing: it takes the new ones along.
-    pub fn deliver(&self, required: Safety) -> usize {
-        self.runtime.deliver(&self.state, required)
-    }
-
-    /// How many instances wait for [`Source::deliver`].
-    pub fn pending(&self) -> usize {
-        self.state.ring.as_ref().map_or(0, Ring::pending)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use annals_recorder::tool::{
+use annals_recorder::events::{
     Callback, Dropped, EventTypeSpec, Info, Raising, Registration, Safety, SourceSpec, Value,
 };
 
