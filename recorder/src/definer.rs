@@ -1,7 +1,7 @@
-//! Defining: what goes into the registry, and what the event path needs of it.
+//! Defining: stores definitions in the registry, and prepares what the event path needs of them.
 //!
-//! A [`Definer`] holds the lock of the registry. Each definition is stored in the live file, or in the recording, when its
-//! method returns.
+//! A [`Definer`] holds the lock of the registry. Each definition is stored in the live file, or in
+//! the recording, when its method returns.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};

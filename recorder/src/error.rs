@@ -1,5 +1,5 @@
-//! What can go wrong when a recorder is set up. Nothing goes wrong on the event path: there, an
-//! error costs events, and they are counted.
+//! What can go wrong when a recorder is set up.
+//! On the event path nothing goes wrong: there, an error costs events, which are counted.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub enum RecorderError {
         action: &'static str,
         /// On which file.
         path: PathBuf,
-        /// The system's word.
+        /// The underlying I/O error.
         #[source]
         source: io::Error,
     },
@@ -35,7 +35,8 @@ pub enum RecorderError {
     /// The recorder was finished; nothing can be added any more.
     #[error("the recording is finished")]
     Finished,
-    /// The calling thread is in a clock that the program gave to a recorder: nothing can be added there.
+    /// The calling thread is in a clock that the program gave to a recorder.
+    /// Nothing can be added there.
     #[error("nothing can be defined inside a clock's own function")]
     InClock,
     /// A name is taken by a different definition.
@@ -55,7 +56,7 @@ pub enum RecorderError {
     /// A snapshot could not be written.
     #[error("no snapshot: {why}")]
     Snapshot {
-        /// The system's word.
+        /// The underlying I/O error, as text.
         why: String,
     },
     /// No room is left in the buffer for another definition, counter or stream.

@@ -21,7 +21,7 @@ impl<E> Clone for EventType<E> {
 impl<E> Copy for EventType<E> {}
 
 impl<E> EventType<E> {
-    /// Its number in the recording.
+    /// Returns its number in the recording.
     pub const fn id(&self) -> EventTypeId {
         self.id
     }
@@ -35,7 +35,7 @@ pub struct DynamicEventType {
 }
 
 impl DynamicEventType {
-    /// Its number in the recording.
+    /// Returns its number in the recording.
     pub const fn id(&self) -> EventTypeId {
         self.id
     }
@@ -46,7 +46,7 @@ impl DynamicEventType {
 pub struct Metric<T>(pub(crate) EventType<(T,)>);
 
 impl<T> Metric<T> {
-    /// Its event type's number, as [`crate::Recorder::report_dropped`] takes it.
+    /// Returns its event type's number, as [`crate::Recorder::report_dropped`] takes it.
     pub const fn id(&self) -> EventTypeId {
         self.0.id()
     }

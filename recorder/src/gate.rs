@@ -31,26 +31,26 @@ pub(crate) enum Admission {
 }
 
 impl Gate {
-    /// Every event is recorded, nobody watches, and the clock is the processor's counter.
+    /// Every event is recorded, no trigger watches, and the clock is the processor's counter.
     pub(crate) const PLAIN: Self = Self(OPEN);
 
-    /// Whether every event is recorded.
+    /// Returns whether every event is recorded.
     #[inline]
     pub(crate) const fn is_open(self) -> bool {
         self.0 & MODE == OPEN
     }
 
-    /// Whether so many events a second are recorded.
+    /// Returns whether the number of recorded events per second is limited.
     pub(crate) const fn is_limit(self) -> bool {
         self.0 & MODE == LIMIT
     }
 
-    /// Whether no event is raised.
+    /// Returns whether no event is raised.
     pub(crate) const fn is_off(self) -> bool {
         self.0 & MODE == OFF
     }
 
-    /// Whether a trigger wants to see the events.
+    /// Returns whether a trigger reads the events.
     #[inline]
     pub(crate) const fn is_watched(self) -> bool {
         self.0 & WATCHED != 0
@@ -67,7 +67,7 @@ impl Gate {
         Self(mode | watched | u64::from(number) << NUMBER)
     }
 
-    /// A limit per second turned into ticks between events.
+    /// Converts a limit per second to the ticks between two events.
     fn in_ticks(self, ticks_per_second: u64) -> Self {
         if self.0 & MODE != LIMIT {
             return self;
@@ -76,7 +76,8 @@ impl Gate {
         Self(self.0 & 0xff | between << NUMBER)
     }
 
-    /// What becomes of an event; `raised` were raised before it.
+    /// Decides whether an event is recorded.
+    /// `raised` is the number of events that were raised before it.
     pub(crate) fn admit(
         self,
         raised: u64,
@@ -117,7 +118,7 @@ impl Gate {
     }
 }
 
-/// Events that a limit lets through at once after a pause.
+/// The number of events that a limit admits without a gap after a pause.
 const BURST: u64 = 16;
 
 /// The gates of all event types and regions, from the rules.
@@ -140,7 +141,7 @@ impl Gates {
         }
     }
 
-    /// The gate of an event type of a source.
+    /// Returns the gate of an event type of a source.
     pub(crate) fn gate(
         &self,
         event_type: EventTypeId,
@@ -187,7 +188,7 @@ impl Gates {
         }
     }
 
-    /// Whether enters and leaves of a region are not wanted.
+    /// Returns whether enters and leaves of a region are switched off.
     #[inline]
     pub(crate) fn is_region_off(&self, id: RegionId) -> bool {
         self.has_regions_off.load(Ordering::Relaxed) && has_bit(&self.regions_off, id)

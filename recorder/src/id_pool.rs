@@ -12,7 +12,7 @@ pub(crate) struct IdPool {
 }
 
 impl IdPool {
-    /// All numbers below `limit`, free.
+    /// Creates a pool in which all numbers below `limit` are free.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             words: (0..limit.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
@@ -20,8 +20,8 @@ impl IdPool {
         }
     }
 
-    /// IdPool the smallest number that is seen free; none when there is none. What its last owner wrote
-    /// before releasing it is visible.
+    /// Claims the lowest free number, or returns `None` if all are taken.
+    /// The writes of the number's last owner, before the release, are visible.
     pub(crate) fn claim(&self) -> Option<usize> {
         for (index, word) in self.words.iter().enumerate() {
             let mut seen = word.load(Ordering::Relaxed);
@@ -71,7 +71,8 @@ mod models {
 
     use super::IdPool;
 
-    /// Two threads claim, use and release one counter segment; none sees the other's half-done work.
+    /// Two threads claim, use and release one counter segment.
+    /// Neither observes half of the other's work.
     #[test]
     fn a_claimed_number_belongs_to_one_thread() {
         loom::model(|| {
@@ -92,8 +93,9 @@ mod models {
         });
     }
 
-    /// The finish of a recording against a raise (`Stream::raise`, `Core::finish`): what is counted stands
-    /// in what the writer reads afterwards. The barrier in all threads is a fence on both sides here.
+    /// The finish of a recording against a raise (`Stream::raise`, `Session::finish`): a counted
+    /// event is in what the writer reads afterwards. The barrier in all threads is a fence on both
+    /// sides here.
     #[test]
     fn an_event_is_recorded_before_the_cut_or_not_at_all() {
         loom::model(|| {
@@ -127,8 +129,8 @@ mod models {
 
     const NONE: u32 = u32::MAX;
 
-    /// The writer takes the page of an idle stream (`Stream::take_idle_page`) against a raise: the page has
-    /// one owner, and the row is in it or in the next one.
+    /// The writer takes the page of an idle stream (`Stream::take_idle_page`) against a raise: the
+    /// page has one owner, and the row is in it or in the next one.
     #[test]
     fn an_idle_page_is_taken_or_left_whole() {
         loom::model(|| {

@@ -1,4 +1,5 @@
-//! The environment that launchers of parallel jobs give to each process: Slurm, Open MPI and others with PMIx, MPICH.
+//! The environment that launchers of parallel jobs set for each process:
+//! Slurm, MPICH, Open MPI and others with PMIx.
 
 use std::env;
 
@@ -44,8 +45,8 @@ fn slurm_job() -> Option<String> {
     first_of(&["SLURM_HET_JOB_ID", "SLURM_JOB_ID"])
 }
 
-/// What one start of a launcher is called, in all its processes alike and on all hosts; none: the launcher has no such
-/// name.
+/// Returns the name of one start of a launcher: the same in all its processes, on all hosts.
+/// Returns `None` if the launcher has no such name.
 pub(crate) fn world() -> Option<String> {
     let step = || {
         let step = first_of(&["SLURM_STEP_ID"])?;
@@ -61,11 +62,12 @@ pub(crate) fn world() -> Option<String> {
     first_of(&["PMIX_NAMESPACE"]).or_else(step).or_else(proxy)
 }
 
-/// What MPICH's launcher has for a run where it gives no name: its proxy, of which there is one on each host.
+/// Returns a name for a run of MPICH's launcher, which sets none itself: the identity of its proxy,
+/// of which there is one on each host.
 fn hydra_run() -> Option<String> {
     /// What the kernel keeps of `hydra_pmi_proxy`: 15 characters.
     const PROXY: &str = "hydra_pmi_proxy";
-    /// Shells and other wrappers may stand between.
+    /// Shells and other wrappers may be in between.
     const MOST_ANCESTORS: usize = 16;
     env::var_os("PMI_RANK")?;
     let mut pid = std::os::unix::process::parent_id();

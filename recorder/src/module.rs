@@ -1,4 +1,5 @@
-//! Functions as regions: of which file, at which address in it. Their names come later, from symbols.
+//! Functions as regions: their file, and their address in it.
+//! Their names are resolved later, from symbols.
 
 use annals_format::{Definition, Function, Module, ModuleId, Region, RegionId};
 
@@ -29,10 +30,11 @@ impl Recorder {
         self.define(|definer| definer.module(spec))
     }
 
-    /// Says that a module is not in the process's memory any more.
+    /// Defines that a module is not in the process's memory any more.
     ///
     /// # Errors
-    /// If there is no such module, the recording is finished, or there is no room for another definition.
+    /// If there is no such module, the recording is finished, or there is no room for another
+    /// definition.
     pub fn remove_module(&self, module: ModuleId) -> Result<()> {
         self.define(|definer| {
             let mut module = definer.known_module(module)?.clone();
@@ -60,8 +62,9 @@ impl Recorder {
 }
 
 impl Raiser<'_> {
-    /// A region's number, to be raised with at once and defined soon; none when there are no more. For
-    /// signal handlers as well. Until it is defined, a killed process's reader finds the number only.
+    /// Reserves a region's number, to be raised with immediately and defined soon.
+    /// Returns `None` if no number is left. Safe in signal handlers. Until the region is defined, a
+    /// reader of a killed process's recording finds the number only.
     pub fn reserve_region(self) -> Option<RegionId> {
         self.shared().next_region_id()
     }
@@ -150,7 +153,7 @@ mod tests {
         recorder.define_function(function, module, 0x1139).unwrap();
         recorder.remove_module(module).unwrap();
         assert!(recorder.remove_module(ModuleId::new(7)).is_err());
-        // Other definitions still come.
+        // Other definitions can still be added.
         let spec = EventTypeSpec::new("x").reference("region", Reference::Region);
         recorder.add_event_type::<(RegionId,)>(&spec).unwrap();
         let status = recorder.finish();

@@ -36,8 +36,9 @@ pub struct Raiser<'a> {
     short: Option<Last<'a>>,
 }
 
-/// What raises events. A trait and not a closure, so that it can be said that it becomes part of the call:
-/// what the call knows, as that the event happens now, is then known on the whole path (benches/c_path).
+/// Raises an event.
+/// A trait and not a closure, so that its method can be marked as always inlined: facts known at
+/// the call, such as that the event happens now, are then known on the whole path (benches/c_path).
 pub trait Raise: Copy {
     /// Raises. Inlined always.
     ///
@@ -85,10 +86,13 @@ impl<'a> Raiser<'a> {
         self.shared
     }
 
-    /// Raises one event, now, with the recorder that has this [number](crate::Recorder::number), if the calling
-    /// thread raised its last event there and this one goes the short way: room in the buffer, no rule that
-    /// asks for it, few elements. None if not, and nothing was done: [`Self::with_last`] is next. Does not
-    /// panic, so that no callers from other languages need to be kept from that.
+    /// Tries the fast path only: raises one event, now, with the recorder that has this
+    /// [number](crate::Recorder::number).
+    ///
+    /// The fast path needs the calling thread's last event to be of the same recorder, room in the
+    /// buffer, no rule that applies to the event, and few elements. Returns `None` if the event was
+    /// not raised; then nothing has changed, and [`Self::with_last`] is the next to try. Never
+    /// panics, so callers from other languages need no guard.
     #[inline(always)]
     pub fn short(number: u32, what: impl Raise) -> Option<Result<(), Refusal>> {
         thread_streams::with_last(number, Shortly(what))?
@@ -172,8 +176,9 @@ impl<'a> Raiser<'a> {
         Ok(())
     }
 
-    /// The same for a few values that are all there, now, by code that is made for how many there are: for
-    /// three numbers from C, 205 instructions and not 283. None, and nothing done, for other values.
+    /// Raises an event of up to eight values that are all present, now, by code generated for their
+    /// number: for three numbers from C, 205 instructions instead of 283. Returns `None`, with
+    /// nothing changed, for other values.
     #[inline(always)]
     fn raise_few<'v>(
         self,
@@ -226,7 +231,7 @@ impl<'a> Raiser<'a> {
         })
     }
 
-    /// The same for any values: texts, absent ones, and those that do not fit.
+    /// Raises an event of any values: texts, absent ones, and those that do not fit.
     #[inline(never)]
     fn raise_any<'v>(
         self,
@@ -245,10 +250,10 @@ impl<'a> Raiser<'a> {
         Ok(())
     }
 
-    /// As [`crate::Recorder::report_dropped`].
+    /// Counts events that a source dropped itself: see [`crate::Recorder::report_dropped`].
     ///
     /// # Errors
-    /// The count was not taken.
+    /// The count was refused.
     pub fn report_dropped(
         self,
         source: SourceId,
@@ -258,10 +263,10 @@ impl<'a> Raiser<'a> {
         self.lose(source, event_type, count, Cause::ReportedBySource)
     }
 
-    /// As [`crate::Recorder::report_no_callback`].
+    /// Counts an event without a callback: see [`crate::Recorder::report_no_callback`].
     ///
     /// # Errors
-    /// The event was not taken.
+    /// The event was refused.
     pub fn report_no_callback(
         self,
         source: SourceId,
@@ -270,10 +275,10 @@ impl<'a> Raiser<'a> {
         self.report_no_callbacks(source, event_type, 1)
     }
 
-    /// As [`crate::Recorder::report_no_callbacks`].
+    /// Counts events without a callback: see [`crate::Recorder::report_no_callbacks`].
     ///
     /// # Errors
-    /// The count was not taken.
+    /// The count was refused.
     pub fn report_no_callbacks(
         self,
         source: SourceId,
@@ -302,10 +307,10 @@ impl<'a> Raiser<'a> {
         Ok(())
     }
 
-    /// Whether events would be taken, also while recording is paused.
+    /// Checks whether events are accepted, also while recording is paused.
     ///
     /// # Errors
-    /// Why not.
+    /// Why they are not.
     pub fn state(self) -> Result<(), Refusal> {
         if self.shared.guard.is_on() {
             Ok(())
@@ -330,7 +335,7 @@ impl<'a> Raiser<'a> {
         }
     }
 
-    /// Refuses, and counts, what comes after the recording's end or a fork.
+    /// Refuses and counts events after the recording's end or a fork.
     #[inline(always)]
     fn check_open(self) -> Result<(), Refusal> {
         if self.shared.guard.is_on() {
@@ -340,7 +345,8 @@ impl<'a> Raiser<'a> {
         self.state()
     }
 
-    /// The same; the short way looks for itself, and is not gone if it is not open.
+    /// Refuses and counts events after the recording's end or a fork, except on the fast path: that
+    /// checks by itself, and is not taken then.
     #[inline(always)]
     fn check_open_unless_short(self) -> Result<(), Refusal> {
         match self.short {

@@ -27,8 +27,9 @@ use crate::thread_streams;
 
 mod definitions;
 
-/// Records the events of this process into one file. Cheap to clone; the recording is finished when
-/// the last clone goes, at [`Recorder::finish`], or when the process exits.
+/// Records the events of this process into one file.
+/// Cheap to clone. The recording is finished when the last clone is dropped, at
+/// [`Recorder::finish`], or when the process exits.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     /// The shared part once more, for the event path.
@@ -95,7 +96,7 @@ impl Recorder {
         sys::boot_id()
     }
 
-    /// The reference clock, nanoseconds.
+    /// Returns the reference clock, nanoseconds.
     pub fn reference_ns() -> i64 {
         clock::reference_ns()
     }
@@ -168,7 +169,7 @@ impl Recorder {
         }
     }
 
-    /// Enters a region until the guard goes.
+    /// Enters a region until the guard is dropped.
     #[must_use = "the region is left when the guard goes"]
     pub fn region(&self, region: RegionId) -> RegionGuard<'_> {
         self.enter(region);
@@ -237,10 +238,12 @@ impl Recorder {
         thread_streams::raise(shared, source, event_type.id, tick, bound, row);
     }
 
-    /// Counts events that a source told it dropped itself. They stand in the recording as raised and
-    /// dropped, marked as an estimate; a count that does not fit 64 bits stays at the largest. They lie between the
-    /// last event and now, as far as that is known: of a clock that the recorder cannot read, by the last
-    /// [`Recorder::calibrate`]; without one, at the last event.
+    /// Counts events that a source reports as dropped by itself.
+    ///
+    /// They are in the recording as raised and dropped, marked as an estimate. A count that does
+    /// not fit 64 bits stays at the largest value. The drops are placed between the last event and
+    /// now, as far as that is known: for a clock that the recorder cannot read, by the last
+    /// [`Recorder::calibrate`], or without one at the last event.
     pub fn report_dropped(&self, source: SourceId, event_type: EventTypeId, count: u64) {
         // What is refused is counted.
         let _ = self.raiser().report_dropped(source, event_type, count);
@@ -251,7 +254,8 @@ impl Recorder {
         self.report_no_callbacks(source, event_type, 1);
     }
 
-    /// The same for so many events.
+    /// Counts a number of events that no callback was registered for at the safety level of their
+    /// contexts.
     pub fn report_no_callbacks(&self, source: SourceId, event_type: EventTypeId, count: u64) {
         let raiser = self.raiser();
         let _ = raiser.report_no_callbacks(source, event_type, count);
@@ -296,7 +300,7 @@ impl Recorder {
         Raiser::new(self.shared())
     }
 
-    /// How the recorder is doing.
+    /// Returns how the recorder is doing.
     pub fn status(&self) -> Status {
         let session = &self.handle.session;
         let shared = &session.shared;
@@ -320,21 +324,23 @@ impl Recorder {
         }
     }
 
-    /// Whether events are recorded: not while it is paused, behind the finish, or in a forked child. For
-    /// whoever must do work to raise an event; costs one load.
+    /// Returns whether events are recorded: not while it is paused, after the finish, or in a
+    /// forked child. For callers that must do work to raise an event. Costs one load.
     #[inline]
     pub fn is_recording(&self) -> bool {
         self.shared().guard.word().load(Ordering::Relaxed) == sys::GUARD_RECORDING
     }
 
-    /// Whether the recorder's own clock, that of sources without one of theirs, is the processor's counter.
+    /// Returns whether the recorder's own clock is the processor's counter.
+    /// Sources without a separate clock use the recorder's.
     pub fn uses_processor_clock(&self) -> bool {
         let source = self.shared().source(THREADS);
         source.is_some_and(|source| matches!(source.clock, TickSource::Tsc))
     }
 
-    /// Whether the rules leave a region on. [`Recorder::enter`] and [`Recorder::leave`] ask themselves;
-    /// this is for event types of one's own that enter and leave regions.
+    /// Returns whether the rules leave a region on.
+    /// [`Recorder::enter`] and [`Recorder::leave`] check this themselves; it is for the program's
+    /// own event types that enter and leave regions.
     #[inline]
     pub fn is_region_on(&self, region: RegionId) -> bool {
         !self.shared().gates.is_region_off(region)
@@ -350,8 +356,8 @@ impl Recorder {
         self.shared().guard.pause(false);
     }
 
-    /// Changes what is recorded, from now on and in all threads: the rules come behind those that hold
-    /// already, and so decide first.
+    /// Changes what is recorded, from now on and in all threads.
+    /// The new rules are added after the existing ones, and so decide first.
     ///
     /// # Errors
     /// If the recording is finished.
@@ -359,17 +365,18 @@ impl Recorder {
         self.define(|definer| definer.apply(rules))
     }
 
-    /// Has the writer write what streams hold in partly filled pages, but those that [`Overflow::Overwrite`](crate::Overflow::Overwrite), and
-    /// calibrate the clocks. Waits for nothing.
+    /// Asks the writer to calibrate the clocks and to write partly filled pages, except those of
+    /// streams that [`Overflow::Overwrite`](crate::Overflow::Overwrite). Returns without waiting.
     pub fn flush(&self) {
         let shared = self.shared();
         shared.is_flush_asked.store(true, Ordering::Release);
         shared.wake_writer();
     }
 
-    /// Writes what streams that [`Overflow::Overwrite`](crate::Overflow::Overwrite) hold now, as a recording of its own:
-    /// `snapshot-N/` beside the recording. Waits until it is written, with the events of
-    /// [`Options::post_trigger`].
+    /// Writes what streams that [`Overflow::Overwrite`](crate::Overflow::Overwrite) hold now, as a
+    /// separate recording: `snapshot-N/` next to the recording.
+    ///
+    /// Waits until it is written, with the events of [`Options::post_trigger`].
     ///
     /// # Errors
     /// If the snapshot cannot be written, or the recording is finished meanwhile.
@@ -404,13 +411,13 @@ impl Recorder {
         self.shared().number
     }
 
-    /// Whether this is a forked child, and the recording its parent's.
+    /// Returns whether this is a forked child, and the recording its parent's.
     pub fn is_inherited(&self) -> bool {
         self.handle.session.is_inherited()
     }
 }
 
-/// Leaves its region when it goes.
+/// Leaves its region when it is dropped.
 #[derive(Debug)]
 pub struct RegionGuard<'a> {
     recorder: &'a Recorder,

@@ -12,7 +12,7 @@ use crate::rules::Rules;
 use crate::storage::{Storage, StorageStatus};
 use crate::sync::lock;
 
-/// After this many bytes of a recording, definitions in it are written a second time.
+/// After this many bytes of a recording, its definitions are written a second time.
 const REPEAT_DEFINITIONS_BYTES: u64 = 4 << 20;
 /// Most bytes of definitions that wait for their second copy.
 const MAX_WRITTEN_ONCE: usize = 1 << 20;
@@ -45,7 +45,8 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// An empty registry. The rules hold for what will be defined.
+    /// Creates an empty registry.
+    /// The rules apply to what will be defined.
     pub(crate) fn new(rules: Rules) -> Self {
         Self {
             rules,
@@ -60,7 +61,7 @@ impl Registry {
         Ok(())
     }
 
-    /// No definition comes after this.
+    /// Closes the registry: no definition can be added any more.
     pub(crate) fn close(&mut self) {
         self.is_finished = true;
     }
@@ -110,7 +111,8 @@ impl Registry {
         Ok(())
     }
 
-    /// The id of a string, added when it is new.
+    /// Returns the id of a string.
+    /// Defines it if it is new.
     pub(crate) fn string(&mut self, sink: &DefinitionSink<'_>, text: &str) -> Result<StringId> {
         if let Some(id) = self.strings.get(text) {
             return Ok(*id);

@@ -10,20 +10,20 @@ use annals_format::{EventTypeId, ROW_EVENT, ROW_FAR_TICK};
 /// Most bytes of one varint, and the room a fixed-size store may touch beyond its value.
 pub(crate) const VARINT_ROOM: usize = 16;
 
-/// What writes the elements of an event into its row. A trait and not a closure, so that it can be said that
-/// it becomes part of the path that raises the event: as a call of its own, it would have the cursor and the
-/// values go through memory (benches/c_path).
+/// Writes the elements of an event into its row.
+/// A trait and not a closure, so that its method can be marked as always inlined: as a separate
+/// call, it would pass the cursor and the values through memory (benches/c_path).
 pub(crate) trait PutRow: Copy {
     /// Writes the elements. Inlined always.
     fn put(self, row: &mut RowCursor);
 }
 
-/// Where the next byte of a row goes.
+/// The position of the next byte of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct RowCursor(*mut u8);
 
 impl RowCursor {
-    /// A cursor at `start`.
+    /// Creates a cursor at `start`.
     ///
     /// # Safety
     /// - Everything written through the cursor stays within memory that belongs to the caller alone:
@@ -111,7 +111,7 @@ impl RowCursor {
                 .cast::<[u8; 2]>()
                 .write_unaligned(value.to_le_bytes())
         };
-        // SAFETY: as above.
+        // SAFETY: the caller of `new` has room for the whole row.
         self.0 = unsafe { self.0.add(2) };
     }
 
@@ -120,7 +120,7 @@ impl RowCursor {
     pub(crate) fn byte(&mut self, byte: u8) {
         // SAFETY: the caller of `new` has room for the whole row.
         unsafe { self.0.write(byte) };
-        // SAFETY: as above.
+        // SAFETY: the caller of `new` has room for the whole row.
         self.0 = unsafe { self.0.add(1) };
     }
 
@@ -133,7 +133,7 @@ impl RowCursor {
                 .cast::<[u8; 8]>()
                 .write_unaligned(value.to_le_bytes())
         };
-        // SAFETY: as above.
+        // SAFETY: the caller of `new` has room for the whole row.
         self.0 = unsafe { self.0.add(8) };
     }
 
@@ -151,7 +151,7 @@ impl RowCursor {
                 _ => std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0, bytes.len()),
             }
         }
-        // SAFETY: as above.
+        // SAFETY: the row's bound counted these bytes; a page and a program's bytes do not overlap.
         self.0 = unsafe { self.0.add(bytes.len()) };
     }
 }
@@ -167,7 +167,7 @@ unsafe fn put_halves<const N: usize>(bytes: &[u8], to: *mut u8) {
     };
     // SAFETY: within the room that the caller promises.
     unsafe { to.cast::<[u8; N]>().write_unaligned(*first) };
-    // SAFETY: as above.
+    // SAFETY: within the room that the caller promises.
     unsafe {
         to.add(bytes.len() - N)
             .cast::<[u8; N]>()

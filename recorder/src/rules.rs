@@ -15,12 +15,12 @@ pub(crate) enum Subject {
     Region,
 }
 
-/// What a rule of [`Rules`] says.
+/// What a rule of [`Rules`] decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     On,
     Off,
-    /// One event of so many.
+    /// One event of the given number.
     Sample(u32),
     /// So many events a second, in each stream.
     Limit(u32),
@@ -136,17 +136,17 @@ fn named(verdict: Verdict, rest: &str) -> Option<Rule> {
 }
 
 impl Rules {
-    /// Whether there is none.
+    /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Adds rules behind the ones there are: they decide first.
+    /// Adds rules after the existing ones: they decide first.
     pub fn extend(&mut self, later: &Self) {
         self.rules.extend_from_slice(&later.rules);
     }
 
-    /// What the rules say of a source, event type or region.
+    /// Returns what the rules decide for a source, event type or region.
     pub(crate) fn verdict(
         &self,
         subject: Subject,

@@ -312,7 +312,8 @@ fn define_process(
             definer.world(name)?;
         }
     }
-    // Absolute, and only then useful: readers look beside the recording first.
+    // An absolute path, because a relative one is of no use elsewhere. Readers search next to the
+    // recording first.
     let live_file = shared.memory.path().map(std::path::absolute);
     let live_file = live_file
         .and_then(std::result::Result::ok)

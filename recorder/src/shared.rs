@@ -32,7 +32,7 @@ use crate::sync::lock;
 use crate::sys::ForkGuard;
 use crate::trigger::{Sight, Triggers};
 
-/// A recorder, as its threads see it.
+/// The part of a recorder that its threads share.
 pub(crate) struct Shared {
     /// Tells recorders of one process apart; never 0.
     pub(crate) number: u32,
@@ -42,7 +42,7 @@ pub(crate) struct Shared {
     pub(crate) streams: Streams,
     pub(crate) memory: LiveMemory,
     pub(crate) pages: Pages,
-    /// What rows of each event type look like, for whoever must not lock.
+    /// What rows of each event type look like, for threads that must not lock.
     pub(crate) row_shapes: Box<[OnceLock<RowShape>]>,
     pub(crate) gates: Gates,
     pub(crate) triggers: Triggers,
@@ -67,7 +67,7 @@ pub(crate) struct Shared {
     closed: AtomicU64,
     /// Threads that count an event without a stream just now.
     in_flight: AtomicU64,
-    /// The writer thread is gone.
+    /// The writer thread has ended.
     pub(crate) is_writer_gone: AtomicBool,
     pub(crate) snapshots_begun: AtomicU64,
     /// Somebody wants everything written.
@@ -141,7 +141,7 @@ impl Shared {
         }
     }
 
-    /// The stream that a page belongs to, until the page is freed.
+    /// Returns the stream that a page belongs to, until the page is freed.
     pub(crate) fn owner(&self, page: u32) -> &Stream {
         self.streams.cell(self.pages.owner(page))
     }
@@ -155,14 +155,14 @@ impl Shared {
         page
     }
 
-    /// A producer is done with a page.
+    /// Queues a page that a producer has filled.
     pub(crate) fn hand_on_page(&self, number: u32) {
         if self.pages.push_full(number) {
             self.wake_writer();
         }
     }
 
-    /// A producer that overwrites is done with a page.
+    /// Keeps a page that a producer has filled and that may be overwritten.
     pub(crate) fn keep_page(&self, stream: &Stream, number: u32) {
         stream.kept_pages.fetch_add(1, Ordering::Relaxed);
         if self.pages.keep(number) {
@@ -198,7 +198,7 @@ impl Shared {
         self.free_kept(number, page);
     }
 
-    /// A page of a stream is empty: the stream no longer waits for it.
+    /// Frees a page of a stream, which does not keep it any more.
     pub(crate) fn free_kept(&self, number: u32, page: Page<'_>) {
         let stream = self.owner(number);
         if stream.overwrites() {
@@ -207,8 +207,9 @@ impl Shared {
         page.reset();
     }
 
-    /// An event came while nothing is recorded: behind the finish or in a forked child it is counted;
-    /// while the user has switched recording off it is not raised.
+    /// Counts an event that was raised while nothing is recorded.
+    /// After the finish or in a forked child it is counted; while the user has switched recording
+    /// off it is not raised.
     #[cold]
     #[inline(never)]
     pub(crate) fn count_unrecorded(&self) {
@@ -227,13 +228,13 @@ impl Shared {
         self.status.blocked_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
-    /// Counts an event that has no stream to stand in.
+    /// Counts an event that has no stream.
     #[cold]
     pub(crate) fn count_without_stream(&self, source: SourceId, event_type: EventTypeId) {
         self.lose_without_stream(source, event_type, 1, Cause::NoStream);
     }
 
-    /// The same for events that were lost for another reason.
+    /// Counts events without a stream as dropped, for the given cause.
     pub(crate) fn lose_without_stream(
         &self,
         source: SourceId,
@@ -251,7 +252,7 @@ impl Shared {
         self.in_flight.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether no thread counts an event without a stream.
+    /// Returns whether no thread counts an event without a stream.
     pub(crate) fn is_settled(&self) -> bool {
         self.in_flight.load(Ordering::SeqCst) == 0
     }
@@ -278,7 +279,7 @@ impl Shared {
         row.dropped[cause.code() as usize].fetch_add(count, Ordering::Relaxed);
     }
 
-    /// What is known of a source.
+    /// Returns the state of a source.
     pub(crate) fn source(&self, source: SourceId) -> Option<&SourceState> {
         self.sources.get(source.index()).and_then(OnceLock::get)
     }
@@ -291,7 +292,7 @@ impl Shared {
         LocationId::new(self.next_location.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Shows a new stream to readers of the live file, and gives it its first counters.
+    /// Makes a new stream visible to readers of the live file, with its first counters.
     pub(crate) fn publish(&self, stream: &Stream, opening: &Opening) {
         let slot = self.memory.slot(stream.slot);
         let relaxed = Ordering::Relaxed;
@@ -324,8 +325,8 @@ impl Shared {
             matches!(state.clock, TickSource::Tsc) && state.observation_interval_ns.is_none();
         for (index, own) in rows.iter().enumerate() {
             let id = EventTypeId::new((block * l::ROWS_PER_SEGMENT + index) as u32);
-            // Until the rules did not change while they were looked at: whoever changes them comes here
-            // as well, and neither must leave the older answer.
+            // Repeated until the rules did not change meanwhile: a thread that changes them sets
+            // the gates as well, and the older answer must not remain.
             loop {
                 let gate = || {
                     let is_off = state.is_off.load(Ordering::SeqCst);
@@ -341,7 +342,7 @@ impl Shared {
         }
     }
 
-    /// Whether the rules have switched an event type, or its source, off.
+    /// Returns whether the rules have switched an event type, or its source, off.
     pub(crate) fn is_off(&self, source: SourceId, event_type: EventTypeId) -> bool {
         let is_off = self
             .source(source)
@@ -361,7 +362,8 @@ impl Shared {
         shape.and_then(OnceLock::get)
     }
 
-    /// The number of a new region; none when there are as many as references can tell apart.
+    /// Returns the number of a new region, or `None` when there are as many as references can tell
+    /// apart.
     pub(crate) fn next_region_id(&self) -> Option<RegionId> {
         const MOST: u32 = 1 << 24;
         let next = |count: u32| (count < MOST).then_some(count + 1);
@@ -370,7 +372,7 @@ impl Shared {
         count.ok().map(RegionId::new)
     }
 
-    /// Whether a region has a number; takes no lock.
+    /// Returns whether a region has a number; takes no lock.
     #[inline]
     pub(crate) fn has_region(&self, region: RegionId) -> bool {
         region.get() < self.region_count.load(Ordering::Acquire)
@@ -381,7 +383,7 @@ impl Shared {
         self.is_finishing.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the recording is finished, or is being finished.
+    /// Returns whether the recording is finished, or is being finished.
     pub(crate) fn is_finishing(&self) -> bool {
         self.is_finishing.load(Ordering::SeqCst)
     }
@@ -391,8 +393,8 @@ impl Shared {
         (0..l::SEGMENTS_PER_SLOT).for_each(|block| self.renew_gates_of(block));
     }
 
-    /// The same for 32 event types. Cells in any phase: one that is being opened may have looked at the
-    /// rules before they changed.
+    /// Applies the current rules to 32 event types in all streams.
+    /// Cells in any phase: one that is being opened may have read the rules before they changed.
     pub(crate) fn renew_gates_of(&self, block: usize) {
         for stream in self.streams.all() {
             if let Some(segment) = stream.segment(block) {
@@ -401,7 +403,7 @@ impl Shared {
         }
     }
 
-    /// All counters of a stream, with their event types.
+    /// Returns all counters of a stream, with their event types.
     pub(crate) fn rows_of<'a>(
         &'a self,
         stream: &'a Stream,
@@ -442,7 +444,7 @@ impl Shared {
         self.opened.fetch_add(1, Ordering::Release);
     }
 
-    /// How many streams were opened so far.
+    /// Returns how many streams were opened so far.
     pub(crate) fn opened(&self) -> u64 {
         self.opened.load(Ordering::Acquire)
     }
@@ -452,7 +454,7 @@ impl Shared {
         self.wake_writer();
     }
 
-    /// Keeps the sums of streams whose counters are given back.
+    /// Adds the sums of streams whose counters are released.
     pub(crate) fn count_closed(&self, totals: &[StreamTotals]) {
         for row in totals.iter().flat_map(|totals| &totals.rows) {
             let sums = [row.raised, row.dropped_sum(), row.suppressed];
@@ -464,8 +466,8 @@ impl Shared {
 
     /// Events raised, dropped and suppressed so far, as the counters show them now.
     pub(crate) fn sums(&self) -> [u64; 3] {
-        // Not while a stream goes from the open ones to the closed ones; a forked child has neither, and
-        // must not wait for a lock that its parent held.
+        // Not while a stream moves from the open ones to the closed ones. A forked child has
+        // neither, and must not wait for a lock that its parent held.
         let _registry = self.guard.is_on().then(|| lock(&self.registry));
         let mut sums = std::array::from_fn(|n| self.status.closed[n].load(Ordering::Relaxed));
         for (_, row, _) in self
@@ -487,7 +489,7 @@ impl Shared {
         sums
     }
 
-    /// How many streams their threads closed so far.
+    /// Returns how many streams their threads closed so far.
     pub(crate) fn closed(&self) -> u64 {
         self.closed.load(Ordering::Acquire)
     }
@@ -511,7 +513,7 @@ impl Shared {
         lock(&self.registry).schema()
     }
 
-    /// A snapshot was written, or could not be.
+    /// Reports that a snapshot was written, or why it could not be.
     pub(crate) fn note_snapshot(&self, outcome: std::io::Result<PathBuf>) {
         let mut last = lock(&self.last_snapshot);
         *last = outcome.map_err(|error| error.to_string());

@@ -1,4 +1,4 @@
-//! Snapshots of a flight recorder: what is in its pages, as a recording of its own.
+//! Snapshots of a flight recorder: the content of its pages, as a separate recording.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -34,8 +34,8 @@ pub(crate) struct Request<'a> {
     pub(crate) from_ns: i64,
 }
 
-/// Where snapshots go: beside the recording, a directory for each number, so that those of several
-/// processes are found together and none is taken for the recording itself.
+/// Returns the path of a snapshot: next to the recording, a directory for each number, so that the
+/// snapshots of several processes are found together and none is taken for the recording itself.
 pub(crate) fn path(recording: &Path, number: u64) -> PathBuf {
     let directory = recording.parent().unwrap_or(Path::new("."));
     let name = recording.file_name().unwrap_or_default();
@@ -64,8 +64,9 @@ pub(crate) fn write(
     outcome
 }
 
-/// Gives a whole snapshot its name, or that with a number behind when an earlier program left one of the name. Nobody else gives it
-/// now: it is the name of this process's recording.
+/// Renames a complete snapshot to its final name, with a number appended if an earlier program left
+/// a snapshot of that name. No other process uses the name now: it contains the name of this
+/// process's recording.
 fn name(temporary: &Path, path: &Path) -> std::io::Result<PathBuf> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let names = (1..).map(|attempt| path.with_file_name(storage::numbered(&stem, attempt)));
@@ -210,7 +211,8 @@ fn fill(
     }
 }
 
-/// Writes one stream's chunks; gives its totals as of what they hold.
+/// Writes one stream's chunks.
+/// Returns its totals as of the end of these chunks.
 fn write_stream(
     shared: &Shared,
     storage: &mut Storage,
@@ -294,7 +296,7 @@ fn write_stream(
     totals
 }
 
-/// Dropped records for what a stream gave up before its first page.
+/// Returns dropped records for the events that a stream gave up before its first page.
 pub(crate) fn overwritten_records(
     stream: &Stream,
     totals: &StreamTotals,

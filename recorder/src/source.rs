@@ -13,7 +13,7 @@ pub(crate) struct SourceState {
     pub(crate) ticks_per_second: u64,
     pub(crate) observation_interval_ns: Option<i64>,
     pub(crate) overflow: Overflow,
-    /// What threads raise for it happens at locations of its own.
+    /// Whether events that threads raise for it happen at separate locations.
     pub(crate) has_own_location: bool,
     /// The rules switched it off.
     pub(crate) is_off: AtomicBool,

@@ -27,7 +27,7 @@ pub struct EventTypeSpec {
 }
 
 impl EventTypeSpec {
-    /// An event type with this name, a [`Role::Point`] without elements.
+    /// Creates an event type with this name, a [`Role::Point`] without elements.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -39,21 +39,22 @@ impl EventTypeSpec {
         }
     }
 
-    /// Says what the event type tells.
+    /// Sets the description of the event type.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = description.into();
         self
     }
 
-    /// Says for whom it is.
+    /// Sets for whom the event type is.
     #[must_use]
     pub const fn verbosity(mut self, verbosity: Verbosity) -> Self {
         self.verbosity = verbosity;
         self
     }
 
-    /// Says what it means to analysis; the role's elements have fixed names: see [`Role`].
+    /// Sets the meaning of the event type to analysis.
+    /// The role's elements have fixed names: see [`Role`].
     #[must_use]
     pub const fn role(mut self, role: Role) -> Self {
         self.role = role;
@@ -88,7 +89,7 @@ impl EventTypeSpec {
         self
     }
 
-    /// Says which element ties the begin of an interval to its end.
+    /// Sets the element that ties the begin of an interval to its end.
     #[must_use]
     pub fn key(mut self, name: impl Into<String>) -> Self {
         self.key_element = Some(name.into());
@@ -106,12 +107,12 @@ pub struct ClockSpec {
     pub(crate) max_ticks: u64,
 }
 
-/// How far the rate of a clock is from what its program says, unless that says how far, parts per 10⁹: two crystals of
-/// ± 100 parts per million.
+/// Default bound of the error of a clock's rate, parts per 10⁹: two crystals of ± 100 parts per
+/// million.
 const RATE_ERROR_PPB: u32 = 200_000;
 
 impl ClockSpec {
-    /// The recorder's own clock.
+    /// Returns the recorder's own clock.
     pub(crate) fn of_recorder(choice: ClockChoice) -> Self {
         match TickSource::choose(choice) {
             TickSource::Tsc => {
@@ -134,7 +135,8 @@ impl ClockSpec {
         }
     }
 
-    /// A clock that `read` reads at any time. It runs on the threads that raise events.
+    /// Creates a clock that `read` reads at any time.
+    /// It runs on the threads that raise events.
     pub fn readable(
         name: impl Into<String>,
         ticks_per_second: u64,
@@ -149,7 +151,8 @@ impl ClockSpec {
         }
     }
 
-    /// A clock that only shows in its events: raise them with [`crate::Recorder::raise_at`].
+    /// Creates a clock that is known only from its events: raise them with
+    /// [`crate::Recorder::raise_at`].
     pub fn unreadable(name: impl Into<String>, ticks_per_second: u64) -> Self {
         Self {
             name: name.into(),
@@ -160,16 +163,19 @@ impl ClockSpec {
         }
     }
 
-    /// The bound of the rate's error against the host's reference clock, parts per 10⁹; 0: exact by definition, as of a
-    /// clock that is made of the reference clock. Without it 200 000. It counts where the clock is tied to the reference
-    /// once, or only by its events.
+    /// Sets the bound of the rate's error against the host's reference clock, parts per 10⁹.
+    ///
+    /// 0 means exact by definition, as of a clock that is derived from the reference clock. The
+    /// default is 200 000. The bound matters where the clock is tied to the reference once, or only
+    /// by its events.
     #[must_use]
     pub const fn rate_error_ppb(mut self, rate_error_ppb: u32) -> Self {
         self.rate_error_ppb = rate_error_ppb;
         self
     }
 
-    /// The largest tick before the clock starts again at 0; any value.
+    /// Sets the largest tick before the clock starts again at 0.
+    /// Any value is possible.
     #[must_use]
     pub const fn max_ticks(mut self, max_ticks: u64) -> Self {
         self.max_ticks = max_ticks;
@@ -189,7 +195,7 @@ pub struct SourceSpec {
 }
 
 impl SourceSpec {
-    /// A source that promises chronological order, stamped by the recorder's clock.
+    /// Creates a source that promises chronological order, stamped by the recorder's clock.
     pub fn ordered(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -201,7 +207,7 @@ impl SourceSpec {
         }
     }
 
-    /// A source that promises nothing about order.
+    /// Creates a source that promises nothing about order.
     pub fn unordered(name: impl Into<String>) -> Self {
         Self {
             ordering: SourceOrder::Unordered,
@@ -209,29 +215,30 @@ impl SourceSpec {
         }
     }
 
-    /// Says what it is.
+    /// Sets the description of the source.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = description.into();
         self
     }
 
-    /// Says which clock stamps its events.
+    /// Sets the clock that stamps its events.
     #[must_use]
     pub const fn clock(mut self, clock: ClockId) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// Says that what each thread raises for it happens at a location of its own, beside the thread's: regions of
-    /// the source do not nest with those of the program.
+    /// Places the events that each thread raises for it at a separate location, next to the
+    /// thread's: regions of the source do not nest with those of the program.
     #[must_use]
     pub const fn own_location(mut self) -> Self {
         self.has_own_location = true;
         self
     }
 
-    /// Says what happens to its events when no page is free; else [`crate::Options::overflow`] does.
+    /// Sets what happens to its events when no page is free.
+    /// The default is [`crate::Options::overflow`].
     #[must_use]
     pub const fn overflow(mut self, overflow: Overflow) -> Self {
         self.overflow = Some(overflow);

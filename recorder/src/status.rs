@@ -10,7 +10,8 @@ use std::time::Duration;
 pub struct Status {
     /// The recording's file.
     pub path: PathBuf,
-    /// Why the live file could not be had; none: a killed process loses no committed event.
+    /// Why the live file could not be created.
+    /// `None` means that a killed process loses no committed event.
     pub not_kill_safe: Option<String>,
     /// Why writing failed, once it did; events since then are dropped, or wait in the live file.
     pub storage_failure: Option<String>,

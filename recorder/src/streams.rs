@@ -22,7 +22,7 @@ pub(crate) struct Streams {
     own: Box<[OwnRows]>,
 }
 
-/// Cells in memory of their own that reads 0 in a forked child: no stream is open there.
+/// Cells in private memory that reads 0 in a forked child: no stream is open there.
 #[derive(Debug)]
 struct WipedCells {
     map: MmapMut,
@@ -34,7 +34,7 @@ impl WipedCells {
         let mut map = sys::map_wiped_on_fork(count * size_of::<Stream>())?;
         let start = map.as_mut_ptr().cast::<Stream>();
         for slot in 0..count {
-            // SAFETY: within the mapping, which is page-aligned; nobody else knows it yet. All fields are
+            // SAFETY: within the mapping, which is page-aligned and not shared yet. All fields are
             // atomics, integers or cells of integers, for which zeros are valid.
             prepare(slot, unsafe { &mut *start.add(slot) });
         }
@@ -61,12 +61,12 @@ impl Streams {
         })
     }
 
-    /// The cell of a slot.
+    /// Returns the cell of a slot.
     pub(crate) fn cell(&self, slot: usize) -> &Stream {
         &self.cells.all()[slot]
     }
 
-    /// Every cell.
+    /// Returns every cell.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Stream> {
         self.cells.all().iter()
     }
@@ -99,7 +99,7 @@ impl Streams {
         cells.filter(|cell| cell.phase.load(Ordering::Acquire) == phase::CLOSED)
     }
 
-    /// What belongs to the counters of a segment.
+    /// Returns the counters of a segment that are private to this process.
     pub(crate) fn own_rows(&self, segment: usize) -> &OwnRows {
         &self.own[segment]
     }
@@ -145,12 +145,13 @@ impl Streams {
         }
         let entry = memory.slot(stream.slot).segment(block);
         entry.store(number as u16 + 1, Ordering::Release);
-        // Rules that changed meanwhile: whoever changed them saw the segment, or we see them now.
+        // If the rules changed meanwhile, either the thread that changed them found the segment, or
+        // they are read here.
         open(own);
         true
     }
 
-    /// A stream's totals stand in the recording: cell, slot and counters become free.
+    /// Frees cell, slot and counters of a stream whose totals are in the recording.
     pub(crate) fn take_back(&self, memory: &LiveMemory, stream: &Stream) {
         let slot = memory.slot(stream.slot);
         slot.stream().store(0, Ordering::Release);

@@ -60,8 +60,8 @@ unsafe extern "C" fn thread_ended(_: *mut c_void) {
     });
 }
 
-/// Lets the calling thread's streams go of which the recorder is finished, or was left behind by a
-/// fork. Not for signal handlers.
+/// Releases the calling thread's streams of recorders that are finished, or that a fork left behind
+/// in the parent. Not for signal handlers.
 pub(crate) fn release_finished() {
     release(|shared| !shared.guard.is_on());
 }
@@ -75,7 +75,7 @@ fn release(which: impl Fn(&Shared) -> bool) {
         first.cast::<Stream>()
     });
     while !next.is_null() {
-        // SAFETY: streams on the list are alive: each holds its recorder, see `open`.
+        // SAFETY: invariant LIST-ALIVE (module docs).
         let stream = unsafe { &*next };
         let this = next;
         next = stream.next.load(Ordering::Relaxed);
@@ -84,10 +84,10 @@ fn release(which: impl Fn(&Shared) -> bool) {
             // This is a forked child, and the stream its parent's.
             continue;
         }
-        // SAFETY: as above.
+        // SAFETY: invariant LIST-ALIVE (module docs).
         if which(unsafe { &*shared }) {
             stream.close();
-            // SAFETY: `open` took this count for the stream, and gives it up only here.
+            // SAFETY: `open` took this count for the stream, and it is given up only here.
             unsafe { Arc::decrement_strong_count(shared) };
         } else {
             stream.next.store(kept, Ordering::Relaxed);
@@ -107,8 +107,8 @@ pub(crate) struct Last<'a> {
 }
 
 impl Last<'_> {
-    /// Raises an event of this recorder, now, if the stream is the source's and it goes the short way
-    /// ([`Stream::raise_if_plain`]). If not, nothing was done.
+    /// Tries the fast path ([`Stream::raise_if_plain`]) for an event of this recorder, now, if the
+    /// stream is the source's. Returns whether the event was recorded; if not, nothing has changed.
     #[inline(always)]
     pub(crate) fn raise_if_plain(
         self,
@@ -124,8 +124,8 @@ impl Last<'_> {
     }
 }
 
-/// What is done with the last stream's recorder: only raising. A trait and not a closure, so that it can be said
-/// that it is inlined always.
+/// Raises with the last stream's recorder.
+/// A trait and not a closure, so that its method can be marked as always inlined.
 pub(crate) trait WithLast {
     type Outcome;
 
@@ -172,7 +172,7 @@ pub(crate) fn raise(
     raise_elsewhere(shared, source, event_type, tick, bound, put);
 }
 
-/// The same for two events of one moment, both of the threads' own source.
+/// Raises two events of the same moment, both of the threads' own source.
 #[inline(always)]
 pub(crate) fn raise_two(
     shared: &Shared,
@@ -193,7 +193,8 @@ pub(crate) fn raise_two(
     raise_elsewhere(shared, source, second.0, None, second.1, second.2);
 }
 
-/// Counts events of a source that were lost before they came here, on the calling thread's stream.
+/// Counts events of a source that were dropped before they reached the recorder, on the calling
+/// thread's stream.
 pub(crate) fn lose(
     shared: &Shared,
     source: SourceId,
@@ -235,7 +236,8 @@ fn raise_elsewhere(
     }
 }
 
-/// A stream of the source that is not in use by what a signal handler interrupted.
+/// Finds or opens a stream of the source that is not in use by code which a signal handler
+/// interrupted.
 fn find_or_open(shared: &Shared, source: SourceId) -> Option<&Stream> {
     if thread::is_ended() {
         return None;
@@ -266,7 +268,7 @@ fn find_or_open(shared: &Shared, source: SourceId) -> Option<&Stream> {
 fn open(shared: &Shared, source: SourceId, is_companion: bool) -> Option<&Stream> {
     let state = shared.source(source)?;
     let open_tick = state.clock.read();
-    // Where there is room for the thread's end to be told, or else the stream would never close.
+    // Only if the thread's end will be reported: else the stream would never close.
     if !sys::at_thread_end() {
         return None;
     }
@@ -310,7 +312,8 @@ fn open(shared: &Shared, source: SourceId, is_companion: bool) -> Option<&Stream
     Some(stream)
 }
 
-/// The location of the calling thread, or its own one of a source: that of its other streams there, or a new one.
+/// Returns the location of the calling thread, or the thread's separate location of a source: that
+/// of its other streams there, or a new one.
 fn location(shared: &Shared, source: SourceId) -> LocationId {
     let own = |source: SourceId| {
         let state = shared.source(source);

@@ -25,7 +25,7 @@ use crate::trigger::signalled_ns;
 /// How often the writer looks without being woken: bounds the age of the live file's heartbeat, and how long a full
 /// page waits while there are free ones.
 const LONGEST_NAP: Duration = Duration::from_millis(100);
-/// The same while a trigger may fire by a signal, which wakes nobody.
+/// The longest nap while a trigger may fire by a signal, which wakes no thread.
 const TRIGGER_NAP: Duration = Duration::from_millis(5);
 
 /// What longer times are taken for: they can be added to any moment.
@@ -42,8 +42,8 @@ struct Progress {
     inversions: u64,
     largest_lateness: u64,
     last_tick: Option<u64>,
-    /// The page that was there at the last look for idle streams, its commit word, and when both were
-    /// first seen so.
+    /// The page at the last search for idle streams, its commit word, and when both were first
+    /// found so.
     idle: Option<(u32, u64, Instant)>,
 }
 
@@ -112,7 +112,7 @@ impl Writer {
         }
     }
 
-    /// Works until it is told to stop, then completes the recording.
+    /// Works until it is asked to stop, then completes the recording.
     pub(crate) fn run(mut self) {
         // Early points bound the error of short recordings; then one a period.
         let mut wait = Duration::from_millis(10).min(self.settings.calibration_period);
@@ -124,8 +124,8 @@ impl Writer {
             LONGEST_NAP
         };
         let mut looked = Instant::now();
-        // All writers of a host come at the same moments: programs whose processes wait for each other, on as many
-        // processors, stand still once and not one after the other.
+        // All writers of a host wake at the same moments: programs whose processes wait for each
+        // other, on as many processors, pause once and not one after the other.
         let nap_ns = LONGEST_NAP.as_nanos() as i64;
         let next_turn = || (reference_ns() / nap_ns + 1) * nap_ns;
         let mut turn_ns = next_turn();
@@ -333,7 +333,7 @@ impl Writer {
         if !rows.is_empty() {
             let written = shared.storage_status.written();
             let most = self.settings.max_file_bytes.unwrap_or(u64::MAX);
-            // Full for good: a shorter chunk that still fits would stand behind a gap.
+            // Full for good: a shorter chunk that still fits would come after a gap.
             self.is_full |= written.saturating_add(rows.len() as u64) > most;
             if self.is_full {
                 self.give_up(number, Cause::SizeLimit);
@@ -377,8 +377,9 @@ impl Writer {
             dropped: field(l::PAGE_DROPPED),
         };
         if overwrites {
-            // Chunks are numbered as they come into the recording; what was given up before is not
-            // missing from it. The page takes the number as well: it is the chunk's until it is free.
+            // Chunks are numbered as they are written to the recording; what was given up before is
+            // not missing from it. The page stores the number as well: it is the chunk's until the
+            // page is freed.
             header.sequence = progress.chunks;
             let sequence = page.field(l::PAGE_SEQUENCE);
             sequence.store(progress.chunks, Ordering::Release);
@@ -448,11 +449,12 @@ impl Writer {
         let is_written =
             !shared.storage_has_failed() && lock(&shared.storage).append_totals(&totals);
         if !is_written {
-            // Cells and counters stay: the live file is all that tells of these streams.
+            // Cells and counters stay: only the live file has the totals of these streams.
             self.note_failure();
             return true;
         }
-        // Whoever brings rules to streams holds this lock: what it sees a stream own stays the stream's.
+        // A thread that applies rules to streams holds this lock: the segments that it finds in a
+        // stream stay the stream's.
         let registry = lock(&shared.registry);
         shared.count_closed(&totals);
         for stream in streams {
@@ -486,7 +488,7 @@ impl Writer {
             for (cause, counter) in Cause::RECORDER.into_iter().zip(&counters.dropped) {
                 row.dropped.set(cause, counter.load(Ordering::Relaxed));
             }
-            // A thread that was stopped in the middle of a raise: that one comes after the cut.
+            // A thread was stopped in the middle of a raise: that event comes after the cut.
             let explained = recorded
                 .saturating_add(row.dropped_sum())
                 .saturating_add(row.suppressed);
@@ -513,7 +515,7 @@ impl Writer {
             let page = first.or_else(|| attempts.take_while(|_| stream.is_busy()).flatten().next());
             current.extend(page.map(|page| (stream.slot, page)));
         }
-        // What came before a page that is current was handed on before that page was shown.
+        // What came before a page that is current was handed on before that page became visible.
         let full = shared.pages.take_all_kept();
         let mut pages: HashMap<usize, Vec<PageCopy>> = HashMap::new();
         for number in &full {
@@ -539,7 +541,7 @@ impl Writer {
         pages
     }
 
-    /// Writes a snapshot when a trigger fired and its time behind is over.
+    /// Writes a snapshot when a trigger fired and its time after the trigger is over.
     fn serve_trigger(&mut self, is_last: bool) {
         let Some(trigger_ns) = self.shared.triggers.pending() else {
             return;
@@ -566,7 +568,7 @@ impl Writer {
         self.syncer.hand_over(outcome);
     }
 
-    /// The last round: pages of streams that are still open, totals, footer.
+    /// Runs the last round: pages of streams that are still open, totals, footer.
     fn complete(mut self) {
         let shared = Arc::clone(&self.shared);
         self.announce();
@@ -612,7 +614,8 @@ impl Writer {
             if let Some(path) = self.shared.memory.path() {
                 let _ = std::fs::remove_file(path);
             }
-            // Readers that have the live file open look at the recording behind it, and find its footer.
+            // Readers that have the live file open read the recording after it, and find its
+            // footer.
             self.shared.memory.release();
         } else {
             self.note_failure();

@@ -9,8 +9,9 @@ use crate::handle;
 use crate::status::{Failure, Status, remember};
 use crate::table;
 
-/// A call that may take locks and allocate. Refused in signal handlers that interrupted such a call,
-/// and in the program's clocks: it would wait for itself.
+/// Returns a call that may take locks and allocate.
+/// Refused in signal handlers that interrupted such a call, and in the program's clocks: it would
+/// wait for itself.
 pub(crate) fn setup(work: impl FnOnce() -> Result<(), Failure>) -> Status {
     let inside = Inside::begin();
     if inside.was_inside() {

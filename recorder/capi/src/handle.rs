@@ -29,13 +29,13 @@ macro_rules! handles {
                 Ok(Self { bits: u64::from(recorder) << 32 | u64::from(low) })
             }
 
-            /// Number of the recorder; 0 names none.
+            /// Returns the number of the recorder; 0 names none.
             #[inline]
             pub const fn recorder(self) -> u32 {
                 (self.bits >> 32) as u32
             }
 
-            /// The id, one that names nothing when this is not a handle of its kind.
+            /// Returns the id, one that names nothing when this is not a handle of its kind.
             #[inline]
             const fn id_bits(self) -> u32 {
                 let low = self.bits as u32;
@@ -63,7 +63,7 @@ impl Recorder {
         Self::pack(recorder, 0)
     }
 
-    /// Number of the recorder; 0 when this is no handle of one.
+    /// Returns the number of the recorder; 0 when this is no handle of one.
     pub const fn number(self) -> u32 {
         if self.id_bits() == 0 {
             self.recorder()

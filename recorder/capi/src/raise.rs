@@ -1,4 +1,6 @@
 //! Raising events.
+//!
+//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals.h` requires of it.
 #![expect(
     unsafe_code,
     reason = "values come from C; benches/c_path shows what a call costs"
@@ -41,7 +43,7 @@ pub union ValueAs {
 compile_error!("annals_value is read as little-endian processors store it");
 
 impl Value {
-    /// What the recorder takes.
+    /// Returns what the recorder takes.
     ///
     /// # Safety
     /// - The pointer of a string or bytes value is good for its length.
@@ -49,7 +51,7 @@ impl Value {
     unsafe fn raw(&self) -> RawValue<'_> {
         // SAFETY: every pattern of bits is a number.
         let bits = unsafe { self.r#as.u64 };
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { RawValue::new(self.r#type, self.length, bits) }
     }
 }
@@ -136,7 +138,7 @@ impl Raise for EventOn<'_> {
     }
 }
 
-/// An event with values from C; none when they are missing.
+/// Returns an event with values from C, or `None` when they are missing.
 ///
 /// # Safety
 /// - `values` is NULL, or points to `count` values whose pointers are good.
@@ -150,7 +152,7 @@ unsafe fn event<'a>(
     let values = match (values.is_null(), count) {
         (_, 0) => &[],
         (true, _) => return None,
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         (false, _) => unsafe { std::slice::from_raw_parts(values, count) },
     };
     Some(Event {
@@ -160,7 +162,7 @@ unsafe fn event<'a>(
 }
 
 /// # Safety
-/// - As [`event`].
+/// - `values` is NULL, or points to `count` values whose pointers are good.
 unsafe fn raise_on(
     source: Source,
     tick: Option<u64>,
@@ -169,7 +171,7 @@ unsafe fn raise_on(
     count: usize,
 ) -> Status {
     let recorder = source.recorder();
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     let Some(event) = (unsafe { event(recorder, event_type, values, count) }) else {
         return Status::ErrorNull;
     };
@@ -184,7 +186,7 @@ unsafe fn raise_on(
     )
 }
 
-/// The id of an event type for this recorder: of none when it is another's.
+/// Returns the id of an event type for this recorder: of none when it is another's.
 #[inline(always)]
 fn id_in(recorder: u32, event_type: EventType) -> EventTypeId {
     if event_type.recorder() == recorder {
@@ -203,7 +205,7 @@ pub unsafe extern "C" fn annals_raise(
     count: usize,
 ) -> Status {
     let recorder = event_type.recorder();
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     let Some(event) = (unsafe { event(recorder, event_type, values, count) }) else {
         return Status::ErrorNull;
     };
@@ -211,7 +213,7 @@ pub unsafe extern "C" fn annals_raise(
 }
 
 /// # Safety
-/// - As [`annals_raise`].
+/// - As the header has it: `values` points to `count` values whose pointers are good.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_raise_on(
     source: Source,
@@ -219,12 +221,12 @@ pub unsafe extern "C" fn annals_raise_on(
     values: *const Value,
     count: usize,
 ) -> Status {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     unsafe { raise_on(source, None, event_type, values, count) }
 }
 
 /// # Safety
-/// - As [`annals_raise`].
+/// - As the header has it: `values` points to `count` values whose pointers are good.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_raise_at(
     source: Source,
@@ -233,7 +235,7 @@ pub unsafe extern "C" fn annals_raise_at(
     values: *const Value,
     count: usize,
 ) -> Status {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     unsafe { raise_on(source, Some(tick), event_type, values, count) }
 }
 

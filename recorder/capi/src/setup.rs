@@ -1,4 +1,6 @@
 //! Starting, defining, looking, finishing.
+//!
+//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals.h` requires of it.
 #![expect(
     unsafe_code,
     reason = "exported functions with pointers of the calling program"
@@ -55,9 +57,9 @@ pub unsafe extern "C" fn annals_start(
                 return Err(Failure::new(Status::ErrorSetting, why));
             }
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         for setting in unsafe { slice(settings, count) }? {
-            // SAFETY: the caller's promise.
+            // SAFETY: invariant CALLER (module docs).
             let (name, value) = unsafe { setting.read() }?;
             // As for variables: an empty one says nothing.
             if !value.is_empty() || !ENVIRONMENT.iter().any(|(known, ..)| *known == name) {
@@ -86,7 +88,7 @@ pub unsafe extern "C" fn annals_finish(recorder: Recorder, statistics: *mut Stat
         if statistics.is_null() {
             return Ok(());
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { write_statistics(statistics, &status) }
     })
 }
@@ -138,7 +140,7 @@ pub unsafe extern "C" fn annals_add_property(
     value: *const c_char,
 ) -> Status {
     with_recorder(recorder, |recorder| {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let (key, value) = unsafe { (text(key)?, text(value)?) };
         Ok(recorder.add_property(key, value)?)
     })
@@ -154,7 +156,7 @@ pub unsafe extern "C" fn annals_add_clock(
 ) -> Status {
     with_recorder(recorder, |recorder| {
         check_out(clock)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let spec = unsafe { read_spec(spec)?.read()? };
         let id = recorder.add_clock(&spec)?;
         // SAFETY: checked above.
@@ -177,7 +179,7 @@ pub unsafe extern "C" fn annals_calibrate(
         if clock.recorder() != recorder.number() {
             return Err(Status::ErrorHandle.into());
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         recorder.calibrate(clock.id(), || unsafe { read(data) })?;
         Ok(())
     })
@@ -193,7 +195,7 @@ pub unsafe extern "C" fn annals_add_source(
 ) -> Status {
     with_recorder(recorder, |recorder| {
         check_out(source)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let spec = unsafe { read_spec(spec)?.read(recorder.number())? };
         let id = recorder.add_source(&spec)?;
         // SAFETY: checked above.
@@ -223,7 +225,7 @@ pub unsafe extern "C" fn annals_add_region(
     region: *mut Region,
 ) -> Status {
     let none = std::ptr::null();
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     unsafe { annals_add_region_at(recorder, name, none, 0, none, region) }
 }
 
@@ -240,9 +242,9 @@ pub unsafe extern "C" fn annals_add_region_at(
 ) -> Status {
     with_recorder(recorder, |recorder| {
         check_out(region)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let (name, file) = unsafe { (text(name)?, text_or_empty(file)?) };
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let group = unsafe { text_or_empty(group) }?;
         let id = recorder.add_region_at(name, file, line, group)?;
         // SAFETY: checked above.
@@ -261,7 +263,7 @@ pub unsafe extern "C" fn annals_add_event_type(
 ) -> Status {
     with_recorder(recorder, |recorder| {
         check_out(event_type)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let (spec, schema) = unsafe { read_spec(spec)?.read()? };
         let id = recorder.add_dynamic_event_type(&spec, schema)?.id();
         // SAFETY: checked above.
@@ -282,7 +284,7 @@ pub unsafe extern "C" fn annals_add_metric(
 ) -> Status {
     with_recorder(recorder, |recorder| {
         check_out(metric)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let (name, unit) = unsafe { (text(name)?, text_or_empty(unit)?) };
         let element_type = u8::try_from(r#type).ok().and_then(ElementType::from_code);
         let element_type = element_type.filter(|element_type| !element_type.is_variable());
@@ -327,7 +329,7 @@ fn switch(recorder: Recorder, work: impl FnOnce(&annals_recorder::Recorder)) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_apply(recorder: Recorder, rules: *const c_char) -> Status {
     with_recorder(recorder, |recorder| {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let rules: Rules = unsafe { text(rules) }?.parse()?;
         Ok(recorder.apply(&rules)?)
     })
@@ -347,7 +349,7 @@ pub unsafe extern "C" fn annals_snapshot(
         if path.is_null() && length.is_null() {
             return Ok(());
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { give_text(snapshot.as_os_str(), path, capacity, length) }
     })
 }
@@ -360,7 +362,7 @@ pub unsafe extern "C" fn annals_read_statistics(
     statistics: *mut Statistics,
 ) -> Status {
     with_recorder(recorder, |recorder| {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { write_statistics(statistics, &recorder.status()) }
     })
 }
@@ -376,7 +378,7 @@ pub unsafe extern "C" fn annals_recording_path(
 ) -> Status {
     with_recorder(recorder, |recorder| {
         let status = recorder.status();
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { give_text(status.path.as_os_str(), path, capacity, length) }
     })
 }
@@ -392,7 +394,7 @@ pub unsafe extern "C" fn annals_storage_failure(
 ) -> Status {
     with_recorder(recorder, |recorder| {
         let failure = recorder.status().storage_failure.unwrap_or_default();
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { give_text(OsStr::new(&failure), why, capacity, length) }
     })
 }
@@ -408,7 +410,7 @@ pub unsafe extern "C" fn annals_not_kill_safe(
 ) -> Status {
     with_recorder(recorder, |recorder| {
         let failure = recorder.status().not_kill_safe.unwrap_or_default();
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { give_text(OsStr::new(&failure), why, capacity, length) }
     })
 }

@@ -1,4 +1,6 @@
 //! Structures, texts and buffers from C.
+//!
+//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals.h` requires of it.
 #![expect(
     unsafe_code,
     reason = "memory of the calling program is read and written"
@@ -120,14 +122,14 @@ pub unsafe trait Growing: Copy {}
 
 // SAFETY: as can be seen above.
 unsafe impl Growing for ClockSpec {}
-// SAFETY: as above.
+// SAFETY: as can be seen above.
 unsafe impl Growing for SourceSpec {}
-// SAFETY: as above.
+// SAFETY: as can be seen above.
 unsafe impl Growing for EventTypeSpec {}
-// SAFETY: as above.
+// SAFETY: as can be seen above.
 unsafe impl Growing for Statistics {}
 
-/// The size that the program says a structure has; at least what this version knows.
+/// Returns the size that the program says a structure has; at least what this version knows.
 ///
 /// # Safety
 /// - `pointer` is NULL or points to such a structure.
@@ -150,7 +152,7 @@ unsafe fn size_of_given<T: Growing>(pointer: *const T) -> Result<usize, Failure>
 /// # Safety
 /// - `pointer` is NULL or points to such a structure, as long as its size says.
 pub unsafe fn read_spec<T: Growing>(pointer: *const T) -> Result<T, Failure> {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     let size = unsafe { size_of_given(pointer) }?;
     let more = size - size_of::<T>();
     // SAFETY: the structure is `size` bytes long.
@@ -160,7 +162,7 @@ pub unsafe fn read_spec<T: Growing>(pointer: *const T) -> Result<T, Failure> {
             "a field is used that this version of Annals does not know",
         ));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     Ok(unsafe { pointer.read() })
 }
 
@@ -172,7 +174,7 @@ pub unsafe fn write_statistics(
     pointer: *mut Statistics,
     status: &annals_recorder::Status,
 ) -> Result<(), Failure> {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     let size = unsafe { size_of_given(pointer.cast_const()) }?;
     let statistics = Statistics {
         size,
@@ -203,11 +205,11 @@ pub unsafe fn write_statistics(
 /// # Safety
 /// - `place` is not NULL (see [`check_out`]) and can be written to.
 pub unsafe fn put<T>(place: *mut T, value: T) {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     unsafe { place.write(value) };
 }
 
-/// Whether there is a place for the result, before anything is done.
+/// Returns whether there is a place for the result, before anything is done.
 pub fn check_out<T>(place: *mut T) -> Result<(), Failure> {
     if place.is_null() {
         return Err(Status::ErrorNull.into());
@@ -215,7 +217,7 @@ pub fn check_out<T>(place: *mut T) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A text.
+/// Returns a text.
 ///
 /// # Safety
 /// - `text` is NULL, or ends with a zero and lives as long as it is used.
@@ -223,7 +225,7 @@ pub unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Failure> {
     if text.is_null() {
         return Err(Status::ErrorNull.into());
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map_err(|_| {
         let why = format!("`{}` is not UTF-8", text.to_string_lossy());
@@ -231,15 +233,15 @@ pub unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Failure> {
     })
 }
 
-/// A text that may be NULL, which means an empty one.
+/// Returns a text that may be NULL, which means an empty one.
 ///
 /// # Safety
-/// - As [`text`].
+/// - `text` is NULL, or ends with a zero and lives as long as it is used.
 pub unsafe fn text_or_empty<'a>(given: *const c_char) -> Result<&'a str, Failure> {
     if given.is_null() {
         return Ok("");
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     unsafe { text(given) }
 }
 
@@ -254,7 +256,7 @@ pub unsafe fn slice<'a, T>(items: *const T, count: usize) -> Result<&'a [T], Fai
         (false, _) if count > isize::MAX as usize / size_of::<T>() => {
             Err(wrong("the count is larger than memory"))
         }
-        // SAFETY: the caller's promise; the count is possible.
+        // SAFETY: invariant CALLER (module docs); the count is possible.
         (false, _) => Ok(unsafe { std::slice::from_raw_parts(items, count) }),
     }
 }
@@ -271,7 +273,7 @@ pub unsafe fn give_text(
 ) -> Result<(), Failure> {
     let bytes = given.as_bytes();
     if !length.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { length.write(bytes.len()) };
     }
     if buffer.is_null() {
@@ -287,7 +289,7 @@ pub unsafe fn give_text(
     let fits = bytes.len().min(room);
     // SAFETY: `fits` bytes and the zero are within the capacity.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast::<u8>(), fits) };
-    // SAFETY: as above.
+    // SAFETY: `fits` bytes and the zero are within the capacity.
     unsafe { buffer.add(fits).write(0) };
     if fits < bytes.len() {
         return Err(Status::ErrorTooSmall.into());
@@ -299,14 +301,14 @@ impl Setting {
     /// Name and value.
     ///
     /// # Safety
-    /// - As [`text`], for both.
+    /// - `text` is NULL, or ends with a zero and lives as long as it is used; for both.
     pub unsafe fn read<'a>(&self) -> Result<(&'a str, &'a OsStr), Failure> {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let name = unsafe { text(self.name) }?;
         if self.value.is_null() {
             return Err(Status::ErrorNull.into());
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let value = unsafe { CStr::from_ptr(self.value) };
         Ok((name, OsStr::from_bytes(value.to_bytes())))
     }
@@ -320,7 +322,7 @@ struct ProgramClock {
 
 // SAFETY: the header says that the function is called from many threads, with this pointer.
 unsafe impl Send for ProgramClock {}
-// SAFETY: as above.
+// SAFETY: the header says that the function is called from many threads, with this pointer.
 unsafe impl Sync for ProgramClock {}
 
 impl ProgramClock {
@@ -337,7 +339,7 @@ impl ClockSpec {
     /// # Safety
     /// - The pointers are good.
     pub unsafe fn read(&self) -> Result<Clock, Failure> {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let name = unsafe { text(self.name) }?;
         let clock = match self.read {
             Some(read) => {
@@ -362,14 +364,14 @@ impl SourceSpec {
     /// # Safety
     /// - The pointers are good.
     pub unsafe fn read(&self, recorder: u32) -> Result<Source, Failure> {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let name = unsafe { text(self.name) }?;
         let source = match self.ordering {
             ORDERED => Source::ordered(name),
             UNORDERED => Source::unordered(name),
             other => return Err(wrong(format!("source `{name}`: {other} is no ordering"))),
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let source = source.description(unsafe { text_or_empty(self.description) }?);
         let source = match self.overflow {
             OVERFLOW_DEFAULT => source,
@@ -390,7 +392,7 @@ impl EventTypeSpec {
     /// # Safety
     /// - The pointers are good.
     pub unsafe fn read(&self) -> Result<(EventType, EventTypeSchema), Failure> {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let name = unsafe { text(self.name) }?;
         let code = |code: u32| u8::try_from(code).unwrap_or(u8::MAX);
         let wrong = |why: String| wrong(format!("event type `{name}`: {why}"));
@@ -398,16 +400,16 @@ impl EventTypeSpec {
             .ok_or_else(|| wrong(format!("{} is no verbosity", self.verbosity)))?;
         let role = Role::from_code(code(self.role))
             .ok_or_else(|| wrong(format!("{} is no role", self.role)))?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let description = unsafe { text_or_empty(self.description) }?;
         let mut spec = EventType::new(name)
             .description(description)
             .verbosity(verbosity)
             .role(role);
         let mut schema = EventTypeSchema::default();
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         for element in unsafe { slice(self.elements, self.element_count) }? {
-            // SAFETY: the caller's promise.
+            // SAFETY: invariant CALLER (module docs).
             let (name, unit) = unsafe { (text(element.name)?, text_or_empty(element.unit)?) };
             let wrong = |why: &str| wrong(format!("element `{name}`: {why}"));
             let element_type = ElementType::from_code(code(element.r#type))
@@ -428,7 +430,7 @@ impl EventTypeSpec {
             schema.elements.push((element_type, is_optional));
         }
         if !self.key.is_null() {
-            // SAFETY: the caller's promise.
+            // SAFETY: invariant CALLER (module docs).
             spec = spec.key(unsafe { text(self.key) }?);
         }
         Ok((spec, schema))

@@ -37,14 +37,15 @@ static LOG: [Slot; SLOTS] = [const {
 
 static MET: AtomicUsize = AtomicUsize::new(0);
 
-/// Where an address is looked for first. Functions start at multiples of 16 mostly, and neighbours call
-/// each other: they share cache lines here.
+/// Returns where an address is looked for first.
+/// Functions start at multiples of 16 mostly, and neighbours call each other: they share cache
+/// lines here.
 #[inline(always)]
 const fn place(address: usize) -> usize {
     (address >> 4) ^ (address >> 24)
 }
 
-/// The region of a function that was met before.
+/// Returns the region of a function that was met before.
 #[inline(always)]
 pub(crate) fn find(address: usize) -> Option<RegionId> {
     let place = place(address);
@@ -62,7 +63,8 @@ pub(crate) fn find(address: usize) -> Option<RegionId> {
     None
 }
 
-/// The region of a function, met now perhaps: then `reserve` gives it a number. None: no room is left.
+/// Returns the region of a function, met now perhaps: then `reserve` gives it a number.
+/// None: no room is left.
 pub(crate) fn find_or_add(
     address: usize,
     reserve: impl Fn() -> Option<RegionId>,
@@ -95,7 +97,7 @@ pub(crate) fn find_or_add(
     Some(region)
 }
 
-/// The entry of the log with this number, once it is whole.
+/// Returns the entry of the log with this number, once it is whole.
 pub(crate) fn met(number: usize) -> Option<(usize, RegionId)> {
     let entry = LOG.get(number)?;
     let region = entry.region.load(Ordering::Acquire).checked_sub(1)?;

@@ -62,7 +62,7 @@ fn raise_first(function: usize, is_enter: bool) {
         Some(recorder) => raise_on(recorder, function, is_enter),
         None => lose(is_enter),
     }
-    // SAFETY: as above.
+    // SAFETY: the place is the calling thread's own.
     unsafe { *libc::__errno_location() = errno };
 }
 

@@ -18,7 +18,7 @@ pub struct Loaded {
     pub build_id: Vec<u8>,
 }
 
-/// Every file that is in memory now, in the loader's order: the program first.
+/// Returns every file that is in memory now, in the loader's order: the program first.
 pub fn loaded() -> Vec<Loaded> {
     let mut found: Vec<Loaded> = Vec::new();
     // SAFETY: the function below gets this pointer, while the call lasts.
@@ -77,7 +77,7 @@ fn module(info: &libc::dl_phdr_info, is_program: bool) -> Option<Loaded> {
     })
 }
 
-/// The build id among notes (elf(5)): name "GNU", type 3.
+/// Returns the build id among notes (elf(5)): name "GNU", type 3.
 fn build_id(mut notes: &[u8]) -> Option<Vec<u8>> {
     const BUILD_ID: u32 = 3;
     let word = |bytes: &[u8], at: usize| {
@@ -97,7 +97,8 @@ fn build_id(mut notes: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Whether a module of the process calls the compiler's hooks: one of its relocations names them.
+/// Returns whether a module of the process calls the compiler's hooks: one of its relocations names
+/// them.
 pub(crate) fn is_instrumented() -> bool {
     let mut is_found = false;
     // SAFETY: the function below gets this pointer, while the call lasts.
@@ -118,8 +119,8 @@ fn calls_hooks(info: &libc::dl_phdr_info) -> bool {
     any_import(info, |name, _| name == HOOK)
 }
 
-/// Whether this holds for a symbol that the module takes from others: its name, and the address of the word in memory
-/// that the loader fills in with the symbol's.
+/// Returns whether this holds for a symbol that the module takes from others: its name, and the
+/// address of the word in memory that the loader fills in with the symbol's.
 pub fn any_import(info: &libc::dl_phdr_info, mut holds: impl FnMut(&CStr, usize) -> bool) -> bool {
     const DT_PLTRELSZ: u64 = 2;
     const DT_STRTAB: u64 = 5;

@@ -66,7 +66,8 @@ fn progress() -> MutexGuard<'static, Progress> {
     PROGRESS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The recorder, started now if it was not; none while it is being started, or cannot be.
+/// Returns the recorder, started now if it was not, or `None` while it is being started, or cannot
+/// be.
 pub fn recorder() -> Option<&'static Recorder> {
     // SAFETY: null, or leaked by `start`.
     let recorder = unsafe { RECORDER.load(Ordering::Acquire).as_ref() };
@@ -131,14 +132,14 @@ fn try_start() -> Result<(), RecorderError> {
     Ok(())
 }
 
-/// Whether functions are recorded: not when the environment says `ANNALS_FUNCTIONS=off`.
+/// Returns whether functions are recorded: not when the environment says `ANNALS_FUNCTIONS=off`.
 pub(crate) fn records_functions() -> bool {
     static ARE_OFF: OnceLock<bool> = OnceLock::new();
     !*ARE_OFF
         .get_or_init(|| std::env::var_os("ANNALS_FUNCTIONS").is_some_and(|value| value == "off"))
 }
 
-/// The program's signals are for its own threads.
+/// Returns the program's signals are for its own threads.
 fn with_signals_blocked<T>(spawn: impl FnOnce() -> T) -> T {
     let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigfillset initialises the set.
@@ -167,8 +168,8 @@ pub(crate) fn wake() {
     }
 }
 
-/// The recorder, where it is at work and this process's own: a forked child must not wait for locks that
-/// threads of its parent held.
+/// Returns the recorder, where it is at work and this process's own: a forked child must not wait
+/// for locks that threads of its parent held.
 fn own_recorder() -> Option<&'static Recorder> {
     // SAFETY: null, or leaked by `try_start`.
     let recorder = unsafe { RECORDER.load(Ordering::Acquire).as_ref() };

@@ -195,7 +195,7 @@ impl Abi {
         }
     }
 
-    /// A handle, out of the word that it was passed in.
+    /// Returns a handle, out of the word that it was passed in.
     #[inline(always)]
     pub(crate) fn handle(&self, word: usize) -> usize {
         match self.kind {
@@ -204,7 +204,8 @@ impl Abi {
         }
     }
 
-    /// How many bytes a handle takes in memory. MPICH's files are addresses.
+    /// Returns how many bytes a handle takes in memory.
+    /// MPICH's files are addresses.
     pub(crate) const fn handle_len(&self) -> usize {
         match self.kind {
             Kind::Mpich => 4,

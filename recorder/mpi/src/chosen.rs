@@ -41,7 +41,7 @@ struct Word {
 static UNTOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 impl Chosen {
-    /// What the variable says; none: nothing.
+    /// Returns what the variable says; none: nothing.
     ///
     /// # Errors
     /// If a word is no glob, with the variable's name.
@@ -58,12 +58,12 @@ impl Chosen {
         Ok((!words.is_empty()).then_some(Self { words }))
     }
 
-    /// Whether the only word is this one.
+    /// Returns whether the only word is this one.
     pub(crate) fn is_only(&self, word: &str) -> bool {
         matches!(&self.words[..], [only] if only.glob.glob().glob() == word)
     }
 
-    /// Whether something with this name is chosen.
+    /// Returns whether something with this name is chosen.
     pub(crate) fn has(&self, name: &str) -> bool {
         let mut has = false;
         for word in self.words.iter().filter(|word| word.glob.is_match(name)) {

@@ -78,7 +78,8 @@ fn is_one_host(size: i32) -> bool {
     size < 2 || said == Some(size)
 }
 
-/// Whether all processes of the run record, and are on several hosts: the same answer in all that ask.
+/// Returns whether all processes of the run record, and are on several hosts: the same answer in
+/// all that ask.
 fn agree(recorder: &Recorder, rank: i32, size: i32) -> bool {
     let path = recorder.status().path;
     let (Some(directory), Some(start)) = (path.parent(), start_name()) else {
@@ -136,8 +137,9 @@ fn agree(recorder: &Recorder, rank: i32, size: i32) -> bool {
     is_agreed
 }
 
-/// What names this start of the program, and no other, in all its processes; none where the launcher says nothing of
-/// the kind: files of an earlier start must not be taken for those of this one.
+/// Returns what names this start of the program, and no other, in all its processes, or `None`
+/// where the launcher says nothing of the kind: files of an earlier start must not be taken for
+/// those of this one.
 fn start_name() -> Option<String> {
     let name = Options::new("").world?;
     Some(name.replace('/', "-"))
@@ -154,7 +156,7 @@ fn publish(path: &Path, content: &[u8]) -> std::io::Result<()> {
     outcome
 }
 
-/// The hosts of all processes; none: not all are there yet.
+/// Returns the hosts of all processes; none: not all are there yet.
 fn hosts(meeting: &Path, size: i32) -> Option<Vec<BootId>> {
     let of = |rank: i32| {
         let content = std::fs::read(meeting.join(rank.to_string())).ok()?;
@@ -217,8 +219,8 @@ fn measure(mpi: &Mpi, tree: &Tree, limit: Duration) {
     }
 }
 
-/// The offset to another's clock by the shortest of many messages there and back: when it was measured, the offset, and
-/// its bound; none: the other did not answer in time.
+/// Returns the offset to another's clock by the shortest of many messages there and back: when it
+/// was measured, the offset, and its bound; none: the other did not answer in time.
 fn ask(mpi: &Mpi, comm: usize, of: i32, until: Instant) -> Option<(i64, i64, u64)> {
     let mut best: Option<(i64, i64, u64)> = None;
     let mut link = Link::new(mpi, comm, of);

@@ -11,7 +11,7 @@ use crate::wrap::{Call, Frame, Site, is_success};
 /// The number of an operation that orders nothing that is known.
 const NO_OPERATION: u8 = u8::MAX;
 
-/// The root's rank in the run, and whether this process is the root; -1: there is none.
+/// Returns the root's rank in the run, and whether this process is the root; -1: there is none.
 fn root<const N: usize, S: Site>(mpi: &Mpi, comm: &Communicator, call: &Call<N, S>) -> (i32, bool) {
     if call.at().root == NO {
         return (-1, false);
@@ -60,7 +60,7 @@ fn sum_of_types<const N: usize, S: Site>(
     bytes.fold(0, u64::saturating_add)
 }
 
-/// The part of an array of counts that belongs to this process.
+/// Returns the part of an array of counts that belongs to this process.
 fn own_count<const N: usize, S: Site>(call: &Call<N, S>, at: u8, comm: &Communicator) -> i64 {
     let place = call.place(at);
     if place.is_null() || comm.place < 0 {
@@ -240,7 +240,8 @@ fn neighbors<const N: usize, S: Site>(
     }
 }
 
-/// What events say of an operation. Between two groups, nobody waits for all.
+/// Returns what events say of an operation.
+/// Between two groups, nobody waits for all.
 fn describe<const N: usize, S: Site>(
     mpi: &Mpi,
     comm: &Communicator,
@@ -300,13 +301,13 @@ pub(crate) fn collective<const N: usize, S: Site>(call: Call<N, S>) -> usize {
 /// Stands for the operation where one that failed ends.
 const FAILED: u32 = 255;
 
-/// The end of one that failed.
+/// Returns the end of one that failed.
 pub(crate) fn failed(record: &Record) -> Option<CollectiveRequested> {
     let tag = FAILED as i32;
     values(&Record { tag, ..*record })
 }
 
-/// What a request of a collective operation does.
+/// Returns what a request of a collective operation does.
 pub(crate) fn values(record: &Record) -> Option<CollectiveRequested> {
     let comm = record.comm?;
     Some((

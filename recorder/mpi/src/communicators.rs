@@ -47,7 +47,7 @@ static KNOWN: HandleMap<Communicator> = HandleMap::new();
 static NAMED: Mutex<Option<HashMap<String, u64>>> = Mutex::new(None);
 
 impl Communicator {
-    /// The rank in the run of a rank that messages go to or come from.
+    /// Returns the rank in the run of a rank that messages go to or come from.
     #[inline(always)]
     pub(crate) fn peer(&self, rank: i32) -> Option<u32> {
         if rank as u32 >= self.peer_count {
@@ -59,7 +59,7 @@ impl Communicator {
         }
     }
 
-    /// How many processes messages can go to.
+    /// Returns how many processes messages can go to.
     pub(crate) const fn peer_count(&self) -> u32 {
         self.peer_count
     }
@@ -71,7 +71,7 @@ impl Communicator {
         })
     }
 
-    /// How many neighbours send here, and how many this process sends to.
+    /// Returns how many neighbours send here, and how many this process sends to.
     pub(crate) fn degrees(&self, mpi: &Mpi, handle: usize) -> (u32, u32) {
         *self
             .degrees
@@ -80,7 +80,7 @@ impl Communicator {
 }
 
 impl Mpi {
-    /// The communicator with this handle; none: it was never seen.
+    /// Returns the communicator with this handle; none: it was never seen.
     #[inline(always)]
     pub(crate) fn communicator(&self, handle: usize) -> Option<&'static Communicator> {
         if handle == self.abi.comm_world {
@@ -89,7 +89,7 @@ impl Mpi {
         KNOWN.get(handle)
     }
 
-    /// The communicator with this handle, which is valid: the library has just taken it.
+    /// Returns the communicator with this handle, which is valid: the library has just taken it.
     #[cold]
     pub(crate) fn learn(&self, handle: usize) -> Option<&'static Communicator> {
         if let Some(known) = self.communicator(handle) {
@@ -180,7 +180,7 @@ fn add_object(mpi: &Mpi, name: &str) -> Option<u32> {
     Some(object.get())
 }
 
-/// The ranks in the run of a communicator's group.
+/// Returns the ranks in the run of a communicator's group.
 fn ranks(mpi: &Mpi, handle: usize, which: GroupOf) -> Option<Vec<i32>> {
     let group = mpi.real.group(handle, which)?;
     let world = mpi.world_group.load(Ordering::Acquire);
@@ -284,7 +284,7 @@ fn make(mpi: &Mpi, handle: usize, origin: &Origin<'_>) -> Option<&'static Commun
     Some(communicator)
 }
 
-/// What a function is called, without MPI's prefixes.
+/// Returns what a function is called, without MPI's prefixes.
 fn short_name(index: usize) -> String {
     let name = FUNCTIONS[index].name.to_string_lossy();
     let name = name.strip_prefix("MPI_").unwrap_or(&name);

@@ -30,7 +30,8 @@ enum Outcome {
     Accessed((u32, u64, u64)),
 }
 
-/// What a request that is complete has done. The status is the one that the library filled for it.
+/// Returns what a request that is complete has done.
+/// The status is the one that the library filled for it.
 #[inline(always)]
 fn outcome(mpi: &Mpi, record: &Record, status: usize) -> Outcome {
     match record.kind {
@@ -62,7 +63,7 @@ fn outcome(mpi: &Mpi, record: &Record, status: usize) -> Outcome {
     }
 }
 
-/// What becomes of a request that was cancelled, or failed.
+/// Returns what becomes of a request that was cancelled, or failed.
 #[cold]
 fn given_up(record: &Record) -> Outcome {
     match record.kind {
@@ -290,7 +291,7 @@ fn complete(mpi: &Mpi, (handle, record): (usize, Record), status: usize) {
     raise(mpi, &outcome);
 }
 
-/// Where a status of an array stands.
+/// Returns where a status of an array stands.
 const fn status_of(mpi: &Mpi, start: usize, index: usize) -> usize {
     start.wrapping_add(index * mpi.abi.status_len)
 }

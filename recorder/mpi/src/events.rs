@@ -98,9 +98,11 @@ struct Quirks {
     tells_rest_when_freed: bool,
 }
 
-/// Whether the interface must be given back before the last instance of MPI ends, or else the next one has no shared memory: Open
-/// MPI's (main branch of 2026, `ompi/mpi/tool/finalize.c.in`) closes its components for good only then. MPICH's must be given
-/// back after that: it takes the variables away that the library itself still uses (`src/mpi_t/mpit_finalize.c`).
+/// Returns whether the interface must be given back before the last instance of MPI ends, or else
+/// the next one has no shared memory: Open MPI's (main branch of 2026,
+/// `ompi/mpi/tool/finalize.c.in`) closes its components for good only then. MPICH's must be given
+/// back after that: it takes the variables away that the library itself still uses
+/// (`src/mpi_t/mpit_finalize.c`).
 fn must_end_before_mpi() -> bool {
     crate::real::library_version().contains("Open MPI")
 }
@@ -223,7 +225,8 @@ impl Pairs {
         words(list).map(pair).collect::<Result<_, _>>().map(Self)
     }
 
-    /// What an event type may be half of: the names of region and other half, and whether it begins.
+    /// Returns what an event type may be half of: the names of region and other half, and whether
+    /// it begins.
     fn of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (&'a str, String, bool)> {
         let each = self
             .0
@@ -293,13 +296,13 @@ static IS_MISSED: AtomicBool = AtomicBool::new(false);
 /// It is time to look at the library's sources again.
 static IS_DUE: AtomicBool = AtomicBool::new(false);
 
-/// Whether it is time for [`poll`].
+/// Returns whether it is time for [`poll`].
 #[inline(always)]
 pub(crate) fn is_due() -> bool {
     IS_DUE.load(Ordering::Relaxed)
 }
 
-/// The events, as long as the interface is not given back.
+/// Returns the events, as long as the interface is not given back.
 fn active() -> Option<&'static Events> {
     EVENTS
         .get()
@@ -359,7 +362,7 @@ pub(crate) fn start_ticker() {
     });
 }
 
-/// Whether the interface is there, begun now if it was not.
+/// Returns whether the interface is there, begun now if it was not.
 pub(crate) fn is_there(abi: &Abi) -> bool {
     has_begun(&Interface::load(), abi)
 }
@@ -444,7 +447,7 @@ pub(crate) fn write_variables(recorder: &Recorder, abi: &Abi) -> Result<(), Stri
     Ok(())
 }
 
-/// The value of a control variable, in words.
+/// Returns the value of a control variable, in words.
 fn variable(interface: &Interface, abi: &Abi, index: i32, datatype: usize) -> Option<String> {
     /// Most bytes of a variable that is read.
     const ROOM: usize = 1 << 16;
@@ -470,7 +473,7 @@ fn variable(interface: &Interface, abi: &Abi, index: i32, datatype: usize) -> Op
     // SAFETY: the handle just made; as many bytes as it said, and not more than there are.
     let is_read =
         count * width < ROOM && unsafe { interface.cvar_read(handle, bytes.as_mut_ptr().cast()) };
-    // SAFETY: as above.
+    // SAFETY: the handle just made; as many bytes as it said, and not more than there are.
     unsafe { interface.cvar_handle_free(&raw mut handle) };
     if !is_read {
         return None;
@@ -540,7 +543,7 @@ pub(crate) fn bind(handle: usize, object: u32, is_window: bool) {
     }
 }
 
-/// What a datatype of MPI's is in a recording.
+/// Returns what a datatype of MPI's is in a recording.
 pub(crate) fn element_type(abi: &Abi, datatype: usize) -> Option<ElementType> {
     let datatype = abi.handle(datatype);
     let table: &[(usize, &CStr, usize, ElementType)] = &[
@@ -575,7 +578,7 @@ pub(crate) fn element_type(abi: &Abi, datatype: usize) -> Option<ElementType> {
     found.map(|(.., element_type)| *element_type)
 }
 
-/// What a function wrote into a place for text.
+/// Returns what a function wrote into a place for text.
 pub(crate) fn text(place: &[c_char; TEXT_ROOM]) -> String {
     let bytes = place.map(|byte| byte as u8);
     let text = CStr::from_bytes_until_nul(&bytes).unwrap_or_default();
@@ -678,7 +681,7 @@ impl Events {
         });
     }
 
-    /// Where a library may put an info of what is asked for.
+    /// Returns where a library may put an info of what is asked for.
     fn place_of_info(&self, info: &mut usize) -> *mut usize {
         if self.quirks.gives_infos {
             null_mut()
@@ -687,7 +690,7 @@ impl Events {
         }
     }
 
-    /// What a source's clock says now; none: that it cannot be asked.
+    /// Returns what a source's clock says now; none: that it cannot be asked.
     fn read_clock(&self, index: i32) -> Option<u64> {
         let mut tick = 0;
         // SAFETY: a valid place.
@@ -720,7 +723,7 @@ impl Events {
         let (mut sources, mut events) = (0, 0);
         // SAFETY: a valid place.
         unsafe { self.interface.source_get_num(&raw mut sources) };
-        // SAFETY: as above.
+        // SAFETY: a valid place.
         unsafe { self.interface.event_get_num(&raw mut events) };
         // Counts may shrink, and indices may have holes: what cannot be had is asked for once.
         for index in progress.sources..sources.min(MOST_SOURCES as i32) {
@@ -782,7 +785,7 @@ impl Events {
         }
     }
 
-    /// The names of an event type's elements, as far as the library tells them.
+    /// Returns the names of an event type's elements, as far as the library tells them.
     fn element_names(&self, names: usize, count: usize) -> Vec<String> {
         let mut found: Vec<String> = (0..count).map(|index| format!("element{index}")).collect();
         if names == 0 || self.quirks.has_no_names {
@@ -894,7 +897,7 @@ impl Events {
         }
     }
 
-    /// What an event type begins or ends; the region is there when both halves are.
+    /// Returns what an event type begins or ends; the region is there when both halves are.
     fn half_of(&self, name: &str, progress: &mut Progress) -> Option<Half> {
         let (mut of_region, mut found) = (None, None);
         for (region, other, is_begin) in self.pairs.of(name) {
@@ -981,7 +984,7 @@ unsafe extern "C" fn on_event(instance: *mut c_void, _: *mut c_void, _: c_int, d
     let (mut source, mut tick) = (0, 0);
     // SAFETY: the library's instance, while the callback lasts, and a valid place.
     unsafe { events.interface.event_get_source(instance, &raw mut source) };
-    // SAFETY: as above.
+    // SAFETY: the library's instance, while the callback lasts, and a valid place.
     unsafe {
         events
             .interface

@@ -14,7 +14,8 @@ use crate::state::lock;
 const BUCKETS: usize = 512;
 const BUCKET: usize = 8;
 
-/// Where a handle is looked for: MPICH's count up, Open MPI's are addresses.
+/// Returns where a handle is looked for:
+/// MPICH's count up, Open MPI's are addresses.
 #[inline(always)]
 pub(crate) const fn hash(handle: usize) -> usize {
     (handle ^ handle >> 6 ^ handle >> 15).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40

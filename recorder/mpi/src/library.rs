@@ -1,4 +1,6 @@
 //! Finds the MPI library of the process, and what stands behind a function of it.
+//!
+//! Invariant CALLER: the arguments of a call are those that the program passed, as MPI requires of it.
 #![expect(
     unsafe_code,
     reason = "the loader is asked, and tables of Fortran bindings are changed"
@@ -25,7 +27,7 @@ macro_rules! library_functions {
             }
 
             $(
-                /// Whether it was there and succeeded.
+                /// Returns whether it was there and succeeded.
                 ///
                 /// # Safety
                 /// As MPI has it for this function.
@@ -38,13 +40,13 @@ macro_rules! library_functions {
                         $crate::library::Own::Function(address) => {
                             // SAFETY: the library's function of this name has this type in every binary interface.
                             let function: Function = unsafe { std::mem::transmute(address) };
-                            // SAFETY: the caller's duty.
+                            // SAFETY: invariant CALLER (module docs).
                             unsafe { function($($argument),*) }
                         }
                         $crate::library::Own::BehindStack(address) => {
                             // SAFETY: as above, with what QMPI hands on.
                             let function: InStack = unsafe { std::mem::transmute(address) };
-                            // SAFETY: the caller's duty; the library is tool 0, whom nobody has handed anything.
+                            // SAFETY: invariant CALLER (module docs); the library is tool 0, whom nobody has handed anything.
                             unsafe { function(0, 0, $($argument),*) }
                         }
                     };
@@ -86,7 +88,7 @@ static NEXT: [AtomicUsize; COUNT] = [const { AtomicUsize::new(0) }; COUNT];
 /// The loader's handle of the MPI library; null: not found yet.
 static HANDLE: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-/// What stands behind a function.
+/// Returns what stands behind a function.
 #[inline(always)]
 pub(crate) fn next(index: usize) -> usize {
     match NEXT[index].load(Ordering::Relaxed) {
@@ -121,7 +123,7 @@ extern "C" fn missing() -> usize {
     16
 }
 
-/// A symbol of the MPI library; 0: it has none of this name, or is not there.
+/// Returns a symbol of the MPI library; 0: it has none of this name, or is not there.
 pub(crate) fn symbol(name: &CStr) -> usize {
     let handle = handle();
     if handle.is_null() {
@@ -131,8 +133,8 @@ pub(crate) fn symbol(name: &CStr) -> usize {
     unsafe { libc::dlsym(handle, name.as_ptr()) }.addr()
 }
 
-/// The address of an object of the library's; 0: it has none of this name. A program that names the object may have
-/// it in itself, as a copy that the library uses, too.
+/// Returns the address of an object of the library's; 0: it has none of this name.
+/// A program that names the object may have it in itself, as a copy that the library uses, too.
 pub(crate) fn object(name: &CStr) -> usize {
     // SAFETY: the name is a C string.
     match unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.addr() {
@@ -141,7 +143,7 @@ pub(crate) fn object(name: &CStr) -> usize {
     }
 }
 
-/// The MPI library: the object in memory that defines `PMPI_Init`.
+/// Returns the MPI library: the object in memory that defines `PMPI_Init`.
 pub(crate) fn handle() -> *mut c_void {
     let known = HANDLE.load(Ordering::Acquire);
     if !known.is_null() {
@@ -180,7 +182,7 @@ fn find() -> *mut c_void {
     null_mut()
 }
 
-/// The file that has this address.
+/// Returns the file that has this address.
 fn object_of(address: usize) -> Option<CString> {
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     let address = std::ptr::without_provenance(address);
@@ -205,7 +207,7 @@ impl Range {
         Self([const { AtomicUsize::new(0) }; 2])
     }
 
-    /// Whether it has an address; it is that of the file which has another.
+    /// Returns whether it has an address; it is that of the file which has another.
     fn contains(&self, address: usize, known: impl FnOnce() -> usize) -> bool {
         let [start, end] = &self.0;
         if end.load(Ordering::Acquire) == 0 {
@@ -221,13 +223,13 @@ impl Range {
     }
 }
 
-/// Whether this address is in the MPI library's own file.
+/// Returns whether this address is in the MPI library's own file.
 pub(crate) fn is_in_library(address: usize) -> bool {
     static RANGE: Range = Range::unknown();
     RANGE.contains(address, || symbol(c"PMPI_Init"))
 }
 
-/// Whether this address is in this library.
+/// Returns whether this address is in this library.
 pub(crate) fn is_own(address: usize) -> bool {
     static RANGE: Range = Range::unknown();
     RANGE.contains(address, || {
@@ -242,7 +244,8 @@ fn open(object: &CStr) -> Option<*mut c_void> {
     (!handle.is_null()).then_some(handle)
 }
 
-/// The names of all objects in memory, as the loader knows them; the program itself has none.
+/// Returns the names of all objects in memory, as the loader knows them; the program itself has
+/// none.
 fn objects() -> Vec<CString> {
     let mut found: Vec<CString> = Vec::new();
     // SAFETY: the function below gets this pointer, while the call lasts.
@@ -310,7 +313,7 @@ unsafe extern "C" fn adopt(info: *mut libc::dl_phdr_info, _: usize, _: *mut c_vo
     0
 }
 
-/// What stands before the function that an import `PMPI_…` names.
+/// Returns what stands before the function that an import `PMPI_…` names.
 fn own_function(import: &CStr) -> Option<usize> {
     let name = import.to_bytes().strip_prefix(b"P")?;
     if name.ends_with(b"_f2c") || name.ends_with(b"_c2f") {
@@ -320,7 +323,7 @@ fn own_function(import: &CStr) -> Option<usize> {
     wrapper(name)
 }
 
-/// Whether a caller has found a function here that the MPI library does not have.
+/// Returns whether a caller has found a function here that the MPI library does not have.
 fn is_lacking(import: &CStr, slot: usize) -> bool {
     let name = import.to_bytes();
     if !name.starts_with(b"MPI_") || !slot.is_multiple_of(size_of::<usize>()) {
@@ -335,7 +338,7 @@ fn is_lacking(import: &CStr, slot: usize) -> bool {
     found == own && !handle().is_null() && symbol(import) == 0
 }
 
-/// What stands before a function that this library does not show.
+/// Returns what stands before a function that this library does not show.
 fn own_hidden(import: &CStr) -> Option<usize> {
     if import == c"MPI_Get_version" {
         wrapper(import.to_bytes())

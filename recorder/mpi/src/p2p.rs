@@ -17,7 +17,7 @@ impl OwnStatus {
         Self(std::mem::MaybeUninit::uninit())
     }
 
-    /// Where it is.
+    /// Returns where it is.
     pub(crate) fn place(&mut self) -> usize {
         self.0.as_mut_ptr().expose_provenance()
     }
@@ -32,7 +32,7 @@ impl OwnStatus {
     }
 }
 
-/// An address as a pointer to a status.
+/// Returns an address as a pointer to a status.
 #[inline(always)]
 pub(crate) fn status_at(address: usize) -> *const u8 {
     std::ptr::with_exposed_provenance(address)
@@ -43,7 +43,8 @@ const fn message_key(message: usize) -> usize {
     message ^ 1 << 62
 }
 
-/// Where a message goes: communicator, and rank in the run; none: nowhere, or it is not known yet.
+/// Returns where a message goes: communicator, and rank in the run; none: nowhere, or it is not
+/// known yet.
 #[inline(always)]
 fn destination<const N: usize, S: Site>(
     mpi: &Mpi,
@@ -178,13 +179,13 @@ pub(crate) fn isend<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// What a request was to send: communicator, peer, tag, request.
+/// Returns what a request was to send: communicator, peer, tag, request.
 pub(crate) fn unsent(record: &Record) -> Option<(u32, u32, u32, u64)> {
     let peer = u32::try_from(record.peer).ok()?;
     Some((record.object, peer, record.tag as u32, record.id))
 }
 
-/// The message that a status tells of: peer, tag, bytes.
+/// Returns the message that a status tells of: peer, tag, bytes.
 #[inline(always)]
 pub(crate) fn received(mpi: &Mpi, comm: &Communicator, status: usize) -> Option<(u32, u32, u64)> {
     let status = status_at(status);
@@ -196,7 +197,7 @@ pub(crate) fn received(mpi: &Mpi, comm: &Communicator, status: usize) -> Option<
     Some((comm.peer(source)?, tag, mpi.status_bytes(status)))
 }
 
-/// The message that a call has received, and its communicator.
+/// Returns the message that a call has received, and its communicator.
 #[inline(always)]
 fn message_of<const N: usize, S: Site>(
     mpi: &Mpi,
@@ -206,7 +207,7 @@ fn message_of<const N: usize, S: Site>(
     Some((comm, received(mpi, comm, call.word(call.at().status))?))
 }
 
-/// What a receive waits for, as events have it: rank in the run, and tag; -1: any.
+/// Returns what a receive waits for, as events have it: rank in the run, and tag; -1: any.
 #[inline(always)]
 fn awaited(mpi: &Mpi, comm: &Communicator, source: i32, tag: i32) -> (i32, i32) {
     let peer = if source == mpi.abi.any_source {

@@ -100,7 +100,7 @@ pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi) -> Result<(), String
     // SAFETY: valid places.
     let is_there = events::is_there(abi)
         && unsafe { interface.get_num(&raw mut count) }
-        // SAFETY: as above.
+        // SAFETY: valid places.
         && unsafe { interface.session_create(&raw mut session) };
     if !is_there {
         return Err("the library has none".to_owned());
@@ -172,7 +172,7 @@ const fn width(element: ElementType) -> usize {
     }
 }
 
-/// A name that no other variable has: several may have one name, each of another class.
+/// Returns a name that no other variable has: several may have one name, each of another class.
 fn distinct_name(names: &mut HashSet<String>, variable: &Described, abi: &Abi) -> String {
     let mut name = variable.name.clone();
     if names.contains(&name) {
@@ -278,7 +278,7 @@ impl Described {
         abi.kind != Kind::OpenMpi && self.class == first_class(abi) + 8
     }
 
-    /// What the class is called, by the standard's constants without `MPI_T_PVAR_CLASS_`.
+    /// Returns what the class is called, by the standard's constants without `MPI_T_PVAR_CLASS_`.
     fn class_name(&self, abi: &Abi) -> String {
         const NAMES: [&str; 10] = [
             "state",
@@ -301,7 +301,7 @@ impl Described {
     }
 }
 
-/// The number of the first class, MPI_T_PVAR_CLASS_STATE.
+/// Returns the number of the first class, MPI_T_PVAR_CLASS_STATE.
 const fn first_class(abi: &Abi) -> i32 {
     match abi.kind {
         Kind::Mpich => 240,
@@ -310,7 +310,7 @@ const fn first_class(abi: &Abi) -> i32 {
     }
 }
 
-/// A handle of a variable, started, and how many values it has.
+/// Returns a handle of a variable, started, and how many values it has.
 fn handle(
     interface: &Interface,
     session: *mut c_void,

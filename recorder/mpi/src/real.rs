@@ -57,12 +57,12 @@ library_functions! {
 }
 
 impl Real {
-    /// Whether MPI_Init has returned, and MPI_Finalize has not been called.
+    /// Returns whether MPI_Init has returned, and MPI_Finalize has not been called.
     pub(crate) fn is_begun(&self) -> bool {
         let (mut initialized, mut finalized) = (0, 0);
         // SAFETY: a valid place; the function may be called at any time.
         let is_said = unsafe { self.raw_initialized(&raw mut initialized) };
-        // SAFETY: as above.
+        // SAFETY: a valid place; the function may be called at any time.
         unsafe { self.raw_finalized(&raw mut finalized) };
         is_said && initialized != 0 && finalized == 0
     }
@@ -75,24 +75,25 @@ impl Real {
 
     pub(crate) fn comm_size(&self, comm: usize) -> Option<i32> {
         let mut size = 0;
-        // SAFETY: as above.
+        // SAFETY: a valid communicator, and a valid place.
         unsafe { self.raw_comm_size(comm, &raw mut size) }.then_some(size)
     }
 
     pub(crate) fn comm_is_inter(&self, comm: usize) -> bool {
         let mut flag = 0;
-        // SAFETY: as above.
+        // SAFETY: a valid communicator, and a valid place.
         unsafe { self.raw_comm_test_inter(comm, &raw mut flag) && flag != 0 }
     }
 
-    /// Whether programs spawned this process's world; `null`: no communicator.
+    /// Returns whether programs spawned this process's world; `null`: no communicator.
     pub(crate) fn is_spawned(&self, null: usize) -> bool {
         let mut parent = 0;
         // SAFETY: a place that is large enough for any handle, between MPI_Init and MPI_Finalize.
         unsafe { self.raw_comm_get_parent(&raw mut parent) && parent != null }
     }
 
-    /// The group of a communicator, of its other side, or of a window; to be given to [`Real::free_group`].
+    /// Returns the group of a communicator, of its other side, or of a window; to be given to
+    /// [`Real::free_group`].
     pub(crate) fn group(&self, of: usize, which: GroupOf) -> Option<usize> {
         let mut group = 0_usize;
         let place = &raw mut group;
@@ -114,17 +115,17 @@ impl Real {
 
     pub(crate) fn group_size(&self, group: usize) -> Option<i32> {
         let mut size = 0;
-        // SAFETY: as above.
+        // SAFETY: what `group` gave.
         unsafe { self.raw_group_size(group, &raw mut size) }.then_some(size)
     }
 
     pub(crate) fn group_rank(&self, group: usize) -> Option<i32> {
         let mut rank = 0;
-        // SAFETY: as above.
+        // SAFETY: what `group` gave.
         unsafe { self.raw_group_rank(group, &raw mut rank) }.then_some(rank)
     }
 
-    /// The group of all processes that a session knows.
+    /// Returns the group of all processes that a session knows.
     pub(crate) fn session_group(&self, session: usize) -> Option<usize> {
         let mut group = 0;
         let name = c"mpi://WORLD".as_ptr();
@@ -132,7 +133,7 @@ impl Real {
         unsafe { self.raw_group_from_pset(session, name, &raw mut group) }.then_some(group)
     }
 
-    /// The class of an error code.
+    /// Returns the class of an error code.
     pub(crate) fn error_class(&self, code: i32) -> i32 {
         let mut class = code;
         // SAFETY: a code that the library gave.
@@ -140,7 +141,7 @@ impl Real {
         class
     }
 
-    /// The ranks that the processes of a group have in another.
+    /// Returns the ranks that the processes of a group have in another.
     pub(crate) fn translate(&self, from: usize, to: usize) -> Option<Vec<i32>> {
         let size = self.group_size(from)?;
         let ranks: Vec<c_int> = (0..size).collect();
@@ -157,7 +158,8 @@ impl Real {
             return size.into();
         }
         let mut size = 0_i64;
-        // SAFETY: as above.
+        // SAFETY: a datatype of the program's, which it passes to the library now, and a valid
+        // place.
         unsafe { self.raw_type_size_x(datatype, &raw mut size) };
         size.max(0)
     }
@@ -184,7 +186,7 @@ impl Real {
         // SAFETY: a status that the library filled.
         if !unsafe { self.raw_get_elements_x(status, byte, &raw mut count) } {
             let mut narrow = 0;
-            // SAFETY: as above.
+            // SAFETY: a status that the library filled.
             unsafe { self.raw_get_count(status, byte, &raw mut narrow) };
             count = narrow.into();
         }
@@ -210,14 +212,14 @@ impl Real {
         unsafe { self.raw_status_set_elements_x(status, byte, count) }
     }
 
-    /// A duplicate of a communicator; collective.
+    /// Returns a duplicate of a communicator; collective.
     pub(crate) fn duplicate(&self, comm: usize) -> Option<usize> {
         let mut new = 0;
         // SAFETY: a valid communicator, and a place that is large enough for any handle.
         unsafe { self.raw_comm_dup(comm, &raw mut new) }.then_some(new)
     }
 
-    /// What each of so many processes gives; collective.
+    /// Returns what each of so many processes gives; collective.
     pub(crate) fn gather_boot_ids(
         &self,
         own: BootId,
@@ -283,19 +285,20 @@ impl Real {
         }
         // SAFETY: as above; what was cancelled is given up.
         unsafe { self.raw_cancel(&raw mut request) };
-        // SAFETY: as above.
+        // SAFETY: written to by the library, which is done with it.
         unsafe { self.raw_request_free(&raw mut request) };
         None
     }
 
-    /// The level of thread support; none before MPI_Init.
+    /// Returns the level of thread support; none before MPI_Init.
     pub(crate) fn thread_level(&self) -> Option<i32> {
         let mut level = 0;
         // SAFETY: a valid place.
         unsafe { self.raw_query_thread(&raw mut level) }.then_some(level)
     }
 
-    /// How many neighbours there are: those that send here, and those that this process sends to.
+    /// Returns how many neighbours there are: those that send here, and those that this process
+    /// sends to.
     pub(crate) fn degrees(&self, comm: usize, rank: i32) -> (u32, u32) {
         let (mut incoming, mut outgoing, mut weighted) = (0, 0, 0);
         let mut topology = 0;
@@ -309,18 +312,18 @@ impl Real {
             // Cartesian: 2 in MPICH, 1 in Open MPI; graphs: 1 and 2; distributed: 3 in both.
             _ if topology < 0 => {}
             topology if self.is_cart(topology) => {
-                // SAFETY: as above.
+                // SAFETY: a valid communicator, and a valid place.
                 unsafe { self.raw_cartdim(comm, &raw mut incoming) };
                 incoming *= 2;
                 outgoing = incoming;
             }
             topology if self.is_distributed(topology) => {
                 let places = (&raw mut incoming, &raw mut outgoing, &raw mut weighted);
-                // SAFETY: as above.
+                // SAFETY: a valid communicator, and a valid place.
                 unsafe { self.raw_topo_degrees(comm, places.0, places.1, places.2) };
             }
             topology if self.is_graph(topology) => {
-                // SAFETY: as above.
+                // SAFETY: a valid communicator, and a valid place.
                 unsafe { self.raw_graph_count(comm, rank, &raw mut incoming) };
                 outgoing = incoming;
             }
@@ -370,7 +373,7 @@ pub(crate) fn abi_version(function: usize) -> (i32, i32) {
     (major, minor)
 }
 
-/// What the library says that it is.
+/// Returns what the library says that it is.
 pub(crate) fn library_version() -> String {
     /// More than any library's MPI_MAX_LIBRARY_VERSION_STRING.
     const ROOM: usize = 1 << 16;

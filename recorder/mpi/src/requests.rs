@@ -76,7 +76,7 @@ impl Record {
         place: 0,
     };
 
-    /// A receive has begun.
+    /// Creates a receive has begun.
     #[inline(always)]
     pub(crate) const fn receive(id: u64, comm: &'static Communicator, peer: i32, tag: i32) -> Self {
         Self {
@@ -199,7 +199,7 @@ pub(crate) fn take(handle: usize) -> Option<Record> {
     record
 }
 
-/// A number for events to call a request by.
+/// Returns a number for events to call a request by.
 #[inline]
 pub(crate) fn next_id() -> u64 {
     /// Threads take so many at once.

@@ -20,7 +20,7 @@ pub(crate) struct Window {
 
 static KNOWN: HandleMap<Window> = HandleMap::new();
 
-/// The window with this handle.
+/// Returns the window with this handle.
 pub(crate) fn window(mpi: &Mpi, handle: usize) -> Option<&'static Window> {
     KNOWN
         .get(handle)

@@ -13,6 +13,8 @@
 //! own. While this tool forwards a call, what arrives here is the library's own affair or that of a tool after this one (they
 //! call `PMPI_Send`, which enters the stack, too), and is not recorded. Nor is what arrives in a thread that is in no call of the
 //! program: a program that calls `PMPI_Send` passes all tools by intent, as without a stack.
+//!
+//! Invariant CALLER: the arguments of a call are those that the program passed, as MPI requires of it.
 #![expect(
     unsafe_code,
     reason = "functions of a C library, found at run time, and functions that it calls"
@@ -82,13 +84,13 @@ impl Site for InStack {
     #[inline]
     unsafe fn call<const N: usize>(self, args: &[usize; N]) -> usize {
         let (function, tool) = next(self.index);
-        // SAFETY: the caller's duty; what the stack has for this function is called as QMPI has it.
+        // SAFETY: invariant CALLER (module docs); what the stack has for this function is called as QMPI has it.
         let call = || unsafe { crate::wrap::forward_in_stack(function, self.context, tool, args) };
         pass_on(call)
     }
 }
 
-/// Whether calls of a function are recorded in the stack.
+/// Returns whether calls of a function are recorded in the stack.
 #[inline(always)]
 pub(crate) fn has(index: usize) -> bool {
     NUMBERS[index].load(Ordering::Relaxed) != 0
@@ -107,7 +109,8 @@ pub(crate) fn enter<T>(call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Whether a call that arrives at this tool's place is recorded: it comes from the program or from a tool in front.
+/// Returns whether a call that arrives at this tool's place is recorded: it comes from the program
+/// or from a tool in front.
 pub(crate) fn is_recorded() -> bool {
     IS_IN_FRONT.get()
 }
@@ -121,7 +124,7 @@ pub(crate) fn pass_on<T>(call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// What stands behind this tool: a function, and its tool's number.
+/// Returns what stands behind this tool: a function, and its tool's number.
 pub(crate) fn next(index: usize) -> (usize, i32) {
     match NEXT[index].load(Ordering::Acquire) {
         0 => find_next(index),
@@ -156,7 +159,8 @@ fn get_function() -> Option<GetFunction> {
     (get != 0).then(|| unsafe { std::mem::transmute::<usize, GetFunction>(get) })
 }
 
-/// A function of QMPI's; before the MPI library is known, one that all objects of the program may call.
+/// Returns a function of QMPI's; before the MPI library is known, one that all objects of the
+/// program may call.
 fn address(name: &CStr) -> usize {
     // SAFETY: the name is a C string.
     match unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }.addr() {
@@ -165,7 +169,7 @@ fn address(name: &CStr) -> usize {
     }
 }
 
-/// Whether the list of tools names this one.
+/// Returns whether the list of tools names this one.
 fn is_listed() -> bool {
     let lists = LISTS.iter().filter_map(std::env::var_os);
     let mut names = lists.map(|list| list.to_string_lossy().into_owned());
@@ -270,7 +274,7 @@ fn numbers(tool: c_int) -> Vec<(usize, c_int)> {
     numbers
 }
 
-/// The library's own function at the end of the stack, which `MPI_Send` has as `QMPI_Send`.
+/// Returns the library's own function at the end of the stack, which `MPI_Send` has as `QMPI_Send`.
 fn own_function(name: &CStr) -> Option<usize> {
     let name = CString::new([b"Q", name.to_bytes()].concat()).ok()?;
     Some(library::symbol(&name)).filter(|own| *own != 0)

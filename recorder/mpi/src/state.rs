@@ -271,19 +271,19 @@ impl Types {
     }
 }
 
-/// The state; none: recording has not begun.
+/// Returns the state; none: recording has not begun.
 #[inline(always)]
 pub(crate) fn get() -> Option<&'static Mpi> {
     // SAFETY: null, or leaked by `start`.
     unsafe { MPI.load(Ordering::Acquire).as_ref() }
 }
 
-/// Which binary interface the library has.
+/// Returns which binary interface the library has.
 pub(crate) fn kind() -> Option<Kind> {
     get().map(|mpi| mpi.abi.kind)
 }
 
-/// The state, begun now if it was not; none when it cannot be.
+/// Returns the state, begun now if it was not, or `None` when it cannot be.
 #[cold]
 pub(crate) fn get_or_start() -> Option<&'static Mpi> {
     const NONE: u8 = 0;
@@ -372,7 +372,7 @@ fn start() -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a status has its bytes where this library believes them to be.
+/// Returns whether a status has its bytes where this library believes them to be.
 fn knows_status(abi: &Abi, real: &Real) -> bool {
     const PROBE: i64 = 0x1_2345_6788;
     let mut status = [0_u64; STATUS_ROOM / 8];
@@ -412,7 +412,7 @@ impl Mpi {
             .store(has_known_status, Ordering::Release);
     }
 
-    /// The region of a function that was called before, and is recorded.
+    /// Returns the region of a function that was called before, and is recorded.
     #[inline(always)]
     pub(crate) fn known_region(&self, index: usize) -> Option<RegionId> {
         // SAFETY: one of two tables of this module.
@@ -423,7 +423,7 @@ impl Mpi {
         }
     }
 
-    /// The region of a function, if it is recorded as one.
+    /// Returns the region of a function, if it is recorded as one.
     pub(crate) fn region(&self, index: usize) -> Option<RegionId> {
         if let Some(known) = self.known_region(index) {
             return Some(known);
@@ -470,15 +470,15 @@ impl Mpi {
         }
     }
 
-    /// A number in a status.
+    /// Returns a number in a status.
     #[inline(always)]
     pub(crate) fn status_int(&self, status: *const u8, at: usize) -> i32 {
         // SAFETY: within a status.
         unsafe { status.add(at).cast::<i32>().read_unaligned() }
     }
 
-    /// Whether a request is the one that stands for what is complete at once; several operations have it at
-    /// a time.
+    /// Returns whether a request is the one that stands for what is complete at once; several
+    /// operations have it at a time.
     #[inline(always)]
     pub(crate) fn is_complete_at_once(&self, request: usize) -> bool {
         /// MPICH's builtin requests.
@@ -489,25 +489,26 @@ impl Mpi {
         }
     }
 
-    /// Whether an error says that each status has one of its own.
+    /// Returns whether an error says that each status has one of its own.
     pub(crate) fn is_in_status(&self, result: usize) -> bool {
         let code = result as u32 as i32;
         code != 0 && self.real.error_class(code) == self.abi.err_in_status
     }
 
-    /// Whether a call that gave this has received a message: also one that was too long for its buffer.
+    /// Returns whether a call that gave this has received a message: also one that was too long for
+    /// its buffer.
     #[inline(always)]
     pub(crate) fn has_received(&self, result: usize) -> bool {
         crate::wrap::is_success(result) || self.is_truncated(result as u32 as i32)
     }
 
-    /// Whether an error says that a message was longer than its buffer.
+    /// Returns whether an error says that a message was longer than its buffer.
     #[cold]
     pub(crate) fn is_truncated(&self, error: i32) -> bool {
         self.real.error_class(error) == self.abi.err_truncate
     }
 
-    /// Whether an error says that a request is not done.
+    /// Returns whether an error says that a request is not done.
     pub(crate) fn is_pending(&self, error: i32) -> bool {
         self.real.error_class(error) == self.abi.err_pending
     }
@@ -553,13 +554,13 @@ const SIZE_BITS: u32 = 16;
 /// Handles of datatypes that are MPI's own, each with its size; 0: none.
 static TYPE_SIZES: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
-/// What stands between commas, colons, semicolons and blanks.
+/// Returns what stands between commas, colons, semicolons and blanks.
 pub(crate) fn words(list: &str) -> impl Iterator<Item = &str> {
     list.split([',', ':', ';', ' ', '\t', '\n'])
         .filter(|word| !word.is_empty())
 }
 
-/// A lock whose holder cannot leave things half done.
+/// Returns a lock whose holder cannot leave things half done.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,6 +4,8 @@
 //! Every argument of every MPI function is an `int`, an address, or an integer of 64 bits: System V's calling
 //! convention for x86-64 and AArch64's pass each of them in a word, whatever the binary interface. Upper halves of words
 //! that hold an `int` mean nothing.
+//!
+//! Invariant CALLER: the arguments of a call are those that the program passed, as MPI requires of it.
 #![expect(
     unsafe_code,
     reason = "functions of a C library are called by address, and its callers' memory is read"
@@ -20,9 +22,9 @@ use crate::state::{self, Mpi};
 
 /// Which function it is that is called.
 pub(crate) trait Site: Copy {
-    /// Its number.
+    /// Returns its number.
     fn index(self) -> usize;
-    /// Where its arguments stand.
+    /// Returns where its arguments stand.
     fn at(self) -> At;
     /// Calls what stands behind this library.
     ///
@@ -30,7 +32,7 @@ pub(crate) trait Site: Copy {
     /// - The arguments are those of this function, and what MPI demands of them holds.
     #[inline(always)]
     unsafe fn call<const N: usize>(self, args: &[usize; N]) -> usize {
-        // SAFETY: the caller's duty, and the function of this number.
+        // SAFETY: invariant CALLER (module docs); and the function of this number.
         unsafe { forward(library::next(self.index()), args) }
     }
 }
@@ -94,7 +96,7 @@ impl Place {
         self.read(index)
     }
 
-    /// A count: of 64 bits in large-count functions.
+    /// Returns a count: of 64 bits in large-count functions.
     #[inline(always)]
     pub(crate) fn count(self, is_wide: bool, index: usize) -> i64 {
         if is_wide {
@@ -113,12 +115,12 @@ impl Place {
         }
     }
 
-    /// A file's handle, an address in every binary interface.
+    /// Returns a file's handle, an address in every binary interface.
     pub(crate) fn address(self, index: usize) -> usize {
         self.read(index)
     }
 
-    /// A C string's bytes.
+    /// Returns a C string's bytes.
     pub(crate) fn text<'a>(self) -> &'a [u8] {
         if self.is_null() {
             return b"";
@@ -140,9 +142,9 @@ macro_rules! forward {
             match N {
                 $($count => {
                     type Function = unsafe extern "C" fn($(forward!(@word $place)),*) -> usize;
-                    // SAFETY: the caller's duty.
+                    // SAFETY: invariant CALLER (module docs).
                     let function: Function = unsafe { std::mem::transmute(function) };
-                    // SAFETY: the caller's duty.
+                    // SAFETY: invariant CALLER (module docs).
                     unsafe { function($(args[$place]),*) }
                 })*
                 _ => unreachable!("no function of MPI has so many arguments"),
@@ -163,9 +165,9 @@ macro_rules! forward {
                 $($count => {
                     type Function =
                         unsafe extern "C" fn(usize, i32, $(forward!(@word $place)),*) -> usize;
-                    // SAFETY: the caller's duty.
+                    // SAFETY: invariant CALLER (module docs).
                     let function: Function = unsafe { std::mem::transmute(function) };
-                    // SAFETY: the caller's duty.
+                    // SAFETY: invariant CALLER (module docs).
                     unsafe { function(context, tool, $(args[$place]),*) }
                 })*
                 _ => unreachable!("no function of MPI has so many arguments"),
@@ -193,7 +195,7 @@ forward! {
 }
 
 impl<const N: usize, S: Site> Call<N, S> {
-    /// A call that a program makes.
+    /// Creates a call that a program makes.
     ///
     /// # Safety
     /// - The arguments are those of this function, and what MPI demands of them holds: addresses are valid for what it
@@ -203,19 +205,19 @@ impl<const N: usize, S: Site> Call<N, S> {
         Self { site, args }
     }
 
-    /// The function's number.
+    /// Returns the function's number.
     #[inline(always)]
     pub(crate) fn index(&self) -> usize {
         self.site.index()
     }
 
-    /// Where its arguments stand.
+    /// Returns where its arguments stand.
     #[inline(always)]
     pub(crate) fn at(&self) -> At {
         self.site.at()
     }
 
-    /// An argument as it came.
+    /// Returns an argument as it came.
     #[inline(always)]
     pub(crate) const fn word(&self, at: u8) -> usize {
         self.args[at as usize]
@@ -226,7 +228,7 @@ impl<const N: usize, S: Site> Call<N, S> {
         self.args[at as usize] as u32 as i32
     }
 
-    /// A count, by value.
+    /// Returns a count, by value.
     #[inline(always)]
     pub(crate) fn count(&self, at: u8) -> i64 {
         if self.at().is_wide {
@@ -261,7 +263,7 @@ impl<const N: usize, S: Site> Call<N, S> {
     }
 }
 
-/// Whether a call that gave this has succeeded.
+/// Returns whether a call that gave this has succeeded.
 #[inline(always)]
 pub(crate) const fn is_success(result: usize) -> bool {
     result as u32 == 0
@@ -277,7 +279,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// A call begins.
+    /// Creates a call begins.
     #[inline(always)]
     pub(crate) fn begin(index: usize) -> Self {
         let depth = Depth::deeper();
@@ -392,7 +394,8 @@ impl Frame {
     }
 }
 
-/// Whether the MPI library itself made the call that this thread is in: not so in callbacks of the program's.
+/// Returns whether the MPI library itself made the call that this thread is in: not so in callbacks
+/// of the program's.
 #[cold]
 fn is_called_by_library() -> bool {
     const FRAMES: usize = 16;
@@ -407,7 +410,7 @@ fn is_called_by_library() -> bool {
     outside.next().is_some_and(library::is_in_library)
 }
 
-/// What is recorded of most functions: that they were called.
+/// Returns what is recorded of most functions: that they were called.
 #[inline(never)]
 pub(crate) fn plain<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -417,14 +420,15 @@ pub(crate) fn plain<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// A call that a program makes of a function that is recorded in the stack: it will come through there.
+/// Returns a call that a program makes of a function that is recorded in the stack: it will come
+/// through there.
 #[cold]
 #[inline(never)]
 pub(crate) fn enter_stack<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     stack::enter(|| call.forward())
 }
 
-/// A call that comes through the stack.
+/// Returns a call that comes through the stack.
 ///
 /// # Safety
 /// - As for [`Call::new`].
@@ -435,7 +439,7 @@ pub(crate) unsafe fn in_stack<const N: usize>(
     args: [usize; N],
     room: impl FnOnce(Call<N, InStack>) -> usize,
 ) -> usize {
-    // SAFETY: the caller's duty.
+    // SAFETY: invariant CALLER (module docs).
     let call = unsafe { Call::new(InStack { index, context }, args) };
     if stack::is_recorded() {
         room(call)
@@ -450,9 +454,9 @@ pub(crate) unsafe fn in_stack<const N: usize>(
 /// - The function of this number takes nothing and gives a double.
 pub(crate) unsafe fn double(index: usize) -> f64 {
     type Function = unsafe extern "C" fn() -> f64;
-    // SAFETY: the caller's duty.
+    // SAFETY: invariant CALLER (module docs).
     let function: Function = unsafe { std::mem::transmute(library::next(index)) };
-    // SAFETY: the caller's duty.
+    // SAFETY: invariant CALLER (module docs).
     let call = || unsafe { function() };
     if stack::has(index) {
         stack::enter(call)
@@ -468,9 +472,9 @@ pub(crate) unsafe fn double(index: usize) -> f64 {
 pub(crate) unsafe fn double_in_stack(index: usize, context: usize) -> f64 {
     type Function = unsafe extern "C" fn(usize, i32) -> f64;
     let (function, tool) = stack::next(index);
-    // SAFETY: the caller's duty, and as QMPI has it.
+    // SAFETY: invariant CALLER (module docs); and as QMPI has it.
     let function: Function = unsafe { std::mem::transmute(function) };
-    // SAFETY: the caller's duty.
+    // SAFETY: invariant CALLER (module docs).
     let call = || stack::pass_on(|| unsafe { function(context, tool) });
     if stack::is_recorded() {
         plain_double(index, call)

@@ -1,8 +1,9 @@
-//! The recorder as a tool: it registers for a runtime's events, and records whatever they are.
+//! The recorder as a tool: it registers for a runtime's events, and records them without knowing
+//! any of them.
 //!
-//! Everything is made from what the interface tells: event types from names, datatypes and descriptions,
-//! clocks from sources, metrics from performance variables. Of the recorder, only what any program may
-//! use is used.
+//! Everything is made from what the interface reports: event types from names, datatypes and
+//! descriptions, clocks from sources, metrics from performance variables. Of the recorder, only
+//! what any program may use is used.
 
 use annals_format::names::element;
 use std::collections::{HashMap, HashSet};
@@ -49,7 +50,7 @@ impl Default for Attach {
 }
 
 impl Attach {
-    /// All event types, and all control variables as properties; no performance variables.
+    /// Returns all event types, and all control variables as properties; no performance variables.
     pub fn new() -> Self {
         Self {
             events: vec!["*".to_owned()],
@@ -81,15 +82,16 @@ impl Attach {
         self
     }
 
-    /// Samples the performance variables whenever this much time has passed, in a thread of its own; their
-    /// producers' functions are called there.
+    /// Samples the performance variables periodically, in a separate thread.
+    /// Their producers' functions are called there.
     #[must_use]
     pub const fn sample_every(mut self, period: Duration) -> Self {
         self.period = Some(period);
         self
     }
 
-    /// Samples the performance variables behind every event of these types, where it is raised.
+    /// Samples the performance variables after every event of these types, in the thread that
+    /// raises it.
     #[must_use]
     pub fn sample_at(mut self, globs: &[&str]) -> Self {
         self.sample_at = globs.iter().map(|&glob| glob.to_owned()).collect();
@@ -203,7 +205,7 @@ struct Inner {
     progress: Mutex<Progress>,
 }
 
-/// A recorder that is attached to a runtime, until this goes.
+/// A recorder that is attached to a runtime, until this is dropped.
 pub struct Attachment {
     inner: Arc<Inner>,
     stop: Arc<(Mutex<bool>, Condvar)>,
@@ -216,16 +218,18 @@ impl fmt::Debug for Attachment {
     }
 }
 
-/// Has a recorder record what a runtime raises: every instance of the event types, with its elements, on
-/// its source, which gets a clock of the recorder; what was dropped, with the source's reasons; the
-/// registrations and what they are bound to; performance variables as metrics, and control variables as
-/// properties `cvar NAME` of the process. What the runtime adds later is recorded from then on.
+/// Attaches a recorder to a runtime: it records what the runtime raises, and what is added later.
 ///
-/// A bound event type's instances have one more element, `object`.
+/// It records every instance of the event types, with its elements, on its source, which gets a
+/// clock of the recorder; dropped instances, with the source's reasons; the registrations and what
+/// they are bound to; performance variables as metrics, and control variables as properties `cvar
+/// NAME` of the process.
+///
+/// The instances of a bound event type have an additional element, `object`.
 ///
 /// # Errors
-/// If a pattern is none, the recorder is finished, or the runtime cannot be asked here. What cannot be
-/// recorded later, or by itself, [`Attachment::problems`] tells.
+/// If a pattern is not valid, the recorder is finished, or the runtime cannot be asked here. What
+/// cannot be recorded later, or as a single item, is reported by [`Attachment::problems`].
 pub fn attach(
     runtime: &Runtime,
     recorder: &Recorder,
@@ -282,7 +286,7 @@ impl Attachment {
         self.inner.sampler.sample();
     }
 
-    /// What could not be recorded so far, and why.
+    /// Returns what could not be recorded so far, and why.
     pub fn problems(&self) -> Vec<String> {
         self.inner.progress().problems.clone()
     }
@@ -316,7 +320,7 @@ impl Drop for Attachment {
         }
         let runtime = &self.inner.runtime;
         for registered in self.inner.progress().registrations.drain(..) {
-            // What it was not told yet, it is told in here.
+            // What was not reported yet is reported during this call.
             let _ = runtime.handle_free(registered.registration, None::<fn(Registration, Safety)>);
         }
         let _ = runtime.pvar_session_free(self.inner.sampler.session);
@@ -334,7 +338,7 @@ const fn element_type(datatype: Datatype) -> ElementType {
     }
 }
 
-/// A value for the recorder; a character's byte needs a place.
+/// Returns a value for the recorder; a character's byte needs a place.
 #[inline]
 fn recorded(value: Value, text: &mut [u8; 1]) -> Recorded<'_> {
     match value {
@@ -373,7 +377,7 @@ struct InstanceRow<'a> {
 impl PutRow for InstanceRow<'_> {
     #[inline(always)]
     fn put(self, to: &mut RowCursor) {
-        // A cursor of its own stays in a register.
+        // A local cursor stays in a register.
         let mut row = *to;
         for value in self.instance.values {
             put_value(*value, &mut row);
@@ -410,7 +414,7 @@ fn put_value(value: Value, row: &mut RowCursor) {
 #[inline(never)]
 fn put_memory(instance: &Instance<'_>, mut row: RowCursor) -> RowCursor {
     for element in 0..instance.element_count() {
-        // The memory has all of them: it was looked at when the event was raised.
+        // The memory has all of them: this was checked when the event was raised.
         if let Ok(value) = instance.read(element) {
             put_value(value, &mut row);
         }
@@ -496,8 +500,8 @@ impl Inner {
         Ok(())
     }
 
-    /// The objects of a kind that something is bound to, by their place; of those with one handle, the last:
-    /// handles are used again.
+    /// Returns the objects of a kind that something is bound to, by their place; of those with one
+    /// handle, the last: handles are used again.
     fn bound_to(objects: &[&Object], bind: Bind) -> Vec<(Option<usize>, Option<ObjectHandle>)> {
         if bind == Bind::NoObject {
             return vec![(None, None)];
@@ -601,7 +605,7 @@ impl Inner {
     ) -> Result<(), AttachError> {
         let defined = match progress.event_types.get(&event_type) {
             Some(Some(defined)) => *defined,
-            // It was tried, and told.
+            // It was tried, and the problem was reported.
             Some(None) => return Ok(()),
             None => {
                 let defined = self.define(event_type);

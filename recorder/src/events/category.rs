@@ -10,12 +10,12 @@ use super::table::Table;
 pub struct Category(pub(crate) i32);
 
 impl Category {
-    /// Its index.
+    /// Returns its index.
     pub const fn index(self) -> i32 {
         self.0
     }
 
-    /// The category that has this index; any number is safe to use.
+    /// Returns the category that has this index; any number is safe to use.
     pub const fn from_index(index: i32) -> Self {
         Self(index)
     }
@@ -86,7 +86,7 @@ impl Categories {
         self.stamp.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Whether `inner` is `outer`, or holds it somewhere.
+    /// Returns whether `inner` is `outer`, or holds it somewhere.
     pub(crate) fn reaches(&self, inner: i32, outer: i32) -> bool {
         inner == outer
             || self.table.at(inner).is_some_and(|state| {

@@ -74,12 +74,14 @@ impl fmt::Debug for CvarSpec {
 }
 
 impl CvarSpec {
-    /// A variable with one value, which is kept here unless [`CvarSpec::access`] says otherwise.
+    /// Creates a variable with one value, which the runtime stores unless [`CvarSpec::access`] is
+    /// called.
     pub fn new(name: impl Into<String>, scope: Scope, initial: Value) -> Self {
         Self::with_values(name, scope, initial.datatype(), vec![initial])
     }
 
-    /// A variable with a text, for which this many bytes are kept, the zero at its end included.
+    /// Creates a variable with a text.
+    /// `capacity` is the number of bytes stored for it, including the zero at its end.
     pub fn text(name: impl Into<String>, scope: Scope, text: &str, capacity: usize) -> Self {
         let bytes = text.bytes().take(capacity.saturating_sub(1));
         let values = bytes.chain(std::iter::repeat(0)).take(capacity.max(1));
@@ -87,7 +89,7 @@ impl CvarSpec {
         Self::with_values(name, scope, Datatype::Char, values)
     }
 
-    /// A variable with several values.
+    /// Creates a variable with several values.
     pub fn with_values(
         name: impl Into<String>,
         scope: Scope,
@@ -108,14 +110,14 @@ impl CvarSpec {
         }
     }
 
-    /// Says what it sets; for variables of a group, which group.
+    /// Sets what the variable controls; for variables of a group, which group.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = description.into();
         self
     }
 
-    /// Says for whom it is.
+    /// Sets for whom the variable is.
     #[must_use]
     pub const fn verbosity(mut self, verbosity: Verbosity) -> Self {
         self.verbosity = verbosity;
@@ -129,14 +131,15 @@ impl CvarSpec {
         self
     }
 
-    /// Says what kind of object it is bound to.
+    /// Sets the kind of object that the variable is bound to.
     #[must_use]
     pub const fn bind(mut self, bind: Bind) -> Self {
         self.bind = bind;
         self
     }
 
-    /// Has the value read and written elsewhere. `write` may refuse with [`Error::CvarSetNotNow`](super::Error::CvarSetNotNow) or
+    /// Reads and writes the value through functions of the producer.
+    /// `write` may refuse with [`Error::CvarSetNotNow`](super::Error::CvarSetNotNow) or
     /// [`Error::CvarSetNever`](super::Error::CvarSetNever).
     #[must_use]
     pub fn access(
@@ -198,12 +201,12 @@ pub(crate) struct CvarHandleState {
 pub struct CvarHandle(pub(crate) i32);
 
 impl CvarHandle {
-    /// The handle as a number, for other languages; never negative.
+    /// Returns the handle as a number, for other languages; never negative.
     pub const fn number(self) -> i32 {
         self.0
     }
 
-    /// The handle that has this number; any number is safe to use.
+    /// Returns the handle that has this number; any number is safe to use.
     pub const fn from_number(number: i32) -> Self {
         Self(number)
     }

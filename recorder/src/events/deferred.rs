@@ -6,21 +6,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub(crate) const MAX_BYTES: usize = 512;
 const WORDS: usize = MAX_BYTES / 8;
 
-/// What an instance is, beside its data.
+/// What an instance is, apart from its data.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
     pub(crate) event_type: usize,
     pub(crate) tick: u64,
     pub(crate) object: Option<u64>,
-    /// Registrations that came later do not get it.
+    /// Registrations that were made later do not get it.
     pub(crate) stamp: u64,
     pub(crate) length: usize,
 }
 
 const HEAD: usize = 6;
 
-/// A place in the ring, a bounded queue after Vyukov's: `turn` says whose it is. At the position it will
-/// be written at it is free; one behind, it can be read.
+/// A cell of the ring, a bounded queue after Vyukov's.
+/// `turn` tells its state: at the position of the next write it is free, and at one more it can be
+/// read.
 #[derive(Debug)]
 struct Cell {
     turn: AtomicU64,
@@ -28,8 +29,9 @@ struct Cell {
     data: [AtomicU64; WORDS],
 }
 
-/// Many threads and handlers add, one thread at a time takes out. Nobody waits: an adder that was
-/// interrupted before it was done holds up those behind it, not their raisers.
+/// Many threads and handlers add, and one thread at a time removes.
+/// No thread waits: an interrupted add delays the instances after it, not the threads that raise
+/// them.
 #[derive(Debug)]
 pub(crate) struct Ring {
     cells: Box<[Cell]>,
@@ -56,7 +58,7 @@ impl Ring {
         }
     }
 
-    /// How many wait, the one that is being delivered included.
+    /// Returns how many wait, the one that is being delivered included.
     pub(crate) fn pending(&self) -> usize {
         let head = self.head.load(Ordering::SeqCst);
         self.tail.load(Ordering::SeqCst).saturating_sub(head) as usize
@@ -113,8 +115,9 @@ impl Ring {
         true
     }
 
-    /// Gives every instance that waits to `deliver`, also those that come meanwhile; how many. Each counts
-    /// as pending until it was delivered. Nothing when another call is at it.
+    /// Passes every waiting instance to `deliver`, also those that arrive meanwhile.
+    /// Returns their number. Each counts as pending until it was delivered. Delivers nothing while
+    /// another call is delivering.
     pub(crate) fn drain(&self, mut deliver: impl FnMut(&Waiting, &[u8])) -> usize {
         let mut count = 0;
         loop {

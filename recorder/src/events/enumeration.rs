@@ -11,12 +11,12 @@ impl Enumeration {
         Self(index as i32)
     }
 
-    /// The handle as a number, for other languages; never negative.
+    /// Returns the handle as a number, for other languages; never negative.
     pub const fn index(self) -> i32 {
         self.0
     }
 
-    /// The handle that has this number; any number is safe to use.
+    /// Returns the handle that has this number; any number is safe to use.
     pub const fn from_index(index: i32) -> Self {
         Self(index)
     }
@@ -53,7 +53,7 @@ impl EnumerationInfo {
         })
     }
 
-    /// An item's value and name.
+    /// Returns an item's value and name.
     ///
     /// # Errors
     /// [`Error::InvalidItem`] if there is no such item.
@@ -63,7 +63,7 @@ impl EnumerationInfo {
         Ok((*value, name))
     }
 
-    /// The name of a value, if it has one.
+    /// Returns the name of a value, if it has one.
     pub fn name_of(&self, value: i32) -> Option<&str> {
         let mut items = self.items.iter();
         let item = items.find(|(known, _)| *known == value);

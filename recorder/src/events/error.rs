@@ -1,4 +1,4 @@
-//! What goes wrong with a call, with the standard's name and this library's code for it.
+//! Errors of the interface's calls, with the standard's name and this library's code for each.
 
 /// Why a call failed (MPI 4.1 §16.3.10 lists the codes). None of them is fatal, and none changes anything.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -66,12 +66,12 @@ impl Error {
         Self::PvarNoAtomic,
     ];
 
-    /// Its code in the C interface; success is 0.
+    /// Returns its code in the C interface; success is 0.
     pub const fn code(self) -> i32 {
         self as i32
     }
 
-    /// The standard's name behind `MPI_T_ERR_`.
+    /// Returns the standard's name, without `MPI_T_ERR_`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Invalid => "INVALID",
@@ -104,7 +104,7 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// What a call gives.
+/// The result of a call of the interface.
 pub type Result<T> = std::result::Result<T, Error>;
 
 #[cfg(all(test, not(loom)))]

@@ -29,7 +29,7 @@ pub struct EventTypeSpec {
 }
 
 impl EventTypeSpec {
-    /// An event type with this name, without elements.
+    /// Creates an event type with this name, without elements.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -42,21 +42,21 @@ impl EventTypeSpec {
         }
     }
 
-    /// Says what it tells.
+    /// Sets the description of the event type.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = description.into();
         self
     }
 
-    /// Says for whom it is.
+    /// Sets for whom the event type is.
     #[must_use]
     pub const fn verbosity(mut self, verbosity: Verbosity) -> Self {
         self.verbosity = verbosity;
         self
     }
 
-    /// Adds an element, behind the ones before it where C puts it.
+    /// Adds an element, after the existing ones, at the displacement that C would choose.
     #[must_use]
     pub fn element(mut self, name: impl Into<String>, datatype: Datatype) -> Self {
         self.elements.push(ElementSpec {
@@ -67,7 +67,7 @@ impl EventTypeSpec {
         self
     }
 
-    /// Adds an element so many bytes behind the start.
+    /// Adds an element at the given displacement in bytes.
     #[must_use]
     pub fn element_at(
         mut self,
@@ -83,7 +83,7 @@ impl EventTypeSpec {
         self
     }
 
-    /// Says what kind of object its registrations are bound to.
+    /// Sets the kind of object that its registrations are bound to.
     #[must_use]
     pub const fn bind(mut self, bind: Bind) -> Self {
         self.bind = bind;
@@ -104,12 +104,12 @@ impl EventTypeSpec {
         self
     }
 
-    /// Names of the elements.
+    /// Returns the names of the elements.
     pub(crate) fn element_names(&self) -> impl Iterator<Item = &str> {
         self.elements.iter().map(|element| element.name.as_str())
     }
 
-    /// Where the elements lie; ascending from 0, and none in another one.
+    /// Returns where the elements lie; ascending from 0, and none in another one.
     fn displacements(&self) -> Result<Vec<usize>> {
         let mut end = 0_usize;
         let mut displacements = Vec::new();
@@ -127,7 +127,7 @@ impl EventTypeSpec {
         Ok(displacements)
     }
 
-    /// Whether names and numbers are such as the interface has them.
+    /// Checks names and sizes against the interface's rules.
     pub(crate) fn check(&self) -> Result<()> {
         let has_nul = |text: &str| text.contains('\0');
         let mut names: Vec<&str> = self.element_names().collect();
@@ -148,7 +148,8 @@ impl EventTypeSpec {
 pub struct EventInfo {
     /// Its name; no other event type has it.
     pub name: String,
-    /// What it tells; may be empty.
+    /// What it reports.
+    /// May be empty.
     pub description: String,
     /// For whom it is.
     pub verbosity: Verbosity,
@@ -165,7 +166,7 @@ pub struct EventInfo {
 }
 
 impl EventInfo {
-    /// Bytes that a copy of an instance takes.
+    /// Returns the bytes that a copy of an instance takes.
     pub fn extent(&self) -> usize {
         let last = self.displacements.last().zip(self.datatypes.last());
         last.map_or(0, |(displacement, datatype)| displacement + datatype.size())

@@ -19,7 +19,8 @@ pub(crate) enum Data<'a> {
 /// How an event is raised, where it is not simply now.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Raising {
-    /// When it was observed, in ticks of its source's clock; none: now.
+    /// When it was observed, in ticks of its source's clock.
+    /// `None` means now.
     pub observed: Option<u64>,
     /// The object that it is about; events of a bound type have one.
     pub object: Option<ObjectHandle>,
@@ -51,17 +52,17 @@ impl<'a> Data<'a> {
 }
 
 impl Instance<'_> {
-    /// Index of its event type.
+    /// Returns the index of its event type.
     pub fn event_type(&self) -> i32 {
         self.event_type.index as i32
     }
 
-    /// How many elements it has.
+    /// Returns how many elements it has.
     pub fn element_count(&self) -> usize {
         self.event_type.info.datatypes.len()
     }
 
-    /// The object that it is about, if its event type is bound.
+    /// Returns the object that it is about, if its event type is bound.
     pub fn object(&self) -> Option<ObjectHandle> {
         self.object
     }
@@ -101,11 +102,12 @@ impl Instance<'_> {
         Ok(())
     }
 
-    /// When it was observed, in ticks of its source (`EVENT_GET_TIMESTAMP`). Unless it was delivered late,
-    /// or its producer gave the time, the source's clock is read now, and once for all who ask.
+    /// Returns when it was observed, in ticks of its source (`EVENT_GET_TIMESTAMP`).
+    /// Unless the instance was delivered late, or its producer set the time, the source's clock is
+    /// read now, and once for all callers.
     ///
     /// # Errors
-    /// None where the producer kept to the rules: without a clock, instances come with their time.
+    /// None where the producer kept to the rules: without a clock, instances have a time.
     #[inline]
     pub fn timestamp(&self) -> Result<u64> {
         if let Some(tick) = self.tick.get() {
@@ -116,13 +118,13 @@ impl Instance<'_> {
         Ok(tick)
     }
 
-    /// The time, if it is known already: without reading a clock.
+    /// Returns the time, if it is known already: without reading a clock.
     #[inline]
     pub fn known_timestamp(&self) -> Option<u64> {
         self.tick.get()
     }
 
-    /// Index of the source that raised it (`EVENT_GET_SOURCE`).
+    /// Returns the index of the source that raised it (`EVENT_GET_SOURCE`).
     #[inline]
     pub fn source(&self) -> i32 {
         self.source.index as i32

@@ -1,13 +1,15 @@
-//! Who is inside which callback: what freeing a registration waits for, without anybody waiting.
+//! Which thread is inside which callback.
+//! Freeing a registration depends on this, and no thread waits.
 //!
-//! A thread that is about to call back says so in a frame of its own, *then* looks whether the
-//! registration is still live and the callback still the one it found, and calls. Whoever ends a
-//! registration, or takes a callback away, does that first, *then* looks into all frames. So either the
-//! caller sees the end, or the ender sees the caller. Between the caller's two steps there is no fence of
-//! the processor: the ender, who is rare, puts one into all threads (`membarrier`).
+//! A thread that is about to call back stores that in a private frame, *then* checks that the
+//! registration is still live and the callback is still the one it found, and calls. A thread that
+//! ends a registration, or removes a callback, does that first, *then* reads all frames. So either
+//! the caller finds the end, or the ender finds the caller. (This is the scheme of hazard
+//! pointers.) Between the caller's two steps there is no fence of the processor: the ender, which
+//! is rare, puts one into all threads (`membarrier`).
 //!
-//! The end of a registration belongs to whoever sees it ending and finds no frame left that names it:
-//! the ender, or the last caller on its way out. One of them gets it.
+//! The end of a registration belongs to the thread that finds it ending and finds no frame left
+//! that names it: the ender, or the last caller when it leaves. Exactly one of them gets it.
 
 use std::sync::OnceLock;
 
@@ -15,14 +17,15 @@ use crate::id_pool::IdPool;
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::thread::THREAD;
 
-/// Most threads with frames of their own.
+/// Most threads with private frames.
 const LANES: usize = 1024;
 /// Frames of a thread: calls back that are nested, in callbacks and signal handlers.
 const DEPTH: usize = 7;
-/// Frames for whoever has none of its own.
+/// Frames for threads without a private one.
 const SHARED: usize = 64;
 
-/// Says that a thread is inside a callback of the registration `key`; 0: it is free.
+/// Marks a thread as inside a callback of the registration `key`.
+/// 0 means that the frame is free.
 #[derive(Debug, Default)]
 pub(crate) struct Frame {
     key: AtomicU64,
@@ -30,8 +33,8 @@ pub(crate) struct Frame {
     entry: AtomicU64,
 }
 
-/// Keeps the compiler from moving what it stands between; the other side's [`heavy_fence`] does the same
-/// with the processor.
+/// Keeps the compiler from moving loads and stores across it.
+/// The other side's [`heavy_fence`] does the same for the processor.
 #[inline(always)]
 fn light_fence() {
     #[cfg(not(loom))]
@@ -54,8 +57,9 @@ impl Frame {
         self.key.load(Ordering::Relaxed) == 0
     }
 
-    /// Takes a frame of one's own. A signal handler that comes in between sees it taken, or gives it back
-    /// before it returns: the key comes first.
+    /// Takes one of the thread's private frames.
+    /// A signal handler that interrupts this finds it taken, or has released it before it returns:
+    /// the key is stored first.
     #[inline]
     pub(crate) fn enter(&self, key: u64) {
         self.key.store(key, Ordering::Relaxed);
@@ -67,17 +71,19 @@ impl Frame {
         self.key.compare_exchange(0, key, order, seen).is_ok()
     }
 
-    /// Says which callback; what is loaded behind this call tells whether it may be called.
+    /// Announces the callback.
+    /// Loads after this call decide whether it may be called.
     #[inline]
     pub(crate) fn announce(&self, entry: u64) {
         self.entry.store(entry, Ordering::Relaxed);
         light_fence();
     }
 
-    /// Gives the frame back; what is loaded behind this call tells whether the registration is ending.
+    /// Releases the frame.
+    /// Loads after this call decide whether the registration is ending.
     #[inline]
     pub(crate) fn leave(&self) {
-        // Release: what the callback did comes before the end.
+        // Release: what the callback did happens before the end.
         self.entry.store(0, Ordering::Release);
         self.key.store(0, Ordering::Release);
         light_fence();
@@ -92,7 +98,7 @@ impl Frame {
     }
 }
 
-/// A registration's life, in one word: its key, and where it stands.
+/// A registration's life, in one word: its key and its state.
 #[derive(Debug, Default)]
 pub(crate) struct Life(AtomicU64);
 
@@ -101,7 +107,7 @@ const ENDING: u64 = 2;
 const ENDED: u64 = 3;
 
 impl Life {
-    /// The key of the registration that is live.
+    /// Returns the key of the registration that is live.
     #[inline]
     pub(crate) fn live_key(&self) -> Option<u64> {
         let state = self.0.load(Ordering::Acquire);
@@ -118,7 +124,7 @@ impl Life {
         self.0.load(Ordering::Acquire) == key << 2 | ENDING
     }
 
-    /// Whether nobody has it.
+    /// Returns whether it belongs to no registration.
     pub(crate) fn is_free(&self) -> bool {
         self.0.load(Ordering::Acquire) == 0
     }
@@ -134,14 +140,14 @@ impl Life {
         self.0.compare_exchange(from, to, order, seen).is_ok()
     }
 
-    /// Ends an ending registration, if no frame names it any more; true for the one caller that may now
-    /// do what comes behind the last callback.
+    /// Ends an ending registration, if no frame names it any more.
+    /// Returns `true` to the one caller that may now do what follows the last callback.
     pub(crate) fn try_end<'a>(
         &self,
         key: u64,
         mut frames: impl Iterator<Item = &'a Frame>,
     ) -> bool {
-        // Of two that leave at once, one sees the other's frame empty.
+        // Of two threads that leave concurrently, one finds the other's frame empty.
         fence(Ordering::SeqCst);
         if frames.any(|frame| frame.holds_key(key)) {
             return false;
@@ -151,7 +157,7 @@ impl Life {
         self.0.compare_exchange(from, to, order, seen).is_ok()
     }
 
-    /// All is done: the next registration may come.
+    /// Frees the place for the next registration.
     pub(crate) fn release(&self) {
         self.0.store(0, Ordering::Release);
     }
@@ -172,7 +178,7 @@ pub(crate) struct Lanes {
     used: AtomicU64,
 }
 
-/// The process's lanes: a thread has one, whatever it calls back for.
+/// Returns the process's lanes: a thread has one, whatever it calls back for.
 pub(crate) fn lanes() -> &'static Lanes {
     static ALL: OnceLock<Lanes> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -207,7 +213,7 @@ impl Lanes {
         self.enter_elsewhere(key, lane)
     }
 
-    /// The same inside another callback, or in a thread that has no lane yet.
+    /// Takes a frame for the calling thread inside another callback, or when it has no lane yet.
     #[cold]
     #[inline(never)]
     fn enter_elsewhere(&'static self, key: u64, lane: *const Lane) -> Option<&'static Frame> {
@@ -220,20 +226,20 @@ impl Lanes {
         self.shared.iter().find(|frame| frame.try_enter(key))
     }
 
-    /// The number of a lane; none for null.
+    /// Returns the number of a lane, or `None` for null.
     fn number_of(&self, lane: *const Lane) -> Option<usize> {
         let distance = lane.addr().checked_sub(self.lanes.as_ptr().addr())?;
         Some(distance / size_of::<Lane>()).filter(|number| *number < self.lanes.len())
     }
 
-    /// Gives the calling thread a lane, where its end will be told.
+    /// Gives the calling thread a lane, if its end can be reported.
     fn claim(&self) -> Option<usize> {
         if crate::thread::is_ended() || !crate::sys::at_thread_end() {
             return None;
         }
         let lane = self.ids.claim()?;
         self.used.fetch_max(lane as u64 + 1, Ordering::SeqCst);
-        // A handler that comes here in between gets a lane of its own, and keeps it until then.
+        // A handler that interrupts this gets a separate lane, and keeps it until then.
         let here = std::ptr::from_ref(&self.lanes[lane]);
         let before = THREAD.with(|thread| thread.lane.replace(here.cast()));
         if let Some(before) = self.number_of(before.cast()) {
@@ -242,14 +248,14 @@ impl Lanes {
         Some(lane)
     }
 
-    /// The calling thread ends.
+    /// Releases the lane of a thread that ends.
     fn release(&self, lane: *const Lane) {
         if let Some(lane) = self.number_of(lane) {
             self.ids.release(lane);
         }
     }
 
-    /// All frames that may be taken.
+    /// Returns all frames that may be taken.
     pub(crate) fn frames(&self) -> impl Iterator<Item = &Frame> {
         let used = self.used.load(Ordering::SeqCst) as usize;
         let own = self.lanes[..used].iter().flat_map(|lane| &lane.0);
@@ -271,7 +277,8 @@ mod models {
 
     const KEY: u64 = 5;
 
-    /// Every interleaving with up to three preemptions: more take hours, and say no more.
+    /// Every interleaving with up to three preemptions.
+    /// More take hours, and find no more.
     fn model(work: impl Fn() + Sync + Send + 'static) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(3);
@@ -283,7 +290,7 @@ mod models {
         frames: [Frame; 3],
         /// What callbacks use, and the free-callback frees.
         resource: UnsafeCell<bool>,
-        /// What whoever frees leaves for whoever ends.
+        /// Written by the thread that frees, read by the thread that ends.
         said: UnsafeCell<bool>,
         ends: AtomicU64,
     }
@@ -318,13 +325,13 @@ mod models {
             }
         }
 
-        /// As `Slot::free`: inside a frame of its own.
+        /// Frees like `Slot::free`, inside a private frame.
         fn free(&self, number: usize) -> bool {
             let frame = &self.frames[number];
             frame.enter(KEY);
             let is_first = self.life.begin_end(KEY);
             if is_first {
-                // SAFETY: nobody ends it before this frame is left; that is what is checked.
+                // SAFETY: no thread ends it before this frame is left; that is what is checked.
                 self.said.with_mut(|is_said| unsafe { *is_said = true });
                 heavy_fence();
             }
@@ -337,10 +344,10 @@ mod models {
 
         fn try_end(&self) {
             if self.life.try_end(KEY, self.frames.iter()) {
-                // SAFETY: nobody is inside any more; that is what is checked.
+                // SAFETY: no thread is inside any more; that is what is checked.
                 self.resource
                     .with_mut(|is_there| unsafe { *is_there = false });
-                // SAFETY: as above.
+                // SAFETY: no thread is inside any more; that is what is checked.
                 self.said.with(|is_said| assert!(unsafe { *is_said }));
                 self.ends.fetch_add(1, Ordering::Relaxed);
                 self.life.release();
@@ -348,7 +355,8 @@ mod models {
         }
     }
 
-    /// Two threads call back while a third frees: the free-callback runs once, behind the last of them.
+    /// Two threads call back while a third frees: the free callback runs once, after the last of
+    /// them.
     #[test]
     fn no_callback_comes_behind_the_free_callback() {
         model(|| {
@@ -382,7 +390,7 @@ mod models {
         });
     }
 
-    /// A callback is replaced while it may be called: it is taken away behind its last call, or kept.
+    /// A callback is replaced while it may be called: it is dropped after its last call, or kept.
     #[test]
     fn a_replaced_callback_is_dropped_behind_its_last_call() {
         model(|| {
@@ -406,7 +414,8 @@ mod models {
             current.store(2, Ordering::SeqCst);
             heavy_fence();
             if !frame.holds_entry(1) {
-                // SAFETY: nobody is inside, and nobody finds it any more; that is what is checked.
+                // SAFETY: no thread is inside, and none can find it any more; that is what is
+                // checked.
                 first.with_mut(|is_there| unsafe { *is_there = false });
             }
             raiser.join().unwrap();

@@ -1,11 +1,11 @@
-//! An event interface of its own: producers raise events, tools register for them.
+//! The event interface: producers raise events, tools register for them.
 //!
-//! The model is that of MPI's tool interface (MPI 4.1 §16.3, here without MPI): a [`Runtime`] has *sources*
-//! that raise *events* of *event types*, performance and control *variables*, and *categories* of all of
-//! them. Whoever wants to know registers, for an event type and perhaps an object it is bound to, with a
-//! callback for each *safety level*; what cannot be called back for is dropped, counted, and told.
-//! [`attach()`] has a recorder register: it records whatever a runtime has, and knows
-//! nothing of any event.
+//! The model is that of MPI's tool interface (MPI 4.1 §16.3, here without MPI): a [`Runtime`] has
+//! *sources* that raise *events* of *event types*, performance and control *variables*, and
+//! *categories* of all of them. A tool registers for an event type, and perhaps for an object that it
+//! is bound to, with a callback for each *safety level*. An instance without a callback for its
+//! context is dropped, counted, and reported. [`attach()`] registers a recorder: it records everything
+//! that a runtime has, without knowing any event type in advance.
 //!
 //! ```
 //! use annals_recorder::events::{
@@ -35,8 +35,9 @@
 //! # Ok::<(), annals_recorder::events::Error>(())
 //! ```
 //!
-//! Raising takes no lock and allocates nothing, and may be done in signal handlers. Registrations may come
-//! and go meanwhile, from anywhere: behind its free-callback, no callback of a registration runs.
+//! Raising takes no lock and allocates nothing, and may be done in signal handlers. Registrations may
+//! be made and freed meanwhile, from anywhere: after its free callback, none of a registration's
+//! callbacks runs.
 
 // Floors, from the top. A module imports only from floors below its own; of one floor, only as the arrows show.
 //

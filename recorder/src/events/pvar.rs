@@ -53,7 +53,7 @@ impl PvarClass {
         Self::Generic,
     ];
 
-    /// Its name in recordings.
+    /// Returns its name in recordings.
     pub const fn name(self) -> &'static str {
         match self {
             Self::State => "state",
@@ -69,7 +69,7 @@ impl PvarClass {
         }
     }
 
-    /// Whether variables of this class have values of this type.
+    /// Returns whether variables of this class have values of this type.
     pub const fn allows(self, datatype: Datatype) -> bool {
         let is_unsigned = matches!(
             datatype,
@@ -104,7 +104,7 @@ pub(crate) enum Behaviour {
     Lowest,
 }
 
-/// What becomes of a variable's handles, as its producer is told.
+/// What happens to a variable's handles, as its producer is notified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum PvarNotice {
@@ -150,8 +150,9 @@ impl fmt::Debug for PvarSpec {
 }
 
 impl PvarSpec {
-    /// A variable with one value, which is kept here ([`super::Pvar::set`], [`super::Pvar::add`]) unless
-    /// [`PvarSpec::read`] says otherwise. It can be started, stopped, written, and atomically read and reset.
+    /// Creates a variable with one value, which the runtime stores ([`super::Pvar::set`],
+    /// [`super::Pvar::add`]) unless [`PvarSpec::read`] is called. It can be started, stopped,
+    /// written, and atomically read and reset.
     pub fn new(name: impl Into<String>, class: PvarClass, datatype: Datatype) -> Self {
         Self {
             name: name.into(),
@@ -171,14 +172,14 @@ impl PvarSpec {
         }
     }
 
-    /// Says what it tells; of timers that are no doubles, the unit.
+    /// Sets what the variable reports; for timers that are not doubles, also the unit.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = description.into();
         self
     }
 
-    /// Says for whom it is.
+    /// Sets for whom the variable is.
     #[must_use]
     pub const fn verbosity(mut self, verbosity: Verbosity) -> Self {
         self.verbosity = verbosity;
@@ -192,14 +193,15 @@ impl PvarSpec {
         self
     }
 
-    /// Says what kind of object it is bound to; such a variable is read elsewhere.
+    /// Sets the kind of object that the variable is bound to.
+    /// Such a variable needs [`PvarSpec::read`].
     #[must_use]
     pub const fn bind(mut self, bind: Bind) -> Self {
         self.bind = bind;
         self
     }
 
-    /// It can be read only: not written or reset.
+    /// Makes the variable read-only: it cannot be written or reset.
     #[must_use]
     pub const fn readonly(mut self) -> Self {
         self.is_readonly = true;
@@ -207,28 +209,28 @@ impl PvarSpec {
         self
     }
 
-    /// It is always active: it cannot be started or stopped.
+    /// Makes the variable continuous: it is always active, and cannot be started or stopped.
     #[must_use]
     pub const fn continuous(mut self) -> Self {
         self.is_continuous = true;
         self
     }
 
-    /// It cannot be read and reset in one.
+    /// Makes the variable not atomic: it cannot be read and reset in one call.
     #[must_use]
     pub const fn not_atomic(mut self) -> Self {
         self.is_atomic = false;
         self
     }
 
-    /// It has so many values.
+    /// Sets the number of values.
     #[must_use]
     pub const fn items(mut self, items: usize) -> Self {
         self.items = items;
         self
     }
 
-    /// It has as many values as `count` says for an object; for bound variables.
+    /// Determines the number of values by a function of the object; for bound variables.
     #[must_use]
     pub fn count(
         mut self,
@@ -238,8 +240,8 @@ impl PvarSpec {
         self
     }
 
-    /// Has the value of each item read elsewhere: the sum, level or state as the producer has it. Safe in
-    /// the contexts in which the variable is read.
+    /// Reads the value of each item through a function of the producer: the sum, level or state as
+    /// the producer has it. It must be safe in the contexts in which the variable is read.
     #[must_use]
     pub fn read(
         mut self,
@@ -249,7 +251,7 @@ impl PvarSpec {
         self
     }
 
-    /// Has the producer told what becomes of handles.
+    /// Notifies the producer of what happens to handles.
     #[must_use]
     pub fn notify(
         mut self,
@@ -266,7 +268,8 @@ impl PvarSpec {
 pub struct PvarInfo {
     /// Its name; no other variable of its class has it.
     pub name: String,
-    /// What it tells; may be empty.
+    /// What it reports.
+    /// May be empty.
     pub description: String,
     /// For whom it is.
     pub verbosity: Verbosity,
@@ -278,11 +281,11 @@ pub struct PvarInfo {
     pub enumeration: Option<Enumeration>,
     /// What kind of object it is bound to.
     pub bind: Bind,
-    /// It cannot be written or reset.
+    /// Whether it cannot be written or reset.
     pub is_readonly: bool,
-    /// It cannot be started or stopped: it is always active.
+    /// Whether it is always active, and cannot be started or stopped.
     pub is_continuous: bool,
-    /// It can be read and reset in one.
+    /// Whether it can be read and reset in one call.
     pub is_atomic: bool,
 }
 
@@ -297,12 +300,12 @@ pub struct PvarHandle(pub(crate) i32);
 macro_rules! numbered {
     ($($name:ident),*) => {$(
         impl $name {
-            /// The handle as a number, for other languages; never negative.
+            /// Returns the handle as a number, for other languages; never negative.
             pub const fn number(self) -> i32 {
                 self.0
             }
 
-            /// The handle that has this number; any number is safe to use.
+            /// Returns the handle that has this number; any number is safe to use.
             pub const fn from_number(number: i32) -> Self {
                 Self(number)
             }

@@ -77,7 +77,8 @@ impl PvarState {
 pub(crate) struct Item {
     /// The producer's value from which on a running sum counts.
     pub(crate) base: AtomicU64,
-    /// What a sum has beside that; else the value: the mark, or that of a stopped variable.
+    /// The part of a sum apart from the base; for other classes the value: the mark, or that of a
+    /// stopped variable.
     pub(crate) value: AtomicU64,
 }
 
@@ -96,7 +97,7 @@ impl PvarHandleState {
         self.is_running.load(Ordering::Acquire)
     }
 
-    /// A level was seen: marks follow it.
+    /// Moves the mark to an observed level, if it is higher or lower.
     pub(crate) fn mark(&self, pvar: &PvarState, item: usize, level: u64) {
         let Some(item) = self.items.get(item) else {
             return;
@@ -118,7 +119,7 @@ impl PvarHandleState {
         let base = &self.items[number].base;
         loop {
             let from = base.load(Ordering::Acquire);
-            // Read behind the base: never smaller.
+            // Read after the base: never smaller.
             let now = pvar.raw(self.object, number);
             let (order, seen) = (Ordering::AcqRel, Ordering::Relaxed);
             if base.compare_exchange(from, now, order, seen).is_ok() {
@@ -184,7 +185,7 @@ impl PvarHandleState {
         self.items[number].value.store(bits, Ordering::Release);
     }
 
-    /// The value that a variable has at first and behind a reset.
+    /// Returns the value that a variable has at first and after a reset.
     pub(crate) fn starting_value(&self, pvar: &PvarState, number: usize) -> u64 {
         match pvar.behaviour() {
             Behaviour::Sum => 0,

@@ -1,4 +1,4 @@
-//! Registrations: who is called back for which event type, bound to which object (MPI 4.1 §16.3.8.4).
+//! Registrations: the callbacks for an event type, perhaps bound to an object (MPI 4.1 §16.3.8.4).
 #![expect(
     unsafe_code,
     reason = "callbacks are reached through pointers that frames guard: benches/event_interface shows what a raise costs"
@@ -16,7 +16,8 @@ use super::table::Table;
 use super::types::{Info, Safety};
 use crate::thread::THREAD;
 
-/// A registration handle. Freed ones, and ones of other runtimes, are told apart from all others.
+/// A registration handle.
+/// Freed handles, and those of other runtimes, are recognised.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Registration(u64);
 
@@ -27,12 +28,12 @@ impl Registration {
         Self((slot as u64) << KEY_BITS | key)
     }
 
-    /// The handle as a number, for other languages; never 0.
+    /// Returns the handle as a number, for other languages; never 0.
     pub const fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// The handle that has this number; any number is safe to use.
+    /// Returns the handle that has this number; any number is safe to use.
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
@@ -46,7 +47,7 @@ impl Registration {
     }
 }
 
-/// A key that no registration had before; none when all were used.
+/// Returns a key that no registration had before, or `None` when all were used.
 pub(crate) fn next_key() -> Option<u64> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let key = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -67,13 +68,14 @@ impl fmt::Debug for Callback {
 }
 
 impl Callback {
-    /// A callback. It runs in the threads that raise, several at once, also inside itself.
+    /// Creates a callback.
+    /// It runs in the threads that raise: in several concurrently, and also nested in itself.
     pub fn new(call: impl Fn(&Instance<'_>, Registration, Safety) + Send + Sync + 'static) -> Self {
         Self(Box::new(call), 0)
     }
 
-    /// Adds a number that the dropped handler is told where this callback would be called: the address of
-    /// a program's own data, in other languages.
+    /// Adds a number that the dropped handler gets where this callback would be called: the address
+    /// of a program's own data, in other languages.
     #[must_use]
     pub fn user_data(mut self, user_data: usize) -> Self {
         self.1 = user_data;
@@ -81,8 +83,8 @@ impl Callback {
     }
 }
 
-/// What a dropped handler is told: instances of one source that a registration did not get, since the last
-/// call (MPI 4.1 §16.3.8.5).
+/// The argument of a dropped handler: instances of one source that a registration did not get since
+/// the last call (MPI 4.1 §16.3.8.5).
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Dropped {
@@ -157,13 +159,14 @@ struct Entry {
     user_data: usize,
 }
 
-/// What runs behind the last callback of a registration: a function and two numbers, so that a signal
-/// handler can leave it.
+/// A function that runs after the last callback of a registration, with two numbers, so that a
+/// signal handler can set it.
 pub(crate) type FreeFunction = fn(Registration, Safety, [usize; 2]);
 
 fn call_parked(registration: Registration, required: Safety, [address, _]: [usize; 2]) {
     let entry = std::ptr::with_exposed_provenance::<Entry>(address);
-    // SAFETY: made by `Slot::park`, and nobody drops what a registration has while that is ending.
+    // SAFETY: made by `Slot::park`, and no thread drops what a registration has while that is
+    // ending.
     let entry = unsafe { &*entry };
     if let Call::Free(call) = &entry.call {
         call(registration, required);
@@ -177,7 +180,8 @@ struct Book {
     callback_info: [Info; 4],
     /// The current callbacks, and former ones that may still be running.
     entries: Vec<*mut Entry>,
-    /// What may be called at the end of a registration: kept until it is over, whoever ends it.
+    /// Functions that may be called at the end of a registration.
+    /// Kept until it is over, whichever thread ends it.
     parked: Vec<*mut Entry>,
 }
 
@@ -218,7 +222,8 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let book = self.book.get_mut().unwrap_or_else(PoisonError::into_inner);
         for entry in book.entries.drain(..).chain(book.parked.drain(..)) {
-            // SAFETY: made by `Box::into_raw`; who raises holds the slot's event type, so nobody does.
+            // SAFETY: made by `Box::into_raw`; a raising thread holds the slot's event type, so
+            // none is raising now.
             drop(unsafe { Box::from_raw(entry) });
         }
     }
@@ -241,7 +246,8 @@ impl Drop for Inner {
     }
 }
 
-/// What the innermost callback of the calling thread must be safe for; none: it runs none.
+/// Returns what the innermost callback of the calling thread must be safe for.
+/// `None` means that no callback runs.
 pub(crate) fn current_safety() -> Option<Safety> {
     let level = THREAD.with(|thread| thread.callback.get());
     Safety::ALL.get(usize::from(level).checked_sub(1)?).copied()
@@ -278,8 +284,8 @@ impl<'a> Inside<'a> {
                 return None;
             }
             if find() == entry {
-                // SAFETY: null, or announced in a frame and then still in its place: whoever takes it away
-                // sees the frame (`Slot::collect`), which stays until this goes.
+                // SAFETY: null, or announced in a frame and then still in its place: a thread that
+                // removes it finds the frame (`Slot::collect`), which stays until this is dropped.
                 return unsafe { entry.as_ref() };
             }
         }
@@ -319,8 +325,9 @@ impl Slot {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a registration; the slot is free, and nobody else begins one. `callback_info` are the hints
-    /// that callbacks have.
+    /// Begins a registration.
+    /// The slot is free, and no other thread begins one. `callback_info` contains the hints that
+    /// callbacks have.
     pub(crate) fn begin(
         &self,
         key: u64,
@@ -406,8 +413,8 @@ impl Slot {
         self.collect_some(lanes);
     }
 
-    /// Keeps what is to be called at the end; it is dropped some time behind that, and not in a signal
-    /// handler that happens to be the last.
+    /// Keeps a function to be called at the end.
+    /// It is dropped some time after that, and not in a signal handler that happens to be the last.
     pub(crate) fn park(&self, call: FreeCall) -> (FreeFunction, [usize; 2]) {
         let entry = Entry {
             call: Call::Free(call),
@@ -452,7 +459,8 @@ impl Slot {
             return;
         }
         if !is_live {
-            // Nobody calls these any more: whoever still looks sees that the registration is over.
+            // These are not called any more: a thread that still reads them finds the registration
+            // over.
             let places = self.callbacks.iter().chain(&self.chosen);
             for place in places.chain([&self.handler]) {
                 place.store(null_mut(), Ordering::SeqCst);
@@ -476,25 +484,27 @@ impl Slot {
         // What is dropped may call back into this slot.
         drop(book);
         for entry in former {
-            // SAFETY: made by `Box::into_raw`; in no place and in no frame, and a frame that announces it
-            // from here on does not find it in its place (see `lanes`). Off the list, so dropped once.
+            // SAFETY: made by `Box::into_raw`; in no place and in no frame, and a frame that
+            // announces it from here on does not find it in its place (see `lanes`). Off the list,
+            // so dropped once.
             drop(unsafe { Box::from_raw(entry) });
         }
     }
 
-    /// The callback with the lowest level that the context allows.
+    /// Returns the callback with the lowest level that the context allows.
     #[inline]
     fn callback_for(&self, required: Safety) -> *mut Entry {
         self.chosen[required.index()].load(Ordering::Acquire)
     }
 
-    /// The highest level that has a callback.
+    /// Returns the highest level that has a callback.
     fn highest(&self) -> Option<usize> {
         let is_there = |place: &AtomicPtr<Entry>| !place.load(Ordering::Acquire).is_null();
         self.callbacks.iter().rposition(is_there)
     }
 
-    /// Calls back for an instance, or counts it as dropped; not if the registration came behind `stamp`.
+    /// Calls back for an instance, or counts it as dropped; not if the registration was made after
+    /// `stamp`.
     #[inline(always)]
     pub(crate) fn deliver(
         &self,
@@ -533,7 +543,7 @@ impl Slot {
         }
     }
 
-    /// Whether the registration is one for this object, of a type that is bound or not.
+    /// Returns whether the registration is one for this object, of a type that is bound or not.
     pub(crate) fn is_for(&self, object: Option<u64>, is_bound: bool) -> bool {
         !is_bound || object == Some(self.object.load(Ordering::Acquire))
     }
@@ -550,14 +560,14 @@ impl Slot {
         }
     }
 
-    /// Has the source look for this registration's drops before its next event.
+    /// Marks the source, so that it reports this registration's drops before its next event.
     fn note_untold(&self, source: &SourceState) {
         if let Some(highest) = self.highest() {
             source.untold.fetch_or(1 << highest, Ordering::SeqCst);
         }
     }
 
-    /// A callback came: what was dropped may now be told.
+    /// Marks all sources with drops, which can be reported now that there is a callback.
     pub(crate) fn note_all_untold<'a>(&self, sources: impl Iterator<Item = &'a SourceState>) {
         for source in sources {
             if self
@@ -619,8 +629,9 @@ impl Slot {
         }
     }
 
-    /// Frees a registration; false when it is over already, or ending. The function runs behind the last
-    /// callback, perhaps in here.
+    /// Frees a registration.
+    /// Returns `false` if it is over already, or ending. The function runs after the last callback,
+    /// perhaps during this call.
     pub(crate) fn free(
         &self,
         key: u64,
@@ -629,7 +640,8 @@ impl Slot {
         lanes: &'static Lanes,
         required: Safety,
     ) -> Option<bool> {
-        // Like a caller: while it is inside, nobody ends what it has not said all about.
+        // Like a caller: while it is inside, no thread ends the registration before all of this is
+        // stored.
         let inside = Inside::enter(self, lanes, key, required)?;
         if !self.life.begin_end(key) {
             return Some(false);
@@ -644,7 +656,7 @@ impl Slot {
         Some(true)
     }
 
-    /// Ends an ending registration, if nobody is inside any more.
+    /// Ends an ending registration, if no thread is inside any more.
     #[cold]
     #[inline(never)]
     pub(crate) fn try_end(&self, key: u64, required: Safety) {

@@ -46,9 +46,9 @@ impl fmt::Debug for SourceSpec {
 }
 
 impl SourceSpec {
-    /// A source whose callbacks come in chronological order: while several threads raise its events, that
-    /// is the producer's promise. Its clock counts nanoseconds, and cannot be read: see
-    /// [`SourceSpec::clock`].
+    /// Creates a source whose callbacks are called in chronological order.
+    /// While several threads raise its events, the producer guarantees that order. Its clock counts
+    /// nanoseconds, and cannot be read: see [`SourceSpec::clock`].
     pub fn ordered(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -64,7 +64,7 @@ impl SourceSpec {
         }
     }
 
-    /// A source that promises nothing about order.
+    /// Creates a source that promises nothing about order.
     pub fn unordered(name: impl Into<String>) -> Self {
         Self {
             ordering: SourceOrder::Unordered,
@@ -72,30 +72,30 @@ impl SourceSpec {
         }
     }
 
-    /// Says what it is.
+    /// Sets the description of the source.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = description.into();
         self
     }
 
-    /// How many ticks a second has; at least 1.
+    /// Sets the number of ticks per second; at least 1.
     #[must_use]
     pub const fn ticks_per_second(mut self, ticks_per_second: u64) -> Self {
         self.ticks_per_second = ticks_per_second;
         self
     }
 
-    /// The largest tick before the clock starts again at 0; at most 2⁶³ − 1.
+    /// Sets the largest tick before the clock starts again at 0; at most 2⁶³ − 1.
     #[must_use]
     pub const fn max_ticks(mut self, max_ticks: u64) -> Self {
         self.max_ticks = max_ticks;
         self
     }
 
-    /// The clock, in ticks; without one, the current time is *not supported*, and every instance is raised
-    /// with the time at which it was observed. The clock runs in callbacks at the level of their raise: for
-    /// events of signal handlers, it must be safe there.
+    /// Sets the clock, in ticks; without one, the current time is *not supported*, and every
+    /// instance is raised with the time at which it was observed. The clock runs in callbacks at
+    /// the level of their raise: for events of signal handlers, it must be safe there.
     #[must_use]
     pub fn clock(mut self, read: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.clock = Some(Arc::new(read));
@@ -119,17 +119,21 @@ impl SourceSpec {
         self
     }
 
-    /// Numbers the events within a tick: for an ordered source whose clock is too coarse to tell the events
-    /// of several threads apart. Each instance gets a timestamp larger than that of every instance raised
-    /// before it: the clock's tick, and the number in the lower bits. Ticks per second are as many times
-    /// more. More events in a tick than there are numbers run ahead of the clock until it catches up.
+    /// Numbers the events within a tick: for an ordered source whose clock is too coarse to tell
+    /// the events of several threads apart.
+    ///
+    /// Each instance gets a timestamp larger than that of every instance raised before it: the
+    /// clock's tick, and the number in the lower bits. Ticks per second are multiplied accordingly.
+    /// When a tick has more events than there are numbers, the timestamps run ahead of the clock
+    /// until it catches up.
     #[must_use]
     pub const fn sequenced(mut self) -> Self {
         self.is_sequenced = true;
         self
     }
 
-    /// Gives room for so many instances that are [raised deferred](super::EventType::raise_deferred).
+    /// Reserves room for the given number of instances that are [raised
+    /// deferred](super::EventType::raise_deferred).
     #[must_use]
     pub const fn buffered(mut self, instances: usize) -> Self {
         self.buffered = instances;
@@ -145,7 +149,7 @@ pub struct SourceInfo {
     pub name: String,
     /// What it is; may be empty.
     pub description: String,
-    /// Whether its callbacks come in chronological order.
+    /// Whether its callbacks are called in chronological order.
     pub ordering: SourceOrder,
     /// Ticks in a second.
     pub ticks_per_second: u64,
@@ -170,8 +174,8 @@ pub(crate) struct SourceState {
     /// Lower bits of a tick that number events, for a sequenced source; and the least step.
     sequence: Option<(u32, u64)>,
     last: AtomicU64,
-    /// A bit for each level: registrations whose highest callback is at that level have drops of this
-    /// source that they were not told.
+    /// A bit for each level: there are registrations whose highest callback is at that level and
+    /// that have unreported drops of this source.
     pub(crate) untold: AtomicU32,
     pub(crate) ring: Option<Ring>,
 }
@@ -234,7 +238,7 @@ impl SourceState {
         self.info.ordering == SourceOrder::Ordered
     }
 
-    /// Whether an instance's time is fixed when it is raised, and not when it is asked for.
+    /// Returns whether an instance's time is fixed when it is raised, and not when it is asked for.
     #[inline]
     pub(crate) fn is_sequenced(&self) -> bool {
         self.sequence.is_some()
@@ -245,7 +249,7 @@ impl SourceState {
         self.clock.is_some()
     }
 
-    /// The time of an instance: observed at this tick of the clock, or now.
+    /// Returns the time of an instance: observed at this tick of the clock, or now.
     pub(crate) fn stamp(&self, observed: Option<u64>) -> Result<u64> {
         let tick = match (observed, &self.clock) {
             (Some(tick), _) => tick,
@@ -261,8 +265,8 @@ impl SourceState {
         Ok(next(last.unwrap_or(0)))
     }
 
-    /// The current time, as it may be asked for at any time: of a sequenced source, that of the last
-    /// instance if the clock did not move on.
+    /// Returns the current time, as it may be asked for at any time: of a sequenced source, that of
+    /// the last instance if the clock did not move on.
     pub(crate) fn now(&self) -> Result<u64> {
         let clock = self.clock.as_ref().ok_or(Error::NotSupported)?;
         let tick = clock();

@@ -43,13 +43,14 @@ impl<T> Table<T> {
         self.chunks.get(chunk)?.get()?.get(at)?.get()
     }
 
-    /// What a number of the interface, perhaps a negative one, names.
+    /// Returns what a number of the interface, perhaps a negative one, names.
     pub(crate) fn at(&self, index: i32) -> Option<&T> {
         self.get(usize::try_from(index).ok()?)
     }
 
-    /// Adds what `make` makes of its index; the caller sees to it that nobody else adds meanwhile. None
-    /// when the table is full.
+    /// Adds a value made from its index.
+    /// The caller makes sure that no other thread adds meanwhile. Returns `None` if the table is
+    /// full.
     pub(crate) fn push_with(&self, make: impl FnOnce(usize) -> T) -> Option<&T> {
         let index = self.length.load(Ordering::Relaxed);
         let (chunk, at) = place(index);

@@ -1,4 +1,4 @@
-//! Event types as raises see them: their elements, and who is registered.
+//! Event types as raises see them: their elements, and their registrations.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
@@ -27,14 +27,14 @@ impl TypeState {
         }
     }
 
-    /// All places for registrations, used or not.
+    /// Returns all places for registrations, used or not.
     #[inline]
     pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot> {
         let first = self.first.get();
         std::iter::successors(first, |slot| slot.next.get()).map(Arc::as_ref)
     }
 
-    /// Whether there are as many values as elements, of their types.
+    /// Returns whether there are as many values as elements, of their types.
     #[inline(always)]
     pub(crate) fn fits(&self, data: Data<'_>) -> bool {
         match data {

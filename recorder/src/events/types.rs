@@ -38,7 +38,7 @@ impl Datatype {
         Self::Double,
     ];
 
-    /// Bytes that a value takes, also what its displacement is a multiple of.
+    /// Returns the bytes that a value takes, also what its displacement is a multiple of.
     pub const fn size(self) -> usize {
         match self {
             Self::Char => 1,
@@ -68,7 +68,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Its datatype.
+    /// Returns its datatype.
     #[inline]
     pub const fn datatype(self) -> Datatype {
         match self {
@@ -82,7 +82,7 @@ impl Value {
         }
     }
 
-    /// The value in 64 bits.
+    /// Returns the value in 64 bits.
     #[inline]
     pub(crate) const fn bits(self) -> u64 {
         match self {
@@ -95,7 +95,7 @@ impl Value {
         }
     }
 
-    /// The value of a datatype that these bits are.
+    /// Returns the value of a datatype that these bits are.
     #[inline]
     pub(crate) const fn of_bits(datatype: Datatype, bits: u64) -> Self {
         match datatype {
@@ -179,7 +179,7 @@ impl Safety {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Bind {
-    /// None: it is about the whole process.
+    /// No object: it is about the whole process.
     NoObject = 0,
     /// A communicator.
     Communicator = 1,
@@ -222,7 +222,7 @@ impl Bind {
         Self::Session,
     ];
 
-    /// What such an object is called.
+    /// Returns what such an object is called.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NoObject => "",
@@ -268,17 +268,17 @@ impl Info {
         self.0.insert(key.into(), value.into());
     }
 
-    /// The value of a hint.
+    /// Returns the value of a hint.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(String::as_str)
     }
 
-    /// All hints, by key.
+    /// Returns all hints, by key.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
         self.0.iter().map(|(k, v)| (k.as_str(), v.as_str()))
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -17,10 +17,11 @@ use crate::event_type::{DynamicEventType, EventType, Metric};
 use crate::spec::{ClockSpec, EventTypeSpec, SourceSpec};
 
 impl Recorder {
-    /// Says which rank this process is, when it becomes known after the start.
+    /// Sets the rank of this process, when it becomes known after the start.
     ///
     /// # Errors
-    /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another definition.
+    /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another
+    /// definition.
     pub fn set_rank(&self, rank: u32, rank_count: Option<u32>) -> Result<()> {
         let rank = Rank {
             process: PROCESS,
@@ -31,11 +32,13 @@ impl Recorder {
         self.define(|definer| definer.add(Definition::Rank(rank)))
     }
 
-    /// Says which world the rank counts in, of several in the run that each count from 0: the same name in all its
-    /// processes, another in every other world. The launcher's name for it is known already.
+    /// Sets the world in which the rank counts, if the run has several that each count from 0: the
+    /// same name in all processes of a world, and different names for different worlds. The
+    /// launcher's name for it is known already.
     ///
     /// # Errors
-    /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another definition.
+    /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another
+    /// definition.
     pub fn set_world(&self, name: &str) -> Result<()> {
         self.define(|definer| definer.world(name))
     }
@@ -70,13 +73,16 @@ impl Recorder {
         self.define(|definer| definer.clock(spec))
     }
 
-    /// Ties a clock that the recorder cannot read ([`ClockSpec::unreadable`]) to the host's reference clock, at this
-    /// moment: `read` reads it, some times in a row, on this thread. It may raise events. Two such moments, some time
-    /// apart, say what the clock's events alone cannot: how wrong their times may be at most.
+    /// Ties a clock that the recorder cannot read ([`ClockSpec::unreadable`]) to the host's
+    /// reference clock, at this moment.
+    ///
+    /// `read` reads it, several times in a row, on this thread. It may raise events. Two such
+    /// moments, some time apart, bound the error of the clock's times, which its events alone
+    /// cannot.
     ///
     /// # Errors
-    /// If the clock is not one of this recorder, or one that the recorder reads itself, the recording is finished, or there is no room
-    /// for another definition.
+    /// If the clock is not one of this recorder, or one that the recorder reads itself, the
+    /// recording is finished, or there is no room for another definition.
     ///
     /// # Panics
     /// If `read` does.
@@ -104,11 +110,12 @@ impl Recorder {
         self.add_region_at(name, "", 0, "")
     }
 
-    /// Adds a region with its source file, line (0: unknown) and group, or finds the one that is the
-    /// same.
+    /// Adds a region with its source file, line and group, or finds an equal one.
+    /// Line 0 means that it is unknown.
     ///
     /// # Errors
-    /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another definition.
+    /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another
+    /// definition.
     pub fn add_region_at(
         &self,
         name: &str,
@@ -137,7 +144,8 @@ impl Recorder {
     /// Adds an event type whose element types are known only now.
     ///
     /// # Errors
-    /// As [`Recorder::add_event_type`].
+    /// If the names do not match the tuple, the name is taken by a different event type, the
+    /// recording is finished, or there is no room for another definition.
     pub fn add_dynamic_event_type(
         &self,
         spec: &EventTypeSpec,
@@ -176,7 +184,8 @@ impl Recorder {
     /// Adds a metric with this unit.
     ///
     /// # Errors
-    /// As [`Recorder::add_event_type`].
+    /// If the names do not match the tuple, the name is taken by a different event type, the
+    /// recording is finished, or there is no room for another definition.
     pub fn add_metric<T: ElementKind>(&self, name: &str, unit: &str) -> Result<Metric<T>> {
         let spec = EventTypeSpec::new(name)
             .role(Role::Metric)

@@ -75,7 +75,8 @@ mod block {
             );
         }
         #[cfg(target_arch = "aarch64")]
-        // SAFETY: as above.
+        // SAFETY: reads the block's distance from the thread pointer, and that pointer (System V
+        // ABI, "ELF Handling For Thread-Local Storage"); both stay the same while the thread lives.
         unsafe {
             asm!(
                 block!("adrp {address}, :gottprel:", ""),
@@ -111,8 +112,9 @@ mod block {
 impl ThisThread {
     #[inline(always)]
     pub(crate) fn with<T>(&self, work: impl FnOnce(&Thread) -> T) -> T {
-        // SAFETY: the calling thread's block, which it alone uses, as shared references to cells and
-        // atomics; it has no destructor and is there until the thread is gone. Zeros are a `Thread`.
+        // SAFETY: the calling thread's block, which no other thread uses, as shared references to
+        // cells and atomics; it has no destructor and is valid until the thread ends. Zeros are a
+        // `Thread`.
         work(unsafe { &*block::address() })
     }
 }

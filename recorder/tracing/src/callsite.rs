@@ -99,7 +99,7 @@ impl Callsites {
         Self((0..PLACES).map(|_| OnceLock::new()).collect())
     }
 
-    /// The places that a callsite may be at.
+    /// Returns the places that a callsite may be at.
     #[inline]
     fn places(
         &self,
@@ -115,14 +115,14 @@ impl Callsites {
         })
     }
 
-    /// The callsite with this number.
+    /// Returns the callsite with this number.
     #[inline]
     pub(crate) fn get(&self, number: SiteNumber) -> Option<&Callsite> {
         let callsite = self.0.get(usize::from(number.0))?.get()?;
         Some(&**callsite)
     }
 
-    /// A callsite that was seen before.
+    /// Returns a callsite that was seen before.
     #[inline]
     pub(crate) fn find(
         &self,
@@ -137,7 +137,7 @@ impl Callsites {
         None
     }
 
-    /// A callsite that may be new; none when there is no room for it, or not now.
+    /// Returns a callsite that may be new, or `None` when there is no room for it, or not now.
     #[cold]
     pub(crate) fn add(
         &self,

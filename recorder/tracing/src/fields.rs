@@ -118,7 +118,7 @@ impl Values<'_> {
         }))
     }
 
-    /// The values of the first fields, as many as `count`.
+    /// Returns the values of the first fields, as many as `count`.
     pub(crate) fn seen(&self, count: usize) -> &[Seen] {
         &self.seen[..count.min(MOST_FIELDS)]
     }
@@ -128,7 +128,7 @@ impl Values<'_> {
         seen.iter().all(|value| matches!(value, Seen::Absent))
     }
 
-    /// What [`Seen::Text`] and [`Seen::Bytes`] stand for.
+    /// Returns what [`Seen::Text`] and [`Seen::Bytes`] stand for.
     pub(crate) fn bytes(&self, start: u16, end: u16) -> &[u8] {
         self.text
             .get(usize::from(start)..usize::from(end))

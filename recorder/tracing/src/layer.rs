@@ -29,9 +29,9 @@ pub struct AnnalsLayer {
 }
 
 impl AnnalsLayer {
-    /// A layer that records with this recorder. It keeps the recorder until it goes itself; a global
-    /// default never does, and then the process's exit finishes the recording, or
-    /// [`Recorder::finish`].
+    /// Creates a layer that records with this recorder.
+    /// It keeps the recorder until it goes itself; a global default never does, and then the
+    /// process's exit finishes the recording, or [`Recorder::finish`].
     ///
     /// # Errors
     /// If the recording is finished, or the recorder has no room for the layer's event types.
@@ -66,9 +66,9 @@ impl AnnalsLayer {
         })
     }
 
-    /// Whether the making and the close of spans are recorded, too (the default), or only their enters
-    /// and leaves: that is half as many events. The values that a span is made with are then events as
-    /// later ones are.
+    /// Returns whether the making and the close of spans are recorded, too (the default), or only
+    /// their enters and leaves: that is half as many events. The values that a span is made with
+    /// are then events as later ones are.
     #[must_use]
     pub const fn lives(mut self, records_lives: bool) -> Self {
         self.records_lives = records_lives;
@@ -81,7 +81,7 @@ impl AnnalsLayer {
         known.or_else(|| self.callsites.add(&self.recorder, &self.levels, metadata))
     }
 
-    /// The callsite of a span.
+    /// Returns the callsite of a span.
     #[inline]
     fn span_site<S>(&self, id: &Id, context: &Context<'_, S>) -> Option<(&Callsite, &SpanSite)>
     where
@@ -109,7 +109,7 @@ impl AnnalsLayer {
         Some(callsite)
     }
 
-    /// The innermost span around something new, of those that this layer is shown.
+    /// Returns the innermost span around something new, of those that this layer is shown.
     #[inline]
     fn current<S>(&self, context: &Context<'_, S>) -> Option<u64>
     where

@@ -45,7 +45,8 @@ impl Purpose {
         }
     }
 
-    /// The event type's name and place; of several with that name, the one with this number.
+    /// Returns the event type's name and place; of several with that name, the one with this
+    /// number.
     fn spec(self, metadata: &Metadata<'_>, number: usize) -> EventTypeSpec {
         let (target, name) = (metadata.target(), metadata.name());
         let file = metadata.file().unwrap_or_default();
@@ -155,7 +156,8 @@ impl Shapes {
         Ok(())
     }
 
-    /// The first shape that fits; a new one when none does. None: there may be no more.
+    /// Returns the first shape that fits; a new one when none does.
+    /// None: there may be no more.
     fn find(&self, recorder: &Recorder, metadata: &Metadata<'_>, seen: &[Seen]) -> Option<&Shape> {
         let mut kinds = [Kind::Absent; MOST_FIELDS];
         for place in &self.known {

@@ -37,7 +37,7 @@ impl RecentSpans {
         place.store(word, Ordering::Relaxed);
     }
 
-    /// The callsite of a span, if it is still known.
+    /// Returns the callsite of a span, if it is still known.
     #[inline]
     pub(crate) fn find(&self, id: u64) -> Option<SiteNumber> {
         let (place, word) = self.place_and_word(id);

@@ -1,4 +1,6 @@
 //! The recorder as a tool: attaching one to the process's runtime.
+//!
+//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals_t.h` requires of it.
 #![expect(
     unsafe_code,
     reason = "exported functions; their pointers come from the program"
@@ -69,12 +71,12 @@ unsafe fn patterns<'a>(list: *const *const c_char) -> Result<Option<Vec<&'a str>
     }
     let mut patterns = Vec::new();
     loop {
-        // SAFETY: the caller's promise: not behind the NULL.
+        // SAFETY: invariant CALLER (module docs); not past the NULL.
         let pattern = unsafe { list.add(patterns.len()).read() };
         if pattern.is_null() {
             return Ok(Some(patterns));
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         patterns.push(unsafe { text(pattern)? });
     }
 }
@@ -84,19 +86,19 @@ impl AttachSpec {
     /// - The lists are as [`patterns`] has them.
     unsafe fn read(&self) -> Result<Attach> {
         let mut what = Attach::new();
-        // SAFETY: the caller's promise, for this and what follows.
+        // SAFETY: invariant CALLER (module docs).
         if let Some(events) = unsafe { patterns(self.events)? } {
             what = what.events(&events);
         }
-        // SAFETY: as above.
+        // SAFETY: invariant CALLER (module docs).
         if let Some(pvars) = unsafe { patterns(self.pvars)? } {
             what = what.pvars(&pvars);
         }
-        // SAFETY: as above.
+        // SAFETY: invariant CALLER (module docs).
         if let Some(cvars) = unsafe { patterns(self.cvars)? } {
             what = what.cvars(&cvars);
         }
-        // SAFETY: as above.
+        // SAFETY: invariant CALLER (module docs).
         if let Some(events) = unsafe { patterns(self.sample_at)? } {
             what = what.sample_at(&events);
         }
@@ -107,7 +109,7 @@ impl AttachSpec {
     }
 }
 
-/// The error in this interface's words; in more words for `annals_last_error`.
+/// Returns the error in this interface's words; in more words for `annals_last_error`.
 fn error_of(error: AttachError) -> Error {
     let (error, why) = match error {
         AttachError::Runtime(error) => (error, error.to_string()),
@@ -148,12 +150,12 @@ pub unsafe extern "C" fn annals_t_attach(
         }
         let mut what = Attach::new();
         if !spec.is_null() {
-            // SAFETY: the caller's promise.
+            // SAFETY: invariant CALLER (module docs).
             let spec = unsafe { read_spec(spec) }.map_err(|failure| {
                 remember(failure);
                 Error::Invalid
             })?;
-            // SAFETY: the caller's promise.
+            // SAFETY: invariant CALLER (module docs).
             what = unsafe { spec.read()? };
         }
         let attached = table::with(recorder.number(), |recorder| {
@@ -165,7 +167,7 @@ pub unsafe extern "C" fn annals_t_attach(
             table.insert(*count, attached);
             *count
         })?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { must_put(attachment, std::ptr::without_provenance_mut(number)) }
     })
 }
@@ -182,11 +184,11 @@ pub unsafe extern "C" fn annals_t_detach(attachment: *mut AttachmentHandle) -> i
         if !runtime.can_change() {
             return Err(Error::NotAccessible);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let number = unsafe { attachment.read() }.addr();
         let taken = with_table(|(table, _)| table.remove(&number))?;
         drop(taken.ok_or(Error::InvalidHandle)?);
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { must_put(attachment, std::ptr::null_mut()) }
     })
 }
@@ -223,7 +225,7 @@ pub unsafe extern "C" fn annals_t_attachment_problems(
             return Err(Error::NotAccessible);
         }
         let text = find(attachment)?.problems().join("\n");
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { put_text(&text, problems, problems_len) };
         Ok(())
     })

@@ -1,4 +1,6 @@
 //! Categories: what tools and producers call.
+//!
+//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals_t.h` requires of it.
 #![expect(
     unsafe_code,
     reason = "exported functions; their pointers come from the program"
@@ -21,7 +23,7 @@ pub const MEMBER_CATEGORY: c_int = 3;
 /// - `num_cat` is NULL or good.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_category_get_num(num_cat: *mut c_int) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     tool_call(|runtime| unsafe { must_put(num_cat, runtime.category_count()) })
 }
 
@@ -41,16 +43,16 @@ pub unsafe extern "C" fn annals_t_category_get_info(
     tool_call(|runtime| {
         let category = runtime.category_info(cat_index)?;
         let members = &category.members;
-        // SAFETY: the caller's promise, for this and what follows.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { put_text(&category.name, name, name_len) };
-        // SAFETY: as above.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { put_text(&category.description, desc, desc_len) };
         for (to, list) in [
             (num_cvars, &members.cvars),
             (num_pvars, &members.pvars),
             (num_categories, &members.categories),
         ] {
-            // SAFETY: as above.
+            // SAFETY: invariant CALLER (module docs).
             unsafe { put(to, list.len() as c_int) };
         }
         Ok(())
@@ -66,7 +68,7 @@ pub unsafe extern "C" fn annals_t_category_get_num_events(
 ) -> i32 {
     tool_call(|runtime| {
         let count = runtime.category_info(cat_index)?.members.events.len();
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { must_put(num_events, count as c_int) }
     })
 }
@@ -79,9 +81,9 @@ pub unsafe extern "C" fn annals_t_category_get_index(
     cat_index: *mut c_int,
 ) -> i32 {
     tool_call(|runtime| {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let index = runtime.category_index(unsafe { text(name)? })?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { must_put(cat_index, index) }
     })
 }
@@ -103,7 +105,7 @@ unsafe fn give_members(
             return Err(Error::Invalid);
         }
         for (place, index) in members.into_iter().enumerate().take(room) {
-            // SAFETY: the caller's promise: within the array.
+            // SAFETY: invariant CALLER (module docs); within the array.
             unsafe { indices.add(place).write(index) };
         }
         Ok(())
@@ -118,43 +120,43 @@ pub unsafe extern "C" fn annals_t_category_get_cvars(
     len: c_int,
     indices: *mut c_int,
 ) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     unsafe { give_members(cat_index, len, indices, |members| members.cvars) }
 }
 
 /// # Safety
-/// - As [`annals_t_category_get_cvars`].
+/// - `indices` is NULL or has room for `len`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_category_get_pvars(
     cat_index: c_int,
     len: c_int,
     indices: *mut c_int,
 ) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     unsafe { give_members(cat_index, len, indices, |members| members.pvars) }
 }
 
 /// # Safety
-/// - As [`annals_t_category_get_cvars`].
+/// - `indices` is NULL or has room for `len`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_category_get_events(
     cat_index: c_int,
     len: c_int,
     indices: *mut c_int,
 ) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     unsafe { give_members(cat_index, len, indices, |members| members.events) }
 }
 
 /// # Safety
-/// - As [`annals_t_category_get_cvars`].
+/// - `indices` is NULL or has room for `len`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_category_get_categories(
     cat_index: c_int,
     len: c_int,
     indices: *mut c_int,
 ) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     unsafe { give_members(cat_index, len, indices, |members| members.categories) }
 }
 
@@ -162,7 +164,7 @@ pub unsafe extern "C" fn annals_t_category_get_categories(
 /// - `stamp` is NULL or good.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_category_changed(stamp: *mut c_int) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     tool_call(|runtime| unsafe { must_put(stamp, runtime.category_stamp()) })
 }
 
@@ -178,10 +180,10 @@ pub unsafe extern "C" fn annals_t_add_category(
         if cat_index.is_null() {
             return Err(Error::Invalid);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let (name, desc) = unsafe { (text(name)?, optional_text(desc)?) };
         let added = runtime.add_category(name, desc)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { must_put(cat_index, added.index()) }
     })
 }

@@ -1,4 +1,6 @@
 //! What tools call: sources, event types, registrations, instances, enumerations.
+//!
+//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals_t.h` requires of it.
 #![expect(
     unsafe_code,
     reason = "exported functions; their pointers come from the program"
@@ -47,7 +49,7 @@ pub(crate) unsafe extern "C" fn annals_t_init_thread(required: c_int, provided: 
             return Err(Error::Invalid);
         }
         INITIALISED.fetch_add(1, Ordering::AcqRel);
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { put(provided, MULTIPLE) };
         Ok(())
     })
@@ -67,7 +69,7 @@ pub(crate) extern "C" fn annals_t_finalize() -> i32 {
 /// - `num_sources` is NULL or good.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_source_get_num(num_sources: *mut c_int) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     tool_call(|runtime| unsafe { must_put(num_sources, runtime.source_count()) })
 }
 
@@ -87,17 +89,17 @@ pub(crate) unsafe extern "C" fn annals_t_source_get_info(
 ) -> i32 {
     tool_call(|runtime| {
         let source = runtime.source_info(source_index)?;
-        // SAFETY: the caller's promise, for this and what follows.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { put_text(&source.name, name, name_len) };
-        // SAFETY: as above.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { put_text(&source.description, desc, desc_len) };
-        // SAFETY: as above.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { put(ordering, source.ordering as c_int) };
-        // SAFETY: as above.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { put(ticks_per_second, source.ticks_per_second as i64) };
-        // SAFETY: as above.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { put(max_ticks, source.max_ticks as i64) };
-        // SAFETY: as above.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { give(|| source.info.clone(), info) };
         Ok(())
     })
@@ -112,7 +114,7 @@ pub(crate) unsafe extern "C" fn annals_t_source_get_timestamp(
 ) -> i32 {
     tool_call(|runtime| {
         let tick = runtime.source_timestamp(source_index)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { must_put(timestamp, tick as i64) }
     })
 }
@@ -121,7 +123,7 @@ pub(crate) unsafe extern "C" fn annals_t_source_get_timestamp(
 /// - `num_events` is NULL or good.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_event_get_num(num_events: *mut c_int) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     tool_call(|runtime| unsafe { must_put(num_events, runtime.event_count()) })
 }
 
@@ -145,12 +147,12 @@ pub(crate) unsafe extern "C" fn annals_t_event_get_info(
 ) -> i32 {
     tool_call(|runtime| {
         let event = runtime.event_info(event_index)?;
-        // SAFETY: the caller's promise, for this and what follows.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { put_text(&event.name, name, name_len) };
-        // SAFETY: as above.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { put(verbosity, event.verbosity as c_int) };
         if !num_elements.is_null() {
-            // SAFETY: as above.
+            // SAFETY: invariant CALLER (module docs).
             let room = usize::try_from(unsafe { num_elements.read() }).unwrap_or(0);
             for (index, datatype) in event.datatypes.iter().enumerate().take(room) {
                 if !array_of_datatypes.is_null() {
@@ -159,21 +161,21 @@ pub(crate) unsafe extern "C" fn annals_t_event_get_info(
                 }
                 if !array_of_displacements.is_null() {
                     let at = event.displacements[index] as isize;
-                    // SAFETY: as above.
+                    // SAFETY: within the array, whose length is `room`.
                     unsafe { array_of_displacements.add(index).write(at) };
                 }
             }
-            // SAFETY: as above.
+            // SAFETY: within the array, whose length is `room`.
             unsafe { num_elements.write(event.datatypes.len() as c_int) };
         }
         let names = event.enumeration.map_or(ENUM_NULL, Enumeration::index);
-        // SAFETY: as above.
+        // SAFETY: within the array, whose length is `room`.
         unsafe { put(enumtype, names) };
-        // SAFETY: as above.
+        // SAFETY: within the array, whose length is `room`.
         unsafe { give(|| event.info.clone(), info) };
-        // SAFETY: as above.
+        // SAFETY: within the array, whose length is `room`.
         unsafe { put_text(&event.description, desc, desc_len) };
-        // SAFETY: as above.
+        // SAFETY: within the array, whose length is `room`.
         unsafe { put(bind, event.bind as c_int) };
         Ok(())
     })
@@ -187,9 +189,9 @@ pub(crate) unsafe extern "C" fn annals_t_event_get_index(
     event_index: *mut c_int,
 ) -> i32 {
     tool_call(|runtime| {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let index = runtime.event_index(unsafe { text(name)? })?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { must_put(event_index, index) }
     })
 }
@@ -207,10 +209,10 @@ pub(crate) unsafe extern "C" fn annals_t_event_handle_alloc(
         if event_registration.is_null() {
             return Err(Error::Invalid);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let (object, hints) = unsafe { (object(obj_handle), hints(info)) };
         let registration = runtime.handle_alloc(event_index, object, hints)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { must_put(event_registration, handle_of(registration)) }
     })
 }
@@ -222,7 +224,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_handle_set_info(
     event_registration: EventRegistration,
     info: *mut Info,
 ) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     let hints = unsafe { hints(info) };
     tool_call(|runtime| runtime.handle_set_info(registration(event_registration), hints))
 }
@@ -236,7 +238,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_handle_get_info(
 ) -> i32 {
     tool_call(|runtime| {
         let info = runtime.handle_get_info(registration(event_registration))?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { give(|| info, info_used) };
         Ok(())
     })
@@ -253,7 +255,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_register_callback(
     user_data: *mut c_void,
     event_cb_function: EventCallback,
 ) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     let hints = unsafe { hints(info) };
     let data = user_data.expose_provenance();
     tool_call(|runtime| {
@@ -287,7 +289,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_callback_set_info(
     cb_safety: c_int,
     info: *mut Info,
 ) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     let hints = unsafe { hints(info) };
     let registration = registration(event_registration);
     tool_call(|runtime| runtime.callback_set_info(registration, safety(cb_safety)?, hints))
@@ -304,7 +306,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_callback_get_info(
     tool_call(|runtime| {
         let registration = registration(event_registration);
         let info = runtime.callback_get_info(registration, safety(cb_safety)?)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { give(|| info, info_used) };
         Ok(())
     })
@@ -366,7 +368,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_set_dropped_handler(
 /// # Safety
 /// - `instance` is NULL or what the running callback was called with.
 unsafe fn instance<'a>(instance: EventInstance) -> Result<&'a Instance<'a>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     unsafe { instance.cast::<Instance<'a>>().as_ref() }.ok_or(Error::InvalidHandle)
 }
 
@@ -379,14 +381,14 @@ pub(crate) unsafe extern "C" fn annals_t_event_read(
     buffer: *mut c_void,
 ) -> i32 {
     call(|_| {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let instance = unsafe { instance(event_instance)? };
         let index = usize::try_from(element_index).map_err(|_| Error::InvalidIndex)?;
         let value = instance.read(index)?;
         if buffer.is_null() {
             return Err(Error::Invalid);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { crate::memory::put_values(&[value], buffer) };
         Ok(())
     })
@@ -401,13 +403,13 @@ pub(crate) unsafe extern "C" fn annals_t_event_copy(
     buffer: *mut c_void,
 ) -> i32 {
     call(|runtime| {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let instance = unsafe { instance(event_instance)? };
         if buffer.is_null() {
             return Err(Error::Invalid);
         }
         let extent = runtime.event_info(instance.event_type())?.extent();
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let buffer = unsafe { std::slice::from_raw_parts_mut(buffer.cast::<u8>(), extent) };
         instance.copy(buffer)
     })
@@ -421,9 +423,9 @@ pub(crate) unsafe extern "C" fn annals_t_event_get_timestamp(
     event_timestamp: *mut i64,
 ) -> i32 {
     call(|_| {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let tick = unsafe { instance(event_instance)? }.timestamp()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { must_put(event_timestamp, tick as i64) }
     })
 }
@@ -436,9 +438,9 @@ pub(crate) unsafe extern "C" fn annals_t_event_get_source(
     source_index: *mut c_int,
 ) -> i32 {
     call(|_| {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let source = unsafe { instance(event_instance)? }.source();
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { must_put(source_index, source) }
     })
 }
@@ -454,9 +456,9 @@ pub(crate) unsafe extern "C" fn annals_t_enum_get_info(
 ) -> i32 {
     tool_call(|runtime| {
         let enumeration = runtime.enumeration(Enumeration::from_index(enumtype))?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { put(num, enumeration.items.len() as c_int) };
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { put_text(&enumeration.name, name, name_len) };
         Ok(())
     })
@@ -475,9 +477,9 @@ pub(crate) unsafe extern "C" fn annals_t_enum_get_item(
     tool_call(|runtime| {
         let enumeration = runtime.enumeration(Enumeration::from_index(enumtype))?;
         let (item, item_name) = enumeration.item(index)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { put(value, item) };
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { put_text(item_name, name, name_len) };
         Ok(())
     })

@@ -1,4 +1,6 @@
 //! Control variables: what tools and producers call.
+//!
+//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals_t.h` requires of it.
 #![expect(
     unsafe_code,
     reason = "exported functions; their pointers come from the program"
@@ -32,7 +34,7 @@ fn handle_of(handle: CvarHandle) -> Handle {
 /// - `num_cvar` is NULL or good.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_cvar_get_num(num_cvar: *mut c_int) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     tool_call(|runtime| unsafe { must_put(num_cvar, runtime.cvar_count()) })
 }
 
@@ -53,9 +55,9 @@ pub(crate) unsafe extern "C" fn annals_t_cvar_get_info(
 ) -> i32 {
     tool_call(|runtime| {
         let cvar = runtime.cvar_info(cvar_index)?;
-        // SAFETY: the caller's promise, for this and what follows.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { put_text(&cvar.name, name, name_len) };
-        // SAFETY: as above.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { put_text(&cvar.description, desc, desc_len) };
         let names = cvar.enumeration.map_or(ENUM_NULL, Enumeration::index);
         for (to, value) in [
@@ -65,7 +67,7 @@ pub(crate) unsafe extern "C" fn annals_t_cvar_get_info(
             (bind, cvar.bind as c_int),
             (scope, cvar.scope as c_int),
         ] {
-            // SAFETY: as above.
+            // SAFETY: invariant CALLER (module docs).
             unsafe { put(to, value) };
         }
         Ok(())
@@ -80,9 +82,9 @@ pub(crate) unsafe extern "C" fn annals_t_cvar_get_index(
     cvar_index: *mut c_int,
 ) -> i32 {
     tool_call(|runtime| {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let index = runtime.cvar_index(unsafe { text(name)? })?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { must_put(cvar_index, index) }
     })
 }
@@ -100,13 +102,13 @@ pub(crate) unsafe extern "C" fn annals_t_cvar_handle_alloc(
         if handle.is_null() {
             return Err(Error::Invalid);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let object = unsafe { object(obj_handle) };
         let (allocated, values) = runtime.cvar_handle_alloc(cvar_index, object)?;
         let number = allocated.number() as usize + 1;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { put(count, values as c_int) };
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { must_put(handle, std::ptr::without_provenance_mut(number)) }
     })
 }
@@ -119,9 +121,9 @@ pub(crate) unsafe extern "C" fn annals_t_cvar_handle_free(handle: *mut CvarHandl
         if handle.is_null() {
             return Err(Error::Invalid);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         runtime.cvar_handle_free(handle_of(unsafe { handle.read() }))?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { must_put(handle, std::ptr::null_mut()) }
     })
 }
@@ -135,7 +137,7 @@ pub(crate) unsafe extern "C" fn annals_t_cvar_read(handle: CvarHandle, buf: *mut
         if buf.is_null() {
             return Err(Error::Invalid);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { put_values(&values, buf) };
         Ok(())
     })
@@ -146,7 +148,7 @@ pub(crate) unsafe extern "C" fn annals_t_cvar_read(handle: CvarHandle, buf: *mut
 /// # Safety
 /// - `from` points to `count` values.
 unsafe fn values(datatype: Datatype, from: *const c_void, count: usize) -> Vec<Value> {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     let value = |index| unsafe { value_at(datatype, from, index) };
     (0..count).map(value).collect()
 }
@@ -161,13 +163,13 @@ pub(crate) unsafe extern "C" fn annals_t_cvar_write(handle: CvarHandle, buf: *co
         if buf.is_null() {
             return Err(Error::Invalid);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let values = unsafe { values(info.datatype, buf, count) };
         runtime.cvar_write(handle, &values)
     })
 }
 
-/// What a producer's function came to.
+/// Returns what a producer's function came to.
 fn outcome(code: c_int) -> Result<()> {
     if code == 0 {
         return Ok(());
@@ -181,7 +183,7 @@ fn room(datatype: Datatype, count: usize) -> Vec<u64> {
     vec![0; (count * datatype.size()).div_ceil(8)]
 }
 
-/// The handle's bits, and whether there is a handle.
+/// Returns the handle's bits, and whether there is a handle.
 fn bits_of(object: Option<ObjectHandle>) -> (u64, bool) {
     (object.map_or(0, |object| object.0), object.is_some())
 }
@@ -216,9 +218,9 @@ pub(crate) unsafe extern "C" fn annals_t_add_cvar(
         if cvar_index.is_null() || initial.is_null() || read.is_some() != write.is_some() {
             return Err(Error::Invalid);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let (name, desc) = unsafe { (text(name)?, optional_text(desc)?) };
-        // SAFETY: as above.
+        // SAFETY: invariant CALLER (module docs).
         let initial = unsafe { values(datatype, initial, count) };
         let mut spec = CvarSpec::with_values(name, scope(scope_code)?, datatype, initial)
             .description(desc)
@@ -255,7 +257,7 @@ pub(crate) unsafe extern "C" fn annals_t_add_cvar(
             spec = spec.access(get, set);
         }
         let added = runtime.add_cvar(&spec)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { must_put(cvar_index, added) }
     })
 }

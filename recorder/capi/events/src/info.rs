@@ -1,4 +1,6 @@
 //! Hints as objects of their own.
+//!
+//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals_t.h` requires of it.
 #![expect(unsafe_code, reason = "exported functions; info objects are pointers")]
 
 use std::ffi::{c_char, c_int};
@@ -8,13 +10,13 @@ use annals_recorder::events::{Error, Info, Result};
 use crate::call;
 use crate::memory::{must_put, put, put_text, text};
 
-/// The hints that a program gave; none are no hints.
+/// Returns the hints that a program gave; none are no hints.
 ///
 /// # Safety
 /// - `info` is NULL or an info object that is not freed.
 pub(crate) unsafe fn hints<'a>(info: *mut Info) -> &'a Info {
     const NONE: &Info = &Info::new();
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     unsafe { info.as_ref() }.unwrap_or(NONE)
 }
 
@@ -24,7 +26,7 @@ pub(crate) unsafe fn hints<'a>(info: *mut Info) -> &'a Info {
 /// - `to` is NULL, and nothing is given, or points to a place for an info object.
 pub(crate) unsafe fn give(info: impl FnOnce() -> Info, to: *mut *mut Info) {
     if !to.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { put(to, Box::into_raw(Box::new(info()))) };
     }
 }
@@ -32,7 +34,7 @@ pub(crate) unsafe fn give(info: impl FnOnce() -> Info, to: *mut *mut Info) {
 /// # Safety
 /// - `info` is NULL or an info object that is not freed.
 unsafe fn of<'a>(info: *mut Info) -> Result<&'a mut Info> {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     unsafe { info.as_mut() }.ok_or(Error::Invalid)
 }
 
@@ -44,7 +46,7 @@ pub(crate) unsafe extern "C" fn annals_t_info_create(info: *mut *mut Info) -> i3
         if info.is_null() {
             return Err(Error::Invalid);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { give(Info::new, info) };
         Ok(())
     })
@@ -58,7 +60,7 @@ pub(crate) unsafe extern "C" fn annals_t_info_free(info: *mut *mut Info) -> i32 
         if info.is_null() {
             return Err(Error::Invalid);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let object = unsafe { info.replace(std::ptr::null_mut()) };
         if object.is_null() {
             return Err(Error::Invalid);
@@ -78,7 +80,7 @@ pub(crate) unsafe extern "C" fn annals_t_info_set(
     value: *const c_char,
 ) -> i32 {
     call(|_| {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let (info, key, value) = unsafe { (of(info)?, text(key)?, text(value)?) };
         info.set(key, value);
         Ok(())
@@ -96,13 +98,13 @@ pub(crate) unsafe extern "C" fn annals_t_info_get(
     flag: *mut c_int,
 ) -> i32 {
     call(|_| {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let (info, key) = unsafe { (of(info)?, text(key)?) };
         let found = info.get(key);
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { must_put(flag, found.is_some().into())? };
         if let Some(found) = found {
-            // SAFETY: the caller's promise.
+            // SAFETY: invariant CALLER (module docs).
             unsafe { put_text(found, value, value_len) };
         }
         Ok(())
@@ -114,9 +116,9 @@ pub(crate) unsafe extern "C" fn annals_t_info_get(
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_info_get_nkeys(info: *mut Info, nkeys: *mut c_int) -> i32 {
     call(|_| {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let info = unsafe { of(info)? };
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { must_put(nkeys, info.iter().len() as c_int) }
     })
 }
@@ -131,12 +133,12 @@ pub(crate) unsafe extern "C" fn annals_t_info_get_nthkey(
     key_len: *mut c_int,
 ) -> i32 {
     call(|_| {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let info = unsafe { of(info)? };
         let mut keys = info.iter();
         let nth = usize::try_from(n).ok().and_then(|n| keys.nth(n));
         let (name, _) = nth.ok_or(Error::InvalidIndex)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { put_text(name, key, key_len) };
         Ok(())
     })

@@ -1,4 +1,6 @@
 //! Texts, numbers and buffers of the calling program.
+//!
+//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals_t.h` requires of it.
 #![expect(
     unsafe_code,
     reason = "memory of the calling program is read and written"
@@ -20,7 +22,7 @@ pub const ENUM_NULL: c_int = -1;
 /// - `to` is NULL or points to a `T` to write to.
 pub(crate) unsafe fn put<T>(to: *mut T, value: T) {
     if !to.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { to.write(value) };
     }
 }
@@ -28,12 +30,12 @@ pub(crate) unsafe fn put<T>(to: *mut T, value: T) {
 /// Returns a number that the program must want.
 ///
 /// # Safety
-/// - As [`put`].
+/// - `to` is NULL or points to a `T` to write to.
 pub(crate) unsafe fn must_put<T>(to: *mut T, value: T) -> Result<()> {
     if to.is_null() {
         return Err(Error::Invalid);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     unsafe { to.write(value) };
     Ok(())
 }
@@ -47,21 +49,21 @@ pub(crate) unsafe fn put_text(text: &str, to: *mut c_char, length: *mut c_int) {
     if length.is_null() {
         return;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     let room = unsafe { length.read() };
     let room = usize::try_from(room).unwrap_or(0);
     if !to.is_null() && room != 0 {
         let count = text.len().min(room - 1);
         // SAFETY: at most `room` bytes are written, the zero included.
         unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast(), to, count) };
-        // SAFETY: as above.
+        // SAFETY: at most `room` bytes are written, the zero included.
         unsafe { to.add(count).write(0) };
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     unsafe { length.write(text.len() as c_int + 1) };
 }
 
-/// A text of the program.
+/// Returns a text of the program.
 ///
 /// # Safety
 /// - `text` is NULL or ends with a zero.
@@ -69,7 +71,7 @@ pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str> {
     if text.is_null() {
         return Err(Error::Invalid);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map_err(|_| Error::Invalid)
 }
@@ -77,16 +79,16 @@ pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str> {
 /// The same where none is an empty one.
 ///
 /// # Safety
-/// - As [`text`].
+/// - `text` is NULL or ends with a zero.
 pub(crate) unsafe fn optional_text<'a>(from: *const c_char) -> Result<&'a str> {
     if from.is_null() {
         return Ok("");
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     unsafe { text(from) }
 }
 
-/// The object that a pointer to its handle names.
+/// Returns the object that a pointer to its handle names.
 ///
 /// # Safety
 /// - `object` is NULL or points to a handle.
@@ -94,7 +96,7 @@ pub(crate) unsafe fn object(object: *const c_void) -> Option<ObjectHandle> {
     if object.is_null() {
         return None;
     }
-    // SAFETY: the caller's promise; of any alignment.
+    // SAFETY: invariant CALLER (module docs); of any alignment.
     let handle = unsafe { object.cast::<u64>().read_unaligned() };
     Some(ObjectHandle(handle))
 }
@@ -109,7 +111,7 @@ pub(crate) unsafe fn put_values(values: &[Value], to: *mut c_void) {
         let mut bytes = [0; 8];
         value.put(&mut bytes);
         let size = value.datatype().size();
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, size) };
         at = at.wrapping_add(size);
     }
@@ -128,7 +130,7 @@ pub(crate) unsafe fn value_at(datatype: Datatype, from: *const c_void, index: us
     let mut place = Place([0; 8]);
     let size = datatype.size();
     let at = from.cast::<u8>().wrapping_add(index * size);
-    // SAFETY: the caller's promise; of any alignment.
+    // SAFETY: invariant CALLER (module docs); of any alignment.
     unsafe { std::ptr::copy_nonoverlapping(at, place.0.as_mut_ptr(), size) };
     Value::get(datatype, &place.0).expect("eight bytes are enough for any")
 }
@@ -141,7 +143,7 @@ pub(crate) unsafe fn put_value(value: Value, to: *mut c_void, index: usize) {
     let at = to
         .cast::<u8>()
         .wrapping_add(index * value.datatype().size());
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     unsafe { put_values(&[value], at.cast()) };
 }
 
@@ -166,12 +168,12 @@ pub(crate) fn scope(code: c_int) -> Result<Scope> {
     of_code(&Scope::ALL, code)
 }
 
-/// An enumeration, or none.
+/// Returns an enumeration, or none.
 pub(crate) fn enumeration(code: c_int) -> Option<Enumeration> {
     (code != ENUM_NULL).then(|| Enumeration::from_index(code))
 }
 
-/// A number of things.
+/// Returns a number of things.
 pub(crate) fn count(number: c_int) -> Result<usize> {
     usize::try_from(number).map_err(|_| Error::Invalid)
 }

@@ -1,4 +1,6 @@
 //! What producers call: sources, event types, raising.
+//!
+//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals_t.h` requires of it.
 #![expect(
     unsafe_code,
     reason = "exported functions; their pointers come from the program"
@@ -44,7 +46,7 @@ pub unsafe extern "C" fn annals_t_add_source(
         if source.is_null() || !(0..=UNORDERED).contains(&ordering) {
             return Err(Error::Invalid);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let (name, desc) = unsafe { (text(name)?, optional_text(desc)?) };
         let number = |value: i64| u64::try_from(value).map_err(|_| Error::Invalid);
         let mut spec = match ordering {
@@ -69,7 +71,7 @@ pub unsafe extern "C" fn annals_t_add_source(
         }
         spec = spec.buffered(usize::try_from(buffered).map_err(|_| Error::Invalid)?);
         let added = runtime.add_source(&spec)?;
-        // SAFETY: the caller's promise. It stays for ever, as the source does.
+        // SAFETY: invariant CALLER (module docs); it stays for ever, as the source does.
         unsafe { must_put(source, Box::into_raw(Box::new(added)).cast_const()) }
     })
 }
@@ -95,28 +97,28 @@ pub unsafe extern "C" fn annals_t_add_event_type(
         if event.is_null() || (count != 0 && !has_arrays) {
             return Err(Error::Invalid);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let (name, desc) = unsafe { (text(name)?, optional_text(desc)?) };
         let mut spec = EventTypeSpec::new(name)
             .description(desc)
             .verbosity(verbosity(verbosity_level)?)
             .bind(bind(bind_kind)?);
         for index in 0..count {
-            // SAFETY: the caller's promise: within the arrays.
+            // SAFETY: invariant CALLER (module docs); within the arrays.
             let element = unsafe { text(element_names.add(index).read())? };
-            // SAFETY: as above.
+            // SAFETY: invariant CALLER (module docs); within the arrays.
             let datatype = datatype(unsafe { array_of_datatypes.add(index).read() })?;
             spec = if array_of_displacements.is_null() {
                 spec.element(element, datatype)
             } else {
-                // SAFETY: as above.
+                // SAFETY: invariant CALLER (module docs); within the arrays.
                 let at = unsafe { array_of_displacements.add(index).read() };
                 let at = usize::try_from(at).map_err(|_| Error::Invalid)?;
                 spec.element_at(element, datatype, at)
             };
         }
         let added = runtime.add_event_type(&spec)?;
-        // SAFETY: the caller's promise. It stays for ever, as the event type does.
+        // SAFETY: invariant CALLER (module docs); it stays for ever, as the event type does.
         unsafe { must_put(event, Box::into_raw(Box::new(added)).cast_const()) }
     })
 }
@@ -138,14 +140,14 @@ pub unsafe extern "C" fn annals_t_add_enum(
         }
         let mut items = Vec::new();
         for index in 0..count {
-            // SAFETY: the caller's promise: within the arrays.
+            // SAFETY: invariant CALLER (module docs); within the arrays.
             let item = unsafe { (values.add(index).read(), text(names.add(index).read())?) };
             items.push(item);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let name = unsafe { text(name)? };
         let added = runtime.add_enumeration(name, &items)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { must_put(enumtype, added.index()) }
     })
 }
@@ -159,7 +161,7 @@ pub unsafe extern "C" fn annals_t_add_object(
     name: *const c_char,
 ) -> i32 {
     call(|runtime| {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let (handle, name) = unsafe { (object(obj_handle), text(name)?) };
         runtime.add_object(bind(bind_kind)?, handle.ok_or(Error::Invalid)?, name)
     })
@@ -172,7 +174,7 @@ unsafe fn both<'a>(
     event: *const EventType,
     source: *const Source,
 ) -> Result<(&'a EventType, &'a Source)> {
-    // SAFETY: the caller's promise; they stay for ever.
+    // SAFETY: invariant CALLER (module docs); they stay for ever.
     match unsafe { (event.as_ref(), source.as_ref()) } {
         (Some(event), Some(source)) => Ok((event, source)),
         _ => Err(Error::InvalidHandle),
@@ -191,13 +193,13 @@ unsafe fn raising<'a>(
     let memory = match (data.is_null(), extent) {
         (_, 0) => &[],
         (true, _) => return Err(Error::Invalid),
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         (false, _) => unsafe { std::slice::from_raw_parts(data.cast::<u8>(), extent) },
     };
     let raising = Raising {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         observed: unsafe { observed.as_ref() }.map(|tick| *tick as u64),
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         object: unsafe { object(obj_handle) },
     };
     Ok((raising, memory))
@@ -207,7 +209,7 @@ unsafe fn raising<'a>(
 /// - `event` is what was added.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_is_wanted(event: *const EventType) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     let event = unsafe { event.as_ref() };
     event.is_some_and(EventType::is_wanted).into()
 }
@@ -224,23 +226,24 @@ pub unsafe extern "C" fn annals_t_raise(
     obj_handle: *const c_void,
     data: *const c_void,
 ) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     if let Some(event) = unsafe { event.as_ref() }
         && !event.is_wanted()
     {
         return 0;
     }
     call(|_| {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let (event, source) = unsafe { both(event, source)? };
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let (raising, memory) = unsafe { raising(event, observed, obj_handle, data)? };
         event.raise_memory(source, safety(cb_safety)?, raising, memory)
     })
 }
 
 /// # Safety
-/// - As [`annals_t_raise`].
+/// - `event` and `source` are what was added, `data` has the event type's extent, `observed` and
+///   `obj_handle` are NULL or good.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_raise_deferred(
     event: *const EventType,
@@ -250,9 +253,9 @@ pub unsafe extern "C" fn annals_t_raise_deferred(
     data: *const c_void,
 ) -> i32 {
     call(|_| {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let (event, source) = unsafe { both(event, source)? };
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let (raising, memory) = unsafe { raising(event, observed, obj_handle, data)? };
         event.raise_memory_deferred(source, raising, memory)
     })
@@ -267,10 +270,10 @@ pub unsafe extern "C" fn annals_t_deliver(
     count: *mut c_int,
 ) -> i32 {
     call(|_| {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let source = unsafe { source.as_ref() }.ok_or(Error::InvalidHandle)?;
         let delivered = source.deliver(safety(cb_safety)?);
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { put(count, delivered as c_int) };
         Ok(())
     })
@@ -286,10 +289,10 @@ pub unsafe extern "C" fn annals_t_report_dropped(
     count: i64,
 ) -> i32 {
     call(|_| {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let (event, source) = unsafe { both(event, source)? };
         let count = u64::try_from(count).map_err(|_| Error::Invalid)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         event.report_dropped(source, unsafe { object(obj_handle) }, count);
         Ok(())
     })

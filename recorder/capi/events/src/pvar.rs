@@ -1,4 +1,6 @@
 //! Performance variables: what tools and producers call.
+//!
+//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals_t.h` requires of it.
 #![expect(
     unsafe_code,
     reason = "exported functions; their pointers come from the program"
@@ -44,7 +46,7 @@ pub const NOTICE_STARTED: c_int = 1;
 pub const NOTICE_STOPPED: c_int = 2;
 pub const NOTICE_FREED: c_int = 3;
 
-/// The number behind a pointer; one that is none for NULL and what no number can be.
+/// Returns the number behind a pointer; one that is none for NULL and what no number can be.
 fn number_of(pointer: *mut c_void) -> i32 {
     i32::try_from(pointer.addr()).map_or(-1, |number| number - 1)
 }
@@ -65,7 +67,7 @@ fn handle_of(handle: Handle) -> PvarHandle {
 /// - `num_pvar` is NULL or good.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_pvar_get_num(num_pvar: *mut c_int) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     tool_call(|runtime| unsafe { must_put(num_pvar, runtime.pvar_count()) })
 }
 
@@ -89,9 +91,9 @@ pub unsafe extern "C" fn annals_t_pvar_get_info(
 ) -> i32 {
     tool_call(|runtime| {
         let pvar: &PvarInfo = runtime.pvar_info(pvar_index)?;
-        // SAFETY: the caller's promise, for this and what follows.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { put_text(&pvar.name, name, name_len) };
-        // SAFETY: as above.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { put_text(&pvar.description, desc, desc_len) };
         let names = pvar.enumeration.map_or(ENUM_NULL, Enumeration::index);
         for (to, value) in [
@@ -104,7 +106,7 @@ pub unsafe extern "C" fn annals_t_pvar_get_info(
             (continuous, pvar.is_continuous.into()),
             (atomic, pvar.is_atomic.into()),
         ] {
-            // SAFETY: as above.
+            // SAFETY: invariant CALLER (module docs).
             unsafe { put(to, value) };
         }
         Ok(())
@@ -120,9 +122,9 @@ pub unsafe extern "C" fn annals_t_pvar_get_index(
     pvar_index: *mut c_int,
 ) -> i32 {
     tool_call(|runtime| {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let index = runtime.pvar_index(unsafe { text(name)? }, class(var_class)?)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { must_put(pvar_index, index) }
     })
 }
@@ -136,7 +138,7 @@ pub unsafe extern "C" fn annals_t_pvar_session_create(session: *mut Session) -> 
             return Err(Error::Invalid);
         }
         let created = runtime.pvar_session_create()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { must_put(session, pointer_to(created.number())) }
     })
 }
@@ -149,9 +151,9 @@ pub unsafe extern "C" fn annals_t_pvar_session_free(session: *mut Session) -> i3
         if session.is_null() {
             return Err(Error::Invalid);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         runtime.pvar_session_free(session_of(unsafe { session.read() }))?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { must_put(session, std::ptr::null_mut()) }
     })
 }
@@ -170,13 +172,13 @@ pub unsafe extern "C" fn annals_t_pvar_handle_alloc(
         if handle.is_null() {
             return Err(Error::Invalid);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let object = unsafe { object(obj_handle) };
         let session = session_of(session);
         let (allocated, items) = runtime.pvar_handle_alloc(session, pvar_index, object)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { put(count, items as c_int) };
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { must_put(handle, pointer_to(allocated.number())) }
     })
 }
@@ -189,15 +191,15 @@ pub unsafe extern "C" fn annals_t_pvar_handle_free(session: Session, handle: *mu
         if handle.is_null() {
             return Err(Error::Invalid);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let freed = handle_of(unsafe { handle.read() });
         runtime.pvar_handle_free(session_of(session), freed)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { must_put(handle, std::ptr::null_mut()) }
     })
 }
 
-/// What is done with one handle, or with all of a session.
+/// Returns what is done with one handle, or with all of a session.
 fn one_or_all(
     session: Session,
     handle: Handle,
@@ -242,7 +244,7 @@ pub unsafe extern "C" fn annals_t_pvar_read(
         if buf.is_null() {
             return Err(Error::Invalid);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let to = |item, value| unsafe { put_value(value, buf, item) };
         runtime.pvar_read_with(session, handle, to).map(drop)
     })
@@ -262,14 +264,14 @@ pub unsafe extern "C" fn annals_t_pvar_write(
         if buf.is_null() {
             return Err(Error::Invalid);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let from = |item, datatype| unsafe { value_at(datatype, buf, item) };
         runtime.pvar_write_with(session, handle, from)
     })
 }
 
 /// # Safety
-/// - As [`annals_t_pvar_read`].
+/// - `buf` is NULL or has room for the variable's values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_pvar_readreset(
     session: Session,
@@ -282,18 +284,18 @@ pub unsafe extern "C" fn annals_t_pvar_readreset(
         if buf.is_null() {
             return Err(Error::Invalid);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let to = |item, value| unsafe { put_value(value, buf, item) };
         runtime.pvar_read_reset_with(session, handle, to).map(drop)
     })
 }
 
-/// The bits of an object's handle, to be pointed to.
+/// Returns the bits of an object's handle, to be pointed to.
 fn bits_of(object: Option<ObjectHandle>) -> u64 {
     object.map_or(0, |object| object.0)
 }
 
-/// What producers' functions get for an object; NULL where there is none.
+/// Returns what producers' functions get for an object; NULL where there is none.
 fn pointer_of(object: Option<ObjectHandle>, bits: &u64) -> *const u64 {
     object.map_or(std::ptr::null(), |_| std::ptr::from_ref(bits))
 }
@@ -319,7 +321,7 @@ fn with_functions(
         spec = spec.count(move |object| {
             let bits = bits_of(object);
             let data = std::ptr::with_exposed_provenance_mut(data);
-            // SAFETY: as above.
+            // SAFETY: who added the variable promised that it may be called.
             let items = unsafe { count(data, pointer_of(object, &bits)) };
             usize::try_from(items).unwrap_or(0)
         });
@@ -336,7 +338,7 @@ fn with_functions(
             };
             let bits = bits_of(object);
             let data = std::ptr::with_exposed_provenance_mut(data);
-            // SAFETY: as above.
+            // SAFETY: who added the variable promised that it may be called.
             unsafe { notify(data, notice, pointer_of(object, &bits)) };
         });
     }
@@ -367,7 +369,7 @@ pub unsafe extern "C" fn annals_t_add_pvar(
         if pvar.is_null() {
             return Err(Error::Invalid);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let (name, desc) = unsafe { (text(name)?, optional_text(desc)?) };
         let datatype = datatype(value_type)?;
         let mut spec = PvarSpec::new(name, class(var_class)?, datatype)
@@ -390,17 +392,17 @@ pub unsafe extern "C" fn annals_t_add_pvar(
         if atomic == 0 {
             spec = spec.not_atomic();
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         if let Some(functions) = unsafe { functions.as_ref() } {
             spec = with_functions(spec, *functions, data, datatype);
         }
         let added = runtime.add_pvar(&spec)?;
-        // SAFETY: the caller's promise. It stays for ever, as the variable does.
+        // SAFETY: invariant CALLER (module docs); it stays for ever, as the variable does.
         unsafe { must_put(pvar, Box::into_raw(Box::new(added)).cast_const()) }
     })
 }
 
-/// What a producer says of an item of its variable.
+/// Returns what a producer says of an item of its variable.
 ///
 /// # Safety
 /// - `pvar` is NULL or what was added, `value` is NULL or points to a value of its datatype.
@@ -411,14 +413,14 @@ unsafe fn say(
     say: impl FnOnce(&Pvar, usize, Value) -> Result<()>,
 ) -> i32 {
     call(|runtime| {
-        // SAFETY: the caller's promise; it stays for ever.
+        // SAFETY: invariant CALLER (module docs); it stays for ever.
         let pvar = unsafe { pvar.as_ref() }.ok_or(Error::InvalidHandle)?;
         let item = usize::try_from(item).map_err(|_| Error::InvalidIndex)?;
         if value.is_null() {
             return Err(Error::Invalid);
         }
         let datatype = runtime.pvar_info(pvar.index())?.datatype;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let value = unsafe { value_at(datatype, value, 0) };
         say(pvar, item, value)
     })
@@ -432,30 +434,30 @@ pub unsafe extern "C" fn annals_t_pvar_set(
     item: c_int,
     value: *const c_void,
 ) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     unsafe { say(pvar, item, value, Pvar::set) }
 }
 
 /// # Safety
-/// - As [`annals_t_pvar_set`].
+/// - `pvar` is NULL or what was added, `value` is NULL or points to a value of its datatype.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_pvar_add(
     pvar: *const Pvar,
     item: c_int,
     value: *const c_void,
 ) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     unsafe { say(pvar, item, value, Pvar::add) }
 }
 
 /// # Safety
-/// - As [`annals_t_pvar_set`].
+/// - `pvar` is NULL or what was added, `value` is NULL or points to a value of its datatype.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_pvar_notice(
     pvar: *const Pvar,
     item: c_int,
     value: *const c_void,
 ) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     unsafe { say(pvar, item, value, Pvar::notice) }
 }

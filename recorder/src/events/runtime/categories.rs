@@ -71,12 +71,14 @@ impl Runtime {
         Ok(())
     }
 
-    /// How many categories there are (`CATEGORY_GET_NUM`). It only grows.
+    /// Returns how many categories there are (`CATEGORY_GET_NUM`).
+    /// It only grows.
     pub fn category_count(&self) -> i32 {
         self.shared.categories.table.len() as i32
     }
 
-    /// What a category is, and holds at the moment (`CATEGORY_GET_INFO` and `CATEGORY_GET_*`).
+    /// Returns what a category is, and holds at the moment (`CATEGORY_GET_INFO` and
+    /// `CATEGORY_GET_*`).
     ///
     /// # Errors
     /// [`Error::InvalidIndex`] if there is none, [`Error::NotAccessible`].
@@ -91,7 +93,7 @@ impl Runtime {
         })
     }
 
-    /// The category that has this name (`CATEGORY_GET_INDEX`).
+    /// Returns the category that has this name (`CATEGORY_GET_INDEX`).
     ///
     /// # Errors
     /// [`Error::InvalidName`] if there is none.
@@ -101,7 +103,7 @@ impl Runtime {
         index.map(|index| index as i32).ok_or(Error::InvalidName)
     }
 
-    /// A number that is larger whenever a category was added or grew (`CATEGORY_CHANGED`).
+    /// Returns a number that is larger whenever a category was added or grew (`CATEGORY_CHANGED`).
     pub fn category_stamp(&self) -> i32 {
         self.shared.categories.stamp.load(Ordering::SeqCst)
     }

@@ -8,13 +8,14 @@ use crate::events::error::{Error, Result};
 use crate::events::types::{Bind, Datatype, MAX_ITEMS, ObjectHandle, Value};
 
 impl Runtime {
-    /// Adds a control variable; its index.
+    /// Adds a control variable.
+    /// Returns its index.
     ///
     /// # Errors
-    /// [`Error::InvalidName`] if another has its name; [`Error::Invalid`] if the name is empty, there is no
-    /// value or more than a million, values have another type, an enumeration is on something else than an
-    /// [`Datatype::Int`], or the variable is of a group and has no description that says which;
-    /// [`Error::NotAccessible`].
+    /// [`Error::InvalidName`] if another has its name; [`Error::Invalid`] if the name is empty,
+    /// there is no value or more than a million, values have another type, an enumeration is used
+    /// with a datatype other than [`Datatype::Int`], or the variable is of a group and has no
+    /// description of the group; [`Error::NotAccessible`].
     pub fn add_cvar(&self, spec: &CvarSpec) -> Result<i32> {
         let _change = self.change()?;
         let has_nul = |text: &str| text.contains('\0');
@@ -60,12 +61,13 @@ impl Runtime {
         Ok(index)
     }
 
-    /// How many control variables there are (`CVAR_GET_NUM`). It only grows.
+    /// Returns how many control variables there are (`CVAR_GET_NUM`).
+    /// It only grows.
     pub fn cvar_count(&self) -> i32 {
         self.shared.variables.cvars.len() as i32
     }
 
-    /// What a control variable is (`CVAR_GET_INFO`).
+    /// Returns what a control variable is (`CVAR_GET_INFO`).
     ///
     /// # Errors
     /// [`Error::InvalidIndex`] if there is none.
@@ -74,7 +76,7 @@ impl Runtime {
         Ok(&cvar.ok_or(Error::InvalidIndex)?.info)
     }
 
-    /// The control variable that has this name (`CVAR_GET_INDEX`).
+    /// Returns the control variable that has this name (`CVAR_GET_INDEX`).
     ///
     /// # Errors
     /// [`Error::InvalidName`] if there is none.
@@ -84,8 +86,8 @@ impl Runtime {
         index.map(|index| index as i32).ok_or(Error::InvalidName)
     }
 
-    /// A handle of a control variable, for an object if it is bound, and how many values it has
-    /// (`CVAR_HANDLE_ALLOC`).
+    /// Returns a handle of a control variable, for an object if it is bound, and how many values it
+    /// has (`CVAR_HANDLE_ALLOC`).
     ///
     /// # Errors
     /// [`Error::InvalidIndex`], [`Error::Invalid`] without an object where it is bound,
@@ -136,7 +138,7 @@ impl Runtime {
         Ok((cvar.ok_or(Error::InvalidHandle)?, state.object))
     }
 
-    /// Which variable a handle is of, and how many values it has.
+    /// Returns which variable a handle is of, and how many values it has.
     ///
     /// # Errors
     /// [`Error::InvalidHandle`].
@@ -164,8 +166,9 @@ impl Runtime {
     /// Sets the values of a control variable (`CVAR_WRITE`).
     ///
     /// # Errors
-    /// [`Error::InvalidHandle`]; [`Error::Invalid`] if the values are not as many, or of another type;
-    /// [`Error::CvarSetNever`] if users may not set it, [`Error::CvarSetNotNow`] if its producer says so.
+    /// [`Error::InvalidHandle`]; [`Error::Invalid`] if the number of values or their type is wrong;
+    /// [`Error::CvarSetNever`] if users may not set it, [`Error::CvarSetNotNow`] if its producer
+    /// refuses now.
     pub fn cvar_write(&self, handle: CvarHandle, values: &[Value]) -> Result<()> {
         let (cvar, object) = self.cvar(handle)?;
         let datatype = cvar.info.datatype;

@@ -1,4 +1,4 @@
-//! Calling back for instances: at once, or later for those that were deferred.
+//! Calling back for instances: immediately, or later for those that were deferred.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -12,8 +12,8 @@ use crate::events::type_state::TypeState;
 use crate::events::types::{ObjectHandle, Safety};
 
 impl Runtime {
-    /// Calls back for an instance, behind the drops of its source. Registrations that came behind `stamp` do
-    /// not get it.
+    /// Calls back for an instance, after the drops of its source were reported.
+    /// Registrations that were made after `stamp` do not get it.
     #[inline(always)]
     pub(super) fn call_back(
         &self,

@@ -14,7 +14,7 @@ use crate::events::source::SourceState;
 use crate::events::type_state::TypeState;
 use crate::events::types::{ObjectHandle, Safety, Value};
 
-/// In place of a runtime's stamp: all registrations came before.
+/// Used in place of a runtime's stamp: all registrations were made before.
 const EVER: u64 = u64::MAX;
 
 impl Runtime {
@@ -54,12 +54,13 @@ impl Runtime {
         })
     }
 
-    /// How many event types there are (`EVENT_GET_NUM`). It only grows.
+    /// Returns how many event types there are (`EVENT_GET_NUM`).
+    /// It only grows.
     pub fn event_count(&self) -> i32 {
         self.shared.event_types.len() as i32
     }
 
-    /// What an event type is (`EVENT_GET_INFO`).
+    /// Returns what an event type is (`EVENT_GET_INFO`).
     ///
     /// # Errors
     /// [`Error::InvalidIndex`] if there is none.
@@ -68,7 +69,7 @@ impl Runtime {
         Ok(&event_type.ok_or(Error::InvalidIndex)?.data.info)
     }
 
-    /// The event type that has this name (`EVENT_GET_INDEX`).
+    /// Returns the event type that has this name (`EVENT_GET_INDEX`).
     ///
     /// # Errors
     /// [`Error::InvalidName`] if there is none.
@@ -79,7 +80,8 @@ impl Runtime {
     }
 }
 
-/// An event type, for whoever raises its events. Cheap to clone.
+/// An event type, for the producer that raises its events.
+/// Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct EventType {
     state: Arc<TypeState>,
@@ -87,30 +89,33 @@ pub struct EventType {
 }
 
 impl EventType {
-    /// Its index.
+    /// Returns its index.
     pub fn index(&self) -> i32 {
         self.state.data.index as i32
     }
 
-    /// Bytes that its elements take in memory.
+    /// Returns the number of bytes that its elements take in memory.
     pub fn extent(&self) -> usize {
         self.state.data.info.extent()
     }
 
-    /// Whether anybody is registered for it: for whoever must do work to raise an event.
+    /// Returns whether there is a registration for it.
+    /// For producers that must do work to raise an event.
     #[inline]
     pub fn is_wanted(&self) -> bool {
         self.state.wanted.load(Ordering::Relaxed) != 0
     }
 
-    /// Raises an event: calls back whoever is registered, on this thread, in a context with this
-    /// requirement. Where nobody is registered, it costs a load and a branch. It takes no lock and
-    /// allocates nothing; safe in signal handlers, at [`Safety::AsyncSignalSafe`].
+    /// Raises an event: calls all registered callbacks, on this thread, in a context with this
+    /// requirement.
+    ///
+    /// Without a registration, it costs a load and a branch. It takes no lock and allocates
+    /// nothing; safe in signal handlers, at [`Safety::AsyncSignalSafe`].
     ///
     /// # Errors
     /// [`Error::Invalid`] if the values do not fit the event type or it is bound,
-    /// [`Error::NotSupported`] if the source has no clock; nobody is called then. Not looked at where
-    /// nobody is registered.
+    /// [`Error::NotSupported`] if the source has no clock; no callback is called then. Not checked
+    /// without a registration.
     #[inline(always)]
     pub fn raise(&self, source: &Source, required: Safety, values: &[Value]) -> Result<()> {
         if self.is_wanted() {
@@ -119,10 +124,12 @@ impl EventType {
         Ok(())
     }
 
-    /// The same, for an object, or observed at some time.
+    /// Raises an event for an object, or observed at a given time.
     ///
     /// # Errors
-    /// As [`EventType::raise`]; [`Error::Invalid`] also without an object where the type is bound.
+    /// [`Error::Invalid`] if the values do not fit the event type, or it is bound and there is no
+    /// object; [`Error::NotSupported`] if no time is given and the source has no clock. No callback
+    /// is called then. Not checked without a registration.
     #[inline(always)]
     pub fn raise_with(
         &self,
@@ -137,11 +144,13 @@ impl EventType {
         Ok(())
     }
 
-    /// The same with the elements as they lie in memory: at the event type's displacements.
+    /// Raises an event whose elements are in memory, at the event type's displacements.
     ///
     /// # Errors
-    /// As [`EventType::raise_with`]; [`Error::Invalid`] also if the memory is shorter than the
-    /// [extent](crate::events::EventInfo::extent).
+    /// [`Error::Invalid`] if the memory is shorter than the
+    /// [extent](crate::events::EventInfo::extent), or the event type is bound and there is no
+    /// object; [`Error::NotSupported`] if no time is given and the source has no clock. No callback
+    /// is called then. Not checked without a registration.
     #[inline(always)]
     pub fn raise_memory(
         &self,
@@ -156,13 +165,17 @@ impl EventType {
         Ok(())
     }
 
-    /// Observes an event now, and keeps it until [`Source::deliver`] calls back for it: where callbacks
-    /// cannot be called, or should not be. Safe in signal handlers; at most 512 bytes of elements. Where
-    /// there is no room, it is counted as dropped. Registrations that come later do not get it.
+    /// Observes an event now, and keeps it until [`Source::deliver`] calls back for it: for
+    /// contexts in which callbacks cannot be called, or should not be.
+    ///
+    /// Safe in signal handlers; at most 512 bytes of elements. Without room, the event is counted
+    /// as dropped. Registrations that are made later do not get it.
     ///
     /// # Errors
-    /// As [`EventType::raise_with`]; [`Error::NotSupported`] also if the source has no
-    /// [buffer](crate::events::SourceSpec::buffered).
+    /// [`Error::Invalid`] if the values do not fit the event type, or it is bound and there is no
+    /// object; [`Error::NotSupported`] if the source has no
+    /// [buffer](crate::events::SourceSpec::buffered), or no time is given and the source has no
+    /// clock. Not checked without a registration.
     #[inline(always)]
     pub fn raise_deferred(
         &self,
@@ -176,10 +189,15 @@ impl EventType {
         Ok(())
     }
 
-    /// The same with the elements as they lie in memory.
+    /// Observes an event whose elements are in memory, and keeps it until [`Source::deliver`] calls
+    /// back for it.
     ///
     /// # Errors
-    /// As [`EventType::raise_deferred`] and [`EventType::raise_memory`].
+    /// [`Error::Invalid`] if the memory is shorter than the
+    /// [extent](crate::events::EventInfo::extent), or the event type is bound and there is no
+    /// object; [`Error::NotSupported`] if the source has no
+    /// [buffer](crate::events::SourceSpec::buffered), or no time is given and the source has no
+    /// clock. Not checked without a registration.
     #[inline(always)]
     pub fn raise_memory_deferred(
         &self,
@@ -193,8 +211,9 @@ impl EventType {
         Ok(())
     }
 
-    /// Counts events that the source lost before it could raise them, for every registration that has a
-    /// dropped handler and, where the type is bound, this object; it is told before the source's next event.
+    /// Counts events that the source dropped before it could raise them, for every registration
+    /// that has a dropped handler and, if the type is bound, this object. They are reported before
+    /// the source's next event.
     pub fn report_dropped(&self, source: &Source, object: Option<ObjectHandle>, count: u64) {
         if self.is_wanted() && source.runtime.is(&self.runtime) {
             self.lose(&source.state, object, Lost::Reported, count);
@@ -225,9 +244,10 @@ impl EventType {
         Ok(())
     }
 
-    /// Numbers in registers: a structure that was just written, and is read in other pieces, would hold up
-    /// the processor (benches/event_interface). What nearly all events are is found out in one place; the rest goes
-    /// the long way.
+    /// Raises an event now.
+    /// Numbers are passed in registers: a structure that was just written, and is read in other
+    /// pieces, would stall the processor (benches/event_interface). The conditions that nearly all
+    /// events meet are checked in one place; other events take the slow path.
     #[inline(never)]
     fn raise_now(&self, source: &Source, required: Safety, values: &[Value]) -> Result<()> {
         let is_plain = source.state.is_plain
@@ -273,7 +293,7 @@ impl EventType {
         self.check(source, raising, data)?;
         let state = &*source.state;
         if state.ring.is_some() && state.is_ordered() && source.pending() != 0 {
-            // What was observed before must be told before.
+            // What was observed before must be delivered before.
             return self.defer(source, raising, data);
         }
         let observed = if state.is_sequenced() {

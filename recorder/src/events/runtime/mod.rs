@@ -53,10 +53,10 @@ struct Shared {
     objects: Table<Object>,
     variables: Variables,
     categories: Categories,
-    /// Held by whoever changes what is there.
+    /// Held by threads that change what is there.
     changes: Mutex<()>,
     watchers: Mutex<Vec<Watcher>>,
-    /// Counts registrations: which came before an instance.
+    /// Counts registrations, to tell which were made before an instance.
     stamp: AtomicU64,
 }
 
@@ -66,13 +66,15 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// A producer's whole: its sources, event types, variables and categories, and who is registered for them.
-/// Cheap to clone. [`Runtime::process`] is the one that a process has anyhow; others know nothing of it, or
-/// of each other.
+/// All that a producer shows: its sources, event types, variables and categories, with the
+/// registrations for them. Cheap to clone.
 ///
-/// Calls that change or allocate something give [`Error::NotAccessible`] inside a callback that must be safe
-/// in signal handlers, and in a signal handler that interrupted such a call; freeing a registration, and all
-/// that is called with an instance, a source's time, and performance variables, never do.
+/// [`Runtime::process`] is the one that every process has. Others are independent of it, and of
+/// each other.
+///
+/// Calls that change or allocate something return [`Error::NotAccessible`] inside a callback that
+/// must be safe in signal handlers, and in a signal handler that interrupted such a call. Freeing a
+/// registration, calls with an instance, a source's time, and performance variables never do.
 #[derive(Clone, Debug)]
 pub struct Runtime {
     shared: Arc<Shared>,
@@ -91,7 +93,7 @@ struct Change<'a> {
 }
 
 impl Runtime {
-    /// A runtime of its own, with nothing in it.
+    /// Creates an independent runtime, with nothing in it.
     pub fn new() -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -110,20 +112,20 @@ impl Runtime {
         }
     }
 
-    /// The process's own runtime: what the C interface shows.
+    /// Returns the process's own runtime: what the C interface shows.
     pub fn process() -> &'static Self {
         static PROCESS: OnceLock<Runtime> = OnceLock::new();
         PROCESS.get_or_init(Self::new)
     }
 
-    /// Whether both are the same.
+    /// Returns whether both are the same.
     #[inline]
     fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// Whether the calling thread may change something here and now: it is neither in a callback that must
-    /// be safe in signal handlers, nor in one that interrupted such a change.
+    /// Returns whether the calling thread may change something here and now: it is neither in a
+    /// callback that must be safe in signal handlers, nor in one that interrupted such a change.
     pub fn can_change(&self) -> bool {
         self.check_allocation().is_ok() && !Inside::begin().was_inside()
     }
@@ -173,11 +175,11 @@ impl Runtime {
         Ok(handle)
     }
 
-    /// Names an object that things may be bound to, so that consumers know of it. Events and variables may
-    /// be bound to others as well.
+    /// Names an object that things may be bound to, so that consumers know of it.
+    /// Events and variables may be bound to others as well.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if its kind is none; [`Error::NotAccessible`].
+    /// [`Error::Invalid`] if its kind is [`Bind::NoObject`]; [`Error::NotAccessible`].
     pub fn add_object(
         &self,
         kind: Bind,
@@ -196,12 +198,12 @@ impl Runtime {
         Ok(())
     }
 
-    /// How many enumerations there are.
+    /// Returns how many enumerations there are.
     pub fn enumeration_count(&self) -> i32 {
         self.shared.enumerations.len() as i32
     }
 
-    /// What an enumeration is (`ENUM_GET_INFO`).
+    /// Returns what an enumeration is (`ENUM_GET_INFO`).
     ///
     /// # Errors
     /// [`Error::InvalidIndex`] if there is none.
@@ -210,13 +212,13 @@ impl Runtime {
         enumeration.ok_or(Error::InvalidIndex)
     }
 
-    /// The objects that producers named, the oldest first.
+    /// Returns the objects that producers named, the oldest first.
     pub fn objects(&self) -> impl Iterator<Item = &Object> {
         self.shared.objects.iter()
     }
 
-    /// Has `watch` called whenever a source, an event type or an object was added, by whoever added it,
-    /// until it returns false.
+    /// Calls `watch` whenever a source, an event type or an object was added, in the thread that
+    /// added it, until `watch` returns `false`.
     pub fn on_change(&self, watch: impl Fn() -> bool + Send + Sync + 'static) {
         let mut watchers = self.watchers();
         watchers.push(Arc::new(watch));

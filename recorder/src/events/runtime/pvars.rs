@@ -20,7 +20,7 @@ pub struct Pvar {
 }
 
 impl Pvar {
-    /// Its index.
+    /// Returns its index.
     pub const fn index(&self) -> i32 {
         self.index
     }
@@ -46,7 +46,8 @@ impl Pvar {
     /// Adds to the value that is kept here. Takes no lock.
     ///
     /// # Errors
-    /// As [`Pvar::set`].
+    /// [`Error::Invalid`] if the value has another type, [`Error::InvalidIndex`] if there is no
+    /// such item.
     pub fn add(&self, item: usize, value: Value) -> Result<()> {
         let state = self.state().ok_or(Error::InvalidIndex)?;
         if value.datatype() != state.info.datatype {
@@ -60,7 +61,8 @@ impl Pvar {
         self.notice(item, Value::of_bits(state.info.datatype, now))
     }
 
-    /// Says that a level that is read elsewhere is now this one: watermarks follow it. Takes no lock.
+    /// Reports the current level of a value that is stored by the producer: watermarks follow it.
+    /// Takes no lock.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the value has another type.
@@ -140,12 +142,13 @@ impl Runtime {
         Ok(Pvar { runtime, index })
     }
 
-    /// How many performance variables there are (`PVAR_GET_NUM`). It only grows.
+    /// Returns how many performance variables there are (`PVAR_GET_NUM`).
+    /// It only grows.
     pub fn pvar_count(&self) -> i32 {
         self.shared.variables.pvars.len() as i32
     }
 
-    /// What a performance variable is (`PVAR_GET_INFO`).
+    /// Returns what a performance variable is (`PVAR_GET_INFO`).
     ///
     /// # Errors
     /// [`Error::InvalidIndex`] if there is none.
@@ -154,7 +157,7 @@ impl Runtime {
         Ok(&pvar.ok_or(Error::InvalidIndex)?.info)
     }
 
-    /// The performance variable that has this name and class (`PVAR_GET_INDEX`).
+    /// Returns the performance variable that has this name and class (`PVAR_GET_INDEX`).
     ///
     /// # Errors
     /// [`Error::InvalidName`] if there is none.
@@ -207,12 +210,13 @@ impl Runtime {
         }
     }
 
-    /// A handle of a performance variable in a session, for an object if it is bound, and how many values it
-    /// has (`PVAR_HANDLE_ALLOC`). A variable that is not continuous is stopped at first.
+    /// Allocates a handle of a performance variable in a session, for an object if it is bound
+    /// (`PVAR_HANDLE_ALLOC`). Returns it with the number of values. A variable that is not
+    /// continuous is stopped at first.
     ///
     /// # Errors
-    /// [`Error::InvalidSession`], [`Error::InvalidIndex`], [`Error::Invalid`] without an object where it is
-    /// bound, [`Error::Memory`] if its producer says that it has more than a million values,
+    /// [`Error::InvalidSession`], [`Error::InvalidIndex`], [`Error::Invalid`] without an object
+    /// where it is bound, [`Error::Memory`] if its producer reports more than a million values,
     /// [`Error::OutOfHandles`], [`Error::NotAccessible`].
     pub fn pvar_handle_alloc(
         &self,
@@ -277,7 +281,7 @@ impl Runtime {
         Ok((pvar.ok_or(Error::InvalidHandle)?, state))
     }
 
-    /// Which variable a handle is of, and how many values it has.
+    /// Returns which variable a handle is of, and how many values it has.
     ///
     /// # Errors
     /// [`Error::InvalidSession`], [`Error::InvalidHandle`].
@@ -328,7 +332,8 @@ impl Runtime {
     /// Stops a variable: its value stays as it is (`PVAR_STOP`).
     ///
     /// # Errors
-    /// As [`Runtime::pvar_start`].
+    /// [`Error::InvalidSession`], [`Error::InvalidHandle`]; [`Error::PvarNoStartStop`] if it is
+    /// continuous.
     pub fn pvar_stop(&self, session: PvarSession, handle: PvarHandle) -> Result<()> {
         let (pvar, state) = self.pvar(session, handle)?;
         if pvar.info.is_continuous {
@@ -412,8 +417,8 @@ impl Runtime {
         self.pvar_read_with(session, handle, |item, value| to[item] = value)
     }
 
-    /// The same, one value after the other: with its number. Neither locks nor allocates, whatever their
-    /// number.
+    /// Reads a variable's values one by one, each with its number.
+    /// Neither locks nor allocates, whatever their number.
     ///
     /// # Errors
     /// [`Error::InvalidSession`], [`Error::InvalidHandle`].
@@ -434,7 +439,8 @@ impl Runtime {
     /// Reads one value of a variable.
     ///
     /// # Errors
-    /// As [`Runtime::pvar_read`]; [`Error::InvalidItem`] if there is none.
+    /// [`Error::InvalidSession`], [`Error::InvalidHandle`]; [`Error::Invalid`] if they are more
+    /// than `to` takes; [`Error::InvalidItem`] if there is none.
     pub fn pvar_read_item(
         &self,
         session: PvarSession,
@@ -449,12 +455,13 @@ impl Runtime {
         Ok(Value::of_bits(pvar.info.datatype, bits))
     }
 
-    /// Sets a variable's values, as this handle shows them (`PVAR_WRITE`). A running variable of which the
-    /// producer says the current value, as a level, goes on showing that.
+    /// Sets a variable's values, as this handle shows them (`PVAR_WRITE`).
+    /// A running variable whose producer provides the current value, such as a level, continues to
+    /// show that.
     ///
     /// # Errors
-    /// [`Error::InvalidSession`], [`Error::InvalidHandle`]; [`Error::PvarNoWrite`] if it is read-only;
-    /// [`Error::Invalid`] if the values are not as many, or of another type.
+    /// [`Error::InvalidSession`], [`Error::InvalidHandle`]; [`Error::PvarNoWrite`] if it is
+    /// read-only; [`Error::Invalid`] if the number of values or their type is wrong.
     pub fn pvar_write(
         &self,
         session: PvarSession,
@@ -472,11 +479,14 @@ impl Runtime {
         self.pvar_write_with(session, handle, |item, _| values[item])
     }
 
-    /// The same with what `from` says for each item, in a value of the variable's datatype. Neither locks
-    /// nor allocates.
+    /// Sets a variable's values one by one:
+    /// `from` returns the value of each item, in the variable's datatype. Neither locks nor
+    /// allocates.
     ///
     /// # Errors
-    /// As [`Runtime::pvar_write`]; the values before one of another type are written then.
+    /// [`Error::InvalidSession`], [`Error::InvalidHandle`]; [`Error::PvarNoWrite`] if it is
+    /// read-only; [`Error::Invalid`] if a value has another type; the values before it are written
+    /// then.
     pub fn pvar_write_with(
         &self,
         session: PvarSession,
@@ -513,7 +523,9 @@ impl Runtime {
     /// Reads and resets in one: of what is summed, nothing is lost between the two (`PVAR_READRESET`).
     ///
     /// # Errors
-    /// As [`Runtime::pvar_read`] and [`Runtime::pvar_reset`]; [`Error::PvarNoAtomic`] if it cannot do that.
+    /// [`Error::InvalidSession`], [`Error::InvalidHandle`]; [`Error::Invalid`] if they are more
+    /// than `to` takes; [`Error::PvarNoWrite`] if it is read-only; [`Error::PvarNoAtomic`] if it
+    /// cannot do that.
     pub fn pvar_read_reset(
         &self,
         session: PvarSession,
@@ -526,10 +538,12 @@ impl Runtime {
         self.pvar_read_reset_with(session, handle, |item, value| to[item] = value)
     }
 
-    /// The same, one value after the other: with its number. Neither locks nor allocates.
+    /// Reads and resets a variable's values one by one, each with its number.
+    /// Neither locks nor allocates.
     ///
     /// # Errors
-    /// [`Error::InvalidSession`], [`Error::InvalidHandle`], [`Error::PvarNoWrite`], [`Error::PvarNoAtomic`].
+    /// [`Error::InvalidSession`], [`Error::InvalidHandle`], [`Error::PvarNoWrite`],
+    /// [`Error::PvarNoAtomic`].
     pub fn pvar_read_reset_with(
         &self,
         session: PvarSession,

@@ -12,12 +12,12 @@ use crate::events::type_state::TypeState;
 use crate::events::types::{Info, ObjectHandle, Safety};
 
 impl Runtime {
-    /// Registers for an event type (`EVENT_HANDLE_ALLOC`): for this object, if the type is bound; else the
-    /// object is ignored. Instances come from the first callback on.
+    /// Registers for an event type (`EVENT_HANDLE_ALLOC`): for this object, if the type is bound;
+    /// otherwise the object is ignored. Instances arrive from the first callback on.
     ///
     /// # Errors
-    /// [`Error::InvalidIndex`] if there is no such event type, [`Error::Invalid`] without an object where
-    /// the type is bound, [`Error::OutOfHandles`], [`Error::NotAccessible`].
+    /// [`Error::InvalidIndex`] if there is no such event type, [`Error::Invalid`] without an object
+    /// where the type is bound, [`Error::OutOfHandles`], [`Error::NotAccessible`].
     pub fn handle_alloc(
         &self,
         event_type: i32,
@@ -70,7 +70,7 @@ impl Runtime {
         Ok(slot.filter(is_valid).ok_or(Error::InvalidHandle)?)
     }
 
-    /// Whether a registration handle is one that is not freed.
+    /// Returns whether a registration handle is one that is not freed.
     pub fn is_registered(&self, registration: Registration) -> bool {
         self.slot(registration).is_ok()
     }
@@ -87,7 +87,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// The hints of a registration (`EVENT_HANDLE_GET_INFO`).
+    /// Returns the hints of a registration (`EVENT_HANDLE_GET_INFO`).
     ///
     /// # Errors
     /// [`Error::InvalidHandle`], [`Error::NotAccessible`].
@@ -97,10 +97,10 @@ impl Runtime {
     }
 
     /// Sets the callback of a registration for contexts that require no more than `level`
-    /// (`EVENT_REGISTER_CALLBACK`), in place of the one before and its hints; none takes it away. Of several,
-    /// the one with the lowest level that the context allows is called.
+    /// (`EVENT_REGISTER_CALLBACK`), replacing the previous one and its hints. `None` removes it. Of
+    /// several, the one with the lowest level that the context allows is called.
     ///
-    /// A callback that was replaced is dropped some time behind its last call, in a call to this runtime.
+    /// A replaced callback is dropped some time after its last call, in a call to this runtime.
     ///
     /// # Errors
     /// [`Error::InvalidHandle`], [`Error::NotAccessible`].
@@ -145,7 +145,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// The hints of a callback (`EVENT_CALLBACK_GET_INFO`).
+    /// Returns the hints of a callback (`EVENT_CALLBACK_GET_INFO`).
     ///
     /// # Errors
     /// [`Error::InvalidHandle`], [`Error::Invalid`] if no callback has this level, [`Error::NotAccessible`].
@@ -158,16 +158,18 @@ impl Runtime {
         Ok(slot.with_callback_info(level, |info| info.clone()))
     }
 
-    /// Frees a registration (`EVENT_HANDLE_FREE`): no callback begins from now on. `free_callback` runs once
-    /// none is running any more: in here, or in the thread that runs the last one; with what is then
-    /// required of it. What was dropped, and not told yet, is told before, if that may be.
+    /// Frees a registration (`EVENT_HANDLE_FREE`): no callback begins from now on.
     ///
-    /// May be called from anywhere, also from the registration's own callbacks; in signal handlers through
-    /// [`Runtime::handle_free_raw`].
+    /// `free_callback` runs once no callback is running any more: during this call, or in the
+    /// thread that runs the last one, with the safety level that is required there. Unreported
+    /// drops are reported before, if that is allowed in this context.
+    ///
+    /// May be called from anywhere, also from the registration's own callbacks; in signal handlers
+    /// through [`Runtime::handle_free_raw`].
     ///
     /// # Errors
-    /// [`Error::InvalidHandle`]; [`Error::NotAccessible`] in a signal handler, or when very many threads are
-    /// in callbacks. The free-callback is not called then.
+    /// [`Error::InvalidHandle`]; [`Error::NotAccessible`] in a signal handler, or when very many
+    /// threads are in callbacks. The free callback is not called then.
     pub fn handle_free(
         &self,
         registration: Registration,
@@ -190,11 +192,12 @@ impl Runtime {
         freed
     }
 
-    /// The same with a function and two numbers; allocates nothing, and never gives
-    /// [`Error::NotAccessible`] for being called in a signal handler.
+    /// Frees a registration, with a function and two numbers as the free callback.
+    /// Allocates nothing, and works in signal handlers.
     ///
     /// # Errors
-    /// As [`Runtime::handle_free`].
+    /// [`Error::InvalidHandle`]; [`Error::NotAccessible`] when very many threads are in callbacks.
+    /// The free callback is not called then.
     pub fn handle_free_raw(
         &self,
         registration: Registration,
@@ -230,9 +233,10 @@ impl Runtime {
         }
     }
 
-    /// Sets who is told what a registration did not get (`EVENT_SET_DROPPED_HANDLER`): before the next event
-    /// of that source is raised, in a context that one of the registration's callbacks allows. With none,
-    /// drops are neither counted nor told.
+    /// Sets the handler that gets the number of instances that a registration did not get
+    /// (`EVENT_SET_DROPPED_HANDLER`). It is called before the next event of that source is raised,
+    /// in a context that one of the registration's callbacks allows. Without a handler, drops are
+    /// neither counted nor reported.
     ///
     /// # Errors
     /// [`Error::InvalidHandle`], [`Error::NotAccessible`].

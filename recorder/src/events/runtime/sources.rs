@@ -33,7 +33,8 @@ impl Runtime {
         })
     }
 
-    /// How many sources there are (`SOURCE_GET_NUM`). It only grows.
+    /// Returns how many sources there are (`SOURCE_GET_NUM`).
+    /// It only grows.
     pub fn source_count(&self) -> i32 {
         self.shared.sources.len() as i32
     }
@@ -42,7 +43,7 @@ impl Runtime {
         self.shared.sources.at(index).ok_or(Error::InvalidIndex)
     }
 
-    /// What a source is (`SOURCE_GET_INFO`).
+    /// Returns what a source is (`SOURCE_GET_INFO`).
     ///
     /// # Errors
     /// [`Error::InvalidIndex`] if there is none.
@@ -50,7 +51,7 @@ impl Runtime {
         Ok(&self.source(index)?.info)
     }
 
-    /// The current time of a source, in its ticks (`SOURCE_GET_TIMESTAMP`).
+    /// Returns the current time of a source, in its ticks (`SOURCE_GET_TIMESTAMP`).
     ///
     /// # Errors
     /// [`Error::InvalidIndex`] if there is none, [`Error::NotSupported`] if its time cannot be asked for.
@@ -59,7 +60,8 @@ impl Runtime {
     }
 }
 
-/// A source, for whoever raises its events. Cheap to clone.
+/// A source, for the producer that raises its events.
+/// Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Source {
     pub(super) state: Arc<SourceState>,
@@ -67,7 +69,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Its index.
+    /// Returns its index.
     pub fn index(&self) -> i32 {
         self.state.index as i32
     }
@@ -78,7 +80,7 @@ impl Source {
         self.runtime.deliver(&self.state, required)
     }
 
-    /// How many instances wait for [`Source::deliver`].
+    /// Returns how many instances wait for [`Source::deliver`].
     pub fn pending(&self) -> usize {
         self.state.ring.as_ref().map_or(0, Ring::pending)
     }
