@@ -1,4 +1,4 @@
-//! Handles: numbers that say which recorder, what kind of thing, and which one.
+//! Handles: numbers that contain a recorder, a kind of thing, and an id.
 
 use annals_recorder::{ClockId, EventTypeId, RegionId, SourceId};
 

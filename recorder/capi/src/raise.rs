@@ -38,7 +38,7 @@ pub union ValueAs {
     pub bytes: *const c_void,
 }
 
-// Of a narrow number, the lower half of the bits is looked at.
+// Of a narrow number, the lower half of the bits is read.
 #[cfg(target_endian = "big")]
 compile_error!("annals_value is read as little-endian processors store it");
 
@@ -56,7 +56,7 @@ impl Value {
     }
 }
 
-/// Values whose pointers are good: who makes this says so.
+/// Values whose pointers are valid, as the code that creates this has checked.
 #[derive(Clone, Copy)]
 struct FromC<'a>(&'a [Value]);
 
@@ -68,7 +68,7 @@ impl<'a> annals_recorder::Values<'a> for FromC<'a> {
 
     #[inline(always)]
     fn get(self, index: usize) -> RawValue<'a> {
-        // SAFETY: as the type says.
+        // SAFETY: the type's invariant: the pointers are valid.
         unsafe { self.0[index].raw() }
     }
 }
@@ -103,8 +103,9 @@ pub extern "C" fn annals_leave(region: Region) -> Status {
     raise(region.recorder(), Leave(region))
 }
 
-/// An event of the process's own source, now. Not the more general [`EventOn`] with these two said: what
-/// the type says is known on the whole path, also behind the call that catches panics.
+/// An event of the process's own source, now.
+/// It is not the more general [`EventOn`] with two fixed fields: what the type fixes is known on
+/// the whole path, also beyond the call that catches panics.
 #[derive(Clone, Copy)]
 struct Event<'a> {
     event_type: EventTypeId,
@@ -239,7 +240,7 @@ pub unsafe extern "C" fn annals_raise_at(
     unsafe { raise_on(source, Some(tick), event_type, values, count) }
 }
 
-/// Events that are told of and were not seen.
+/// Events that are reported and were not observed.
 #[derive(Clone, Copy)]
 enum Missed {
     /// That the source dropped.

@@ -21,14 +21,15 @@ use crate::spec::{
 use crate::status::{Failure, Status};
 use crate::table;
 
-/// The environment is not looked at.
+/// The environment is ignored.
 pub const ENVIRONMENT_IGNORED: u32 = 0;
-/// What the environment says stands above the settings.
+/// The environment overrides the settings.
 pub const ENVIRONMENT_WINS: u32 = 1;
-/// What the environment says stands below the settings.
+/// The settings override the environment.
 pub const ENVIRONMENT_FILLS: u32 = 2;
 
-/// The recorder that was made global; 0: none.
+/// The recorder that was made global.
+/// 0 means none.
 static GLOBAL: AtomicU64 = AtomicU64::new(0);
 
 #[unsafe(no_mangle)]
@@ -61,7 +62,7 @@ pub unsafe extern "C" fn annals_start(
         for setting in unsafe { slice(settings, count) }? {
             // SAFETY: invariant CALLER (module docs).
             let (name, value) = unsafe { setting.read() }?;
-            // As for variables: an empty one says nothing.
+            // Like an empty variable, an empty setting of this name is ignored.
             if !value.is_empty() || !ENVIRONMENT.iter().any(|(known, ..)| *known == name) {
                 options.set(name, value)?;
             }

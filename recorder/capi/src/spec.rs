@@ -17,7 +17,7 @@ use annals_recorder::{
 use crate::handle;
 use crate::status::{Failure, Status};
 
-/// A setting: what an environment variable would say.
+/// A setting: the name of an environment variable, and a value for it.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Setting {
@@ -120,16 +120,17 @@ fn wrong(why: impl Into<String>) -> Failure {
 /// - The type is `repr(C)` and its first field is `size: usize`.
 pub unsafe trait Growing: Copy {}
 
-// SAFETY: as can be seen above.
+// SAFETY: `size` is the first field.
 unsafe impl Growing for ClockSpec {}
-// SAFETY: as can be seen above.
+// SAFETY: `size` is the first field.
 unsafe impl Growing for SourceSpec {}
-// SAFETY: as can be seen above.
+// SAFETY: `size` is the first field.
 unsafe impl Growing for EventTypeSpec {}
-// SAFETY: as can be seen above.
+// SAFETY: `size` is the first field.
 unsafe impl Growing for Statistics {}
 
-/// Returns the size that the program says a structure has; at least what this version knows.
+/// Returns the size that the program gives for a structure, which must not be smaller than the
+/// smallest that this version knows.
 ///
 /// # Safety
 /// - `pointer` is NULL or points to such a structure.
@@ -147,10 +148,11 @@ unsafe fn size_of_given<T: Growing>(pointer: *const T) -> Result<usize, Failure>
     Ok(size)
 }
 
-/// Reads a structure; one of a later version is refused when it uses fields that this one lacks.
+/// Reads a structure.
+/// One of a later version is refused if it uses fields that this version lacks.
 ///
 /// # Safety
-/// - `pointer` is NULL or points to such a structure, as long as its size says.
+/// - `pointer` is NULL or points to such a structure, of the size that it contains.
 pub unsafe fn read_spec<T: Growing>(pointer: *const T) -> Result<T, Failure> {
     // SAFETY: invariant CALLER (module docs).
     let size = unsafe { size_of_given(pointer) }?;
@@ -166,10 +168,11 @@ pub unsafe fn read_spec<T: Growing>(pointer: *const T) -> Result<T, Failure> {
     Ok(unsafe { pointer.read() })
 }
 
-/// Fills the program's statistics; fields that this version does not know become 0.
+/// Fills the program's statistics.
+/// Fields that this version does not know become 0.
 ///
 /// # Safety
-/// - `pointer` is NULL or points to such a structure, as long as its size says.
+/// - `pointer` is NULL or points to such a structure, of the size that it contains.
 pub unsafe fn write_statistics(
     pointer: *mut Statistics,
     status: &annals_recorder::Status,
@@ -195,7 +198,7 @@ pub unsafe fn write_statistics(
     };
     // SAFETY: the structure is `size` bytes long.
     unsafe { pointer.cast::<u8>().write_bytes(0, size) };
-    // SAFETY: as above, and `size` is at least this.
+    // SAFETY: invariant CALLER (module docs); `size` is at least this.
     unsafe { pointer.write(statistics) };
     Ok(())
 }
@@ -209,7 +212,7 @@ pub unsafe fn put<T>(place: *mut T, value: T) {
     unsafe { place.write(value) };
 }
 
-/// Returns whether there is a place for the result, before anything is done.
+/// Checks that there is a place for the result, before anything is done.
 pub fn check_out<T>(place: *mut T) -> Result<(), Failure> {
     if place.is_null() {
         return Err(Status::ErrorNull.into());
@@ -261,7 +264,7 @@ pub unsafe fn slice<'a, T>(items: *const T, count: usize) -> Result<&'a [T], Fai
     }
 }
 
-/// Copies a text into the program's buffer, with a zero behind it.
+/// Copies a text into the program's buffer, with a zero after it.
 ///
 /// # Safety
 /// - `buffer` is NULL or has `capacity` bytes; `length` is NULL or can be written to.
@@ -320,17 +323,17 @@ struct ProgramClock {
     data: *mut c_void,
 }
 
-// SAFETY: the header says that the function is called from many threads, with this pointer.
+// SAFETY: the header requires that the function can be called from many threads, with this pointer.
 unsafe impl Send for ProgramClock {}
-// SAFETY: the header says that the function is called from many threads, with this pointer.
+// SAFETY: the header requires that the function can be called from many threads, with this pointer.
 unsafe impl Sync for ProgramClock {}
 
 impl ProgramClock {
     fn read(&self) -> u64 {
         // What takes locks is refused meanwhile: a clock is read under one, too.
         let _inside = Inside::begin();
-        // SAFETY: the header says that the function can be called with this pointer as long as the
-        // program runs, and does not throw.
+        // SAFETY: the header requires that the function can be called with this pointer as long as
+        // the program runs, and does not throw.
         unsafe { (self.read)(self.data) }
     }
 }

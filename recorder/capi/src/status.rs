@@ -9,7 +9,7 @@ use std::ffi::{CStr, CString, c_char};
 
 use annals_recorder::{RecorderError, Refusal};
 
-/// What a call came to.
+/// The outcome of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub enum Status {

@@ -15,11 +15,13 @@ use crate::status::{Failure, Status};
 /// Most recorders that are not freed yet.
 const SLOTS: usize = 64;
 
-/// Stands for the number of a recorder that comes or goes.
+/// The number of a slot whose recorder is being added or removed.
 const RESERVED: u32 = u32::MAX;
 
-/// A recorder, or none: number 0. Who wants to use it counts itself first, and looks at the number
-/// again; who takes it away changes the number first, and waits for the count to go.
+/// A place for a recorder.
+/// Number 0 means that it is free. A thread that uses the recorder increments the users first, and
+/// then reads the number again; one that removes it changes the number first, and then waits until
+/// there are no users.
 #[derive(Debug)]
 struct Slot {
     number: AtomicU32,
@@ -87,7 +89,8 @@ pub fn with<T>(number: u32, work: impl FnOnce(&Recorder) -> T) -> Option<T> {
     Some(work(recorder))
 }
 
-/// Finishes a recorder and takes it out, once nobody works with it any more; false when there is none.
+/// Finishes a recorder and removes it, once no thread uses it any more.
+/// Returns `false` if there is none.
 pub fn remove(number: u32) -> bool {
     // Finished first: the threads that work with it may wait for that, and new ones are refused soon.
     if with(number, |recorder| drop(recorder.finish())).is_none() {
@@ -113,7 +116,7 @@ pub fn remove(number: u32) -> bool {
     }
     slot.recorder.store(null_mut(), Ordering::SeqCst);
     slot.number.store(0, Ordering::SeqCst);
-    // SAFETY: made by `add`; nobody finds it any more, and nobody who did is left.
+    // SAFETY: made by `add`; no thread can find it any more, and none that did is left.
     drop(unsafe { Box::from_raw(pointer) });
     true
 }

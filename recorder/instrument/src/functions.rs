@@ -1,5 +1,5 @@
 //! Regions of functions, by address: a table that hooks read and extend without a lock and without
-//! memory of their own, wherever they are called.
+//! allocating, wherever they are called.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -8,11 +8,11 @@ use annals_recorder::RegionId;
 /// Most functions that a process can call and have recorded.
 const SLOTS: usize = 1 << 18;
 
-/// How far an address may stand from its place.
+/// Longest distance of an address from its preferred place.
 const LONGEST_SEARCH: usize = 64;
 
-/// An address, and number + 1 of its region; zeros at first. The address never changes; the region goes
-/// when the module with the function does.
+/// An address, and number + 1 of its region; zeros at first.
+/// The address never changes; the region is removed with the module that has the function.
 struct Slot {
     address: AtomicUsize,
     region: AtomicU32,
@@ -26,8 +26,8 @@ static TABLE: [Slot; SLOTS] = [const {
     }
 }; SLOTS];
 
-/// What was met and is not defined yet, in the order of the meetings: region + 1 and address. Region
-/// last: it says that the entry is whole.
+/// Functions that were met and are not defined yet, in the order in which they were met: region + 1
+/// and address. The region is stored last: it marks the entry as complete.
 static LOG: [Slot; SLOTS] = [const {
     Slot {
         address: AtomicUsize::new(0),
@@ -63,8 +63,9 @@ pub(crate) fn find(address: usize) -> Option<RegionId> {
     None
 }
 
-/// Returns the region of a function, met now perhaps: then `reserve` gives it a number.
-/// None: no room is left.
+/// Returns the region of a function.
+/// If the function is met for the first time, `reserve` provides its number. Returns `None` if no
+/// room is left.
 pub(crate) fn find_or_add(
     address: usize,
     reserve: impl Fn() -> Option<RegionId>,
@@ -80,8 +81,8 @@ pub(crate) fn find_or_add(
     if let Some(known) = known.checked_sub(1) {
         return Some(RegionId::new(known));
     }
-    // The number first: whoever comes in between, a handler in this very place, takes one, too, and one of
-    // the two stays unused.
+    // The number first: if a signal handler interrupts this very place, it takes one, too, and one
+    // of the two stays unused.
     if MET.load(Ordering::Relaxed) >= SLOTS {
         return None;
     }
@@ -104,7 +105,7 @@ pub(crate) fn met(number: usize) -> Option<(usize, RegionId)> {
     Some((entry.address.load(Ordering::Relaxed), RegionId::new(region)))
 }
 
-/// Forgets the functions of a module that is gone: others may come to lie there.
+/// Forgets the functions of an unloaded module: others may be loaded to the same addresses.
 pub(crate) fn forget(is_gone: impl Fn(usize) -> bool) {
     let met = MET.load(Ordering::Acquire).min(SLOTS);
     let addresses = (0..met).filter_map(self::met).map(|(address, _)| address);

@@ -1,9 +1,9 @@
-//! What the compiler calls at the begin and end of every function, and what it costs them.
+//! The functions that the compiler calls at the begin and end of every function.
 //!
-//! A hook may run anywhere: in a signal handler, between the instructions of an allocator, in a library's
-//! constructor, behind a fork. So it takes no lock and no memory: an address that is met for the first
-//! time gets its region's number from a counter, and a thread of this library defines it. Only the very first event
-//! of a process, which starts the recorder, does more.
+//! A hook may run anywhere: in a signal handler, between the instructions of an allocator, in a
+//! library's constructor, after a fork. So it takes no lock and allocates nothing: an address that
+//! is met for the first time gets its region's number from a counter, and a thread of this library
+//! defines it. Only the very first event of a process, which starts the recorder, does more.
 #![expect(unsafe_code, reason = "functions that compiled programs call")]
 
 use std::ffi::{c_int, c_void};
@@ -49,7 +49,7 @@ fn raise<const IS_ENTER: bool>(function: usize) {
     raise_first(function, IS_ENTER);
 }
 
-/// The first event of a function, a thread, or the process.
+/// Raises the first event of a function, a thread, or the process.
 #[cold]
 #[inline(never)]
 fn raise_first(function: usize, is_enter: bool) {
@@ -85,7 +85,7 @@ fn lose(is_enter: bool) {
     LOST[usize::from(!is_enter)].fetch_add(1, Ordering::Relaxed);
 }
 
-/// Stands before the system's function of this name, to learn which modules are gone.
+/// Replaces the system's function of this name, to learn which modules are unloaded.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     type Close = extern "C" fn(*mut c_void) -> c_int;

@@ -29,7 +29,7 @@ pub fn loaded() -> Vec<Loaded> {
 unsafe extern "C" fn take(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
     // SAFETY: the loader's, while the call lasts.
     let info = unsafe { &*info };
-    // SAFETY: what `loaded` gave.
+    // SAFETY: the pointer that `loaded` passed.
     let found = unsafe { &mut *found.cast::<Vec<Loaded>>() };
     // A panic must not cross into the loader.
     let taken = std::panic::catch_unwind(|| module(info, found.is_empty()));
@@ -41,7 +41,7 @@ unsafe extern "C" fn take(info: *mut libc::dl_phdr_info, _: usize, found: *mut c
 
 fn module(info: &libc::dl_phdr_info, is_program: bool) -> Option<Loaded> {
     let headers = info.dlpi_phdr;
-    // SAFETY: the loader says how many there are.
+    // SAFETY: the loader provides their number.
     let headers = unsafe { std::slice::from_raw_parts(headers, info.dlpi_phnum.into()) };
     let base = info.dlpi_addr as usize;
     let address = |header: &libc::Elf64_Phdr| base.wrapping_add(header.p_vaddr as usize);
@@ -109,7 +109,7 @@ pub(crate) fn is_instrumented() -> bool {
 unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
     // SAFETY: the loader's, while the call lasts.
     let is_found = calls_hooks(unsafe { &*info });
-    // SAFETY: what `is_instrumented` gave.
+    // SAFETY: the pointer that `is_instrumented` passed.
     unsafe { *found.cast::<bool>() = is_found };
     is_found.into()
 }
@@ -129,7 +129,7 @@ pub fn any_import(info: &libc::dl_phdr_info, mut holds: impl FnMut(&CStr, usize)
     const DT_RELASZ: u64 = 8;
     const DT_JMPREL: u64 = 23;
     const LARGEST_TAG: usize = DT_JMPREL as usize;
-    // SAFETY: the loader says how many there are.
+    // SAFETY: the loader provides their number.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let base = info.dlpi_addr as usize;
     let mut dynamic = headers
@@ -165,8 +165,8 @@ pub fn any_import(info: &libc::dl_phdr_info, mut holds: impl FnMut(&CStr, usize)
             return false;
         }
         let table = std::ptr::with_exposed_provenance::<[u64; 3]>(table);
-        // SAFETY: the module's relocations are in memory, 24 bytes each on 64-bit processors that have
-        // this kind, and only those tables are looked at.
+        // SAFETY: the module's relocations are in memory, 24 bytes each on 64-bit processors that
+        // have this kind, and only those tables are read.
         let relocations = unsafe { std::slice::from_raw_parts(table, count) };
         relocations.iter().any(|[offset, info, _]| {
             let symbol = symbols + (info >> 32) as usize * size_of::<libc::Elf64_Sym>();
@@ -177,7 +177,7 @@ pub fn any_import(info: &libc::dl_phdr_info, mut holds: impl FnMut(&CStr, usize)
                 return false;
             }
             let name = std::ptr::with_exposed_provenance::<std::ffi::c_char>(strings + name);
-            // SAFETY: as above: a string of the module's table.
+            // SAFETY: a string of the module's table, which the loader uses as well.
             let name = unsafe { CStr::from_ptr(name) };
             holds(name, base.wrapping_add(*offset as usize))
         })

@@ -27,19 +27,21 @@ mod state {
 
 static STATE: AtomicU8 = AtomicU8::new(state::NONE);
 
-/// Number of the recorder that records functions; 0: none yet.
+/// Number of the recorder that records functions.
+/// 0 means that there is none yet.
 pub(crate) static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// Enters and leaves that came while the recorder started, or when the table was full.
+/// Enters and leaves that arrived while the recorder started, or when the table was full.
 pub(crate) static LOST: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
-/// Null until it is started; what stands here is never freed.
+/// Null until it is started.
+/// The recorder is never freed.
 static RECORDER: AtomicPtr<Recorder> = AtomicPtr::new(null_mut());
 
 static SERVICE: OnceLock<Thread> = OnceLock::new();
 
-/// How often the thread looks by itself: a wake-up is lost when it falls between its look and its sleep's
-/// begin, or when a signal handler came before the thread was known.
+/// How often the thread checks without being woken: a wake-up has no effect between its check and
+/// the begin of its sleep, or when a signal handler came before the thread was known.
 const PERIOD: Duration = Duration::from_millis(200);
 
 /// A module, as it was added.
@@ -49,7 +51,7 @@ struct Known {
     id: ModuleId,
 }
 
-/// How far definitions have come.
+/// The progress of defining.
 #[derive(Debug)]
 struct Progress {
     modules: Vec<Known>,
@@ -132,14 +134,15 @@ fn try_start() -> Result<(), RecorderError> {
     Ok(())
 }
 
-/// Returns whether functions are recorded: not when the environment says `ANNALS_FUNCTIONS=off`.
+/// Returns whether functions are recorded.
+/// They are not with `ANNALS_FUNCTIONS=off` in the environment.
 pub(crate) fn records_functions() -> bool {
     static ARE_OFF: OnceLock<bool> = OnceLock::new();
     !*ARE_OFF
         .get_or_init(|| std::env::var_os("ANNALS_FUNCTIONS").is_some_and(|value| value == "off"))
 }
 
-/// Returns the program's signals are for its own threads.
+/// Runs `spawn` with all signals blocked: the program's signals are for its own threads.
 fn with_signals_blocked<T>(spawn: impl FnOnce() -> T) -> T {
     let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigfillset initialises the set.
@@ -161,7 +164,8 @@ extern "C" fn at_exit() {
     let _ = std::panic::catch_unwind(define_all);
 }
 
-/// Has the thread look; one system call, for signal handlers as well.
+/// Wakes the thread.
+/// One system call; safe in signal handlers.
 pub(crate) fn wake() {
     if let Some(thread) = SERVICE.get() {
         thread.unpark();
@@ -213,7 +217,7 @@ fn define_all_of(recorder: &Recorder) {
     }
 }
 
-/// Adds the modules that are not known yet, and takes those out that are gone.
+/// Adds the modules that are not known yet, and removes those that are unloaded.
 fn add_modules(recorder: &Recorder, progress: &mut Progress, now: Vec<Loaded>) {
     let mut gone = Vec::new();
     progress.modules.retain(|known| {

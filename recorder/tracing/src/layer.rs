@@ -1,4 +1,4 @@
-//! The layer: what `tracing` tells, raised as events.
+//! The layer: raises the spans and events of `tracing` as events.
 
 use annals_recorder::{EventType, EventTypeSpec, Recorder, Result, THREADS, Value, Verbosity};
 use tracing::span::{Attributes, Id, Record};
@@ -30,8 +30,9 @@ pub struct AnnalsLayer {
 
 impl AnnalsLayer {
     /// Creates a layer that records with this recorder.
-    /// It keeps the recorder until it goes itself; a global default never does, and then the
-    /// process's exit finishes the recording, or [`Recorder::finish`].
+    ///
+    /// It keeps the recorder until it is dropped. A global default never is, and then the process's
+    /// exit finishes the recording, or [`Recorder::finish`].
     ///
     /// # Errors
     /// If the recording is finished, or the recorder has no room for the layer's event types.
@@ -131,7 +132,7 @@ impl AnnalsLayer {
         self.recorder.report_dropped(THREADS, event_type, 1);
     }
 
-    /// Says of the event before that not all of it is there.
+    /// Marks the previous event as shortened.
     fn note_shortened(&self, values: &Values<'_>) {
         let counts = (values.shortened, values.panicked);
         if counts != (0, 0) {
@@ -145,8 +146,9 @@ where
     S: Subscriber + for<'lookup> LookupSpan<'lookup>,
 {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        // What cannot be defined now may be when the first span or event comes. Never without interest:
-        // the recorder's rules change while the program runs, and `tracing` would not ask again.
+        // What cannot be defined now may be when the first span or event arrives. The interest is
+        // never `never`: the recorder's rules change while the program runs, and `tracing` would
+        // not ask again.
         let _ = self.callsite(metadata);
         Interest::always()
     }

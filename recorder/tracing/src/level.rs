@@ -79,7 +79,7 @@ impl Levels {
         if let Some(types) = place.get() {
             return Ok(*types);
         }
-        // Threads that come here at once define the same, and get the same.
+        // Threads that come here concurrently define the same, and get the same.
         let types = SpanTypes::define(recorder, level)?;
         Ok(*place.get_or_init(|| types))
     }

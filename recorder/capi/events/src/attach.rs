@@ -33,7 +33,7 @@ pub struct AttachSpec {
     pub sample_every_ns: u64,
 }
 
-// SAFETY: `size` comes first.
+// SAFETY: `size` is the first field.
 unsafe impl Growing for AttachSpec {}
 
 /// An attachment in C: its number, as a pointer that is never followed.
@@ -61,10 +61,11 @@ fn find(attachment: AttachmentHandle) -> Result<Arc<Attachment>> {
     found.ok_or(Error::InvalidHandle)
 }
 
-/// Patterns up to NULL; none where there is no list.
+/// Reads the patterns up to NULL.
+/// Returns `None` if there is no list.
 ///
 /// # Safety
-/// - `list` is NULL or points to texts that end with a zero, and to NULL behind the last.
+/// - `list` is NULL or points to texts that end with a zero, with NULL after the last.
 unsafe fn patterns<'a>(list: *const *const c_char) -> Result<Option<Vec<&'a str>>> {
     if list.is_null() {
         return Ok(None);

@@ -28,7 +28,7 @@ pub unsafe extern "C" fn annals_t_category_get_num(num_cat: *mut c_int) -> i32 {
 }
 
 /// # Safety
-/// - Each pointer is NULL or good, the texts' for as many bytes as their lengths say.
+/// - Each pointer is NULL or valid, those of texts for as many bytes as their lengths contain.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_category_get_info(
     cat_index: c_int,

@@ -42,7 +42,7 @@ const _: () = assert!(size_of::<usize>() == 8, "registration handles have 64 bit
 /// - `provided` is NULL or good.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_init_thread(required: c_int, provided: *mut c_int) -> i32 {
-    // Whatever is required, all calls may come from all threads.
+    // Whatever thread level is required, all threads may call all functions.
     const MULTIPLE: c_int = 3;
     call(|_| {
         if !(0..=MULTIPLE).contains(&required) {
@@ -74,7 +74,7 @@ pub(crate) unsafe extern "C" fn annals_t_source_get_num(num_sources: *mut c_int)
 }
 
 /// # Safety
-/// - Each pointer is NULL or good, the texts' for as many bytes as their lengths say.
+/// - Each pointer is NULL or valid, those of texts for as many bytes as their lengths contain.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_source_get_info(
     source_index: c_int,
@@ -128,8 +128,8 @@ pub(crate) unsafe extern "C" fn annals_t_event_get_num(num_events: *mut c_int) -
 }
 
 /// # Safety
-/// - Each pointer is NULL or good: texts for as many bytes, and arrays for as many elements, as their
-///   lengths say.
+/// - Each pointer is NULL or valid: texts for as many bytes, and arrays for as many elements, as
+///   their lengths contain.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_event_get_info(
     event_index: c_int,
@@ -264,7 +264,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_register_callback(
             let call = move |instance: &Instance<'_>, registration, required: Safety| {
                 let instance = std::ptr::from_ref(instance).cast_mut().cast();
                 let user_data = std::ptr::with_exposed_provenance_mut(data);
-                // SAFETY: who registered it promised that it may be called.
+                // SAFETY: `annals_t.h` requires of registered functions that they may be called.
                 unsafe {
                     function(
                         instance,
@@ -318,7 +318,7 @@ fn call_free(registration: Registration, required: Safety, [function, data]: [us
     // SAFETY: only `annals_t_event_handle_free` passes it on, and has it from a function of this type.
     let function = unsafe { std::mem::transmute::<*const (), Function>(function) };
     let user_data = std::ptr::with_exposed_provenance_mut(data);
-    // SAFETY: who freed the registration promised that it may be called.
+    // SAFETY: `annals_t.h` requires of the free callback that it may be called.
     unsafe { function(handle_of(registration), required as c_int, user_data) };
 }
 
@@ -357,7 +357,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_set_dropped_handler(
                 let registration = handle_of(dropped.registration);
                 let required = dropped.required as c_int;
                 let user_data = std::ptr::with_exposed_provenance_mut(dropped.user_data);
-                // SAFETY: who registered it promised that it may be called.
+                // SAFETY: `annals_t.h` requires of registered functions that they may be called.
                 unsafe { function(count, registration, dropped.source, required, user_data) };
             }
         });

@@ -39,7 +39,7 @@ pub(crate) unsafe extern "C" fn annals_t_cvar_get_num(num_cvar: *mut c_int) -> i
 }
 
 /// # Safety
-/// - Each pointer is NULL or good, the texts' for as many bytes as their lengths say.
+/// - Each pointer is NULL or valid, those of texts for as many bytes as their lengths contain.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_cvar_get_info(
     cvar_index: c_int,
@@ -143,7 +143,7 @@ pub(crate) unsafe extern "C" fn annals_t_cvar_read(handle: CvarHandle, buf: *mut
     })
 }
 
-/// Values that lie one behind the other.
+/// Reads an array of values.
 ///
 /// # Safety
 /// - `from` points to `count` values.
@@ -169,7 +169,7 @@ pub(crate) unsafe extern "C" fn annals_t_cvar_write(handle: CvarHandle, buf: *co
     })
 }
 
-/// Returns what a producer's function came to.
+/// Converts the result of a producer's function.
 fn outcome(code: c_int) -> Result<()> {
     if code == 0 {
         return Ok(());
@@ -178,7 +178,7 @@ fn outcome(code: c_int) -> Result<()> {
     Err(known.unwrap_or(Error::Invalid))
 }
 
-/// Room for so many values, aligned for all of them.
+/// Allocates room for the given number of values, aligned for all of them.
 fn room(datatype: Datatype, count: usize) -> Vec<u64> {
     vec![0; (count * datatype.size()).div_ceil(8)]
 }
@@ -214,7 +214,7 @@ pub(crate) unsafe extern "C" fn annals_t_add_cvar(
     let data = data.expose_provenance();
     call(|runtime| {
         let (datatype, count) = (datatype(value_type)?, count(num_values)?);
-        // Both or none: a variable has one place where its values are.
+        // Both or none: a variable's values are in one place.
         if cvar_index.is_null() || initial.is_null() || read.is_some() != write.is_some() {
             return Err(Error::Invalid);
         }
@@ -237,7 +237,7 @@ pub(crate) unsafe extern "C" fn annals_t_add_cvar(
                 unsafe { put_values(values, to) };
                 let bits = bits_of(object);
                 let data = std::ptr::with_exposed_provenance_mut(data);
-                // SAFETY: who added the variable promised that it may be called.
+                // SAFETY: `annals_t.h` requires of a variable's functions that they may be called.
                 unsafe { read(data, pointer_of(&bits), to) };
                 for (index, value) in values.iter_mut().enumerate() {
                     // SAFETY: all of them are there.
@@ -251,7 +251,7 @@ pub(crate) unsafe extern "C" fn annals_t_add_cvar(
                 unsafe { put_values(values, from) };
                 let bits = bits_of(object);
                 let data = std::ptr::with_exposed_provenance_mut(data);
-                // SAFETY: who added the variable promised that it may be called.
+                // SAFETY: `annals_t.h` requires of a variable's functions that they may be called.
                 outcome(unsafe { write(data, pointer_of(&bits), from) })
             };
             spec = spec.access(get, set);

@@ -1,6 +1,7 @@
-//! Hints as objects of their own.
+//! Hints as separate objects.
 //!
-//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals_t.h` requires of it.
+//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals_t.h` requires
+//! of it.
 #![expect(unsafe_code, reason = "exported functions; info objects are pointers")]
 
 use std::ffi::{c_char, c_int};
@@ -10,7 +11,8 @@ use annals_recorder::events::{Error, Info, Result};
 use crate::call;
 use crate::memory::{must_put, put, put_text, text};
 
-/// Returns the hints that a program gave; none are no hints.
+/// Returns the hints that a program passed.
+/// NULL means no hints.
 ///
 /// # Safety
 /// - `info` is NULL or an info object that is not freed.

@@ -26,7 +26,7 @@ use annals_recorder::events::{Error, Result, Runtime};
 /// How often the interface is initialised.
 static INITIALISED: AtomicI32 = AtomicI32::new(0);
 
-/// Returns a call: nothing panics out of it; 0, or the error's code.
+/// Runs a call, and catches panics. Returns 0 or the error's code.
 fn call(work: impl FnOnce(&'static Runtime) -> Result<()>) -> i32 {
     let outcome = catch_unwind(AssertUnwindSafe(|| work(Runtime::process())));
     match outcome {
@@ -36,7 +36,7 @@ fn call(work: impl FnOnce(&'static Runtime) -> Result<()>) -> i32 {
     }
 }
 
-/// Returns a call of a tool: the interface must be initialised.
+/// Runs a call of a tool, for which the interface must be initialised.
 fn tool_call(work: impl FnOnce(&'static Runtime) -> Result<()>) -> i32 {
     if INITIALISED.load(Ordering::Acquire) <= 0 {
         return Error::NotInitialized.code();

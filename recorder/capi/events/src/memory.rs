@@ -40,8 +40,10 @@ pub(crate) unsafe fn must_put<T>(to: *mut T, value: T) -> Result<()> {
     Ok(())
 }
 
-/// Returns a text by the standard's convention: at most so many bytes as `length` says, the zero included;
-/// `length` becomes that of the whole text with its zero, if it did not fit or was not wanted.
+/// Writes a text by the standard's convention: at most `length` bytes, including the zero.
+///
+/// If the text did not fit or was not requested, `length` becomes that of the whole text with its
+/// zero.
 ///
 /// # Safety
 /// - `length` is NULL or points to a number, and `to` is NULL or has room for as many bytes.
@@ -76,7 +78,7 @@ pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str> {
     text.to_str().map_err(|_| Error::Invalid)
 }
 
-/// The same where none is an empty one.
+/// Reads a text that may be NULL, which means an empty one.
 ///
 /// # Safety
 /// - `text` is NULL or ends with a zero.
@@ -101,7 +103,7 @@ pub(crate) unsafe fn object(object: *const c_void) -> Option<ObjectHandle> {
     Some(ObjectHandle(handle))
 }
 
-/// Writes values one behind the other, as an array of C.
+/// Writes values as an array of C.
 ///
 /// # Safety
 /// - `to` has room for them.
@@ -122,7 +124,7 @@ pub(crate) unsafe fn put_values(values: &[Value], to: *mut c_void) {
 #[derive(Clone, Copy)]
 pub(crate) struct Place(pub(super) [u8; 8]);
 
-/// One of the values that lie one behind the other.
+/// Reads one of an array of values.
 ///
 /// # Safety
 /// - `from` points to more than `index` values.
@@ -135,7 +137,7 @@ pub(crate) unsafe fn value_at(datatype: Datatype, from: *const c_void, index: us
     Value::get(datatype, &place.0).expect("eight bytes are enough for any")
 }
 
-/// Writes one of the values that lie one behind the other.
+/// Writes one of an array of values.
 ///
 /// # Safety
 /// - `to` has room for more than `index` values of this type.

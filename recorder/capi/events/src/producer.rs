@@ -62,7 +62,7 @@ pub unsafe extern "C" fn annals_t_add_source(
         if let Some(read) = read {
             spec = spec.clock(move || {
                 let data = std::ptr::with_exposed_provenance_mut(data);
-                // SAFETY: who added the source promised that it may be called.
+                // SAFETY: `annals_t.h` requires of a source's clock that it may be read.
                 unsafe { read(data) as u64 }
             });
         }

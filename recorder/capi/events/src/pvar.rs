@@ -40,13 +40,14 @@ pub type PvarRead = Option<unsafe extern "C" fn(*mut c_void, *const u64, c_int, 
 pub type PvarCount = Option<unsafe extern "C" fn(*mut c_void, *const u64) -> c_int>;
 pub type PvarNotify = Option<unsafe extern "C" fn(*mut c_void, c_int, *const u64)>;
 
-/// What producers are told, in C.
+/// The notices that producers get, in C.
 pub const NOTICE_ALLOCATED: c_int = 0;
 pub const NOTICE_STARTED: c_int = 1;
 pub const NOTICE_STOPPED: c_int = 2;
 pub const NOTICE_FREED: c_int = 3;
 
-/// Returns the number behind a pointer; one that is none for NULL and what no number can be.
+/// Returns the number that a pointer stands for: one that is never used for NULL and for pointers
+/// that no number has.
 fn number_of(pointer: *mut c_void) -> i32 {
     i32::try_from(pointer.addr()).map_or(-1, |number| number - 1)
 }
@@ -72,7 +73,7 @@ pub unsafe extern "C" fn annals_t_pvar_get_num(num_pvar: *mut c_int) -> i32 {
 }
 
 /// # Safety
-/// - Each pointer is NULL or good, the texts' for as many bytes as their lengths say.
+/// - Each pointer is NULL or valid, those of texts for as many bytes as their lengths contain.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_pvar_get_info(
     pvar_index: c_int,
@@ -312,7 +313,7 @@ fn with_functions(
             let (bits, mut place) = (bits_of(object), Place([0; 8]));
             let to = (&raw mut place).cast();
             let data = std::ptr::with_exposed_provenance_mut(data);
-            // SAFETY: who added the variable promised that it may be called.
+            // SAFETY: `annals_t.h` requires of a variable's functions that they may be called.
             unsafe { read(data, pointer_of(object, &bits), item as c_int, to) };
             Value::get(datatype, &place.0).expect("eight bytes are enough for any")
         });
@@ -321,7 +322,7 @@ fn with_functions(
         spec = spec.count(move |object| {
             let bits = bits_of(object);
             let data = std::ptr::with_exposed_provenance_mut(data);
-            // SAFETY: who added the variable promised that it may be called.
+            // SAFETY: `annals_t.h` requires of a variable's functions that they may be called.
             let items = unsafe { count(data, pointer_of(object, &bits)) };
             usize::try_from(items).unwrap_or(0)
         });
@@ -338,7 +339,7 @@ fn with_functions(
             };
             let bits = bits_of(object);
             let data = std::ptr::with_exposed_provenance_mut(data);
-            // SAFETY: who added the variable promised that it may be called.
+            // SAFETY: `annals_t.h` requires of a variable's functions that they may be called.
             unsafe { notify(data, notice, pointer_of(object, &bits)) };
         });
     }
@@ -402,7 +403,7 @@ pub unsafe extern "C" fn annals_t_add_pvar(
     })
 }
 
-/// Returns what a producer says of an item of its variable.
+/// Passes on what a producer reports of an item of its variable.
 ///
 /// # Safety
 /// - `pvar` is NULL or what was added, `value` is NULL or points to a value of its datatype.
