@@ -1,11 +1,12 @@
-//! Turns `functions.tsv`, the one place where MPI's functions are named, into what stands before each of them;
-//! and says how the library is linked.
+//! Generates the intercepting functions from `functions.tsv`, the one place where MPI's functions
+//! are named; and defines how the library is linked.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Where an argument of this name stands in `At`, for what is recorded of a function.
+/// The field of `At` for arguments of this name, for functions of which more than the call is
+/// recorded.
 const PLACES: &[(&str, &str)] = &[
     ("count", "count"),
     ("incount", "count"),
@@ -62,10 +63,10 @@ const PLACES: &[(&str, &str)] = &[
     ("session", "session"),
 ];
 
-/// What the library does not show: see `adopt_callers`.
+/// Functions that the library does not export: see `adopt_callers`.
 const HIDDEN: &[&str] = &["MPI_Get_version"];
 
-/// What has code of its own for each function: what is called most.
+/// Kinds of functions with separate code for each function: those that are called most.
 const HOT: &[&str] = &["send", "isend", "recv", "irecv", "wait"];
 
 const USAGE: &str = "name, group, what is recorded, what is returned, arguments";
@@ -115,11 +116,11 @@ fn generate(table: &str) -> String {
     // Found by their names, too.
     assert!(names.iter().eq(order.iter()), "functions.tsv is in order");
     format!(
-        "/// How many functions there are.\npub(crate) const COUNT: usize = {count};\n\
+        "/// The number of functions.\npub(crate) const COUNT: usize = {count};\n\
          /// By number.\npub(crate) static FUNCTIONS: [Function; COUNT] = [\n{functions}];\n\
-         /// By number, where its arguments stand.\n\
+         /// By number, the positions of its arguments.\n\
          pub(crate) static SITES: [At; COUNT] = [\n{sites}];\n\
-         /// By number, what stands before it.\n\
+         /// By number, the intercepting function.\n\
          pub(crate) static WRAPPERS: Wrappers = Wrappers([\n{addresses}]);\n\
          /// By number, this library's function in a stack of tools.\n\
          pub(crate) static STACKED: Wrappers = Wrappers([\n{stacked}]);\n{wrappers}"
@@ -166,7 +167,7 @@ fn wrapper(index: usize, name: &str, what: &str, returned: &str, arguments: &[&s
     )
 }
 
-/// Where a function's arguments stand, as fields of `At`.
+/// Returns the positions of a function's arguments, as fields of `At`.
 fn site(name: &str, what: &str, arguments: &[&str]) -> String {
     let mut at = String::new();
     for (place, argument) in arguments.iter().enumerate() {

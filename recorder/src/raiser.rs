@@ -260,7 +260,7 @@ impl<'a> Raiser<'a> {
         event_type: EventTypeId,
         count: u64,
     ) -> Result<(), Refusal> {
-        self.lose(source, event_type, count, Cause::ReportedBySource)
+        self.count_lost(source, event_type, count, Cause::ReportedBySource)
     }
 
     /// Counts an event without a callback: see [`crate::Recorder::report_no_callback`].
@@ -285,10 +285,10 @@ impl<'a> Raiser<'a> {
         event_type: EventTypeId,
         count: u64,
     ) -> Result<(), Refusal> {
-        self.lose(source, event_type, count, Cause::NoCallback)
+        self.count_lost(source, event_type, count, Cause::NoCallback)
     }
 
-    fn lose(
+    fn count_lost(
         self,
         source: SourceId,
         event_type: EventTypeId,
@@ -303,7 +303,7 @@ impl<'a> Raiser<'a> {
             return self.misused(Refusal::Unknown);
         }
         self.check_open()?;
-        thread_streams::lose(shared, source, event_type, count, cause);
+        thread_streams::count_lost(shared, source, event_type, count, cause);
         Ok(())
     }
 

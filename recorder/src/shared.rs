@@ -231,11 +231,11 @@ impl Shared {
     /// Counts an event that has no stream.
     #[cold]
     pub(crate) fn count_without_stream(&self, source: SourceId, event_type: EventTypeId) {
-        self.lose_without_stream(source, event_type, 1, Cause::NoStream);
+        self.count_lost_without_stream(source, event_type, 1, Cause::NoStream);
     }
 
     /// Counts events without a stream as dropped, for the given cause.
-    pub(crate) fn lose_without_stream(
+    pub(crate) fn count_lost_without_stream(
         &self,
         source: SourceId,
         event_type: EventTypeId,
@@ -425,7 +425,7 @@ impl Shared {
     #[inline(never)]
     pub(crate) fn watch(&self, stream: &Stream, event_type: EventTypeId, tick: u64, row: &[u8]) {
         let rate = self.source(stream.source());
-        let fires = self.triggers.see(&Sight {
+        let fires = self.triggers.match_event(&Sight {
             event_type,
             tick,
             row,

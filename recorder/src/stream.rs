@@ -653,7 +653,7 @@ impl Stream {
     }
 
     /// Counts events that others dropped, and writes a dropped record immediately if there is room.
-    pub(crate) fn lose(&self, event_type: EventTypeId, count: u64, cause: Cause) {
+    pub(crate) fn count_lost(&self, event_type: EventTypeId, count: u64, cause: Cause) {
         let _mark = BusyMark::set(self.busy(), u64::from(event_type.get()) + 1);
         if self.guard() != GUARD_RECORDING {
             self.shared().count_unrecorded();

@@ -195,7 +195,7 @@ pub(crate) fn raise_two(
 
 /// Counts events of a source that were dropped before they reached the recorder, on the calling
 /// thread's stream.
-pub(crate) fn lose(
+pub(crate) fn count_lost(
     shared: &Shared,
     source: SourceId,
     event_type: EventTypeId,
@@ -207,8 +207,8 @@ pub(crate) fn lose(
         return;
     }
     match find_or_open(shared, source) {
-        Some(stream) => stream.lose(event_type, count, cause),
-        None => shared.lose_without_stream(source, event_type, count, cause),
+        Some(stream) => stream.count_lost(event_type, count, cause),
+        None => shared.count_lost_without_stream(source, event_type, count, cause),
     }
 }
 

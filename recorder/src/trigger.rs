@@ -266,7 +266,7 @@ impl WatchedRegions {
         self.depth.set(self.depth.get() + 1);
     }
 
-    /// Returns a watched region was left; when it was entered, if that is known.
+    /// Removes the innermost watched region, which was left. Returns when it was entered, if known.
     fn leave(&self, region: u32) -> Option<u64> {
         let depth = self.depth.get().checked_sub(1)?;
         self.depth.set(depth);
@@ -410,7 +410,7 @@ impl Triggers {
     }
 
     /// Returns which trigger an event fires, the first if it is several.
-    pub(crate) fn see(&self, sight: &Sight<'_>) -> Option<usize> {
+    pub(crate) fn match_event(&self, sight: &Sight<'_>) -> Option<usize> {
         let watches = self.watches.iter().map_while(OnceLock::get);
         let watches = watches.filter(|watch| watch.event_type == sight.event_type);
         // Every watch is asked: regions are to be noted whatever else fires.
@@ -458,8 +458,8 @@ impl Triggers {
         }
     }
 
-    /// Returns a trigger fires, or a call (none), now.
-    /// Until it is served, others change nothing.
+    /// Fires a trigger now; `None` means a call. Until it is served, later ones change nothing.
+    /// Returns whether this one was the first.
     pub(crate) fn fire(&self, trigger: Option<usize>) -> bool {
         self.fire_at(trigger, reference_ns().max(1))
     }

@@ -60,7 +60,7 @@ fn raise_first(function: usize, is_enter: bool) {
     let errno = unsafe { *libc::__errno_location() };
     match service::recorder() {
         Some(recorder) => raise_on(recorder, function, is_enter),
-        None => lose(is_enter),
+        None => count_lost(is_enter),
     }
     // SAFETY: the place is the calling thread's own.
     unsafe { *libc::__errno_location() = errno };
@@ -77,11 +77,11 @@ fn raise_on(recorder: &Recorder, function: usize, is_enter: bool) {
         // What is refused is counted.
         Some(region) if is_enter => drop(raiser.enter(region)),
         Some(region) => drop(raiser.leave(region)),
-        None => lose(is_enter),
+        None => count_lost(is_enter),
     }
 }
 
-fn lose(is_enter: bool) {
+fn count_lost(is_enter: bool) {
     LOST[usize::from(!is_enter)].fetch_add(1, Ordering::Relaxed);
 }
 
@@ -104,6 +104,6 @@ pub(crate) extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     // What was met is named while the module is still there.
     service::define_all();
     let outcome = close(handle);
-    service::look_for_gone_modules();
+    service::remove_unloaded_modules();
     outcome
 }

@@ -102,11 +102,15 @@ fn build_id(mut notes: &[u8]) -> Option<Vec<u8>> {
 pub(crate) fn is_instrumented() -> bool {
     let mut is_found = false;
     // SAFETY: the function below gets this pointer, while the call lasts.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut is_found).cast()) };
+    unsafe { libc::dl_iterate_phdr(Some(find_hook), (&raw mut is_found).cast()) };
     is_found
 }
 
-unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
+unsafe extern "C" fn find_hook(
+    info: *mut libc::dl_phdr_info,
+    _: usize,
+    found: *mut c_void,
+) -> c_int {
     // SAFETY: the loader's, while the call lasts.
     let is_found = calls_hooks(unsafe { &*info });
     // SAFETY: the pointer that `is_instrumented` passed.

@@ -247,7 +247,7 @@ fn add_modules(recorder: &Recorder, progress: &mut Progress, now: Vec<Loaded>) {
 }
 
 /// Behind `dlclose`.
-pub(crate) fn look_for_gone_modules() {
+pub(crate) fn remove_unloaded_modules() {
     if let Some(recorder) = own_recorder() {
         let inside = Inside::begin();
         if !inside.was_inside() {

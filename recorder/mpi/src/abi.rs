@@ -52,9 +52,9 @@ pub(crate) struct Abi {
     pub(crate) err_in_status: i32,
     pub(crate) err_pending: i32,
     pub(crate) thread_multiple: i32,
-    /// What MPI_Type_get_envelope says of datatypes that are MPI's own.
+    /// The combiner that MPI_Type_get_envelope returns for MPI's predefined datatypes.
     pub(crate) combiner_named: i32,
-    /// Bytes of a status, and where in it its parts stand.
+    /// Bytes of a status, and the offsets of its parts.
     pub(crate) status_len: usize,
     pub(crate) source_at: usize,
     pub(crate) tag_at: usize,
@@ -67,9 +67,11 @@ pub(crate) struct Abi {
 pub(crate) const STATUS_ROOM: usize = 32;
 
 impl Abi {
-    /// That of the library in memory; none if it cannot be told.
+    /// Detects the binary interface of the library in memory.
+    /// Returns `None` if it cannot be determined.
     pub(crate) fn detect() -> Option<Self> {
-        // First: Open MPI's library of the standard's interface stands on one that has its native objects, too.
+        // First: Open MPI's library of the standard's interface is built on one that also has Open
+        // MPI's native objects.
         let get_version = library::symbol(c"PMPI_Abi_get_version");
         if get_version != 0 {
             let version = crate::real::abi_version(get_version);
@@ -80,7 +82,8 @@ impl Abi {
         if library::symbol(c"ompi_mpi_comm_world") != 0 {
             return Some(Self::open_mpi());
         }
-        // Nothing else tells MPICH's from any other: what a function says of the library does.
+        // Nothing else distinguishes MPICH's interface from others: the library's version text
+        // does.
         let version = crate::real::library_version();
         let is_known = [
             "MPICH",
@@ -204,7 +207,7 @@ impl Abi {
         }
     }
 
-    /// Returns how many bytes a handle takes in memory.
+    /// Returns the number of bytes that a handle takes in memory.
     /// MPICH's files are addresses.
     pub(crate) const fn handle_len(&self) -> usize {
         match self.kind {

@@ -37,14 +37,16 @@ struct Word {
     is_used: AtomicBool,
 }
 
-/// Lines about what fits nothing, which wait until MPI_Init has returned and it is known which process tells them.
+/// Lines about words that fit nothing.
+/// They wait until MPI_Init has returned and it is known which process prints them.
 static UNTOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 impl Chosen {
-    /// Returns what the variable says; none: nothing.
+    /// Returns the words of the variable.
+    /// `None` means that it is not set.
     ///
     /// # Errors
-    /// If a word is no glob, with the variable's name.
+    /// If a word is not a valid glob, with the variable's name.
     pub(crate) fn from_env(variable: &str) -> Result<Option<Self>, String> {
         let list = std::env::var(variable).unwrap_or_default();
         let globs = words(&list).map(|word| {
@@ -73,7 +75,8 @@ impl Chosen {
         has
     }
 
-    /// Notes for [`tell`] which words fit nothing; `what` there is: `functions`.
+    /// Stores for [`print_notes`] which words fit nothing.
+    /// `what` names the things that they choose: `functions`.
     pub(crate) fn note_unused(&self, variable: &str, what: &str) {
         let unused = self
             .words
@@ -89,7 +92,7 @@ impl Chosen {
     }
 }
 
-/// Notes a line for [`tell`].
+/// Stores a line for [`print_notes`].
 pub(crate) fn note(line: String) {
     lock(&UNTOLD).push(line);
 }
@@ -108,7 +111,7 @@ pub(crate) fn note_unknown() {
 }
 
 /// Tells what was noted; the same in all processes of a run, so that one of them does.
-pub(crate) fn tell(is_first: bool) {
+pub(crate) fn print_notes(is_first: bool) {
     for line in lock(&UNTOLD).drain(..).filter(|_| is_first) {
         eprintln!("annals: {line}");
     }

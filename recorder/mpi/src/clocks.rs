@@ -1,9 +1,11 @@
-//! Offsets between the clocks of hosts, measured at MPI_Init and MPI_Finalize, so that a merge can relate them.
+//! Offsets between the clocks of hosts, measured at MPI_Init and MPI_Finalize, so that a merge can
+//! relate them.
 //!
-//! Nothing is asked of a process that does not record: whether all do, they tell each other by files beside the
-//! recordings, and one file, which is made once and by one of them, says what all do then. Only the first process of
-//! each host takes part, and each measures to one parent, so that the last is done after log₂ of the number of hosts
-//! turns. No wait is without a limit. Where all processes are on one host, nothing is done at all.
+//! No process that does not record is asked for anything: the processes tell each other by files
+//! next to the recordings whether all record, and one file, which one of them makes once, decides
+//! what all do then. Only the first process of each host takes part, and each measures to one
+//! parent, so that the last is done after log₂ of the number of hosts turns. Every wait has a
+//! limit. Where all processes are on one host, nothing is done at all.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -17,16 +19,18 @@ use crate::chosen::CLOCKS;
 use crate::real::Real;
 use crate::state::{Mpi, lock};
 
-/// What launchers say of how many processes of the run are on this host.
+/// Variables in which launchers store how many processes of the run are on this host.
 const LOCAL_SIZES: &[&str] = &["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"];
 
 /// How long files are waited for, when MPI_Init has returned.
 const AGREEMENT: Duration = Duration::from_secs(2);
-/// How long messages are waited for, at MPI_Init: all processes are there. At MPI_Finalize, others may be far behind.
+/// How long to wait for messages.
+/// At MPI_Init all processes are there; at MPI_Finalize others may be much later.
 const AT_START: Duration = Duration::from_secs(30);
 const AT_END: Duration = Duration::from_secs(10);
 
-/// Messages there and back: the shortest counts. The first one waits for the other side to come.
+/// Number of messages there and back.
+/// The shortest counts. The first one waits for the other side to arrive.
 const ROUNDS: i64 = 32;
 
 /// Who measures with whom.
@@ -88,7 +92,7 @@ fn agree(recorder: &Recorder, rank: i32, size: i32) -> bool {
     let meeting = directory.join(format!(".annals-{start}"));
     let _ = std::fs::create_dir(&meeting);
     let boot_id = Recorder::boot_id();
-    // Where this fails, rank 0 never sees all.
+    // Where this fails, rank 0 never finds all hosts.
     let _ = publish(&meeting.join(rank.to_string()), &boot_id.0);
     let decision = meeting.join("decision");
     let until = Instant::now() + AGREEMENT;
@@ -111,8 +115,9 @@ fn agree(recorder: &Recorder, rank: i32, size: i32) -> bool {
                 continue;
             }
         };
-        // Who comes first decides; the next turn reads what was decided. Only rank 0 decides that there is anything to
-        // do: if it cannot write that, nobody does it; the others must look longer for what it may have decided.
+        // The first to come decides; the next turn reads the decision. Only rank 0 decides that
+        // there is anything to do: if it cannot write that, no process measures; the others must
+        // check longer for a decision of rank 0.
         if let Err(error) = publish(&decision, says.as_bytes())
             && error.kind() != std::io::ErrorKind::AlreadyExists
         {
@@ -137,9 +142,9 @@ fn agree(recorder: &Recorder, rank: i32, size: i32) -> bool {
     is_agreed
 }
 
-/// Returns what names this start of the program, and no other, in all its processes, or `None`
-/// where the launcher says nothing of the kind: files of an earlier start must not be taken for
-/// those of this one.
+/// Returns a name for this start of the program, the same in all its processes and of no other
+/// start. Returns `None` if the launcher provides none: files of an earlier start must not be taken
+/// for those of this one.
 fn start_name() -> Option<String> {
     let name = Options::new("").world?;
     Some(name.replace('/', "-"))
@@ -156,7 +161,8 @@ fn publish(path: &Path, content: &[u8]) -> std::io::Result<()> {
     outcome
 }
 
-/// Returns the hosts of all processes; none: not all are there yet.
+/// Returns the hosts of all processes.
+/// `None` means that not all have reported yet.
 fn hosts(meeting: &Path, size: i32) -> Option<Vec<BootId>> {
     let of = |rank: i32| {
         let content = std::fs::read(meeting.join(rank.to_string())).ok()?;
@@ -165,7 +171,7 @@ fn hosts(meeting: &Path, size: i32) -> Option<Vec<BootId>> {
     (0..size).map(of).collect()
 }
 
-/// On a communicator of this library's own, who is where.
+/// Determines, on a private communicator, which process is where.
 fn plant(mpi: &Mpi, rank: i32, size: i32) -> Option<Tree> {
     let comm = mpi.real.duplicate(mpi.abi.comm_world)?;
     let all = mpi
@@ -219,8 +225,9 @@ fn measure(mpi: &Mpi, tree: &Tree, limit: Duration) {
     }
 }
 
-/// Returns the offset to another's clock by the shortest of many messages there and back: when it
-/// was measured, the offset, and its bound; none: the other did not answer in time.
+/// Measures the offset to another process's clock by the shortest of many messages there and back.
+/// Returns when it was measured, the offset, and its bound; or `None` if the other did not answer
+/// in time.
 fn ask(mpi: &Mpi, comm: usize, of: i32, until: Instant) -> Option<(i64, i64, u64)> {
     let mut best: Option<(i64, i64, u64)> = None;
     let mut link = Link::new(mpi, comm, of);

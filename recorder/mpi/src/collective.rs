@@ -18,7 +18,7 @@ fn root<const N: usize, S: Site>(mpi: &Mpi, comm: &Communicator, call: &Call<N, 
     }
     let given = call.int(call.at().root);
     if comm.is_inter {
-        // On the root's side, the root says so of itself.
+        // On the root's side of an intercommunicator, the root passes a constant for itself.
         if given == mpi.abi.root {
             let own = mpi.world_rank.load(std::sync::atomic::Ordering::Relaxed);
             return (own, true);
@@ -223,7 +223,7 @@ fn neighbors<const N: usize, S: Site>(
         };
     }
     let sends = match (at.sendcounts, at.recvcounts) {
-        // Of allgather one block goes to all, of alltoall one to each.
+        // Of allgather one block is sent to all, of alltoall one to each.
         (NO, _) => call.count(at.sendcount).max(0),
         _ => sum(call, at.sendcounts, outgoing),
     };
@@ -240,8 +240,8 @@ fn neighbors<const N: usize, S: Site>(
     }
 }
 
-/// Returns what events say of an operation.
-/// Between two groups, nobody waits for all.
+/// Returns the elements that events of an operation have.
+/// Between two groups, no process waits for all.
 fn describe<const N: usize, S: Site>(
     mpi: &Mpi,
     comm: &Communicator,
@@ -274,7 +274,8 @@ pub(crate) fn collective<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         Some((mpi, describe(mpi, comm, &call)))
     });
     let Some((mpi, values)) = known else {
-        // A communicator that was never seen: at most its first call is not told as one.
+        // A communicator that was never met: at most its first call is not recorded as a collective
+        // one.
         frame.enter();
         let result = call.forward();
         if let Some(mpi) = frame.mpi.filter(|_| is_success(result)) {
@@ -301,7 +302,7 @@ pub(crate) fn collective<const N: usize, S: Site>(call: Call<N, S>) -> usize {
 /// Stands for the operation where one that failed ends.
 const FAILED: u32 = 255;
 
-/// Returns the end of one that failed.
+/// Returns the end of an operation that failed.
 pub(crate) fn failed(record: &Record) -> Option<CollectiveRequested> {
     let tag = FAILED as i32;
     values(&Record { tag, ..*record })

@@ -20,7 +20,8 @@ use crate::requests::{self, Kind, Record};
 use crate::state::{Mpi, lock};
 use crate::wrap::{Call, Frame, Site, is_success};
 
-/// A communicator; never freed: what is under way may still tell of it.
+/// A communicator.
+/// Never freed: operations in progress may still refer to it.
 #[derive(Debug)]
 pub(crate) struct Communicator {
     /// Number of its object.
@@ -31,7 +32,8 @@ pub(crate) struct Communicator {
     /// This process's rank in it.
     pub(crate) place: i32,
     pub(crate) is_inter: bool,
-    /// Ranks in the run of those that messages go to; none: those of the communicator.
+    /// Ranks in the run of the processes that messages are sent to.
+    /// `None` means those of the communicator.
     peers: Option<Box<[i32]>>,
     peer_count: u32,
     /// How many were made from it.
@@ -47,7 +49,7 @@ static KNOWN: HandleMap<Communicator> = HandleMap::new();
 static NAMED: Mutex<Option<HashMap<String, u64>>> = Mutex::new(None);
 
 impl Communicator {
-    /// Returns the rank in the run of a rank that messages go to or come from.
+    /// Returns the rank in the run of a rank that messages are sent to or come from.
     #[inline(always)]
     pub(crate) fn peer(&self, rank: i32) -> Option<u32> {
         if rank as u32 >= self.peer_count {
@@ -80,7 +82,7 @@ impl Communicator {
 }
 
 impl Mpi {
-    /// Returns the communicator with this handle; none: it was never seen.
+    /// Returns the communicator with this handle, or `None` if it was never met.
     #[inline(always)]
     pub(crate) fn communicator(&self, handle: usize) -> Option<&'static Communicator> {
         if handle == self.abi.comm_world {
@@ -101,7 +103,7 @@ impl Mpi {
         make(self, handle, &Origin::Group("communicator"))
     }
 
-    /// What is known when MPI_Init has returned.
+    /// Records what is known when MPI_Init has returned.
     pub(crate) fn learn_world(&self) {
         let Some(group) = self.real.group(self.abi.comm_world, GroupOf::Local) else {
             return;
@@ -130,9 +132,10 @@ impl Mpi {
         }
     }
 
-    /// A world that a program has spawned counts its ranks from 0, as its parents' world does. Where the launcher does
-    /// not tell them apart, this one's first process gives it a name, and tells the others; who hears nothing in time,
-    /// since its first process does not record, is alone in a world of its own.
+    /// Names the world of a program that was spawned: its ranks count from 0, as those of its
+    /// parents' world do. Where the launcher gives the worlds no different names, this world's
+    /// first process makes one and sends it to the others. A process that receives nothing in time,
+    /// because its first process does not record, is in a world of its own.
     fn name_spawned_world(&self, rank: i32, size: i32) {
         /// MPI_Init has returned: all are there.
         const LIMIT: Duration = Duration::from_secs(2);
@@ -166,7 +169,7 @@ impl Mpi {
     }
 }
 
-/// Where a communicator comes from.
+/// The origin of a communicator.
 enum Origin<'a> {
     Name(String),
     /// From another one: what did it, and the number of the call.
@@ -236,7 +239,7 @@ fn make(mpi: &Mpi, handle: usize, origin: &Origin<'_>) -> Option<&'static Commun
     };
     let mut members = describe(&local);
     if is_inter {
-        // The same on both sides.
+        // Sorted by the lowest rank, so that both sides compute the same order.
         let mut sides = [members, describe(&remote)];
         if remote.iter().min() < local.iter().min() {
             sides.reverse();
@@ -353,7 +356,7 @@ pub(crate) fn comm_other<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let made = if handle == mpi.abi.comm_null {
         None
     } else if let Some(known) = mpi.communicator(handle) {
-        // MPI_Comm_get_parent gives the same one each time.
+        // MPI_Comm_get_parent returns the same handle each time.
         Some(known)
     } else {
         // What both sides do has one name.
@@ -405,7 +408,7 @@ pub(crate) fn comm_idup<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// A duplicate is there.
+/// Adds a communicator that was duplicated.
 pub(crate) fn duplicated(mpi: &Mpi, record: &Record) {
     let (Some(parent), place) = (record.comm, crate::wrap::Place(record.place)) else {
         return;
@@ -434,7 +437,7 @@ pub(crate) fn comm_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     } else {
         place.handle(&mpi.abi, 0)
     };
-    // Before: another thread may be given the same handle at once.
+    // Before the call: another thread may immediately get the same handle.
     let known = KNOWN.remove(handle);
     crate::events::unbind(handle, false);
     let result = call.forward();

@@ -1,4 +1,4 @@
-//! Completion: what waits and tests say of requests.
+//! Completion: what waits and tests report of requests.
 
 use std::cell::Cell;
 
@@ -10,7 +10,8 @@ use crate::requests::{self, Kind, Record};
 use crate::state::Mpi;
 use crate::wrap::{Call, Frame, Place, Site, is_success};
 
-/// An active request that a call may complete: where it stands in the call's array, its handle, its record.
+/// An active request that a call may complete: its index in the call's array, its handle, its
+/// record.
 type Asked = (usize, usize, Record);
 
 thread_local! {
@@ -30,7 +31,7 @@ enum Outcome {
     Accessed((u32, u64, u64)),
 }
 
-/// Returns what a request that is complete has done.
+/// Raises what a completed request has done.
 /// The status is the one that the library filled for it.
 #[inline(always)]
 fn outcome(mpi: &Mpi, record: &Record, status: usize) -> Outcome {
@@ -63,7 +64,7 @@ fn outcome(mpi: &Mpi, record: &Record, status: usize) -> Outcome {
     }
 }
 
-/// Returns what becomes of a request that was cancelled, or failed.
+/// Handles a request that was cancelled, or failed.
 #[cold]
 fn given_up(record: &Record) -> Outcome {
     match record.kind {
@@ -74,14 +75,15 @@ fn given_up(record: &Record) -> Outcome {
     }
 }
 
-/// Tells that of a request nothing will come.
+/// Raises that a request will never complete.
 #[cold]
 pub(crate) fn give_up(mpi: &Mpi, record: &Record) {
     raise(mpi, &given_up(record));
 }
 
-/// A call has failed that was to complete a request. Where the request is still there, it is not done; what is received
-/// into too small a buffer is received.
+/// Handles a failed call that was to complete a request.
+/// If the request still exists, it is not done. A message that was received into too small a buffer
+/// counts as received.
 #[cold]
 fn fail(mpi: &Mpi, (handle, record): (usize, Record), now: usize, error: i32, status: usize) {
     if now == handle && !record.is_persistent {
@@ -275,7 +277,7 @@ impl Many {
         Some((handle, record))
     }
 
-    /// The rest is not done.
+    /// Puts back the requests that are not done.
     fn end(mut self) {
         for (_, handle, record) in self.asked.drain(..) {
             requests::put(handle, record);
@@ -291,12 +293,12 @@ fn complete(mpi: &Mpi, (handle, record): (usize, Record), status: usize) {
     raise(mpi, &outcome);
 }
 
-/// Returns where a status of an array stands.
+/// Returns the address of a status in an array.
 const fn status_of(mpi: &Mpi, start: usize, index: usize) -> usize {
     start.wrapping_add(index * mpi.abi.status_len)
 }
 
-/// Completes what a call about an array of requests says is complete, all of them.
+/// Completes all requests that a call about an array of requests reports as complete.
 fn complete_all<const N: usize, S: Site>(
     mpi: &Mpi,
     many: &mut Many,
@@ -311,7 +313,7 @@ fn complete_all<const N: usize, S: Site>(
             complete(mpi, (handle, record), status);
             continue;
         }
-        // Each status says what became of its request (MPI 5.0, section 3.7.5).
+        // Each status contains the outcome of its request (MPI 5.0, section 3.7.5).
         match mpi.status_int(status_at(status), mpi.abi.error_at) {
             0 => complete(mpi, (handle, record), status),
             error if mpi.is_pending(error) => requests::put(handle, record),
@@ -360,7 +362,7 @@ pub(crate) fn testall<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     result
 }
 
-/// One of many may be complete.
+/// Completes one of many requests, if one is complete.
 fn any<const N: usize, S: Site>(
     frame: Frame,
     mpi: &Mpi,
@@ -465,7 +467,8 @@ pub(crate) fn testsome<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     some(call)
 }
 
-/// Gives a request up; what it began goes on, and nobody is told when it is done.
+/// Frees a request.
+/// The operation continues, and no one learns when it is done.
 #[inline(never)]
 pub(crate) fn request_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -498,7 +501,8 @@ pub(crate) fn request_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// Asks for a request to be cancelled; whether it was, its completion says.
+/// Asks for a request to be cancelled.
+/// Its completion reports whether it was.
 #[inline(never)]
 pub(crate) fn cancel<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());

@@ -1,10 +1,11 @@
-//! The library's own events (MPI_T): all sources and event types that it has, also those that appear later,
+//! The library's own events (MPI_T): all its sources and event types, also those that appear later,
 //! recorded from type information alone.
 //!
-//! What the standard leaves open and what libraries get wrong is met by rules that hold for all: the interface is
-//! begun once and never given back; the same callback, which takes no lock, stands at every level that is
-//! safe; payloads that a library cannot give are not asked for; and sources are looked at only from calls of the
-//! program, never from threads of this library or inside a callback.
+//! Rules that hold for all libraries cover what the standard leaves open and what libraries get
+//! wrong: the interface is begun once, and released only where a library requires that; one
+//! callback, which takes no lock, is registered at every level that is safe; payloads that a
+//! library cannot provide are not requested; and sources are read only from calls of the program,
+//! never from threads of this library or inside a callback.
 #![expect(
     unsafe_code,
     reason = "functions of a C library, found at run time, and callbacks for it"
@@ -37,7 +38,7 @@ const PAIRS: &str = "_begin=_end _start=_end _start=_stop _started=_completed _s
 const MOST_ELEMENTS: usize = 16;
 /// The clocks of sources are tied to the reference clock as often as the recorder's own.
 const CALIBRATION_PERIOD_NS: i64 = 1_000_000_000;
-/// Sources that are told apart.
+/// Most sources that are told apart.
 const MOST_SOURCES: usize = 64;
 /// Characters of names and descriptions that are read.
 pub(crate) const TEXT_ROOM: usize = 1024;
@@ -82,26 +83,26 @@ library_functions! {
         (names: usize, index: c_int, value: *mut c_int, name: *mut c_char, name_len: *mut c_int);
 }
 
-/// What a library gets wrong, by what it says of itself.
+/// What a library gets wrong, by its version text.
 #[derive(Clone, Copy, Debug)]
 struct Quirks {
     /// Reading a payload aborts the process.
     has_no_payload: bool,
-    /// What it says of elements' names is no handle.
+    /// The handle that it returns for the names of elements is not valid.
     has_no_names: bool,
     /// Callbacks above MPI_RESTRICTED are never called and damage memory.
     is_restricted: bool,
-    /// Each question gives an info that keeps the library from what it does when MPI begins; it gives none where
-    /// nobody asks for it.
+    /// Each query returns an info that keeps the library from some work when MPI begins; it returns
+    /// none if none is requested.
     gives_infos: bool,
-    /// The last drops are told when a registration is freed, even behind MPI_Finalize.
+    /// The last drops are reported when a registration is freed, even after MPI_Finalize.
     tells_rest_when_freed: bool,
 }
 
-/// Returns whether the interface must be given back before the last instance of MPI ends, or else
-/// the next one has no shared memory: Open MPI's (main branch of 2026,
-/// `ompi/mpi/tool/finalize.c.in`) closes its components for good only then. MPICH's must be given
-/// back after that: it takes the variables away that the library itself still uses
+/// Returns whether the interface must be released before the last instance of MPI ends.
+/// Otherwise the next instance has no shared memory: Open MPI (main branch of 2026,
+/// `ompi/mpi/tool/finalize.c.in`) closes its components for good only then. MPICH's must be
+/// released after that: it removes the variables that the library itself still uses
 /// (`src/mpi_t/mpit_finalize.c`).
 fn must_end_before_mpi() -> bool {
     crate::real::library_version().contains("Open MPI")
@@ -139,7 +140,8 @@ impl Quirks {
     }
 }
 
-/// Major and minor version of MPICH, out of what it says of itself: `MPICH Version: 5.0.2`.
+/// Reads the major and minor version of MPICH from its version text:
+/// `MPICH Version: 5.0.2`.
 fn mpich_version(said: &str) -> Option<(u32, u32)> {
     let (_, behind) = said.split_once("MPICH Version:")?;
     let mut numbers = behind.trim_start().split(['.', '\n']);
@@ -152,7 +154,8 @@ pub(crate) struct Constants {
     /// Levels of safety, from none on.
     levels: [i32; 4],
     ordered: i32,
-    /// What an event type that is bound to nothing says; a communicator's is 1 more, a window's 8.
+    /// The binding of an event type without an object.
+    /// A communicator's is 1 more, a window's 8.
     pub(crate) no_object: i32,
 }
 
@@ -195,7 +198,8 @@ struct Known {
 /// An event type that begins or ends a region.
 #[derive(Clone, Copy, Debug)]
 struct Half {
-    /// The region's number + 1; 0: there is no event type for the other end.
+    /// The region's number + 1.
+    /// 0 means that there is no event type for the other end.
     region: &'static AtomicU32,
     is_begin: bool,
 }
@@ -250,7 +254,7 @@ struct Bound {
     half: Option<Half>,
 }
 
-/// How far looking has come.
+/// The progress of searching.
 #[derive(Debug)]
 struct Progress {
     sources: i32,
@@ -278,7 +282,8 @@ static EVENTS: std::sync::OnceLock<Events> = std::sync::OnceLock::new();
 static SOURCES: [AtomicU32; MOST_SOURCES] = [const { AtomicU32::new(0) }; MOST_SOURCES];
 /// By the same, its clock's id + 1.
 static CLOCKS: [AtomicU32; MOST_SOURCES] = [const { AtomicU32::new(0) }; MOST_SOURCES];
-/// When the clocks of the sources were tied to the reference clock last; 0: never.
+/// When the clocks of the sources were tied to the reference clock last.
+/// 0 means never.
 static CALIBRATED_NS: AtomicI64 = AtomicI64::new(0);
 /// What a registration is bound to: whether that is a window, and its handle.
 type BoundTo = Option<(bool, usize)>;
@@ -289,11 +294,11 @@ static REGISTRATIONS: Mutex<BTreeMap<BoundTo, Vec<usize>>> = Mutex::new(BTreeMap
 static REGISTERING: Mutex<()> = Mutex::new(());
 /// By registration: Open MPI's dropped handler gets no user data.
 static REGISTERED: HandleMap<Known> = HandleMap::new();
-/// The interface was given back: nothing of it is asked for any more.
+/// The interface was released: it is not used any more.
 static IS_RELEASED: AtomicBool = AtomicBool::new(false);
-/// There were events or variables when it was given back: later ones are missing.
+/// There were events or variables when the interface was released: later ones are missing.
 static IS_MISSED: AtomicBool = AtomicBool::new(false);
-/// It is time to look at the library's sources again.
+/// It is time to read the library's sources again.
 static IS_DUE: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether it is time for [`poll`].
@@ -302,7 +307,7 @@ pub(crate) fn is_due() -> bool {
     IS_DUE.load(Ordering::Relaxed)
 }
 
-/// Returns the events, as long as the interface is not given back.
+/// Returns the events, as long as the interface is not released.
 fn active() -> Option<&'static Events> {
     EVENTS
         .get()
@@ -338,7 +343,7 @@ pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi, version: &str) -> Re
     };
     let _ = EVENTS.set(events);
     if let Some(events) = EVENTS.get() {
-        events.look();
+        events.poll_sources();
         let sources = lock(&events.progress).sources;
         events.calibrate_all(sources);
     }
@@ -346,8 +351,8 @@ pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi, version: &str) -> Re
     Ok(())
 }
 
-/// Has [`is_due`] say so from time to time: sources and variables are looked at from the program's calls, and this
-/// only says when.
+/// Starts a thread that sets [`is_due`] periodically: sources and variables are read in the
+/// program's calls, and this only decides when.
 pub(crate) fn start_ticker() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -362,7 +367,7 @@ pub(crate) fn start_ticker() {
     });
 }
 
-/// Returns whether the interface is there, begun now if it was not.
+/// Begins the interface if it was not begun. Returns whether it is available.
 pub(crate) fn is_there(abi: &Abi) -> bool {
     has_begun(&Interface::load(), abi)
 }
@@ -377,14 +382,16 @@ fn has_begun(interface: &Interface, abi: &Abi) -> bool {
     }
     *HAS_BEGUN.get_or_init(|| {
         let mut provided = 0;
-        // Open MPI's calls take longer in a process that has asked for threads. It needs not be asked: this library
-        // calls it from the program's calls alone, which come from several threads where the program has asked.
+        // Open MPI's calls take longer in a process that has requested threads. That is not needed:
+        // this library calls it from the program's calls alone, which are made by several threads
+        // only if the program has requested that.
         const SINGLE: c_int = 0;
         let level = match abi.kind {
             Kind::OpenMpi => SINGLE,
             Kind::Mpich | Kind::Standard => abi.thread_multiple,
         };
-        // SAFETY: a valid place. Given back at most once, see `release`: libraries do not survive a second beginning.
+        // SAFETY: a valid place. Released at most once, see `release`: libraries do not survive a
+        // second beginning.
         unsafe { interface.init_thread(level, &raw mut provided) }
     })
 }
@@ -470,10 +477,12 @@ fn variable(interface: &Interface, abi: &Abi, index: i32, datatype: usize) -> Op
     }
     let count = usize::try_from(count).unwrap_or(0);
     let mut bytes = vec![0_u8; ROOM];
-    // SAFETY: the handle just made; as many bytes as it said, and not more than there are.
+    // SAFETY: the handle just made; as many bytes as the library announced, and not more than there
+    // are.
     let is_read =
         count * width < ROOM && unsafe { interface.cvar_read(handle, bytes.as_mut_ptr().cast()) };
-    // SAFETY: the handle just made; as many bytes as it said, and not more than there are.
+    // SAFETY: the handle just made; as many bytes as the library announced, and not more than there
+    // are.
     unsafe { interface.cvar_handle_free(&raw mut handle) };
     if !is_read {
         return None;
@@ -496,15 +505,15 @@ fn variable(interface: &Interface, abi: &Abi, index: i32, datatype: usize) -> Op
     Some(values.collect::<Vec<String>>().join(" "))
 }
 
-/// Looks for new sources and event types, and gives the library an occasion to deliver; from a call of the
-/// program's, not in a callback.
+/// Searches for new sources and event types, and gives the library an occasion to deliver.
+/// Called from a call of the program, not in a callback.
 #[cold]
 #[inline(never)]
 pub(crate) fn poll() {
     IS_DUE.store(false, Ordering::Relaxed);
     performance::sample();
     let Some(events) = active() else { return };
-    events.look();
+    events.poll_sources();
     // Else another thread is at it.
     let Ok(sources) = events.progress.try_lock().map(|progress| progress.sources) else {
         return;
@@ -521,13 +530,13 @@ pub(crate) fn poll() {
     }
 }
 
-/// The last occasion: before MPI_Finalize.
+/// Polls for the last time, before MPI_Finalize.
 pub(crate) fn finish() {
     CALIBRATED_NS.store(0, Ordering::Relaxed);
     poll();
 }
 
-/// An object of the program's to which event types may be bound.
+/// Adds an object of the program to which event types may be bound.
 pub(crate) fn bind(handle: usize, object: u32, is_window: bool) {
     let Some(events) = active() else { return };
     let bound: Vec<Bound> = {
@@ -585,15 +594,16 @@ pub(crate) fn text(place: &[c_char; TEXT_ROOM]) -> String {
     text.to_string_lossy().into_owned()
 }
 
-/// An object of the program's is given up: what is bound to it goes first, or the library would go on delivering for
-/// whatever has the same handle next, and have no room for more.
+/// Removes an object of the program, and first all registrations bound to it.
+/// Otherwise the library would continue to deliver for the next object with the same handle, and
+/// would have no room for more.
 pub(crate) fn unbind(handle: usize, is_window: bool) {
     if let Some(events) = active() {
         events.free(Some((is_window, handle)));
     }
 }
 
-/// Behind MPI_Finalize: what the library has not told yet, where it does now.
+/// Collects, after MPI_Finalize, what the library has not reported yet, if it does that now.
 pub(crate) fn end() {
     let Some(events) = active() else { return };
     if events.quirks.tells_rest_when_freed {
@@ -601,7 +611,7 @@ pub(crate) fn end() {
     }
 }
 
-/// The last session is about to end, and MPI was not begun otherwise.
+/// Prepares for the end of the last session, if MPI was not begun otherwise.
 pub(crate) fn before_last_end(recorder: &Recorder) {
     if must_end_before_mpi() {
         finish();
@@ -648,7 +658,7 @@ fn release(recorder: &Recorder) {
     if let Some(events) = events {
         events.free_all();
     }
-    // SAFETY: begun once, and given back once; nothing got from it is used any more.
+    // SAFETY: begun once, and released once; nothing obtained from it is used any more.
     unsafe { Interface::load().finalize() };
 }
 
@@ -664,13 +674,15 @@ impl Events {
         for registration in of.into_iter().flatten() {
             let place = std::ptr::with_exposed_provenance_mut(registration);
             let _registering = lock(&REGISTERING);
-            // SAFETY: what `register` got, once. It tells of drops in here: callbacks take no lock.
+            // SAFETY: what `register` obtained, once. It reports drops during this call: callbacks
+            // take no lock.
             unsafe { self.interface.event_handle_free(place, null(), null()) };
             REGISTERED.remove(registration);
         }
     }
 
-    /// The library has no room for another registration: events are raised that nobody hears of, nor counts.
+    /// Reports that the library has no room for another registration: events are raised that are
+    /// neither recorded nor counted.
     fn tell_unregistered(&self, index: i32) {
         static ONCE: std::sync::Once = std::sync::Once::new();
         ONCE.call_once(|| {
@@ -690,7 +702,8 @@ impl Events {
         }
     }
 
-    /// Returns what a source's clock says now; none: that it cannot be asked.
+    /// Reads a source's clock.
+    /// Returns `None` if it cannot be read.
     fn read_clock(&self, index: i32) -> Option<u64> {
         let mut tick = 0;
         // SAFETY: a valid place.
@@ -698,7 +711,7 @@ impl Events {
         is_read.then(|| u64::try_from(tick).ok()).flatten()
     }
 
-    /// Ties the clocks of so many sources to the reference clock.
+    /// Ties the clocks of the given number of sources to the reference clock.
     fn calibrate_all(&self, sources: i32) {
         for (index, clock) in (0..sources).zip(&CLOCKS) {
             let clock = clock.load(Ordering::Acquire).checked_sub(1);
@@ -715,7 +728,7 @@ impl Events {
         }
     }
 
-    fn look(&self) {
+    fn poll_sources(&self) {
         let Ok(mut progress) = self.progress.try_lock() else {
             // Another thread is at it, or this one is in a callback.
             return;
@@ -785,7 +798,7 @@ impl Events {
         }
     }
 
-    /// Returns the names of an event type's elements, as far as the library tells them.
+    /// Returns the names of an event type's elements, as far as the library provides them.
     fn element_names(&self, names: usize, count: usize) -> Vec<String> {
         let mut found: Vec<String> = (0..count).map(|index| format!("element{index}")).collect();
         if names == 0 || self.quirks.has_no_names {
@@ -795,7 +808,7 @@ impl Events {
             let (mut value, mut length) = (0, TEXT_ROOM as c_int);
             let mut place = [0; TEXT_ROOM];
             let to = (&raw mut value, place.as_mut_ptr(), &raw mut length);
-            // SAFETY: an enumeration that the library gave, and valid places.
+            // SAFETY: an enumeration that the library returned, and valid places.
             let is_there = unsafe {
                 self.interface
                     .enum_get_item(names, index as c_int, to.0, to.1, to.2)
@@ -953,7 +966,7 @@ impl Events {
             .entry(bound_to)
             .or_default()
             .push(registration.expose_provenance());
-        // SAFETY: the registration just made. Before callbacks: none is lost between the two.
+        // SAFETY: the registration just made. Before callbacks: no drop is missed between the two.
         unsafe {
             self.interface
                 .event_set_dropped_handler(registration, on_dropped)
@@ -962,7 +975,7 @@ impl Events {
         let most = if self.quirks.is_restricted { 2 } else { 4 };
         let data: *const c_void = std::ptr::from_ref(known).cast();
         for level in &levels[..most] {
-            // SAFETY: as above; what the callback gets is never freed.
+            // SAFETY: the registration just made; the callback's argument is never freed.
             unsafe {
                 self.interface
                     .event_register_callback(registration, *level, info, data, on_event)
@@ -977,7 +990,7 @@ impl Events {
 
 unsafe extern "C" fn on_event(instance: *mut c_void, _: *mut c_void, _: c_int, data: *mut c_void) {
     let Some(events) = EVENTS.get() else { return };
-    // SAFETY: what `register` gave, or null.
+    // SAFETY: what `register` passed, or null.
     let Some(known) = (unsafe { data.cast::<Known>().cast_const().as_ref() }) else {
         return;
     };
@@ -1010,7 +1023,7 @@ unsafe extern "C" fn on_event(instance: *mut c_void, _: *mut c_void, _: c_int, d
     for element in &known.elements {
         let mut word = 0_u64;
         if known.has_payload {
-            // SAFETY: as above; no element that is recorded is longer than a word.
+            // SAFETY: what `register` passed; no element that is recorded is longer than a word.
             unsafe {
                 events
                     .interface

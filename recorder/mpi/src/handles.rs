@@ -28,8 +28,9 @@ struct Entry<T> {
     value: AtomicPtr<T>,
 }
 
-/// A table of what is never freed, by handle. A handle is inserted and removed by whoever has it from the library;
-/// so no two threads do either with one handle at once.
+/// A table of values that are never freed, by handle.
+/// A thread inserts and removes only handles that the library has given to it; so no two threads do
+/// either with one handle at the same time.
 #[derive(Debug)]
 pub(crate) struct HandleMap<T: 'static> {
     entries: [[Entry<T>; BUCKET]; BUCKETS],

@@ -1,6 +1,7 @@
-//! Finds the MPI library of the process, and what stands behind a function of it.
+//! Finds the MPI library of the process, and the next function after this library's.
 //!
-//! Invariant CALLER: the arguments of a call are those that the program passed, as MPI requires of it.
+//! Invariant CALLER: the arguments of a call are those that the program passed, as MPI requires of
+//! it.
 #![expect(
     unsafe_code,
     reason = "the loader is asked, and tables of Fortran bindings are changed"
@@ -13,11 +14,12 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::mpi_table::{COUNT, FUNCTIONS};
 use crate::stack;
 
-/// Declares functions of the MPI library that this one calls itself, found by their names: a struct with their
-/// addresses, and a method for each that says whether it was there and succeeded.
+/// Declares functions of the MPI library that this one calls itself, found by their names: a struct
+/// with their addresses, and a method for each that returns whether it exists and succeeded.
 macro_rules! library_functions {
     ($name:ident; $($field:ident $symbol:literal ($($argument:ident: $type:ty),*);)*) => {
-        /// Addresses; 0: the library has none.
+        /// Addresses.
+        /// 0 means that the library lacks the function.
         #[derive(Clone, Copy, Debug)]
         pub(crate) struct $name {$($field: $crate::library::Own),*}
 
@@ -27,7 +29,7 @@ macro_rules! library_functions {
             }
 
             $(
-                /// Returns whether it was there and succeeded.
+                /// Calls the function. Returns whether it exists and succeeded.
                 ///
                 /// # Safety
                 /// As MPI has it for this function.
@@ -44,9 +46,11 @@ macro_rules! library_functions {
                             unsafe { function($($argument),*) }
                         }
                         $crate::library::Own::BehindStack(address) => {
-                            // SAFETY: as above, with what QMPI hands on.
+                            // SAFETY: invariant CALLER (module docs), with the context that QMPI
+                            // passes on.
                             let function: InStack = unsafe { std::mem::transmute(address) };
-                            // SAFETY: invariant CALLER (module docs); the library is tool 0, whom nobody has handed anything.
+                            // SAFETY: invariant CALLER (module docs); the library is tool 0, which
+                            // needs no context.
                             unsafe { function(0, 0, $($argument),*) }
                         }
                     };
@@ -58,7 +62,7 @@ macro_rules! library_functions {
 }
 pub(crate) use library_functions;
 
-/// A function of the library that this one calls itself: behind every tool.
+/// A function of the library that this one calls itself, below every tool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Own {
     None,
@@ -82,13 +86,14 @@ impl Own {
     }
 }
 
-/// By number of the function: what stands behind it; 0: not looked for yet.
+/// By number of the function: the address of the next function.
+/// 0 means that it was not searched for yet.
 static NEXT: [AtomicUsize; COUNT] = [const { AtomicUsize::new(0) }; COUNT];
 
 /// The loader's handle of the MPI library; null: not found yet.
 static HANDLE: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-/// Returns what stands behind a function.
+/// Returns the address of the next function, which this library's forwards to.
 #[inline(always)]
 pub(crate) fn next(index: usize) -> usize {
     match NEXT[index].load(Ordering::Relaxed) {
@@ -123,18 +128,19 @@ extern "C" fn missing() -> usize {
     16
 }
 
-/// Returns a symbol of the MPI library; 0: it has none of this name, or is not there.
+/// Returns the address of a symbol of the MPI library, or 0 if there is no such symbol or no
+/// library.
 pub(crate) fn symbol(name: &CStr) -> usize {
     let handle = handle();
     if handle.is_null() {
         return 0;
     }
-    // SAFETY: a handle that the loader gave and that is never closed; the name is a C string.
+    // SAFETY: a handle from the loader, which is never closed; the name is a C string.
     unsafe { libc::dlsym(handle, name.as_ptr()) }.addr()
 }
 
-/// Returns the address of an object of the library's; 0: it has none of this name.
-/// A program that names the object may have it in itself, as a copy that the library uses, too.
+/// Returns the address of an object of the library, or 0 if there is no such object.
+/// A program that uses the object may have a copy of it, which the library then uses, too.
 pub(crate) fn object(name: &CStr) -> usize {
     // SAFETY: the name is a C string.
     match unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.addr() {
@@ -260,19 +266,20 @@ unsafe extern "C" fn take(info: *mut libc::dl_phdr_info, _: usize, found: *mut c
         // SAFETY: the loader's string, while the call lasts.
         let name = unsafe { CStr::from_ptr(name) };
         if !name.is_empty() {
-            // SAFETY: what `objects` gave.
+            // SAFETY: the pointer that `objects` passed.
             unsafe { &mut *found.cast::<Vec<CString>>() }.push(name.to_owned());
         }
     }
     0
 }
 
-/// Changes the addresses that the loader gave to what calls MPI past this library.
+/// Redirects calls that would reach MPI past this library, by changing the addresses that the
+/// loader filled in.
 ///
-/// Open MPI's Fortran bindings call `PMPI_Send` and not `MPI_Send`; MPICH's need nothing. `MPI_Get_version` is
-/// called past this library by all, because this library does not show it: mpi4py takes it for the sign that
-/// the MPI library is in memory, and would not load it. And what the MPI library lacks, callers that can do without
-/// must find lacking.
+/// Open MPI's Fortran bindings call `PMPI_Send` and not `MPI_Send`; MPICH's need nothing. All
+/// callers of `MPI_Get_version` pass this library, because it does not export that function: mpi4py
+/// takes it as the sign that the MPI library is in memory, and would not load it. And functions
+/// that the MPI library lacks must also be missing for callers that can do without them.
 pub(crate) fn adopt_callers() {
     // SAFETY: the function below gets nothing.
     unsafe { libc::dl_iterate_phdr(Some(adopt), null_mut()) };
@@ -313,7 +320,7 @@ unsafe extern "C" fn adopt(info: *mut libc::dl_phdr_info, _: usize, _: *mut c_vo
     0
 }
 
-/// Returns what stands before the function that an import `PMPI_…` names.
+/// Returns the intercepting function for an import `PMPI_…`.
 fn own_function(import: &CStr) -> Option<usize> {
     let name = import.to_bytes().strip_prefix(b"P")?;
     if name.ends_with(b"_f2c") || name.ends_with(b"_c2f") {
@@ -338,7 +345,7 @@ fn is_lacking(import: &CStr, slot: usize) -> bool {
     found == own && !handle().is_null() && symbol(import) == 0
 }
 
-/// Returns what stands before a function that this library does not show.
+/// Returns the intercepting function for one that this library does not export.
 fn own_hidden(import: &CStr) -> Option<usize> {
     if import == c"MPI_Get_version" {
         wrapper(import.to_bytes())

@@ -1,4 +1,4 @@
-//! How MPI begins and ends, and what else a program tells it.
+//! How MPI begins and ends, and other things that a program reports about itself.
 #![expect(
     unsafe_code,
     reason = "the loader calls a constructor, and the C library what is to be done at exit"
@@ -43,14 +43,15 @@ pub(crate) fn init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         events::poll();
         begin_variables(mpi);
         events::note_unused_names();
-        chosen::tell(mpi.world().is_none_or(|world| world.place == 0));
+        chosen::print_notes(mpi.world().is_none_or(|world| world.place == 0));
     }
     frame.leave();
     result
 }
 
-/// Records control variables, and performance variables from now on. Only the first time that MPI begins: before a second
-/// time the interface is given back (`events::before_next_begin`).
+/// Records control variables, and performance variables from now on.
+/// Only the first time that MPI begins: before a second time the interface is released
+/// (`events::before_next_begin`).
 fn begin_variables(mpi: &'static Mpi) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -63,8 +64,8 @@ fn begin_variables(mpi: &'static Mpi) {
     });
 }
 
-/// MPI was begun, and nobody has heard of it: the program's first calls did not come through this library, as those of
-/// Fortran's `mpi_f08` do not where the MPI library calls itself inside.
+/// Handles that MPI was begun without this library: the program's first calls did not come through
+/// it, as those of Fortran's `mpi_f08` do not where the MPI library calls itself internally.
 pub(crate) fn found_begun(mpi: &Mpi) {
     begun(mpi);
     mpi.learn_world();
@@ -111,13 +112,14 @@ pub(crate) fn finalize<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// Has a function called when the process exits.
+/// Registers a function to be called when the process exits.
 pub(crate) fn at_exit(function: extern "C" fn()) {
     // SAFETY: the function may be called at any time.
     unsafe { libc::atexit(function) };
 }
 
-/// Has the process's exit checked: that a recording is finished does not show whether its process finished MPI.
+/// Registers a check of the process's exit: a finished recording does not show whether its process
+/// finished MPI.
 fn watch_exit() {
     static ONCE: Once = Once::new();
     // After the recorder's own function, which therefore runs later.
@@ -132,7 +134,7 @@ extern "C" fn note_missing_finalize() {
         let Some(mpi) = mpi.filter(|_| !IS_ABORTING.load(Ordering::Acquire)) else {
             return;
         };
-        // The library is asked: some calls do not come through this one.
+        // The library is asked, because some calls do not come through this one.
         let missing = if HAS_WORLD.load(Ordering::Acquire) && mpi.real.is_begun() {
             "MPI_Finalize"
         } else if OPEN_SESSIONS.load(Ordering::Acquire) != 0 {
@@ -184,7 +186,7 @@ pub(crate) fn session_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     if let Some(mpi) = frame.mpi.filter(|_| is_success(result))
         && mpi.world_group.load(Ordering::Acquire) == 0
     {
-        // Sessions may be used by several threads, unless they say otherwise.
+        // Sessions may be used by several threads, unless they declare otherwise.
         mpi.begin(true);
         let session = call.place(call.at().session).handle(&mpi.abi, 0);
         if let Some(group) = mpi.real.session_group(session) {
@@ -196,7 +198,7 @@ pub(crate) fn session_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
             events::poll();
             begin_variables(mpi);
             events::note_unused_names();
-            chosen::tell(rank.is_none_or(|rank| rank == 0));
+            chosen::print_notes(rank.is_none_or(|rank| rank == 0));
         }
     }
     frame.leave();

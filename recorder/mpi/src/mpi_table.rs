@@ -1,4 +1,5 @@
-//! Every function of MPI, from `functions.tsv`: its name, its group, and what stands before it in the program.
+//! Every function of MPI, from `functions.tsv`: its name, its group, and the function that
+//! intercepts it in the program.
 #![expect(unsafe_code, reason = "functions that C programs call")]
 #![allow(non_snake_case, reason = "the names are MPI's")]
 
@@ -52,7 +53,8 @@ pub(crate) const NO: u8 = u8::MAX;
 pub(crate) struct At {
     /// Counts have 64 bits: a large-count function.
     pub(crate) is_wide: bool,
-    /// Number of OTF2's CollectiveOp; 255: none.
+    /// Number of OTF2's CollectiveOp.
+    /// 255 means none.
     pub(crate) operation: u8,
     pub(crate) count: u8,
     pub(crate) datatype: u8,

@@ -1,4 +1,4 @@
-//! Messages: what sends, receives and probes say.
+//! Messages: what sends, receives and probes record.
 
 use crate::abi::STATUS_ROOM;
 use crate::communicators::Communicator;
@@ -17,7 +17,7 @@ impl OwnStatus {
         Self(std::mem::MaybeUninit::uninit())
     }
 
-    /// Returns where it is.
+    /// Returns its address.
     pub(crate) fn place(&mut self) -> usize {
         self.0.as_mut_ptr().expose_provenance()
     }
@@ -43,8 +43,8 @@ const fn message_key(message: usize) -> usize {
     message ^ 1 << 62
 }
 
-/// Returns where a message goes: communicator, and rank in the run; none: nowhere, or it is not
-/// known yet.
+/// Returns the destination of a message: communicator, and rank in the run.
+/// `None` means that there is none, or that it is not known yet.
 #[inline(always)]
 fn destination<const N: usize, S: Site>(
     mpi: &Mpi,
@@ -55,7 +55,8 @@ fn destination<const N: usize, S: Site>(
     Some((comm, comm.peer(rank)?))
 }
 
-/// The same for a communicator that was never seen, once the library has taken it.
+/// Returns the destination of a message in a communicator that was never met, once the library has
+/// accepted it.
 #[cold]
 fn late_destination<const N: usize, S: Site>(
     mpi: &Mpi,
@@ -185,7 +186,7 @@ pub(crate) fn unsent(record: &Record) -> Option<(u32, u32, u32, u64)> {
     Some((record.object, peer, record.tag as u32, record.id))
 }
 
-/// Returns the message that a status tells of: peer, tag, bytes.
+/// Returns the message that a status describes: peer, tag, bytes.
 #[inline(always)]
 pub(crate) fn received(mpi: &Mpi, comm: &Communicator, status: usize) -> Option<(u32, u32, u64)> {
     let status = status_at(status);
@@ -247,7 +248,8 @@ pub(crate) fn recv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     result
 }
 
-/// Receives where other threads may: which of them began first tells what each gets.
+/// Receives when other threads may receive, too: the order of their begins decides which of them
+/// gets which message.
 #[inline(never)]
 fn recv_among_threads<const N: usize, S: Site>(
     frame: Frame,
@@ -311,7 +313,7 @@ pub(crate) fn irecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// Sends and receives at once.
+/// Sends and receives in one call.
 #[inline(never)]
 pub(crate) fn sendrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -340,7 +342,7 @@ pub(crate) fn sendrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
         mpi.raise(&mpi.types.receive_start, (comm.object, peer, tag, id));
     }
     let result = call.forward();
-    // Where the message that came was too long, the other one was sent.
+    // If the received message was too long, the other one was sent.
     let is_done = mpi.has_received(result);
     if !is_done && let Some((comm, peer)) = destination(mpi, &call, dest) {
         let tag = call.int(call.at().tag) as u32;
@@ -369,7 +371,7 @@ pub(crate) fn sendrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     result
 }
 
-/// Begins to send and receive at once: one request for both.
+/// Begins to send and receive: one request for both.
 #[inline(never)]
 pub(crate) fn isendrecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -409,7 +411,7 @@ pub(crate) fn isendrecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let record = if mpi.abi.fills_isendrecv {
         Record::receive(id, comm, peer, tag)
     } else {
-        // As much as was asked for: how much came, nobody says.
+        // As many bytes as were requested: the number that arrived is not known.
         let at = call.at();
         let (count, datatype) = if at.recvcount == NO {
             (at.count, at.datatype)
@@ -440,13 +442,14 @@ pub(crate) fn recv_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     make_persistent(call, Kind::Receive, call.at().source, false)
 }
 
-/// The same in parts.
+/// Creates a persistent send in partitions.
 #[inline(never)]
 pub(crate) fn psend_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     make_persistent(call, Kind::Send, call.at().dest, true)
 }
 
-/// The same in parts; the peer is called `dest` or `source`, as the library has it.
+/// Creates a persistent receive in partitions.
+/// The peer is called `dest` or `source`, as in the library.
 #[inline(never)]
 pub(crate) fn precv_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let peer = if call.at().source == NO {
@@ -499,7 +502,7 @@ fn make_persistent<const N: usize, S: Site>(
     result
 }
 
-/// What a persistent request does when it is started.
+/// Records what a persistent request does when it is started.
 fn started(mpi: &Mpi, record: &Record) {
     let types = &mpi.types;
     match record.kind {
@@ -532,7 +535,7 @@ fn start_at<const N: usize, S: Site>(mpi: &Mpi, call: &Call<N, S>, index: usize)
     }
 }
 
-/// The call that was to start requests has failed.
+/// Handles a failed call that was to start requests.
 #[cold]
 fn not_started<const N: usize, S: Site>(mpi: &Mpi, call: &Call<N, S>, index: usize) {
     let handle = call.place(call.at().request).handle(&mpi.abi, index);

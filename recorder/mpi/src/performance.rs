@@ -231,7 +231,7 @@ fn note_left_out(recorder: &Recorder, left_out: &LeftOut) -> Result<(), String> 
     added.map_err(|error| error.to_string())
 }
 
-/// What a library says of a variable.
+/// A variable as a library describes it.
 struct Described {
     name: String,
     class: i32,
@@ -328,7 +328,7 @@ fn handle(
     if count > MOST_VALUES {
         return Err(Why::TooMany);
     }
-    // SAFETY: as above, and the handle just made.
+    // SAFETY: valid places, and the handle just made.
     let is_on = is_continuous || unsafe { interface.start(session, handle) };
     if !is_on {
         return Err(Why::Unreadable);
@@ -387,7 +387,8 @@ pub(crate) fn sample() {
     }
 }
 
-/// Returns all handles to the library, before the interface is given back: nothing is sampled any more. Returns whether anything was.
+/// Returns all handles to the library, before the interface is released: nothing is sampled any
+/// more. Returns whether there were any.
 pub(crate) fn release() -> bool {
     let Some(variables) = lock(&VARIABLES).take() else {
         return false;

@@ -1,6 +1,6 @@
-//! The library's own functions that this one calls itself, behind every tool: by their names `PMPI_…`, or QMPI's.
+//! Calls into the MPI library below every tool: through its `PMPI_…` names, or QMPI's table.
 //!
-//! Handles are words, and so are statuses' addresses. What a function gives is none when the library has no such
+//! Handles are words, and so are addresses of statuses. A result is `None` if the library lacks the
 //! function, or it fails.
 #![expect(unsafe_code, reason = "functions of a C library, found at run time")]
 
@@ -109,19 +109,19 @@ impl Real {
     }
 
     pub(crate) fn free_group(&self, mut group: usize) {
-        // SAFETY: what `group` gave.
+        // SAFETY: a group from `group`.
         unsafe { self.raw_group_free(&raw mut group) };
     }
 
     pub(crate) fn group_size(&self, group: usize) -> Option<i32> {
         let mut size = 0;
-        // SAFETY: what `group` gave.
+        // SAFETY: a group from `group`.
         unsafe { self.raw_group_size(group, &raw mut size) }.then_some(size)
     }
 
     pub(crate) fn group_rank(&self, group: usize) -> Option<i32> {
         let mut rank = 0;
-        // SAFETY: what `group` gave.
+        // SAFETY: a group from `group`.
         unsafe { self.raw_group_rank(group, &raw mut rank) }.then_some(rank)
     }
 
@@ -136,7 +136,7 @@ impl Real {
     /// Returns the class of an error code.
     pub(crate) fn error_class(&self, code: i32) -> i32 {
         let mut class = code;
-        // SAFETY: a code that the library gave.
+        // SAFETY: a code that the library returned.
         unsafe { self.raw_error_class(code, &raw mut class) };
         class
     }
@@ -147,7 +147,7 @@ impl Real {
         let ranks: Vec<c_int> = (0..size).collect();
         let mut out = vec![0; ranks.len()];
         let (given, place) = (ranks.as_ptr(), out.as_mut_ptr());
-        // SAFETY: valid groups, and arrays of so many.
+        // SAFETY: valid groups, and arrays of this length.
         unsafe { self.raw_group_translate(from, size, given, to, place) }.then_some(out)
     }
 
@@ -164,7 +164,7 @@ impl Real {
         size.max(0)
     }
 
-    /// How a datatype was made.
+    /// Returns the constructor of a datatype.
     pub(crate) fn combiner(&self, datatype: usize) -> Option<i32> {
         let (mut integers, mut addresses, mut datatypes, mut combiner) = (0, 0, 0, 0);
         // SAFETY: a datatype of the program's, which it passes to the library now, and valid places.
@@ -180,7 +180,7 @@ impl Real {
         is_there.then_some(combiner)
     }
 
-    /// Bytes of the message that a status tells of.
+    /// Returns the bytes of the message that a status describes.
     pub(crate) fn status_bytes(&self, status: *const u8, byte: usize) -> u64 {
         let mut count = 0_i64;
         // SAFETY: a status that the library filled.
@@ -219,7 +219,8 @@ impl Real {
         unsafe { self.raw_comm_dup(comm, &raw mut new) }.then_some(new)
     }
 
-    /// Returns what each of so many processes gives; collective.
+    /// Gathers the boot ids of the given number of processes.
+    /// Collective.
     pub(crate) fn gather_boot_ids(
         &self,
         own: BootId,
@@ -234,8 +235,9 @@ impl Real {
         is_gathered.then(|| all.into_iter().map(BootId).collect())
     }
 
-    /// Sends a number, to a place: datatype of bytes, rank, tag, communicator. Does not wait; short messages go
-    /// at once.
+    /// Sends a number.
+    /// `to` contains datatype of bytes, rank, tag, communicator. Does not wait; short messages are
+    /// sent immediately.
     pub(crate) fn send_number(
         &self,
         number: i64,
@@ -247,7 +249,7 @@ impl Real {
         // SAFETY: a valid communicator, 8 bytes that stay, and a place that is large enough for any handle.
         let is_sent =
             unsafe { self.raw_isend(place.as_ptr(), 8, byte, rank, tag, comm, &raw mut request) };
-        // SAFETY: what was just made; the message goes on.
+        // SAFETY: the request just made; the message continues.
         is_sent && unsafe { self.raw_request_free(&raw mut request) }
     }
 
@@ -257,7 +259,7 @@ impl Real {
         (byte, rank, tag, comm): (usize, i32, i32, usize),
         may_wait: impl Fn() -> bool,
     ) -> Option<i64> {
-        // Never freed: when nobody waits any more, the message may still come.
+        // Never freed: when no one waits any more, the message may still arrive.
         let place: &'static mut [u8; 8] = Box::leak(Box::new([0_u8; 8]));
         let to = place.as_mut_ptr();
         let mut request = 0;
@@ -283,7 +285,7 @@ impl Real {
                 std::thread::yield_now();
             }
         }
-        // SAFETY: as above; what was cancelled is given up.
+        // SAFETY: the request just cancelled, which is freed.
         unsafe { self.raw_cancel(&raw mut request) };
         // SAFETY: written to by the library, which is done with it.
         unsafe { self.raw_request_free(&raw mut request) };
@@ -373,7 +375,7 @@ pub(crate) fn abi_version(function: usize) -> (i32, i32) {
     (major, minor)
 }
 
-/// Returns what the library says that it is.
+/// Returns the library's version text.
 pub(crate) fn library_version() -> String {
     /// More than any library's MPI_MAX_LIBRARY_VERSION_STRING.
     const ROOM: usize = 1 << 16;

@@ -1,4 +1,4 @@
-//! Windows, and what goes into and comes out of them.
+//! Windows, and one-sided operations on them.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +29,8 @@ pub(crate) fn window(mpi: &Mpi, handle: usize) -> Option<&'static Window> {
 
 fn make(mpi: &Mpi, handle: usize) -> Option<&'static Window> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    // Nothing of other processes is matched by a window's name; a number tells it from this process's others.
+    // A window's name matches nothing of other processes; a number distinguishes it from this
+    // process's others.
     let name = format!("window {}", COUNT.fetch_add(1, Ordering::Relaxed));
     let object = mpi.recorder.add_object("window", &name).ok()?.get();
     let window: &'static Window = Box::leak(Box::new(Window {
@@ -114,7 +115,8 @@ fn what(index: usize) -> What {
     }
 }
 
-/// Enters, and says what goes where; gives whether it goes anywhere.
+/// Enters, and records the operation.
+/// Returns whether it has a target.
 fn enter<const N: usize, S: Site>(frame: &Frame, mpi: &Mpi, call: &Call<N, S>) -> bool {
     let handle = call.handle(&mpi.abi, call.at().win);
     let rank = call.int(call.at().dest);
@@ -131,7 +133,7 @@ fn enter<const N: usize, S: Site>(frame: &Frame, mpi: &Mpi, call: &Call<N, S>) -
     };
     let mut bytes = mpi.bytes(count, call.handle(&mpi.abi, call.at().datatype));
     if bytes == 0 && call.at().target_count != NO {
-        // What is read with MPI_NO_OP gives nothing.
+        // A read with MPI_NO_OP sends nothing.
         let datatype = call.handle(&mpi.abi, call.at().target_datatype);
         bytes = mpi.bytes(call.count(call.at().target_count), datatype);
     }
@@ -145,7 +147,7 @@ fn enter<const N: usize, S: Site>(frame: &Frame, mpi: &Mpi, call: &Call<N, S>) -
     true
 }
 
-/// Goes into another's window, or comes out of it.
+/// Writes to another process's window, or reads from it.
 #[inline(never)]
 pub(crate) fn rma<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -158,7 +160,7 @@ pub(crate) fn rma<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// The same with a request.
+/// Writes to another process's window, or reads from it, with a request.
 #[inline(never)]
 pub(crate) fn rma_request<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());

@@ -1,18 +1,20 @@
-//! QMPI: this library as one tool of several in a stack that the MPI library keeps, where it has that interface
-//! and its list of tools names `annals`.
+//! QMPI: this library as one tool of several in a stack that the MPI library manages, if it has that interface
+//! and its list of tools contains `annals`.
 //!
-//! What QMPI is: a program's call enters the library, which hands it to the first tool that has registered for the
-//! function; each tool hands it to the next, and the last one is the library itself. Functions have numbers, which differ
-//! between versions and stand in headers only. They are found out here: behind the last tool stands, for each number, the
-//! library's own function, and those are exported by their names (`QMPI_Send`). A function whose number is not found is
-//! recorded as ever, before the library.
+//! In QMPI, a program's call enters the library, which passes it to the first tool that has registered for
+//! the function; each tool passes it to the next, and the last one is the library itself. Functions have
+//! numbers, which differ between versions and are defined in headers only. They are determined here: after
+//! the last tool, each number has the library's own function, and those are exported by their names
+//! (`QMPI_Send`). A function whose number is not found is recorded as without a stack, before the library.
 //!
-//! A program's call passes this library twice: as `MPI_Send`, which a preloaded library intercepts, and in the stack. The first
-//! only notes that a call of the program is on its way. Until this tool forwards it, whatever arrives at its place of the stack was
-//! made of that call by the tools in front, and is recorded: the call itself, one that they call in its place, and calls of their
-//! own. While this tool forwards a call, what arrives here is the library's own affair or that of a tool after this one (they
-//! call `PMPI_Send`, which enters the stack, too), and is not recorded. Nor is what arrives in a thread that is in no call of the
-//! program: a program that calls `PMPI_Send` passes all tools by intent, as without a stack.
+//! A program's call passes this library twice: as `MPI_Send`, which a preloaded library intercepts, and in
+//! the stack. The first pass only stores that a call of the program is in progress. Until this tool forwards
+//! it, all calls that arrive at its place in the stack were made from that call by the tools in front, and
+//! are recorded: the call itself, one that they call in its place, and additional calls of theirs. While this
+//! tool forwards a call, calls that arrive here are internal to the library or to a tool after this one (they
+//! call `PMPI_Send`, which enters the stack, too), and are not recorded. Nor are calls that arrive in a thread
+//! that is in no call of the program: a program that calls `PMPI_Send` bypasses all tools on purpose, as it
+//! does without a stack.
 //!
 //! Invariant CALLER: the arguments of a call are those that the program passed, as MPI requires of it.
 #![expect(
@@ -39,7 +41,7 @@ const LISTS: [&str; 3] = [
     "MPICH_QMPI_TOOL_LIST",
 ];
 
-/// More numbers than any library gives.
+/// More numbers than any library has.
 const MOST_NUMBERS: c_int = 1 << 13;
 /// More tools than any list has.
 const MOST_TOOLS: usize = 1 << 8;
@@ -48,10 +50,12 @@ type RegisterName = unsafe extern "C" fn(*const c_char, extern "C" fn(c_int)) ->
 type RegisterFunction = unsafe extern "C" fn(c_int, c_int, usize) -> c_int;
 type GetFunction = unsafe extern "C" fn(c_int, c_int, *mut usize, *mut c_int) -> c_int;
 
-/// This tool's number in the stack; 0: it is in none.
+/// This tool's number in the stack.
+/// 0 means that it is in none.
 static TOOL: AtomicI32 = AtomicI32::new(0);
 
-/// By number of the function: its number in QMPI, and 1; 0: it is not recorded in the stack.
+/// By number of the function: its number in QMPI, + 1.
+/// 0 means that it is not recorded in the stack.
 static NUMBERS: [AtomicI32; COUNT] = [const { AtomicI32::new(0) }; COUNT];
 
 /// By number of the function: the next tool, and its function.
@@ -96,7 +100,7 @@ pub(crate) fn has(index: usize) -> bool {
     NUMBERS[index].load(Ordering::Relaxed) != 0
 }
 
-/// This tool's number in the stack; none: it is in none.
+/// Returns this tool's number in the stack, or `None` if it is in none.
 pub(crate) fn place() -> Option<i32> {
     Some(TOOL.load(Ordering::Acquire)).filter(|tool| *tool != 0)
 }
@@ -115,8 +119,9 @@ pub(crate) fn is_recorded() -> bool {
     IS_IN_FRONT.get()
 }
 
-/// Forwards a call that has arrived at this tool's place. Calls that arrive meanwhile come from the library, or from a tool after
-/// this one. Those that arrive later, before the program's call has returned, come from tools in front again.
+/// Forwards a call that has arrived at this tool's place.
+/// Calls that arrive meanwhile come from the library, or from a tool after this one. Calls that
+/// arrive later, before the program's call has returned, come from tools in front again.
 pub(crate) fn pass_on<T>(call: impl FnOnce() -> T) -> T {
     let before = IS_IN_FRONT.replace(false);
     let result = call();
@@ -124,7 +129,7 @@ pub(crate) fn pass_on<T>(call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Returns what stands behind this tool: a function, and its tool's number.
+/// Returns the next function after this tool, and its tool's number.
 pub(crate) fn next(index: usize) -> (usize, i32) {
     match NEXT[index].load(Ordering::Acquire) {
         0 => find_next(index),
@@ -132,7 +137,8 @@ pub(crate) fn next(index: usize) -> (usize, i32) {
     }
 }
 
-/// Asks for all functions at once: the library frees its tables in MPI_Finalize, and may be called later.
+/// Finds all functions in one go: the library frees its tables in MPI_Finalize, and may be called
+/// later.
 #[cold]
 fn find_next(index: usize) -> (usize, i32) {
     let tool = TOOL.load(Ordering::Acquire);
@@ -201,7 +207,7 @@ pub(crate) fn register(is_library_known: bool) {
     unsafe { register(NAME.as_ptr(), begin) };
 }
 
-/// The library has made this tool a part of its stack.
+/// Called when the library has added this tool to its stack.
 extern "C" fn begin(tool: c_int) {
     // A panic must not cross into the library.
     let _ = std::panic::catch_unwind(|| begin_as(tool));
@@ -280,7 +286,8 @@ fn own_function(name: &CStr) -> Option<usize> {
     Some(library::symbol(&name)).filter(|own| *own != 0)
 }
 
-/// The same for `PMPI_Send`; none: the library has no stack.
+/// Returns the library's function of a `PMPI_` name at the end of the stack.
+/// `None` means that the library has no stack.
 pub(crate) fn behind_all(name: &CStr) -> Option<usize> {
     own_function(CStr::from_bytes_with_nul(name.to_bytes_with_nul().strip_prefix(b"P")?).ok()?)
 }

@@ -21,7 +21,7 @@ use crate::mpi_table::{COUNT, FUNCTIONS};
 use crate::real::{self, Real};
 use crate::{events, stack};
 
-/// In place of a region's number: none was given yet.
+/// In place of a region's number: none was assigned yet.
 const UNKNOWN: u32 = u32::MAX;
 /// The function is not recorded as a region.
 const OFF: u32 = u32::MAX - 1;
@@ -32,7 +32,8 @@ type Regions = [AtomicU32; COUNT];
 static REGIONS: Regions = [const { AtomicU32::new(UNKNOWN) }; COUNT];
 static NO_REGIONS: Regions = [const { AtomicU32::new(OFF) }; COUNT];
 
-/// Null: recording has not begun. What stands here is never freed.
+/// Null means that recording has not begun.
+/// The state is never freed.
 static MPI: AtomicPtr<Mpi> = AtomicPtr::new(null_mut());
 
 /// Everything that calls need.
@@ -46,28 +47,30 @@ pub(crate) struct Mpi {
     regions: AtomicPtr<Regions>,
     /// Null: not known yet.
     pub(crate) world: AtomicPtr<Communicator>,
-    /// The group of all processes of the run; 0: not known.
+    /// The group of all processes of the run.
+    /// 0 means that it is not known.
     pub(crate) world_group: AtomicUsize,
     /// This process's rank in the run; -1: not known.
     pub(crate) world_rank: AtomicI32,
-    /// Several threads may call at once.
+    /// Several threads may call concurrently.
     pub(crate) is_multiple: AtomicBool,
-    /// Bytes of a message stand in a status where they are known to stand.
+    /// Whether a status has the bytes of a message at the expected offset.
     has_known_status: AtomicBool,
-    /// Handle of the request that stands for everything that is complete at once; 0: none.
+    /// Handle of the request that stands for everything that is complete immediately.
+    /// 0 means none.
     pub(crate) request_empty: usize,
 }
 
 /// A send: communicator, peer, tag, bytes.
 pub(crate) type Message = (u32, u32, u32, u64);
-/// The same, and the request.
+/// Elements of events about requested messages: those of a message, and the request.
 pub(crate) type Requested = (u32, u32, u32, u64, u64);
 /// Communicator, operation, root, bytes sent, bytes received, place, size.
 pub(crate) type Collective = (u32, u32, i32, u64, u64, u32, u32);
 /// The elements of [`Collective`], and the request.
 pub(crate) type CollectiveRequested = (u32, u32, i32, u64, u64, u32, u32, u64);
 
-/// What is raised beside enters and leaves.
+/// The event types that are raised in addition to enters and leaves.
 #[derive(Debug)]
 pub(crate) struct Types {
     pub(crate) send: EventType<Message>,
@@ -91,7 +94,7 @@ pub(crate) struct Types {
     pub(crate) atomic: EventType<(u32, i32, u64)>,
     /// The request of a one-sided operation that is complete.
     pub(crate) rma_end: EventType<(u64,)>,
-    /// The request of a one-sided operation, raised behind the operation itself.
+    /// The request of a one-sided operation, raised after the operation itself.
     pub(crate) rma_request: EventType<(u64,)>,
     /// File, bytes.
     pub(crate) read: EventType<(u32, u64)>,
@@ -271,7 +274,7 @@ impl Types {
     }
 }
 
-/// Returns the state; none: recording has not begun.
+/// Returns the state, or `None` if recording has not begun.
 #[inline(always)]
 pub(crate) fn get() -> Option<&'static Mpi> {
     // SAFETY: null, or leaked by `start`.
@@ -296,7 +299,8 @@ pub(crate) fn get_or_start() -> Option<&'static Mpi> {
     }
     let (order, seen) = (Ordering::AcqRel, Ordering::Relaxed);
     if STATE.compare_exchange(NONE, STARTING, order, seen).is_err() {
-        // It cannot be had; or another thread is at it, whose calls are told and not this one's.
+        // The state cannot be had; or another thread is starting it, whose calls are recorded and
+        // not this one's.
         return None;
     }
     if let Err(why) = std::panic::catch_unwind(start).unwrap_or_else(|_| Err(String::new())) {
@@ -391,7 +395,7 @@ fn bytes_in(kind: Kind, status: *const u8) -> u64 {
         unsafe { status.add(at).cast::<u32>().read_unaligned() }
     };
     if kind == Kind::Mpich {
-        // The lowest bit of the second word says: cancelled.
+        // The lowest bit of the second word means cancelled.
         u64::from(read(0)) | u64::from(read(4) >> 1) << 32
     } else {
         u64::from(read(16)) | u64::from(read(20)) << 32
@@ -444,7 +448,8 @@ impl Mpi {
         Some(region)
     }
 
-    /// Switches regions on or off; messages go on, or else nobody could tell which belong together.
+    /// Switches regions on or off.
+    /// Messages are still recorded: otherwise they could not be matched any more.
     pub(crate) fn record_regions(&self, is_on: bool) {
         let regions = if is_on {
             &raw const REGIONS
@@ -460,7 +465,7 @@ impl Mpi {
         self.recorder.raise(event_type, values);
     }
 
-    /// Bytes of the message that a status tells of.
+    /// Returns the bytes of the message that a status describes.
     #[inline(always)]
     pub(crate) fn status_bytes(&self, status: *const u8) -> u64 {
         if self.has_known_status.load(Ordering::Relaxed) {
@@ -477,8 +482,8 @@ impl Mpi {
         unsafe { status.add(at).cast::<i32>().read_unaligned() }
     }
 
-    /// Returns whether a request is the one that stands for what is complete at once; several
-    /// operations have it at a time.
+    /// Returns whether a request is the one that stands for what is complete immediately.
+    /// Several operations have it at a time.
     #[inline(always)]
     pub(crate) fn is_complete_at_once(&self, request: usize) -> bool {
         /// MPICH's builtin requests.
@@ -489,26 +494,26 @@ impl Mpi {
         }
     }
 
-    /// Returns whether an error says that each status has one of its own.
+    /// Returns whether an error code means that each status has its own.
     pub(crate) fn is_in_status(&self, result: usize) -> bool {
         let code = result as u32 as i32;
         code != 0 && self.real.error_class(code) == self.abi.err_in_status
     }
 
-    /// Returns whether a call that gave this has received a message: also one that was too long for
-    /// its buffer.
+    /// Returns whether a call with this result has received a message, also one that was too long
+    /// for its buffer.
     #[inline(always)]
     pub(crate) fn has_received(&self, result: usize) -> bool {
         crate::wrap::is_success(result) || self.is_truncated(result as u32 as i32)
     }
 
-    /// Returns whether an error says that a message was longer than its buffer.
+    /// Returns whether an error code means that a message was longer than its buffer.
     #[cold]
     pub(crate) fn is_truncated(&self, error: i32) -> bool {
         self.real.error_class(error) == self.abi.err_truncate
     }
 
-    /// Returns whether an error says that a request is not done.
+    /// Returns whether an error code means that a request is not done.
     pub(crate) fn is_pending(&self, error: i32) -> bool {
         self.real.error_class(error) == self.abi.err_pending
     }
@@ -519,7 +524,7 @@ impl Mpi {
         unsafe { self.world.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Bytes of so many elements of a datatype.
+    /// Returns the bytes of the given number of elements of a datatype.
     #[inline(always)]
     pub(crate) fn bytes(&self, count: i64, datatype: usize) -> u64 {
         if count <= 0 || datatype == self.abi.datatype_null {
@@ -551,16 +556,17 @@ impl Mpi {
 /// Bits of an entry of [`TYPE_SIZES`] that are the size.
 const SIZE_BITS: u32 = 16;
 
-/// Handles of datatypes that are MPI's own, each with its size; 0: none.
+/// Handles of MPI's predefined datatypes, each with its size.
+/// 0 means none.
 static TYPE_SIZES: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
-/// Returns what stands between commas, colons, semicolons and blanks.
+/// Splits a list at commas, colons, semicolons and blanks.
 pub(crate) fn words(list: &str) -> impl Iterator<Item = &str> {
     list.split([',', ':', ';', ' ', '\t', '\n'])
         .filter(|word| !word.is_empty())
 }
 
-/// Returns a lock whose holder cannot leave things half done.
+/// Locks a mutex, also when a holder panicked: no holder leaves its data half changed.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,11 +1,12 @@
-//! One call of an MPI function: its arguments as machine words, forwarded as they came, between an enter and a
-//! leave.
+//! One call of an MPI function: its arguments as machine words, forwarded as they were passed,
+//! between an enter and a leave.
 //!
-//! Every argument of every MPI function is an `int`, an address, or an integer of 64 bits: System V's calling
-//! convention for x86-64 and AArch64's pass each of them in a word, whatever the binary interface. Upper halves of words
-//! that hold an `int` mean nothing.
+//! Every argument of every MPI function is an `int`, an address, or an integer of 64 bits: System
+//! V's calling convention for x86-64 and AArch64's pass each of them in a word, whatever the binary
+//! interface. Upper halves of words that contain an `int` mean nothing.
 //!
-//! Invariant CALLER: the arguments of a call are those that the program passed, as MPI requires of it.
+//! Invariant CALLER: the arguments of a call are those that the program passed, as MPI requires of
+//! it.
 #![expect(
     unsafe_code,
     reason = "functions of a C library are called by address, and its callers' memory is read"
@@ -24,9 +25,9 @@ use crate::state::{self, Mpi};
 pub(crate) trait Site: Copy {
     /// Returns its number.
     fn index(self) -> usize;
-    /// Returns where its arguments stand.
+    /// Returns the positions of its arguments.
     fn at(self) -> At;
-    /// Calls what stands behind this library.
+    /// Calls the next function after this library.
     ///
     /// # Safety
     /// - The arguments are those of this function, and what MPI demands of them holds.
@@ -136,7 +137,7 @@ macro_rules! forward {
         /// Calls the function at this address.
         ///
         /// # Safety
-        /// - It is a function with so many arguments, or fewer, and they are what it may be called with.
+        /// - It is a function with this number of arguments, or fewer, and they are valid for it.
         #[inline(always)]
         unsafe fn forward<const N: usize>(function: usize, args: &[usize; N]) -> usize {
             match N {
@@ -151,10 +152,11 @@ macro_rules! forward {
             }
         }
 
-        /// The same as QMPI has it: with what the stack hands on, and the tool that the function is of.
+        /// Calls the function at this address as QMPI defines it: with the context that the stack
+        /// passes on, and the tool that the function belongs to.
         ///
         /// # Safety
-        /// - As for [`forward`].
+        /// - It is a function with this number of arguments, or fewer, and they are valid for it.
         pub(crate) unsafe fn forward_in_stack<const N: usize>(
             function: usize,
             context: usize,
@@ -195,7 +197,7 @@ forward! {
 }
 
 impl<const N: usize, S: Site> Call<N, S> {
-    /// Creates a call that a program makes.
+    /// A call that a program makes.
     ///
     /// # Safety
     /// - The arguments are those of this function, and what MPI demands of them holds: addresses are valid for what it
@@ -211,13 +213,13 @@ impl<const N: usize, S: Site> Call<N, S> {
         self.site.index()
     }
 
-    /// Returns where its arguments stand.
+    /// Returns the positions of its arguments.
     #[inline(always)]
     pub(crate) fn at(&self) -> At {
         self.site.at()
     }
 
-    /// Returns an argument as it came.
+    /// Returns an argument as it was passed.
     #[inline(always)]
     pub(crate) const fn word(&self, at: u8) -> usize {
         self.args[at as usize]
@@ -263,7 +265,7 @@ impl<const N: usize, S: Site> Call<N, S> {
     }
 }
 
-/// Returns whether a call that gave this has succeeded.
+/// Returns whether a call with this result has succeeded.
 #[inline(always)]
 pub(crate) const fn is_success(result: usize) -> bool {
     result as u32 == 0
@@ -272,14 +274,14 @@ pub(crate) const fn is_success(result: usize) -> bool {
 /// A call under way.
 #[derive(Debug)]
 pub(crate) struct Frame {
-    /// None: nothing of this call is recorded.
+    /// `None` means that nothing of this call is recorded.
     pub(crate) mpi: Option<&'static Mpi>,
     region: Option<RegionId>,
     depth: u8,
 }
 
 impl Frame {
-    /// Creates a call begins.
+    /// Enters a call, which begins now.
     #[inline(always)]
     pub(crate) fn begin(index: usize) -> Self {
         let depth = Depth::deeper();
@@ -304,7 +306,7 @@ impl Frame {
         if depth == 0 && events::is_due() {
             events::poll();
         }
-        // In a stack of tools, all comes from the library, and the program's calls are known.
+        // In a stack of tools, all calls come from the library, and the program's calls are known.
         let is_own = depth != 0 && !stack::has(index) && is_called_by_library();
         let mpi = if is_own { None } else { state::get_or_start() };
         Self {
@@ -331,7 +333,7 @@ impl Frame {
         }
     }
 
-    /// Enters, and raises an event that says what the call begins.
+    /// Enters, and raises an event about what the call begins.
     #[inline(always)]
     pub(crate) fn enter_with_here<E: Elements>(
         &self,
@@ -345,7 +347,7 @@ impl Frame {
         }
     }
 
-    /// The call has returned.
+    /// Leaves, when the call has returned.
     #[inline(always)]
     pub(crate) fn leave_here(self) {
         if let (Some(mpi), Some(region)) = (self.mpi, self.region) {
@@ -354,7 +356,7 @@ impl Frame {
         Depth::set(self.depth);
     }
 
-    /// The same, with an event that says what it has done.
+    /// Leaves, when the call has returned, with an event about what it has done.
     #[inline(always)]
     pub(crate) fn leave_with_here<E: Elements>(
         self,
@@ -400,7 +402,7 @@ impl Frame {
 fn is_called_by_library() -> bool {
     const FRAMES: usize = 16;
     let mut frames = [std::ptr::null_mut(); FRAMES];
-    // SAFETY: so many places.
+    // SAFETY: this number of places.
     let count = unsafe { libc::backtrace(frames.as_mut_ptr(), FRAMES as i32) };
     let frames = &frames[..usize::try_from(count).unwrap_or(0)];
     let mut outside = frames
@@ -410,7 +412,7 @@ fn is_called_by_library() -> bool {
     outside.next().is_some_and(library::is_in_library)
 }
 
-/// Returns what is recorded of most functions: that they were called.
+/// Records only that a function was called: all that is recorded of most functions.
 #[inline(never)]
 pub(crate) fn plain<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -420,18 +422,18 @@ pub(crate) fn plain<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// Returns a call that a program makes of a function that is recorded in the stack: it will come
-/// through there.
+/// Forwards a program's call of a function that is recorded in the stack: it will come through
+/// there.
 #[cold]
 #[inline(never)]
 pub(crate) fn enter_stack<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     stack::enter(|| call.forward())
 }
 
-/// Returns a call that comes through the stack.
+/// Records and forwards a call that comes through the stack.
 ///
 /// # Safety
-/// - As for [`Call::new`].
+/// - The arguments are those of this function, and what MPI demands of them holds.
 #[inline(always)]
 pub(crate) unsafe fn in_stack<const N: usize>(
     index: usize,
@@ -448,10 +450,10 @@ pub(crate) unsafe fn in_stack<const N: usize>(
     }
 }
 
-/// The same for functions that give a double.
+/// Forwards a call of a function that returns a double.
 ///
 /// # Safety
-/// - The function of this number takes nothing and gives a double.
+/// - The function of this number has no arguments and returns a double.
 pub(crate) unsafe fn double(index: usize) -> f64 {
     type Function = unsafe extern "C" fn() -> f64;
     // SAFETY: invariant CALLER (module docs).
@@ -465,10 +467,10 @@ pub(crate) unsafe fn double(index: usize) -> f64 {
     }
 }
 
-/// The same in the stack.
+/// Forwards a call in the stack of a function that returns a double.
 ///
 /// # Safety
-/// - As for [`double`].
+/// - The function of this number has no arguments and returns a double.
 pub(crate) unsafe fn double_in_stack(index: usize, context: usize) -> f64 {
     type Function = unsafe extern "C" fn(usize, i32) -> f64;
     let (function, tool) = stack::next(index);

@@ -257,7 +257,7 @@ pub fn attach(
     runtime.on_change(move || {
         let inner = weak.upgrade();
         inner.is_some_and(|inner| {
-            inner.look();
+            inner.search();
             true
         })
     });
@@ -267,7 +267,7 @@ pub fn attach(
         thread: None,
     };
     attachment.inner.recorder.add_property("attached", "tool")?;
-    attachment.inner.look();
+    attachment.inner.search();
     if let Some(period) = what.period {
         attachment.thread = Some(attachment.sample_every(period)?);
     }
@@ -278,7 +278,7 @@ impl Attachment {
     /// Looks for what was added to the runtime. It is done whenever something is; performance and control
     /// variables are looked for here only.
     pub fn look(&self) {
-        self.inner.look();
+        self.inner.search();
     }
 
     /// Samples the performance variables now. Takes no lock.
@@ -454,7 +454,7 @@ impl Inner {
     }
 
     /// Takes in what is new.
-    fn look(&self) {
+    fn search(&self) {
         let progress = &mut *self.progress();
         self.look_for_sources(progress);
         let objects: Vec<&Object> = self.runtime.objects().collect();

@@ -37,7 +37,7 @@ impl PvarState {
         }
     }
 
-    pub(crate) fn tell(&self, notice: PvarNotice, object: Option<ObjectHandle>) {
+    pub(crate) fn notify_producer(&self, notice: PvarNotice, object: Option<ObjectHandle>) {
         if let Some(notify) = &self.notify {
             notify(notice, object);
         }

@@ -518,7 +518,7 @@ impl Slot {
             return;
         };
         let Some(inside) = Inside::enter(self, lanes, key, required) else {
-            self.lose(instance.source, Lost::Undelivered, 1);
+            self.count_lost(instance.source, Lost::Undelivered, 1);
             return;
         };
         if (stamp != u64::MAX && self.since.load(Ordering::Acquire) > stamp)
@@ -537,7 +537,7 @@ impl Slot {
                 call(instance, Registration::new(self.index, key), required);
             }
             _ if self.life.is_live(key) => {
-                self.lose(instance.source, Lost::NoCallback(required), 1);
+                self.count_lost(instance.source, Lost::NoCallback(required), 1);
             }
             _ => {}
         }
@@ -550,7 +550,7 @@ impl Slot {
 
     /// Counts instances that the registration does not get; if it has a handler that wants to know.
     #[cold]
-    pub(crate) fn lose(&self, source: &SourceState, lost: Lost, count: u64) {
+    pub(crate) fn count_lost(&self, source: &SourceState, lost: Lost, count: u64) {
         if count == 0 || self.handler.load(Ordering::Acquire).is_null() {
             return;
         }
@@ -583,7 +583,12 @@ impl Slot {
     /// Calls the dropped handler with what was dropped of a source, if it may be called in this context.
     #[cold]
     #[inline(never)]
-    pub(crate) fn tell(&self, source: &SourceState, lanes: &'static Lanes, required: Safety) {
+    pub(crate) fn report_dropped(
+        &self,
+        source: &SourceState,
+        lanes: &'static Lanes,
+        required: Safety,
+    ) {
         let Some(row) = self.drops.get(source.index).filter(|row| !row.is_empty()) else {
             return;
         };

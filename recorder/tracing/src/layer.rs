@@ -67,7 +67,7 @@ impl AnnalsLayer {
         })
     }
 
-    /// Returns whether the making and the close of spans are recorded, too (the default), or only
+    /// Sets whether the making and the close of spans are recorded, too (the default), or only
     /// their enters and leaves: that is half as many events. The values that a span is made with
     /// are then events as later ones are.
     #[must_use]
@@ -127,7 +127,7 @@ impl AnnalsLayer {
 
     /// Counts something that could not be recorded as what it is; also for when nothing is recorded.
     #[cold]
-    fn lose(&self) {
+    fn count_lost(&self) {
         let event_type = self.unrecorded.id();
         self.recorder.report_dropped(THREADS, event_type, 1);
     }
@@ -163,10 +163,10 @@ where
             return;
         }
         if !self.recorder.is_recording() {
-            return self.lose();
+            return self.count_lost();
         }
         let Some(CallsiteKind::Span(span)) = callsite.map(|(_, callsite)| &callsite.kind) else {
-            return self.lose();
+            return self.count_lost();
         };
         let parent = if attributes.is_root() || !self.records_lives {
             None
@@ -201,7 +201,7 @@ where
             });
             if is_recorded != Some(true) {
                 // The span is recorded below, its values are not.
-                self.lose();
+                self.count_lost();
             }
         }
         if !is_raised && self.records_lives {
@@ -212,10 +212,10 @@ where
 
     fn on_record(&self, id: &Id, record: &Record<'_>, context: Context<'_, S>) {
         if !self.recorder.is_recording() {
-            return self.lose();
+            return self.count_lost();
         }
         let Some((callsite, span)) = self.span_site(id, &context) else {
-            return self.lose();
+            return self.count_lost();
         };
         let raised = Values::with(|values| {
             record.record(values);
@@ -227,7 +227,7 @@ where
             raised.is_ok()
         });
         if raised != Some(true) {
-            self.lose();
+            self.count_lost();
         }
     }
 
@@ -238,11 +238,11 @@ where
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         if !self.recorder.is_recording() {
-            return self.lose();
+            return self.count_lost();
         }
         let callsite = self.callsite(event.metadata());
         let Some(CallsiteKind::Event(shapes)) = callsite.map(|(_, callsite)| &callsite.kind) else {
-            return self.lose();
+            return self.count_lost();
         };
         let span = if event.is_contextual() {
             self.current(&context)
@@ -257,7 +257,7 @@ where
             raised.is_ok()
         });
         if raised != Some(true) {
-            self.lose();
+            self.count_lost();
         }
     }
 
@@ -268,7 +268,7 @@ where
                 self.recorder.raise(&span.types.enter, values);
             }
             Some(_) => {}
-            None => self.lose(),
+            None => self.count_lost(),
         }
     }
 
@@ -279,7 +279,7 @@ where
                 self.recorder.raise(&span.types.leave, values);
             }
             Some(_) => {}
-            None => self.lose(),
+            None => self.count_lost(),
         }
     }
 
@@ -292,7 +292,7 @@ where
                 let values = (id.into_u64(), span.region);
                 self.recorder.raise(&span.types.close, values);
             }
-            None => self.lose(),
+            None => self.count_lost(),
         }
     }
 }

@@ -200,7 +200,7 @@ pub unsafe extern "C" fn annals_t_pvar_handle_free(session: Session, handle: *mu
     })
 }
 
-/// Returns what is done with one handle, or with all of a session.
+/// Applies an operation to one handle, or to all of a session.
 fn one_or_all(
     session: Session,
     handle: Handle,

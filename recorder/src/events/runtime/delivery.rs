@@ -25,7 +25,7 @@ impl Runtime {
     ) {
         let source = instance.source;
         if source.untold.load(Ordering::Acquire) >> required.index() != 0 {
-            self.tell_dropped(source, required);
+            self.report_all_dropped(source, required);
         }
         let mut place = &event_type.first;
         while let Some(slot) = place.get() {
@@ -36,11 +36,11 @@ impl Runtime {
 
     #[cold]
     #[inline(never)]
-    fn tell_dropped(&self, source: &SourceState, required: Safety) {
+    fn report_all_dropped(&self, source: &SourceState, required: Safety) {
         // First the marks, then the counts: what is counted meanwhile marks again.
         source.untold.swap(0, Ordering::SeqCst);
         for slot in self.shared.slots.iter() {
-            slot.tell(source, self.shared.lanes, required);
+            slot.report_dropped(source, self.shared.lanes, required);
         }
     }
 

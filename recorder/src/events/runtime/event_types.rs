@@ -47,7 +47,7 @@ impl Runtime {
         let added = shared.event_types.push_with(|_| Arc::clone(&state));
         added.ok_or(Error::OutOfHandles)?;
         drop(change);
-        self.tell_watchers();
+        self.notify_watchers();
         Ok(EventType {
             state,
             runtime: self.clone(),
@@ -216,16 +216,22 @@ impl EventType {
     /// the source's next event.
     pub fn report_dropped(&self, source: &Source, object: Option<ObjectHandle>, count: u64) {
         if self.is_wanted() && source.runtime.is(&self.runtime) {
-            self.lose(&source.state, object, Lost::Reported, count);
+            self.count_lost(&source.state, object, Lost::Reported, count);
         }
     }
 
-    fn lose(&self, source: &SourceState, object: Option<ObjectHandle>, lost: Lost, count: u64) {
+    fn count_lost(
+        &self,
+        source: &SourceState,
+        object: Option<ObjectHandle>,
+        lost: Lost,
+        count: u64,
+    ) {
         let is_bound = self.state.data.is_bound();
         let object = object.map(|object| object.0);
         for slot in self.state.slots() {
             if slot.life.live_key().is_some() && slot.is_for(object, is_bound) {
-                slot.lose(source, lost, count);
+                slot.count_lost(source, lost, count);
             }
         }
     }
@@ -323,7 +329,7 @@ impl EventType {
             .defer(&source.state, &self.state, raising, data)
             .map(|is_kept| {
                 if !is_kept {
-                    self.lose(&source.state, raising.object, Lost::Undelivered, 1);
+                    self.count_lost(&source.state, raising.object, Lost::Undelivered, 1);
                 }
             })
     }

@@ -194,7 +194,7 @@ impl Runtime {
         let object = Object { kind, handle, name };
         self.shared.objects.push_with(|_| object);
         drop(change);
-        self.tell_watchers();
+        self.notify_watchers();
         Ok(())
     }
 
@@ -229,7 +229,7 @@ impl Runtime {
         watchers.unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell_watchers(&self) {
+    fn notify_watchers(&self) {
         let watchers = self.watchers().clone();
         let over = watchers.iter().filter(|watch| !watch());
         let over: Vec<*const ()> = over.map(|watch| Arc::as_ptr(watch).cast()).collect();

@@ -261,7 +261,7 @@ impl Runtime {
             pvar.watchers.fetch_add(1, Ordering::AcqRel);
         }
         drop(change);
-        pvar.tell(PvarNotice::Allocated, object);
+        pvar.notify_producer(PvarNotice::Allocated, object);
         Ok((PvarHandle(number), items))
     }
 
@@ -308,7 +308,7 @@ impl Runtime {
             if matches!(pvar.behaviour(), Behaviour::Highest | Behaviour::Lowest) {
                 pvar.watchers.fetch_sub(1, Ordering::AcqRel);
             }
-            pvar.tell(PvarNotice::Freed, state.object);
+            pvar.notify_producer(PvarNotice::Freed, state.object);
         }
         Ok(())
     }
@@ -324,7 +324,7 @@ impl Runtime {
         }
         if !state.is_running() {
             state.start(pvar);
-            pvar.tell(PvarNotice::Started, state.object);
+            pvar.notify_producer(PvarNotice::Started, state.object);
         }
         Ok(())
     }
@@ -341,7 +341,7 @@ impl Runtime {
         }
         if state.is_running() {
             state.stop(pvar);
-            pvar.tell(PvarNotice::Stopped, state.object);
+            pvar.notify_producer(PvarNotice::Stopped, state.object);
         }
         Ok(())
     }

@@ -217,7 +217,7 @@ impl Runtime {
         let slot = self.slot(registration)?;
         let required = current_safety().unwrap_or(Safety::None);
         for source in shared.sources.iter() {
-            slot.tell(source, shared.lanes, required);
+            slot.report_dropped(source, shared.lanes, required);
         }
         let key = registration.key();
         let wanted = shared.event_types.get(slot.event_type);

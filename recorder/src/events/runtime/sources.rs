@@ -26,7 +26,7 @@ impl Runtime {
         }
         shared.sources.push_with(|_| Arc::clone(&state));
         drop(change);
-        self.tell_watchers();
+        self.notify_watchers();
         Ok(Source {
             state,
             runtime: self.clone(),
