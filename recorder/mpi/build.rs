@@ -63,7 +63,7 @@ const PLACES: &[(&str, &str)] = &[
     ("session", "session"),
 ];
 
-/// Functions that the library does not export: see `adopt_callers`.
+/// Functions that the library does not export: see `callers`.
 const HIDDEN: &[&str] = &["MPI_Get_version"];
 
 /// Kinds of functions with separate code for each function: those that are called most.
@@ -84,11 +84,18 @@ fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     let table = std::fs::read_to_string("functions.tsv").expect("functions.tsv can be read");
     let directory = std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
-    let path = Path::new(&directory).join("functions.rs");
-    std::fs::write(path, generate(&table)).expect("OUT_DIR can be written to");
+    let (signatures, entry_points) = generate(&table);
+    for (file, text) in [
+        ("signatures.rs", signatures),
+        ("entry_points.rs", entry_points),
+    ] {
+        let path = Path::new(&directory).join(file);
+        std::fs::write(path, text).expect("OUT_DIR can be written to");
+    }
 }
 
-fn generate(table: &str) -> String {
+/// Returns what `signatures.rs` and `entry_points.rs` include.
+fn generate(table: &str) -> (String, String) {
     let (mut functions, mut wrappers) = (String::new(), String::new());
     let mut sites = String::new();
     let (mut names, mut order) = (BTreeSet::new(), Vec::new());
@@ -115,16 +122,19 @@ fn generate(table: &str) -> String {
     }
     // Found by their names, too.
     assert!(names.iter().eq(order.iter()), "functions.tsv is in order");
-    format!(
+    let signatures = format!(
         "/// The number of functions.\npub(crate) const COUNT: usize = {count};\n\
          /// By number.\npub(crate) static FUNCTIONS: [Function; COUNT] = [\n{functions}];\n\
          /// By number, the positions of its arguments.\n\
-         pub(crate) static SITES: [At; COUNT] = [\n{sites}];\n\
-         /// By number, the intercepting function.\n\
-         pub(crate) static WRAPPERS: Wrappers = Wrappers([\n{addresses}]);\n\
+         pub(crate) static SITES: [At; COUNT] = [\n{sites}];\n"
+    );
+    let entry_points = format!(
+        "/// By number, the intercepting function.\n\
+         static WRAPPERS: Addresses = Addresses([\n{addresses}]);\n\
          /// By number, this library's function in a stack of tools.\n\
-         pub(crate) static STACKED: Wrappers = Wrappers([\n{stacked}]);\n{wrappers}"
-    )
+         static STACKED: Addresses = Addresses([\n{stacked}]);\n{wrappers}"
+    );
+    (signatures, entry_points)
 }
 
 fn wrapper(index: usize, name: &str, what: &str, returned: &str, arguments: &[&str]) -> String {
@@ -142,9 +152,9 @@ fn wrapper(index: usize, name: &str, what: &str, returned: &str, arguments: &[&s
     let owed = "// SAFETY: what the caller of this function owes.";
     if returned == "double" {
         return format!(
-            "{head}() -> f64 {{\n    {owed}\n    unsafe {{ wrap::double({index}) }}\n}}\n\
+            "{head}() -> f64 {{\n    {owed}\n    unsafe {{ call::double({index}) }}\n}}\n\
              {in_stack}(context: usize, _: i32) -> f64 {{\n    {owed}\n    \
-             unsafe {{ wrap::double_in_stack({index}, context) }}\n}}\n"
+             unsafe {{ call::double_in_stack({index}, context) }}\n}}\n"
         );
     }
     assert_eq!(
@@ -152,7 +162,7 @@ fn wrapper(index: usize, name: &str, what: &str, returned: &str, arguments: &[&s
         "functions.tsv: {name} returns a word or a double"
     );
     let (what, _) = what.split_once('=').unwrap_or((what, ""));
-    let room = if what == "plain" { "wrap::plain" } else { what };
+    let room = if what == "plain" { "call::plain" } else { what };
     let site = if HOT.contains(&what) {
         format!("Known::<{index}>")
     } else {
@@ -160,10 +170,10 @@ fn wrapper(index: usize, name: &str, what: &str, returned: &str, arguments: &[&s
     };
     format!(
         "{head}({parameters}) -> usize {{\n    {owed}\n    \
-         let call = unsafe {{ Call::new({site}, [{numbers}]) }};\n    \
-         if stack::has({index}) {{ wrap::enter_stack(call) }} else {{ {room}(call) }}\n}}\n\
+         let intercepted = unsafe {{ Call::new({site}, [{numbers}]) }};\n    \
+         if stack::has({index}) {{ call::enter_stack(intercepted) }} else {{ {room}(intercepted) }}\n}}\n\
          {in_stack}(context: usize, _: i32, {parameters}) -> usize {{\n    {owed}\n    \
-         unsafe {{ wrap::in_stack({index}, context, [{numbers}], {room}) }}\n}}\n"
+         unsafe {{ call::in_stack({index}, context, [{numbers}], {room}) }}\n}}\n"
     )
 }
 

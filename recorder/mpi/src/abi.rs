@@ -74,7 +74,7 @@ impl Abi {
         // MPI's native objects.
         let get_version = library::symbol(c"PMPI_Abi_get_version");
         if get_version != 0 {
-            let version = crate::real::abi_version(get_version);
+            let version = library::abi_version(get_version);
             if version.0 >= 1 {
                 return Some(Self::standard());
             }
@@ -84,7 +84,7 @@ impl Abi {
         }
         // Nothing else distinguishes MPICH's interface from others: the library's version text
         // does.
-        let version = crate::real::library_version();
+        let version = library::version();
         let is_known = [
             "MPICH",
             "Intel(R) MPI",
@@ -194,7 +194,7 @@ impl Abi {
             source_at: 0,
             tag_at: 4,
             error_at: 8,
-            fills_isendrecv: !crate::real::library_version().contains("MPICH"),
+            fills_isendrecv: !library::version().contains("MPICH"),
         }
     }
 
@@ -215,4 +215,10 @@ impl Abi {
             Kind::OpenMpi | Kind::Standard => 8,
         }
     }
+}
+
+/// Returns whether a call with this result has succeeded.
+#[inline(always)]
+pub(crate) const fn is_success(result: usize) -> bool {
+    result as u32 == 0
 }

@@ -15,9 +15,11 @@ use std::time::{Duration, Instant};
 use annals_recorder::{BootId, HostOffset, Options, Recorder};
 
 use crate::abi::Abi;
-use crate::chosen::CLOCKS;
-use crate::real::Real;
-use crate::state::{Mpi, lock};
+use crate::begun;
+use crate::pmpi::Pmpi;
+use crate::settings::CLOCKS;
+use crate::state::Mpi;
+use crate::sync::lock;
 
 /// Variables in which launchers store how many processes of the run are on this host.
 const LOCAL_SIZES: &[&str] = &["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"];
@@ -52,7 +54,7 @@ pub(crate) fn begin(mpi: &Mpi, rank: i32, size: i32) {
         "" | "auto" => !is_one_host(size) && agree(mpi.recorder, rank, size),
         other => {
             eprintln!(
-                "annals: {CLOCKS}: `on`, `off` or `auto` were expected, found `{}`",
+                "annals: invalid value `{}` for {CLOCKS}: expected `on`, `off` or `auto`",
                 other.escape_debug()
             );
             false
@@ -137,7 +139,7 @@ fn agree(recorder: &Recorder, rank: i32, size: i32) -> bool {
                 let _ = std::fs::remove_dir_all(meeting);
             }
         }
-        crate::lifecycle::at_exit(clear);
+        begun::at_exit(clear);
     }
     is_agreed
 }
@@ -173,9 +175,9 @@ fn hosts(meeting: &Path, size: i32) -> Option<Vec<BootId>> {
 
 /// Determines, on a private communicator, which process is where.
 fn plant(mpi: &Mpi, rank: i32, size: i32) -> Option<Tree> {
-    let comm = mpi.real.duplicate(mpi.abi.comm_world)?;
+    let comm = mpi.pmpi.duplicate(mpi.abi.comm_world)?;
     let all = mpi
-        .real
+        .pmpi
         .gather_boot_ids(Recorder::boot_id(), size, mpi.abi.byte, comm)?;
     let mut leaders: Vec<(i32, BootId)> = Vec::new();
     for (rank, host) in (0..size).zip(all) {
@@ -256,7 +258,7 @@ fn answer(mpi: &Mpi, comm: usize, to: i32, until: Instant) -> bool {
 
 /// Numbers to and from another process.
 struct Link<'a> {
-    real: &'a Real,
+    pmpi: &'a Pmpi,
     abi: &'a Abi,
     comm: usize,
     peer: i32,
@@ -267,7 +269,7 @@ impl<'a> Link<'a> {
 
     fn new(mpi: &'a Mpi, comm: usize, peer: i32) -> Self {
         Self {
-            real: &mpi.real,
+            pmpi: &mpi.pmpi,
             abi: &mpi.abi,
             comm,
             peer,
@@ -276,11 +278,11 @@ impl<'a> Link<'a> {
 
     fn send(&mut self, number: i64) -> bool {
         let with = (self.abi.byte, self.peer, Self::TAG, self.comm);
-        self.real.send_number(number, with)
+        self.pmpi.send_number(number, with)
     }
 
     fn receive(&mut self, until: Instant) -> Option<i64> {
         let with = (self.abi.byte, self.peer, Self::TAG, self.comm);
-        self.real.receive_number(with, || Instant::now() < until)
+        self.pmpi.receive_number(with, || Instant::now() < until)
     }
 }

@@ -2,11 +2,13 @@
 
 use annals_recorder::CollectiveOperation as Op;
 
-use crate::communicators::Communicator;
-use crate::mpi_table::NO;
+use crate::abi::is_success;
+use crate::call::{Call, Frame, Site};
+use crate::communicator::Communicator;
+use crate::event_types::{Collective, CollectiveRequested};
 use crate::requests::{self, Kind, Record};
-use crate::state::{Collective, CollectiveRequested, Mpi};
-use crate::wrap::{Call, Frame, Site, is_success};
+use crate::signatures::NO;
+use crate::state::Mpi;
 
 /// The number of an operation that orders nothing that is known.
 const NO_OPERATION: u8 = u8::MAX;

@@ -2,13 +2,13 @@
 
 use std::cell::Cell;
 
-use crate::abi::STATUS_ROOM;
-use crate::collective;
-use crate::communicators::duplicated;
-use crate::p2p::{OwnStatus, received, status_at, unsent};
+use crate::abi::{STATUS_ROOM, is_success};
+use crate::call::{Call, Frame, Site};
+use crate::outcome::{Outcome, given_up, outcome, raise};
+use crate::place::Place;
 use crate::requests::{self, Kind, Record};
 use crate::state::Mpi;
-use crate::wrap::{Call, Frame, Place, Site, is_success};
+use crate::statuses::{OwnStatus, status_at};
 
 /// An active request that a call may complete: its index in the call's array, its handle, its
 /// record.
@@ -17,68 +17,6 @@ type Asked = (usize, usize, Record);
 thread_local! {
     static ASKED: Cell<Vec<Asked>> = const { Cell::new(Vec::new()) };
     static STATUSES: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
-}
-
-/// What became of a request.
-enum Outcome {
-    Nothing,
-    Received((u32, u32, u32, u64, u64)),
-    Sent(u64),
-    Unsent((u32, u32, u32, u64)),
-    Cancelled(u64),
-    Collected(crate::state::CollectiveRequested),
-    Moved(u64),
-    Accessed((u32, u64, u64)),
-}
-
-/// Raises what a completed request has done.
-/// The status is the one that the library filled for it.
-#[inline(always)]
-fn outcome(mpi: &Mpi, record: &Record, status: usize) -> Outcome {
-    match record.kind {
-        _ if record.is_cancelling && mpi.real.is_cancelled(status_at(status)) => given_up(record),
-        Kind::Send => Outcome::Sent(record.id),
-        Kind::Receive => {
-            if !record.has_status && record.peer >= 0 && record.tag >= 0 {
-                let (peer, tag) = (record.peer as u32, record.tag as u32);
-                return Outcome::Received((record.object, peer, tag, record.bytes, record.id));
-            }
-            let comm = record.comm.filter(|_| record.has_status);
-            match comm.and_then(|comm| received(mpi, comm, status)) {
-                Some((peer, tag, bytes)) => {
-                    Outcome::Received((record.object, peer, tag, bytes, record.id))
-                }
-                None => Outcome::Cancelled(record.id),
-            }
-        }
-        Kind::Collective => collective::values(record).map_or(Outcome::Nothing, Outcome::Collected),
-        Kind::Duplicate => {
-            duplicated(mpi, record);
-            Outcome::Nothing
-        }
-        Kind::Rma => Outcome::Moved(record.id),
-        Kind::File => {
-            let bytes = mpi.status_bytes(status_at(status));
-            Outcome::Accessed((record.object, bytes, record.id))
-        }
-    }
-}
-
-/// Handles a request that was cancelled, or failed.
-#[cold]
-fn given_up(record: &Record) -> Outcome {
-    match record.kind {
-        Kind::Send => unsent(record).map_or(Outcome::Nothing, Outcome::Unsent),
-        Kind::Receive => Outcome::Cancelled(record.id),
-        Kind::Collective => collective::failed(record).map_or(Outcome::Nothing, Outcome::Collected),
-        Kind::Duplicate | Kind::Rma | Kind::File => Outcome::Nothing,
-    }
-}
-
-/// Raises that a request will never complete.
-#[cold]
-pub(crate) fn give_up(mpi: &Mpi, record: &Record) {
-    raise(mpi, &given_up(record));
 }
 
 /// Handles a failed call that was to complete a request.
@@ -97,21 +35,6 @@ fn fail(mpi: &Mpi, (handle, record): (usize, Record), now: usize, error: i32, st
     };
     keep_persistent(handle, record);
     raise(mpi, &outcome);
-}
-
-#[inline(never)]
-fn raise(mpi: &Mpi, outcome: &Outcome) {
-    let types = &mpi.types;
-    match outcome {
-        Outcome::Nothing => {}
-        Outcome::Received(values) => mpi.raise(&types.ireceive, *values),
-        Outcome::Sent(id) => mpi.raise(&types.send_end, (*id,)),
-        Outcome::Unsent(values) => mpi.raise(&types.iunsent, *values),
-        Outcome::Cancelled(id) => mpi.raise(&types.cancel, (*id,)),
-        Outcome::Collected(values) => mpi.raise(&types.icollective_end, *values),
-        Outcome::Moved(id) => mpi.raise(&types.rma_end, (*id,)),
-        Outcome::Accessed(values) => mpi.raise(&types.file_end, *values),
-    }
 }
 
 /// Leaves a call that completed one request; a persistent one stays.
@@ -485,7 +408,7 @@ pub(crate) fn request_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         let is_done = record.is_active
             && is_asked
             && mpi
-                .real
+                .pmpi
                 .is_complete(handle, std::ptr::with_exposed_provenance_mut(status));
         is_done.then(|| outcome(mpi, &record, status))
     });

@@ -24,11 +24,12 @@ use annals_recorder::{
 };
 
 use crate::abi::{Abi, Kind};
-use crate::chosen::{self, Chosen};
 use crate::handles::HandleMap;
 use crate::library::{self, library_functions};
+use crate::mpi_t::{self, Constants, TEXT_ROOM, element_type, text};
 use crate::performance;
-use crate::state::{lock, words};
+use crate::settings::{self, Chosen, words};
+use crate::sync::lock;
 
 /// In place of the user's.
 const PAIRS: &str = "_begin=_end _start=_end _start=_stop _started=_completed _started=_complete \
@@ -40,16 +41,11 @@ const MOST_ELEMENTS: usize = 16;
 const CALIBRATION_PERIOD_NS: i64 = 1_000_000_000;
 /// Most sources that are told apart.
 const MOST_SOURCES: usize = 64;
-/// Characters of names and descriptions that are read.
-pub(crate) const TEXT_ROOM: usize = 1024;
-
 type Callback = unsafe extern "C" fn(*mut c_void, *mut c_void, c_int, *mut c_void);
 type Dropped = unsafe extern "C" fn(i64, *mut c_void, c_int, c_int, *mut c_void);
 
 library_functions! {
     Interface;
-    init_thread c"PMPI_T_init_thread" (required: c_int, provided: *mut c_int);
-    finalize c"PMPI_T_finalize" ();
     source_get_num c"PMPI_T_source_get_num" (count: *mut c_int);
     source_get_info c"PMPI_T_source_get_info"
         (index: c_int, name: *mut c_char, name_len: *mut c_int, desc: *mut c_char, desc_len: *mut c_int,
@@ -105,7 +101,7 @@ struct Quirks {
 /// released after that: it removes the variables that the library itself still uses
 /// (`src/mpi_t/mpit_finalize.c`).
 fn must_end_before_mpi() -> bool {
-    crate::real::library_version().contains("Open MPI")
+    library::version().contains("Open MPI")
 }
 
 impl Quirks {
@@ -117,15 +113,18 @@ impl Quirks {
         // Open MPI's main branch of 2026, 6.1.0a1.
         let is_open_mpi = version.contains("Open MPI");
         let is_bad = is_mpich && mpich_version(version).is_none_or(|version| version < (5, 2));
-        let has_no_payload = match std::env::var(chosen::PAYLOADS).unwrap_or_default().as_str() {
+        let has_no_payload = match std::env::var(settings::PAYLOADS)
+            .unwrap_or_default()
+            .as_str()
+        {
             "on" => false,
             "off" => true,
             "" | "auto" => is_bad,
             other => {
                 let found = other.escape_debug();
-                chosen::note(format!(
+                settings::note(format!(
                     "{}: `on`, `off` or `auto` were expected, found `{found}`",
-                    chosen::PAYLOADS
+                    settings::PAYLOADS
                 ));
                 is_bad
             }
@@ -147,38 +146,6 @@ fn mpich_version(said: &str) -> Option<(u32, u32)> {
     let mut numbers = behind.trim_start().split(['.', '\n']);
     let mut number = || numbers.next()?.trim().parse().ok();
     Some((number()?, number()?))
-}
-
-/// Constants of the three binary interfaces.
-pub(crate) struct Constants {
-    /// Levels of safety, from none on.
-    levels: [i32; 4],
-    ordered: i32,
-    /// The binding of an event type without an object.
-    /// A communicator's is 1 more, a window's 8.
-    pub(crate) no_object: i32,
-}
-
-impl Constants {
-    pub(crate) const fn of(kind: Kind) -> Self {
-        match kind {
-            Kind::Mpich => Self {
-                levels: [0, 1, 2, 3],
-                ordered: 0,
-                no_object: 9700,
-            },
-            Kind::OpenMpi => Self {
-                levels: [0, 1, 2, 3],
-                ordered: 0,
-                no_object: 0,
-            },
-            Kind::Standard => Self {
-                levels: [0, 3, 15, 63],
-                ordered: 1,
-                no_object: 1,
-            },
-        }
-    }
 }
 
 /// One event type of the library's; never freed.
@@ -210,7 +177,7 @@ struct Pairs(Vec<(String, String)>);
 
 impl Pairs {
     fn from_env() -> Result<Self, String> {
-        let list = std::env::var(chosen::PAIRS).unwrap_or_default();
+        let list = std::env::var(settings::PAIRS).unwrap_or_default();
         let list = match list.trim() {
             "" => PAIRS,
             "none" => "",
@@ -222,7 +189,7 @@ impl Pairs {
             }
             _ => Err(format!(
                 "{}: pairs such as `_begin=_end` were expected, found `{}`",
-                chosen::PAIRS,
+                settings::PAIRS,
                 word.escape_debug()
             )),
         };
@@ -294,36 +261,23 @@ static REGISTRATIONS: Mutex<BTreeMap<BoundTo, Vec<usize>>> = Mutex::new(BTreeMap
 static REGISTERING: Mutex<()> = Mutex::new(());
 /// By registration: Open MPI's dropped handler gets no user data.
 static REGISTERED: HandleMap<Known> = HandleMap::new();
-/// The interface was released: it is not used any more.
-static IS_RELEASED: AtomicBool = AtomicBool::new(false);
 /// There were events or variables when the interface was released: later ones are missing.
 static IS_MISSED: AtomicBool = AtomicBool::new(false);
-/// It is time to read the library's sources again.
-static IS_DUE: AtomicBool = AtomicBool::new(false);
-
-/// Returns whether it is time for [`poll`].
-#[inline(always)]
-pub(crate) fn is_due() -> bool {
-    IS_DUE.load(Ordering::Relaxed)
-}
-
 /// Returns the events, as long as the interface is not released.
 fn active() -> Option<&'static Events> {
-    EVENTS
-        .get()
-        .filter(|_| !IS_RELEASED.load(Ordering::Acquire))
+    EVENTS.get().filter(|_| !mpi_t::is_released())
 }
 
 /// Begins: before MPI_Init, once.
 pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi, version: &str) -> Result<(), String> {
-    let chosen = Chosen::from_env(chosen::EVENTS)?;
+    let chosen = Chosen::from_env(settings::EVENTS)?;
     if chosen.as_ref().is_some_and(|chosen| chosen.is_only("none")) {
         return Ok(());
     }
     let pairs = Pairs::from_env()?;
     let interface = Interface::load();
     let has_events = interface.event_get_num.is_there() && interface.source_get_num.is_there();
-    if !has_events || !has_begun(&interface, abi) {
+    if !has_events || !mpi_t::is_there(abi) {
         chosen.iter().for_each(note_unused);
         return Ok(());
     }
@@ -347,57 +301,12 @@ pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi, version: &str) -> Re
         let sources = lock(&events.progress).sources;
         events.calibrate_all(sources);
     }
-    start_ticker();
+    mpi_t::start_ticker();
     Ok(())
 }
 
-/// Starts a thread that sets [`is_due`] periodically: sources and variables are read in the
-/// program's calls, and this only decides when.
-pub(crate) fn start_ticker() {
-    static ONCE: std::sync::Once = std::sync::Once::new();
-    ONCE.call_once(|| {
-        let ticker = std::thread::Builder::new().name("annals-mpi".to_owned());
-        let _ = ticker.spawn(|| {
-            annals_recorder::record_nothing_here();
-            loop {
-                std::thread::sleep(std::time::Duration::from_millis(100));
-                IS_DUE.store(true, Ordering::Relaxed);
-            }
-        });
-    });
-}
-
-/// Begins the interface if it was not begun. Returns whether it is available.
-pub(crate) fn is_there(abi: &Abi) -> bool {
-    has_begun(&Interface::load(), abi)
-}
-
-/// Whether this library has a reference to the interface.
-static HAS_BEGUN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
-
-/// See [`is_there`].
-fn has_begun(interface: &Interface, abi: &Abi) -> bool {
-    if IS_RELEASED.load(Ordering::Acquire) {
-        return false;
-    }
-    *HAS_BEGUN.get_or_init(|| {
-        let mut provided = 0;
-        // Open MPI's calls take longer in a process that has requested threads. That is not needed:
-        // this library calls it from the program's calls alone, which are made by several threads
-        // only if the program has requested that.
-        const SINGLE: c_int = 0;
-        let level = match abi.kind {
-            Kind::OpenMpi => SINGLE,
-            Kind::Mpich | Kind::Standard => abi.thread_multiple,
-        };
-        // SAFETY: a valid place. Released at most once, see `release`: libraries do not survive a
-        // second beginning.
-        unsafe { interface.init_thread(level, &raw mut provided) }
-    })
-}
-
 fn note_unused(chosen: &Chosen) {
-    chosen.note_unused(chosen::EVENTS, "event type");
+    chosen.note_unused(settings::EVENTS, "event type");
 }
 
 /// Notes, when MPI_Init has returned, which of the names that the user chose no event type has so far.
@@ -409,13 +318,13 @@ pub(crate) fn note_unused_names() {
 
 /// Writes the chosen control variables down, as they are now, as properties of the recording.
 pub(crate) fn write_variables(recorder: &Recorder, abi: &Abi) -> Result<(), String> {
-    let Some(chosen) = Chosen::from_env(chosen::CVARS)? else {
+    let Some(chosen) = Chosen::from_env(settings::CVARS)? else {
         return Ok(());
     };
     let interface = Interface::load();
     let mut count = 0;
     // SAFETY: a valid place.
-    if !has_begun(&interface, abi) || !unsafe { interface.cvar_get_num(&raw mut count) } {
+    if !mpi_t::is_there(abi) || !unsafe { interface.cvar_get_num(&raw mut count) } {
         return Ok(());
     }
     for index in 0..count {
@@ -450,7 +359,7 @@ pub(crate) fn write_variables(recorder: &Recorder, abi: &Abi) -> Result<(), Stri
                 .map_err(|error| error.to_string())?;
         }
     }
-    chosen.note_unused(chosen::CVARS, "control variable");
+    chosen.note_unused(settings::CVARS, "control variable");
     Ok(())
 }
 
@@ -510,7 +419,7 @@ fn variable(interface: &Interface, abi: &Abi, index: i32, datatype: usize) -> Op
 #[cold]
 #[inline(never)]
 pub(crate) fn poll() {
-    IS_DUE.store(false, Ordering::Relaxed);
+    mpi_t::set_due(false);
     performance::sample();
     let Some(events) = active() else { return };
     events.poll_sources();
@@ -552,48 +461,6 @@ pub(crate) fn bind(handle: usize, object: u32, is_window: bool) {
     }
 }
 
-/// Returns what a datatype of MPI's is in a recording.
-pub(crate) fn element_type(abi: &Abi, datatype: usize) -> Option<ElementType> {
-    let datatype = abi.handle(datatype);
-    let table: &[(usize, &CStr, usize, ElementType)] = &[
-        (0x4c00_0405, c"ompi_mpi_int", 0x209, ElementType::I32),
-        (0x4c00_0406, c"ompi_mpi_unsigned", 0x20d, ElementType::U32),
-        (
-            0x4c00_0808,
-            c"ompi_mpi_unsigned_long",
-            0x20e,
-            ElementType::U64,
-        ),
-        (
-            0x4c00_0819,
-            c"ompi_mpi_unsigned_long_long",
-            0x20f,
-            ElementType::U64,
-        ),
-        (0x4c00_0845, c"ompi_mpi_count", 0x202, ElementType::I64),
-        (0x4c00_080b, c"ompi_mpi_double", 0x214, ElementType::F64),
-        (0x4c00_0439, c"ompi_mpi_int32_t", 0x250, ElementType::I32),
-        (0x4c00_043d, c"ompi_mpi_uint32_t", 0x251, ElementType::U32),
-        (0x4c00_083a, c"ompi_mpi_int64_t", 0x258, ElementType::I64),
-        (0x4c00_083e, c"ompi_mpi_uint64_t", 0x259, ElementType::U64),
-    ];
-    let found = table
-        .iter()
-        .find(|(mpich, open_mpi, standard, _)| match abi.kind {
-            Kind::Mpich => *mpich == datatype,
-            Kind::OpenMpi => library::object(open_mpi) == datatype && datatype != 0,
-            Kind::Standard => *standard == datatype,
-        });
-    found.map(|(.., element_type)| *element_type)
-}
-
-/// Returns what a function wrote into a place for text.
-pub(crate) fn text(place: &[c_char; TEXT_ROOM]) -> String {
-    let bytes = place.map(|byte| byte as u8);
-    let text = CStr::from_bytes_until_nul(&bytes).unwrap_or_default();
-    text.to_string_lossy().into_owned()
-}
-
 /// Removes an object of the program, and first all registrations bound to it.
 /// Otherwise the library would continue to deliver for the next object with the same handle, and
 /// would have no room for more.
@@ -632,7 +499,7 @@ pub(crate) fn before_next_begin(recorder: &Recorder) {
         ONCE.call_once(|| {
             let what = "MPI begins a second time: from here on, its own events and performance variables (MPI_T) are \
                         neither recorded nor counted, because MPI libraries fail when a tool keeps them";
-            chosen::note(what.to_owned());
+            settings::note(what.to_owned());
             let _ = recorder.add_property("mpi.t.ended", what);
         });
     }
@@ -642,13 +509,13 @@ pub(crate) fn before_next_begin(recorder: &Recorder) {
 /// process with `Assertion pvar->active != TRUE` when it begins again while a tool still has it: the variables of the first time
 /// are there, then.
 fn release(recorder: &Recorder) {
-    if !HAS_BEGUN.get().is_some_and(|has_begun| *has_begun) || recorder.is_inherited() {
+    if !mpi_t::has_begun() || recorder.is_inherited() {
         return;
     }
     // What looks for new sources now, in another thread, must be done.
     let events = EVENTS.get();
     let looking = events.map(|events| lock(&events.progress));
-    if IS_RELEASED.swap(true, Ordering::AcqRel) {
+    if mpi_t::mark_released() {
         return;
     }
     drop(looking);
@@ -658,8 +525,7 @@ fn release(recorder: &Recorder) {
     if let Some(events) = events {
         events.free_all();
     }
-    // SAFETY: begun once, and released once; nothing obtained from it is used any more.
-    unsafe { Interface::load().finalize() };
+    mpi_t::release();
 }
 
 impl Events {
@@ -1010,7 +876,7 @@ unsafe extern "C" fn on_event(instance: *mut c_void, _: *mut c_void, _: c_int, d
     let Some(id) = id.checked_sub(1) else {
         // Looked at when the program calls next.
         known.early.fetch_add(1, Ordering::Relaxed);
-        IS_DUE.store(true, Ordering::Relaxed);
+        mpi_t::set_due(true);
         return;
     };
     let early = known.early.swap(0, Ordering::Relaxed);

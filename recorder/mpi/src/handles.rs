@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use crate::state::lock;
+use crate::sync::lock;
 
 const BUCKETS: usize = 512;
 const BUCKET: usize = 8;

@@ -1,4 +1,4 @@
-//! Finds the MPI library of the process, and the next function after this library's.
+//! Finds the MPI library of the process, its functions, and the next function after this library's.
 //!
 //! Invariant CALLER: the arguments of a call are those that the program passed, as MPI requires of
 //! it.
@@ -7,12 +7,11 @@
     reason = "the loader is asked, and tables of Fortran bindings are changed"
 )]
 
-use std::ffi::{CStr, CString, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use crate::mpi_table::{COUNT, FUNCTIONS};
-use crate::stack;
+use crate::signatures::{COUNT, FUNCTIONS};
 
 /// Declares functions of the MPI library that this one calls itself, found by their names: a struct
 /// with their addresses, and a method for each that returns whether it exists and succeeded.
@@ -74,7 +73,7 @@ pub(crate) enum Own {
 
 impl Own {
     pub(crate) fn find(name: &CStr) -> Self {
-        match (stack::behind_all(name), symbol(name)) {
+        match (symbol_in_stack(name), symbol(name)) {
             (Some(address), _) => Self::BehindStack(address),
             (None, 0) => Self::None,
             (None, address) => Self::Function(address),
@@ -115,7 +114,7 @@ fn find_next(index: usize) -> usize {
     if next == 0 {
         next = (missing as extern "C" fn() -> usize as *const ()).addr();
         eprintln!(
-            "annals: the program calls {}, and its MPI library has no such function: it gets an error code",
+            "annals: the program calls {}, which its MPI library does not have: the call returns an error code",
             name.to_string_lossy()
         );
     }
@@ -273,111 +272,45 @@ unsafe extern "C" fn take(info: *mut libc::dl_phdr_info, _: usize, found: *mut c
     0
 }
 
-/// Redirects calls that would reach MPI past this library, by changing the addresses that the
-/// loader filled in.
-///
-/// Open MPI's Fortran bindings call `PMPI_Send` and not `MPI_Send`; MPICH's need nothing. All
-/// callers of `MPI_Get_version` pass this library, because it does not export that function: mpi4py
-/// takes it as the sign that the MPI library is in memory, and would not load it. And functions
-/// that the MPI library lacks must also be missing for callers that can do without them.
-pub(crate) fn adopt_callers() {
-    // SAFETY: the function below gets nothing.
-    unsafe { libc::dl_iterate_phdr(Some(adopt), null_mut()) };
+/// Returns the library's own function at the end of the stack, which `MPI_Send` has as `QMPI_Send`.
+pub(crate) fn own_function(name: &CStr) -> Option<usize> {
+    let name = CString::new([b"Q", name.to_bytes()].concat()).ok()?;
+    Some(symbol(&name)).filter(|own| *own != 0)
 }
 
-unsafe extern "C" fn adopt(info: *mut libc::dl_phdr_info, _: usize, _: *mut c_void) -> c_int {
-    // A panic must not cross into the loader.
-    let _ = std::panic::catch_unwind(|| {
-        // SAFETY: the loader's, while the call lasts.
-        let info = unsafe { &*info };
-        if info.dlpi_name.is_null() {
-            return;
-        }
-        // SAFETY: the loader's string, while the call lasts.
-        let path = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
-        let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-        let is_binding = ["libmpi_mpifh", "libmpi_usempif08"];
-        let is_binding = is_binding
-            .iter()
-            .any(|name| file.starts_with(name.as_bytes()));
-        if file.starts_with(b"libmpi") && !is_binding || file.starts_with(b"libannals") {
-            return;
-        }
-        annals_instrument::modules::any_import(info, |import, slot| {
-            let own = if is_binding {
-                own_function(import)
-            } else {
-                own_hidden(import)
-            };
-            if let Some(own) = own {
-                replace(slot, own);
-            } else if is_lacking(import, slot) {
-                replace(slot, 0);
-            }
-            false
-        });
-    });
-    0
+/// Returns the library's function of a `PMPI_` name at the end of the stack.
+/// `None` means that the library has no stack.
+fn symbol_in_stack(name: &CStr) -> Option<usize> {
+    own_function(CStr::from_bytes_with_nul(name.to_bytes_with_nul().strip_prefix(b"P")?).ok()?)
 }
 
-/// Returns the intercepting function for an import `PMPI_…`.
-fn own_function(import: &CStr) -> Option<usize> {
-    let name = import.to_bytes().strip_prefix(b"P")?;
-    if name.ends_with(b"_f2c") || name.ends_with(b"_c2f") {
-        // The binding's own work, which the program knows nothing of.
-        return None;
+/// Major and minor number of the standard's binary interface, by `PMPI_Abi_get_version` at this address.
+pub(crate) fn abi_version(function: usize) -> (i32, i32) {
+    type Function = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
+    // SAFETY: the library's function of this name has this type.
+    let function: Function = unsafe { std::mem::transmute(function) };
+    let (mut major, mut minor) = (-1, -1);
+    // SAFETY: valid places; it may be called before MPI_Init.
+    unsafe { function(&raw mut major, &raw mut minor) };
+    (major, minor)
+}
+
+/// Returns the library's version text.
+pub(crate) fn version() -> String {
+    /// More than any library's MPI_MAX_LIBRARY_VERSION_STRING.
+    const ROOM: usize = 1 << 16;
+    type Function = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
+    let function = symbol(c"PMPI_Get_library_version");
+    if function == 0 {
+        return String::new();
     }
-    wrapper(name)
-}
-
-/// Returns whether a caller has found a function here that the MPI library does not have.
-fn is_lacking(import: &CStr, slot: usize) -> bool {
-    let name = import.to_bytes();
-    if !name.starts_with(b"MPI_") || !slot.is_multiple_of(size_of::<usize>()) {
-        return false;
-    }
-    let Some(own) = wrapper(name) else {
-        return false;
-    };
-    let word = std::ptr::with_exposed_provenance_mut::<usize>(slot);
-    // SAFETY: an aligned word of a table of addresses, which others read whole.
-    let found = unsafe { AtomicUsize::from_ptr(word) }.load(Ordering::Relaxed);
-    found == own && !handle().is_null() && symbol(import) == 0
-}
-
-/// Returns the intercepting function for one that this library does not export.
-fn own_hidden(import: &CStr) -> Option<usize> {
-    if import == c"MPI_Get_version" {
-        wrapper(import.to_bytes())
-    } else {
-        None
-    }
-}
-
-fn wrapper(name: &[u8]) -> Option<usize> {
-    let place = FUNCTIONS.binary_search_by(|function| function.name.to_bytes().cmp(name));
-    Some(crate::mpi_table::WRAPPERS[place.ok()?].addr())
-}
-
-/// Writes an address into a word of the loader's tables.
-fn replace(slot: usize, address: usize) {
-    if !slot.is_multiple_of(size_of::<usize>()) {
-        return;
-    }
-    let Ok(page_len) = usize::try_from(page_len_of_system()) else {
-        return;
-    };
-    let page = std::ptr::with_exposed_provenance_mut::<c_void>(slot & !(page_len - 1));
-    // SAFETY: the page that holds the word, which is mapped; writing to it is allowed from now on.
-    if unsafe { libc::mprotect(page, page_len, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
-        return;
-    }
-    let word = std::ptr::with_exposed_provenance_mut::<usize>(slot);
-    // SAFETY: an aligned word of a table of addresses, which others read whole.
-    unsafe { AtomicUsize::from_ptr(word) }.store(address, Ordering::Release);
-}
-
-fn page_len_of_system() -> libc::c_long {
-    // SAFETY: one number of the system's.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) }
+    // SAFETY: the library's function of this name has this type.
+    let function: Function = unsafe { std::mem::transmute(function) };
+    let mut text = vec![0_u8; ROOM];
+    let mut length = 0;
+    // SAFETY: valid places; it may be called before MPI_Init (MPI 3.0, section 8.1.1).
+    unsafe { function(text.as_mut_ptr().cast(), &raw mut length) };
+    text[ROOM - 1] = 0;
+    let text = CStr::from_bytes_until_nul(&text).unwrap_or_default();
+    text.to_string_lossy().into_owned()
 }

@@ -1,42 +1,16 @@
 //! Messages: what sends, receives and probes record.
 
-use crate::abi::STATUS_ROOM;
-use crate::communicators::Communicator;
-use crate::mpi_table::NO;
-use crate::requests::{self, Kind, Record};
-use crate::state::Mpi;
-use crate::wrap::{Call, Frame, Site, is_success};
 use std::sync::atomic::Ordering;
 
-/// A status of this library's own, for programs that want none.
-#[repr(align(8))]
-pub(crate) struct OwnStatus(std::mem::MaybeUninit<[u8; STATUS_ROOM]>);
-
-impl OwnStatus {
-    pub(crate) const fn new() -> Self {
-        Self(std::mem::MaybeUninit::uninit())
-    }
-
-    /// Returns its address.
-    pub(crate) fn place(&mut self) -> usize {
-        self.0.as_mut_ptr().expose_provenance()
-    }
-
-    /// Takes the place of the status in a call whose program wants none.
-    #[inline(always)]
-    pub(crate) fn stand_in<const N: usize, S: Site>(&mut self, mpi: &Mpi, call: &mut Call<N, S>) {
-        let at = call.at().status;
-        if call.word(at) == mpi.abi.status_ignore {
-            call.replace(at, self.place());
-        }
-    }
-}
-
-/// Returns an address as a pointer to a status.
-#[inline(always)]
-pub(crate) fn status_at(address: usize) -> *const u8 {
-    std::ptr::with_exposed_provenance(address)
-}
+use crate::abi::is_success;
+use crate::call::{Call, Frame, Site};
+use crate::collective;
+use crate::communicator::Communicator;
+use crate::outcome::give_up;
+use crate::requests::{self, Kind, Record};
+use crate::signatures::NO;
+use crate::state::Mpi;
+use crate::statuses::{OwnStatus, received};
 
 /// Key of a message that was probed, among requests.
 const fn message_key(message: usize) -> usize {
@@ -158,7 +132,7 @@ pub(crate) fn isend<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     };
     if !is_success(result) || rank == mpi.abi.proc_null {
         if let Some((comm, peer)) = known {
-            crate::completion::give_up(mpi, &record(comm, peer));
+            give_up(mpi, &record(comm, peer));
         }
         frame.leave_here();
         return result;
@@ -178,24 +152,6 @@ pub(crate) fn isend<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         frame.leave_here();
     }
     result
-}
-
-/// Returns what a request was to send: communicator, peer, tag, request.
-pub(crate) fn unsent(record: &Record) -> Option<(u32, u32, u32, u64)> {
-    let peer = u32::try_from(record.peer).ok()?;
-    Some((record.object, peer, record.tag as u32, record.id))
-}
-
-/// Returns the message that a status describes: peer, tag, bytes.
-#[inline(always)]
-pub(crate) fn received(mpi: &Mpi, comm: &Communicator, status: usize) -> Option<(u32, u32, u64)> {
-    let status = status_at(status);
-    let source = mpi.status_int(status, mpi.abi.source_at);
-    if source == mpi.abi.proc_null {
-        return None;
-    }
-    let tag = mpi.status_int(status, mpi.abi.tag_at) as u32;
-    Some((comm.peer(source)?, tag, mpi.status_bytes(status)))
 }
 
 /// Returns the message that a call has received, and its communicator.
@@ -516,7 +472,7 @@ fn started(mpi: &Mpi, record: &Record) {
             mpi.raise(&types.receive_start, values);
         }
         Kind::Collective => {
-            if let Some(values) = crate::collective::values(record) {
+            if let Some(values) = collective::values(record) {
                 mpi.raise(&types.icollective_begin, values);
             }
         }
@@ -541,7 +497,7 @@ fn not_started<const N: usize, S: Site>(mpi: &Mpi, call: &Call<N, S>, index: usi
     let handle = call.place(call.at().request).handle(&mpi.abi, index);
     if let Some(record) = requests::take(handle) {
         if record.is_persistent && record.is_active {
-            crate::completion::give_up(mpi, &record);
+            give_up(mpi, &record);
         }
         let is_active = record.is_active && !record.is_persistent;
         requests::put(

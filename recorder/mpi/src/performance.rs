@@ -10,10 +10,10 @@ use std::sync::Mutex;
 use annals_recorder::{ElementType, Metric, Recorder};
 
 use crate::abi::{Abi, Kind};
-use crate::chosen::{self, Chosen, PVARS};
-use crate::events::{self, Constants, TEXT_ROOM, element_type, text};
 use crate::library::library_functions;
-use crate::state::lock;
+use crate::mpi_t::{self, Constants, TEXT_ROOM, element_type, text};
+use crate::settings::{self, Chosen, PVARS};
+use crate::sync::lock;
 
 library_functions! {
     Interface;
@@ -98,7 +98,7 @@ pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi) -> Result<(), String
     let interface = Interface::load();
     let (mut count, mut session) = (0, null_mut());
     // SAFETY: valid places.
-    let is_there = events::is_there(abi)
+    let is_there = mpi_t::is_there(abi)
         && unsafe { interface.get_num(&raw mut count) }
         // SAFETY: valid places.
         && unsafe { interface.session_create(&raw mut session) };
@@ -137,7 +137,7 @@ pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi) -> Result<(), String
         session: session.expose_provenance(),
         sampled,
     });
-    events::start_ticker();
+    mpi_t::start_ticker();
     sample();
     Ok(())
 }
@@ -218,7 +218,7 @@ fn note_left_out(recorder: &Recorder, left_out: &LeftOut) -> Result<(), String> 
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        chosen::note(format!(
+        settings::note(format!(
             "{PVARS}: not recorded, {}: {shown}{more}",
             why.text()
         ));

@@ -15,9 +15,9 @@ use std::mem::MaybeUninit;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use crate::communicators::Communicator;
+use crate::communicator::Communicator;
 use crate::handles::hash;
-use crate::state::lock;
+use crate::sync::lock;
 
 /// What was started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

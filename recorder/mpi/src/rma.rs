@@ -3,12 +3,14 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::abi::is_success;
+use crate::call::{Call, Frame, Site};
 use crate::communicators::window_ranks;
+use crate::events;
 use crate::handles::HandleMap;
-use crate::mpi_table::{FUNCTIONS, NO};
 use crate::requests::{self, Kind, Record};
+use crate::signatures::{FUNCTIONS, NO};
 use crate::state::Mpi;
-use crate::wrap::{Call, Frame, Site, is_success};
 
 /// A window; never freed.
 #[derive(Debug)]
@@ -38,7 +40,7 @@ fn make(mpi: &Mpi, handle: usize) -> Option<&'static Window> {
         ranks: OnceLock::new(),
     }));
     KNOWN.insert(handle, window);
-    crate::events::bind(handle, object, true);
+    events::bind(handle, object, true);
     Some(window)
 }
 
@@ -85,7 +87,7 @@ pub(crate) fn win_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         } else {
             place.handle(&mpi.abi, 0)
         };
-        crate::events::unbind(handle, true);
+        events::unbind(handle, true);
         Some((handle, KNOWN.remove(handle)?))
     });
     let result = call.forward();

@@ -24,12 +24,12 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
+use crate::addresses;
 use crate::library;
-use crate::mpi_table::{COUNT, FUNCTIONS, STACKED};
-use crate::wrap::Site;
+use crate::signatures::{COUNT, FUNCTIONS};
 
 /// What this tool is called in the list.
 const NAME: &CStr = c"annals";
@@ -65,33 +65,6 @@ static NEXT: [AtomicUsize; COUNT] = [const { AtomicUsize::new(0) }; COUNT];
 thread_local! {
     /// Whether a call of the program is on its way to this tool: what arrives in the stack was made of it by tools in front.
     static IS_IN_FRONT: Cell<bool> = const { Cell::new(false) };
-}
-
-/// A function that is called through the stack, and what the stack hands on with the call.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct InStack {
-    pub(crate) index: usize,
-    pub(crate) context: usize,
-}
-
-impl Site for InStack {
-    #[inline]
-    fn index(self) -> usize {
-        self.index
-    }
-
-    #[inline]
-    fn at(self) -> crate::mpi_table::At {
-        crate::mpi_table::SITES[self.index]
-    }
-
-    #[inline]
-    unsafe fn call<const N: usize>(self, args: &[usize; N]) -> usize {
-        let (function, tool) = next(self.index);
-        // SAFETY: invariant CALLER (module docs); what the stack has for this function is called as QMPI has it.
-        let call = || unsafe { crate::wrap::forward_in_stack(function, self.context, tool, args) };
-        pass_on(call)
-    }
 }
 
 /// Returns whether calls of a function are recorded in the stack.
@@ -226,13 +199,17 @@ fn begin_as(tool: c_int) {
         numbers(tool)
     };
     if numbers.is_empty() {
-        eprintln!("annals: the numbers of QMPI's functions are not found: recorded as without it");
+        eprintln!(
+            "annals: the numbers of QMPI's functions were not found: MPI is recorded as without a stack of tools"
+        );
         return;
     }
     // SAFETY: the library's function of this name has this type.
     let register: RegisterFunction = unsafe { std::mem::transmute(register) };
     for (index, number) in numbers {
-        let function = STACKED[index].addr();
+        let Some(function) = addresses::stacked(index) else {
+            continue;
+        };
         // SAFETY: this tool's number, the function's, and a function of its type in QMPI.
         if unsafe { register(tool, number, function) } == 0 {
             NUMBERS[index].store(number + 1, Ordering::Release);
@@ -247,7 +224,7 @@ fn numbers(tool: c_int) -> Vec<(usize, c_int)> {
     };
     let mut known: HashMap<usize, Option<usize>> = HashMap::new();
     for (index, function) in FUNCTIONS.iter().enumerate() {
-        if let Some(own) = own_function(function.name) {
+        if let Some(own) = library::own_function(function.name) {
             // Two functions at one address cannot be told apart.
             let entry = known.entry(own).or_insert(Some(index));
             if *entry != Some(index) {
@@ -278,16 +255,4 @@ fn numbers(tool: c_int) -> Vec<(usize, c_int)> {
         }
     }
     numbers
-}
-
-/// Returns the library's own function at the end of the stack, which `MPI_Send` has as `QMPI_Send`.
-fn own_function(name: &CStr) -> Option<usize> {
-    let name = CString::new([b"Q", name.to_bytes()].concat()).ok()?;
-    Some(library::symbol(&name)).filter(|own| *own != 0)
-}
-
-/// Returns the library's function of a `PMPI_` name at the end of the stack.
-/// `None` means that the library has no stack.
-pub(crate) fn behind_all(name: &CStr) -> Option<usize> {
-    own_function(CStr::from_bytes_with_nul(name.to_bytes_with_nul().strip_prefix(b"P")?).ok()?)
 }

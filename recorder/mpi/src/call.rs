@@ -17,8 +17,11 @@ use annals_recorder::{Depth, Elements, EventType, RegionId};
 use crate::abi::Abi;
 use crate::events;
 use crate::library;
-use crate::mpi_table::{At, SITES};
-use crate::stack::{self, InStack};
+use crate::mpi_t;
+use crate::place::Place;
+use crate::signatures::{At, SITES};
+use crate::stack;
+use crate::start;
 use crate::state::{self, Mpi};
 
 /// Which function it is that is called.
@@ -70,66 +73,38 @@ impl Site for Any {
     }
 }
 
+/// A function that is called through the stack, and what the stack hands on with the call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InStack {
+    pub(crate) index: usize,
+    pub(crate) context: usize,
+}
+
+impl Site for InStack {
+    #[inline]
+    fn index(self) -> usize {
+        self.index
+    }
+
+    #[inline]
+    fn at(self) -> At {
+        SITES[self.index]
+    }
+
+    #[inline]
+    unsafe fn call<const N: usize>(self, args: &[usize; N]) -> usize {
+        let (function, tool) = stack::next(self.index);
+        // SAFETY: invariant CALLER (module docs); what the stack has for this function is called as QMPI has it.
+        let call = || unsafe { forward_in_stack(function, self.context, tool, args) };
+        stack::pass_on(call)
+    }
+}
+
 /// A call: which function, and its arguments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<const N: usize, S> {
     site: S,
     args: [usize; N],
-}
-
-/// An array or a place in the caller's memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place(pub(crate) usize);
-
-impl Place {
-    pub(crate) const fn is_null(self) -> bool {
-        self.0 == 0
-    }
-
-    fn read<T: Copy>(self, index: usize) -> T {
-        let start = std::ptr::with_exposed_provenance::<T>(self.0);
-        // SAFETY: what `Call::new` was promised.
-        unsafe { start.wrapping_add(index).read_unaligned() }
-    }
-
-    #[inline(always)]
-    pub(crate) fn int(self, index: usize) -> i32 {
-        self.read(index)
-    }
-
-    /// Returns a count: of 64 bits in large-count functions.
-    #[inline(always)]
-    pub(crate) fn count(self, is_wide: bool, index: usize) -> i64 {
-        if is_wide {
-            self.read(index)
-        } else {
-            i64::from(self.int(index))
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn handle(self, abi: &Abi, index: usize) -> usize {
-        if abi.handle_len() == 4 {
-            self.read::<u32>(index) as usize
-        } else {
-            self.read(index)
-        }
-    }
-
-    /// Returns a file's handle, an address in every binary interface.
-    pub(crate) fn address(self, index: usize) -> usize {
-        self.read(index)
-    }
-
-    /// Returns a C string's bytes.
-    pub(crate) fn text<'a>(self) -> &'a [u8] {
-        if self.is_null() {
-            return b"";
-        }
-        let start = std::ptr::with_exposed_provenance(self.0);
-        // SAFETY: what `Call::new` was promised.
-        unsafe { std::ffi::CStr::from_ptr(start) }.to_bytes()
-    }
 }
 
 macro_rules! forward {
@@ -265,12 +240,6 @@ impl<const N: usize, S: Site> Call<N, S> {
     }
 }
 
-/// Returns whether a call with this result has succeeded.
-#[inline(always)]
-pub(crate) const fn is_success(result: usize) -> bool {
-    result as u32 == 0
-}
-
 /// A call under way.
 #[derive(Debug)]
 pub(crate) struct Frame {
@@ -287,7 +256,7 @@ impl Frame {
         let depth = Depth::deeper();
         let mpi = state::get();
         if depth == 0
-            && !events::is_due()
+            && !mpi_t::is_due()
             && let Some(mpi) = mpi
             && let Some(region) = mpi.known_region(index)
         {
@@ -303,12 +272,12 @@ impl Frame {
     #[cold]
     #[inline(never)]
     fn begin_rare(index: usize, depth: u8) -> Self {
-        if depth == 0 && events::is_due() {
+        if depth == 0 && mpi_t::is_due() {
             events::poll();
         }
         // In a stack of tools, all calls come from the library, and the program's calls are known.
         let is_own = depth != 0 && !stack::has(index) && is_called_by_library();
-        let mpi = if is_own { None } else { state::get_or_start() };
+        let mpi = if is_own { None } else { start::get_or_start() };
         Self {
             mpi,
             region: mpi.and_then(|mpi| mpi.region(index)),

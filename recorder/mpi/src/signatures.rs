@@ -1,26 +1,6 @@
-//! Every function of MPI, from `functions.tsv`: its name, its group, and the function that
-//! intercepts it in the program.
-#![expect(unsafe_code, reason = "functions that C programs call")]
-#![allow(non_snake_case, reason = "the names are MPI's")]
+//! Every function of MPI, from `functions.tsv`: its name, its group, and the positions of its arguments. Data only.
 
 use std::ffi::CStr;
-
-use crate::collective::{collective, collective_init, icollective};
-use crate::communicators::{comm_free, comm_idup, comm_new, comm_other};
-use crate::completion::{
-    cancel, request_free, test, testall, testany, testsome, wait, waitall, waitany, waitsome,
-};
-use crate::files::{file_access, file_close, file_open, file_request};
-use crate::lifecycle::{
-    abort, finalize, init, pcontrol, session_finalize, session_init, set_name, type_free,
-};
-use crate::p2p::{
-    improbe, imrecv, irecv, isend, isendrecv, mprobe, mrecv, precv_init, psend_init, recv,
-    recv_init, send, send_init, sendrecv, start, startall,
-};
-use crate::rma::{rma, rma_request, win_free, win_new};
-use crate::stack;
-use crate::wrap::{self, Any, Call, Known};
 
 /// A function of MPI.
 #[derive(Debug)]
@@ -28,21 +8,6 @@ pub(crate) struct Function {
     pub(crate) name: &'static CStr,
     /// `p2p`, `coll`, `rma`, `io`, …
     pub(crate) group: &'static str,
-}
-
-/// Addresses of functions.
-#[derive(Debug)]
-pub(crate) struct Wrappers([*const (); COUNT]);
-
-// SAFETY: addresses of functions, which never change.
-unsafe impl Sync for Wrappers {}
-
-impl std::ops::Index<usize> for Wrappers {
-    type Output = *const ();
-
-    fn index(&self, index: usize) -> &*const () {
-        &self.0[index]
-    }
 }
 
 /// No argument.
@@ -131,4 +96,4 @@ impl At {
     };
 }
 
-include!(concat!(env!("OUT_DIR"), "/functions.rs"));
+include!(concat!(env!("OUT_DIR"), "/signatures.rs"));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use globset::{Glob, GlobMatcher};
 
-use crate::state::{lock, words};
+use crate::sync::lock;
 
 /// Which functions are recorded as regions: names, globs and groups.
 pub(crate) const REGIONS: &str = "ANNALS_MPI_REGIONS";
@@ -115,4 +115,10 @@ pub(crate) fn print_notes(is_first: bool) {
     for line in lock(&UNTOLD).drain(..).filter(|_| is_first) {
         eprintln!("annals: {line}");
     }
+}
+
+/// Splits a list at commas, colons, semicolons and blanks.
+pub(crate) fn words(list: &str) -> impl Iterator<Item = &str> {
+    list.split([',', ':', ';', ' ', '\t', '\n'])
+        .filter(|word| !word.is_empty())
 }

@@ -4,14 +4,15 @@
 //! function, or it fails.
 #![expect(unsafe_code, reason = "functions of a C library, found at run time")]
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{c_char, c_int};
 
 use annals_recorder::BootId;
 
-use crate::library::{self, library_functions};
+use crate::abi::{Kind, STATUS_ROOM};
+use crate::library::library_functions;
 
 library_functions! {
-    Real;
+    Pmpi;
     raw_comm_rank c"PMPI_Comm_rank" (comm: usize, rank: *mut c_int);
     raw_comm_size c"PMPI_Comm_size" (comm: usize, size: *mut c_int);
     raw_comm_test_inter c"PMPI_Comm_test_inter" (comm: usize, flag: *mut c_int);
@@ -56,7 +57,7 @@ library_functions! {
     raw_topo_test c"PMPI_Topo_test" (comm: usize, topology: *mut c_int);
 }
 
-impl Real {
+impl Pmpi {
     /// Returns whether MPI_Init has returned, and MPI_Finalize has not been called.
     pub(crate) fn is_begun(&self) -> bool {
         let (mut initialized, mut finalized) = (0, 0);
@@ -93,7 +94,7 @@ impl Real {
     }
 
     /// Returns the group of a communicator, of its other side, or of a window; to be given to
-    /// [`Real::free_group`].
+    /// [`Pmpi::free_group`].
     pub(crate) fn group(&self, of: usize, which: GroupOf) -> Option<usize> {
         let mut group = 0_usize;
         let place = &raw mut group;
@@ -267,7 +268,7 @@ impl Real {
         if !unsafe { self.raw_irecv(to, 8, byte, rank, tag, comm, &raw mut request) } {
             return None;
         }
-        let (mut flag, mut status) = (0, [0_u64; crate::abi::STATUS_ROOM / 8]);
+        let (mut flag, mut status) = (0, [0_u64; STATUS_ROOM / 8]);
         let status = status.as_mut_ptr().cast();
         for turn in 0_u32.. {
             // SAFETY: the request just made, and valid places.
@@ -301,7 +302,8 @@ impl Real {
 
     /// Returns how many neighbours there are: those that send here, and those that this process
     /// sends to.
-    pub(crate) fn degrees(&self, comm: usize, rank: i32) -> (u32, u32) {
+    pub(crate) fn degrees(&self, kind: Kind, comm: usize, rank: i32) -> (u32, u32) {
+        let [cart, graph, distributed] = topologies(kind);
         let (mut incoming, mut outgoing, mut weighted) = (0, 0, 0);
         let mut topology = 0;
         // SAFETY: a valid communicator, and a valid place.
@@ -311,20 +313,19 @@ impl Real {
         // The topologies' numbers differ between the binary interfaces; a wrong question would be an error
         // of the program's.
         match topology {
-            // Cartesian: 2 in MPICH, 1 in Open MPI; graphs: 1 and 2; distributed: 3 in both.
             _ if topology < 0 => {}
-            topology if self.is_cart(topology) => {
+            _ if topology == cart => {
                 // SAFETY: a valid communicator, and a valid place.
                 unsafe { self.raw_cartdim(comm, &raw mut incoming) };
                 incoming *= 2;
                 outgoing = incoming;
             }
-            topology if self.is_distributed(topology) => {
+            _ if topology == distributed => {
                 let places = (&raw mut incoming, &raw mut outgoing, &raw mut weighted);
                 // SAFETY: a valid communicator, and a valid place.
                 unsafe { self.raw_topo_degrees(comm, places.0, places.1, places.2) };
             }
-            topology if self.is_graph(topology) => {
+            _ if topology == graph => {
                 // SAFETY: a valid communicator, and a valid place.
                 unsafe { self.raw_graph_count(comm, rank, &raw mut incoming) };
                 outgoing = incoming;
@@ -333,26 +334,14 @@ impl Real {
         }
         (incoming.max(0) as u32, outgoing.max(0) as u32)
     }
+}
 
-    fn topologies() -> [i32; 3] {
-        // MPI_CART, MPI_GRAPH, MPI_DIST_GRAPH.
-        match crate::state::kind() {
-            Some(crate::abi::Kind::Mpich) => [2, 1, 3],
-            Some(crate::abi::Kind::OpenMpi) => [1, 2, 3],
-            _ => [211, 212, 213],
-        }
-    }
-
-    fn is_cart(&self, topology: i32) -> bool {
-        Self::topologies()[0] == topology
-    }
-
-    fn is_graph(&self, topology: i32) -> bool {
-        Self::topologies()[1] == topology
-    }
-
-    fn is_distributed(&self, topology: i32) -> bool {
-        Self::topologies()[2] == topology
+/// Returns the numbers of MPI_CART, MPI_GRAPH and MPI_DIST_GRAPH.
+const fn topologies(kind: Kind) -> [i32; 3] {
+    match kind {
+        Kind::Mpich => [2, 1, 3],
+        Kind::OpenMpi => [1, 2, 3],
+        Kind::Standard => [211, 212, 213],
     }
 }
 
@@ -362,35 +351,4 @@ pub(crate) enum GroupOf {
     Local,
     Remote,
     Window,
-}
-
-/// Major and minor number of the standard's binary interface, by `PMPI_Abi_get_version` at this address.
-pub(crate) fn abi_version(function: usize) -> (i32, i32) {
-    type Function = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
-    // SAFETY: the library's function of this name has this type.
-    let function: Function = unsafe { std::mem::transmute(function) };
-    let (mut major, mut minor) = (-1, -1);
-    // SAFETY: valid places; it may be called before MPI_Init.
-    unsafe { function(&raw mut major, &raw mut minor) };
-    (major, minor)
-}
-
-/// Returns the library's version text.
-pub(crate) fn library_version() -> String {
-    /// More than any library's MPI_MAX_LIBRARY_VERSION_STRING.
-    const ROOM: usize = 1 << 16;
-    type Function = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
-    let function = library::symbol(c"PMPI_Get_library_version");
-    if function == 0 {
-        return String::new();
-    }
-    // SAFETY: the library's function of this name has this type.
-    let function: Function = unsafe { std::mem::transmute(function) };
-    let mut text = vec![0_u8; ROOM];
-    let mut length = 0;
-    // SAFETY: valid places; it may be called before MPI_Init (MPI 3.0, section 8.1.1).
-    unsafe { function(text.as_mut_ptr().cast(), &raw mut length) };
-    text[ROOM - 1] = 0;
-    let text = CStr::from_bytes_until_nul(&text).unwrap_or_default();
-    text.to_string_lossy().into_owned()
 }
