@@ -23,7 +23,7 @@ pub enum RecorderError {
         source: io::Error,
     },
     /// A setting has no usable value.
-    #[error("{name} is {expected}, not `{found}`")]
+    #[error("invalid value `{found}` for {name}: expected {expected}")]
     Setting {
         /// Name of the option or environment variable.
         name: &'static str,
@@ -37,7 +37,7 @@ pub enum RecorderError {
     Finished,
     /// The calling thread is in a clock that the program gave to a recorder.
     /// Nothing can be added there.
-    #[error("nothing can be defined inside a clock's own function")]
+    #[error("a clock's function cannot define anything")]
     InClock,
     /// A name is taken by a different definition.
     #[error("event type `{name}` is already defined with other elements or another role")]
@@ -54,13 +54,13 @@ pub enum RecorderError {
         why: String,
     },
     /// A snapshot could not be written.
-    #[error("no snapshot: {why}")]
+    #[error("cannot write a snapshot: {why}")]
     Snapshot {
         /// The underlying I/O error, as text.
         why: String,
     },
     /// No room is left in the buffer for another definition, counter or stream.
-    #[error("no room for more {what}: a larger buffer (ANNALS_BUFFER) has more")]
+    #[error("no room for more {what}: increase the buffer (ANNALS_BUFFER)")]
     Full {
         /// Of what there are too many.
         what: &'static str,

@@ -71,7 +71,7 @@ pub(crate) mod phase {
 #[repr(C, align(64))]
 pub(crate) struct Stream {
     // What an event needs, first.
-    /// Recorder and source, compared at once.
+    /// Recorder and source, compared in one step.
     /// 0 means not open. Cells are in memory that a fork wipes, so that it reads 0 in a child.
     pub(crate) key: AtomicU64,
     /// The recorder's permission: [`crate::sys::ForkGuard`].

@@ -54,7 +54,7 @@ pub unsafe extern "C" fn annals_start(
             ENVIRONMENT_IGNORED | ENVIRONMENT_WINS => {}
             ENVIRONMENT_FILLS => options.set_from_env()?,
             other => {
-                let why = format!("{other} is no way to use the environment");
+                let why = format!("invalid value {other} for `environment`: expected 0, 1 or 2");
                 return Err(Failure::new(Status::ErrorSetting, why));
             }
         }
@@ -125,7 +125,7 @@ pub extern "C" fn annals_set_rank(recorder: Recorder, rank: u32, rank_count: u32
     with_recorder(recorder, |recorder| {
         let rank_count = (rank_count != 0).then_some(rank_count);
         if rank_count.is_some_and(|count| rank >= count) {
-            let why = format!("rank {rank} is not below the number of ranks");
+            let why = format!("invalid rank {rank}: expected less than the number of ranks");
             return Err(Failure::new(Status::ErrorDefinition, why));
         }
         Ok(recorder.set_rank(rank, rank_count)?)
@@ -290,7 +290,7 @@ pub unsafe extern "C" fn annals_add_metric(
         let element_type = u8::try_from(r#type).ok().and_then(ElementType::from_code);
         let element_type = element_type.filter(|element_type| !element_type.is_variable());
         let wrong = || {
-            let why = format!("metric `{name}`: its type is no number's");
+            let why = format!("metric `{name}`: expected the type of a number");
             Failure::new(Status::ErrorDefinition, why)
         };
         let spec = annals_recorder::EventTypeSpec::new(name)

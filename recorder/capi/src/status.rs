@@ -53,9 +53,9 @@ impl Status {
 
     const fn text(self) -> &'static CStr {
         match self {
-            Self::Ok => c"fine",
-            Self::ErrorNull => c"a pointer is NULL that must not be",
-            Self::ErrorHandle => c"the handle names nothing that is there, or something of another recorder",
+            Self::Ok => c"success",
+            Self::ErrorNull => c"a pointer is NULL that must not be NULL",
+            Self::ErrorHandle => c"the handle is not valid, or belongs to another recorder",
             Self::ErrorText => c"a text is not UTF-8",
             Self::ErrorSetting => c"a setting has no usable value",
             Self::ErrorDefinition => c"the definition contradicts itself",
@@ -63,12 +63,14 @@ impl Status {
             Self::ErrorValues => c"the values do not fit the event type",
             Self::ErrorFull => c"no room is left for more of these",
             Self::ErrorFinished => c"the recording is finished",
-            Self::ErrorForked => c"this process is a forked child, and the recording its parent's",
-            Self::ErrorSystem => c"the system refused",
+            Self::ErrorForked => c"this process is a forked child; its parent has the recording",
+            Self::ErrorSystem => c"the operating system returned an error",
             Self::ErrorSnapshot => c"no snapshot could be written",
-            Self::ErrorReentered => c"not while another call of this thread is under way, in a signal handler or a clock",
+            Self::ErrorReentered => {
+                c"another call of this thread is in progress: this is a signal handler or a clock"
+            }
             Self::ErrorTooSmall => c"the buffer is too small; what fits is in it",
-            Self::ErrorPanic => c"a fault in Annals; it was contained",
+            Self::ErrorPanic => c"an internal error of Annals; it was contained",
         }
     }
 

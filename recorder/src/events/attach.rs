@@ -104,13 +104,13 @@ impl Attach {
 #[non_exhaustive]
 pub enum AttachError {
     /// A pattern is none.
-    #[error("no pattern for names")]
+    #[error("invalid pattern for names")]
     Pattern(#[from] globset::Error),
     /// The recorder refused something.
-    #[error("the recorder refused")]
+    #[error("the recorder refused a definition")]
     Recorder(#[from] RecorderError),
     /// The runtime refused something.
-    #[error("the runtime refused")]
+    #[error("the runtime refused a call")]
     Runtime(#[from] Error),
     /// The sampling thread could not be started.
     #[error("the sampling thread could not be started")]

@@ -374,7 +374,7 @@ mod models {
         });
     }
 
-    /// Two threads free at once, and one calls back.
+    /// Two threads free concurrently, and one calls back.
     #[test]
     fn a_registration_ends_once() {
         model(|| {

@@ -1,4 +1,4 @@
-//! Sources: who raises events, with a clock and a promise about order (MPI 4.1 §16.3.8.1).
+//! Sources: the entities that raise events, with a clock and a promise about order (MPI 4.1 §16.3.8.1).
 
 use std::fmt;
 use std::sync::Arc;
