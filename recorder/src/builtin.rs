@@ -1,4 +1,5 @@
-//! What every recording has from its start: one process, the source of its threads, the event types of regions.
+//! What every recording has from its start: one process, the source of its threads, the event types
+//! of regions.
 
 use annals_format::{EventTypeId, ProcessId, SourceId};
 
@@ -14,5 +15,6 @@ pub const ENTER: EventTypeId = EventTypeId::new(0);
 /// The event type of left regions, in every recording.
 pub const LEAVE: EventTypeId = EventTypeId::new(1);
 
-/// The environment variable with which a command that starts programs marks their recordings as its own.
+/// The environment variable with which a command that starts programs marks their recordings as its
+/// own.
 pub const RECORDED_BY: &str = "ANNALS_RECORDED_BY";

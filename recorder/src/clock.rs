@@ -90,7 +90,8 @@ pub fn tsc_is_invariant() -> bool {
             let found = __cpuid(leaf);
             (found.edx, found.eax)
         };
-        // Advanced power management information, EDX bit 8 (AMD APM vol. 3, Intel SDM vol. 3 §17.17.1).
+        // Advanced power management information, EDX bit 8 (AMD APM vol. 3, Intel SDM vol. 3
+        // §17.17.1).
         edx_and_eax(0x8000_0000).1 >= 0x8000_0007 && edx_and_eax(0x8000_0007).0 & 1 << 8 != 0
     }
     #[cfg(target_arch = "aarch64")]
@@ -103,11 +104,12 @@ pub fn tsc_is_invariant() -> bool {
     }
 }
 
-/// How much the kernel may slew the reference clock, parts per 10⁹ (`adjtimex(2)`: a frequency offset of
-/// at most 500 parts per million).
+/// How much the kernel may slew the reference clock, parts per 10⁹ (`adjtimex(2)`: a frequency
+/// offset of at most 500 parts per million).
 const REFERENCE_SLEW_PPB: u32 = 500_000;
 
-/// Nominal rate of the processor's counter and the bound of its error, parts per 10⁹; measured once.
+/// Nominal rate of the processor's counter and the bound of its error, parts per 10⁹; measured
+/// once.
 pub(crate) fn tsc_rate() -> (u64, u32) {
     static RATE: OnceLock<(u64, u32)> = OnceLock::new();
     *RATE.get_or_init(|| {
@@ -250,8 +252,8 @@ pub(crate) enum TickSource {
     Unreadable(Arc<Tied>),
 }
 
-/// What is known of a clock that the recorder cannot read: where its owner tied it to the reference clock
-/// ([`crate::Recorder::calibrate`]).
+/// What is known of a clock that the recorder cannot read: where its owner tied it to the reference
+/// clock ([`crate::Recorder::calibrate`]).
 #[derive(Debug, Default)]
 pub(crate) struct Tied {
     is_tied: AtomicBool,

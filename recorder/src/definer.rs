@@ -274,8 +274,8 @@ impl<'a> Definer<'a> {
         }
     }
 
-    /// Defines the streams that threads have opened since the last call, with their locations. Until then, only the slots
-    /// of the live file show them.
+    /// Defines the streams that threads have opened since the last call, with their locations.
+    /// Until then, only the slots of the live file show them.
     pub(crate) fn announce(&mut self) -> Result<()> {
         let shared = self.shared;
         let news = shared.streams.in_use();
@@ -443,8 +443,9 @@ impl<'a> Definer<'a> {
         shared
             .gates
             .rule_event_type(rules, id, name, kind, is_watched);
-        // Counters first: a type without them could be raised and not counted. Streams of threads take
-        // theirs with the first event. When none are left, the counters of streams without a location count.
+        // Counters first: a type without them could be raised and not counted. Streams of threads
+        // take theirs with the first event. When none are left, the counters of streams without a
+        // location count.
         let block = id.index() / l::ROWS_PER_SEGMENT;
         for stream in shared.streams.in_use().filter(|s| s.location().is_none()) {
             if !shared.give_segment(stream, block) {

@@ -241,8 +241,9 @@ tuple_elements!(A a, B b, C c, D d, E e, F f);
 tuple_elements!(A a, B b, C c, D d, E e, F f, G g);
 tuple_elements!(A a, B b, C c, D d, E e, F f, G g, H h);
 
-/// A row with the elements `E`. It refers to the values: a copy of what has just been written, field by field, would wait
-/// until the processor has written all of them (some 5 of 70 ns that a ping-pong under Open MPI took longer).
+/// A row with the elements `E`. It refers to the values: a copy of what has just been written,
+/// field by field, would wait until the processor has written all of them (some 5 of 70 ns that a
+/// ping-pong under Open MPI took longer).
 pub(crate) struct Typed<'v, 'a, E: Elements>(pub(crate) &'v E::Values<'a>);
 
 impl<E: Elements> Clone for Typed<'_, '_, E> {
@@ -411,9 +412,11 @@ pub(crate) const MOST_FEW: usize = 8;
 #[derive(Debug)]
 pub(crate) struct RowShape {
     pub(crate) schema: EventTypeSchema,
-    /// By element, the code of its type; of event types whose elements are all numbers, and all there.
+    /// By element, the code of its type; of event types whose elements are all numbers, and all
+    /// there.
     numbers: Option<Box<[u32]>>,
-    /// The codes of 1 to [`MOST_FEW`] elements that are all there: a byte each, the first one lowest.
+    /// The codes of 1 to [`MOST_FEW`] elements that are all there: a byte each, the first one
+    /// lowest.
     few: u64,
     /// How many these are; 0 for other event types.
     few_count: usize,
@@ -797,7 +800,8 @@ mod tests {
         let mut missing = values.map(RawValue::of);
         missing[0].bits = 0;
         assert!(Present::<_, 2>::new(missing.as_slice()).is_none());
-        // Neither in number, nor in type, nor absent where that is not allowed, nor of no type at all.
+        // Neither in number, nor in type, nor absent where that is not allowed, nor of no type at
+        // all.
         let schema = <(u32, Option<Text>)>::schema();
         let raw = |code| {
             [

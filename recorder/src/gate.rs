@@ -18,7 +18,8 @@ const OTHER_CLOCK: u64 = 8;
 const NUMBER: u32 = 8;
 
 /// What holds for events of one type in one stream: bits 0 and 1 the mode, bit 2 whether a trigger
-/// watches them, bit 3 whether the clock is another than the processor's counter, from bit 8 the mode's number (one of how many; ticks between two).
+/// watches them, bit 3 whether the clock is another than the processor's counter, from bit 8 the
+/// mode's number (one of how many; ticks between two).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Gate(pub(crate) u64);
 
@@ -90,8 +91,8 @@ impl Gate {
             OFF => return Admission::NotRaised,
             SAMPLE => raised.is_multiple_of(number),
             _ => {
-                // The generic cell rate algorithm (ITU-T I.371, annex A): the limiter holds the time
-                // at which the next event is due; credit for a burst may be saved up.
+                // The generic cell rate algorithm (ITU-T I.371, annex A): the limiter holds the
+                // time at which the next event is due; credit for a burst may be saved up.
                 let now = now();
                 let due = limiter.load(Ordering::Relaxed);
                 let credit = number.saturating_mul(BURST);

@@ -1,5 +1,5 @@
-//! Numbers that threads claim and release with single atomic operations: safe in signal handlers, whatever
-//! they interrupt.
+//! Numbers that threads claim and release with single atomic operations: safe in signal handlers,
+//! whatever they interrupt.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -61,7 +61,8 @@ mod tests {
     }
 }
 
-/// Every interleaving of a few threads: `RUSTFLAGS="--cfg loom" cargo test -p annals-recorder --lib models`.
+/// Every interleaving of a few threads: `RUSTFLAGS="--cfg loom" cargo test -p annals-recorder --lib
+/// models`.
 #[cfg(all(test, loom))]
 mod models {
     use loom::cell::UnsafeCell;

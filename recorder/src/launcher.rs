@@ -40,7 +40,8 @@ fn number_of(names: &[&str]) -> Option<u32> {
         .find_map(|value| value.parse().ok())
 }
 
-/// Slurm's number of the job; parts of a heterogeneous one have one number in common, and others each.
+/// Slurm's number of the job; parts of a heterogeneous one have one number in common, and others
+/// each.
 fn slurm_job() -> Option<String> {
     first_of(&["SLURM_HET_JOB_ID", "SLURM_JOB_ID"])
 }

@@ -1,11 +1,11 @@
 //! Records the events of a program at run time, cheaply and without ever hurting it.
 //!
 //! A [`Recorder`] writes one *recording* per process. Events belong to an [`EventType`] with typed
-//! elements and are raised by a *source*. Every thread that raises events of a source has a separate
-//! *stream*: after its first event, recording takes no lock, allocates nothing and makes no system
-//! call but at most one wake-up for each full buffer page. Events that find no room are dropped and
-//! counted. Events are in memory that outlasts the process: after `kill -9`, everything that was
-//! recorded can still be read.
+//! elements and are raised by a *source*. Every thread that raises events of a source has a
+//! separate *stream*: after its first event, recording takes no lock, allocates nothing and makes
+//! no system call but at most one wake-up for each full buffer page. Events that find no room are
+//! dropped and counted. Events are in memory that outlasts the process: after `kill -9`, everything
+//! that was recorded can still be read.
 //!
 //! ```
 //! use annals_recorder::{EventTypeSpec, Options, Recorder, Text};
@@ -42,12 +42,13 @@
 //!
 //! # Signal handlers, forks and ends
 //!
-//! Events may be raised in signal handlers, also as a thread's first ones. A handler that interrupts
-//! its own thread's raise has a separate stream, at the same location. Nested deeper, or at work in a
-//! page queue, the event is dropped and counted. Handlers may only raise: defining (also the first
-//! use of a [`region!`] site), starting and finishing take locks. A forked child records nothing
-//! until it starts its own recorder. The process's exit, by return, `exit` or panic, finishes the
-//! recording; after `_exit`, `abort`, `exec` or `kill -9` the live file contains what was committed.
+//! Events may be raised in signal handlers, also as a thread's first ones. A handler that
+//! interrupts its own thread's raise has a separate stream, at the same location. Nested deeper, or
+//! at work in a page queue, the event is dropped and counted. Handlers may only raise: defining
+//! (also the first use of a [`region!`] site), starting and finishing take locks. A forked child
+//! records nothing until it starts its own recorder. The process's exit, by return, `exit` or
+//! panic, finishes the recording; after `_exit`, `abort`, `exec` or `kill -9` the live file
+//! contains what was committed.
 //!
 //! # Settings
 //!
@@ -75,7 +76,8 @@
 //! | `ANNALS_RANK` | rank of this process | the launcher's |
 //! | `ANNALS_RANKS` | number of ranks in the run | the launcher's |
 
-// Floors, from the top. A module imports only from floors below its own; of one floor, only as the arrows show.
+// Floors, from the top. A module imports only from floors below its own; of one floor, only as the
+// arrows show.
 //
 // | floor | modules |
 // |---|---|

@@ -35,9 +35,9 @@ const fn round_up(bytes: usize, to: usize) -> usize {
 impl Division {
     /// Smallest page: the system's, so that pages do not share one.
     pub(crate) const LEAST_PAGE: usize = 4096;
-    /// Largest page: whatever rows it holds, its chunk stays within the limits of the format. An event
-    /// takes two bytes, and the elements it does not have an eighth of a byte each, so that a page has
-    /// no more than 2¹⁹ events and eight values a byte, 2²³.
+    /// Largest page: whatever rows it holds, its chunk stays within the limits of the format. An
+    /// event takes two bytes, and the elements it does not have an eighth of a byte each, so that a
+    /// page has no more than 2¹⁹ events and eight values a byte, 2²³.
     pub(crate) const LARGEST_PAGE: usize = 1 << 20;
     /// Most segments.
     /// The process keeps four kilobytes for each.
@@ -209,10 +209,10 @@ impl LiveMemory {
                 unsafe { copy.as_mut_ptr().add(offset).cast::<u64>().write(value) };
             }
         }
-        // In one step, and not by a hole in the file: a thread that was interrupted in an event may write
-        // on, and would be killed where a hole cannot be filled.
-        // SAFETY: replaces our own mapping by one of the same size and access; what is in it is accessed
-        // as atomics or by one thread each, and any content of pages is sound.
+        // In one step, and not by a hole in the file: a thread that was interrupted in an event may
+        // write on, and would be killed where a hole cannot be filled. SAFETY: replaces our own
+        // mapping by one of the same size and access; what is in it is accessed as atomics or by
+        // one thread each, and any content of pages is sound.
         let moved = unsafe {
             libc::mremap(
                 copy.as_mut_ptr().cast(),
@@ -292,8 +292,9 @@ impl LiveMemory {
         );
         let offset = self.division.segments_offset() + number * l::SEGMENT_LEN;
         let start = self.at(offset, l::SEGMENT_LEN).cast::<SegmentRows>();
-        // SAFETY: in bounds, page-aligned, atomics only; the mapping is never removed, only replaced in one
-        // step (`release`), while a recorder's shared part lives, and streams keep that alive.
+        // SAFETY: in bounds, page-aligned, atomics only; the mapping is never removed, only
+        // replaced in one step (`release`), while a recorder's shared part lives, and streams keep
+        // that alive.
         unsafe { &*start }
     }
 
@@ -322,7 +323,8 @@ impl LiveMemory {
 }
 
 /// Counters of one event type in one stream. One thread writes them (many for an unattributed row),
-/// but for the causes that [`annals_format::Cause::is_counted_by_writer`] names: those are the writer's.
+/// but for the causes that [`annals_format::Cause::is_counted_by_writer`] names: those are the
+/// writer's.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct CounterRow {

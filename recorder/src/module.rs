@@ -25,7 +25,8 @@ impl Recorder {
     /// Adds a module. One that is loaded once more is added once more.
     ///
     /// # Errors
-    /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another definition.
+    /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another
+    /// definition.
     pub fn add_module(&self, spec: &ModuleSpec) -> Result<ModuleId> {
         self.define(|definer| definer.module(spec))
     }
@@ -43,11 +44,12 @@ impl Recorder {
         })
     }
 
-    /// Defines a region that was [reserved](Raiser::reserve_region): the function at this address of the
-    /// module's file. It is called `module+0xaddress` until someone adds a symbol.
+    /// Defines a region that was [reserved](Raiser::reserve_region): the function at this address
+    /// of the module's file. It is called `module+0xaddress` until someone adds a symbol.
     ///
     /// # Errors
-    /// If there is no such module, the recording is finished, or there is no room for another definition.
+    /// If there is no such module, the recording is finished, or there is no room for another
+    /// definition.
     pub fn define_function(&self, region: RegionId, module: ModuleId, offset: u64) -> Result<()> {
         self.define(|definer| definer.function(region, module, offset))
     }
@@ -55,7 +57,8 @@ impl Recorder {
     /// Defines a region that was [reserved](Raiser::reserve_region) and is no function of a module.
     ///
     /// # Errors
-    /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another definition.
+    /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another
+    /// definition.
     pub fn define_reserved(&self, region: RegionId, name: &str) -> Result<()> {
         self.define(|definer| definer.reserved(region, name, ""))
     }

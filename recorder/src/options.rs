@@ -110,8 +110,8 @@ pub enum Overflow {
     /// The event waits, for [`Options::block_limit`] at most, and then is dropped.
     /// Signal handlers that interrupt their thread's own recording never wait.
     Block,
-    /// The oldest events are given up and counted as overwritten: the flight recorder. The recording
-    /// holds the newest when it is finished, and [`crate::Recorder::snapshot`] or a
+    /// The oldest events are given up and counted as overwritten: the flight recorder. The
+    /// recording holds the newest when it is finished, and [`crate::Recorder::snapshot`] or a
     /// [`Trigger`](crate::Trigger) writes what there is at any time.
     Overwrite,
 }
@@ -165,7 +165,8 @@ pub struct Options {
     pub overflow: Overflow,
     /// How long an event may wait for a page under [`Overflow::Block`].
     pub block_limit: Duration,
-    /// What makes the flight recorder write a snapshot: of the streams that [`Overflow::Overwrite`].
+    /// What makes the flight recorder write a snapshot: of the streams that
+    /// [`Overflow::Overwrite`].
     pub triggers: Vec<Trigger>,
     /// How much time before its trigger a snapshot covers.
     /// `None` means everything that is buffered.

@@ -8,12 +8,12 @@ use crossbeam_queue::ArrayQueue;
 
 use crate::memory::Division;
 
-/// Free pages that are used again before all others, in bytes: what was written last is still in a cache,
-/// and a program that raises few events touches few pages.
+/// Free pages that are used again before all others, in bytes: what was written last is still in a
+/// cache, and a program that raises few events touches few pages.
 const HOT_BYTES: usize = 512 << 10;
 
-/// Pages beyond the used ones that are in memory already, so that the event path does not wait for the
-/// kernel, in bytes.
+/// Pages beyond the used ones that are in memory already, so that the event path does not wait for
+/// the kernel, in bytes.
 const AHEAD_BYTES: usize = 1 << 20;
 
 /// The pages of a recorder.

@@ -1,4 +1,5 @@
-//! Raising by numbers: for callers that hold ids and no references, as those from other languages do.
+//! Raising by numbers: for callers that hold ids and no references, as those from other languages
+//! do.
 
 use annals_format::{Cause, EventTypeId, RegionId, SourceId};
 
@@ -23,12 +24,13 @@ pub enum Refusal {
     Finished,
     /// This is a forked child, and the recording its parent's.
     Forked,
-    /// The event does not go the short way, and nothing was done nor counted: only within [`Raiser::short`].
+    /// The event does not go the short way, and nothing was done nor counted: only within
+    /// [`Raiser::short`].
     NotShort,
 }
 
-/// What raises the events of a recorder by their numbers, and checks all of them. For signal handlers
-/// as well, like [`crate::Recorder::raise`].
+/// What raises the events of a recorder by their numbers, and checks all of them. For signal
+/// handlers as well, like [`crate::Recorder::raise`].
 #[derive(Clone, Copy, Debug)]
 pub struct Raiser<'a> {
     shared: &'a Shared,
@@ -98,9 +100,9 @@ impl<'a> Raiser<'a> {
         thread_streams::with_last(number, Shortly(what))?
     }
 
-    /// Raises with the recorder that has this [number](crate::Recorder::number) if the calling thread
-    /// raised its last event there: found without looking the recorder up. None if it did not, and
-    /// nothing was done.
+    /// Raises with the recorder that has this [number](crate::Recorder::number) if the calling
+    /// thread raised its last event there: found without looking the recorder up. None if it did
+    /// not, and nothing was done.
     #[inline(always)]
     pub fn with_last(number: u32, what: impl Raise) -> Option<Result<(), Refusal>> {
         thread_streams::with_last(number, Wholly(what))

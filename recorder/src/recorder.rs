@@ -53,8 +53,8 @@ impl Recorder {
     ///
     /// # Errors
     /// If the directory or the recording cannot be created, or the system cannot give memory that a
-    /// forked child does not share (before Linux 4.14). A live file that cannot be created is no error:
-    /// [`Status::not_kill_safe`] reports it.
+    /// forked child does not share (before Linux 4.14). A live file that cannot be created is no
+    /// error: [`Status::not_kill_safe`] reports it.
     pub fn start(options: &Options) -> Result<Self> {
         Self::start_with(options, |file| Ok(Box::new(OwnFile::new(file)?)))
     }
@@ -91,7 +91,8 @@ impl Recorder {
         sys::without_size_signal(|| define(&mut Definer::lock(shared)))
     }
 
-    /// Identity of this host since it was started: processes that share it share the reference clock.
+    /// Identity of this host since it was started: processes that share it share the reference
+    /// clock.
     pub fn boot_id() -> BootId {
         sys::boot_id()
     }
@@ -123,8 +124,8 @@ impl Recorder {
         thread_streams::raise(self.shared(), THREADS, event_type, None, bound, row);
     }
 
-    /// Enters a region and raises an event of the process's own source at the same moment: one clock read for
-    /// both. Where rules leave the region out, the event alone.
+    /// Enters a region and raises an event of the process's own source at the same moment: one
+    /// clock read for both. Where rules leave the region out, the event alone.
     #[inline(always)]
     pub fn enter_with<E: Elements>(
         &self,
@@ -279,8 +280,8 @@ impl Recorder {
         let _ = self.raiser().raise(source, tick, event_type.id, values);
     }
 
-    /// Raises an event with a row that fits the event type, and takes no more bytes than `bound`; both ids
-    /// are of this recorder.
+    /// Raises an event with a row that fits the event type, and takes no more bytes than `bound`;
+    /// both ids are of this recorder.
     #[inline(always)]
     pub(crate) fn raise_row(
         &self,
@@ -346,7 +347,8 @@ impl Recorder {
         !self.shared().gates.is_region_off(region)
     }
 
-    /// Switches recording off: until [`Recorder::resume`], nothing is raised. Costs an event one load.
+    /// Switches recording off: until [`Recorder::resume`], nothing is raised. Costs an event one
+    /// load.
     pub fn pause(&self) {
         self.shared().guard.pause(true);
     }
@@ -399,8 +401,8 @@ impl Recorder {
         last.clone().map_err(|why| RecorderError::Snapshot { why })
     }
 
-    /// Finishes the recording: what is raised from now on is counted in the status only. Later calls
-    /// change nothing.
+    /// Finishes the recording: what is raised from now on is counted in the status only. Later
+    /// calls change nothing.
     pub fn finish(&self) -> Status {
         self.handle.session.finish();
         self.status()

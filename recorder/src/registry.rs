@@ -24,7 +24,8 @@ pub(crate) struct DefinitionSink<'a> {
     pub(crate) status: &'a StorageStatus,
 }
 
-/// Everything that is defined, with tables to find it by, and the records that are not safely stored yet.
+/// Everything that is defined, with tables to find it by, and the records that are not safely
+/// stored yet.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     pub(crate) definitions: Definitions,
@@ -35,8 +36,8 @@ pub(crate) struct Registry {
     pub(crate) rules: Rules,
     /// Records that are not in the recording yet.
     pending: Vec<u8>,
-    /// Records that are in the recording once. The live file keeps them until they are there twice, so that no damaged
-    /// block of a recording without a footer costs a definition.
+    /// Records that are in the recording once. The live file keeps them until they are there twice,
+    /// so that no damaged block of a recording without a footer costs a definition.
     written_once: Vec<u8>,
     /// Bytes of the recording when records were last written the second time.
     repeated_at: u64,
@@ -66,7 +67,8 @@ impl Registry {
         self.is_finished = true;
     }
 
-    /// Writes records that are not in the recording yet; and the second copy of others, if it is due.
+    /// Writes records that are not in the recording yet; and the second copy of others, if it is
+    /// due.
     pub(crate) fn flush(&mut self, sink: &DefinitionSink<'_>) {
         if !self.pending.is_empty() && lock(sink.storage).append_definitions(&self.pending) {
             self.written_once.append(&mut self.pending);
@@ -77,7 +79,8 @@ impl Registry {
         }
     }
 
-    /// Writes the second copy of all records that are in the recording once, and empties the live file's area.
+    /// Writes the second copy of all records that are in the recording once, and empties the live
+    /// file's area.
     fn repeat(&mut self, sink: &DefinitionSink<'_>) {
         let is_due = self.pending.is_empty() && !self.written_once.is_empty();
         if is_due && lock(sink.storage).append_definitions(&self.written_once) {

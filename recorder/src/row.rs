@@ -1,4 +1,5 @@
-//! Writing rows: compact, branch-poor, their length known before the clock is read, into memory that the caller has checked for room.
+//! Writing rows: compact, branch-poor, their length known before the clock is read, into memory
+//! that the caller has checked for room.
 #![expect(
     unsafe_code,
     reason = "rows are written through raw pointers; benches/event_path shows the gain"
@@ -26,8 +27,8 @@ impl RowCursor {
     /// Creates a cursor at `start`.
     ///
     /// # Safety
-    /// - Everything written through the cursor stays within memory that belongs to the caller alone:
-    ///   the caller checks the room for a row (its bound) before it starts one.
+    /// - Everything written through the cursor stays within memory that belongs to the caller
+    ///   alone: the caller checks the room for a row (its bound) before it starts one.
     pub(crate) unsafe fn new(start: *mut u8) -> Self {
         Self(start)
     }
@@ -37,9 +38,9 @@ impl RowCursor {
         self.0 as usize - start as usize
     }
 
-    /// Writes a varint. Values below 2⁷, the usual ones, take a branch that is always predicted, those below
-    /// 2¹⁴ another one; below 2⁵⁶ there is none on their length. No call: what an event keeps in registers
-    /// stays there.
+    /// Writes a varint. Values below 2⁷, the usual ones, take a branch that is always predicted,
+    /// those below 2¹⁴ another one; below 2⁵⁶ there is none on their length. No call: what an event
+    /// keeps in registers stays there.
     #[inline(always)]
     pub(crate) fn varint(&mut self, value: u64) {
         if value < 0x80 {
@@ -88,9 +89,9 @@ impl RowCursor {
         self.varint(zigzag(value));
     }
 
-    /// Writes what an event's row begins with. How long it is does not depend on the tick, but for a
-    /// branch that is taken after a pause: the next row's address must not wait for this one's clock
-    /// read.
+    /// Writes what an event's row begins with. How long it is does not depend on the tick, but for
+    /// a branch that is taken after a pause: the next row's address must not wait for this one's
+    /// clock read.
     #[inline(always)]
     pub(crate) fn event_start(&mut self, event_type: EventTypeId, from: u64, tick: u64) {
         self.varint(u64::from(event_type.get()) + ROW_EVENT);
@@ -137,8 +138,8 @@ impl RowCursor {
         self.0 = unsafe { self.0.add(8) };
     }
 
-    /// Writes a varint length and the bytes. Short ones, the usual names, are copied as two halves that may
-    /// overlap: a call would cost more than all the rest of the row.
+    /// Writes a varint length and the bytes. Short ones, the usual names, are copied as two halves
+    /// that may overlap: a call would cost more than all the rest of the row.
     #[inline(always)]
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.varint(bytes.len() as u64);

@@ -50,8 +50,8 @@ enum Rule {
 /// | `sample N event GLOB` | one event in N, counted per stream |
 /// | `limit N/s event GLOB` | at most N events a second in each stream, and up to 16 at once after a pause |
 ///
-/// What is off is not raised. What sampling and limits leave out is counted as *suppressed*. They do
-/// not apply to event types that enter or leave regions: pairs would be torn.
+/// What is off is not raised. What sampling and limits leave out is counted as *suppressed*. They
+/// do not apply to event types that enter or leave regions: pairs would be torn.
 ///
 /// ```
 /// # use annals_recorder::Rules;

@@ -1,4 +1,5 @@
-//! One recording from its start to its finish: the files, the writer thread, what every recording starts with.
+//! One recording from its start to its finish: the files, the writer thread, what every recording
+//! starts with.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,7 +61,8 @@ extern "C" fn finish_all() {
 }
 
 impl Session {
-    /// Creates the recording, with `sink` between the recorder and its file, and starts the writer thread.
+    /// Creates the recording, with `sink` between the recorder and its file, and starts the writer
+    /// thread.
     pub(crate) fn start(
         options: &Options,
         sink: impl FnOnce(std::fs::File) -> std::io::Result<Box<dyn Sink>>,
@@ -137,8 +139,8 @@ struct Files {
     live_path: PathBuf,
 }
 
-/// Creates the recording's container, the live file and what the threads share. Returns it, and why the live file could not
-/// be created.
+/// Creates the recording's container, the live file and what the threads share. Returns it, and why
+/// the live file could not be created.
 fn share(
     options: &Options,
     sink: Box<dyn Sink>,
@@ -174,7 +176,8 @@ fn share(
     Ok((Arc::new(shared), failure.map(|error| error.to_string())))
 }
 
-/// Installs handlers for the signals that triggers wait for, and for those that ask for all pages to be written.
+/// Installs handlers for the signals that triggers wait for, and for those that ask for all pages
+/// to be written.
 fn install_signals(options: &Options, shared: &Shared) -> Result<()> {
     for signal in shared.triggers.signals() {
         if !sys::handle_signal(signal, signal_fires) {
@@ -242,7 +245,8 @@ impl Session {
         std::process::id() != self.pid
     }
 
-    /// Finishes the recording: waits for threads that are in the middle of a raise, then for the writer.
+    /// Finishes the recording: waits for threads that are in the middle of a raise, then for the
+    /// writer.
     pub(crate) fn finish(&self) {
         let shared = &self.shared;
         if self.is_inherited() {
@@ -277,7 +281,8 @@ impl Session {
     }
 }
 
-/// Defines what every recording starts with: the process, its clock, its source and the event types of regions.
+/// Defines what every recording starts with: the process, its clock, its source and the event types
+/// of regions.
 fn define_process(
     shared: &Shared,
     options: &Options,

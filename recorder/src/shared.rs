@@ -1,7 +1,8 @@
-//! What a recorder's threads share: memory, page queues, streams, definitions, counters without a stream.
+//! What a recorder's threads share: memory, page queues, streams, definitions, counters without a
+//! stream.
 //!
-//! This module and `stream` need each other: a stream that gives up a page counts in the counters of the page's owner, and
-//! streams live in cells that are shared.
+//! This module and `stream` need each other: a stream that gives up a page counts in the counters
+//! of the page's owner, and streams live in cells that are shared.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -170,8 +171,8 @@ impl Shared {
         }
     }
 
-    /// Counts a page's events as lost, and makes it free to be used again. Counts before page: a kill in
-    /// between shows in a sum that is larger than what was raised.
+    /// Counts a page's events as lost, and makes it free to be used again. Counts before page: a
+    /// kill in between shows in a sum that is larger than what was raised.
     pub(crate) fn give_up(&self, number: u32, cause: Cause) {
         const NEAR: usize = 64;
         let stream = self.owner(number);

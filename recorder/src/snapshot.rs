@@ -42,8 +42,9 @@ pub(crate) fn path(recording: &Path, number: u64) -> PathBuf {
     directory.join(format!("snapshot-{number}")).join(name)
 }
 
-/// Writes a snapshot of these pages, by slot and oldest first. Returns its file, which has a number after its name if there
-/// is one of that name already. Until it is whole, it has a name that no reader takes for a recording. [`Syncer`] syncs it.
+/// Writes a snapshot of these pages, by slot and oldest first. Returns its file, which has a number
+/// after its name if there is one of that name already. Until it is whole, it has a name that no
+/// reader takes for a recording. [`Syncer`] syncs it.
 pub(crate) fn write(
     shared: &Shared,
     path: &Path,
@@ -82,7 +83,8 @@ fn name(temporary: &Path, path: &Path) -> std::io::Result<PathBuf> {
     Err(std::io::ErrorKind::AlreadyExists.into())
 }
 
-/// Syncs snapshots to disk, on a separate thread: the writer, which frees pages, never waits for a disk.
+/// Syncs snapshots to disk, on a separate thread: the writer, which frees pages, never waits for a
+/// disk.
 pub(crate) struct Syncer {
     shared: Arc<Shared>,
     /// Snapshots that were written, in order. `None` as long as there were none.
@@ -97,7 +99,8 @@ impl Syncer {
         }
     }
 
-    /// Takes what writing a snapshot returned. The snapshot counts as written when it is on the disk.
+    /// Takes what writing a snapshot returned. The snapshot counts as written when it is on the
+    /// disk.
     pub(crate) fn hand_over(&mut self, written: std::io::Result<PathBuf>) {
         if self.thread.is_none() {
             match self.start() {

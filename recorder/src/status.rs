@@ -15,8 +15,8 @@ pub struct Status {
     pub not_kill_safe: Option<String>,
     /// Why writing failed, once it did; events since then are dropped, or wait in the live file.
     pub storage_failure: Option<String>,
-    /// Events raised, the dropped and suppressed ones included. While threads record, this and the next
-    /// two are from slightly different moments.
+    /// Events raised, the dropped and suppressed ones included. While threads record, this and the
+    /// next two are from slightly different moments.
     pub raised: u64,
     /// Events dropped.
     pub dropped: u64,

@@ -27,8 +27,8 @@ pub(crate) trait Sink: Send {
     }
 }
 
-/// A file that is written to only while its descriptor is still its own: programs that close all descriptors
-/// there are, as daemons do, get the same numbers again for files of theirs.
+/// A file that is written to only while its descriptor is still its own: programs that close all
+/// descriptors there are, as daemons do, get the same numbers again for files of theirs.
 pub(crate) struct OwnFile {
     /// Some, but in `drop`.
     file: Option<File>,
@@ -218,7 +218,8 @@ impl Storage {
         self.status.written.store(self.offset, Ordering::Relaxed);
     }
 
-    /// Looks whether the recording is still there; false when it is not, or an earlier write failed.
+    /// Looks whether the recording is still there; false when it is not, or an earlier write
+    /// failed.
     pub(crate) fn check(&mut self) -> bool {
         if self.failure().is_none()
             && let Err(error) = self.sink.check()
@@ -238,7 +239,8 @@ impl Storage {
         self.append_followed(kind, head, body, content, &[])
     }
 
-    /// Appends a block and the bytes that follow it, in one write; false when this or an earlier write failed.
+    /// Appends a block and the bytes that follow it, in one write; false when this or an earlier
+    /// write failed.
     fn append_followed(
         &mut self,
         kind: BlockKind,
@@ -321,8 +323,8 @@ impl Storage {
         is_written
     }
 
-    /// Appends footer and tail, with the totals of the streams that were still open: the recording is
-    /// complete.
+    /// Appends footer and tail, with the totals of the streams that were still open: the recording
+    /// is complete.
     pub(crate) fn finish(&mut self, definitions: &Definitions, totals: &[StreamTotals]) -> bool {
         let offset = self.offset;
         totals.iter().for_each(|t| self.index.add_totals(t));

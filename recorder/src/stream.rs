@@ -37,8 +37,8 @@ use crate::trigger::WatchedRegions;
 /// Stands for "no page".
 const NO_PAGE: u64 = u64::MAX;
 
-/// In place of a page's number: the writer took it while the stream was idle; the rest is how many events
-/// were in it.
+/// In place of a page's number: the writer took it while the stream was idle; the rest is how many
+/// events were in it.
 const TAKEN: u64 = 1 << 62;
 
 /// Room for what precedes an event's elements: an observation, the event type, the tick, and the
@@ -64,9 +64,9 @@ pub(crate) mod phase {
     pub(crate) const CLOSED: u32 = 3;
 }
 
-/// A stream: what its thread records with, and what the writer may know of it. Streams live in cells
-/// that are made when the recorder starts and used again and again, so that opening one allocates
-/// nothing and takes no lock: it may happen in a signal handler.
+/// A stream: what its thread records with, and what the writer may know of it. Streams live in
+/// cells that are made when the recorder starts and used again and again, so that opening one
+/// allocates nothing and takes no lock: it may happen in a signal handler.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Stream {
@@ -78,14 +78,15 @@ pub(crate) struct Stream {
     guard: AtomicPtr<AtomicU32>,
     /// The busy mark in the live file.
     busy: AtomicPtr<AtomicU64>,
-    /// Start of the current page's rows, with the commit word at a fixed distance before it; [`NO_ROWS`]
-    /// without a page.
+    /// Start of the current page's rows, with the commit word at a fixed distance before it;
+    /// [`NO_ROWS`] without a page.
     start: AtomicPtr<u8>,
-    /// Bytes of rows that the current page takes; 0 without a page. The writer sets 0 to get the page of
-    /// an idle stream.
+    /// Bytes of rows that the current page takes; 0 without a page. The writer sets 0 to get the
+    /// page of an idle stream.
     room: AtomicUsize,
     last_tick: AtomicU64,
-    /// The counters of event types below 32 in the live file, and what belongs to them in this process.
+    /// The counters of event types below 32 in the live file, and what belongs to them in this
+    /// process.
     first_rows: AtomicPtr<CounterRow>,
     /// [`SHUT_ROWS`] until an event of one of them was raised.
     first_own: AtomicPtr<OwnRow>,
@@ -126,8 +127,8 @@ pub(crate) struct Stream {
     pub(crate) next: AtomicPtr<Stream>,
 }
 
-// SAFETY: every field that changes is an atomic; the raw pointers point into memory that the recorder's
-// shared part keeps mapped, and are used as shared references to atomics only.
+// SAFETY: every field that changes is an atomic; the raw pointers point into memory that the
+// recorder's shared part keeps mapped, and are used as shared references to atomics only.
 unsafe impl Send for Stream {}
 // SAFETY: every field that changes is an atomic, apart from `watched`, which only the producer
 // uses; the raw pointers point into memory that the recorder's shared part keeps mapped, and are
@@ -478,8 +479,8 @@ impl Stream {
         let commit = self.commit(start);
         let before = commit.load(relaxed);
         let offset = before as u32 as usize;
-        // Whoever finishes the recording switches the guard off, passes a barrier through this thread,
-        // and then waits for the busy mark to go.
+        // Whoever finishes the recording switches the guard off, passes a barrier through this
+        // thread, and then waits for the busy mark to go.
         if self.guard() != GUARD_RECORDING
             || own.gate.load(relaxed) != Gate::PLAIN.0
             || offset + bound + ROW_OVERHEAD > self.room.load(relaxed)
@@ -843,8 +844,8 @@ impl Stream {
         let recorded = self.recorded.load(relaxed) + events;
         self.recorded.store(recorded, relaxed);
         let shared = self.shared();
-        // Before the page is handed on: from then on a reader that finds neither page nor chunk knows
-        // that events are missing.
+        // Before the page is handed on: from then on a reader that finds neither page nor chunk
+        // knows that events are missing.
         let slot = shared.memory.slot(self.slot);
         slot.recorded().store(recorded, Ordering::Release);
         bump(&self.sequence);
@@ -923,7 +924,8 @@ static NO_ROWS: NoRows = NoRows {
     rows: [const { AtomicU64::new(0) }],
 };
 
-/// Stands for what belongs to counters that are not there yet: every gate sends events the long way.
+/// Stands for what belongs to counters that are not there yet: every gate sends events the long
+/// way.
 static SHUT_ROWS: [OwnRow; l::ROWS_PER_SEGMENT] = [const { OwnRow::shut() }; l::ROWS_PER_SEGMENT];
 
 #[cfg(test)]

@@ -120,8 +120,8 @@ impl Streams {
         self.segments.release(number);
     }
 
-    /// Counters for a block of 32 event types of a stream, `open` having filled in their gates; false
-    /// when there is no segment left.
+    /// Counters for a block of 32 event types of a stream, `open` having filled in their gates;
+    /// false when there is no segment left.
     pub(crate) fn give_segment(
         &self,
         memory: &LiveMemory,

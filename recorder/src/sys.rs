@@ -1,5 +1,5 @@
-//! The system's services that Rust's library does not offer: memory wiped on fork, memory barriers in
-//! other threads, end of process and thread, facts about the process.
+//! The system's services that Rust's library does not offer: memory wiped on fork, memory barriers
+//! in other threads, end of process and thread, facts about the process.
 #![expect(unsafe_code, reason = "system calls and C library functions")]
 
 use std::ffi::c_void;
@@ -18,8 +18,8 @@ pub(crate) const GUARD_RECORDING: u32 = 1;
 /// What it reads while the user has switched recording off.
 const GUARD_PAUSED: u32 = 2;
 
-/// A word that reads 0 in every child of `fork` (and of raw clone): a recorder's permission to touch
-/// memory that the child shares with its parent.
+/// A word that reads 0 in every child of `fork` (and of raw clone): a recorder's permission to
+/// touch memory that the child shares with its parent.
 #[derive(Debug)]
 pub(crate) struct ForkGuard {
     map: MmapMut,
@@ -38,7 +38,8 @@ impl ForkGuard {
     /// Returns the word itself, which the event path reads.
     #[inline]
     pub(crate) fn word(&self) -> &AtomicU32 {
-        // SAFETY: the mapping is page-aligned, longer than the word, and only accessed as an atomic.
+        // SAFETY: the mapping is page-aligned, longer than the word, and only accessed as an
+        // atomic.
         unsafe { AtomicU32::from_ptr(self.map.as_ptr().cast_mut().cast()) }
     }
 
@@ -65,8 +66,8 @@ impl ForkGuard {
     }
 }
 
-/// Zeroed memory that is zeroed again in every child of `fork` (and of raw clone); an error where the
-/// system cannot do that (before Linux 4.14).
+/// Zeroed memory that is zeroed again in every child of `fork` (and of raw clone); an error where
+/// the system cannot do that (before Linux 4.14).
 pub(crate) fn map_wiped_on_fork(length: usize) -> std::io::Result<MmapMut> {
     let mut map = MmapMut::map_anon(length.max(1))?;
     let start = map.as_mut_ptr().cast();
@@ -128,7 +129,8 @@ pub fn pause(time: Duration) {
     unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
 }
 
-/// Runs `work` so that a file at the size limit is an error, and not a signal that ends the program.
+/// Runs `work` so that a file at the size limit is an error, and not a signal that ends the
+/// program.
 pub(crate) fn without_size_signal<T>(work: impl FnOnce() -> T) -> T {
     let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigemptyset initialises the set.
@@ -235,11 +237,12 @@ pub(crate) fn prepare_thread_end(end: unsafe extern "C" fn(*mut c_void)) {
     });
 }
 
-/// Keeps the calling thread from taking a processor away from the program when it is woken: it gets its
-/// share, and not more (`SCHED_BATCH`, sched(7)).
+/// Keeps the calling thread from taking a processor away from the program when it is woken: it gets
+/// its share, and not more (`SCHED_BATCH`, sched(7)).
 pub(crate) fn yield_to_the_program() {
     let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the parameters are valid; 0 is the calling thread. Where it is refused, nothing changes.
+    // SAFETY: the parameters are valid; 0 is the calling thread. Where it is refused, nothing
+    // changes.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters) };
 }
 
@@ -366,8 +369,8 @@ pub(crate) fn kernel() -> String {
 /// slow or not coherent.
 pub(crate) fn is_network_file_system(directory: &Path) -> bool {
     use std::os::unix::ffi::OsStrExt;
-    // From linux/magic.h and the file systems' own headers: NFS, SMB, CIFS, SMB2, Lustre, GPFS, AFS,
-    // Ceph, 9P, FUSE (sshfs, BeeGFS, glusterfs), Coda, OrangeFS.
+    // From linux/magic.h and the file systems' own headers: NFS, SMB, CIFS, SMB2, Lustre, GPFS,
+    // AFS, Ceph, 9P, FUSE (sshfs, BeeGFS, glusterfs), Coda, OrangeFS.
     const NETWORK: &[i64] = &[
         0x6969,
         0x517b,

@@ -1,7 +1,7 @@
 //! What the recorder keeps for each thread, in thread-local storage without destructors.
 //!
-//! Everything here may run in a signal handler that interrupted anything, also this module: what a thread keeps is
-//! changed by single stores.
+//! Everything here may run in a signal handler that interrupted anything, also this module: what a
+//! thread keeps is changed by single stores.
 
 use std::cell::Cell;
 #[cfg(any(
@@ -17,7 +17,8 @@ mod tls;
 
 use tls::ThisThread;
 
-/// What a thread keeps; all zeros at first. The pointers are opaque here: their owners are modules above this one.
+/// What a thread keeps; all zeros at first. The pointers are opaque here: their owners are modules
+/// above this one.
 #[derive(Debug)]
 pub(crate) struct Thread {
     /// The stream that the thread used last, for `thread_streams`.
@@ -28,7 +29,8 @@ pub(crate) struct Thread {
     is_in_queue: Cell<bool>,
     is_inside: Cell<bool>,
     is_in_clock: Cell<bool>,
-    /// Safety level of the innermost running callback of the event interface, plus 1. 0 means that none runs.
+    /// Safety level of the innermost running callback of the event interface, plus 1. 0 means that
+    /// none runs.
     pub(crate) callback: Cell<u8>,
     /// See [`Depth`].
     depth: Cell<u8>,
@@ -75,12 +77,14 @@ pub(crate) fn release_lane() {
     }
 }
 
-/// Marks the calling thread as ended: signal handlers that still run in it find no stream from now on.
+/// Marks the calling thread as ended: signal handlers that still run in it find no stream from now
+/// on.
 pub(crate) fn mark_ended() {
     THREAD.with(|thread| thread.is_ended.set(true));
 }
 
-/// Returns whether the calling thread has ended, apart from its last signal handlers and destructors.
+/// Returns whether the calling thread has ended, apart from its last signal handlers and
+/// destructors.
 pub(crate) fn is_ended() -> bool {
     THREAD.with(|thread| thread.is_ended.get())
 }
@@ -95,14 +99,16 @@ pub(crate) fn set_in_clock(is_in: bool) -> bool {
     THREAD.with(|thread| thread.is_in_clock.replace(is_in))
 }
 
-/// Marks the calling thread as one of the recorder's own, or one that serves it. Events in it are counted and not
-/// recorded, for example those of the program's own allocator: a writer that recorded itself would wait for itself.
+/// Marks the calling thread as one of the recorder's own, or one that serves it. Events in it are
+/// counted and not recorded, for example those of the program's own allocator: a writer that
+/// recorded itself would wait for itself.
 pub fn record_nothing_here() {
     mark_ended();
 }
 
-/// Marks the calling thread as at work in a queue that other threads wait for, until it is dropped. A signal handler that
-/// interrupts the thread there must not use the queue: it would wait for the thread that it interrupted.
+/// Marks the calling thread as at work in a queue that other threads wait for, until it is dropped.
+/// A signal handler that interrupts the thread there must not use the queue: it would wait for the
+/// thread that it interrupted.
 pub(crate) struct QueueUse(());
 
 impl QueueUse {
@@ -118,9 +124,9 @@ impl Drop for QueueUse {
     }
 }
 
-/// Marks the calling thread as inside a call that must not begin a second time in the same thread, until it is dropped.
-/// In a signal handler or a callback, the second call would wait for the first. Interfaces to other languages refuse such
-/// calls. Events are raised all the same.
+/// Marks the calling thread as inside a call that must not begin a second time in the same thread,
+/// until it is dropped. In a signal handler or a callback, the second call would wait for the
+/// first. Interfaces to other languages refuse such calls. Events are raised all the same.
 #[derive(Debug)]
 pub struct Inside {
     was_inside: bool,
@@ -145,8 +151,8 @@ impl Drop for Inside {
     }
 }
 
-/// The number of nested calls of an intercepted library that the calling thread is in. An interceptor tells by it the
-/// program's calls from those that the library makes to itself.
+/// The number of nested calls of an intercepted library that the calling thread is in. An
+/// interceptor tells by it the program's calls from those that the library makes to itself.
 #[derive(Debug)]
 pub struct Depth(());
 

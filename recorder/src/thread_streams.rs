@@ -1,11 +1,13 @@
-//! The calling thread's streams: finding and opening them, raising on them, and releasing them when the thread ends.
+//! The calling thread's streams: finding and opening them, raising on them, and releasing them when
+//! the thread ends.
 //!
-//! Everything here may run in a signal handler that interrupted anything, also this module: what a thread keeps is
-//! changed by single stores, and opening a stream neither allocates nor locks.
+//! Everything here may run in a signal handler that interrupted anything, also this module: what a
+//! thread keeps is changed by single stores, and opening a stream neither allocates nor locks.
 //!
 //! Invariants:
-//! - LIST-ALIVE: streams on the calling thread's list, and the one it used last, are alive. Each holds a count of its
-//!   recorder, which `open` takes and `release` gives back, after the stream is off the list.
+//! - LIST-ALIVE: streams on the calling thread's list, and the one it used last, are alive. Each
+//!   holds a count of its recorder, which `open` takes and `release` gives back, after the stream
+//!   is off the list.
 #![expect(
     unsafe_code,
     reason = "streams hang on raw pointers so that thread-local storage has no destructor"
@@ -24,7 +26,8 @@ use crate::stream::{Opening, Stream, phase};
 use crate::sys::{self, GUARD_RECORDING};
 use crate::thread::{self, THREAD};
 
-/// Most streams of one source in one thread: the thread's own, and one for handlers that interrupt it.
+/// Most streams of one source in one thread: the thread's own, and one for handlers that interrupt
+/// it.
 const MOST_OF_A_SOURCE: usize = 2;
 
 /// Returns the stream that the calling thread used last, or null.
@@ -99,7 +102,8 @@ fn release(which: impl Fn(&Shared) -> bool) {
     }
 }
 
-/// The stream that the calling thread used last, and whose it is: recorder and source, as [`key_of`] has them.
+/// The stream that the calling thread used last, and whose it is: recorder and source, as
+/// [`key_of`] has them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Last<'a> {
     stream: &'a Stream,
@@ -132,8 +136,8 @@ pub(crate) trait WithLast {
     fn work(self, shared: &Shared, last: Last<'_>) -> Self::Outcome;
 }
 
-/// Works with the recorder of the stream that the calling thread used last; none when that is not the
-/// one with this number.
+/// Works with the recorder of the stream that the calling thread used last; none when that is not
+/// the one with this number.
 #[inline(always)]
 pub(crate) fn with_last<W: WithLast>(number: u32, work: W) -> Option<W::Outcome> {
     let last = last_stream();
@@ -285,7 +289,8 @@ fn open(shared: &Shared, source: SourceId, is_companion: bool) -> Option<&Stream
     if !is_companion {
         stream.describe_thread();
     }
-    // SAFETY: every `Shared` lives in an `Arc`; the count is given up in `release`, when the stream is off the list.
+    // SAFETY: every `Shared` lives in an `Arc`; the count is given up in `release`, when the stream
+    // is off the list.
     unsafe { Arc::increment_strong_count(std::ptr::from_ref(shared)) };
     stream.key.store(key_of(shared, source), Ordering::Relaxed);
     stream.phase.store(phase::OPEN, Ordering::Release);

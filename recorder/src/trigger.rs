@@ -243,7 +243,8 @@ pub(crate) struct Sight<'a> {
     pub(crate) max_ticks: u64,
 }
 
-/// Enter ticks of watched regions, for triggers on their length. Fixed in size: nothing is allocated.
+/// Enter ticks of watched regions, for triggers on their length. Fixed in size: nothing is
+/// allocated.
 #[derive(Debug)]
 pub(crate) struct WatchedRegions {
     depth: Cell<usize>,
@@ -281,7 +282,8 @@ pub(crate) struct Triggers {
     triggers: Vec<Trigger>,
     /// What enters and leaves look like: the region is their only element.
     region_schema: EventTypeSchema,
-    /// By region: number + 1 of the trigger that waits for its length; empty when none waits for any.
+    /// By region: number + 1 of the trigger that waits for its length; empty when none waits for
+    /// any.
     regions: Box<[AtomicU16]>,
     /// Filled from the front, under the registry's lock; read without.
     watches: Box<[OnceLock<Watch>]>,

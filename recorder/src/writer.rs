@@ -1,4 +1,5 @@
-//! The writer thread: turns full pages into chunks, keeps the clocks calibrated, ends the recording.
+//! The writer thread: turns full pages into chunks, keeps the clocks calibrated, ends the
+//! recording.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -22,8 +23,8 @@ use crate::sync::lock;
 use crate::sys;
 use crate::trigger::signalled_ns;
 
-/// How often the writer looks without being woken: bounds the age of the live file's heartbeat, and how long a full
-/// page waits while there are free ones.
+/// How often the writer looks without being woken: bounds the age of the live file's heartbeat, and
+/// how long a full page waits while there are free ones.
 const LONGEST_NAP: Duration = Duration::from_millis(100);
 /// The longest nap while a trigger may fire by a signal, which wakes no thread.
 const TRIGGER_NAP: Duration = Duration::from_millis(5);
@@ -278,8 +279,8 @@ impl Writer {
         }
     }
 
-    /// Writes what all streams have, if a signal asked for that; and ends the program, if the signal would
-    /// have.
+    /// Writes what all streams have, if a signal asked for that; and ends the program, if the
+    /// signal would have.
     fn serve_flush_signals(&mut self) {
         if self.shared.is_flush_asked.swap(false, Ordering::AcqRel) {
             self.flush_all();
@@ -299,8 +300,8 @@ impl Writer {
         }
     }
 
-    /// Writes the partly filled pages of all streams, but those that overwrite. A producer that is at work on
-    /// its page just now hands it on with its next event.
+    /// Writes the partly filled pages of all streams, but those that overwrite. A producer that is
+    /// at work on its page just now hands it on with its next event.
     fn flush_all(&mut self) {
         let shared = Arc::clone(&self.shared);
         self.announce();
@@ -324,8 +325,8 @@ impl Writer {
         self.round(true);
     }
 
-    /// Writes a page's rows as a chunk and frees the page. False when writing fails: the page stays as it
-    /// is, and the live file keeps its events.
+    /// Writes a page's rows as a chunk and frees the page. False when writing fails: the page stays
+    /// as it is, and the live file keeps its events.
     fn seal(&mut self, number: u32) -> bool {
         let shared = Arc::clone(&self.shared);
         let page = shared.memory.page(number);
@@ -500,8 +501,9 @@ impl Writer {
         totals
     }
 
-    /// Copies of the pages of every stream that overwrites, oldest first, by slot. Threads that find no free
-    /// page meanwhile may overwrite newer ones than they should: so this copies, and no more.
+    /// Copies of the pages of every stream that overwrites, oldest first, by slot. Threads that
+    /// find no free page meanwhile may overwrite newer ones than they should: so this copies, and
+    /// no more.
     fn copy_pages(&self) -> HashMap<usize, Vec<PageCopy>> {
         let shared = &self.shared;
         let mut current = Vec::new();

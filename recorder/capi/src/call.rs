@@ -9,8 +9,8 @@ use crate::handle;
 use crate::status::{Failure, Status, remember};
 use crate::table;
 
-/// Runs a call that may take locks and allocate. Refuses it in signal handlers that interrupted such a
-/// call, and in the program's clocks: it would wait for itself.
+/// Runs a call that may take locks and allocate. Refuses it in signal handlers that interrupted
+/// such a call, and in the program's clocks: it would wait for itself.
 pub(crate) fn setup(work: impl FnOnce() -> Result<(), Failure>) -> Status {
     let inside = Inside::begin();
     if inside.was_inside() {
@@ -42,8 +42,8 @@ pub(crate) fn with_recorder(
     })
 }
 
-/// Raises an event with the recorder that has this number: no lock, no allocation. What may panic is
-/// out of line: a guard around all of it would pass the call's arguments through memory
+/// Raises an event with the recorder that has this number: no lock, no allocation. What may panic
+/// is out of line: a guard around all of it would pass the call's arguments through memory
 /// (benches/c_path).
 #[inline(always)]
 pub(crate) fn raise(number: u32, what: impl Raise) -> Status {

@@ -1,6 +1,7 @@
 //! Raising events.
 //!
-//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals.h` requires of it.
+//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals.h` requires of
+//! it.
 #![expect(
     unsafe_code,
     reason = "values come from C; benches/c_path shows what a call costs"
@@ -46,7 +47,7 @@ impl Value {
     /// Returns what the recorder takes.
     ///
     /// # Safety
-    /// - The pointer of a string or bytes value is good for its length.
+    /// - The pointer of a string or bytes value is valid for its length.
     #[inline(always)]
     unsafe fn raw(&self) -> RawValue<'_> {
         // SAFETY: every pattern of bits is a number.
@@ -142,7 +143,7 @@ impl Raise for EventOn<'_> {
 /// Returns an event with values from C, or `None` when they are missing.
 ///
 /// # Safety
-/// - `values` is NULL, or points to `count` values whose pointers are good.
+/// - `values` is NULL, or points to `count` values whose pointers are valid.
 #[inline(always)]
 unsafe fn event<'a>(
     recorder: u32,
@@ -163,7 +164,7 @@ unsafe fn event<'a>(
 }
 
 /// # Safety
-/// - `values` is NULL, or points to `count` values whose pointers are good.
+/// - `values` is NULL, or points to `count` values whose pointers are valid.
 unsafe fn raise_on(
     source: Source,
     tick: Option<u64>,
@@ -198,7 +199,7 @@ fn id_in(recorder: u32, event_type: EventType) -> EventTypeId {
 }
 
 /// # Safety
-/// - As the header has it: `values` points to `count` values whose pointers are good.
+/// - As the header has it: `values` points to `count` values whose pointers are valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_raise(
     event_type: EventType,
@@ -214,7 +215,7 @@ pub unsafe extern "C" fn annals_raise(
 }
 
 /// # Safety
-/// - As the header has it: `values` points to `count` values whose pointers are good.
+/// - As the header has it: `values` points to `count` values whose pointers are valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_raise_on(
     source: Source,
@@ -227,7 +228,7 @@ pub unsafe extern "C" fn annals_raise_on(
 }
 
 /// # Safety
-/// - As the header has it: `values` points to `count` values whose pointers are good.
+/// - As the header has it: `values` points to `count` values whose pointers are valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_raise_at(
     source: Source,

@@ -1,6 +1,7 @@
 //! Starting, defining, looking, finishing.
 //!
-//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals.h` requires of it.
+//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals.h` requires of
+//! it.
 #![expect(
     unsafe_code,
     reason = "exported functions with pointers of the calling program"
@@ -39,7 +40,7 @@ pub extern "C" fn annals_version() -> *const c_char {
 }
 
 /// # Safety
-/// - The pointers are NULL or good, as the header has it. So for all functions here.
+/// - The pointers are NULL or valid, as the header has it. So for all functions here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_start(
     settings: *const Setting,
@@ -78,7 +79,7 @@ pub unsafe extern "C" fn annals_start(
 }
 
 /// # Safety
-/// - `statistics` is NULL or good.
+/// - `statistics` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_finish(recorder: Recorder, statistics: *mut Statistics) -> Status {
     with_recorder(recorder, |recorder| {
@@ -133,7 +134,7 @@ pub extern "C" fn annals_set_rank(recorder: Recorder, rank: u32, rank_count: u32
 }
 
 /// # Safety
-/// - The pointers are NULL or good.
+/// - The pointers are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_add_property(
     recorder: Recorder,
@@ -148,7 +149,7 @@ pub unsafe extern "C" fn annals_add_property(
 }
 
 /// # Safety
-/// - The pointers are NULL or good.
+/// - The pointers are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_add_clock(
     recorder: Recorder,
@@ -187,7 +188,7 @@ pub unsafe extern "C" fn annals_calibrate(
 }
 
 /// # Safety
-/// - The pointers are NULL or good.
+/// - The pointers are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_add_source(
     recorder: Recorder,
@@ -206,7 +207,7 @@ pub unsafe extern "C" fn annals_add_source(
 }
 
 /// # Safety
-/// - The pointer is NULL or good.
+/// - The pointer is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_threads(recorder: Recorder, source: *mut Source) -> Status {
     with_recorder(recorder, |recorder| {
@@ -218,7 +219,7 @@ pub unsafe extern "C" fn annals_threads(recorder: Recorder, source: *mut Source)
 }
 
 /// # Safety
-/// - The pointers are NULL or good.
+/// - The pointers are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_add_region(
     recorder: Recorder,
@@ -231,7 +232,7 @@ pub unsafe extern "C" fn annals_add_region(
 }
 
 /// # Safety
-/// - The pointers are NULL or good.
+/// - The pointers are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_add_region_at(
     recorder: Recorder,
@@ -255,7 +256,7 @@ pub unsafe extern "C" fn annals_add_region_at(
 }
 
 /// # Safety
-/// - The pointers are NULL or good.
+/// - The pointers are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_add_event_type(
     recorder: Recorder,
@@ -274,7 +275,7 @@ pub unsafe extern "C" fn annals_add_event_type(
 }
 
 /// # Safety
-/// - The pointers are NULL or good.
+/// - The pointers are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_add_metric(
     recorder: Recorder,
@@ -326,7 +327,7 @@ fn switch(recorder: Recorder, work: impl FnOnce(&annals_recorder::Recorder)) -> 
 }
 
 /// # Safety
-/// - The pointer is NULL or good.
+/// - The pointer is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_apply(recorder: Recorder, rules: *const c_char) -> Status {
     with_recorder(recorder, |recorder| {
@@ -337,7 +338,7 @@ pub unsafe extern "C" fn annals_apply(recorder: Recorder, rules: *const c_char) 
 }
 
 /// # Safety
-/// - The pointers are NULL or good.
+/// - The pointers are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_snapshot(
     recorder: Recorder,
@@ -356,7 +357,7 @@ pub unsafe extern "C" fn annals_snapshot(
 }
 
 /// # Safety
-/// - The pointer is NULL or good.
+/// - The pointer is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_read_statistics(
     recorder: Recorder,
@@ -369,7 +370,7 @@ pub unsafe extern "C" fn annals_read_statistics(
 }
 
 /// # Safety
-/// - The pointers are NULL or good.
+/// - The pointers are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_recording_path(
     recorder: Recorder,
@@ -385,7 +386,7 @@ pub unsafe extern "C" fn annals_recording_path(
 }
 
 /// # Safety
-/// - The pointers are NULL or good.
+/// - The pointers are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_storage_failure(
     recorder: Recorder,
@@ -401,7 +402,7 @@ pub unsafe extern "C" fn annals_storage_failure(
 }
 
 /// # Safety
-/// - The pointers are NULL or good.
+/// - The pointers are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_not_kill_safe(
     recorder: Recorder,

@@ -1,6 +1,7 @@
 //! Structures, texts and buffers from C.
 //!
-//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals.h` requires of it.
+//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals.h` requires of
+//! it.
 #![expect(
     unsafe_code,
     reason = "memory of the calling program is read and written"
@@ -340,7 +341,7 @@ impl ProgramClock {
 
 impl ClockSpec {
     /// # Safety
-    /// - The pointers are good.
+    /// - The pointers are valid.
     pub unsafe fn read(&self) -> Result<Clock, Failure> {
         // SAFETY: invariant CALLER (module docs).
         let name = unsafe { text(self.name) }?;
@@ -365,7 +366,7 @@ impl ClockSpec {
 
 impl SourceSpec {
     /// # Safety
-    /// - The pointers are good.
+    /// - The pointers are valid.
     pub unsafe fn read(&self, recorder: u32) -> Result<Source, Failure> {
         // SAFETY: invariant CALLER (module docs).
         let name = unsafe { text(self.name) }?;
@@ -393,7 +394,7 @@ impl SourceSpec {
 
 impl EventTypeSpec {
     /// # Safety
-    /// - The pointers are good.
+    /// - The pointers are valid.
     pub unsafe fn read(&self) -> Result<(EventType, EventTypeSchema), Failure> {
         // SAFETY: invariant CALLER (module docs).
         let name = unsafe { text(self.name) }?;

@@ -92,7 +92,8 @@ pub fn with<T>(number: u32, work: impl FnOnce(&Recorder) -> T) -> Option<T> {
 /// Finishes a recorder and removes it, once no thread uses it any more.
 /// Returns `false` if there is none.
 pub fn remove(number: u32) -> bool {
-    // Finished first: the threads that work with it may wait for that, and new ones are refused soon.
+    // Finished first: the threads that work with it may wait for that, and new ones are refused
+    // soon.
     if with(number, |recorder| drop(recorder.finish())).is_none() {
         return false;
     }
@@ -109,7 +110,8 @@ pub fn remove(number: u32) -> bool {
     let is_inherited = unsafe { &*pointer }.is_inherited();
     while slot.users.load(Ordering::SeqCst) != 0 {
         if is_inherited {
-            // Threads of the parent were at work here, and will never be done. The slot stays taken.
+            // Threads of the parent were at work here, and will never be done. The slot stays
+            // taken.
             return true;
         }
         annals_recorder::pause(std::time::Duration::from_micros(100));

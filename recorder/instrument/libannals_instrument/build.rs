@@ -8,7 +8,7 @@ fn main() {
         env!("CARGO_PKG_VERSION_MINOR"),
     );
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libannals_instrument.so.{major}.{minor}");
-    // Threads that recorded call into the library when they end, and so does process exit: `dlclose`
-    // must leave it where it is.
+    // Threads that recorded call into the library when they end, and so does process exit:
+    // `dlclose` must leave it where it is.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
 }

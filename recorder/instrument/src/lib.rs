@@ -1,7 +1,7 @@
 //! Records every function of a program that was compiled with `-finstrument-functions`.
 //!
-//! This crate is an rlib. Two shared libraries link it: `libannals_instrument.so` (package `libannals-instrument`) and
-//! `libannals_mpi.so`.
+//! This crate is an rlib. Two shared libraries link it: `libannals_instrument.so` (package
+//! `libannals-instrument`) and `libannals_mpi.so`.
 //!
 //! | module | what it does |
 //! |---|---|

@@ -258,8 +258,8 @@ pub(crate) fn remove_unloaded_modules() {
     }
 }
 
-/// Starts the recorder before the program's own constructors, where that is a quiet place to do it: when
-/// a module calls the hooks. In any other program nothing happens.
+/// Starts the recorder before the program's own constructors, where that is a quiet place to do it:
+/// when a module calls the hooks. In any other program nothing happens.
 extern "C" fn prepare() {
     let prepare = || {
         if records_functions() && is_instrumented() {

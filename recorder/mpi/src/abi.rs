@@ -1,6 +1,8 @@
-//! The binary interfaces that an MPI library may have: what handles, constants and statuses look like.
+//! The binary interfaces that an MPI library may have: what handles, constants and statuses look
+//! like.
 //!
-//! Values are those of the libraries' headers and of MPI 5.0, chapter 20 (the standard's interface).
+//! Values are those of the libraries' headers and of MPI 5.0, chapter 20 (the standard's
+//! interface).
 
 use std::ffi::CStr;
 
@@ -59,7 +61,8 @@ pub(crate) struct Abi {
     pub(crate) source_at: usize,
     pub(crate) tag_at: usize,
     pub(crate) error_at: usize,
-    /// Whether the status of MPI_Isendrecv's receive is filled: MPICH up to 5.0 leaves it as it was.
+    /// Whether the status of MPI_Isendrecv's receive is filled: MPICH up to 5.0 leaves it as it
+    /// was.
     pub(crate) fills_isendrecv: bool,
 }
 

@@ -1,6 +1,7 @@
 //! The addresses of this library's functions, for modules below them.
 //!
-//! The functions themselves are in `entry_points`, which provides their addresses when the library is loaded.
+//! The functions themselves are in `entry_points`, which provides their addresses when the library
+//! is loaded.
 #![expect(unsafe_code, reason = "addresses are shared by threads")]
 
 use std::sync::OnceLock;
@@ -33,7 +34,8 @@ pub(crate) fn provide(intercepting: &'static Addresses, stacked: &'static Addres
     let _ = STACKED.set(stacked);
 }
 
-/// Returns the address of the function that intercepts the one with this number, once it is provided.
+/// Returns the address of the function that intercepts the one with this number, once it is
+/// provided.
 pub(crate) fn intercepting(index: usize) -> Option<usize> {
     Some(INTERCEPTING.get()?[index].addr())
 }

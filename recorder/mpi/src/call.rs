@@ -41,7 +41,8 @@ pub(crate) trait Site: Copy {
     }
 }
 
-/// A function that is known where the code for its calls is made: for the functions of which there are most calls.
+/// A function that is known where the code for its calls is made: for the functions of which there
+/// are most calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known<const INDEX: usize>;
 
@@ -94,7 +95,8 @@ impl Site for InStack {
     #[inline]
     unsafe fn call<const N: usize>(self, args: &[usize; N]) -> usize {
         let (function, tool) = stack::next(self.index);
-        // SAFETY: invariant CALLER (module docs); what the stack has for this function is called as QMPI has it.
+        // SAFETY: invariant CALLER (module docs); what the stack has for this function is called as
+        // QMPI has it.
         let call = || unsafe { forward_in_stack(function, self.context, tool, args) };
         stack::pass_on(call)
     }
@@ -175,8 +177,8 @@ impl<const N: usize, S: Site> Call<N, S> {
     /// A call that a program makes.
     ///
     /// # Safety
-    /// - The arguments are those of this function, and what MPI demands of them holds: addresses are valid for what it
-    ///   reads and writes there.
+    /// - The arguments are those of this function, and what MPI demands of them holds: addresses
+    ///   are valid for what it reads and writes there.
     #[inline(always)]
     pub(crate) const unsafe fn new(site: S, args: [usize; N]) -> Self {
         Self { site, args }
@@ -225,8 +227,8 @@ impl<const N: usize, S: Site> Call<N, S> {
         Place(self.args[at as usize])
     }
 
-    /// Puts another address in the place of an argument; the caller knows that it is valid for what the function
-    /// does with it.
+    /// Puts another address in the place of an argument; the caller knows that it is valid for what
+    /// the function does with it.
     #[inline(always)]
     pub(crate) const fn replace(&mut self, at: u8, address: usize) {
         self.args[at as usize] = address;
@@ -294,7 +296,8 @@ impl Frame {
         result
     }
 
-    /// Enters. The functions called `…_here` become part of what calls them: for the calls of which there are most.
+    /// Enters. The functions called `…_here` become part of what calls them: for the calls of which
+    /// there are most.
     #[inline(always)]
     pub(crate) fn enter_here(&self) {
         if let (Some(mpi), Some(region)) = (self.mpi, self.region) {

@@ -74,13 +74,15 @@ fn own_count<const N: usize, S: Site>(call: &Call<N, S>, at: u8, comm: &Communic
 /// Bytes that one operation moves for this process.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Moved {
-    /// What this process contributes, its part for itself included. MPI_IN_PLACE makes no difference.
+    /// What this process contributes, its part for itself included. MPI_IN_PLACE makes no
+    /// difference.
     sent: u64,
     /// What the operation delivers to this process.
     received: u64,
 }
 
-/// Computes the bytes that this process contributes and receives. Reads only the arguments that are significant here.
+/// Computes the bytes that this process contributes and receives. Reads only the arguments that are
+/// significant here.
 fn moved<const N: usize, S: Site>(
     mpi: &Mpi,
     comm: &Communicator,

@@ -1,9 +1,9 @@
 //! Who a communicator is, in all processes alike, and which ranks of the run its processes have.
 //!
-//! Processes agree on a communicator without a word to each other: all that belong to a communicator make others from it
-//! in the same order (MPI 5.0, section 7.4.2), so the parent, how many were made before, and whose ranks it
-//! has name the new one. One that is made from a group alone is named by that group, and how many had it
-//! before.
+//! Processes agree on a communicator without a word to each other: all that belong to a
+//! communicator make others from it in the same order (MPI 5.0, section 7.4.2), so the parent, how
+//! many were made before, and whose ranks it has name the new one. One that is made from a group
+//! alone is named by that group, and how many had it before.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

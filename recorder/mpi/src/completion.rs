@@ -160,8 +160,8 @@ struct Many {
 }
 
 impl Many {
-    /// Takes out the records of the active requests; where the program wants no statuses, the library gets a place of
-    /// this library's own for them.
+    /// Takes out the records of the active requests; where the program wants no statuses, the
+    /// library gets a place of this library's own for them.
     fn begin<const N: usize, S: Site>(mpi: &Mpi, call: &mut Call<N, S>, is_array: bool) -> Self {
         let count = usize::try_from(call.int(call.at().count)).unwrap_or(0);
         let mut asked = ASKED.try_with(Cell::take).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! The functions that programs call: one for each function of MPI, generated from `functions.tsv`.
 //!
-//! This is the only module that imports what calls mean. Programs, the MPI library and the loader call it; no module does.
+//! This is the only module that imports what calls mean. Programs, the MPI library and the loader
+//! call it; no module does.
 #![expect(
     unsafe_code,
     reason = "functions that C programs call, and a constructor that the loader calls"

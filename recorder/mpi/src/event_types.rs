@@ -12,7 +12,8 @@ pub(crate) type Collective = (u32, u32, i32, u64, u64, u32, u32);
 /// The elements of [`Collective`], and the request.
 pub(crate) type CollectiveRequested = (u32, u32, i32, u64, u64, u32, u32, u64);
 
-/// Declares [`Types`], in the order in which the event types are added: the first ones are cheapest to raise.
+/// Declares [`Types`], in the order in which the event types are added: the first ones are cheapest
+/// to raise.
 macro_rules! event_types {
     ($($(#[$doc:meta])* $field:ident: $elements:ty = $spec:expr;)*) => {
         /// The event types that are raised in addition to enters and leaves.

@@ -106,9 +106,10 @@ fn must_end_before_mpi() -> bool {
 
 impl Quirks {
     fn of(abi: &Abi, version: &str) -> Self {
-        // MPICH 4.3.2, 5.0.1 and its main branch of 2026, 5.1.0a1: event_read and event_copy end in an assertion about
-        // datatypes, and `enumtype` is not filled in; its library for the standard's binary interface
-        // never delivers at the two highest levels. None before is known to be better.
+        // MPICH 4.3.2, 5.0.1 and its main branch of 2026, 5.1.0a1: event_read and event_copy end in
+        // an assertion about datatypes, and `enumtype` is not filled in; its library for the
+        // standard's binary interface never delivers at the two highest levels. None before is
+        // known to be better.
         let is_mpich = version.contains("MPICH");
         // Open MPI's main branch of 2026, 6.1.0a1.
         let is_open_mpi = version.contains("Open MPI");
@@ -309,7 +310,8 @@ fn note_unused(chosen: &Chosen) {
     chosen.note_unused(settings::EVENTS, "event type");
 }
 
-/// Notes, when MPI_Init has returned, which of the names that the user chose no event type has so far.
+/// Notes, when MPI_Init has returned, which of the names that the user chose no event type has so
+/// far.
 pub(crate) fn note_unused_names() {
     if let Some(events) = active() {
         lock(&events.progress).chosen.iter().for_each(note_unused);
@@ -505,9 +507,9 @@ pub(crate) fn before_next_begin(recorder: &Recorder) {
     }
 }
 
-/// Releases the interface and all handles of it, for good. MPICH (its main branch of 2026, `src/mpi_t/mpit.c`) ends the
-/// process with `Assertion pvar->active != TRUE` when it begins again while a tool still has it: the variables of the first time
-/// are there, then.
+/// Releases the interface and all handles of it, for good. MPICH (its main branch of 2026,
+/// `src/mpi_t/mpit.c`) ends the process with `Assertion pvar->active != TRUE` when it begins again
+/// while a tool still has it: the variables of the first time are there, then.
 fn release(recorder: &Recorder) {
     if !mpi_t::has_begun() || recorder.is_inherited() {
         return;
@@ -818,7 +820,8 @@ impl Events {
         let mut registration = null_mut();
         let info = self.abi.info_null;
         let _registering = lock(&REGISTERING);
-        // SAFETY: the place of a valid handle or none, and a valid place. Libraries have a limit of these.
+        // SAFETY: the place of a valid handle or none, and a valid place. Libraries have a limit of
+        // these.
         if !unsafe {
             self.interface
                 .event_handle_alloc(index, place, info, &raw mut registration)

@@ -1,11 +1,13 @@
 //! `libannals_mpi.so`: records MPI programs, whatever their MPI; preloaded.
 //!
-//! It intercepts every function of the MPI library that the program uses. It is built without any MPI: the
-//! library is found at run time, with the binary interface that it has of three (MPICH's own, Open MPI's own,
-//! the standard's). A process has one recorder: this library has everything that `libannals_instrument.so`
-//! has, so that functions and the program's own events are in the same recording.
+//! It intercepts every function of the MPI library that the program uses. It is built without any
+//! MPI: the library is found at run time, with the binary interface that it has of three (MPICH's
+//! own, Open MPI's own, the standard's). A process has one recorder: this library has everything
+//! that `libannals_instrument.so` has, so that functions and the program's own events are in the
+//! same recording.
 //!
-//! Floors, from the top. A module imports only from floors below its own; of one floor, only as the arrows show.
+//! Floors, from the top. A module imports only from floors below its own; of one floor, only as the
+//! arrows show.
 //!
 //! | floor | modules |
 //! |---|---|

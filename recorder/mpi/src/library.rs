@@ -39,7 +39,8 @@ macro_rules! library_functions {
                     let code = match self.$field {
                         $crate::library::Own::None => return false,
                         $crate::library::Own::Function(address) => {
-                            // SAFETY: the library's function of this name has this type in every binary interface.
+                            // SAFETY: the library's function of this name has this type in every
+                            // binary interface.
                             let function: Function = unsafe { std::mem::transmute(address) };
                             // SAFETY: invariant CALLER (module docs).
                             unsafe { function($($argument),*) }
@@ -105,8 +106,8 @@ pub(crate) fn next(index: usize) -> usize {
 #[inline(never)]
 fn find_next(index: usize) -> usize {
     let name = FUNCTIONS[index].name;
-    // Behind this library: other tools, then the library itself. Python loads that for itself alone.
-    // SAFETY: the name is a C string.
+    // Behind this library: other tools, then the library itself. Python loads that for itself
+    // alone. SAFETY: the name is a C string.
     let mut next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }.addr();
     if next == 0 {
         next = symbol(name);
@@ -122,7 +123,8 @@ fn find_next(index: usize) -> usize {
     next
 }
 
-/// In place of a function that the library has not: MPI_ERR_OTHER of the two native interfaces is one of these.
+/// In place of a function that the library has not: MPI_ERR_OTHER of the two native interfaces is
+/// one of these.
 extern "C" fn missing() -> usize {
     16
 }
@@ -284,7 +286,8 @@ fn symbol_in_stack(name: &CStr) -> Option<usize> {
     own_function(CStr::from_bytes_with_nul(name.to_bytes_with_nul().strip_prefix(b"P")?).ok()?)
 }
 
-/// Major and minor number of the standard's binary interface, by `PMPI_Abi_get_version` at this address.
+/// Major and minor number of the standard's binary interface, by `PMPI_Abi_get_version` at this
+/// address.
 pub(crate) fn abi_version(function: usize) -> (i32, i32) {
     type Function = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
     // SAFETY: the library's function of this name has this type.

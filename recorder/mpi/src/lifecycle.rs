@@ -166,8 +166,8 @@ pub(crate) fn session_finalize<const N: usize, S: Site>(call: Call<N, S>) -> usi
     result
 }
 
-/// MPI_Pcontrol: 0 and 1 switch regions off and on, 2 has everything written (MPI 5.0, section 15.2.4); other
-/// levels mean what the program likes.
+/// MPI_Pcontrol: 0 and 1 switch regions off and on, 2 has everything written (MPI 5.0, section
+/// 15.2.4); other levels mean what the program likes.
 #[inline(never)]
 pub(crate) fn pcontrol<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let level = call.int(call.at().level);

@@ -1,4 +1,5 @@
-//! The library's tool interface (MPI_T): beginning and releasing it, and what events and variables have in common.
+//! The library's tool interface (MPI_T): beginning and releasing it, and what events and variables
+//! have in common.
 #![expect(unsafe_code, reason = "functions of a C library, found at run time")]
 
 use std::ffi::{CStr, c_char, c_int};

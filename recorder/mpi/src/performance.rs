@@ -1,5 +1,5 @@
-//! The library's performance variables (MPI_T): those that the user chose, as metrics, sampled at calls of the
-//! program's, on a period.
+//! The library's performance variables (MPI_T): those that the user chose, as metrics, sampled at
+//! calls of the program's, on a period.
 #![expect(unsafe_code, reason = "functions of a C library, found at run time")]
 
 use std::collections::{BTreeMap, HashSet};
@@ -209,7 +209,8 @@ fn metrics(
     metrics.map_err(|error| error.to_string())
 }
 
-/// Reports the chosen variables that are not recorded: on standard error, and as a property of the recording.
+/// Reports the chosen variables that are not recorded: on standard error, and as a property of the
+/// recording.
 fn note_left_out(recorder: &Recorder, left_out: &LeftOut) -> Result<(), String> {
     let mut all = Vec::new();
     for (why, names) in left_out {
@@ -273,7 +274,8 @@ impl Described {
         })
     }
 
-    /// MPICH's timers return no times, whether they are continuous or not (its main branch of 2026, 5.1.0a1).
+    /// MPICH's timers return no times, whether they are continuous or not (its main branch of 2026,
+    /// 5.1.0a1).
     fn is_garbage(&self, abi: &Abi) -> bool {
         abi.kind != Kind::OpenMpi && self.class == first_class(abi) + 8
     }
@@ -345,7 +347,8 @@ fn read_values(
 ) -> bool {
     let session = std::ptr::with_exposed_provenance_mut(session);
     let handle = std::ptr::with_exposed_provenance_mut(handle);
-    // SAFETY: what the library returned; no more values than there is room for, none longer than a word.
+    // SAFETY: what the library returned; no more values than there is room for, none longer than a
+    // word.
     unsafe { interface.read(session, handle, words.as_mut_ptr().cast()) }
 }
 

@@ -1,6 +1,7 @@
 //! Places in a caller's memory: arrays, handles, texts.
 //!
-//! Invariant CALLER: a place is an argument of a call, which is valid for what MPI reads and writes there.
+//! Invariant CALLER: a place is an argument of a call, which is valid for what MPI reads and writes
+//! there.
 #![expect(unsafe_code, reason = "the memory of a call's arguments is read")]
 
 use crate::abi::Abi;

@@ -154,7 +154,8 @@ impl Pmpi {
 
     pub(crate) fn type_size(&self, datatype: usize) -> i64 {
         let mut size = 0_i32;
-        // SAFETY: a datatype of the program's, which it passes to the library now, and a valid place.
+        // SAFETY: a datatype of the program's, which it passes to the library now, and a valid
+        // place.
         if unsafe { self.raw_type_size(datatype, &raw mut size) } && size >= 0 {
             return size.into();
         }
@@ -168,7 +169,8 @@ impl Pmpi {
     /// Returns the constructor of a datatype.
     pub(crate) fn combiner(&self, datatype: usize) -> Option<i32> {
         let (mut integers, mut addresses, mut datatypes, mut combiner) = (0, 0, 0, 0);
-        // SAFETY: a datatype of the program's, which it passes to the library now, and valid places.
+        // SAFETY: a datatype of the program's, which it passes to the library now, and valid
+        // places.
         let is_there = unsafe {
             self.raw_type_get_envelope(
                 datatype,
@@ -247,7 +249,8 @@ impl Pmpi {
         // Never freed: the library may read it when it likes.
         let place: &'static [u8; 8] = Box::leak(Box::new(number.to_le_bytes()));
         let mut request = 0;
-        // SAFETY: a valid communicator, 8 bytes that stay, and a place that is large enough for any handle.
+        // SAFETY: a valid communicator, 8 bytes that stay, and a place that is large enough for any
+        // handle.
         let is_sent =
             unsafe { self.raw_isend(place.as_ptr(), 8, byte, rank, tag, comm, &raw mut request) };
         // SAFETY: the request just made; the message continues.
@@ -264,7 +267,8 @@ impl Pmpi {
         let place: &'static mut [u8; 8] = Box::leak(Box::new([0_u8; 8]));
         let to = place.as_mut_ptr();
         let mut request = 0;
-        // SAFETY: a valid communicator, 8 bytes that stay, and a place that is large enough for any handle.
+        // SAFETY: a valid communicator, 8 bytes that stay, and a place that is large enough for any
+        // handle.
         if !unsafe { self.raw_irecv(to, 8, byte, rank, tag, comm, &raw mut request) } {
             return None;
         }
@@ -310,8 +314,8 @@ impl Pmpi {
         if !unsafe { self.raw_topo_test(comm, &raw mut topology) } {
             return (0, 0);
         }
-        // The topologies' numbers differ between the binary interfaces; a wrong question would be an error
-        // of the program's.
+        // The topologies' numbers differ between the binary interfaces; a wrong question would be
+        // an error of the program's.
         match topology {
             _ if topology < 0 => {}
             _ if topology == cart => {

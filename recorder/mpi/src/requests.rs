@@ -25,8 +25,8 @@ pub(crate) enum Kind {
     Send,
     Receive,
     Collective,
-    /// A duplicate of a communicator: its parent, in `bytes` the number of the call, in `place` where its handle
-    /// will be.
+    /// A duplicate of a communicator: its parent, in `bytes` the number of the call, in `place`
+    /// where its handle will be.
     Duplicate,
     Rma,
     /// In `object` the file.

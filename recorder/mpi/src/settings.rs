@@ -1,4 +1,5 @@
-//! What a user chose: the environment variables of this library, and the lists of names and globs in them.
+//! What a user chose: the environment variables of this library, and the lists of names and globs
+//! in them.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,13 +14,15 @@ pub(crate) const REGIONS: &str = "ANNALS_MPI_REGIONS";
 pub(crate) const EVENTS: &str = "ANNALS_MPI_EVENTS";
 /// Which ends of event types' names make a pair that is a region: `BEGIN=END`; `none` for none.
 pub(crate) const PAIRS: &str = "ANNALS_MPI_PAIRS";
-/// Whether events' payloads are read: `on`, `off`; `auto`: not from a library that is known to end the process then.
+/// Whether events' payloads are read: `on`, `off`; `auto`: not from a library that is known to end
+/// the process then.
 pub(crate) const PAYLOADS: &str = "ANNALS_MPI_PAYLOADS";
 /// Which control variables are written down as properties: names and globs; without it, none.
 pub(crate) const CVARS: &str = "ANNALS_MPI_CVARS";
 /// Which performance variables are sampled: names and globs; without it, none.
 pub(crate) const PVARS: &str = "ANNALS_MPI_PVARS";
-/// `off`: nothing is measured; `on`: every process of the run is recorded, no files are needed to know.
+/// `off`: nothing is measured; `on`: every process of the run is recorded, no files are needed to
+/// know.
 pub(crate) const CLOCKS: &str = "ANNALS_MPI_CLOCKS";
 
 /// All of them.

@@ -1,4 +1,5 @@
-//! Every function of MPI, from `functions.tsv`: its name, its group, and the positions of its arguments. Data only.
+//! Every function of MPI, from `functions.tsv`: its name, its group, and the positions of its
+//! arguments. Data only.
 
 use std::ffi::CStr;
 

@@ -1,22 +1,24 @@
-//! QMPI: this library as one tool of several in a stack that the MPI library manages, if it has that interface
-//! and its list of tools contains `annals`.
+//! QMPI: this library as one tool of several in a stack that the MPI library manages, if it has
+//! that interface and its list of tools contains `annals`.
 //!
-//! In QMPI, a program's call enters the library, which passes it to the first tool that has registered for
-//! the function; each tool passes it to the next, and the last one is the library itself. Functions have
-//! numbers, which differ between versions and are defined in headers only. They are determined here: after
-//! the last tool, each number has the library's own function, and those are exported by their names
-//! (`QMPI_Send`). A function whose number is not found is recorded as without a stack, before the library.
+//! In QMPI, a program's call enters the library, which passes it to the first tool that has
+//! registered for the function; each tool passes it to the next, and the last one is the library
+//! itself. Functions have numbers, which differ between versions and are defined in headers only.
+//! They are determined here: after the last tool, each number has the library's own function, and
+//! those are exported by their names (`QMPI_Send`). A function whose number is not found is
+//! recorded as without a stack, before the library.
 //!
-//! A program's call passes this library twice: as `MPI_Send`, which a preloaded library intercepts, and in
-//! the stack. The first pass only stores that a call of the program is in progress. Until this tool forwards
-//! it, all calls that arrive at its place in the stack were made from that call by the tools in front, and
-//! are recorded: the call itself, one that they call in its place, and additional calls of theirs. While this
-//! tool forwards a call, calls that arrive here are internal to the library or to a tool after this one (they
-//! call `PMPI_Send`, which enters the stack, too), and are not recorded. Nor are calls that arrive in a thread
-//! that is in no call of the program: a program that calls `PMPI_Send` bypasses all tools on purpose, as it
-//! does without a stack.
+//! A program's call passes this library twice: as `MPI_Send`, which a preloaded library intercepts,
+//! and in the stack. The first pass only stores that a call of the program is in progress. Until
+//! this tool forwards it, all calls that arrive at its place in the stack were made from that call
+//! by the tools in front, and are recorded: the call itself, one that they call in its place, and
+//! additional calls of theirs. While this tool forwards a call, calls that arrive here are internal
+//! to the library or to a tool after this one (they call `PMPI_Send`, which enters the stack, too),
+//! and are not recorded. Nor are calls that arrive in a thread that is in no call of the program: a
+//! program that calls `PMPI_Send` bypasses all tools on purpose, as it does without a stack.
 //!
-//! Invariant CALLER: the arguments of a call are those that the program passed, as MPI requires of it.
+//! Invariant CALLER: the arguments of a call are those that the program passed, as MPI requires of
+//! it.
 #![expect(
     unsafe_code,
     reason = "functions of a C library, found at run time, and functions that it calls"
@@ -34,7 +36,8 @@ use crate::signatures::{COUNT, FUNCTIONS};
 /// What this tool is called in the list.
 const NAME: &CStr = c"annals";
 
-/// The list of tools, as MPICH's environment has it under each of the prefixes of its control variables.
+/// The list of tools, as MPICH's environment has it under each of the prefixes of its control
+/// variables.
 const LISTS: [&str; 3] = [
     "MPIR_CVAR_QMPI_TOOL_LIST",
     "MPIR_PARAM_QMPI_TOOL_LIST",
@@ -63,7 +66,8 @@ static NEXT_TOOL: [AtomicI32; COUNT] = [const { AtomicI32::new(0) }; COUNT];
 static NEXT: [AtomicUsize; COUNT] = [const { AtomicUsize::new(0) }; COUNT];
 
 thread_local! {
-    /// Whether a call of the program is on its way to this tool: what arrives in the stack was made of it by tools in front.
+    /// Whether a call of the program is on its way to this tool: what arrives in the stack was made
+    /// of it by tools in front.
     static IS_IN_FRONT: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -158,8 +162,9 @@ fn is_listed() -> bool {
     })
 }
 
-/// Tells the library that the tool is there, before it looks for it: a listed one that is missing ends the program.
-/// Nothing is called where the list does not name it: the library would read its settings earlier than without.
+/// Tells the library that the tool is there, before it looks for it: a listed one that is missing
+/// ends the program. Nothing is called where the list does not name it: the library would read its
+/// settings earlier than without.
 pub(crate) fn register(is_library_known: bool) {
     static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
     if IS_REGISTERED.load(Ordering::Acquire) || !is_listed() {

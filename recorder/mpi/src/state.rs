@@ -1,4 +1,5 @@
-//! What calls need once recording has begun: the recorder, the library's binary interface, event types, regions.
+//! What calls need once recording has begun: the recorder, the library's binary interface, event
+//! types, regions.
 #![expect(unsafe_code, reason = "the state is reached through one pointer")]
 
 use std::ptr::null_mut;

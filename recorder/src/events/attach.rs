@@ -275,8 +275,8 @@ pub fn attach(
 }
 
 impl Attachment {
-    /// Looks for what was added to the runtime. It is done whenever something is; performance and control
-    /// variables are looked for here only.
+    /// Looks for what was added to the runtime. It is done whenever something is; performance and
+    /// control variables are looked for here only.
     pub fn look(&self) {
         self.inner.search();
     }
@@ -366,8 +366,9 @@ struct Recording {
     sampler: Option<Arc<Sampler>>,
 }
 
-/// An instance's row: its elements as the event type was defined from them, and its object. They fit: the
-/// raise saw to it that they are those of the instance's event type, which stay the same for ever.
+/// An instance's row: its elements as the event type was defined from them, and its object. They
+/// fit: the raise saw to it that they are those of the instance's event type, which stay the same
+/// for ever.
 #[derive(Clone, Copy)]
 struct InstanceRow<'a> {
     instance: &'a Instance<'a>,

@@ -1,4 +1,5 @@
-//! Instances that wait to be delivered: a ring that signal handlers may add to, whatever they interrupt.
+//! Instances that wait to be delivered: a ring that signal handlers may add to, whatever they
+//! interrupt.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 

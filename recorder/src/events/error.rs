@@ -1,11 +1,12 @@
 //! Errors of the interface's calls, with the standard's name and this library's code for each.
 
-/// Why a call failed (MPI 4.1 §16.3.10 lists the codes). None of them is fatal, and none changes anything.
+/// Why a call failed (MPI 4.1 §16.3.10 lists the codes). None of them is fatal, and none changes
+/// anything.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 #[repr(i32)]
 pub enum Error {
-    /// `ERR_INVALID`: the interface is used wrongly, or an argument is no good.
+    /// `ERR_INVALID`: the interface is used wrongly, or an argument is not valid.
     Invalid = 1,
     /// `ERR_MEMORY`: no memory is left.
     Memory = 2,

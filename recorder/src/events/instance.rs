@@ -26,7 +26,7 @@ pub struct Raising {
     pub object: Option<ObjectHandle>,
 }
 
-/// An instance of an event; good for the callback that is called with it.
+/// An instance of an event; valid for the callback that is called with it.
 #[derive(Debug)]
 pub struct Instance<'a> {
     pub(crate) event_type: &'a EventTypeData,

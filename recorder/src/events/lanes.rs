@@ -263,7 +263,8 @@ impl Lanes {
     }
 }
 
-/// Every interleaving of a few threads: `RUSTFLAGS="--cfg loom" cargo test -p annals-recorder --lib models`.
+/// Every interleaving of a few threads: `RUSTFLAGS="--cfg loom" cargo test -p annals-recorder --lib
+/// models`.
 #[cfg(all(test, loom))]
 mod models {
     #![expect(unsafe_code, reason = "loom checks that no two accesses meet")]

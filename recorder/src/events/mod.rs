@@ -2,10 +2,10 @@
 //!
 //! The model is that of MPI's tool interface (MPI 4.1 §16.3, here without MPI): a [`Runtime`] has
 //! *sources* that raise *events* of *event types*, performance and control *variables*, and
-//! *categories* of all of them. A tool registers for an event type, and perhaps for an object that it
-//! is bound to, with a callback for each *safety level*. An instance without a callback for its
-//! context is dropped, counted, and reported. [`attach()`] registers a recorder: it records everything
-//! that a runtime has, without knowing any event type in advance.
+//! *categories* of all of them. A tool registers for an event type, and perhaps for an object that
+//! it is bound to, with a callback for each *safety level*. An instance without a callback for its
+//! context is dropped, counted, and reported. [`attach()`] registers a recorder: it records
+//! everything that a runtime has, without knowing any event type in advance.
 //!
 //! ```
 //! use annals_recorder::events::{
@@ -35,11 +35,12 @@
 //! # Ok::<(), annals_recorder::events::Error>(())
 //! ```
 //!
-//! Raising takes no lock and allocates nothing, and may be done in signal handlers. Registrations may
-//! be made and freed meanwhile, from anywhere: after its free callback, none of a registration's
-//! callbacks runs.
+//! Raising takes no lock and allocates nothing, and may be done in signal handlers. Registrations
+//! may be made and freed meanwhile, from anywhere: after its free callback, none of a
+//! registration's callbacks runs.
 
-// Floors, from the top. A module imports only from floors below its own; of one floor, only as the arrows show.
+// Floors, from the top. A module imports only from floors below its own; of one floor, only as the
+// arrows show.
 //
 // | floor | modules |
 // |---|---|

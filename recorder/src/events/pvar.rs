@@ -1,8 +1,9 @@
 //! Performance variables: what a producer knows about itself, as numbers (MPI 4.1 §16.3.7).
 //!
-//! A variable has one value in its producer, and each handle makes its own of it: what was counted since
-//! the handle was started or reset, the highest level since then. So sessions do not disturb each other,
-//! and writing changes a handle's value only. All that is done with a handle takes no lock.
+//! A variable has one value in its producer, and each handle makes its own of it: what was counted
+//! since the handle was started or reset, the highest level since then. So sessions do not disturb
+//! each other, and writing changes a handle's value only. All that is done with a handle takes no
+//! lock.
 
 use std::fmt;
 use std::sync::Arc;

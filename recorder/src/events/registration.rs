@@ -198,8 +198,8 @@ pub(crate) struct Slot {
     since: AtomicU64,
     /// By their own level.
     callbacks: [AtomicPtr<Entry>; 4],
-    /// By what a context requires: the callback with the lowest level that it allows. Changed with the book
-    /// open, as `callbacks` is.
+    /// By what a context requires: the callback with the lowest level that it allows. Changed with
+    /// the book open, as `callbacks` is.
     chosen: [AtomicPtr<Entry>; 4],
     handler: AtomicPtr<Entry>,
     pub(crate) drops: Table<DropRow>,
@@ -273,8 +273,8 @@ impl<'a> Inside<'a> {
         })
     }
 
-    /// Protects what `find` finds while this lives; none when it finds nothing or the registration is
-    /// ending.
+    /// Protects what `find` finds while this lives; none when it finds nothing or the registration
+    /// is ending.
     #[inline]
     fn protect(&self, find: impl Fn() -> *mut Entry) -> Option<&Entry> {
         loop {
@@ -580,7 +580,8 @@ impl Slot {
         }
     }
 
-    /// Calls the dropped handler with what was dropped of a source, if it may be called in this context.
+    /// Calls the dropped handler with what was dropped of a source, if it may be called in this
+    /// context.
     #[cold]
     #[inline(never)]
     pub(crate) fn report_dropped(

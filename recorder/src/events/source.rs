@@ -1,4 +1,5 @@
-//! Sources: the entities that raise events, with a clock and a promise about order (MPI 4.1 §16.3.8.1).
+//! Sources: the entities that raise events, with a clock and a promise about order (MPI 4.1
+//! §16.3.8.1).
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use super::types::Info;
 /// Most sources of a runtime.
 const MAX_SOURCES: usize = 256;
 
-/// A sequenced source's ticks are at least this long: what is one tick apart stays apart in nanoseconds,
-/// whatever a calibration makes of the rate.
+/// A sequenced source's ticks are at least this long: what is one tick apart stays apart in
+/// nanoseconds, whatever a calibration makes of the rate.
 const FASTEST_SEQUENCE: u64 = 250_000_000;
 
 /// The largest tick of the C interface.
@@ -103,7 +104,8 @@ impl SourceSpec {
         self
     }
 
-    /// Takes the processor's counter as the clock, with its rate: the cheapest there is, safe everywhere.
+    /// Takes the processor's counter as the clock, with its rate: the cheapest there is, safe
+    /// everywhere.
     #[must_use]
     pub fn processor_clock(mut self) -> Self {
         self = self.clock(crate::clock::tsc);
@@ -168,8 +170,8 @@ pub(crate) struct SourceState {
     pub(crate) index: usize,
     pub(crate) info: SourceInfo,
     clock: Option<Clock>,
-    /// Its events are raised now and here, with the clock's own time, and can be: it has a clock, keeps none
-    /// for later, and numbers none. The other ways are out of this one's.
+    /// Its events are raised now and here, with the clock's own time, and can be: it has a clock,
+    /// keeps none for later, and numbers none. The other ways are out of this one's.
     pub(crate) is_plain: bool,
     /// Lower bits of a tick that number events, for a sequenced source; and the least step.
     sequence: Option<(u32, u64)>,

@@ -1,5 +1,5 @@
-//! A table that only grows: an index, once given, names the same thing for ever, and looking it up takes
-//! no lock.
+//! A table that only grows: an index, once given, names the same thing for ever, and looking it up
+//! takes no lock.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};

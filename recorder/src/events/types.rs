@@ -1,5 +1,5 @@
-//! The words that producers and consumers share: datatypes and values, safety levels, what things are
-//! bound to, hints.
+//! The words that producers and consumers share: datatypes and values, safety levels, what things
+//! are bound to, hints.
 
 use std::collections::BTreeMap;
 
@@ -109,8 +109,8 @@ impl Value {
         }
     }
 
-    /// Writes the value as the program's own C code reads it: in the processor's byte order. False when
-    /// the bytes are too few, and nothing was written.
+    /// Writes the value as the program's own C code reads it: in the processor's byte order. False
+    /// when the bytes are too few, and nothing was written.
     #[inline]
     pub fn put(self, to: &mut [u8]) -> bool {
         // A lint forbids this for files; here the reader is the same process.
@@ -241,8 +241,8 @@ impl Bind {
     }
 }
 
-/// An object's handle, as its own library has it: any number. That it is no longer an object's, only the
-/// producer can know.
+/// An object's handle, as its own library has it: any number. That it is no longer an object's,
+/// only the producer can know.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ObjectHandle(pub u64);
 

@@ -1,4 +1,5 @@
-//! What programs add to a recording: ranks, properties, clocks, sources, regions, event types, objects.
+//! What programs add to a recording: ranks, properties, clocks, sources, regions, event types,
+//! objects.
 
 use std::marker::PhantomData;
 
@@ -46,20 +47,23 @@ impl Recorder {
     /// Adds a property of the process: something a reader may want to know.
     ///
     /// # Errors
-    /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another definition.
+    /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another
+    /// definition.
     pub fn add_property(&self, key: &str, value: &str) -> Result<()> {
         self.define(|definer| definer.property(key, value))
     }
 
-    /// Stores an offset between the reference clocks of two hosts, usually [`Recorder::boot_id`] and
-    /// another's, as a message there and back measures it: this process reads [`Recorder::reference_ns`],
-    /// the other host answers with its own reading, this process reads again.
+    /// Stores an offset between the reference clocks of two hosts, usually [`Recorder::boot_id`]
+    /// and another's, as a message there and back measures it: this process reads
+    /// [`Recorder::reference_ns`], the other host answers with its own reading, this process reads
+    /// again.
     ///
-    /// The merge relates hosts by these, with their bounds. Worth having: at least one at the start and
-    /// one at the end, each the one with the shortest round trip of many.
+    /// The merge relates hosts by these, with their bounds. Worth having: at least one at the start
+    /// and one at the end, each the one with the shortest round trip of many.
     ///
     /// # Errors
-    /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another definition.
+    /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another
+    /// definition.
     pub fn add_host_offset(&self, offset: HostOffset) -> Result<()> {
         self.define(|definer| definer.add(Definition::HostOffset(offset)))
     }
@@ -105,7 +109,8 @@ impl Recorder {
     /// Adds a region, or finds the one that is the same.
     ///
     /// # Errors
-    /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another definition.
+    /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another
+    /// definition.
     pub fn add_region(&self, name: &str) -> Result<RegionId> {
         self.add_region_at(name, "", 0, "")
     }
@@ -130,8 +135,8 @@ impl Recorder {
     /// same.
     ///
     /// # Errors
-    /// If the names do not match the tuple, the name is taken by a different event type, the recording is
-    /// finished, or there is no room for another definition.
+    /// If the names do not match the tuple, the name is taken by a different event type, the
+    /// recording is finished, or there is no room for another definition.
     pub fn add_event_type<E: Elements>(&self, spec: &EventTypeSpec) -> Result<EventType<E>> {
         let id = self.define(|definer| definer.event_type(spec, &E::schema()))?;
         Ok(EventType {
@@ -158,21 +163,22 @@ impl Recorder {
         })
     }
 
-    /// Adds an object that events may refer to ([`Reference::Object`](crate::Reference::Object)) and registrations may be bound to:
-    /// its kind, as `communicator` or `window`, and its name.
+    /// Adds an object that events may refer to ([`Reference::Object`](crate::Reference::Object))
+    /// and registrations may be bound to: its kind, as `communicator` or `window`, and its name.
     ///
     /// # Errors
-    /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another definition.
+    /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another
+    /// definition.
     pub fn add_object(&self, kind: &str, name: &str) -> Result<ObjectId> {
         self.define(|definer| definer.object(kind, name))
     }
 
-    /// Tells that events of this type are recorded because a tool registered for them, for this object if
-    /// they are bound.
+    /// Tells that events of this type are recorded because a tool registered for them, for this
+    /// object if they are bound.
     ///
     /// # Errors
-    /// If the event type or the object is not one of this recorder, the recording is finished, or there is no room
-    /// for another definition.
+    /// If the event type or the object is not one of this recorder, the recording is finished, or
+    /// there is no room for another definition.
     pub fn add_registration(
         &self,
         event_type: EventTypeId,

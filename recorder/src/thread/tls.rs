@@ -1,10 +1,11 @@
-//! What the recorder keeps for the calling thread, at a fixed distance from the thread's own pointer
-//! (the *initial-exec* model), also in shared libraries: there, a `thread_local!` calls into the dynamic
-//! loader, which may allocate at a thread's first use, and a signal handler must not. Programs that link
-//! the recorder in lose nothing: the linker turns the distance into a constant.
+//! What the recorder keeps for the calling thread, at a fixed distance from the thread's own
+//! pointer (the *initial-exec* model), also in shared libraries: there, a `thread_local!` calls
+//! into the dynamic loader, which may allocate at a thread's first use, and a signal handler must
+//! not. Programs that link the recorder in lose nothing: the linker turns the distance into a
+//! constant.
 //!
-//! Libraries with such a block can still be loaded at run time: the loader keeps room for small ones
-//! (glibc 512 bytes beyond its own need), and this one is 32 bytes.
+//! Libraries with such a block can still be loaded at run time: the loader keeps room for small
+//! ones (glibc 512 bytes beyond its own need), and this one is 32 bytes.
 #![expect(
     unsafe_code,
     reason = "stable Rust has no thread-local storage of this model, and any other calls the loader in a signal \
@@ -64,8 +65,8 @@ mod block {
     pub(super) fn address() -> *const Thread {
         let address: *const Thread;
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: reads the block's distance from the thread pointer, and that pointer (System V ABI,
-        // "ELF Handling For Thread-Local Storage"); both stay the same while the thread lives.
+        // SAFETY: reads the block's distance from the thread pointer, and that pointer (System V
+        // ABI, "ELF Handling For Thread-Local Storage"); both stay the same while the thread lives.
         unsafe {
             asm!(
                 block!("mov {address}, qword ptr [rip + ", "@GOTTPOFF]"),

@@ -9,8 +9,8 @@ use tracing::field::{Field, Visit};
 /// Most fields of a span or event that are recorded.
 pub(crate) const MOST_FIELDS: usize = 32;
 
-/// Most bytes of all text values of one event: with everything else in it, the event fits the smallest
-/// page that a recorder may have.
+/// Most bytes of all text values of one event: with everything else in it, the event fits the
+/// smallest page that a recorder may have.
 const MOST_TEXT: usize = 3072;
 
 /// Most bytes of one text value.
@@ -65,8 +65,8 @@ impl Seen {
     }
 }
 
-/// How deep events may be raised while other ones' values are formatted: a `Debug` that raises an event
-/// with itself in it would never end.
+/// How deep events may be raised while other ones' values are formatted: a `Debug` that raises an
+/// event with itself in it would never end.
 const DEEPEST: u8 = 4;
 
 thread_local! {

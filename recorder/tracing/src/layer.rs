@@ -125,7 +125,8 @@ impl AnnalsLayer {
         context.lookup_current().map(|span| span.id().into_u64())
     }
 
-    /// Counts something that could not be recorded as what it is; also for when nothing is recorded.
+    /// Counts something that could not be recorded as what it is; also for when nothing is
+    /// recorded.
     #[cold]
     fn count_lost(&self) {
         let event_type = self.unrecorded.id();

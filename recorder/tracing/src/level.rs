@@ -19,8 +19,8 @@ pub(crate) fn verbosity(level: Level) -> Verbosity {
     }
 }
 
-/// The event types of the spans of one level: the recorder's rules switch event types on and off, by
-/// name and by verbosity, so each level has its own.
+/// The event types of the spans of one level: the recorder's rules switch event types on and off,
+/// by name and by verbosity, so each level has its own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpanTypes {
     pub(crate) enter: EventType<(RegionId, u64)>,

@@ -39,8 +39,9 @@
 //!
 //! `span` is the subscriber's id: no two spans have it at the same time, and a later one may.
 //!
-//! The types of fields are known with their first values. When a callsite's values have other types later,
-//! they are recorded as events of an event type `NAME (2)`, and so on; after four the values are text.
+//! The types of fields are known with their first values. When a callsite's values have other types
+//! later, they are recorded as events of an event type `NAME (2)`, and so on; after four the values
+//! are text.
 //!
 //! # What is not recorded, and where it is counted
 //!
@@ -52,8 +53,8 @@
 //! | a text has more than 1024 bytes (all of an event: 3072), a `Debug` panics, there are more than 32 fields | `tracing.shortened` after the event; a text that was cut ends with `…` |
 //! | the recorder is paused, finished, or the process is a forked child | see [`annals_recorder`] |
 //!
-//! Rules, limits and losses are otherwise those of the recorder. Its rules are evaluated while the program
-//! runs, as they may change; filters of `tracing_subscriber` cost less, and decide first.
+//! Rules, limits and losses are otherwise those of the recorder. Its rules are evaluated while the
+//! program runs, as they may change; filters of `tracing_subscriber` cost less, and decide first.
 //!
 //! A callsite is looked up without a lock, and after the first event of a callsite and a thread the
 //! layer allocates nothing. The registry below it has additional costs.

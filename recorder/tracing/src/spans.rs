@@ -1,5 +1,5 @@
-//! Which callsite a span is of, by its id: one load in place of a look into the subscriber's registry,
-//! which counts references.
+//! Which callsite a span is of, by its id: one load in place of a look into the subscriber's
+//! registry, which counts references.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

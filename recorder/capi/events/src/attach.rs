@@ -1,6 +1,7 @@
 //! The recorder as a tool: attaching one to the process's runtime.
 //!
-//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals_t.h` requires of it.
+//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals_t.h` requires
+//! of it.
 #![expect(
     unsafe_code,
     reason = "exported functions; their pointers come from the program"
@@ -138,7 +139,7 @@ fn error_of(error: AttachError) -> Error {
 }
 
 /// # Safety
-/// - `spec` is NULL or good with all it points to, `attachment` is NULL or good.
+/// - `spec` is NULL or valid with all it points to, `attachment` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_attach(
     recorder: Recorder,
@@ -174,7 +175,7 @@ pub unsafe extern "C" fn annals_t_attach(
 }
 
 /// # Safety
-/// - `attachment` is NULL or good.
+/// - `attachment` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_detach(attachment: *mut AttachmentHandle) -> i32 {
     call(|runtime| {
@@ -214,7 +215,7 @@ pub extern "C" fn annals_t_attachment_sample(attachment: AttachmentHandle) -> i3
 }
 
 /// # Safety
-/// - `problems_len` is NULL or good, `problems` is NULL or has room for as many bytes.
+/// - `problems_len` is NULL or valid, `problems` is NULL or has room for as many bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_attachment_problems(
     attachment: AttachmentHandle,

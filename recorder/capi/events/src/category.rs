@@ -1,6 +1,7 @@
 //! Categories: what tools and producers call.
 //!
-//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals_t.h` requires of it.
+//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals_t.h` requires
+//! of it.
 #![expect(
     unsafe_code,
     reason = "exported functions; their pointers come from the program"
@@ -20,7 +21,7 @@ pub const MEMBER_EVENT: c_int = 2;
 pub const MEMBER_CATEGORY: c_int = 3;
 
 /// # Safety
-/// - `num_cat` is NULL or good.
+/// - `num_cat` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_category_get_num(num_cat: *mut c_int) -> i32 {
     // SAFETY: invariant CALLER (module docs).
@@ -60,7 +61,7 @@ pub unsafe extern "C" fn annals_t_category_get_info(
 }
 
 /// # Safety
-/// - `num_events` is NULL or good.
+/// - `num_events` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_category_get_num_events(
     cat_index: c_int,
@@ -74,7 +75,7 @@ pub unsafe extern "C" fn annals_t_category_get_num_events(
 }
 
 /// # Safety
-/// - `name` is NULL or ends with a zero, `cat_index` is NULL or good.
+/// - `name` is NULL or ends with a zero, `cat_index` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_category_get_index(
     name: *const c_char,
@@ -161,7 +162,7 @@ pub unsafe extern "C" fn annals_t_category_get_categories(
 }
 
 /// # Safety
-/// - `stamp` is NULL or good.
+/// - `stamp` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_category_changed(stamp: *mut c_int) -> i32 {
     // SAFETY: invariant CALLER (module docs).
@@ -169,7 +170,7 @@ pub unsafe extern "C" fn annals_t_category_changed(stamp: *mut c_int) -> i32 {
 }
 
 /// # Safety
-/// - Texts are NULL or end with a zero, `cat_index` is NULL or good.
+/// - Texts are NULL or end with a zero, `cat_index` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_add_category(
     name: *const c_char,

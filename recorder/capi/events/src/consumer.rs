@@ -1,6 +1,7 @@
 //! What tools call: sources, event types, registrations, instances, enumerations.
 //!
-//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals_t.h` requires of it.
+//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals_t.h` requires
+//! of it.
 #![expect(
     unsafe_code,
     reason = "exported functions; their pointers come from the program"
@@ -39,7 +40,7 @@ fn handle_of(registration: Registration) -> EventRegistration {
 const _: () = assert!(size_of::<usize>() == 8, "registration handles have 64 bits");
 
 /// # Safety
-/// - `provided` is NULL or good.
+/// - `provided` is NULL or valid.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_init_thread(required: c_int, provided: *mut c_int) -> i32 {
     // Whatever thread level is required, all threads may call all functions.
@@ -66,7 +67,7 @@ pub(crate) extern "C" fn annals_t_finalize() -> i32 {
 }
 
 /// # Safety
-/// - `num_sources` is NULL or good.
+/// - `num_sources` is NULL or valid.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_source_get_num(num_sources: *mut c_int) -> i32 {
     // SAFETY: invariant CALLER (module docs).
@@ -106,7 +107,7 @@ pub(crate) unsafe extern "C" fn annals_t_source_get_info(
 }
 
 /// # Safety
-/// - `timestamp` is NULL or good.
+/// - `timestamp` is NULL or valid.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_source_get_timestamp(
     source_index: c_int,
@@ -120,7 +121,7 @@ pub(crate) unsafe extern "C" fn annals_t_source_get_timestamp(
 }
 
 /// # Safety
-/// - `num_events` is NULL or good.
+/// - `num_events` is NULL or valid.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_event_get_num(num_events: *mut c_int) -> i32 {
     // SAFETY: invariant CALLER (module docs).
@@ -182,7 +183,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_get_info(
 }
 
 /// # Safety
-/// - `name` is NULL or ends with a zero, `event_index` is NULL or good.
+/// - `name` is NULL or ends with a zero, `event_index` is NULL or valid.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_event_get_index(
     name: *const c_char,
@@ -197,7 +198,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_get_index(
 }
 
 /// # Safety
-/// - Each pointer is NULL or good; `info` is an info object.
+/// - Each pointer is NULL or valid; `info` is an info object.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_event_handle_alloc(
     event_index: c_int,
@@ -230,7 +231,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_handle_set_info(
 }
 
 /// # Safety
-/// - `info_used` is NULL or good.
+/// - `info_used` is NULL or valid.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_event_handle_get_info(
     event_registration: EventRegistration,
@@ -245,8 +246,8 @@ pub(crate) unsafe extern "C" fn annals_t_event_handle_get_info(
 }
 
 /// # Safety
-/// - `info` is NULL or an info object; the function may be called with `user_data` until the registration
-///   is over or has another.
+/// - `info` is NULL or an info object; the function may be called with `user_data` until the
+///   registration is over or has another.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_event_register_callback(
     event_registration: EventRegistration,
@@ -296,7 +297,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_callback_set_info(
 }
 
 /// # Safety
-/// - `info_used` is NULL or good.
+/// - `info_used` is NULL or valid.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_event_callback_get_info(
     event_registration: EventRegistration,
@@ -315,7 +316,8 @@ pub(crate) unsafe extern "C" fn annals_t_event_callback_get_info(
 fn call_free(registration: Registration, required: Safety, [function, data]: [usize; 2]) {
     type Function = unsafe extern "C" fn(EventRegistration, c_int, *mut c_void);
     let function = std::ptr::with_exposed_provenance::<()>(function);
-    // SAFETY: only `annals_t_event_handle_free` passes it on, and has it from a function of this type.
+    // SAFETY: only `annals_t_event_handle_free` passes it on, and has it from a function of this
+    // type.
     let function = unsafe { std::mem::transmute::<*const (), Function>(function) };
     let user_data = std::ptr::with_exposed_provenance_mut(data);
     // SAFETY: `annals_t.h` requires of the free callback that it may be called.
@@ -395,8 +397,8 @@ pub(crate) unsafe extern "C" fn annals_t_event_read(
 }
 
 /// # Safety
-/// - `event_instance` is NULL or what the running callback was called with, `buffer` has room for the event
-///   type's extent.
+/// - `event_instance` is NULL or what the running callback was called with, `buffer` has room for
+///   the event type's extent.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_event_copy(
     event_instance: EventInstance,
@@ -416,7 +418,8 @@ pub(crate) unsafe extern "C" fn annals_t_event_copy(
 }
 
 /// # Safety
-/// - `event_instance` is NULL or what the running callback was called with, `event_timestamp` NULL or good.
+/// - `event_instance` is NULL or what the running callback was called with, `event_timestamp` NULL
+///   or valid.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_event_get_timestamp(
     event_instance: EventInstance,
@@ -431,7 +434,8 @@ pub(crate) unsafe extern "C" fn annals_t_event_get_timestamp(
 }
 
 /// # Safety
-/// - `event_instance` is NULL or what the running callback was called with, `source_index` NULL or good.
+/// - `event_instance` is NULL or what the running callback was called with, `source_index` NULL or
+///   valid.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_event_get_source(
     event_instance: EventInstance,
@@ -446,7 +450,7 @@ pub(crate) unsafe extern "C" fn annals_t_event_get_source(
 }
 
 /// # Safety
-/// - Each pointer is NULL or good.
+/// - Each pointer is NULL or valid.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_enum_get_info(
     enumtype: c_int,
@@ -465,7 +469,7 @@ pub(crate) unsafe extern "C" fn annals_t_enum_get_info(
 }
 
 /// # Safety
-/// - Each pointer is NULL or good.
+/// - Each pointer is NULL or valid.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_enum_get_item(
     enumtype: c_int,

@@ -1,6 +1,7 @@
 //! Control variables: what tools and producers call.
 //!
-//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals_t.h` requires of it.
+//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals_t.h` requires
+//! of it.
 #![expect(
     unsafe_code,
     reason = "exported functions; their pointers come from the program"
@@ -31,7 +32,7 @@ fn handle_of(handle: CvarHandle) -> Handle {
 }
 
 /// # Safety
-/// - `num_cvar` is NULL or good.
+/// - `num_cvar` is NULL or valid.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_cvar_get_num(num_cvar: *mut c_int) -> i32 {
     // SAFETY: invariant CALLER (module docs).
@@ -75,7 +76,7 @@ pub(crate) unsafe extern "C" fn annals_t_cvar_get_info(
 }
 
 /// # Safety
-/// - `name` is NULL or ends with a zero, `cvar_index` is NULL or good.
+/// - `name` is NULL or ends with a zero, `cvar_index` is NULL or valid.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_cvar_get_index(
     name: *const c_char,
@@ -90,7 +91,7 @@ pub(crate) unsafe extern "C" fn annals_t_cvar_get_index(
 }
 
 /// # Safety
-/// - `obj_handle`, `handle` and `count` are NULL or good.
+/// - `obj_handle`, `handle` and `count` are NULL or valid.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_cvar_handle_alloc(
     cvar_index: c_int,
@@ -114,7 +115,7 @@ pub(crate) unsafe extern "C" fn annals_t_cvar_handle_alloc(
 }
 
 /// # Safety
-/// - `handle` is NULL or good.
+/// - `handle` is NULL or valid.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_cvar_handle_free(handle: *mut CvarHandle) -> i32 {
     tool_call(|runtime| {
@@ -193,8 +194,8 @@ fn pointer_of((bits, is_there): &(u64, bool)) -> *const u64 {
 }
 
 /// # Safety
-/// - Texts are NULL or end with a zero, `initial` points to `num_values` values, `cvar_index` is NULL or good;
-///   the functions may be called with `data` in any thread, for ever.
+/// - Texts are NULL or end with a zero, `initial` points to `num_values` values, `cvar_index` is
+///   NULL or valid; the functions may be called with `data` in any thread, for ever.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_add_cvar(
     name: *const c_char,

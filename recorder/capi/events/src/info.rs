@@ -90,7 +90,7 @@ pub(crate) unsafe extern "C" fn annals_t_info_set(
 }
 
 /// # Safety
-/// - `info` is an info object, `key` ends with a zero, and the rest is NULL or good.
+/// - `info` is an info object, `key` ends with a zero, and the rest is NULL or valid.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_info_get(
     info: *mut Info,
@@ -114,7 +114,7 @@ pub(crate) unsafe extern "C" fn annals_t_info_get(
 }
 
 /// # Safety
-/// - `info` is an info object, `nkeys` NULL or good.
+/// - `info` is an info object, `nkeys` NULL or valid.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_info_get_nkeys(info: *mut Info, nkeys: *mut c_int) -> i32 {
     call(|_| {
@@ -126,7 +126,7 @@ pub(crate) unsafe extern "C" fn annals_t_info_get_nkeys(info: *mut Info, nkeys: 
 }
 
 /// # Safety
-/// - `info` is an info object; `key` and `key_len` are NULL or good.
+/// - `info` is an info object; `key` and `key_len` are NULL or valid.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn annals_t_info_get_nthkey(
     info: *mut Info,

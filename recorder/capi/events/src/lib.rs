@@ -1,8 +1,9 @@
-//! The event interface in C, with variables and categories: every function that `annals_t.h` declares and documents.
-//! It shows the process's own runtime, with the names and the order of arguments of MPI's tool interface.
+//! The event interface in C, with variables and categories: every function that `annals_t.h`
+//! declares and documents. It shows the process's own runtime, with the names and the order of
+//! arguments of MPI's tool interface.
 //!
-//! A crate apart from `annals-capi`, because `libannals.so` exports these functions and `libannals_instrument.so` and
-//! `libannals_mpi.so` do not.
+//! A crate apart from `annals-capi`, because `libannals.so` exports these functions and
+//! `libannals_instrument.so` and `libannals_mpi.so` do not.
 
 #[doc(hidden)]
 pub mod attach;

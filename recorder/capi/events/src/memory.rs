@@ -1,6 +1,7 @@
 //! Texts, numbers and buffers of the calling program.
 //!
-//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals_t.h` requires of it.
+//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals_t.h` requires
+//! of it.
 #![expect(
     unsafe_code,
     reason = "memory of the calling program is read and written"

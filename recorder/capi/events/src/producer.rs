@@ -1,6 +1,7 @@
 //! What producers call: sources, event types, raising.
 //!
-//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals_t.h` requires of it.
+//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals_t.h` requires
+//! of it.
 #![expect(
     unsafe_code,
     reason = "exported functions; their pointers come from the program"
@@ -26,8 +27,8 @@ const UNORDERED: c_int = 1;
 pub const SEQUENCED: c_int = 1;
 
 /// # Safety
-/// - Texts are NULL or end with a zero, `source` is NULL or good, and the clock may be read in any thread,
-///   for ever.
+/// - Texts are NULL or end with a zero, `source` is NULL or valid, and the clock may be read in any
+///   thread, for ever.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_add_source(
     name: *const c_char,
@@ -77,8 +78,8 @@ pub unsafe extern "C" fn annals_t_add_source(
 }
 
 /// # Safety
-/// - Texts are NULL or end with a zero, the arrays have `num_elements` elements, and `event` is NULL or
-///   good.
+/// - Texts are NULL or end with a zero, the arrays have `num_elements` elements, and `event` is
+///   NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_add_event_type(
     name: *const c_char,
@@ -124,7 +125,8 @@ pub unsafe extern "C" fn annals_t_add_event_type(
 }
 
 /// # Safety
-/// - Texts are NULL or end with a zero, the arrays have `num` elements, and `enumtype` is NULL or good.
+/// - Texts are NULL or end with a zero, the arrays have `num` elements, and `enumtype` is NULL or
+///   valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_add_enum(
     name: *const c_char,
@@ -182,7 +184,7 @@ unsafe fn both<'a>(
 }
 
 /// # Safety
-/// - `data` has the event type's extent; the other pointers are NULL or good.
+/// - `data` has the event type's extent; the other pointers are NULL or valid.
 unsafe fn raising<'a>(
     event: &EventType,
     observed: *const i64,
@@ -216,7 +218,7 @@ pub unsafe extern "C" fn annals_t_is_wanted(event: *const EventType) -> c_int {
 
 /// # Safety
 /// - `event` and `source` are what was added, `data` has the event type's extent, `observed` and
-///   `obj_handle` are NULL or good.
+///   `obj_handle` are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_raise(
     event: *const EventType,
@@ -243,7 +245,7 @@ pub unsafe extern "C" fn annals_t_raise(
 
 /// # Safety
 /// - `event` and `source` are what was added, `data` has the event type's extent, `observed` and
-///   `obj_handle` are NULL or good.
+///   `obj_handle` are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_raise_deferred(
     event: *const EventType,
@@ -262,7 +264,7 @@ pub unsafe extern "C" fn annals_t_raise_deferred(
 }
 
 /// # Safety
-/// - `source` is what was added, `count` NULL or good.
+/// - `source` is what was added, `count` NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_deliver(
     source: *const Source,
@@ -280,7 +282,7 @@ pub unsafe extern "C" fn annals_t_deliver(
 }
 
 /// # Safety
-/// - `event` and `source` are what was added, `obj_handle` is NULL or good.
+/// - `event` and `source` are what was added, `obj_handle` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_report_dropped(
     event: *const EventType,

@@ -1,6 +1,7 @@
 //! Performance variables: what tools and producers call.
 //!
-//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals_t.h` requires of it.
+//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals_t.h` requires
+//! of it.
 #![expect(
     unsafe_code,
     reason = "exported functions; their pointers come from the program"
@@ -65,7 +66,7 @@ fn handle_of(handle: Handle) -> PvarHandle {
 }
 
 /// # Safety
-/// - `num_pvar` is NULL or good.
+/// - `num_pvar` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_pvar_get_num(num_pvar: *mut c_int) -> i32 {
     // SAFETY: invariant CALLER (module docs).
@@ -115,7 +116,7 @@ pub unsafe extern "C" fn annals_t_pvar_get_info(
 }
 
 /// # Safety
-/// - `name` is NULL or ends with a zero, `pvar_index` is NULL or good.
+/// - `name` is NULL or ends with a zero, `pvar_index` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_pvar_get_index(
     name: *const c_char,
@@ -131,7 +132,7 @@ pub unsafe extern "C" fn annals_t_pvar_get_index(
 }
 
 /// # Safety
-/// - `session` is NULL or good.
+/// - `session` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_pvar_session_create(session: *mut Session) -> i32 {
     tool_call(|runtime| {
@@ -145,7 +146,7 @@ pub unsafe extern "C" fn annals_t_pvar_session_create(session: *mut Session) -> 
 }
 
 /// # Safety
-/// - `session` is NULL or good.
+/// - `session` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_pvar_session_free(session: *mut Session) -> i32 {
     tool_call(|runtime| {
@@ -160,7 +161,7 @@ pub unsafe extern "C" fn annals_t_pvar_session_free(session: *mut Session) -> i3
 }
 
 /// # Safety
-/// - `obj_handle`, `handle` and `count` are NULL or good.
+/// - `obj_handle`, `handle` and `count` are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_pvar_handle_alloc(
     session: Session,
@@ -185,7 +186,7 @@ pub unsafe extern "C" fn annals_t_pvar_handle_alloc(
 }
 
 /// # Safety
-/// - `handle` is NULL or good.
+/// - `handle` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_pvar_handle_free(session: Session, handle: *mut Handle) -> i32 {
     tool_call(|runtime| {
@@ -347,8 +348,8 @@ fn with_functions(
 }
 
 /// # Safety
-/// - Texts are NULL or end with a zero, `functions` and `pvar` are NULL or good; the functions may be called
-///   with `data` in any thread, for ever.
+/// - Texts are NULL or end with a zero, `functions` and `pvar` are NULL or valid; the functions may
+///   be called with `data` in any thread, for ever.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn annals_t_add_pvar(
     name: *const c_char,

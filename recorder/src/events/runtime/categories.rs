@@ -39,8 +39,8 @@ impl Runtime {
     /// Puts something into a category; what is in it already stays where it is.
     ///
     /// # Errors
-    /// [`Error::InvalidIndex`] if one of the two is not there, [`Error::Invalid`] if a category would hold
-    /// itself, directly or through others; [`Error::NotAccessible`].
+    /// [`Error::InvalidIndex`] if one of the two is not there, [`Error::Invalid`] if a category
+    /// would hold itself, directly or through others; [`Error::NotAccessible`].
     pub fn add_to_category(&self, category: Category, member: Member) -> Result<()> {
         let _change = self.change()?;
         let categories = &self.shared.categories;

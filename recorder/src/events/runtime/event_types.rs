@@ -1,4 +1,5 @@
-//! Event types: adding them, what consumers ask about them, and raising their events (MPI 4.1 §16.3.8.3).
+//! Event types: adding them, what consumers ask about them, and raising their events (MPI 4.1
+//! §16.3.8.3).
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -18,11 +19,12 @@ use crate::events::types::{ObjectHandle, Safety, Value};
 const EVER: u64 = u64::MAX;
 
 impl Runtime {
-    /// Adds an event type. Its elements' names become an enumeration with the name of the event type.
+    /// Adds an event type. Its elements' names become an enumeration with the name of the event
+    /// type.
     ///
     /// # Errors
-    /// [`Error::InvalidName`] if another has its name; [`Error::Invalid`] if a name is empty or twice there,
-    /// or the elements overlap or do not ascend from 0; [`Error::NotAccessible`].
+    /// [`Error::InvalidName`] if another has its name; [`Error::Invalid`] if a name is empty or
+    /// twice there, or the elements overlap or do not ascend from 0; [`Error::NotAccessible`].
     pub fn add_event_type(&self, spec: &EventTypeSpec) -> Result<EventType> {
         let change = self.change()?;
         let shared = &*self.shared;

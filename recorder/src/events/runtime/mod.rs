@@ -1,6 +1,7 @@
 //! A runtime: everything that a producer shows and its consumers hold.
 //!
-//! This module has what all parts need: the tables, changing them, watching them. Each child adds one part to [`Runtime`].
+//! This module has what all parts need: the tables, changing them, watching them. Each child adds
+//! one part to [`Runtime`].
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -155,8 +156,8 @@ impl Runtime {
     /// Adds an enumeration of values with names.
     ///
     /// # Errors
-    /// [`Error::InvalidName`] if another has its name; [`Error::Invalid`] without items, or if names are
-    /// empty or twice there; [`Error::NotAccessible`].
+    /// [`Error::InvalidName`] if another has its name; [`Error::Invalid`] without items, or if
+    /// names are empty or twice there; [`Error::NotAccessible`].
     pub fn add_enumeration(&self, name: &str, items: &[(i32, &str)]) -> Result<Enumeration> {
         let _change = self.change()?;
         self.enumerate(name, items)

@@ -32,7 +32,8 @@ impl Pvar {
     /// Sets the value that is kept here; levels move the watermarks of handles. Takes no lock.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the value has another type, [`Error::InvalidIndex`] if there is no such item.
+    /// [`Error::Invalid`] if the value has another type, [`Error::InvalidIndex`] if there is no
+    /// such item.
     pub fn set(&self, item: usize, value: Value) -> Result<()> {
         let state = self.state().ok_or(Error::InvalidIndex)?;
         if value.datatype() != state.info.datatype {
@@ -85,11 +86,10 @@ impl Runtime {
     /// Adds a performance variable.
     ///
     /// # Errors
-    /// [`Error::InvalidName`] if another of its class has its name; [`Error::Invalid`] if the name is empty,
-    /// the class does not allow the type, an enumeration is on something else than an [`Datatype::Int`], a
-    /// bound variable is not read elsewhere, there are no items or more than a million, or it is read-only
-    /// and atomic;
-    /// [`Error::NotAccessible`].
+    /// [`Error::InvalidName`] if another of its class has its name; [`Error::Invalid`] if the name
+    /// is empty, the class does not allow the type, an enumeration is on something else than an
+    /// [`Datatype::Int`], a bound variable is not read elsewhere, there are no items or more than a
+    /// million, or it is read-only and atomic; [`Error::NotAccessible`].
     pub fn add_pvar(&self, spec: &PvarSpec) -> Result<Pvar> {
         let _change = self.change()?;
         let has_nul = |text: &str| text.contains('\0');
@@ -293,7 +293,8 @@ impl Runtime {
     /// Frees a handle (`PVAR_HANDLE_FREE`).
     ///
     /// # Errors
-    /// [`Error::InvalidSession`]; [`Error::InvalidHandle`], also if the handle is of another session.
+    /// [`Error::InvalidSession`]; [`Error::InvalidHandle`], also if the handle is of another
+    /// session.
     pub fn pvar_handle_free(&self, session: PvarSession, handle: PvarHandle) -> Result<()> {
         let (_, state) = self.pvar(session, handle)?;
         self.release_handle(state)
@@ -316,7 +317,8 @@ impl Runtime {
     /// Starts a variable (`PVAR_START`).
     ///
     /// # Errors
-    /// [`Error::InvalidSession`], [`Error::InvalidHandle`]; [`Error::PvarNoStartStop`] if it is continuous.
+    /// [`Error::InvalidSession`], [`Error::InvalidHandle`]; [`Error::PvarNoStartStop`] if it is
+    /// continuous.
     pub fn pvar_start(&self, session: PvarSession, handle: PvarHandle) -> Result<()> {
         let (pvar, state) = self.pvar(session, handle)?;
         if pvar.info.is_continuous {
@@ -404,8 +406,8 @@ impl Runtime {
     /// Reads a variable's values (`PVAR_READ`); how many there are.
     ///
     /// # Errors
-    /// [`Error::InvalidSession`], [`Error::InvalidHandle`]; [`Error::Invalid`] if they are more than `to`
-    /// takes.
+    /// [`Error::InvalidSession`], [`Error::InvalidHandle`]; [`Error::Invalid`] if they are more
+    /// than `to` takes.
     pub fn pvar_read(
         &self,
         session: PvarSession,
@@ -507,10 +509,12 @@ impl Runtime {
         Ok(())
     }
 
-    /// Sets a variable to its starting value (`PVAR_RESET`): 0 for what is summed, else what it is now.
+    /// Sets a variable to its starting value (`PVAR_RESET`): 0 for what is summed, else what it is
+    /// now.
     ///
     /// # Errors
-    /// [`Error::InvalidSession`], [`Error::InvalidHandle`]; [`Error::PvarNoWrite`] if it is read-only.
+    /// [`Error::InvalidSession`], [`Error::InvalidHandle`]; [`Error::PvarNoWrite`] if it is
+    /// read-only.
     pub fn pvar_reset(&self, session: PvarSession, handle: PvarHandle) -> Result<()> {
         let (pvar, state) = self.pvar(session, handle)?;
         if pvar.info.is_readonly {
@@ -520,7 +524,8 @@ impl Runtime {
         Ok(())
     }
 
-    /// Reads and resets in one: of what is summed, nothing is lost between the two (`PVAR_READRESET`).
+    /// Reads and resets in one: of what is summed, nothing is lost between the two
+    /// (`PVAR_READRESET`).
     ///
     /// # Errors
     /// [`Error::InvalidSession`], [`Error::InvalidHandle`]; [`Error::Invalid`] if they are more

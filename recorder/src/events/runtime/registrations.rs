@@ -75,8 +75,8 @@ impl Runtime {
         self.slot(registration).is_ok()
     }
 
-    /// Updates the hints of a registration (`EVENT_HANDLE_SET_INFO`); those that its event type does not
-    /// support are ignored.
+    /// Updates the hints of a registration (`EVENT_HANDLE_SET_INFO`); those that its event type
+    /// does not support are ignored.
     ///
     /// # Errors
     /// [`Error::InvalidHandle`], [`Error::NotAccessible`].
@@ -129,7 +129,8 @@ impl Runtime {
     /// Updates the hints of a callback (`EVENT_CALLBACK_SET_INFO`).
     ///
     /// # Errors
-    /// [`Error::InvalidHandle`], [`Error::Invalid`] if no callback has this level, [`Error::NotAccessible`].
+    /// [`Error::InvalidHandle`], [`Error::Invalid`] if no callback has this level,
+    /// [`Error::NotAccessible`].
     pub fn callback_set_info(
         &self,
         registration: Registration,
@@ -148,7 +149,8 @@ impl Runtime {
     /// Returns the hints of a callback (`EVENT_CALLBACK_GET_INFO`).
     ///
     /// # Errors
-    /// [`Error::InvalidHandle`], [`Error::Invalid`] if no callback has this level, [`Error::NotAccessible`].
+    /// [`Error::InvalidHandle`], [`Error::Invalid`] if no callback has this level,
+    /// [`Error::NotAccessible`].
     pub fn callback_get_info(&self, registration: Registration, level: Safety) -> Result<Info> {
         let _change = self.change()?;
         let slot = self.slot(registration)?;

@@ -13,8 +13,9 @@ impl Runtime {
     /// Adds a source.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if its name is empty, its rate 0, or its clock larger than 63 bits, or if it is
-    /// sequenced and its clock wraps; [`Error::OutOfHandles`] beyond 256; [`Error::NotAccessible`].
+    /// [`Error::Invalid`] if its name is empty, its rate 0, or its clock larger than 63 bits, or if
+    /// it is sequenced and its clock wraps; [`Error::OutOfHandles`] beyond 256;
+    /// [`Error::NotAccessible`].
     pub fn add_source(&self, spec: &SourceSpec) -> Result<Source> {
         let change = self.change()?;
         let shared = &*self.shared;
@@ -54,7 +55,8 @@ impl Runtime {
     /// Returns the current time of a source, in its ticks (`SOURCE_GET_TIMESTAMP`).
     ///
     /// # Errors
-    /// [`Error::InvalidIndex`] if there is none, [`Error::NotSupported`] if its time cannot be asked for.
+    /// [`Error::InvalidIndex`] if there is none, [`Error::NotSupported`] if its time cannot be
+    /// asked for.
     pub fn source_timestamp(&self, index: i32) -> Result<u64> {
         self.source(index)?.now()
     }
@@ -74,8 +76,9 @@ impl Source {
         self.state.index as i32
     }
 
-    /// Delivers what was raised deferred, in the order of the raises, in a context with this requirement;
-    /// how many instances. While another thread delivers, nothing: it takes the new ones along.
+    /// Delivers what was raised deferred, in the order of the raises, in a context with this
+    /// requirement; how many instances. While another thread delivers, nothing: it takes the new
+    /// ones along.
     pub fn deliver(&self, required: Safety) -> usize {
         self.runtime.deliver(&self.state, required)
     }
