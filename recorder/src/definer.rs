@@ -264,10 +264,9 @@ impl<'a> Definer<'a> {
             }
         }
         for (id, event_type) in &registry.definitions.event_types {
-            let kind = (event_type.verbosity, event_type.role);
             let name = registry.text(event_type.name);
             let is_watched = gates.gate(*id, false, true, 1).is_watched();
-            gates.rule_event_type(rules, *id, name, kind, is_watched);
+            gates.rule_event_type(rules, event_type, name, is_watched);
         }
         for (id, region) in &registry.definitions.regions {
             gates.rule_region(rules, *id, registry.text(region.name));
@@ -438,11 +437,10 @@ impl<'a> Definer<'a> {
             .collect();
         let triggers = &shared.triggers;
         let is_watched = triggers.watch_event_type(id, name, event_type.role, &elements);
-        let kind = (event_type.verbosity, event_type.role);
         let rules = &self.registry.rules;
         shared
             .gates
-            .rule_event_type(rules, id, name, kind, is_watched);
+            .rule_event_type(rules, &event_type, name, is_watched);
         // Counters first: a type without them could be raised and not counted. Streams of threads
         // take theirs with the first event. When none are left, the counters of streams without a
         // location count.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use annals_format::{EventTypeId, RegionId, Role, Verbosity};
+use annals_format::{EventType, EventTypeId, RegionId, Role};
 
 use crate::limits::{MAX_EVENT_TYPES, MAX_RULED_REGIONS};
 use crate::rules::{Rules, Subject, Verdict};
@@ -164,12 +164,17 @@ impl Gates {
     pub(crate) fn rule_event_type(
         &self,
         rules: &Rules,
-        id: EventTypeId,
+        event_type: &EventType,
         name: &str,
-        (verbosity, role): (Verbosity, Role),
         is_watched: bool,
     ) {
-        let verdict = match rules.verdict(Subject::Event, name, Some(verbosity)) {
+        let EventType {
+            id,
+            verbosity,
+            role,
+            ..
+        } = event_type;
+        let verdict = match rules.verdict(Subject::Event, name, Some(*verbosity)) {
             Verdict::Sample(_) | Verdict::Limit(_) if matches!(role, Role::Enter | Role::Leave) => {
                 Verdict::On
             }

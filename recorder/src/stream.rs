@@ -557,8 +557,8 @@ impl Stream {
         }
         bump(&row.raised);
         let limited = Self::limited(gate, row, own);
-        let told_room = if limited == 0 { 0 } else { DROPPED_ROW_ROOM };
-        let need = bound.saturating_add(ROW_OVERHEAD + told_room);
+        let record_room = if limited == 0 { 0 } else { DROPPED_ROW_ROOM };
+        let need = bound.saturating_add(ROW_OVERHEAD + record_room);
         let mut start = self.start.load(relaxed);
         let mut before = self.commit(start).load(relaxed);
         let used = before as u32 as usize;
@@ -570,9 +570,14 @@ impl Stream {
             before = self.commit(start).load(relaxed);
         }
         if limited != 0 {
-            let told = (event_type, Cause::RateLimited, limited);
-            let from = own.suppressed_from.load(relaxed);
-            self.put_dropped(told, row.suppressed.load(relaxed), (from, tick));
+            self.put_dropped(&DroppedRow {
+                event_type,
+                cause: Cause::RateLimited,
+                count: limited,
+                cumulative: row.suppressed.load(relaxed),
+                from_tick: own.suppressed_from.load(relaxed),
+                to_tick: tick,
+            });
             before = self.commit(start).load(relaxed);
         }
         let commit = self.commit(start);
@@ -792,8 +797,14 @@ impl Stream {
                 if offset + DROPPED_ROW_ROOM + need > self.room.load(relaxed) {
                     return;
                 }
-                let interval = (self.last_tick.load(relaxed), tick);
-                self.put_dropped((event_type, cause, count), cumulative, interval);
+                self.put_dropped(&DroppedRow {
+                    event_type,
+                    cause,
+                    count,
+                    cumulative,
+                    from_tick: self.last_tick.load(relaxed),
+                    to_tick: tick,
+                });
                 reported.store(cumulative, relaxed);
             }
         }
@@ -801,12 +812,15 @@ impl Stream {
     }
 
     /// Writes a dropped record; the caller knows that the page has [`DROPPED_ROW_ROOM`].
-    fn put_dropped(
-        &self,
-        (event_type, cause, count): (EventTypeId, Cause, u64),
-        cumulative: u64,
-        (from_tick, to_tick): (u64, u64),
-    ) {
+    fn put_dropped(&self, dropped: &DroppedRow) {
+        let DroppedRow {
+            event_type,
+            cause,
+            count,
+            cumulative,
+            from_tick,
+            to_tick,
+        } = *dropped;
         let start = self.start.load(Ordering::Relaxed);
         let commit = self.commit(start);
         let before = commit.load(Ordering::Relaxed);
@@ -891,6 +905,17 @@ impl Stream {
             word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
         }
     }
+}
+
+/// What a dropped record contains.
+struct DroppedRow {
+    event_type: EventTypeId,
+    cause: Cause,
+    count: u64,
+    /// All events of this type and cause so far.
+    cumulative: u64,
+    from_tick: u64,
+    to_tick: u64,
 }
 
 /// A stream's busy mark while an event is being raised.

@@ -16,7 +16,7 @@ use annals_recorder::{BootId, HostOffset, Options, Recorder};
 
 use crate::abi::Abi;
 use crate::begun;
-use crate::pmpi::Pmpi;
+use crate::pmpi::{Peer, Pmpi};
 use crate::settings::CLOCKS;
 use crate::state::Mpi;
 use crate::sync::lock;
@@ -276,13 +276,21 @@ impl<'a> Link<'a> {
         }
     }
 
+    fn peer(&self) -> Peer {
+        Peer {
+            byte: self.abi.byte,
+            rank: self.peer,
+            tag: Self::TAG,
+            comm: self.comm,
+        }
+    }
+
     fn send(&mut self, number: i64) -> bool {
-        let with = (self.abi.byte, self.peer, Self::TAG, self.comm);
-        self.pmpi.send_number(number, with)
+        self.pmpi.send_number(number, self.peer())
     }
 
     fn receive(&mut self, until: Instant) -> Option<i64> {
-        let with = (self.abi.byte, self.peer, Self::TAG, self.comm);
-        self.pmpi.receive_number(with, || Instant::now() < until)
+        let has_time = || Instant::now() < until;
+        self.pmpi.receive_number(self.peer(), has_time)
     }
 }

@@ -17,7 +17,7 @@ use crate::communicator::Communicator;
 use crate::events;
 use crate::handles::HandleMap;
 use crate::place::Place;
-use crate::pmpi::GroupOf;
+use crate::pmpi::{GroupOf, Peer};
 use crate::requests::Record;
 use crate::state::Mpi;
 use crate::sync::lock;
@@ -108,15 +108,20 @@ impl Mpi {
             return;
         }
         let own = Recorder::reference_ns() ^ i64::from(std::process::id()) << 32;
-        let link = |to| (self.abi.byte, to, TAG, self.abi.comm_world);
+        let peer = |rank| Peer {
+            byte: self.abi.byte,
+            rank,
+            tag: TAG,
+            comm: self.abi.comm_world,
+        };
         let number = if rank == 0 {
             (1..size).for_each(|to| {
-                self.pmpi.send_number(own, link(to));
+                self.pmpi.send_number(own, peer(to));
             });
             own
         } else {
             let until = Instant::now() + LIMIT;
-            let told = self.pmpi.receive_number(link(0), || Instant::now() < until);
+            let told = self.pmpi.receive_number(peer(0), || Instant::now() < until);
             told.unwrap_or(own)
         };
         let _ = self.recorder.set_world(&format!("spawned-{number:016x}"));

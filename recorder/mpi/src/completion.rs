@@ -10,9 +10,26 @@ use crate::requests::{self, Kind, Record};
 use crate::state::Mpi;
 use crate::statuses::{OwnStatus, status_at};
 
-/// An active request that a call may complete: its index in the call's array, its handle, its
-/// record.
-type Asked = (usize, usize, Record);
+/// An active request that a call may complete.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    /// Its index in the call's array.
+    index: usize,
+    handle: usize,
+    record: Record,
+}
+
+impl Asked {
+    /// The only request of its call.
+    #[inline(always)]
+    const fn alone(handle: usize, record: Record) -> Self {
+        Self {
+            index: 0,
+            handle,
+            record,
+        }
+    }
+}
 
 thread_local! {
     static ASKED: Cell<Vec<Asked>> = const { Cell::new(Vec::new()) };
@@ -23,7 +40,8 @@ thread_local! {
 /// If the request still exists, it is not done. A message that was received into too small a buffer
 /// counts as received.
 #[cold]
-fn fail(mpi: &Mpi, (handle, record): (usize, Record), now: usize, error: i32, status: usize) {
+fn fail(mpi: &Mpi, asked: Asked, now: usize, error: i32, status: usize) {
+    let Asked { handle, record, .. } = asked;
     if now == handle && !record.is_persistent {
         requests::put(handle, record);
         return;
@@ -39,9 +57,9 @@ fn fail(mpi: &Mpi, (handle, record): (usize, Record), now: usize, error: i32, st
 
 /// Leaves a call that completed one request; a persistent one stays.
 #[inline(always)]
-fn leave_with_one(frame: Frame, mpi: &Mpi, (handle, record): (usize, Record), status: usize) {
-    let outcome = outcome(mpi, &record, status);
-    keep_persistent(handle, record);
+fn leave_with_one(frame: Frame, mpi: &Mpi, asked: Asked, status: usize) {
+    let outcome = outcome(mpi, &asked.record, status);
+    keep_persistent(asked.handle, asked.record);
     let types = &mpi.types;
     match outcome {
         Outcome::Received(values) => frame.leave_with_here(&types.ireceive, values),
@@ -95,10 +113,11 @@ pub(crate) fn wait<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let result = call.forward();
     match asked {
         Some(record) if is_success(result) => {
-            leave_with_one(frame, mpi, (handle, record), call.word(call.at().status));
+            let asked = Asked::alone(handle, record);
+            leave_with_one(frame, mpi, asked, call.word(call.at().status));
         }
         Some(record) => {
-            fail_one(mpi, &call, (handle, record), result);
+            fail_one(mpi, &call, Asked::alone(handle, record), result);
             frame.leave_here();
         }
         None => frame.leave_here(),
@@ -108,12 +127,7 @@ pub(crate) fn wait<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
 
 /// See [`fail`].
 #[cold]
-fn fail_one<const N: usize, S: Site>(
-    mpi: &Mpi,
-    call: &Call<N, S>,
-    asked: (usize, Record),
-    result: usize,
-) {
+fn fail_one<const N: usize, S: Site>(mpi: &Mpi, call: &Call<N, S>, asked: Asked, result: usize) {
     let now = call.place(call.at().request).handle(&mpi.abi, 0);
     let status = call.word(call.at().status);
     fail(mpi, asked, now, result as u32 as i32, status);
@@ -137,14 +151,15 @@ pub(crate) fn test<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     match asked {
         Some(record) if is_success(result) => {
             if call.place(call.at().flag).int(0) != 0 {
-                leave_with_one(frame, mpi, (handle, record), call.word(call.at().status));
+                let asked = Asked::alone(handle, record);
+                leave_with_one(frame, mpi, asked, call.word(call.at().status));
             } else {
                 requests::put(handle, record);
                 frame.leave();
             }
         }
         Some(record) => {
-            fail_one(mpi, &call, (handle, record), result);
+            fail_one(mpi, &call, Asked::alone(handle, record), result);
             frame.leave();
         }
         None => frame.leave(),
@@ -171,7 +186,11 @@ impl Many {
         for index in 0..count {
             let handle = place.handle(&mpi.abi, index);
             if let Some(record) = ask(mpi, handle) {
-                asked.push((index, handle, record));
+                asked.push(Asked {
+                    index,
+                    handle,
+                    record,
+                });
             }
         }
         let ignored = if is_array {
@@ -194,25 +213,24 @@ impl Many {
     }
 
     /// Takes one that was asked for, by its place in the call's array.
-    fn take(&mut self, index: usize) -> Option<(usize, Record)> {
-        let place = self.asked.iter().position(|asked| asked.0 == index)?;
-        let (_, handle, record) = self.asked.swap_remove(place);
-        Some((handle, record))
+    fn take(&mut self, index: usize) -> Option<Asked> {
+        let place = self.asked.iter().position(|asked| asked.index == index)?;
+        Some(self.asked.swap_remove(place))
     }
 
     /// Puts back the requests that are not done.
     fn end(mut self) {
-        for (_, handle, record) in self.asked.drain(..) {
-            requests::put(handle, record);
+        for asked in self.asked.drain(..) {
+            requests::put(asked.handle, asked.record);
         }
         let _ = ASKED.try_with(|asked| asked.set(self.asked));
         let _ = STATUSES.try_with(|statuses| statuses.set(self.statuses));
     }
 }
 
-fn complete(mpi: &Mpi, (handle, record): (usize, Record), status: usize) {
-    let outcome = outcome(mpi, &record, status);
-    keep_persistent(handle, record);
+fn complete(mpi: &Mpi, asked: Asked, status: usize) {
+    let outcome = outcome(mpi, &asked.record, status);
+    keep_persistent(asked.handle, asked.record);
     raise(mpi, &outcome);
 }
 
@@ -230,19 +248,19 @@ fn complete_all<const N: usize, S: Site>(
 ) {
     let statuses = call.word(call.at().status);
     let place = call.place(call.at().request);
-    for (index, handle, record) in many.asked.drain(..) {
-        let status = status_of(mpi, statuses, index);
+    for asked in many.asked.drain(..) {
+        let status = status_of(mpi, statuses, asked.index);
         if is_success(result) {
-            complete(mpi, (handle, record), status);
+            complete(mpi, asked, status);
             continue;
         }
         // Each status contains the outcome of its request (MPI 5.0, section 3.7.5).
         match mpi.status_int(status_at(status), mpi.abi.error_at) {
-            0 => complete(mpi, (handle, record), status),
-            error if mpi.is_pending(error) => requests::put(handle, record),
+            0 => complete(mpi, asked, status),
+            error if mpi.is_pending(error) => requests::put(asked.handle, asked.record),
             error => {
-                let now = place.handle(&mpi.abi, index);
-                fail(mpi, (handle, record), now, error, status);
+                let now = place.handle(&mpi.abi, asked.index);
+                fail(mpi, asked, now, error, status);
             }
         }
     }

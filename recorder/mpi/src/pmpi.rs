@@ -57,6 +57,16 @@ library_functions! {
     raw_topo_test c"PMPI_Topo_test" (comm: usize, topology: *mut c_int);
 }
 
+/// A process that numbers are sent to, or received from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    /// The datatype of bytes.
+    pub(crate) byte: usize,
+    pub(crate) rank: i32,
+    pub(crate) tag: i32,
+    pub(crate) comm: usize,
+}
+
 impl Pmpi {
     /// Returns whether MPI_Init has returned, and MPI_Finalize has not been called.
     pub(crate) fn is_begun(&self) -> bool {
@@ -238,14 +248,14 @@ impl Pmpi {
         is_gathered.then(|| all.into_iter().map(BootId).collect())
     }
 
-    /// Sends a number.
-    /// `to` contains datatype of bytes, rank, tag, communicator. Does not wait; short messages are
-    /// sent immediately.
-    pub(crate) fn send_number(
-        &self,
-        number: i64,
-        (byte, rank, tag, comm): (usize, i32, i32, usize),
-    ) -> bool {
+    /// Sends a number to a peer. Does not wait; short messages are sent immediately.
+    pub(crate) fn send_number(&self, number: i64, to: Peer) -> bool {
+        let Peer {
+            byte,
+            rank,
+            tag,
+            comm,
+        } = to;
         // Never freed: the library may read it when it likes.
         let place: &'static [u8; 8] = Box::leak(Box::new(number.to_le_bytes()));
         let mut request = 0;
@@ -257,12 +267,14 @@ impl Pmpi {
         is_sent && unsafe { self.raw_request_free(&raw mut request) }
     }
 
-    /// Receives a number, while one may wait.
-    pub(crate) fn receive_number(
-        &self,
-        (byte, rank, tag, comm): (usize, i32, i32, usize),
-        may_wait: impl Fn() -> bool,
-    ) -> Option<i64> {
+    /// Receives a number from a peer. Waits as long as `may_wait` returns `true`.
+    pub(crate) fn receive_number(&self, from: Peer, may_wait: impl Fn() -> bool) -> Option<i64> {
+        let Peer {
+            byte,
+            rank,
+            tag,
+            comm,
+        } = from;
         // Never freed: when no one waits any more, the message may still arrive.
         let place: &'static mut [u8; 8] = Box::leak(Box::new([0_u8; 8]));
         let to = place.as_mut_ptr();
