@@ -23,7 +23,7 @@ pub enum RecorderError {
         source: io::Error,
     },
     /// A setting has no usable value.
-    #[error("invalid value `{found}` for {name}: expected {expected}")]
+    #[error("{name} is {expected}, not `{found}`")]
     Setting {
         /// Name of the option or environment variable.
         name: &'static str,

@@ -403,14 +403,14 @@ fn read_rules(file: &str) -> std::io::Result<String> {
     const MOST_BYTES: u64 = 16 << 20;
     let metadata = std::fs::metadata(file)?;
     if !metadata.is_file() {
-        return Err(std::io::Error::other("not a regular file"));
+        return Err(std::io::Error::other("it is no regular file"));
     }
     let mut text = String::new();
     let read = std::fs::File::open(file)?
         .take(MOST_BYTES + 1)
         .read_to_string(&mut text)?;
     if read as u64 > MOST_BYTES {
-        return Err(std::io::Error::other("a file of rules has at most 16 MiB"));
+        return Err(std::io::Error::other("rules are 16 MiB at most"));
     }
     Ok(text)
 }
@@ -435,13 +435,13 @@ mod tests {
     #[test]
     fn a_program_does_not_wait_for_rules() {
         let refused = |file: &str| read_rules(file).unwrap_err().to_string();
-        assert_eq!(refused("/dev/zero"), "not a regular file");
+        assert_eq!(refused("/dev/zero"), "it is no regular file");
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("rules");
         let file = std::fs::File::create(&path).unwrap();
         file.set_len((16 << 20) + 1).unwrap();
         let path = path.to_str().unwrap();
-        assert_eq!(refused(path), "a file of rules has at most 16 MiB");
+        assert_eq!(refused(path), "rules are 16 MiB at most");
         std::fs::write(path, "off region std::*").unwrap();
         assert_eq!(read_rules(path).unwrap(), "off region std::*");
     }
@@ -483,9 +483,6 @@ mod tests {
         assert_eq!(options.overflow, Overflow::Drop);
         assert!(options.set("ANNALS_NONE", OsStr::new("1")).is_err());
         let error = options.set("ANNALS_RANK", OsStr::new("first")).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "invalid value `first` for ANNALS_RANK: expected a number"
-        );
+        assert_eq!(error.to_string(), "ANNALS_RANK is a number, not `first`");
     }
 }

@@ -1,5 +1,14 @@
 //! Regions of functions, by address: a table that hooks read and extend without a lock and without
 //! allocating, wherever they are called.
+//!
+//! Why the table is right without a model of its interleavings. An address is stored once, by an
+//! exchange for 0, and never changes: of several threads that meet a function concurrently, one
+//! stores it, and the others find it. They search from the same place and pass the same slots, none
+//! of which becomes 0 again, so that an address is in one slot at most. The region of a slot is set
+//! by an exchange for 0: one thread sets it and logs it, the others get its number; their own stay
+//! unused. An entry of the log belongs to the thread that got its number from the counter, and is
+//! read only after its region was stored, with release order, after its address. A thread that reads 0 for
+//! a region takes the slow path, which begins again with an exchange.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 

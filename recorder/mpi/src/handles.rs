@@ -1,4 +1,14 @@
 //! What belongs to a handle of the library's: read without a lock, by any thread.
+//!
+//! Why the table is right without a model of its interleavings. Only a thread that has a handle from
+//! the library inserts, removes or reads it, and the program orders these calls: a handle is used
+//! after it was made and before it is freed (MPI 5.0, section 2.5.1). So for the entry of a handle
+//! that is read, neither value nor handle changes meanwhile. Any other entry may change while it is
+//! read, but never reads as this handle: its value is loaded first, with acquire order, and then its
+//! handle, which is therefore the one that was stored before that value, or a later one. A later one
+//! is not this handle, because a handle is in one entry at most (`insert` removes it first). An entry
+//! that is being filled has a null value, and its filler owns it by the exchange of 0 for `TAKEN`.
+//! Values are never freed.
 #![expect(
     unsafe_code,
     reason = "values hang on raw pointers, which are never freed"

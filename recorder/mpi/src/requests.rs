@@ -4,6 +4,13 @@
 //! thread that completes it removes the record before it asks the library, and inserts it again if
 //! the request is not done. So another thread that gets the same handle a moment later finds no
 //! stale record. No lock, except where a bucket is full.
+//!
+//! Why the records are sound without a model of their interleavings. A record is accessed only by
+//! the thread that changed its entry's phase to busy, by an exchange with acquire order; the next
+//! thread can do so only after a store of the phase with release order. Where the program has
+//! promised MPI that no two threads call it at a time, a plain store is enough, because the program
+//! orders the calls. The handle of an entry is read before the claim, and may be outdated; it is
+//! read again after the claim, and an entry of another handle is put back unchanged.
 #![expect(
     unsafe_code,
     reason = "records lie in cells that one thread owns at a time"
