@@ -41,7 +41,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/../.."
 cargo=${CARGO:-cargo}
 if [ -z "$built" ]; then
-    "$cargo" build --profile "$profile" -p annals-capi -p annals-instrument -p annals-mpi -p annals-cli >&2
+    "$cargo" build --profile "$profile" -p libannals -p libannals-instrument -p annals-mpi -p annals-cli >&2
     target=$("$cargo" metadata --no-deps --format-version 1 |
         sed -E 's/.*"target_directory":"([^"]*)".*/\1/')
     built=$target/$profile

@@ -1,4 +1,4 @@
-//! Threads raise more events than the recorder has memory for: nobody waits, what does not fit is counted.
+//! Threads raise more events than the recorder has memory for: no thread waits, and events that do not fit are counted.
 //!
 //! ```text
 //! cargo run --release -p annals-recorder --example overload -- DIRECTORY

@@ -1,11 +1,12 @@
-//! Turns `functions.tsv`, the one place where MPI's functions are named, into what stands before each of them;
-//! and says how the library is linked.
+//! Generates the intercepting functions from `functions.tsv`, the one place where MPI's functions
+//! are named; and defines how the library is linked.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Where an argument of this name stands in `At`, for what is recorded of a function.
+/// The field of `At` for arguments of this name, for functions of which more than the call is
+/// recorded.
 const PLACES: &[(&str, &str)] = &[
     ("count", "count"),
     ("incount", "count"),
@@ -62,10 +63,10 @@ const PLACES: &[(&str, &str)] = &[
     ("session", "session"),
 ];
 
-/// What the library does not show: see `adopt_callers`.
+/// Functions that the library does not export: see `callers`.
 const HIDDEN: &[&str] = &["MPI_Get_version"];
 
-/// What has code of its own for each function: what is called most.
+/// Kinds of functions with separate code for each function: those that are called most.
 const HOT: &[&str] = &["send", "isend", "recv", "irecv", "wait"];
 
 const USAGE: &str = "name, group, what is recorded, what is returned, arguments";
@@ -83,11 +84,18 @@ fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     let table = std::fs::read_to_string("functions.tsv").expect("functions.tsv can be read");
     let directory = std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
-    let path = Path::new(&directory).join("functions.rs");
-    std::fs::write(path, generate(&table)).expect("OUT_DIR can be written to");
+    let (signatures, entry_points) = generate(&table);
+    for (file, text) in [
+        ("signatures.rs", signatures),
+        ("entry_points.rs", entry_points),
+    ] {
+        let path = Path::new(&directory).join(file);
+        std::fs::write(path, text).expect("OUT_DIR can be written to");
+    }
 }
 
-fn generate(table: &str) -> String {
+/// Returns what `signatures.rs` and `entry_points.rs` include.
+fn generate(table: &str) -> (String, String) {
     let (mut functions, mut wrappers) = (String::new(), String::new());
     let mut sites = String::new();
     let (mut names, mut order) = (BTreeSet::new(), Vec::new());
@@ -114,16 +122,19 @@ fn generate(table: &str) -> String {
     }
     // Found by their names, too.
     assert!(names.iter().eq(order.iter()), "functions.tsv is in order");
-    format!(
-        "/// How many functions there are.\npub(crate) const COUNT: usize = {count};\n\
+    let signatures = format!(
+        "/// The number of functions.\npub(crate) const COUNT: usize = {count};\n\
          /// By number.\npub(crate) static FUNCTIONS: [Function; COUNT] = [\n{functions}];\n\
-         /// By number, where its arguments stand.\n\
-         pub(crate) static SITES: [At; COUNT] = [\n{sites}];\n\
-         /// By number, what stands before it.\n\
-         pub(crate) static WRAPPERS: Wrappers = Wrappers([\n{addresses}]);\n\
+         /// By number, the positions of its arguments.\n\
+         pub(crate) static SITES: [At; COUNT] = [\n{sites}];\n"
+    );
+    let entry_points = format!(
+        "/// By number, the intercepting function.\n\
+         static WRAPPERS: Addresses = Addresses([\n{addresses}]);\n\
          /// By number, this library's function in a stack of tools.\n\
-         pub(crate) static STACKED: Wrappers = Wrappers([\n{stacked}]);\n{wrappers}"
-    )
+         static STACKED: Addresses = Addresses([\n{stacked}]);\n{wrappers}"
+    );
+    (signatures, entry_points)
 }
 
 fn wrapper(index: usize, name: &str, what: &str, returned: &str, arguments: &[&str]) -> String {
@@ -141,9 +152,9 @@ fn wrapper(index: usize, name: &str, what: &str, returned: &str, arguments: &[&s
     let owed = "// SAFETY: what the caller of this function owes.";
     if returned == "double" {
         return format!(
-            "{head}() -> f64 {{\n    {owed}\n    unsafe {{ wrap::double({index}) }}\n}}\n\
+            "{head}() -> f64 {{\n    {owed}\n    unsafe {{ call::double({index}) }}\n}}\n\
              {in_stack}(context: usize, _: i32) -> f64 {{\n    {owed}\n    \
-             unsafe {{ wrap::double_in_stack({index}, context) }}\n}}\n"
+             unsafe {{ call::double_in_stack({index}, context) }}\n}}\n"
         );
     }
     assert_eq!(
@@ -151,7 +162,7 @@ fn wrapper(index: usize, name: &str, what: &str, returned: &str, arguments: &[&s
         "functions.tsv: {name} returns a word or a double"
     );
     let (what, _) = what.split_once('=').unwrap_or((what, ""));
-    let room = if what == "plain" { "wrap::plain" } else { what };
+    let room = if what == "plain" { "call::plain" } else { what };
     let site = if HOT.contains(&what) {
         format!("Known::<{index}>")
     } else {
@@ -159,14 +170,14 @@ fn wrapper(index: usize, name: &str, what: &str, returned: &str, arguments: &[&s
     };
     format!(
         "{head}({parameters}) -> usize {{\n    {owed}\n    \
-         let call = unsafe {{ Call::new({site}, [{numbers}]) }};\n    \
-         if stack::has({index}) {{ wrap::enter_stack(call) }} else {{ {room}(call) }}\n}}\n\
+         let intercepted = unsafe {{ Call::new({site}, [{numbers}]) }};\n    \
+         if stack::has({index}) {{ call::enter_stack(intercepted) }} else {{ {room}(intercepted) }}\n}}\n\
          {in_stack}(context: usize, _: i32, {parameters}) -> usize {{\n    {owed}\n    \
-         unsafe {{ wrap::in_stack({index}, context, [{numbers}], {room}) }}\n}}\n"
+         unsafe {{ call::in_stack({index}, context, [{numbers}], {room}) }}\n}}\n"
     )
 }
 
-/// Where a function's arguments stand, as fields of `At`.
+/// Returns the positions of a function's arguments, as fields of `At`.
 fn site(name: &str, what: &str, arguments: &[&str]) -> String {
     let mut at = String::new();
     for (place, argument) in arguments.iter().enumerate() {

@@ -11,8 +11,30 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use annals_format::{CalibrationPoint, Clock};
 
-use crate::options::ClockChoice;
 use crate::thread;
+
+/// Which clock stamps the events of the process's own source.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum ClockChoice {
+    /// The time-stamp counter where the processor's is invariant, else the monotonic clock.
+    #[default]
+    Auto,
+    /// The time-stamp counter (on aarch64 the virtual counter).
+    Tsc,
+    /// The system's monotonic clock.
+    Monotonic,
+}
+
+impl ClockChoice {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "auto" => Self::Auto,
+            "tsc" => Self::Tsc,
+            "monotonic" => Self::Monotonic,
+            _ => return None,
+        })
+    }
+}
 
 fn read_system_clock(clock: libc::clockid_t) -> i64 {
     let mut time = libc::timespec {
@@ -24,18 +46,19 @@ fn read_system_clock(clock: libc::clockid_t) -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// The reference clock, nanoseconds: `CLOCK_MONOTONIC`.
+/// Returns the reference clock, nanoseconds:
+/// `CLOCK_MONOTONIC`.
 #[inline]
 pub(crate) fn reference_ns() -> i64 {
     read_system_clock(libc::CLOCK_MONOTONIC)
 }
 
-/// The wall clock, nanoseconds since the Unix epoch.
+/// Returns the wall clock, nanoseconds since the Unix epoch.
 pub(crate) fn unix_ns() -> i64 {
     read_system_clock(libc::CLOCK_REALTIME)
 }
 
-/// The processor's counter.
+/// Returns the processor's counter.
 #[inline]
 pub fn tsc() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -56,7 +79,7 @@ pub fn tsc() -> u64 {
     }
 }
 
-/// Whether the processor's counter runs at one rate in all power states and on all cores.
+/// Returns whether the processor's counter runs at one rate in all power states and on all cores.
 pub fn tsc_is_invariant() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -67,7 +90,8 @@ pub fn tsc_is_invariant() -> bool {
             let found = __cpuid(leaf);
             (found.edx, found.eax)
         };
-        // Advanced power management information, EDX bit 8 (AMD APM vol. 3, Intel SDM vol. 3 §17.17.1).
+        // Advanced power management information, EDX bit 8 (AMD APM vol. 3, Intel SDM vol. 3
+        // §17.17.1).
         edx_and_eax(0x8000_0000).1 >= 0x8000_0007 && edx_and_eax(0x8000_0007).0 & 1 << 8 != 0
     }
     #[cfg(target_arch = "aarch64")]
@@ -80,11 +104,12 @@ pub fn tsc_is_invariant() -> bool {
     }
 }
 
-/// How much the kernel may slew the reference clock, parts per 10⁹ (`adjtimex(2)`: a frequency offset of
-/// at most 500 parts per million).
+/// How much the kernel may slew the reference clock, parts per 10⁹ (`adjtimex(2)`: a frequency
+/// offset of at most 500 parts per million).
 const REFERENCE_SLEW_PPB: u32 = 500_000;
 
-/// Nominal rate of the processor's counter and the bound of its error, parts per 10⁹; measured once.
+/// Nominal rate of the processor's counter and the bound of its error, parts per 10⁹; measured
+/// once.
 pub(crate) fn tsc_rate() -> (u64, u32) {
     static RATE: OnceLock<(u64, u32)> = OnceLock::new();
     *RATE.get_or_init(|| {
@@ -132,12 +157,12 @@ impl Bracket {
 /// nanoseconds.
 const WAIT_FOR_TICK_NS: i64 = 50_000;
 
-/// How long a tick is by the clock's nominal rate, nanoseconds.
+/// Returns how long a tick is by the clock's nominal rate, nanoseconds.
 fn length_of_tick(clock: &Clock) -> u64 {
     1_000_000_000_u64.div_ceil(clock.ticks_per_second.max(1))
 }
 
-/// A calibration point now of a clock that this reads.
+/// Returns a calibration point now of a clock that this reads.
 pub(crate) fn calibrate_by(clock: &Clock, read: impl Fn() -> u64) -> CalibrationPoint {
     let best = bracket(read, length_of_tick(clock));
     CalibrationPoint {
@@ -149,11 +174,12 @@ pub(crate) fn calibrate_by(clock: &Clock, read: impl Fn() -> u64) -> Calibration
     }
 }
 
-/// The narrowest of several brackets: a descheduled one is wide and loses.
+/// Returns the narrowest of several brackets.
 ///
-/// A clock that shows one tick twice ticks more slowly than it is read (an emulated counter, a
-/// millisecond clock): its tick is exact where it changes. When it does not change while this waits,
-/// the bracket is wider by `tick_ns`, the nominal length of a tick.
+/// The bracket of a thread that was descheduled in between is wide, and another one is chosen. A
+/// clock that shows one tick twice ticks more slowly than it is read (an emulated counter, a
+/// millisecond clock): its tick is exact where it changes. When it does not change during the
+/// readings, the bracket is wider by `tick_ns`, the nominal length of a tick.
 fn bracket(read: impl Fn() -> u64, tick_ns: u64) -> Bracket {
     let one = || {
         let before = reference_ns();
@@ -194,8 +220,8 @@ fn unix_offset_ns() -> i64 {
     best.tick as i64 - best.reference_ns
 }
 
-/// Whether the calling thread is in a clock that belongs to the program. It may be there with the
-/// recorder's tables locked: whoever wants that lock must not wait.
+/// Returns whether the calling thread is in a clock that belongs to the program.
+/// The recorder's tables may be locked by this thread then: waiting for that lock would never end.
 pub(crate) fn is_in_clock() -> bool {
     thread::is_in_clock()
 }
@@ -226,8 +252,8 @@ pub(crate) enum TickSource {
     Unreadable(Arc<Tied>),
 }
 
-/// What is known of a clock that the recorder cannot read: where its owner tied it to the reference clock
-/// ([`crate::Recorder::calibrate`]).
+/// What is known of a clock that the recorder cannot read: where its owner tied it to the reference
+/// clock ([`crate::Recorder::calibrate`]).
 #[derive(Debug, Default)]
 pub(crate) struct Tied {
     is_tied: AtomicBool,
@@ -249,7 +275,8 @@ impl Tied {
         self.is_tied.store(true, Ordering::Release);
     }
 
-    /// About the tick now, by the last point and the nominal rate; none: it was never tied.
+    /// Estimates the tick now from the last calibration point and the nominal rate.
+    /// Returns `None` if the clock was never calibrated.
     fn now(&self) -> Option<u64> {
         if !self.is_tied.load(Ordering::Acquire) {
             return None;
@@ -263,7 +290,7 @@ impl Tied {
         })
     }
 
-    /// The same, but not before the tick of an event that was raised already.
+    /// Estimates the tick now, but never before the tick of an event that was raised already.
     pub(crate) fn now_from(&self, last_tick: u64) -> u64 {
         match self.now() {
             None => last_tick,
@@ -280,7 +307,7 @@ impl Tied {
     }
 }
 
-/// Ticks in so many nanoseconds, modulo 2⁶⁴.
+/// Converts nanoseconds to ticks, modulo 2⁶⁴.
 fn ticks_of(ns: i64, ticks_per_second: u64) -> u64 {
     (i128::from(ns) * i128::from(ticks_per_second) / 1_000_000_000) as u64
 }
@@ -297,7 +324,7 @@ impl fmt::Debug for TickSource {
 }
 
 impl TickSource {
-    /// What a choice means on this machine.
+    /// Returns the clock that a choice means on this machine.
     pub(crate) fn choose(choice: ClockChoice) -> Self {
         match choice {
             ClockChoice::Tsc => Self::Tsc,
@@ -306,7 +333,7 @@ impl TickSource {
         }
     }
 
-    /// The tick now; 0 for a clock that cannot be read.
+    /// Returns the tick now, or 0 for a clock that cannot be read.
     #[inline]
     pub(crate) fn read(&self) -> u64 {
         match self {
@@ -317,7 +344,8 @@ impl TickSource {
         }
     }
 
-    /// The tick now of a stream's clock whose last event has this one: about, for a clock that cannot be read.
+    /// Returns the tick now, of the clock of a stream whose last event has the tick `last_tick`.
+    /// For a clock that cannot be read, it is an estimate.
     pub(crate) fn read_from(&self, last_tick: u64) -> u64 {
         match self {
             Self::Unreadable(tied) => tied.now_from(last_tick),
@@ -325,7 +353,7 @@ impl TickSource {
         }
     }
 
-    /// The tick now; none for a clock that cannot be read, or panics.
+    /// Returns the tick now, or `None` for a clock that cannot be read or that panics.
     pub(crate) fn read_safely(&self) -> Option<u64> {
         let read = std::panic::AssertUnwindSafe(|| self.read());
         let is_readable = !matches!(self, Self::Unreadable(_));
@@ -334,7 +362,8 @@ impl TickSource {
             .flatten()
     }
 
-    /// A calibration point now; none for a clock that cannot be read, or panics.
+    /// Takes a calibration point now.
+    /// Returns `None` for a clock that cannot be read or that panics.
     pub(crate) fn calibrate(&self, clock: &Clock) -> Option<CalibrationPoint> {
         let tick_ns = length_of_tick(clock);
         let unix_offset_ns = unix_offset_ns();
@@ -411,8 +440,8 @@ mod tests {
         assert!(wrong.len() <= 10, "{rate} ± {error_ppb} ppb: {wrong:#?}");
     }
 
-    /// A clock that ticks each 20 µs is known where it changes, one that ticks each second only to
-    /// a second.
+    /// A clock that ticks each 20 µs is exact where it changes; one that ticks each second is exact
+    /// to a second.
     #[test]
     fn a_slow_clock_is_read_where_it_ticks() {
         let ticks_each = |ns: i64| {

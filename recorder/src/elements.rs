@@ -18,7 +18,8 @@ pub enum Text {}
 pub enum Blob {}
 
 mod sealed {
-    /// Rows are written without checks behind a bound: only this crate says what a bound is.
+    /// Rows are written without checks, within a bound.
+    /// Only this crate may define the bound of a type.
     pub trait Sealed {}
 }
 
@@ -33,12 +34,12 @@ pub trait ElementKind: Sealed {
     /// Whether the value may be absent.
     const IS_OPTIONAL: bool = false;
 
-    /// Most bytes that the value takes in a row.
+    /// Returns the most bytes that the value takes in a row.
     fn bound(value: Self::Value<'_>) -> usize;
     /// Writes the value into a row; the row has room for its bound.
     #[doc(hidden)]
     fn put(value: Self::Value<'_>, row: &mut RowCursor);
-    /// Whether the value is there.
+    /// Returns whether the value is there.
     #[doc(hidden)]
     #[inline]
     fn is_present(_: Self::Value<'_>) -> bool {
@@ -169,9 +170,9 @@ pub trait Elements: Sealed {
     /// The values that one event carries.
     type Values<'a>: Copy;
 
-    /// The element types and whether each is optional.
+    /// Returns the element types and whether each is optional.
     fn schema() -> EventTypeSchema;
-    /// Most bytes that the values take in a row.
+    /// Returns the most bytes that the values take in a row.
     fn bound(values: Self::Values<'_>) -> usize;
     /// Writes the values into a row.
     #[doc(hidden)]
@@ -240,8 +241,9 @@ tuple_elements!(A a, B b, C c, D d, E e, F f);
 tuple_elements!(A a, B b, C c, D d, E e, F f, G g);
 tuple_elements!(A a, B b, C c, D d, E e, F f, G g, H h);
 
-/// A row with the elements `E`. It refers to the values: a copy of what has just been written, field by field, would wait
-/// until the processor has written all of them (some 5 of 70 ns that a ping-pong under Open MPI took longer).
+/// A row with the elements `E`. It refers to the values: a copy of what has just been written,
+/// field by field, would wait until the processor has written all of them (some 5 of 70 ns that a
+/// ping-pong under Open MPI took longer).
 pub(crate) struct Typed<'v, 'a, E: Elements>(pub(crate) &'v E::Values<'a>);
 
 impl<E: Elements> Clone for Typed<'_, '_, E> {
@@ -275,15 +277,15 @@ impl<'v, I: Values<'v>> PutRow for Raw<I> {
 
 /// Values known at run time only, in whatever memory their callers have them.
 pub trait Values<'v>: Copy {
-    /// How many.
+    /// Returns the number of values.
     fn len(self) -> usize;
 
-    /// Whether there are none.
+    /// Returns whether there are no values.
     fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// The one with this number, which is below their count.
+    /// Returns the value with this index, which is below the number of values.
     fn get(self, index: usize) -> RawValue<'v>;
 }
 
@@ -299,12 +301,13 @@ impl<'v> Values<'v> for &[Value<'v>] {
     }
 }
 
-/// A value as it lies in memory, whatever its type: what values known only at run time are raised from.
-/// Its types are told apart by comparisons that a processor predicts, not by jumps to one place for each,
-/// which it does not (benches/c_path).
+/// A value as it is in memory, whatever its type: values that are known only at run time are raised
+/// from it. Its types are told apart by comparisons, which a processor predicts, and not by a jump
+/// to a separate place for each type, which it does not (benches/c_path).
 #[derive(Clone, Copy, Debug)]
 pub struct RawValue<'v> {
-    /// Code of its element type; 0: absent.
+    /// Code of its element type.
+    /// 0 means that the value is absent.
     code: u32,
     length: u32,
     /// A number's bits, of the lower half for 32 bits; else where the bytes are.
@@ -313,11 +316,12 @@ pub struct RawValue<'v> {
 }
 
 impl<'v> RawValue<'v> {
-    /// A value with the code of an element type, or 0 for one that is absent; any other code never fits.
+    /// Creates a value with the code of an element type, or 0 for one that is absent.
+    /// Any other code never fits.
     ///
     /// # Safety
-    /// - With the code of a string or of bytes, `bits` is the address of `length` bytes that are there
-    ///   for `'v`, or 0.
+    /// - With the code of a string or of bytes, `bits` is 0 or the address of `length` bytes that
+    ///   are valid for `'v`.
     #[inline(always)]
     pub const unsafe fn new(code: u32, length: u32, bits: u64) -> Self {
         let bytes = std::marker::PhantomData;
@@ -329,7 +333,8 @@ impl<'v> RawValue<'v> {
         }
     }
 
-    /// The same value; a text that is longer than any event may be is cut, and the event dropped.
+    /// Converts a value.
+    /// A text that is longer than the longest event is cut, and the event is dropped.
     pub(crate) fn of(value: Value<'v>) -> Self {
         let code = value.element_type().map_or(0, ElementType::code).into();
         let (length, bits) = match value.as_bytes() {
@@ -346,13 +351,13 @@ impl<'v> RawValue<'v> {
         self.code >= ElementType::String as u32
     }
 
-    /// Whether a string or bytes value is not where it should be.
+    /// Returns whether a string or bytes value has no address.
     #[inline(always)]
     const fn lacks_bytes(self) -> bool {
         self.bits == 0 && self.length != 0
     }
 
-    /// What stands in the row for an integer.
+    /// Returns the integer as it is stored in the row.
     #[inline(always)]
     const fn integer(self) -> u64 {
         let is_narrow = self.code <= ElementType::U32 as u32;
@@ -377,7 +382,7 @@ impl<'v> RawValue<'v> {
             &[]
         } else {
             let start = std::ptr::with_exposed_provenance(self.bits as usize);
-            // SAFETY: who made the value promised it; one without an address does not fit.
+            // SAFETY: promised to `new`; a value without an address does not fit and is not read.
             unsafe { std::slice::from_raw_parts(start, self.length as usize) }
         };
         row.bytes(bytes);
@@ -395,7 +400,7 @@ impl<'v> RawValue<'v> {
     }
 }
 
-// What `integer` tells by the code's bits.
+// The integer's kind, by the bits of the code.
 const _: () = assert!(ElementType::I32 as u32 == 1 && ElementType::U32 as u32 == 2);
 const _: () = assert!(ElementType::I64 as u32 == 3 && ElementType::U64 as u32 == 4);
 const _: () = assert!(ElementType::String as u32 == 6 && ElementType::Bytes as u32 == 7);
@@ -405,11 +410,13 @@ pub(crate) const MOST_FEW: usize = 8;
 
 /// What rows of an event type look like, and what of that a raise needs.
 #[derive(Debug)]
-pub(crate) struct Shape {
+pub(crate) struct RowShape {
     pub(crate) schema: EventTypeSchema,
-    /// By element, the code of its type; of event types whose elements are all numbers, and all there.
+    /// By element, the code of its type; of event types whose elements are all numbers, and all
+    /// there.
     numbers: Option<Box<[u32]>>,
-    /// The codes of 1 to [`MOST_FEW`] elements that are all there: a byte each, the first one lowest.
+    /// The codes of 1 to [`MOST_FEW`] elements that are all there: a byte each, the first one
+    /// lowest.
     few: u64,
     /// How many these are; 0 for other event types.
     few_count: usize,
@@ -430,7 +437,7 @@ pub(crate) enum Few {
     Any,
 }
 
-impl Shape {
+impl RowShape {
     pub(crate) fn new(schema: EventTypeSchema) -> Self {
         let elements = &schema.elements;
         let code = |(element_type, is_optional): &(ElementType, bool)| {
@@ -456,8 +463,9 @@ impl Shape {
         }
     }
 
-    /// Whether these values fit, and are numbers: the only question that such an event type asks. Its row's
-    /// bound follows from their number alone.
+    /// Returns whether these values fit, and are numbers.
+    /// For event types of numbers, nothing else is checked: the bound of the row follows from the
+    /// number of values alone.
     #[inline(always)]
     pub(crate) fn fits_numbers<'v>(&self, values: impl Values<'v>) -> bool {
         let Some(numbers) = &self.numbers else {
@@ -468,7 +476,8 @@ impl Shape {
         values.len() == numbers.len() && codes.all(|(index, code)| values.get(index).code == *code)
     }
 
-    /// Whether these values, of which there are `N`, are of the types that they should be, for few elements.
+    /// Returns whether these `N` values have the types of the elements.
+    /// For event types with few elements.
     #[inline(always)]
     pub(crate) fn fits_few<'v, const N: usize>(&self, values: impl Values<'v>) -> bool {
         let (mut packed, mut all) = (0, 0);
@@ -477,7 +486,7 @@ impl Shape {
             packed |= u64::from(code) << (8 * index);
             all |= code;
         }
-        // A code beyond a byte would stand in its neighbour's place.
+        // A code larger than a byte would overwrite its neighbour.
         packed == self.few && self.few_count == N && all <= u32::from(u8::MAX)
     }
 }
@@ -494,7 +503,7 @@ impl<I, const N: usize, const SIGNED: bool> Integers<I, N, SIGNED> {
 impl<'v, I: Values<'v>, const N: usize, const SIGNED: bool> PutRow for Integers<I, N, SIGNED> {
     #[inline(always)]
     fn put(self, to: &mut RowCursor) {
-        // A cursor of its own stays in a register.
+        // A local cursor stays in a register.
         let mut row = *to;
         for index in 0..N {
             let value = self.0.get(index);
@@ -515,7 +524,8 @@ impl<'v, I: Values<'v>, const N: usize, const SIGNED: bool> PutRow for Integers<
 pub(crate) struct OneText<'v>(RawValue<'v>);
 
 impl<'v> OneText<'v> {
-    /// The value, of the right type, and the most bytes that it takes; none if it lacks its bytes.
+    /// Creates the row of one text, and returns it with the most bytes that it takes.
+    /// Returns `None` if the bytes are missing.
     #[inline(always)]
     pub(crate) fn new(value: RawValue<'v>) -> Option<(Self, usize)> {
         let bound = VARINT_ROOM.saturating_add(value.length as usize);
@@ -570,7 +580,7 @@ impl<'v, I: Values<'v>, const N: usize> PutRow for Present<I, N> {
 pub(crate) struct Numbers<I>(pub(crate) I);
 
 impl<'v, I: Values<'v>> Numbers<I> {
-    /// Most bytes that the values take.
+    /// Returns the most bytes that the values take.
     #[inline(always)]
     pub(crate) fn bound(self) -> usize {
         self.0.len() * VARINT_ROOM
@@ -580,7 +590,7 @@ impl<'v, I: Values<'v>> Numbers<I> {
 impl<'v, I: Values<'v>> PutRow for Numbers<I> {
     #[inline(always)]
     fn put(self, to: &mut RowCursor) {
-        // A cursor of its own stays in a register.
+        // A local cursor stays in a register.
         let mut row = *to;
         for index in 0..self.0.len() {
             let value = self.0.get(index);
@@ -602,8 +612,9 @@ pub(crate) struct Fit {
     has_optional: bool,
 }
 
-/// How values fit a schema; none unless they are as many, of the same types, and absent only where that
-/// is allowed.
+/// Returns how values fit a schema.
+/// Returns `None` unless there are as many as elements, with the same types, and absent only where
+/// that is allowed.
 #[inline(always)]
 pub(crate) fn fit<'v>(schema: &EventTypeSchema, values: impl Values<'v>) -> Option<Fit> {
     let elements = schema.elements.as_slice();
@@ -634,7 +645,7 @@ pub(crate) fn fit<'v>(schema: &EventTypeSchema, values: impl Values<'v>) -> Opti
 /// Writes values that fit.
 #[inline(always)]
 pub(crate) fn put_values<'v>(fit: Fit, values: impl Values<'v>, to: &mut RowCursor) {
-    // A cursor of its own stays in a register.
+    // A local cursor stays in a register.
     let mut row = *to;
     if fit.has_optional {
         let (mut byte, mut bit) = (0_u8, 1_u8);
@@ -672,7 +683,7 @@ mod tests {
         }
     }
 
-    /// What values look like in a row, whichever way they are raised.
+    /// Values look alike in a row, whichever way they are raised.
     #[test]
     fn values_known_at_run_time_make_the_same_row() {
         type Typed = (i32, u32, i64, u64, f64, Text, Blob, Option<i32>);
@@ -709,7 +720,7 @@ mod tests {
             let raw = values.as_slice();
             let fit = fit(&Typed::schema(), raw).expect("they fit");
             assert!(fit.bound >= Typed::bound(typed));
-            assert!(!Shape::new(Typed::schema()).fits_numbers(raw));
+            assert!(!RowShape::new(Typed::schema()).fits_numbers(raw));
             let expected = write(&|row| Typed::put(typed, row));
             assert_eq!(write(&|row| put_values(fit, raw, row)), expected);
         }
@@ -729,7 +740,7 @@ mod tests {
                 Value::U64(number as u64),
                 Value::F64(number as f64),
             ];
-            let shape = Shape::new(<(i32, u32, i64, u64, f64)>::schema());
+            let shape = RowShape::new(<(i32, u32, i64, u64, f64)>::schema());
             assert!(shape.fits_numbers(values.as_slice()));
             assert!(!shape.fits_numbers(&values[..4]));
             let mut other = values;
@@ -746,7 +757,7 @@ mod tests {
         for number in [-1, 0, 1, 200, 20_000, i64::MIN, i64::MAX] {
             let (a, b, c) = (number as i32, number as u32, number as u64);
             let values = [Value::I32(a), Value::U32(b), Value::U64(c)];
-            let signed = Shape::new(<(i32, u32, u64)>::schema());
+            let signed = RowShape::new(<(i32, u32, u64)>::schema());
             assert_eq!(signed.few_are, Few::Integers);
             assert!(signed.fits_few::<3>(values.as_slice()));
             let expected = write(&|row| <(i32, u32, u64)>::put((a, b, c), row));
@@ -756,7 +767,7 @@ mod tests {
             assert!(bound >= expected.len());
             assert_eq!(write(&|to| row.put(to)), expected, "{number}");
 
-            let unsigned = Shape::new(<(u32, u64)>::schema());
+            let unsigned = RowShape::new(<(u32, u64)>::schema());
             assert_eq!(unsigned.few_are, Few::Unsigned);
             assert!(unsigned.fits_few::<2>(&values[1..]));
             let expected = write(&|row| <(u32, u64)>::put((b, c), row));
@@ -769,7 +780,7 @@ mod tests {
             let absent = [values[1], values[2], Value::Absent];
             assert!(!unsigned.fits_few::<3>(absent.as_slice()));
             assert!(!signed.fits_few::<3>(absent.as_slice()));
-            let optional = Shape::new(<(Option<u32>,)>::schema());
+            let optional = RowShape::new(<(Option<u32>,)>::schema());
             assert!(!optional.fits_few::<1>([Value::Absent].as_slice()));
             let code = 2 | 4 << 8;
             let wide = [RawValue {
@@ -778,7 +789,7 @@ mod tests {
             }; 2];
             assert!(!unsigned.fits_few::<2>(wide.as_slice()));
         }
-        let texts = Shape::new(<(Text, f64)>::schema());
+        let texts = RowShape::new(<(Text, f64)>::schema());
         assert_eq!(texts.few_are, Few::Any);
         let values = [Value::String(b"text"), Value::F64(0.5)];
         assert!(texts.fits_few::<2>(values.as_slice()) && !texts.fits_numbers(values.as_slice()));
@@ -789,7 +800,8 @@ mod tests {
         let mut missing = values.map(RawValue::of);
         missing[0].bits = 0;
         assert!(Present::<_, 2>::new(missing.as_slice()).is_none());
-        // Neither in number, nor in type, nor absent where that is not allowed, nor of no type at all.
+        // Neither in number, nor in type, nor absent where that is not allowed, nor of no type at
+        // all.
         let schema = <(u32, Option<Text>)>::schema();
         let raw = |code| {
             [

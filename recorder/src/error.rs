@@ -1,5 +1,5 @@
-//! What can go wrong when a recorder is set up. Nothing goes wrong on the event path: there, an
-//! error costs events, and they are counted.
+//! What can go wrong when a recorder is set up.
+//! On the event path nothing goes wrong: there, an error costs events, which are counted.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub enum RecorderError {
         action: &'static str,
         /// On which file.
         path: PathBuf,
-        /// The system's word.
+        /// The underlying I/O error.
         #[source]
         source: io::Error,
     },
@@ -35,8 +35,9 @@ pub enum RecorderError {
     /// The recorder was finished; nothing can be added any more.
     #[error("the recording is finished")]
     Finished,
-    /// The calling thread is in a clock that the program gave to a recorder: nothing can be added there.
-    #[error("nothing can be defined inside a clock's own function")]
+    /// The calling thread is in a clock that the program gave to a recorder.
+    /// Nothing can be added there.
+    #[error("a clock's function cannot define anything")]
     InClock,
     /// A name is taken by a different definition.
     #[error("event type `{name}` is already defined with other elements or another role")]
@@ -53,13 +54,13 @@ pub enum RecorderError {
         why: String,
     },
     /// A snapshot could not be written.
-    #[error("no snapshot: {why}")]
+    #[error("cannot write a snapshot: {why}")]
     Snapshot {
-        /// The system's word.
+        /// The underlying I/O error, as text.
         why: String,
     },
     /// No room is left in the buffer for another definition, counter or stream.
-    #[error("no room for more {what}: a larger buffer (ANNALS_BUFFER) has more")]
+    #[error("no room for more {what}: increase the buffer (ANNALS_BUFFER)")]
     Full {
         /// Of what there are too many.
         what: &'static str,

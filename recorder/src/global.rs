@@ -11,21 +11,26 @@ use annals_format::RegionId;
 
 use crate::recorder::Recorder;
 
-/// Null: none. What stands here is never freed.
+/// Null means that there is no global recorder.
+/// The recorder is never freed.
 static GLOBAL: AtomicPtr<Recorder> = AtomicPtr::new(null_mut());
 
-pub(crate) fn set(recorder: Recorder) {
-    GLOBAL.store(Box::leak(Box::new(recorder)), Ordering::Release);
+impl Recorder {
+    /// Makes this the recorder that [`crate::region!`] uses; the last call counts. The process then
+    /// keeps it until it exits.
+    pub fn make_global(&self) {
+        GLOBAL.store(Box::leak(Box::new(self.clone())), Ordering::Release);
+    }
 }
 
 #[inline]
 fn global() -> Option<&'static Recorder> {
     let recorder = GLOBAL.load(Ordering::Acquire);
-    // SAFETY: null, or leaked by `set`.
+    // SAFETY: null, or leaked by `make_global`.
     unsafe { recorder.as_ref() }
 }
 
-/// A place in the program that enters a region: what [`crate::region!`] stands for.
+/// A place in the program that enters a region: the expansion of [`crate::region!`].
 #[derive(Debug)]
 pub struct RegionSite {
     name: &'static str,
@@ -36,7 +41,7 @@ pub struct RegionSite {
 }
 
 impl RegionSite {
-    /// A site that enters the region with this name.
+    /// Creates a site that enters the region with this name.
     pub const fn new(name: &'static str, file: &'static str, line: u32) -> Self {
         Self {
             name,
@@ -46,7 +51,8 @@ impl RegionSite {
         }
     }
 
-    /// Enters the region until the guard goes; does nothing without a global recorder.
+    /// Enters the region until the guard is dropped.
+    /// Does nothing without a global recorder.
     #[inline]
     pub fn enter(&self) -> SiteGuard {
         let entered = global().and_then(|recorder| {
@@ -72,7 +78,7 @@ impl RegionSite {
     }
 }
 
-/// Leaves the region of its site when it goes.
+/// Leaves the region of its site when it is dropped.
 #[derive(Debug)]
 #[must_use = "the region is left when the guard goes"]
 pub struct SiteGuard {
@@ -88,7 +94,7 @@ impl Drop for SiteGuard {
     }
 }
 
-/// What [`crate::region!`] gives with the feature `off`: nothing happens when it goes.
+/// The value of [`crate::region!`] with the feature `off`: nothing happens when it is dropped.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct NoRegion;
@@ -112,7 +118,8 @@ macro_rules! region {
     }};
 }
 
-/// Nothing: the feature `off` is on. The name is not even looked at.
+/// Expands to nothing: the feature `off` is on.
+/// The name is not evaluated.
 #[cfg(feature = "off")]
 #[macro_export]
 macro_rules! region {

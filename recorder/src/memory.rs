@@ -35,11 +35,12 @@ const fn round_up(bytes: usize, to: usize) -> usize {
 impl Division {
     /// Smallest page: the system's, so that pages do not share one.
     pub(crate) const LEAST_PAGE: usize = 4096;
-    /// Largest page: whatever rows it holds, its chunk stays within the limits of the format. An event
-    /// takes two bytes, and the elements it does not have an eighth of a byte each, so that a page has
-    /// no more than 2¹⁹ events and eight values a byte, 2²³.
+    /// Largest page: whatever rows it holds, its chunk stays within the limits of the format. An
+    /// event takes two bytes, and the elements it does not have an eighth of a byte each, so that a
+    /// page has no more than 2¹⁹ events and eight values a byte, 2²³.
     pub(crate) const LARGEST_PAGE: usize = 1 << 20;
-    /// Most segments: the process keeps four kilobytes beside each.
+    /// Most segments.
+    /// The process keeps four kilobytes for each.
     const MOST_SEGMENTS: usize = 8192;
     /// Largest budget: the live file must stay within the limits of the format.
     const LARGEST_BUDGET: usize = l::MAX_FILE_LEN as usize - (64 << 20);
@@ -100,12 +101,13 @@ pub(crate) struct LiveMemory {
 // SAFETY: all shared fields are accessed as atomics; rows and pages belong to one thread at a time,
 // which the recorder's queues hand on.
 unsafe impl Send for LiveMemory {}
-// SAFETY: as above.
+// SAFETY: all shared fields are accessed as atomics; rows and pages belong to one thread at a time,
+// which the recorder's queues hand on.
 unsafe impl Sync for LiveMemory {}
 
 impl LiveMemory {
-    /// Creates and maps the file, its space reserved, and what stands before the pages in memory;
-    /// anonymous memory, and the reason, when that fails.
+    /// Creates and maps the file, with its space reserved and its part before the pages in memory.
+    /// When that fails, returns anonymous memory and the reason.
     pub(crate) fn create(path: &Path, division: Division) -> io::Result<(Self, Option<io::Error>)> {
         let (map, path, failure) = match Self::map_file(path, division.total()) {
             Ok(map) => (map, Some(path.to_owned()), None),
@@ -160,7 +162,8 @@ impl LiveMemory {
         self.populate_bytes(start, pages.len() * self.division.page_bytes);
     }
 
-    /// Where the kernel cannot (before Linux 5.14), each page comes with its first write.
+    /// Where the kernel cannot do this (before Linux 5.14), each page is allocated at its first
+    /// write.
     fn populate_bytes(&self, offset: usize, length: usize) {
         if length != 0 {
             let _ = self.map.advise_range(Advice::PopulateWrite, offset, length);
@@ -186,10 +189,13 @@ impl LiveMemory {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base, bytes.len()) };
     }
 
-    /// Lets go of the file, when its events stand in the recording: only the counters stay, in memory of
-    /// the process. Otherwise its room would be taken for as long as the process runs, and the process's
-    /// end would wait for the file to go, its descriptors closed already: in that state Open MPI's
-    /// launcher (5.0) can hang on a rank. Where the system cannot do this, the file goes with the process.
+    /// Releases the file once its events are in the recording.
+    /// Only the counters stay, in memory of the process.
+    ///
+    /// Otherwise the file would keep its space for as long as the process runs, and the process's
+    /// end would wait for the file to be freed, with its descriptors closed already: in that state
+    /// Open MPI's launcher (5.0) can hang on a rank. Where the system cannot do this, the file is
+    /// freed with the process.
     pub(crate) fn release(&self) {
         let length = self.map.len();
         let Ok(mut copy) = MmapMut::map_anon(length) else {
@@ -203,10 +209,10 @@ impl LiveMemory {
                 unsafe { copy.as_mut_ptr().add(offset).cast::<u64>().write(value) };
             }
         }
-        // In one step, and not by a hole in the file: a thread that was interrupted in an event may write
-        // on, and would be killed where a hole cannot be filled.
-        // SAFETY: replaces our own mapping by one of the same size and access; what is in it is accessed
-        // as atomics or by one thread each, and any content of pages is sound.
+        // In one step, and not by a hole in the file: a thread that was interrupted in an event may
+        // write on, and would be killed where a hole cannot be filled. SAFETY: replaces our own
+        // mapping by one of the same size and access; what is in it is accessed as atomics or by
+        // one thread each, and any content of pages is sound.
         let moved = unsafe {
             libc::mremap(
                 copy.as_mut_ptr().cast(),
@@ -222,7 +228,7 @@ impl LiveMemory {
         }
     }
 
-    /// The file, when there is one.
+    /// Returns the path of the file, if there is one.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
@@ -240,7 +246,7 @@ impl LiveMemory {
         unsafe { self.base.add(offset) }
     }
 
-    /// The 64-bit field at an offset that is a multiple of 8.
+    /// Returns the 64-bit field at an offset that is a multiple of 8.
     pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
         debug_assert!(offset.is_multiple_of(8));
         // SAFETY: in bounds, aligned (the mapping is page-aligned), and only accessed as an atomic.
@@ -278,7 +284,7 @@ impl LiveMemory {
         }
     }
 
-    /// The counters of the 32 event types of a segment.
+    /// Returns the counters of the 32 event types of a segment.
     pub(crate) fn segment(&self, number: usize) -> &'static SegmentRows {
         assert!(
             number < self.division.segment_count,
@@ -286,8 +292,9 @@ impl LiveMemory {
         );
         let offset = self.division.segments_offset() + number * l::SEGMENT_LEN;
         let start = self.at(offset, l::SEGMENT_LEN).cast::<SegmentRows>();
-        // SAFETY: in bounds, page-aligned, atomics only; the mapping is never removed, only replaced in one
-        // step (`release`), while a recorder's shared part lives, and streams keep that alive.
+        // SAFETY: in bounds, page-aligned, atomics only; the mapping is never removed, only
+        // replaced in one step (`release`), while a recorder's shared part lives, and streams keep
+        // that alive.
         unsafe { &*start }
     }
 
@@ -305,8 +312,9 @@ impl LiveMemory {
         true
     }
 
-    /// Empties the definitions area: its records are in the recording, twice. Length before generation: a
-    /// reader that sees the old length then sees the generation change before new bytes come.
+    /// Empties the definitions area: its records are in the recording twice.
+    /// The length is stored before the generation: a reader that reads the old length then finds
+    /// the generation changed before new bytes are written.
     pub(crate) fn clear_definitions(&self) {
         self.word(l::DEFINITIONS_LEN).store(0, Ordering::SeqCst);
         self.word(l::DEFINITIONS_GENERATION)
@@ -315,7 +323,8 @@ impl LiveMemory {
 }
 
 /// Counters of one event type in one stream. One thread writes them (many for an unattributed row),
-/// but for the causes that [`annals_format::Cause::is_counted_by_writer`] names: those are the writer's.
+/// but for the causes that [`annals_format::Cause::is_counted_by_writer`] names: those are the
+/// writer's.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct CounterRow {
@@ -346,16 +355,16 @@ pub(crate) struct OwnRow {
     pub(crate) gate: AtomicU64,
     /// State of a rate limit: the earliest tick at which the next event passes.
     pub(crate) limiter: AtomicU64,
-    /// How much of each drop count stands in dropped records already, by the codes of the causes.
+    /// The part of each drop count that dropped records report already, by the codes of the causes.
     pub(crate) reported: [AtomicU64; 6],
     /// How much of the suppressed count does, or was left out by a sample.
     pub(crate) reported_suppressed: AtomicU64,
-    /// Tick of the stream's last event before the suppressed ones that no record tells of.
+    /// Tick of the stream's last event before the suppressed events that no record reports yet.
     pub(crate) suppressed_from: AtomicU64,
 }
 
 impl OwnRow {
-    /// One whose gate no event passes by the short way.
+    /// Creates a row whose gate sends every event to the slow path.
     pub(crate) const fn shut() -> Self {
         Self {
             gate: AtomicU64::new(u64::MAX),
@@ -419,7 +428,8 @@ impl<'a> Slot<'a> {
         self.memory.word(self.offset + l::SLOT_SYSTEM_ID)
     }
 
-    /// The thread's name: 16 bytes.
+    /// Returns the thread's name:
+    /// 16 bytes.
     pub(crate) fn name(&self) -> [&'a AtomicU64; 2] {
         [0, 8].map(|at| self.memory.word(self.offset + l::SLOT_NAME + at))
     }
@@ -471,7 +481,7 @@ impl<'a> Page<'a> {
         self.memory.at(self.offset + l::PAGE_HEADER_LEN, room)
     }
 
-    /// Where rows start and where they must end.
+    /// Returns the start of the rows, and the most bytes that they may take.
     pub(crate) fn room(&self) -> (*mut u8, usize) {
         (
             self.rows_start(),
@@ -479,11 +489,11 @@ impl<'a> Page<'a> {
         )
     }
 
-    /// A cursor `offset` bytes into the rows.
+    /// Returns a cursor `offset` bytes into the rows.
     ///
     /// # Safety
     /// - The page belongs to the calling thread.
-    /// - What is written through the cursor stays within the page's room.
+    /// - Writes through the cursor stay within the page's room.
     #[inline]
     pub(crate) unsafe fn cursor(start: *mut u8, offset: usize) -> RowCursor {
         // SAFETY: the caller keeps within the page.
@@ -492,7 +502,7 @@ impl<'a> Page<'a> {
         unsafe { RowCursor::new(start) }
     }
 
-    /// The committed rows.
+    /// Returns the committed rows.
     pub(crate) fn committed_rows(&self) -> &'a [u8] {
         let commit = self.commit().load(Ordering::Acquire);
         let room = self.memory.division.page_bytes - l::PAGE_HEADER_LEN;
@@ -502,8 +512,8 @@ impl<'a> Page<'a> {
         unsafe { std::slice::from_raw_parts(self.rows_start(), length) }
     }
 
-    /// A copy of a page that its owner may free and use again meanwhile; none when it did, or the page is
-    /// free.
+    /// Returns a copy of a page that its owner may free and use again meanwhile.
+    /// Returns `None` if it did, or if the page is free.
     pub(crate) fn copy(&self) -> Option<PageCopy> {
         let stream = self.stream().load(Ordering::Acquire).checked_sub(1)?;
         let generation = self.field(l::PAGE_GENERATION).load(Ordering::Acquire);

@@ -1,12 +1,14 @@
-//! Functions as regions: of which file, at which address in it. Their names come later, from symbols.
+//! Functions as regions: their file, and their address in it.
+//! Their names are resolved later, from symbols.
 
 use annals_format::{Definition, Function, Module, ModuleId, Region, RegionId};
 
+use crate::builtin::PROCESS;
 use crate::clock::reference_ns;
+use crate::definer::Definer;
 use crate::error::{RecorderError, Result};
 use crate::raiser::Raiser;
 use crate::recorder::Recorder;
-use crate::shared::{PROCESS, Registry, Shared};
 
 /// A program or library file in the process's memory, to be added.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,53 +25,58 @@ impl Recorder {
     /// Adds a module. One that is loaded once more is added once more.
     ///
     /// # Errors
-    /// As [`Recorder::set_rank`].
+    /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another
+    /// definition.
     pub fn add_module(&self, spec: &ModuleSpec) -> Result<ModuleId> {
-        self.define(|shared, registry| registry.module(shared, spec))
+        self.define(|definer| definer.module(spec))
     }
 
-    /// Says that a module is not in the process's memory any more.
+    /// Defines that a module is not in the process's memory any more.
     ///
     /// # Errors
-    /// If there is no such module, and as [`Recorder::set_rank`].
+    /// If there is no such module, the recording is finished, or there is no room for another
+    /// definition.
     pub fn remove_module(&self, module: ModuleId) -> Result<()> {
-        self.define(|shared, registry| {
-            let mut module = registry.known_module(module)?.clone();
+        self.define(|definer| {
+            let mut module = definer.known_module(module)?.clone();
             module.unloaded_ns = Some(reference_ns());
-            registry.add(shared, Definition::Module(module))
+            definer.add(Definition::Module(module))
         })
     }
 
-    /// Defines a region that was [reserved](Raiser::reserve_region): the function at this address of the
-    /// module's file. It is called `module+0xaddress` until someone adds a symbol.
+    /// Defines a region that was [reserved](Raiser::reserve_region): the function at this address
+    /// of the module's file. It is called `module+0xaddress` until someone adds a symbol.
     ///
     /// # Errors
-    /// If there is no such module, and as [`Recorder::set_rank`].
+    /// If there is no such module, the recording is finished, or there is no room for another
+    /// definition.
     pub fn define_function(&self, region: RegionId, module: ModuleId, offset: u64) -> Result<()> {
-        self.define(|shared, registry| registry.function(shared, region, module, offset))
+        self.define(|definer| definer.function(region, module, offset))
     }
 
     /// Defines a region that was [reserved](Raiser::reserve_region) and is no function of a module.
     ///
     /// # Errors
-    /// As [`Recorder::set_rank`].
+    /// `RecorderError::Finished`, or `RecorderError::Full` if there is no room for another
+    /// definition.
     pub fn define_reserved(&self, region: RegionId, name: &str) -> Result<()> {
-        self.define(|shared, registry| registry.reserved(shared, region, name, ""))
+        self.define(|definer| definer.reserved(region, name, ""))
     }
 }
 
 impl Raiser<'_> {
-    /// A region's number, to be raised with at once and defined soon; none when there are no more. For
-    /// signal handlers as well. Until it is defined, a killed process's reader finds the number only.
+    /// Reserves a region's number, to be raised with immediately and defined soon.
+    /// Returns `None` if no number is left. Safe in signal handlers. Until the region is defined, a
+    /// reader of a killed process's recording finds the number only.
     pub fn reserve_region(self) -> Option<RegionId> {
         self.shared().next_region_id()
     }
 }
 
-impl Registry {
-    fn module(&mut self, shared: &Shared, spec: &ModuleSpec) -> Result<ModuleId> {
-        let id = ModuleId::new(self.definitions.modules.len() as u32);
-        let path = self.string(shared, &spec.path)?;
+impl Definer<'_> {
+    fn module(&mut self, spec: &ModuleSpec) -> Result<ModuleId> {
+        let id = ModuleId::new(self.definitions().modules.len() as u32);
+        let path = self.string(&spec.path)?;
         let module = Module {
             id,
             process: PROCESS,
@@ -80,48 +87,42 @@ impl Registry {
             loaded_ns: reference_ns(),
             unloaded_ns: None,
         };
-        self.add(shared, Definition::Module(module))?;
+        self.add(Definition::Module(module))?;
         Ok(id)
     }
 
     fn known_module(&self, module: ModuleId) -> Result<&Module> {
-        let known = self.definitions.modules.get(&module);
+        let known = self.definitions().modules.get(&module);
         known.ok_or(RecorderError::Unknown {
             what: "module",
             number: module.get(),
         })
     }
 
-    fn function(
-        &mut self,
-        shared: &Shared,
-        region: RegionId,
-        module: ModuleId,
-        offset: u64,
-    ) -> Result<()> {
-        let path = self.definitions.string(self.known_module(module)?.path);
+    fn function(&mut self, region: RegionId, module: ModuleId, offset: u64) -> Result<()> {
+        let path = self.definitions().string(self.known_module(module)?.path);
         let (name, file) = (
             Module::function_name(path, offset),
             Module::file_name(path).to_owned(),
         );
-        self.reserved(shared, region, &name, &file)?;
+        self.reserved(region, &name, &file)?;
         let function = Function {
             region,
             module,
             offset,
         };
-        self.add(shared, Definition::Function(function))
+        self.add(Definition::Function(function))
     }
 
-    fn reserved(&mut self, shared: &Shared, id: RegionId, name: &str, group: &str) -> Result<()> {
+    fn reserved(&mut self, id: RegionId, name: &str, group: &str) -> Result<()> {
         let region = Region {
             id,
-            name: self.string(shared, name)?,
-            file: self.string(shared, "")?,
+            name: self.string(name)?,
+            file: self.string("")?,
             line: 0,
-            group: self.string(shared, group)?,
+            group: self.string(group)?,
         };
-        self.new_region(shared, region)
+        self.new_region(region)
     }
 }
 
@@ -155,7 +156,7 @@ mod tests {
         recorder.define_function(function, module, 0x1139).unwrap();
         recorder.remove_module(module).unwrap();
         assert!(recorder.remove_module(ModuleId::new(7)).is_err());
-        // Other definitions still come.
+        // Other definitions can still be added.
         let spec = EventTypeSpec::new("x").reference("region", Reference::Region);
         recorder.add_event_type::<(RegionId,)>(&spec).unwrap();
         let status = recorder.finish();

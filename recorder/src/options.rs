@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use annals_format::{CompressionLevel, units};
 
+use crate::clock::ClockChoice;
 use crate::error::{RecorderError, Result};
+use crate::launcher;
 use crate::rules::Rules;
 use crate::trigger::{Trigger, parse_signal};
 
@@ -17,18 +19,18 @@ pub const ENVIRONMENT: &[(&str, &str, &str)] = &[
     ("ANNALS_DIR", "directory for the recording", "annals-run"),
     (
         "ANNALS_BUFFER",
-        "bytes of buffer per process, as `16M` or `256K`",
+        "size of the buffer per process, as `16M` or `256K`",
         "16M",
     ),
     (
         "ANNALS_PAGE",
-        "bytes of one buffer page",
+        "size of one buffer page",
         "1/64 of the buffer, between 4K and 64K",
     ),
     (
         "ANNALS_LIVE_DIR",
         "directory for the live file",
-        "beside the recording; /dev/shm when that is a network file system",
+        "next to the recording; /dev/shm when that is a network file system",
     ),
     (
         "ANNALS_COMPRESSION",
@@ -53,43 +55,43 @@ pub const ENVIRONMENT: &[(&str, &str, &str)] = &[
     ),
     (
         "ANNALS_TRIGGER",
-        "triggers of the flight recorder, between semicolons",
+        "triggers of the flight recorder, separated by semicolons",
         "none",
     ),
     (
         "ANNALS_PRE_TRIGGER",
-        "a snapshot goes back this far before its trigger, as `2s`",
-        "as far as there are events",
+        "how much time before its trigger a snapshot covers, as `2s`",
+        "everything that is buffered",
     ),
     (
         "ANNALS_POST_TRIGGER",
-        "a snapshot waits this long behind its trigger",
+        "how long a snapshot waits after its trigger",
         "0s",
     ),
     (
         "ANNALS_FILTER",
-        "rules for what is recorded, between semicolons, or `@FILE`",
+        "rules for what is recorded, separated by semicolons, or `@FILE`",
         "none",
     ),
     (
         "ANNALS_MAX_BYTES",
-        "bytes of the recording on disk, as `2G`, behind which events are dropped",
+        "maximum size of the recording, as `2G`; later events are dropped",
         "no limit",
     ),
     (
         "ANNALS_FLUSH",
-        "partly filled pages of idle streams are written after this time; `0s`: never",
+        "partly filled pages of idle streams are written after this time; `0s` means never",
         "5s",
     ),
     (
         "ANNALS_FLUSH_SIGNAL",
-        "signals that have all pages written, between commas, as `SIGUSR1,SIGTERM`; what ends programs still does",
+        "signals that cause all pages to be written, separated by commas, as `SIGUSR1,SIGTERM`; those that end programs still do",
         "none",
     ),
     (
         "ANNALS_RUN",
         "name of the run that the recording belongs to",
-        "the launcher's job id, else made from the start time and process id",
+        "the launcher's job id, or made from the start time and process id",
     ),
     ("ANNALS_RANK", "rank of this process", "the launcher's"),
     (
@@ -99,40 +101,17 @@ pub const ENVIRONMENT: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Which clock stamps the events of the process's own source.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum ClockChoice {
-    /// The time-stamp counter where the processor's is invariant, else the monotonic clock.
-    #[default]
-    Auto,
-    /// The time-stamp counter (on aarch64 the virtual counter).
-    Tsc,
-    /// The system's monotonic clock.
-    Monotonic,
-}
-
-impl ClockChoice {
-    fn parse(text: &str) -> Option<Self> {
-        Some(match text {
-            "auto" => Self::Auto,
-            "tsc" => Self::Tsc,
-            "monotonic" => Self::Monotonic,
-            _ => return None,
-        })
-    }
-}
-
 /// What happens to an event that finds no free buffer page.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Overflow {
-    /// It is dropped, and counted.
+    /// The event is dropped, and counted.
     #[default]
     Drop,
-    /// It waits, for [`Options::block_limit`] at most, then it is dropped. Signal handlers that interrupt
-    /// their thread's own recording never wait.
+    /// The event waits, for [`Options::block_limit`] at most, and then is dropped.
+    /// Signal handlers that interrupt their thread's own recording never wait.
     Block,
-    /// The oldest events are given up and counted as overwritten: the flight recorder. The recording
-    /// holds the newest when it is finished, and [`crate::Recorder::snapshot`] or a
+    /// The oldest events are given up and counted as overwritten: the flight recorder. The
+    /// recording holds the newest when it is finished, and [`crate::Recorder::snapshot`] or a
     /// [`Trigger`](crate::Trigger) writes what there is at any time.
     Overwrite,
 }
@@ -168,10 +147,12 @@ pub struct Options {
     pub directory: PathBuf,
     /// Bytes of the live file: buffer pages, counters and definitions together.
     pub buffer_bytes: usize,
-    /// Bytes of one buffer page; none: 1/64 of the buffer, between 4 KiB and 64 KiB.
+    /// Bytes of one buffer page.
+    /// `None` means 1/64 of the buffer, between 4 KiB and 64 KiB.
     pub page_bytes: Option<usize>,
-    /// Directory for the live file; none: beside the recording, or in memory when that lies on a
-    /// network file system.
+    /// Directory for the live file.
+    /// `None` means next to the recording, or in memory when the recording is on a network file
+    /// system.
     pub live_directory: Option<PathBuf>,
     /// How chunks are compressed.
     pub compression: CompressionLevel,
@@ -179,42 +160,53 @@ pub struct Options {
     pub clock: ClockChoice,
     /// Time between calibration points.
     pub calibration_period: Duration,
-    /// What happens when no page is free; a source may have a policy of its own.
+    /// What happens when no page is free.
+    /// A source may have its own policy.
     pub overflow: Overflow,
     /// How long an event may wait for a page under [`Overflow::Block`].
     pub block_limit: Duration,
-    /// What makes the flight recorder write a snapshot: of the streams that [`Overflow::Overwrite`].
+    /// What makes the flight recorder write a snapshot: of the streams that
+    /// [`Overflow::Overwrite`].
     pub triggers: Vec<Trigger>,
-    /// How far a snapshot goes back before its trigger; none: as far as there are events.
+    /// How much time before its trigger a snapshot covers.
+    /// `None` means everything that is buffered.
     pub pre_trigger: Option<Duration>,
-    /// How long a snapshot waits behind its trigger.
+    /// How long a snapshot waits after its trigger.
     pub post_trigger: Duration,
     /// Which events are recorded.
     pub rules: Rules,
-    /// Bytes of the recording on disk behind which events are dropped; definitions, totals and index still
-    /// come. None: no limit.
+    /// Maximum size of the recording in bytes.
+    /// Later events are dropped and counted as `size-limit`; definitions, totals and the index are
+    /// still written. `None` means no limit.
     pub max_file_bytes: Option<u64>,
     /// Partly filled pages of streams that were idle this long are written; zero: never.
     pub flush_interval: Duration,
-    /// Signals that have all pages written, but those of a flight recorder: SIGTERM, SIGINT, SIGHUP, SIGQUIT and
-    /// SIGXCPU end the program behind that, as they would have; behind others it goes on. One that the program
-    /// ignores stays ignored, and one that it handles itself cannot be had.
+    /// Signals that cause all pages to be written, except those of a flight recorder.
+    ///
+    /// SIGTERM, SIGINT, SIGHUP, SIGQUIT and SIGXCPU then end the program, as they would have; after
+    /// other signals it continues. A signal that the program ignores stays ignored, and one that it
+    /// handles itself cannot be used.
     pub flush_signals: Vec<i32>,
-    /// Name of the run; none: the launcher's job id, or one made from start time and process id.
+    /// Name of the run.
+    /// `None` means the launcher's job id, or a name made from start time and process id.
     pub run: Option<String>,
-    /// What one start of a launcher has begun together, where ranks count from 0 in each; none: not known, or the rank
-    /// is not the launcher's. Who sets a rank that counts across several starts sets this to none.
+    /// Name of one start of a launcher, in which ranks count from 0.
+    /// `None` means that it is not known, or that the rank is not the launcher's. A program that
+    /// sets a rank which counts across several starts sets this to `None`.
     pub world: Option<String>,
-    /// Rank of the process; none: not known (yet).
+    /// Rank of the process.
+    /// `None` means that it is not known (yet).
     pub rank: Option<u32>,
-    /// Number of ranks in the run; none: not known.
+    /// Number of ranks in the run.
+    /// `None` means that it is not known.
     pub rank_count: Option<u32>,
     /// Triggers do not change [`Options::overflow`].
     is_overflow_set: bool,
 }
 
 impl Options {
-    /// The defaults, recording into `directory`; rank and run from the launcher's environment.
+    /// Returns the defaults, recording into `directory`; rank and run from the launcher's
+    /// environment.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self {
             directory: directory.into(),
@@ -233,23 +225,15 @@ impl Options {
             max_file_bytes: None,
             flush_interval: Duration::from_secs(5),
             flush_signals: Vec::new(),
-            run: first_of(&["PMIX_NAMESPACE"])
-                .or_else(slurm_job)
-                .or_else(|| first_of(&["PBS_JOBID", "LSB_JOBID"]))
-                .or_else(hydra_run),
-            world: launcher_world(),
-            rank: launcher_number(&[
-                "PMI_RANK",
-                "PMIX_RANK",
-                "OMPI_COMM_WORLD_RANK",
-                "SLURM_PROCID",
-            ]),
-            rank_count: launcher_number(&["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"]),
+            run: launcher::run(),
+            world: launcher::world(),
+            rank: launcher::rank(),
+            rank_count: launcher::rank_count(),
             is_overflow_set: false,
         }
     }
 
-    /// Settings from the environment: see [`ENVIRONMENT`].
+    /// Reads the settings from the environment: see [`ENVIRONMENT`].
     ///
     /// # Errors
     /// If a variable has a value that cannot be read.
@@ -259,7 +243,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Takes the settings in that the environment has: see [`ENVIRONMENT`].
+    /// Applies the settings of the environment to these: see [`ENVIRONMENT`].
     ///
     /// # Errors
     /// If a variable has a value that cannot be read.
@@ -389,7 +373,7 @@ impl<'a> Setting<'a> {
         self.parse(units::SIZE, |text| units::parse_size(text).ok())
     }
 
-    /// A size that fits into memory.
+    /// Returns a size that fits into memory.
     fn length(&self) -> Result<usize> {
         let parse = |text: &str| usize::try_from(units::parse_size(text).ok()?).ok();
         self.parse(units::SIZE, parse)
@@ -413,7 +397,8 @@ impl<'a> Setting<'a> {
     }
 }
 
-/// The program starts with this: it must not wait for what never comes, nor read what never ends.
+/// Reads a file of rules.
+/// The program starts with this: it must not wait for a pipe, nor read without end.
 fn read_rules(file: &str) -> std::io::Result<String> {
     const MOST_BYTES: u64 = 16 << 20;
     let metadata = std::fs::metadata(file)?;
@@ -428,63 +413,6 @@ fn read_rules(file: &str) -> std::io::Result<String> {
         return Err(std::io::Error::other("rules are 16 MiB at most"));
     }
     Ok(text)
-}
-
-fn first_of(names: &[&str]) -> Option<String> {
-    names
-        .iter()
-        .filter_map(|name| env::var(name).ok())
-        .find(|value| !value.is_empty())
-}
-
-fn launcher_number(names: &[&str]) -> Option<u32> {
-    names
-        .iter()
-        .filter_map(|name| env::var(name).ok())
-        .find_map(|value| value.parse().ok())
-}
-
-/// Slurm's number of the job; parts of a heterogeneous one have one number in common, and others each.
-fn slurm_job() -> Option<String> {
-    first_of(&["SLURM_HET_JOB_ID", "SLURM_JOB_ID"])
-}
-
-/// What one start of a launcher is called, in all its processes alike and on all hosts; none: the launcher has no such
-/// name.
-fn launcher_world() -> Option<String> {
-    let step = || {
-        let step = first_of(&["SLURM_STEP_ID"])?;
-        Some(format!("{}.{step}", slurm_job()?))
-    };
-    // MPICH's proxy is one for each host, and starts what a program spawns as well.
-    let proxy = || {
-        let size = launcher_number(&["PMI_SIZE"])?;
-        let is_on_one_host = launcher_number(&["MPI_LOCALNRANKS"]) == Some(size);
-        let is_spawned = env::var_os("PMI_SPAWNED").is_some();
-        hydra_run().filter(|_| is_on_one_host && !is_spawned)
-    };
-    first_of(&["PMIX_NAMESPACE"]).or_else(step).or_else(proxy)
-}
-
-/// What MPICH's launcher has for a run where it gives no name: its proxy, of which there is one on each host.
-fn hydra_run() -> Option<String> {
-    /// What the kernel keeps of `hydra_pmi_proxy`: 15 characters.
-    const PROXY: &str = "hydra_pmi_proxy";
-    /// Shells and other wrappers may stand between.
-    const MOST_ANCESTORS: usize = 16;
-    env::var_os("PMI_RANK")?;
-    let mut pid = std::os::unix::process::parent_id();
-    for _ in 0..MOST_ANCESTORS {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // `pid (name) state parent …`, start as field 22 (proc(5)); the name may hold anything.
-        let (head, rest) = stat.rsplit_once(')')?;
-        let fields: Vec<&str> = rest.split_whitespace().collect();
-        if head.ends_with(&format!("({PROXY}")) {
-            return Some(format!("hydra-{pid}-{}", fields.get(19)?));
-        }
-        pid = fields.get(1)?.parse().ok()?;
-    }
-    None
 }
 
 #[cfg(test)]

@@ -8,12 +8,12 @@ use crossbeam_queue::ArrayQueue;
 
 use crate::memory::Division;
 
-/// Free pages that are used again before all others, in bytes: what was written last is still in a cache,
-/// and a program that raises few events touches few pages.
+/// Free pages that are used again before all others, in bytes: what was written last is still in a
+/// cache, and a program that raises few events touches few pages.
 const HOT_BYTES: usize = 512 << 10;
 
-/// Pages beyond the used ones that are in memory already, so that the event path does not wait for the
-/// kernel, in bytes.
+/// Pages beyond the used ones that are in memory already, so that the event path does not wait for
+/// the kernel, in bytes.
 const AHEAD_BYTES: usize = 1 << 20;
 
 /// The pages of a recorder.
@@ -23,13 +23,14 @@ pub(crate) struct Pages {
     page_bytes: usize,
     hot: ArrayQueue<u32>,
     cold: ArrayQueue<u32>,
-    /// The first page that was never used; those behind it were not either.
+    /// The first page that was never used.
+    /// No page after it was used either.
     fresh: AtomicUsize,
     /// Pages before this one are in memory.
     prepared: AtomicUsize,
     full: ArrayQueue<u32>,
-    /// Full pages of streams that overwrite, oldest first; those that a snapshot has seen stand in the
-    /// first queue.
+    /// Full pages of streams that overwrite, oldest first.
+    /// Those that are in a snapshot already are in the first queue.
     kept: [ArrayQueue<u32>; 2],
     /// Slot of the stream that each page belongs to, while it does.
     owner: Box<[AtomicU32]>,
@@ -52,13 +53,13 @@ impl Pages {
         }
     }
 
-    /// How many pages are free.
+    /// Returns how many pages are free.
     pub(crate) fn free_count(&self) -> usize {
         let fresh = self.fresh.load(Ordering::Relaxed).min(self.count);
         self.hot.len() + self.cold.len() + self.count - fresh
     }
 
-    /// How many free pages the writer keeps for streams that overwrite.
+    /// Returns how many free pages the writer keeps for streams that overwrite.
     pub(crate) fn reserve(&self) -> usize {
         (self.count / 8).max(2)
     }
@@ -66,7 +67,7 @@ impl Pages {
     /// Takes a free page.
     pub(crate) fn take_free(&self) -> Option<u32> {
         self.hot.pop().or_else(|| self.cold.pop()).or_else(|| {
-            // Beyond the end nothing is taken; the count goes on only once per attempt.
+            // Past the end no page is taken. The counter grows at most once per attempt.
             let fresh = self.fresh.load(Ordering::Relaxed) < self.count;
             let number = fresh.then(|| self.fresh.fetch_add(1, Ordering::Relaxed))?;
             (number < self.count).then_some(number as u32)
@@ -80,7 +81,7 @@ impl Pages {
         }
     }
 
-    /// Whether the writer should bring more pages into memory soon.
+    /// Returns whether the writer should bring more pages into memory soon.
     pub(crate) fn wants_more(&self) -> bool {
         let prepared = self.prepared.load(Ordering::Relaxed);
         let fresh = self.fresh.load(Ordering::Relaxed);
@@ -91,7 +92,8 @@ impl Pages {
         (AHEAD_BYTES / self.page_bytes).max(2)
     }
 
-    /// The pages to bring into memory next; asked by one thread at a time.
+    /// Returns the pages to bring into memory next.
+    /// Called by one thread at a time.
     pub(crate) fn to_prepare(&self) -> Range<usize> {
         let prepared = self.prepared.load(Ordering::Relaxed);
         let fresh = self.fresh.load(Ordering::Relaxed).min(self.count);
@@ -101,15 +103,16 @@ impl Pages {
         prepared..end
     }
 
-    /// Hands a full page on; true when the writer should come.
+    /// Queues a full page.
+    /// Returns whether the writer should be woken.
     pub(crate) fn push_full(&self, number: u32) -> bool {
         let _ = self.full.push(number);
         self.are_wanted()
     }
 
-    /// Whether the writer should turn full pages into free ones now. It comes by itself every now and then, at the
-    /// same time as those of the host's other processes, and is not to take turns with the program page by
-    /// page.
+    /// Returns whether the writer should turn full pages into free ones now.
+    /// The writer also wakes periodically, at the same time as those of the host's other processes;
+    /// it must not alternate with the program page by page.
     pub(crate) fn are_wanted(&self) -> bool {
         let full = self.full.len();
         full != 0 && (full >= self.count * 3 / 8 || self.free_count() <= self.count / 4)
@@ -124,30 +127,32 @@ impl Pages {
         !self.full.is_empty()
     }
 
-    /// Keeps a full page, to be overwritten one day; true when the writer should see to free pages.
+    /// Keeps a full page, to be overwritten later.
+    /// Returns whether the writer should free pages.
     pub(crate) fn keep(&self, number: u32) -> bool {
         let _ = self.kept[1].push(number);
         self.free_count() <= 2 * self.reserve()
     }
 
-    /// The oldest page that may be overwritten.
+    /// Takes the oldest page that may be overwritten.
     pub(crate) fn take_oldest(&self) -> Option<u32> {
         self.kept.iter().find_map(ArrayQueue::pop)
     }
 
-    /// All pages that may be overwritten, oldest first. Until they are put back, nobody overwrites them.
+    /// Takes all pages that may be overwritten, oldest first.
+    /// Until they are put back, no thread overwrites them.
     pub(crate) fn take_all_kept(&self) -> Vec<u32> {
         std::iter::from_fn(|| self.take_oldest()).collect()
     }
 
-    /// Puts the pages back that a snapshot has seen: they are the oldest.
+    /// Puts back the pages that are in a snapshot: they are the oldest.
     pub(crate) fn put_back(&self, pages: &[u32]) {
         for number in pages {
             let _ = self.kept[0].push(*number);
         }
     }
 
-    /// The slot of the stream that a page belongs to, until the page is freed.
+    /// Returns the slot of the stream that a page belongs to, until the page is freed.
     pub(crate) fn owner(&self, number: u32) -> usize {
         self.owner[number as usize].load(Ordering::Relaxed) as usize
     }

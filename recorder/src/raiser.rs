@@ -1,15 +1,16 @@
-//! Raising by numbers: for callers that hold ids and no references, as those from other languages do.
+//! Raising by numbers: for callers that hold ids and no references, as those from other languages
+//! do.
 
 use annals_format::{Cause, EventTypeId, RegionId, SourceId};
 
+use crate::builtin::{ENTER, LEAVE, THREADS};
 use crate::elements::{
-    self, ElementKind, Few, Integers, MOST_FEW, Numbers, OneText, Present, Raw, Shape, Typed,
+    self, ElementKind, Few, Integers, MOST_FEW, Numbers, OneText, Present, Raw, RowShape, Typed,
     Values,
 };
-use crate::recorder::{ENTER, LEAVE, THREADS};
 use crate::row::PutRow;
 use crate::shared::Shared;
-use crate::thread::{self, Last, WithLast};
+use crate::thread_streams::{self, Last, WithLast};
 
 /// Why an event was not taken. It is counted, as [`crate::Status::misused`] or
 /// [`crate::Status::raised_after_finish`].
@@ -23,12 +24,13 @@ pub enum Refusal {
     Finished,
     /// This is a forked child, and the recording its parent's.
     Forked,
-    /// The event does not go the short way, and nothing was done nor counted: only within [`Raiser::short`].
+    /// The event does not go the short way, and nothing was done nor counted: only within
+    /// [`Raiser::short`].
     NotShort,
 }
 
-/// What raises the events of a recorder by their numbers, and checks all of them. For signal handlers
-/// as well, like [`crate::Recorder::raise`].
+/// What raises the events of a recorder by their numbers, and checks all of them. For signal
+/// handlers as well, like [`crate::Recorder::raise`].
 #[derive(Clone, Copy, Debug)]
 pub struct Raiser<'a> {
     shared: &'a Shared,
@@ -36,8 +38,9 @@ pub struct Raiser<'a> {
     short: Option<Last<'a>>,
 }
 
-/// What raises events. A trait and not a closure, so that it can be said that it becomes part of the call:
-/// what the call knows, as that the event happens now, is then known on the whole path (benches/c_path).
+/// Raises an event.
+/// A trait and not a closure, so that its method can be marked as always inlined: facts known at
+/// the call, such as that the event happens now, are then known on the whole path (benches/c_path).
 pub trait Raise: Copy {
     /// Raises. Inlined always.
     ///
@@ -85,21 +88,24 @@ impl<'a> Raiser<'a> {
         self.shared
     }
 
-    /// Raises one event, now, with the recorder that has this [number](crate::Recorder::number), if the calling
-    /// thread raised its last event there and this one goes the short way: room in the buffer, no rule that
-    /// asks for it, few elements. None if not, and nothing was done: [`Self::with_last`] is next. Does not
-    /// panic, so that no callers from other languages need to be kept from that.
+    /// Tries the fast path only: raises one event, now, with the recorder that has this
+    /// [number](crate::Recorder::number).
+    ///
+    /// The fast path needs the calling thread's last event to be of the same recorder, room in the
+    /// buffer, no rule that applies to the event, and few elements. Returns `None` if the event was
+    /// not raised; then nothing has changed, and [`Self::with_last`] is the next to try. Never
+    /// panics, so callers from other languages need no guard.
     #[inline(always)]
     pub fn short(number: u32, what: impl Raise) -> Option<Result<(), Refusal>> {
-        thread::with_last(number, Shortly(what))?
+        thread_streams::with_last(number, Shortly(what))?
     }
 
-    /// Raises with the recorder that has this [number](crate::Recorder::number) if the calling thread
-    /// raised its last event there: found without looking the recorder up. None if it did not, and
-    /// nothing was done.
+    /// Raises with the recorder that has this [number](crate::Recorder::number) if the calling
+    /// thread raised its last event there: found without looking the recorder up. None if it did
+    /// not, and nothing was done.
     #[inline(always)]
     pub fn with_last(number: u32, what: impl Raise) -> Option<Result<(), Refusal>> {
-        thread::with_last(number, Wholly(what))
+        thread_streams::with_last(number, Wholly(what))
     }
 
     /// Enters a region.
@@ -126,7 +132,7 @@ impl<'a> Raiser<'a> {
         if !shared.has_region(region) {
             return self.misused(Refusal::Unknown);
         }
-        if shared.control.is_region_off(region) {
+        if shared.gates.is_region_off(region) {
             return self.check_open();
         }
         self.check_open_unless_short()?;
@@ -148,7 +154,7 @@ impl<'a> Raiser<'a> {
         values: impl Values<'v>,
     ) -> Result<(), Refusal> {
         let shared = self.shared;
-        let Some(shape) = shared.form(event_type) else {
+        let Some(shape) = shared.row_shape(event_type) else {
             return self.misused(Refusal::Unknown);
         };
         if source != THREADS && shared.source(source).is_none() {
@@ -168,17 +174,18 @@ impl<'a> Raiser<'a> {
         }
         self.check_open()?;
         let row = Numbers(values);
-        thread::raise(shared, source, event_type, tick, row.bound(), row);
+        thread_streams::raise(shared, source, event_type, tick, row.bound(), row);
         Ok(())
     }
 
-    /// The same for a few values that are all there, now, by code that is made for how many there are: for
-    /// three numbers from C, 205 instructions and not 283. None, and nothing done, for other values.
+    /// Raises an event of up to eight values that are all present, now, by code generated for their
+    /// number: for three numbers from C, 205 instructions instead of 283. Returns `None`, with
+    /// nothing changed, for other values.
     #[inline(always)]
     fn raise_few<'v>(
         self,
         event_type: EventTypeId,
-        shape: &Shape,
+        shape: &RowShape,
         values: impl Values<'v>,
     ) -> Option<Result<(), Refusal>> {
         const _: () = assert!(MOST_FEW == 8);
@@ -199,7 +206,7 @@ impl<'a> Raiser<'a> {
     fn raise_as_many<'v, const N: usize>(
         self,
         event_type: EventTypeId,
-        shape: &Shape,
+        shape: &RowShape,
         values: impl Values<'v>,
     ) -> Option<Result<(), Refusal>> {
         if !shape.fits_few::<N>(values) {
@@ -226,14 +233,14 @@ impl<'a> Raiser<'a> {
         })
     }
 
-    /// The same for any values: texts, absent ones, and those that do not fit.
+    /// Raises an event of any values: texts, absent ones, and those that do not fit.
     #[inline(never)]
     fn raise_any<'v>(
         self,
         source: SourceId,
         tick: Option<u64>,
         event_type: EventTypeId,
-        shape: &Shape,
+        shape: &RowShape,
         values: impl Values<'v>,
     ) -> Result<(), Refusal> {
         let Some(fit) = elements::fit(&shape.schema, values) else {
@@ -241,27 +248,27 @@ impl<'a> Raiser<'a> {
         };
         self.check_open()?;
         let row = Raw { fit, values };
-        thread::raise(self.shared, source, event_type, tick, fit.bound, row);
+        thread_streams::raise(self.shared, source, event_type, tick, fit.bound, row);
         Ok(())
     }
 
-    /// As [`crate::Recorder::report_dropped`].
+    /// Counts events that a source dropped itself: see [`crate::Recorder::report_dropped`].
     ///
     /// # Errors
-    /// The count was not taken.
+    /// The count was refused.
     pub fn report_dropped(
         self,
         source: SourceId,
         event_type: EventTypeId,
         count: u64,
     ) -> Result<(), Refusal> {
-        self.lose(source, event_type, count, Cause::ReportedBySource)
+        self.count_lost(source, event_type, count, Cause::ReportedBySource)
     }
 
-    /// As [`crate::Recorder::report_no_callback`].
+    /// Counts an event without a callback: see [`crate::Recorder::report_no_callback`].
     ///
     /// # Errors
-    /// The event was not taken.
+    /// The event was refused.
     pub fn report_no_callback(
         self,
         source: SourceId,
@@ -270,20 +277,20 @@ impl<'a> Raiser<'a> {
         self.report_no_callbacks(source, event_type, 1)
     }
 
-    /// As [`crate::Recorder::report_no_callbacks`].
+    /// Counts events without a callback: see [`crate::Recorder::report_no_callbacks`].
     ///
     /// # Errors
-    /// The count was not taken.
+    /// The count was refused.
     pub fn report_no_callbacks(
         self,
         source: SourceId,
         event_type: EventTypeId,
         count: u64,
     ) -> Result<(), Refusal> {
-        self.lose(source, event_type, count, Cause::NoCallback)
+        self.count_lost(source, event_type, count, Cause::NoCallback)
     }
 
-    fn lose(
+    fn count_lost(
         self,
         source: SourceId,
         event_type: EventTypeId,
@@ -294,18 +301,18 @@ impl<'a> Raiser<'a> {
             return Err(Refusal::NotShort);
         }
         let shared = self.shared;
-        if shared.shape(event_type).is_none() || shared.source(source).is_none() {
+        if shared.row_schema(event_type).is_none() || shared.source(source).is_none() {
             return self.misused(Refusal::Unknown);
         }
         self.check_open()?;
-        thread::lose(shared, source, event_type, count, cause);
+        thread_streams::count_lost(shared, source, event_type, count, cause);
         Ok(())
     }
 
-    /// Whether events would be taken, also while recording is paused.
+    /// Checks whether events are accepted, also while recording is paused.
     ///
     /// # Errors
-    /// Why not.
+    /// Why they are not.
     pub fn state(self) -> Result<(), Refusal> {
         if self.shared.guard.is_on() {
             Ok(())
@@ -320,7 +327,7 @@ impl<'a> Raiser<'a> {
     #[inline(always)]
     fn put(self, event_type: EventTypeId, bound: usize, row: impl PutRow) -> Result<(), Refusal> {
         let Some(last) = self.short else {
-            thread::raise(self.shared, THREADS, event_type, None, bound, row);
+            thread_streams::raise(self.shared, THREADS, event_type, None, bound, row);
             return Ok(());
         };
         if last.raise_if_plain(THREADS, event_type, bound, row) {
@@ -330,7 +337,7 @@ impl<'a> Raiser<'a> {
         }
     }
 
-    /// Refuses, and counts, what comes after the recording's end or a fork.
+    /// Refuses and counts events after the recording's end or a fork.
     #[inline(always)]
     fn check_open(self) -> Result<(), Refusal> {
         if self.shared.guard.is_on() {
@@ -340,7 +347,8 @@ impl<'a> Raiser<'a> {
         self.state()
     }
 
-    /// The same; the short way looks for itself, and is not gone if it is not open.
+    /// Refuses and counts events after the recording's end or a fork, except on the fast path: that
+    /// checks by itself, and is not taken then.
     #[inline(always)]
     fn check_open_unless_short(self) -> Result<(), Refusal> {
         match self.short {
@@ -351,7 +359,7 @@ impl<'a> Raiser<'a> {
 
     #[cold]
     fn misused(self, refusal: Refusal) -> Result<(), Refusal> {
-        self.shared.count_unknown_type();
+        self.shared.count_misused();
         Err(refusal)
     }
 }

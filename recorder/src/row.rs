@@ -1,4 +1,5 @@
-//! Writing rows: compact, branch-poor, their length known before the clock is read, into memory that the caller has checked for room.
+//! Writing rows: compact, branch-poor, their length known before the clock is read, into memory
+//! that the caller has checked for room.
 #![expect(
     unsafe_code,
     reason = "rows are written through raw pointers; benches/event_path shows the gain"
@@ -10,24 +11,24 @@ use annals_format::{EventTypeId, ROW_EVENT, ROW_FAR_TICK};
 /// Most bytes of one varint, and the room a fixed-size store may touch beyond its value.
 pub(crate) const VARINT_ROOM: usize = 16;
 
-/// What writes the elements of an event into its row. A trait and not a closure, so that it can be said that
-/// it becomes part of the path that raises the event: as a call of its own, it would have the cursor and the
-/// values go through memory (benches/c_path).
+/// Writes the elements of an event into its row.
+/// A trait and not a closure, so that its method can be marked as always inlined: as a separate
+/// call, it would pass the cursor and the values through memory (benches/c_path).
 pub(crate) trait PutRow: Copy {
     /// Writes the elements. Inlined always.
     fn put(self, row: &mut RowCursor);
 }
 
-/// Where the next byte of a row goes.
+/// The position of the next byte of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct RowCursor(*mut u8);
 
 impl RowCursor {
-    /// A cursor at `start`.
+    /// Creates a cursor at `start`.
     ///
     /// # Safety
-    /// - Everything written through the cursor stays within memory that belongs to the caller alone:
-    ///   the caller checks the room for a row (its bound) before it starts one.
+    /// - Everything written through the cursor stays within memory that belongs to the caller
+    ///   alone: the caller checks the room for a row (its bound) before it starts one.
     pub(crate) unsafe fn new(start: *mut u8) -> Self {
         Self(start)
     }
@@ -37,9 +38,9 @@ impl RowCursor {
         self.0 as usize - start as usize
     }
 
-    /// Writes a varint. Values below 2⁷, the usual ones, take a branch that is always predicted, those below
-    /// 2¹⁴ another one; below 2⁵⁶ there is none on their length. No call: what an event keeps in registers
-    /// stays there.
+    /// Writes a varint. Values below 2⁷, the usual ones, take a branch that is always predicted,
+    /// those below 2¹⁴ another one; below 2⁵⁶ there is none on their length. No call: what an event
+    /// keeps in registers stays there.
     #[inline(always)]
     pub(crate) fn varint(&mut self, value: u64) {
         if value < 0x80 {
@@ -88,9 +89,9 @@ impl RowCursor {
         self.varint(zigzag(value));
     }
 
-    /// Writes what an event's row begins with. How long it is does not depend on the tick, but for a
-    /// branch that is taken after a pause: the next row's address must not wait for this one's clock
-    /// read.
+    /// Writes what an event's row begins with. How long it is does not depend on the tick, but for
+    /// a branch that is taken after a pause: the next row's address must not wait for this one's
+    /// clock read.
     #[inline(always)]
     pub(crate) fn event_start(&mut self, event_type: EventTypeId, from: u64, tick: u64) {
         self.varint(u64::from(event_type.get()) + ROW_EVENT);
@@ -111,7 +112,7 @@ impl RowCursor {
                 .cast::<[u8; 2]>()
                 .write_unaligned(value.to_le_bytes())
         };
-        // SAFETY: as above.
+        // SAFETY: the caller of `new` has room for the whole row.
         self.0 = unsafe { self.0.add(2) };
     }
 
@@ -120,7 +121,7 @@ impl RowCursor {
     pub(crate) fn byte(&mut self, byte: u8) {
         // SAFETY: the caller of `new` has room for the whole row.
         unsafe { self.0.write(byte) };
-        // SAFETY: as above.
+        // SAFETY: the caller of `new` has room for the whole row.
         self.0 = unsafe { self.0.add(1) };
     }
 
@@ -133,12 +134,12 @@ impl RowCursor {
                 .cast::<[u8; 8]>()
                 .write_unaligned(value.to_le_bytes())
         };
-        // SAFETY: as above.
+        // SAFETY: the caller of `new` has room for the whole row.
         self.0 = unsafe { self.0.add(8) };
     }
 
-    /// Writes a varint length and the bytes. Short ones, the usual names, are copied as two halves that may
-    /// overlap: a call would cost more than all the rest of the row.
+    /// Writes a varint length and the bytes. Short ones, the usual names, are copied as two halves
+    /// that may overlap: a call would cost more than all the rest of the row.
     #[inline(always)]
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.varint(bytes.len() as u64);
@@ -151,7 +152,7 @@ impl RowCursor {
                 _ => std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0, bytes.len()),
             }
         }
-        // SAFETY: as above.
+        // SAFETY: the row's bound counted these bytes; a page and a program's bytes do not overlap.
         self.0 = unsafe { self.0.add(bytes.len()) };
     }
 }
@@ -167,7 +168,7 @@ unsafe fn put_halves<const N: usize>(bytes: &[u8], to: *mut u8) {
     };
     // SAFETY: within the room that the caller promises.
     unsafe { to.cast::<[u8; N]>().write_unaligned(*first) };
-    // SAFETY: as above.
+    // SAFETY: within the room that the caller promises.
     unsafe {
         to.add(bytes.len() - N)
             .cast::<[u8; N]>()

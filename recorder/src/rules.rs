@@ -17,12 +17,12 @@ pub(crate) enum Subject {
     Region,
 }
 
-/// What a rule of [`Rules`] says.
+/// What a rule of [`Rules`] decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     On,
     Off,
-    /// One event of so many.
+    /// One event of the given number.
     Sample(u32),
     /// So many events a second, in each stream.
     Limit(u32),
@@ -57,8 +57,8 @@ enum Rule {
 /// | `sample N event GLOB` | one event in N, counted per stream |
 /// | `limit N/s event GLOB` | at most N events a second in each stream, and up to 16 at once after a pause |
 ///
-/// What is off is not raised. What sampling and limits leave out is counted as *suppressed*. They do
-/// not apply to event types that enter or leave regions: pairs would be torn.
+/// What is off is not raised. What sampling and limits leave out is counted as *suppressed*. They
+/// do not apply to event types that enter or leave regions: pairs would be torn.
 ///
 /// ```
 /// # use annals_recorder::Rules;
@@ -189,17 +189,17 @@ fn named(verdict: Verdict, rest: &str) -> Option<Rule> {
 }
 
 impl Rules {
-    /// Whether there is none.
+    /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Adds rules behind the ones there are: they decide first.
+    /// Adds rules after the existing ones: they decide first.
     pub fn extend(&mut self, later: &Self) {
         self.rules.extend_from_slice(&later.rules);
     }
 
-    /// What the rules say of a source, event type or region.
+    /// Returns what the rules decide for a source, event type or region.
     pub(crate) fn verdict(
         &self,
         subject: Subject,

@@ -1,4 +1,4 @@
-//! Snapshots of a flight recorder: what is in its pages, as a recording of its own.
+//! Snapshots of a flight recorder: the content of its pages, as a separate recording.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -13,9 +13,11 @@ use annals_format::{
     Property, RecordingId, StreamTotals, StringId,
 };
 
+use crate::builtin::PROCESS;
 use crate::clock::reference_ns;
+use crate::definer::Definer;
 use crate::memory::PageCopy;
-use crate::shared::{PROCESS, Shared, lock};
+use crate::shared::Shared;
 use crate::storage::{self, OwnFile, Storage};
 use crate::stream::Stream;
 use crate::sys;
@@ -32,16 +34,17 @@ pub(crate) struct Request<'a> {
     pub(crate) from_ns: i64,
 }
 
-/// Where snapshots go: beside the recording, a directory for each number, so that those of several
-/// processes are found together and none is taken for the recording itself.
+/// Returns the path of a snapshot: next to the recording, a directory for each number, so that the
+/// snapshots of several processes are found together and none is taken for the recording itself.
 pub(crate) fn path(recording: &Path, number: u64) -> PathBuf {
     let directory = recording.parent().unwrap_or(Path::new("."));
     let name = recording.file_name().unwrap_or_default();
     directory.join(format!("snapshot-{number}")).join(name)
 }
 
-/// Writes a snapshot of these pages, by slot and oldest first. Returns its file, which has a number after its name if there
-/// is one of that name already. Until it is whole, it has a name that no reader takes for a recording. [`Syncer`] syncs it.
+/// Writes a snapshot of these pages, by slot and oldest first. Returns its file, which has a number
+/// after its name if there is one of that name already. Until it is whole, it has a name that no
+/// reader takes for a recording. [`Syncer`] syncs it.
 pub(crate) fn write(
     shared: &Shared,
     path: &Path,
@@ -62,8 +65,9 @@ pub(crate) fn write(
     outcome
 }
 
-/// Gives a whole snapshot its name, or that with a number behind when an earlier program left one of the name. Nobody else gives it
-/// now: it is the name of this process's recording.
+/// Renames a complete snapshot to its final name, with a number appended if an earlier program left
+/// a snapshot of that name. No other process uses the name now: it contains the name of this
+/// process's recording.
 fn name(temporary: &Path, path: &Path) -> std::io::Result<PathBuf> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let names = (1..).map(|attempt| path.with_file_name(storage::numbered(&stem, attempt)));
@@ -79,7 +83,8 @@ fn name(temporary: &Path, path: &Path) -> std::io::Result<PathBuf> {
     Err(std::io::ErrorKind::AlreadyExists.into())
 }
 
-/// Syncs snapshots to disk, on a separate thread: the writer, which frees pages, never waits for a disk.
+/// Syncs snapshots to disk, on a separate thread: the writer, which frees pages, never waits for a
+/// disk.
 pub(crate) struct Syncer {
     shared: Arc<Shared>,
     /// Snapshots that were written, in order. `None` as long as there were none.
@@ -94,7 +99,8 @@ impl Syncer {
         }
     }
 
-    /// Takes what writing a snapshot returned. The snapshot counts as written when it is on the disk.
+    /// Takes what writing a snapshot returned. The snapshot counts as written when it is on the
+    /// disk.
     pub(crate) fn hand_over(&mut self, written: std::io::Result<PathBuf>) {
         if self.thread.is_none() {
             match self.start() {
@@ -158,10 +164,10 @@ fn fill(
     let id = RecordingId(sys::random_id());
     let mut storage = Storage::start(file, id, level)?;
     let (mut definitions, schema) = {
-        let mut registry = lock(&shared.registry);
+        let mut definer = Definer::lock(shared);
         // A stream that cannot be defined any more is left out below.
-        let _ = registry.announce(shared);
-        (registry.definitions.clone(), shared.schema_of(&registry))
+        let _ = definer.announce();
+        (definer.definitions().clone(), definer.schema())
     };
     if let Some(process) = definitions.processes.get_mut(&PROCESS) {
         process.recording_id = id;
@@ -208,7 +214,8 @@ fn fill(
     }
 }
 
-/// Writes one stream's chunks; gives its totals as of what they hold.
+/// Writes one stream's chunks.
+/// Returns its totals as of the end of these chunks.
 fn write_stream(
     shared: &Shared,
     storage: &mut Storage,
@@ -292,7 +299,7 @@ fn write_stream(
     totals
 }
 
-/// Dropped records for what a stream gave up before its first page.
+/// Returns dropped records for the events that a stream gave up before its first page.
 pub(crate) fn overwritten_records(
     stream: &Stream,
     totals: &StreamTotals,

@@ -18,17 +18,17 @@ pub(crate) trait Sink: Send {
     /// Writes all bytes at an offset.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Takes away what stands behind so many bytes.
+    /// Removes all bytes after the given length.
     fn truncate(&mut self, length: u64) -> io::Result<()>;
 
-    /// Whether what is written can still be found by anybody.
+    /// Returns whether the written file can still be found by its name.
     fn check(&self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// A file that is written to only while its descriptor is still its own: programs that close all descriptors
-/// there are, as daemons do, get the same numbers again for files of theirs.
+/// A file that is written to only while its descriptor is still its own: programs that close all
+/// descriptors there are, as daemons do, get the same numbers again for files of theirs.
 pub(crate) struct OwnFile {
     /// Some, but in `drop`.
     file: Option<File>,
@@ -46,7 +46,7 @@ impl OwnFile {
         })
     }
 
-    /// The file, while it is the one that was opened, and how many names it has.
+    /// Returns the file, if it is still the one that was opened, and the number of its names.
     fn own(&self) -> io::Result<(&File, u64)> {
         let file = self.file.as_ref().ok_or_else(closed)?;
         let metadata = file.metadata().map_err(name_closed)?;
@@ -98,7 +98,7 @@ impl Drop for OwnFile {
         if self.own().is_err()
             && let Some(file) = self.file.take()
         {
-            // Not to be closed: the number is nobody's, or another file's.
+            // Must not be closed: the descriptor belongs to no file, or to another one.
             let _ = file.into_raw_fd();
         }
     }
@@ -141,7 +141,7 @@ impl StorageStatus {
 /// How many names are tried.
 pub(crate) const MOST_ATTEMPTS: usize = 10_000;
 
-/// A recording's file name: the first plain, then with a number.
+/// Returns a recording's file name: first the plain name, then with a number.
 pub(crate) fn numbered(stem: &str, attempt: usize) -> String {
     match attempt {
         1 => format!("{stem}.annals"),
@@ -164,13 +164,13 @@ fn create_first(paths: impl Iterator<Item = PathBuf>) -> io::Result<(File, PathB
 }
 
 impl Storage {
-    /// Creates `<run>-<host>-<pid>.annals` in a directory, with a number behind when that exists.
+    /// Creates `<run>-<host>-<pid>.annals` in a directory, with a number appended if that exists.
     pub(crate) fn create_file(directory: &Path, stem: &str) -> io::Result<(File, PathBuf)> {
         create_first((1..).map(|attempt| directory.join(numbered(stem, attempt))))
     }
 
-    /// Creates `<name>.<pid>.tmp` beside what is to have the name, with a number behind where a process that was killed
-    /// left one.
+    /// Creates `<name>.<pid>.tmp` next to the file that will get the name, with a number appended
+    /// if a killed process left one.
     pub(crate) fn create_temporary(path: &Path) -> io::Result<(File, PathBuf)> {
         let (name, pid) = (path.file_name().unwrap_or_default(), std::process::id());
         create_first((1_usize..).map(|attempt| {
@@ -203,7 +203,7 @@ impl Storage {
         Ok(storage)
     }
 
-    /// What everybody may ask.
+    /// Returns the status that all threads may read.
     pub(crate) fn status(&self) -> Arc<StorageStatus> {
         Arc::clone(&self.status)
     }
@@ -218,7 +218,8 @@ impl Storage {
         self.status.written.store(self.offset, Ordering::Relaxed);
     }
 
-    /// Looks whether the recording is still there; false when it is not, or an earlier write failed.
+    /// Looks whether the recording is still there; false when it is not, or an earlier write
+    /// failed.
     pub(crate) fn check(&mut self) -> bool {
         if self.failure().is_none()
             && let Err(error) = self.sink.check()
@@ -238,7 +239,8 @@ impl Storage {
         self.append_followed(kind, head, body, content, &[])
     }
 
-    /// Appends a block and the bytes that follow it, in one write; false when this or an earlier write failed.
+    /// Appends a block and the bytes that follow it, in one write; false when this or an earlier
+    /// write failed.
     fn append_followed(
         &mut self,
         kind: BlockKind,
@@ -321,8 +323,8 @@ impl Storage {
         is_written
     }
 
-    /// Appends footer and tail, with the totals of the streams that were still open: the recording is
-    /// complete.
+    /// Appends footer and tail, with the totals of the streams that were still open: the recording
+    /// is complete.
     pub(crate) fn finish(&mut self, definitions: &Definitions, totals: &[StreamTotals]) -> bool {
         let offset = self.offset;
         totals.iter().for_each(|t| self.index.add_totals(t));
@@ -345,7 +347,7 @@ mod tests {
     use super::*;
     use crate::{EventTypeSpec, Options, Recorder};
 
-    /// How a write goes wrong.
+    /// The way a write fails.
     #[derive(Clone, Copy, PartialEq, Debug)]
     enum Fault {
         /// Nothing is written.
@@ -354,7 +356,7 @@ mod tests {
         Short,
     }
 
-    /// A file of which one write fails, and all behind it.
+    /// A file of which one write fails, and all later ones.
     struct Faulty {
         file: File,
         left: Arc<AtomicUsize>,
@@ -381,8 +383,8 @@ mod tests {
         }
     }
 
-    /// Records with one write failing; gives what was raised by event type, and whether all writes were
-    /// made.
+    /// Records with one failing write.
+    /// Returns the raised events by event type, and whether all writes succeeded.
     fn record(directory: &Path, writes: usize, fault: Fault) -> (BTreeMap<String, u64>, bool) {
         let mut options = Options::new(directory);
         options.page_bytes = Some(4096);

@@ -1,18 +1,17 @@
 //! The event path: one producer, one stream, no lock, no allocation, no system call but at most one
 //! wake-up per page.
 //!
-//! Order matters here, because a kill, or a signal handler that raises events itself, can come between
-//! any two instructions:
+//! Order matters here, because a kill, or a signal handler that raises events itself, can come
+//! between any two instructions:
 //! 1. the fork guard is read before shared memory is touched (a forked child must not);
-//! 2. the busy mark stands before the raise is counted, so that a reader knows which count may be one
-//!    ahead of the events, and a handler knows that this stream is in use;
-//! 3. the row's bytes stand before the commit word, which is one release store.
+//! 2. the busy mark is set before the raise is counted, so that a reader knows which count may be
+//!    one ahead of the events, and a handler knows that this stream is in use;
+//! 3. the row's bytes are stored before the commit word, which is one release store.
 #![expect(
     unsafe_code,
     reason = "rows and counters are reached through raw pointers; benches/event_path shows the gain"
 )]
 
-use std::ptr::null;
 use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
     Ordering, compiler_fence,
@@ -25,11 +24,12 @@ use annals_format::{
 };
 
 use crate::clock::{TickSource, reference_ns, tsc};
-use crate::control::{Admission, Gate};
+use crate::gate::{Admission, Gate};
 use crate::memory::{CounterRow, OwnRow, Page, bump};
 use crate::options::Overflow;
 use crate::row::{PutRow, RowCursor, VARINT_ROOM};
-use crate::shared::{Shared, SourceState};
+use crate::shared::Shared;
+use crate::source::SourceState;
 use crate::sys::{self, GUARD_RECORDING};
 use crate::thread::QueueUse;
 use crate::trigger::WatchedRegions;
@@ -37,8 +37,8 @@ use crate::trigger::WatchedRegions;
 /// Stands for "no page".
 const NO_PAGE: u64 = u64::MAX;
 
-/// In place of a page's number: the writer took it while the stream was idle; the rest is how many events
-/// were in it.
+/// In place of a page's number: the writer took it while the stream was idle; the rest is how many
+/// events were in it.
 const TAKEN: u64 = 1 << 62;
 
 /// Room for what precedes an event's elements: an observation, the event type, the tick, and the
@@ -51,7 +51,8 @@ const DROPPED_ROW_ROOM: usize = 8 * VARINT_ROOM;
 /// Most events that a stream counts as raised through reported losses.
 const MOST_REPORTED: u64 = 1 << 63;
 
-/// What a stream's cell is used for. A cell goes through these in this order, and around.
+/// The states of a stream's cell.
+/// A cell passes through these in this order, repeatedly.
 pub(crate) mod phase {
     /// Nobody's.
     pub(crate) const FREE: u32 = 0;
@@ -63,28 +64,29 @@ pub(crate) mod phase {
     pub(crate) const CLOSED: u32 = 3;
 }
 
-/// A stream: what its thread records with, and what the writer may know of it. Streams live in cells
-/// that are made when the recorder starts and used again and again, so that opening one allocates
-/// nothing and takes no lock: it may happen in a signal handler.
+/// A stream: what its thread records with, and what the writer may know of it. Streams live in
+/// cells that are made when the recorder starts and used again and again, so that opening one
+/// allocates nothing and takes no lock: it may happen in a signal handler.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Stream {
     // What an event needs, first.
-    /// Recorder and source in one comparison; 0: not open. Cells lie in memory that a fork wipes, so
-    /// that it reads 0 in a child.
+    /// Recorder and source, compared in one step.
+    /// 0 means not open. Cells are in memory that a fork wipes, so that it reads 0 in a child.
     pub(crate) key: AtomicU64,
     /// The recorder's permission: [`crate::sys::ForkGuard`].
     guard: AtomicPtr<AtomicU32>,
     /// The busy mark in the live file.
     busy: AtomicPtr<AtomicU64>,
-    /// Start of the current page's rows, with the commit word at a fixed distance before it; [`NO_ROWS`]
-    /// without a page.
+    /// Start of the current page's rows, with the commit word at a fixed distance before it;
+    /// [`NO_ROWS`] without a page.
     start: AtomicPtr<u8>,
-    /// Bytes of rows that the current page takes; 0 without a page. The writer sets 0 to get the page of
-    /// an idle stream.
+    /// Bytes of rows that the current page takes; 0 without a page. The writer sets 0 to get the
+    /// page of an idle stream.
     room: AtomicUsize,
     last_tick: AtomicU64,
-    /// The counters of event types below 32 in the live file, and what belongs to them in this process.
+    /// The counters of event types below 32 in the live file, and what belongs to them in this
+    /// process.
     first_rows: AtomicPtr<CounterRow>,
     /// [`SHUT_ROWS`] until an event of one of them was raised.
     first_own: AtomicPtr<OwnRow>,
@@ -108,7 +110,8 @@ pub(crate) struct Stream {
     pub(crate) slot: usize,
     id: AtomicU32,
     source: AtomicU32,
-    /// Location id + 1; 0: none (an unattributed row).
+    /// Location id + 1.
+    /// 0 means none (an unattributed row).
     location: AtomicU32,
     pub(crate) is_announced: AtomicBool,
     max_ticks: AtomicU64,
@@ -124,10 +127,12 @@ pub(crate) struct Stream {
     pub(crate) next: AtomicPtr<Stream>,
 }
 
-// SAFETY: every field that changes is an atomic; the raw pointers point into memory that the recorder's
-// shared part keeps mapped, and are used as shared references to atomics only.
+// SAFETY: every field that changes is an atomic; the raw pointers point into memory that the
+// recorder's shared part keeps mapped, and are used as shared references to atomics only.
 unsafe impl Send for Stream {}
-// SAFETY: as above. `watched` is used by the producer only.
+// SAFETY: every field that changes is an atomic, apart from `watched`, which only the producer
+// uses; the raw pointers point into memory that the recorder's shared part keeps mapped, and are
+// used as shared references to atomics only.
 unsafe impl Sync for Stream {}
 
 /// Who a stream is, when it is opened.
@@ -218,8 +223,8 @@ impl Stream {
         Overflow::from_code(self.overflow.load(Ordering::Relaxed)) == Overflow::Overwrite
     }
 
-    /// The page that the producer writes to, given up by the producer, or taken after the recording was
-    /// finished.
+    /// Takes the page that the producer writes to: called by the producer, or after the recording
+    /// was finished.
     pub(crate) fn take_page(&self) -> Option<u32> {
         u32::try_from(self.page.swap(NO_PAGE, Ordering::AcqRel)).ok()
     }
@@ -228,12 +233,13 @@ impl Stream {
         u32::try_from(self.page.load(Ordering::Acquire)).ok()
     }
 
-    /// Takes this page from an idle producer, which finds out at its next event; false when the producer
-    /// is at work, and then hands the page on itself. Only the writer, who alone makes pages free, may
-    /// call this: so the number means the same page all along.
+    /// Takes this page from an idle producer, which notices at its next event.
+    /// Returns `false` if the producer is at work; it then hands the page on itself. Only the
+    /// writer may call this, because it alone frees pages: so the number means the same page
+    /// throughout.
     pub(crate) fn take_idle_page(&self, number: u32) -> bool {
         self.room.store(0, Ordering::SeqCst);
-        // From here on, a raise that begins sees that there is no room.
+        // From here on, a raise that begins finds no room.
         sys::barrier_in_all_threads();
         if self.busy().load(Ordering::Acquire) != 0 || self.room.load(Ordering::SeqCst) != 0 {
             return false;
@@ -280,8 +286,8 @@ impl Stream {
 
     #[inline]
     fn busy(&self) -> &AtomicU64 {
-        // SAFETY: points into the live memory, which the shared part keeps mapped; whoever has a
-        // reference to an open stream keeps that.
+        // SAFETY: points into the live memory, which the shared part keeps mapped; a reference to
+        // an open stream keeps that alive.
         unsafe { &*self.busy.load(Ordering::Relaxed) }
     }
 
@@ -296,7 +302,8 @@ impl Stream {
     }
 
     fn shared(&self) -> &Shared {
-        // SAFETY: set by `fill`; the shared part outlives the stream's use, see `thread::open`.
+        // SAFETY: set by `fill`; the shared part outlives the stream's use, see
+        // `thread_streams::open`.
         unsafe { &*self.shared.load(Ordering::Relaxed) }
     }
 
@@ -305,7 +312,7 @@ impl Stream {
         unsafe { &*self.state.load(Ordering::Relaxed) }
     }
 
-    /// Whether its own thread is raising an event on it.
+    /// Returns whether its own thread is raising an event on it.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         self.busy().load(Ordering::Relaxed) != 0
@@ -317,17 +324,18 @@ impl Stream {
         self.start.store(none, Ordering::Relaxed);
     }
 
-    /// The commit word of the page with these rows.
+    /// Returns the commit word of the page with these rows.
     #[inline]
-    fn commit(start: *mut u8) -> &'static AtomicU64 {
+    fn commit(&self, start: *mut u8) -> &AtomicU64 {
         const BEFORE: usize = l::PAGE_HEADER_LEN - l::PAGE_COMMIT;
-        // SAFETY: rows stand behind their page's header, in the live memory or in `NO_ROWS`.
+        // SAFETY: rows come after their page's header, in the live memory or in `NO_ROWS`.
         let word = unsafe { start.sub(BEFORE) };
-        // SAFETY: aligned as the page is; the reference is not kept beyond the page's use.
+        // SAFETY: aligned as the page is. The live memory stays mapped while this stream is
+        // borrowed: a reference to an open stream keeps the recorder's shared part alive.
         unsafe { AtomicU64::from_ptr(word.cast()) }
     }
 
-    /// The counters of an event type, and what belongs to them in this process.
+    /// Returns the counters of an event type, in the live file and in this process.
     fn rows(&self, event_type: EventTypeId) -> Option<(&CounterRow, &OwnRow)> {
         let segment = self.segment(event_type.index() / l::ROWS_PER_SEGMENT)?;
         let row = event_type.index() % l::ROWS_PER_SEGMENT;
@@ -338,13 +346,13 @@ impl Stream {
         ))
     }
 
-    /// Raises an event: records it, or counts it as dropped. `bound` is the most bytes that `put`
-    /// writes.
+    /// Raises an event: records it, or counts it as dropped.
+    /// `bound` is the most bytes that `put` writes.
     ///
-    /// This is the short way, for what nearly all events are: the clock is the processor's counter, no
-    /// rule or trigger asks for them, and the page has room. Whatever is not so is found out before
-    /// anything is counted, and goes the long way. Behind a clock read, a processor hides some thirty
-    /// instructions; so these are few, and none of them is a call.
+    /// This is the fast path, which nearly all events take: the clock is the processor's counter,
+    /// no rule or trigger applies to them, and the page has room. Any other case is detected before
+    /// anything is counted, and takes the slow path. After a clock read, a processor hides some
+    /// thirty instructions; so the fast path has few, and none of them is a call.
     #[inline(always)]
     pub(crate) fn raise(
         &self,
@@ -358,7 +366,8 @@ impl Stream {
         }
     }
 
-    /// The short way alone: whether the event went it. If not, nothing was done. Does not panic.
+    /// Tries the fast path only.
+    /// Returns whether the event was recorded; if not, nothing has changed. Never panics.
     #[inline(always)]
     pub(crate) fn raise_if_plain(
         &self,
@@ -377,8 +386,9 @@ impl Stream {
         self.raise_plain(event_type, row, own, bound, put)
     }
 
-    /// Raises two events that happen at one moment: one look at what holds, one clock read. Each is counted and
-    /// committed by itself, so that a kill between them tears nothing.
+    /// Raises two events of the same moment, with one check and one clock read.
+    /// Each is counted and committed separately, so that a kill between them leaves no partial
+    /// event.
     #[inline(always)]
     pub(crate) fn raise_two(
         &self,
@@ -394,13 +404,13 @@ impl Stream {
         let rows = self.first_rows.load(relaxed);
         // SAFETY: always the 32 rows of a segment, or of `SHUT_ROWS`.
         let gate = unsafe { &*own.add(one) }.gate.load(relaxed);
-        // SAFETY: as above.
+        // SAFETY: always the 32 rows of a segment, or of `SHUT_ROWS`.
         let other_gate = unsafe { &*own.add(other) }.gate.load(relaxed);
         let busy = self.busy();
         busy.store(u64::from(first.0.get()) + 1, relaxed);
         compiler_fence(Ordering::SeqCst);
         let start = self.start.load(relaxed);
-        let commit = Self::commit(start);
+        let commit = self.commit(start);
         let before = commit.load(relaxed);
         let offset = before as u32 as usize;
         // As in `raise_plain`.
@@ -413,7 +423,7 @@ impl Stream {
             return self.raise_each(first, second);
         }
         let tick = tsc();
-        // SAFETY: plain gates stand beside counters that are there.
+        // SAFETY: with plain gates, the counters exist.
         bump(&unsafe { &*rows.wrapping_add(one) }.raised);
         // SAFETY: the page is this stream's until it is handed on, and has the room.
         let mut cursor = unsafe { Page::cursor(start, offset) };
@@ -423,7 +433,7 @@ impl Stream {
         commit.store(before + (1 << 32 | length as u64), Ordering::Release);
         busy.store(u64::from(second.0.get()) + 1, Ordering::Release);
         compiler_fence(Ordering::SeqCst);
-        // SAFETY: as above.
+        // SAFETY: the page is this stream's until it is handed on, and has the room.
         bump(&unsafe { &*rows.wrapping_add(other) }.raised);
         cursor.event_start(second.0, tick, tick);
         second.2.put(&mut cursor);
@@ -445,7 +455,7 @@ impl Stream {
         self.raise(second.0, None, second.1, second.2);
     }
 
-    /// The short way for event types beyond the first 32.
+    /// Tries the fast path for event types beyond the first 32.
     #[inline(never)]
     fn raise_far(&self, event_type: EventTypeId, bound: usize, put: impl PutRow) -> bool {
         self.rows(event_type)
@@ -466,11 +476,11 @@ impl Stream {
         busy.store(u64::from(event_type.get()) + 1, relaxed);
         compiler_fence(Ordering::SeqCst);
         let start = self.start.load(relaxed);
-        let commit = Self::commit(start);
+        let commit = self.commit(start);
         let before = commit.load(relaxed);
         let offset = before as u32 as usize;
-        // Whoever finishes the recording switches the guard off, passes a barrier through this thread,
-        // and then waits for the busy mark to go.
+        // Whoever finishes the recording switches the guard off, passes a barrier through this
+        // thread, and then waits for the busy mark to go.
         if self.guard() != GUARD_RECORDING
             || own.gate.load(relaxed) != Gate::PLAIN.0
             || offset + bound + ROW_OVERHEAD > self.room.load(relaxed)
@@ -479,7 +489,7 @@ impl Stream {
             return false;
         }
         let tick = tsc();
-        // SAFETY: a plain gate stands beside counters that are there.
+        // SAFETY: with a plain gate, the counters exist.
         let row = unsafe { &*row };
         bump(&row.raised);
         // SAFETY: the page is this stream's until it is handed on, and has the room.
@@ -505,7 +515,7 @@ impl Stream {
         put: impl PutRow,
     ) {
         let busy = self.busy();
-        // The program may look at it behind the event.
+        // The program may read `errno` after the event.
         let _errno = sys::ErrnoKept::new();
         // Goes when this function ends, also by a panic in the program's own clock.
         let _mark = BusyMark::set(busy, u64::from(event_type.get()) + 1);
@@ -547,25 +557,30 @@ impl Stream {
         }
         bump(&row.raised);
         let limited = Self::limited(gate, row, own);
-        let told_room = if limited == 0 { 0 } else { DROPPED_ROW_ROOM };
-        let need = bound.saturating_add(ROW_OVERHEAD + told_room);
+        let record_room = if limited == 0 { 0 } else { DROPPED_ROW_ROOM };
+        let need = bound.saturating_add(ROW_OVERHEAD + record_room);
         let mut start = self.start.load(relaxed);
-        let mut before = Self::commit(start).load(relaxed);
+        let mut before = self.commit(start).load(relaxed);
         let used = before as u32 as usize;
         if used.saturating_add(need) > self.room.load(relaxed) {
             if !self.open_page(row, tick, need) {
                 return;
             }
             start = self.start.load(relaxed);
-            before = Self::commit(start).load(relaxed);
+            before = self.commit(start).load(relaxed);
         }
         if limited != 0 {
-            let told = (event_type, Cause::RateLimited, limited);
-            let from = own.suppressed_from.load(relaxed);
-            self.put_dropped(told, row.suppressed.load(relaxed), (from, tick));
-            before = Self::commit(start).load(relaxed);
+            self.put_dropped(&DroppedRow {
+                event_type,
+                cause: Cause::RateLimited,
+                count: limited,
+                cumulative: row.suppressed.load(relaxed),
+                from_tick: own.suppressed_from.load(relaxed),
+                to_tick: tick,
+            });
+            before = self.commit(start).load(relaxed);
         }
-        let commit = Self::commit(start);
+        let commit = self.commit(start);
         let row_start = before as u32 as usize;
         // SAFETY: the page is this stream's until it is handed on, and `need` bytes are free.
         let mut cursor = unsafe { Page::cursor(start, row_start) };
@@ -584,8 +599,8 @@ impl Stream {
         }
     }
 
-    /// Whether an event passes the user's rules; when not, it is counted as suppressed, or not raised
-    /// at all.
+    /// Checks an event against the user's rules.
+    /// Returns whether it passes; if not, it is counted as suppressed, or not raised at all.
     #[cold]
     #[inline(never)]
     fn admits(&self, gate: Gate, row: &CounterRow, own: &OwnRow, tick: Option<u64>) -> bool {
@@ -607,8 +622,8 @@ impl Stream {
         }
     }
 
-    /// How many events a limit has kept out since the last that it let through. What a sample left out
-    /// before the rule was changed is not among them.
+    /// Returns the number of events that a limit has suppressed since the last one that passed.
+    /// Events that a sample left out before the rule was changed are not included.
     fn limited(gate: Gate, row: &CounterRow, own: &OwnRow) -> u64 {
         if gate.is_open() {
             return 0;
@@ -643,8 +658,8 @@ impl Stream {
         self.has_unreported.store(true, Ordering::Relaxed);
     }
 
-    /// Counts events that others lost, and says so in the stream at once where there is room.
-    pub(crate) fn lose(&self, event_type: EventTypeId, count: u64, cause: Cause) {
+    /// Counts events that others dropped, and writes a dropped record immediately if there is room.
+    pub(crate) fn count_lost(&self, event_type: EventTypeId, count: u64, cause: Cause) {
         let _mark = BusyMark::set(self.busy(), u64::from(event_type.get()) + 1);
         if self.guard() != GUARD_RECORDING {
             self.shared().count_unrecorded();
@@ -653,7 +668,7 @@ impl Stream {
         let block = event_type.index() / l::ROWS_PER_SEGMENT;
         self.shared().give_segment(self, block);
         let Some((row, _)) = self.rows(event_type) else {
-            self.shared().count_unknown_type();
+            self.shared().count_misused();
             return;
         };
         // Counters stay where events can still be added to them.
@@ -682,8 +697,8 @@ impl Stream {
         if let Some(number) = shared.take_free_page() {
             return Ok(number);
         }
-        // The writer, who sees to free pages, is behind. What a flight recorder keeps makes room for everyone:
-        // its policy must not have other sources drop.
+        // The writer, which frees pages, is late. The pages that a flight recorder keeps are used
+        // for all sources: its policy must not cause other sources to drop.
         if let Some(number) = shared.pages.take_oldest() {
             shared.give_up(number, Cause::Overwritten);
             return Ok(number);
@@ -762,8 +777,8 @@ impl Stream {
         true
     }
 
-    /// Writes dropped records, as far as they and the event that comes fit; the rest waits for the
-    /// next page (its counts are cumulative).
+    /// Writes dropped records, as far as they and the next event fit.
+    /// The rest waits for the next page (the counts are cumulative).
     fn report_drops(&self, tick: u64, need: usize) {
         let relaxed = Ordering::Relaxed;
         for (event_type, row, own) in self.shared().rows_of(self) {
@@ -777,13 +792,19 @@ impl Stream {
                 if count == 0 {
                     continue;
                 }
-                let commit = Self::commit(self.start.load(relaxed));
+                let commit = self.commit(self.start.load(relaxed));
                 let offset = commit.load(relaxed) as u32 as usize;
                 if offset + DROPPED_ROW_ROOM + need > self.room.load(relaxed) {
                     return;
                 }
-                let interval = (self.last_tick.load(relaxed), tick);
-                self.put_dropped((event_type, cause, count), cumulative, interval);
+                self.put_dropped(&DroppedRow {
+                    event_type,
+                    cause,
+                    count,
+                    cumulative,
+                    from_tick: self.last_tick.load(relaxed),
+                    to_tick: tick,
+                });
                 reported.store(cumulative, relaxed);
             }
         }
@@ -791,14 +812,17 @@ impl Stream {
     }
 
     /// Writes a dropped record; the caller knows that the page has [`DROPPED_ROW_ROOM`].
-    fn put_dropped(
-        &self,
-        (event_type, cause, count): (EventTypeId, Cause, u64),
-        cumulative: u64,
-        (from_tick, to_tick): (u64, u64),
-    ) {
+    fn put_dropped(&self, dropped: &DroppedRow) {
+        let DroppedRow {
+            event_type,
+            cause,
+            count,
+            cumulative,
+            from_tick,
+            to_tick,
+        } = *dropped;
         let start = self.start.load(Ordering::Relaxed);
-        let commit = Self::commit(start);
+        let commit = self.commit(start);
         let before = commit.load(Ordering::Relaxed);
         // SAFETY: the page is this stream's, and the row's room was checked.
         let mut cursor = unsafe { Page::cursor(start, before as u32 as usize) };
@@ -827,15 +851,15 @@ impl Stream {
             return false;
         };
         // The writer may take the page in between: this stream was idle for long.
-        let events = Self::commit(self.start.load(relaxed)).load(relaxed) >> 32;
+        let events = self.commit(self.start.load(relaxed)).load(relaxed) >> 32;
         let was = self.page.swap(NO_PAGE, Ordering::AcqRel);
         let page = u32::try_from(was).ok();
         let events = if page.is_some() { events } else { was & !TAKEN };
         let recorded = self.recorded.load(relaxed) + events;
         self.recorded.store(recorded, relaxed);
         let shared = self.shared();
-        // Before the page is handed on: from then on a reader that finds neither page nor chunk knows
-        // that events are missing.
+        // Before the page is handed on: from then on a reader that finds neither page nor chunk
+        // knows that events are missing.
         let slot = shared.memory.slot(self.slot);
         slot.recorded().store(recorded, Ordering::Release);
         bump(&self.sequence);
@@ -848,7 +872,7 @@ impl Stream {
         true
     }
 
-    /// The thread ends: what it holds goes to the writer.
+    /// Closes the stream, whose thread ends, and hands its page to the writer.
     pub(crate) fn close(&self) {
         self.key.store(0, Ordering::Relaxed);
         if self.guard() == 0 {
@@ -870,7 +894,7 @@ impl Stream {
         self.shared().note_closing();
     }
 
-    /// An own thread's name for a location, as the system has it.
+    /// Stores the thread's name and number for its location, as the system has them.
     pub(crate) fn describe_thread(&self) {
         let slot = self.shared().memory.slot(self.slot);
         slot.system_id()
@@ -881,6 +905,17 @@ impl Stream {
             word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
         }
     }
+}
+
+/// What a dropped record contains.
+struct DroppedRow {
+    event_type: EventTypeId,
+    cause: Cause,
+    count: u64,
+    /// All events of this type and cause so far.
+    cumulative: u64,
+    from_tick: u64,
+    to_tick: u64,
 }
 
 /// A stream's busy mark while an event is being raised.
@@ -914,11 +949,9 @@ static NO_ROWS: NoRows = NoRows {
     rows: [const { AtomicU64::new(0) }],
 };
 
-/// Stands for what belongs to counters that are not there yet: every gate sends events the long way.
+/// Stands for what belongs to counters that are not there yet: every gate sends events the long
+/// way.
 static SHUT_ROWS: [OwnRow; l::ROWS_PER_SEGMENT] = [const { OwnRow::shut() }; l::ROWS_PER_SEGMENT];
-
-/// No stream at all.
-pub(crate) const NO_STREAM: *const Stream = null();
 
 #[cfg(test)]
 mod tests {
@@ -990,7 +1023,7 @@ mod tests {
         let region = recorder.add_region("call").unwrap();
         let spec = EventTypeSpec::new("message").element("peer");
         let message = recorder.add_event_type::<(u32,)>(&spec).unwrap();
-        // Over many pages: where one is full, each goes the long way.
+        // Over many pages: where one is full, each event takes the slow path.
         for peer in 0..1_000 {
             recorder.enter_with(region, &message, (peer,));
             recorder.leave_with(region, &message, (peer,));

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use annals_format::live::layout as l;
 use memmap2::MmapMut;
 
-use crate::claims::Claims;
+use crate::id_pool::IdPool;
 use crate::memory::{LiveMemory, OwnRow};
 use crate::stream::{Stream, phase};
 use crate::sys::{self, ForkGuard};
@@ -18,11 +18,11 @@ type OwnRows = [OwnRow; l::ROWS_PER_SEGMENT];
 #[derive(Debug)]
 pub(crate) struct Streams {
     cells: WipedCells,
-    segments: Claims,
+    segments: IdPool,
     own: Box<[OwnRows]>,
 }
 
-/// Cells in memory of their own that reads 0 in a forked child: no stream is open there.
+/// Cells in private memory that reads 0 in a forked child: no stream is open there.
 #[derive(Debug)]
 struct WipedCells {
     map: MmapMut,
@@ -34,7 +34,7 @@ impl WipedCells {
         let mut map = sys::map_wiped_on_fork(count * size_of::<Stream>())?;
         let start = map.as_mut_ptr().cast::<Stream>();
         for slot in 0..count {
-            // SAFETY: within the mapping, which is page-aligned; nobody else knows it yet. All fields are
+            // SAFETY: within the mapping, which is page-aligned and not shared yet. All fields are
             // atomics, integers or cells of integers, for which zeros are valid.
             prepare(slot, unsafe { &mut *start.add(slot) });
         }
@@ -54,24 +54,24 @@ impl Streams {
             cells: WipedCells::new(division.slot_count, |slot, cell| {
                 cell.prepare(slot, guard.word(), memory.slot(slot).busy());
             })?,
-            segments: Claims::new(division.segment_count),
+            segments: IdPool::new(division.segment_count),
             own: (0..division.segment_count)
                 .map(|_| OwnRows::default())
                 .collect(),
         })
     }
 
-    /// The cell of a slot.
+    /// Returns the cell of a slot.
     pub(crate) fn cell(&self, slot: usize) -> &Stream {
         &self.cells.all()[slot]
     }
 
-    /// Every cell.
+    /// Returns every cell.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Stream> {
         self.cells.all().iter()
     }
 
-    /// Claims a free cell.
+    /// IdPool a free cell.
     pub(crate) fn claim(&self) -> Option<&Stream> {
         self.cells.all().iter().find(|cell| {
             let (from, to) = (phase::FREE, phase::CLAIMED);
@@ -99,7 +99,7 @@ impl Streams {
         cells.filter(|cell| cell.phase.load(Ordering::Acquire) == phase::CLOSED)
     }
 
-    /// What belongs to the counters of a segment.
+    /// Returns the counters of a segment that are private to this process.
     pub(crate) fn own_rows(&self, segment: usize) -> &OwnRows {
         &self.own[segment]
     }
@@ -120,8 +120,8 @@ impl Streams {
         self.segments.release(number);
     }
 
-    /// Counters for a block of 32 event types of a stream, `open` having filled in their gates; false
-    /// when there is no segment left.
+    /// Counters for a block of 32 event types of a stream, `open` having filled in their gates;
+    /// false when there is no segment left.
     pub(crate) fn give_segment(
         &self,
         memory: &LiveMemory,
@@ -145,12 +145,13 @@ impl Streams {
         }
         let entry = memory.slot(stream.slot).segment(block);
         entry.store(number as u16 + 1, Ordering::Release);
-        // Rules that changed meanwhile: whoever changed them saw the segment, or we see them now.
+        // If the rules changed meanwhile, either the thread that changed them found the segment, or
+        // they are read here.
         open(own);
         true
     }
 
-    /// A stream's totals stand in the recording: cell, slot and counters become free.
+    /// Frees cell, slot and counters of a stream whose totals are in the recording.
     pub(crate) fn take_back(&self, memory: &LiveMemory, stream: &Stream) {
         let slot = memory.slot(stream.slot);
         slot.stream().store(0, Ordering::Release);

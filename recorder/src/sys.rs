@@ -1,5 +1,5 @@
-//! The system's services that Rust's library does not offer: memory wiped on fork, memory barriers in
-//! other threads, end of process and thread, facts about the process.
+//! The system's services that Rust's library does not offer: memory wiped on fork, memory barriers
+//! in other threads, end of process and thread, facts about the process.
 #![expect(unsafe_code, reason = "system calls and C library functions")]
 
 use std::ffi::c_void;
@@ -18,15 +18,15 @@ pub(crate) const GUARD_RECORDING: u32 = 1;
 /// What it reads while the user has switched recording off.
 const GUARD_PAUSED: u32 = 2;
 
-/// A word that reads 0 in every child of `fork` (and of raw clone): a recorder's permission to touch
-/// memory that the child shares with its parent.
+/// A word that reads 0 in every child of `fork` (and of raw clone): a recorder's permission to
+/// touch memory that the child shares with its parent.
 #[derive(Debug)]
 pub(crate) struct ForkGuard {
     map: MmapMut,
 }
 
 impl ForkGuard {
-    /// A guard that is on.
+    /// Creates a guard that is on.
     pub(crate) fn new() -> std::io::Result<Self> {
         let guard = Self {
             map: map_wiped_on_fork(4096)?,
@@ -35,14 +35,15 @@ impl ForkGuard {
         Ok(guard)
     }
 
-    /// The word itself: what the event path looks at.
+    /// Returns the word itself, which the event path reads.
     #[inline]
     pub(crate) fn word(&self) -> &AtomicU32 {
-        // SAFETY: the mapping is page-aligned, longer than the word, and only accessed as an atomic.
+        // SAFETY: the mapping is page-aligned, longer than the word, and only accessed as an
+        // atomic.
         unsafe { AtomicU32::from_ptr(self.map.as_ptr().cast_mut().cast()) }
     }
 
-    /// Whether the recording is this process's and not finished.
+    /// Returns whether the recording is this process's and not finished.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.word().load(Ordering::Relaxed) != 0
@@ -65,8 +66,8 @@ impl ForkGuard {
     }
 }
 
-/// Zeroed memory that is zeroed again in every child of `fork` (and of raw clone); an error where the
-/// system cannot do that (before Linux 4.14).
+/// Zeroed memory that is zeroed again in every child of `fork` (and of raw clone); an error where
+/// the system cannot do that (before Linux 4.14).
 pub(crate) fn map_wiped_on_fork(length: usize) -> std::io::Result<MmapMut> {
     let mut map = MmapMut::map_anon(length.max(1))?;
     let start = map.as_mut_ptr().cast();
@@ -113,9 +114,12 @@ pub(crate) fn barrier_in_all_threads() {
     std::sync::atomic::fence(Ordering::SeqCst);
 }
 
-/// Waits for so long, or until a signal comes: for loops that look at the time themselves. `std::thread::sleep` goes on
-/// behind each signal for what is left, and where they come faster than the system's timers are exact
-/// (50 µs, see "timer slack" in prctl(2)) that never ends.
+/// Waits for the given time, or until a signal arrives.
+/// For loops that check the time themselves.
+///
+/// `std::thread::sleep` continues after each signal with the remaining time. Where signals come
+/// faster than the system's timers are exact (50 µs, see "timer slack" in prctl(2)), that never
+/// ends.
 pub fn pause(time: Duration) {
     let time = libc::timespec {
         tv_sec: time.as_secs() as libc::time_t,
@@ -125,7 +129,8 @@ pub fn pause(time: Duration) {
     unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
 }
 
-/// Runs `work` so that a file at the size limit is an error, and not a signal that ends the program.
+/// Runs `work` so that a file at the size limit is an error, and not a signal that ends the
+/// program.
 pub(crate) fn without_size_signal<T>(work: impl FnOnce() -> T) -> T {
     let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigemptyset initialises the set.
@@ -141,7 +146,7 @@ pub(crate) fn without_size_signal<T>(work: impl FnOnce() -> T) -> T {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // SAFETY: the set and the time are complete; nothing is told about the signal.
+        // SAFETY: the set and the time are complete; no information about the signal is requested.
         unsafe { libc::sigtimedwait(set.as_ptr(), std::ptr::null_mut(), &raw const at_once) };
         // SAFETY: the call above filled `before`.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
@@ -149,7 +154,7 @@ pub(crate) fn without_size_signal<T>(work: impl FnOnce() -> T) -> T {
     outcome
 }
 
-/// The calling thread's `errno`, as it was when this was made, once it goes.
+/// Restores the calling thread's `errno`, when it is dropped, to its value at the creation.
 pub(crate) struct ErrnoKept(libc::c_int);
 
 impl ErrnoKept {
@@ -161,12 +166,13 @@ impl ErrnoKept {
 
 impl Drop for ErrnoKept {
     fn drop(&mut self) {
-        // SAFETY: as above.
+        // SAFETY: the place is the calling thread's own.
         unsafe { *libc::__errno_location() = self.0 };
     }
 }
 
-/// The command line. From the system where Rust's library does not know it yet: a recorder may start before
+/// Returns the command line.
+/// It is read from the system if Rust's library does not know it yet: a recorder may start before
 /// the library's own constructors ran.
 pub(crate) fn arguments() -> Vec<String> {
     let text = |argument: &[u8]| String::from_utf8_lossy(argument).into_owned();
@@ -208,8 +214,9 @@ pub(crate) fn with_signals_blocked<T>(spawn: impl FnOnce() -> T) -> T {
     spawned
 }
 
-/// Has the calling thread's end told to who prepared that; false when the system has no room for that. Allocates
-/// nothing: the key is one of the first, whose values lie in the thread itself.
+/// Registers the calling thread for the function that [`prepare_thread_end`] was given.
+/// Returns `false` if the system has no room for that. Allocates nothing: the key is one of the
+/// first, whose values are stored in the thread itself.
 pub(crate) fn at_thread_end() -> bool {
     let Some(Some(key)) = THREAD_END.get() else {
         return false;
@@ -230,15 +237,16 @@ pub(crate) fn prepare_thread_end(end: unsafe extern "C" fn(*mut c_void)) {
     });
 }
 
-/// Keeps the calling thread from taking a processor away from the program when it is woken: it gets its
-/// share, and not more (`SCHED_BATCH`, sched(7)).
+/// Keeps the calling thread from taking a processor away from the program when it is woken: it gets
+/// its share, and not more (`SCHED_BATCH`, sched(7)).
 pub(crate) fn yield_to_the_program() {
     let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the parameters are valid; 0 is the calling thread. Where it is refused, nothing changes.
+    // SAFETY: the parameters are valid; 0 is the calling thread. Where it is refused, nothing
+    // changes.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters) };
 }
 
-/// The calling thread's name as the system has it, zeros behind.
+/// Returns the calling thread's name as the system has it, filled up with zeros.
 pub(crate) fn thread_name() -> [u8; 16] {
     let mut name = [0_u8; 16];
     // SAFETY: the call writes at most 16 bytes.
@@ -264,7 +272,7 @@ pub(crate) fn handle_signal(signal: libc::c_int, handler: extern "C" fn(libc::c_
     unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) == 0 }
 }
 
-/// Whether the program ignores a signal.
+/// Returns whether the program ignores a signal.
 pub(crate) fn is_ignored(signal: libc::c_int) -> bool {
     let mut now = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: `now` is valid to write to.
@@ -273,7 +281,7 @@ pub(crate) fn is_ignored(signal: libc::c_int) -> bool {
     code == 0 && unsafe { now.assume_init() }.sa_sigaction == libc::SIG_IGN
 }
 
-/// Whether a signal is one that programs are asked to end with.
+/// Returns whether a signal is one of those that ask programs to end.
 pub(crate) const fn ends_programs(signal: libc::c_int) -> bool {
     matches!(
         signal,
@@ -281,7 +289,7 @@ pub(crate) const fn ends_programs(signal: libc::c_int) -> bool {
     )
 }
 
-/// Has the process end by a signal that this module handles.
+/// Ends the process by a signal that this module handles.
 pub(crate) fn end_by(signal: libc::c_int) {
     // SAFETY: zeros are a whole action, of which the field below is the only one that counts.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -292,19 +300,19 @@ pub(crate) fn end_by(signal: libc::c_int) {
     unsafe { libc::kill(libc::getpid(), signal) };
 }
 
-/// The system's number of the calling thread.
+/// Returns the system's number of the calling thread.
 pub(crate) fn thread_number() -> u64 {
     // SAFETY: the call touches no memory of ours.
     unsafe { libc::syscall(libc::SYS_gettid) as u64 }
 }
 
-/// The boot id of this host; zeros when the system does not tell.
+/// Returns the boot id of this host; zeros if the system does not report it.
 pub(crate) fn boot_id() -> BootId {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     text.parse().unwrap_or_default()
 }
 
-/// The host's name.
+/// Returns the host's name.
 pub(crate) fn host_name() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname")
         .map(|name| name.trim().to_owned())
@@ -326,7 +334,7 @@ pub(crate) fn random_id() -> [u8; 16] {
     id
 }
 
-/// The processors this thread may run on, as the system prints them (`0-3,8`).
+/// Returns the processors this thread may run on, as the system prints them (`0-3,8`).
 pub(crate) fn affinity() -> String {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status
@@ -357,12 +365,12 @@ pub(crate) fn kernel() -> String {
         .unwrap_or_default()
 }
 
-/// Whether a directory lies on a file system of another machine, where shared mappings are slow or
-/// not coherent.
+/// Returns whether a directory is on a file system of another machine, where shared mappings are
+/// slow or not coherent.
 pub(crate) fn is_network_file_system(directory: &Path) -> bool {
     use std::os::unix::ffi::OsStrExt;
-    // From linux/magic.h and the file systems' own headers: NFS, SMB, CIFS, SMB2, Lustre, GPFS, AFS,
-    // Ceph, 9P, FUSE (sshfs, BeeGFS, glusterfs), Coda, OrangeFS.
+    // From linux/magic.h and the file systems' own headers: NFS, SMB, CIFS, SMB2, Lustre, GPFS,
+    // AFS, Ceph, 9P, FUSE (sshfs, BeeGFS, glusterfs), Coda, OrangeFS.
     const NETWORK: &[i64] = &[
         0x6969,
         0x517b,

@@ -12,8 +12,8 @@ use annals_format::{
 use globset::{Glob, GlobMatcher};
 
 use crate::clock::reference_ns;
-use crate::control::MAX_RULED_REGIONS;
 use crate::error::{RecorderError, Result};
+use crate::limits::MAX_RULED_REGIONS;
 
 /// Most event types that triggers watch in one recorder.
 const MAX_WATCHES: usize = 256;
@@ -185,7 +185,7 @@ fn parse(text: &str) -> Option<Cause> {
     }
 }
 
-/// A signal by its name or number.
+/// Returns a signal by its name or number.
 pub(crate) fn parse_signal(text: &str) -> Option<i32> {
     Some(match text {
         "SIGUSR1" => libc::SIGUSR1,
@@ -199,7 +199,8 @@ pub(crate) fn parse_signal(text: &str) -> Option<i32> {
     })
 }
 
-/// Reference time of the last time that a signal came, nanoseconds; 0: it did not. See [`signal_fires`].
+/// Returns the reference time of a signal's last arrival, nanoseconds, or 0 if it never arrived.
+/// See [`signal_fires`].
 pub(crate) fn signalled_ns(signal: i32) -> i64 {
     let time = usize::try_from(signal)
         .ok()
@@ -230,7 +231,7 @@ enum Watched {
     Leave,
 }
 
-/// A watched event, when it was raised and what that says.
+/// A watched event, with what the triggers check of it.
 pub(crate) struct Sight<'a> {
     pub(crate) event_type: EventTypeId,
     pub(crate) tick: u64,
@@ -242,7 +243,8 @@ pub(crate) struct Sight<'a> {
     pub(crate) max_ticks: u64,
 }
 
-/// Enter ticks of watched regions, for triggers on their length. Fixed in size: nothing is allocated.
+/// Enter ticks of watched regions, for triggers on their length. Fixed in size: nothing is
+/// allocated.
 #[derive(Debug)]
 pub(crate) struct WatchedRegions {
     depth: Cell<usize>,
@@ -256,7 +258,8 @@ impl WatchedRegions {
         self.depth.set(0);
     }
 
-    /// A watched region was entered. Deeper than 16, enters are not kept.
+    /// Stores that a watched region was entered.
+    /// Beyond a depth of 16, enters are not stored.
     fn enter(&self, region: u32, tick: u64) {
         if let Some(place) = self.enters.get(self.depth.get()) {
             place.set((region, tick));
@@ -264,7 +267,7 @@ impl WatchedRegions {
         self.depth.set(self.depth.get() + 1);
     }
 
-    /// A watched region was left; when it was entered, if that is known.
+    /// Removes the innermost watched region, which was left. Returns when it was entered, if known.
     fn leave(&self, region: u32) -> Option<u64> {
         let depth = self.depth.get().checked_sub(1)?;
         self.depth.set(depth);
@@ -279,15 +282,18 @@ pub(crate) struct Triggers {
     triggers: Vec<Trigger>,
     /// What enters and leaves look like: the region is their only element.
     region_schema: EventTypeSchema,
-    /// By region: number + 1 of the trigger that waits for its length; empty when none waits for any.
+    /// By region: number + 1 of the trigger that waits for its length; empty when none waits for
+    /// any.
     regions: Box<[AtomicU16]>,
     /// Filled from the front, under the registry's lock; read without.
     watches: Box<[OnceLock<Watch>]>,
-    /// Reference time at which one fired and was not served yet, nanoseconds; 0: none.
+    /// Reference time, nanoseconds, at which a trigger fired that was not served yet.
+    /// 0 means that none did.
     fired_ns: AtomicI64,
-    /// Which one it was, + 1; 0: a call.
+    /// The trigger that fired, + 1.
+    /// 0 means a call.
     fired: AtomicU32,
-    /// By trigger: time of the last signal that was seen.
+    /// By trigger: the time of the last signal that was served.
     signalled_ns: Box<[AtomicI64]>,
 }
 
@@ -324,7 +330,7 @@ impl Triggers {
         }
     }
 
-    /// The signals that triggers wait for.
+    /// Returns the signals that triggers wait for.
     pub(crate) fn signals(&self) -> impl Iterator<Item = i32> {
         self.triggers.iter().filter_map(|t| match t.cause {
             Cause::Signal(number) => Some(number),
@@ -399,14 +405,14 @@ impl Triggers {
         }
     }
 
-    /// The trigger that waits for the length of a region.
+    /// Returns the trigger that waits for the length of a region.
     fn of_region(&self, id: RegionId) -> Option<usize> {
         let number = self.regions.get(id.index())?.load(Ordering::Acquire);
         usize::from(number).checked_sub(1)
     }
 
-    /// Which trigger an event fires, the first if it is several.
-    pub(crate) fn see(&self, sight: &Sight<'_>) -> Option<usize> {
+    /// Returns which trigger an event fires, the first if it is several.
+    pub(crate) fn match_event(&self, sight: &Sight<'_>) -> Option<usize> {
         let watches = self.watches.iter().map_while(OnceLock::get);
         let watches = watches.filter(|watch| watch.event_type == sight.event_type);
         // Every watch is asked: regions are to be noted whatever else fires.
@@ -454,7 +460,8 @@ impl Triggers {
         }
     }
 
-    /// A trigger fires, or a call (none), now. Until it is served, others change nothing.
+    /// Fires a trigger now; `None` means a call. Until it is served, later ones change nothing.
+    /// Returns whether this one was the first.
     pub(crate) fn fire(&self, trigger: Option<usize>) -> bool {
         self.fire_at(trigger, reference_ns().max(1))
     }
@@ -469,7 +476,7 @@ impl Triggers {
         is_first.is_ok()
     }
 
-    /// When a trigger fired that was not served yet.
+    /// Returns when a trigger fired that was not served yet.
     pub(crate) fn pending(&self) -> Option<i64> {
         for (number, trigger) in self.triggers.iter().enumerate() {
             if let Cause::Signal(signal) = trigger.cause {
@@ -483,7 +490,7 @@ impl Triggers {
         (time_ns != 0).then_some(time_ns)
     }
 
-    /// What fired, in words; from here on triggers fire again.
+    /// Describes what fired, and lets triggers fire again.
     pub(crate) fn serve(&self) -> String {
         let number = self.fired.load(Ordering::Acquire) as usize;
         let trigger = number.checked_sub(1).and_then(|n| self.triggers.get(n));

@@ -1,4 +1,5 @@
-//! The writer thread: turns full pages into chunks, keeps the clocks calibrated, ends the recording.
+//! The writer thread: turns full pages into chunks, keeps the clocks calibrated, ends the
+//! recording.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -12,18 +13,20 @@ use annals_format::{
 };
 
 use crate::clock::{TickSource, reference_ns};
+use crate::definer::Definer;
 use crate::memory::{Page, PageCopy};
 use crate::options::Options;
-use crate::shared::{Shared, lock};
+use crate::shared::Shared;
 use crate::snapshot;
 use crate::stream::Stream;
+use crate::sync::lock;
 use crate::sys;
 use crate::trigger::signalled_ns;
 
-/// How often the writer looks without being woken: bounds the age of the live file's heartbeat, and how long a full
-/// page waits while there are free ones.
+/// How often the writer looks without being woken: bounds the age of the live file's heartbeat, and
+/// how long a full page waits while there are free ones.
 const LONGEST_NAP: Duration = Duration::from_millis(100);
-/// The same while a trigger may fire by a signal, which wakes nobody.
+/// The longest nap while a trigger may fire by a signal, which wakes no thread.
 const TRIGGER_NAP: Duration = Duration::from_millis(5);
 
 /// What longer times are taken for: they can be added to any moment.
@@ -40,8 +43,8 @@ struct Progress {
     inversions: u64,
     largest_lateness: u64,
     last_tick: Option<u64>,
-    /// The page that was there at the last look for idle streams, its commit word, and when both were
-    /// first seen so.
+    /// The page at the last search for idle streams, its commit word, and when both were first
+    /// found so.
     idle: Option<(u32, u64, Instant)>,
 }
 
@@ -110,7 +113,7 @@ impl Writer {
         }
     }
 
-    /// Works until it is told to stop, then completes the recording.
+    /// Works until it is asked to stop, then completes the recording.
     pub(crate) fn run(mut self) {
         // Early points bound the error of short recordings; then one a period.
         let mut wait = Duration::from_millis(10).min(self.settings.calibration_period);
@@ -122,8 +125,8 @@ impl Writer {
             LONGEST_NAP
         };
         let mut looked = Instant::now();
-        // All writers of a host come at the same moments: programs whose processes wait for each other, on as many
-        // processors, stand still once and not one after the other.
+        // All writers of a host wake at the same moments: programs whose processes wait for each
+        // other, on as many processors, pause once and not one after the other.
         let nap_ns = LONGEST_NAP.as_nanos() as i64;
         let next_turn = || (reference_ns() / nap_ns + 1) * nap_ns;
         let mut turn_ns = next_turn();
@@ -144,7 +147,7 @@ impl Writer {
                 if !lock(&self.shared.storage).check() {
                     self.note_failure();
                 }
-                let _ = lock(&self.shared.registry).calibrate_all(&self.shared);
+                let _ = Definer::lock(&self.shared).calibrate_all();
                 wait = (wait * 10).min(self.settings.calibration_period);
                 due = now + wait;
             }
@@ -211,7 +214,7 @@ impl Writer {
     fn announce(&mut self) {
         let opened = self.shared.opened();
         if opened != self.announced {
-            let outcome = lock(&self.shared.registry).announce(&self.shared);
+            let outcome = Definer::lock(&self.shared).announce();
             if outcome.is_ok() {
                 self.announced = opened;
             }
@@ -276,8 +279,8 @@ impl Writer {
         }
     }
 
-    /// Writes what all streams have, if a signal asked for that; and ends the program, if the signal would
-    /// have.
+    /// Writes what all streams have, if a signal asked for that; and ends the program, if the
+    /// signal would have.
     fn serve_flush_signals(&mut self) {
         if self.shared.is_flush_asked.swap(false, Ordering::AcqRel) {
             self.flush_all();
@@ -297,12 +300,12 @@ impl Writer {
         }
     }
 
-    /// Writes the partly filled pages of all streams, but those that overwrite. A producer that is at work on
-    /// its page just now hands it on with its next event.
+    /// Writes the partly filled pages of all streams, but those that overwrite. A producer that is
+    /// at work on its page just now hands it on with its next event.
     fn flush_all(&mut self) {
         let shared = Arc::clone(&self.shared);
         self.announce();
-        let _ = lock(&shared.registry).calibrate_all(&shared);
+        let _ = Definer::lock(&shared).calibrate_all();
         shared.flush_definitions();
         for stream in shared.streams.in_use() {
             let Some(number) = stream.current_page() else {
@@ -322,8 +325,8 @@ impl Writer {
         self.round(true);
     }
 
-    /// Writes a page's rows as a chunk and frees the page. False when writing fails: the page stays as it
-    /// is, and the live file keeps its events.
+    /// Writes a page's rows as a chunk and frees the page. False when writing fails: the page stays
+    /// as it is, and the live file keeps its events.
     fn seal(&mut self, number: u32) -> bool {
         let shared = Arc::clone(&self.shared);
         let page = shared.memory.page(number);
@@ -331,7 +334,7 @@ impl Writer {
         if !rows.is_empty() {
             let written = shared.storage_status.written();
             let most = self.settings.max_file_bytes.unwrap_or(u64::MAX);
-            // Full for good: a shorter chunk that still fits would stand behind a gap.
+            // Full for good: a shorter chunk that still fits would come after a gap.
             self.is_full |= written.saturating_add(rows.len() as u64) > most;
             if self.is_full {
                 self.give_up(number, Cause::SizeLimit);
@@ -375,8 +378,9 @@ impl Writer {
             dropped: field(l::PAGE_DROPPED),
         };
         if overwrites {
-            // Chunks are numbered as they come into the recording; what was given up before is not
-            // missing from it. The page takes the number as well: it is the chunk's until it is free.
+            // Chunks are numbered as they are written to the recording; what was given up before is
+            // not missing from it. The page stores the number as well: it is the chunk's until the
+            // page is freed.
             header.sequence = progress.chunks;
             let sequence = page.field(l::PAGE_SEQUENCE);
             sequence.store(progress.chunks, Ordering::Release);
@@ -446,11 +450,12 @@ impl Writer {
         let is_written =
             !shared.storage_has_failed() && lock(&shared.storage).append_totals(&totals);
         if !is_written {
-            // Cells and counters stay: the live file is all that tells of these streams.
+            // Cells and counters stay: only the live file has the totals of these streams.
             self.note_failure();
             return true;
         }
-        // Whoever brings rules to streams holds this lock: what it sees a stream own stays the stream's.
+        // A thread that applies rules to streams holds this lock: the segments that it finds in a
+        // stream stay the stream's.
         let registry = lock(&shared.registry);
         shared.count_closed(&totals);
         for stream in streams {
@@ -484,7 +489,7 @@ impl Writer {
             for (cause, counter) in Cause::RECORDER.into_iter().zip(&counters.dropped) {
                 row.dropped.set(cause, counter.load(Ordering::Relaxed));
             }
-            // A thread that was stopped in the middle of a raise: that one comes after the cut.
+            // A thread was stopped in the middle of a raise: that event comes after the cut.
             let explained = recorded
                 .saturating_add(row.dropped_sum())
                 .saturating_add(row.suppressed);
@@ -496,8 +501,9 @@ impl Writer {
         totals
     }
 
-    /// Copies of the pages of every stream that overwrites, oldest first, by slot. Threads that find no free
-    /// page meanwhile may overwrite newer ones than they should: so this copies, and no more.
+    /// Copies of the pages of every stream that overwrites, oldest first, by slot. Threads that
+    /// find no free page meanwhile may overwrite newer ones than they should: so this copies, and
+    /// no more.
     fn copy_pages(&self) -> HashMap<usize, Vec<PageCopy>> {
         let shared = &self.shared;
         let mut current = Vec::new();
@@ -511,7 +517,7 @@ impl Writer {
             let page = first.or_else(|| attempts.take_while(|_| stream.is_busy()).flatten().next());
             current.extend(page.map(|page| (stream.slot, page)));
         }
-        // What came before a page that is current was handed on before that page was shown.
+        // What came before a page that is current was handed on before that page became visible.
         let full = shared.pages.take_all_kept();
         let mut pages: HashMap<usize, Vec<PageCopy>> = HashMap::new();
         for number in &full {
@@ -537,7 +543,7 @@ impl Writer {
         pages
     }
 
-    /// Writes a snapshot when a trigger fired and its time behind is over.
+    /// Writes a snapshot when a trigger fired and its time after the trigger is over.
     fn serve_trigger(&mut self, is_last: bool) {
         let Some(trigger_ns) = self.shared.triggers.pending() else {
             return;
@@ -564,7 +570,7 @@ impl Writer {
         self.syncer.hand_over(outcome);
     }
 
-    /// The last round: pages of streams that are still open, totals, footer.
+    /// Runs the last round: pages of streams that are still open, totals, footer.
     fn complete(mut self) {
         let shared = Arc::clone(&self.shared);
         self.announce();
@@ -597,10 +603,10 @@ impl Writer {
         }
         totals.sort_by_key(|totals| totals.stream);
         let definitions = {
-            let mut registry = lock(&self.shared.registry);
-            let _ = registry.calibrate_all(&self.shared);
-            registry.close();
-            registry.definitions.clone()
+            let mut definer = Definer::lock(&self.shared);
+            let _ = definer.calibrate_all();
+            definer.close();
+            definer.definitions().clone()
         };
         let mut storage = lock(&self.shared.storage);
         let is_complete =
@@ -610,7 +616,8 @@ impl Writer {
             if let Some(path) = self.shared.memory.path() {
                 let _ = std::fs::remove_file(path);
             }
-            // Readers that have the live file open look at the recording behind it, and find its footer.
+            // Readers that have the live file open read the recording after it, and find its
+            // footer.
             self.shared.memory.release();
         } else {
             self.note_failure();

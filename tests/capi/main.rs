@@ -4,7 +4,7 @@
 #[path = "../support/installation.rs"]
 mod installation;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -306,7 +306,7 @@ fn the_cpp_example_records_what_it_says_with_the_archive() {
 fn conformance(name: &str, library: Library) {
     let prefix = Prefix::get();
     let scratch = tempfile::tempdir().expect("a directory");
-    let source = Path::new(ROOT).join("tests/mpit").join(name);
+    let source = Path::new(ROOT).join("tests/events").join(name);
     let program = prefix.compile(&source, library, scratch.path());
     let printed = output(&mut Command::new(&program));
     let text = std::fs::read_to_string(&source).expect("the program");
@@ -575,6 +575,29 @@ fn the_shared_library_is_linked_as_it_must_be() {
     let size = segment.and_then(|line| line.split_whitespace().nth(5));
     let size = size.and_then(|size| usize::from_str_radix(size.trim_start_matches("0x"), 16).ok());
     assert!(size.is_some_and(|size| size <= 384), "{segment:?}");
+}
+
+/// The functions that each shared library exports are those of `tests/capi/exports`, and no other: link-time optimisation or
+/// another crate in the library may neither add nor remove one.
+#[test]
+fn the_shared_libraries_export_what_is_listed_and_nothing_else() {
+    for library in ["libannals", "libannals_instrument", "libannals_mpi"] {
+        let listed = Path::new(ROOT).join(format!("tests/capi/exports/{library}.txt"));
+        let listed = std::fs::read_to_string(&listed).expect("the list");
+        let listed: BTreeSet<&str> = listed.lines().collect();
+        let file = Prefix::get().0.join(format!("lib/{library}.so"));
+        let printed = output(Command::new("nm").args(["-D", "--defined-only"]).arg(file));
+        let exported: BTreeSet<&str> = printed
+            .lines()
+            .map(|line| line.split(' ').nth(2).expect("address, kind and name"))
+            .collect();
+        let missing: Vec<_> = listed.difference(&exported).collect();
+        let unlisted: Vec<_> = exported.difference(&listed).collect();
+        assert!(
+            missing.is_empty() && unlisted.is_empty(),
+            "{library}: missing {missing:?}, not listed {unlisted:?}"
+        );
+    }
 }
 
 #[test]

@@ -172,7 +172,7 @@ int main(void) {
             int32_t context_id, source, tag;
             uint64_t sequence_number;
         } message = {0, i, 201, 10 + (uint64_t)i};
-        /* As if the second came in a signal handler: nobody is registered for that. */
+        /* As if the second was raised in a signal handler: there is no registration for that. */
         int safety = i == 1 ? ANNALS_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE : ANNALS_T_CB_REQUIRE_NONE;
         annals_t_raise(arrived, network, safety, NULL, NULL, &message);
     }

@@ -1,5 +1,5 @@
 /*
- * Threads that work, a device with a clock of its own, events from a signal handler, and losses.
+ * Threads that work, a device with a separate clock, events from a signal handler, and losses.
  *
  *     cc workers.c -o workers $(pkg-config --cflags --libs annals) -lpthread
  *     ./workers DIRECTORY
@@ -81,7 +81,7 @@ static annals_event_type define(annals_recorder recorder, const char *name,
     return event_type;
 }
 
-/* A device that raises in chronological order, and says how many events it lost. */
+/* A device that raises in chronological order, and reports how many events it dropped. */
 static void run_device(annals_recorder recorder)
 {
     const annals_element elements[] = {{.name = "level", .type = ANNALS_TYPE_F64, .unit = "V"}};
@@ -122,7 +122,7 @@ static uint64_t read_card_clock(void *data)
     return (now_ns - *first_ns) / 40;
 }
 
-/* A card whose clock only shows in its events, which come in any order, and here. */
+/* A card whose clock Annals cannot read: two calibrations tie it to the host's clock. Its events are raised in any order. */
 static void run_card(annals_recorder recorder)
 {
     const annals_element elements[] = {{.name = "packet", .type = ANNALS_TYPE_BYTES}};
@@ -143,7 +143,7 @@ static void run_card(annals_recorder recorder)
     check(annals_add_clock(recorder, &clock_spec, &source_spec.clock), "card clock");
     check(annals_add_source(recorder, &source_spec, &card), "card");
     check(annals_calibrate(recorder, source_spec.clock, read_card_clock, &first_ns), "calibration");
-    /* Packets arrive, and are looked at later. */
+    /* Packets arrive, and are read later. */
     nanosleep(&a_while, NULL);
     for (n = 0; n < SAMPLES; n++) {
         const unsigned char packet[] = {0x00, 0xff, (unsigned char)n};

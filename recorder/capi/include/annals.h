@@ -17,25 +17,27 @@
  * `trace-merge` and `trace-cli` read what is recorded.
  *
  * STATUS. Calls return an annals_status; results come through pointers, which are written to only when
- * the status is ANNALS_OK. What a failed call has to say in words, annals_last_error() tells.
+ * the status is ANNALS_OK. annals_last_error() explains in words why a call failed.
  *
- * HANDLES are numbers. A handle that is stale, of another recorder, or no handle at all gives
- * ANNALS_ERROR_HANDLE. Zeros are never a handle. They are good in all threads, until annals_free().
+ * HANDLES are numbers. For a handle that is stale, of another recorder, or no handle at all, calls
+ * return ANNALS_ERROR_HANDLE. Zeros are never a handle. Handles are valid in all threads, until
+ * annals_free().
  *
  * THREADS. Every function may be called from any thread at any time.
  *
  * SIGNAL HANDLERS. The functions under RAISING may be called in signal handlers, whatever these
  * interrupt: after a thread's first event they take no lock, allocate nothing, and make no system call
- * but at most one wake-up for each full page of the buffer. All others must not, where their comment
- * does not say so; when a handler interrupted another one of them they give ANNALS_ERROR_REENTERED.
+ * but at most one wake-up for each full page of the buffer. Other functions must not be called there,
+ * unless their comment allows it; if the handler interrupted another one of them, they return
+ * ANNALS_ERROR_REENTERED.
  *
- * FORK. A forked child records nothing (ANNALS_ERROR_FORKED) until it starts a recorder of its own.
+ * FORK. A forked child records nothing (ANNALS_ERROR_FORKED) until it starts its own recorder.
  *
  * END. Return from main, exit() and annals_finish() finish the recording. After _exit(), abort(), exec
  * and kill -9 everything that was recorded is still in its live file. The library stays in the process
  * after dlclose().
  *
- * TEXTS are UTF-8 and end with a zero. Nothing is kept of the memory that a call was given, but for a
+ * TEXTS are UTF-8 and end with a zero. Calls keep no pointer to the memory that they were given, except a
  * clock's function and its data.
  */
 #ifndef ANNALS_H
@@ -51,11 +53,11 @@ extern "C" {
 
 /* ---- Status ---- */
 
-/* What a call came to. More may come: treat what you do not know as an error. */
+/* The outcome of a call. Later versions may add more: treat unknown ones as errors. */
 typedef enum annals_status {
     ANNALS_OK = 0,
-    ANNALS_ERROR_NULL = 1,        /* a pointer is NULL that must not be */
-    ANNALS_ERROR_HANDLE = 2,      /* a handle names nothing, or something of another recorder */
+    ANNALS_ERROR_NULL = 1,        /* a pointer is NULL that must not be NULL */
+    ANNALS_ERROR_HANDLE = 2,      /* a handle is not valid, or of another recorder */
     ANNALS_ERROR_TEXT = 3,        /* a text is not UTF-8 */
     ANNALS_ERROR_SETTING = 4,     /* a setting has no usable value */
     ANNALS_ERROR_DEFINITION = 5,  /* a definition contradicts itself */
@@ -63,22 +65,22 @@ typedef enum annals_status {
     ANNALS_ERROR_VALUES = 7,      /* values do not fit their event type */
     ANNALS_ERROR_FULL = 8,        /* no room is left for more of these */
     ANNALS_ERROR_FINISHED = 9,    /* the recording is finished */
-    ANNALS_ERROR_FORKED = 10,     /* this is a forked child, the recording its parent's */
-    ANNALS_ERROR_SYSTEM = 11,     /* the system refused: a file, or memory */
+    ANNALS_ERROR_FORKED = 10,     /* this is a forked child; its parent has the recording */
+    ANNALS_ERROR_SYSTEM = 11,     /* an error of the system: a file, or memory */
     ANNALS_ERROR_SNAPSHOT = 12,   /* no snapshot could be written */
     ANNALS_ERROR_REENTERED = 13,  /* inside another call of this thread */
     ANNALS_ERROR_TOO_SMALL = 14,  /* a buffer is too small; what fits is in it */
-    ANNALS_ERROR_PANIC = 15       /* a fault in Annals; it was contained */
+    ANNALS_ERROR_PANIC = 15       /* an internal error of Annals; it was contained */
 } annals_status;
 
-/* What a status means. Never NULL. For signal handlers, too. */
+/* Returns the meaning of a status. Never NULL. Safe in signal handlers. */
 const char *annals_status_text(int32_t status);
 
-/* Why the calling thread's last call failed, in detail; "" at first. Calls under RAISING do not change
- * it, nor does ANNALS_ERROR_REENTERED. Good until the thread's next call that fails. */
+/* Returns why the calling thread's last call failed, in detail; "" at first. Calls under RAISING do not
+ * change it, nor does ANNALS_ERROR_REENTERED. Valid until the thread's next call that fails. */
 const char *annals_last_error(void);
 
-/* The library's version, as "0.1.0". For signal handlers, too. */
+/* Returns the library's version, as "0.1.0". Safe in signal handlers. */
 const char *annals_version(void);
 
 /* ---- Handles ---- */
@@ -91,37 +93,37 @@ typedef struct annals_clock { uint64_t bits; } annals_clock;
 
 /* ---- Starting and finishing ---- */
 
-/* A setting: what an environment variable of this name would say. The variables:
+/* A setting: the name of an environment variable, and a value for it. The variables, with their defaults:
  *   ANNALS_DIR           directory for the recording (annals-run)
- *   ANNALS_BUFFER        bytes of buffer per process, as 16M (16M)
- *   ANNALS_PAGE          bytes of one buffer page (1/64 of the buffer, between 4K and 64K)
- *   ANNALS_LIVE_DIR      directory for the live file (beside the recording)
+ *   ANNALS_BUFFER        size of the buffer per process, as 16M (16M)
+ *   ANNALS_PAGE          size of one buffer page (1/64 of the buffer, between 4K and 64K)
+ *   ANNALS_LIVE_DIR      directory for the live file (next to the recording)
  *   ANNALS_COMPRESSION   none, or a zstd level from -7 to 22 (1)
  *   ANNALS_CLOCK         auto, tsc or monotonic (auto)
  *   ANNALS_CALIBRATION   time between calibration points, as 250ms (1s)
  *   ANNALS_OVERFLOW      when no page is free: drop, block or overwrite (drop)
  *   ANNALS_BLOCK_LIMIT   how long an event may wait for a page under block (100ms)
- *   ANNALS_TRIGGER       triggers of the flight recorder, between semicolons (none)
- *   ANNALS_PRE_TRIGGER   how far a snapshot goes back before its trigger (as far as there are events)
- *   ANNALS_POST_TRIGGER  how long a snapshot waits behind its trigger (0s)
- *   ANNALS_FILTER        rules for what is recorded, between semicolons, or @FILE (none)
- *   ANNALS_MAX_BYTES     bytes on disk behind which events are dropped (no limit)
+ *   ANNALS_TRIGGER       triggers of the flight recorder, separated by semicolons (none)
+ *   ANNALS_PRE_TRIGGER   how much time before its trigger a snapshot covers (everything that is buffered)
+ *   ANNALS_POST_TRIGGER  how long a snapshot waits after its trigger (0s)
+ *   ANNALS_FILTER        rules for what is recorded, separated by semicolons, or @FILE (none)
+ *   ANNALS_MAX_BYTES     maximum size of the recording; later events are dropped (no limit)
  *   ANNALS_FLUSH         partly filled pages of idle streams are written after this time (5s)
- *   ANNALS_FLUSH_SIGNAL  signals that have all pages written, as SIGUSR1,SIGTERM; what ends programs still does
- *   ANNALS_RUN           name of the run (the launcher's job id, or made up)
+ *   ANNALS_FLUSH_SIGNAL  signals that cause all pages to be written, as SIGUSR1,SIGTERM; those that end programs still do (none)
+ *   ANNALS_RUN           name of the run (the launcher's job id, or made from the start time and process id)
  *   ANNALS_RANK          rank of this process (the launcher's)
  *   ANNALS_RANKS         number of ranks in the run (the launcher's)
- * An empty value says nothing. Of two settings with one name, the later one holds. */
+ * An empty value is ignored. Of two settings with the same name, the later one is used. */
 typedef struct annals_setting {
     const char *name;
     const char *value;
 } annals_setting;
 
-/* What becomes of environment variables with these names. */
+/* How environment variables with these names are used. */
 typedef enum annals_environment {
-    ANNALS_ENVIRONMENT_IGNORED = 0, /* they are not looked at */
-    ANNALS_ENVIRONMENT_WINS = 1,    /* they stand above the settings of the call */
-    ANNALS_ENVIRONMENT_FILLS = 2    /* they stand below the settings of the call */
+    ANNALS_ENVIRONMENT_IGNORED = 0, /* they are ignored */
+    ANNALS_ENVIRONMENT_WINS = 1,    /* they override the settings of the call */
+    ANNALS_ENVIRONMENT_FILLS = 2    /* the settings of the call override them */
 } annals_environment;
 
 /* Starts recording, with `count` settings (NULL for none) and an annals_environment.
@@ -131,22 +133,23 @@ annals_status annals_start(const annals_setting *settings, size_t count, uint32_
 
 struct annals_statistics;
 
-/* Finishes the recording, and fills `statistics` unless it is NULL. What is raised from now on is counted
+/* Finishes the recording, and fills `statistics` unless it is NULL. Events raised from now on are counted
  * in the statistics only. Later calls change nothing. Errors: FORKED. */
 annals_status annals_finish(annals_recorder recorder, struct annals_statistics *statistics);
 
-/* Finishes the recording if that was not done, waits for the calls under way in other threads, and gives
- * back what the recorder holds. Its handles are stale from now on. Threads that recorded keep its buffer
+/* Finishes the recording if that was not done, waits for running calls in other threads, and frees the
+ * recorder. Its handles are stale from now on. Threads that recorded keep its buffer
  * until they end, or until the next annals_start(). */
 annals_status annals_free(annals_recorder recorder);
 
-/* Makes this the recorder that annals_global() gives: for code that has no handle at hand. */
+/* Makes this the recorder that annals_global() returns: for code that has no handle. */
 annals_status annals_make_global(annals_recorder recorder);
 
-/* The recorder that was made global and is not freed; zeros when there is none. For signal handlers. */
+/* Returns the recorder that was made global and is not freed, or zeros if there is none. Safe in signal
+ * handlers. */
 annals_recorder annals_global(void);
 
-/* ---- Looking after a recorder ---- */
+/* ---- State of a recorder ---- */
 
 /* How a recorder is doing. Set `size` to sizeof(annals_statistics). */
 typedef struct annals_statistics {
@@ -158,7 +161,7 @@ typedef struct annals_statistics {
     uint64_t snapshots;           /* snapshots taken */
     uint64_t written_bytes;       /* bytes written to the recording */
     uint64_t free_pages;          /* buffer pages that are free */
-    uint64_t pages;               /* buffer pages there are */
+    uint64_t pages;               /* all buffer pages */
     uint64_t raised_after_finish; /* events raised after the finish, or in a forked child */
     uint64_t misused;             /* events refused: wrong event type, or values that do not fit */
     uint32_t is_finished;         /* 1: the recording is finished (in a forked child always) */
@@ -170,35 +173,35 @@ typedef struct annals_statistics {
 /* Errors: DEFINITION (the size). */
 annals_status annals_read_statistics(annals_recorder recorder, annals_statistics *statistics);
 
-/* These copy a text, cut to `capacity` bytes with the zero, and say how long the whole is without it
- * (unless `length` is NULL). To learn the length only, give NULL and 0. Errors: TOO_SMALL. */
+/* These copy a text, cut to `capacity` bytes with the zero, and store the length of the whole text without
+ * the zero in `length`, unless it is NULL. To get the length only, pass NULL and 0. Errors: TOO_SMALL. */
 
-/* The recording's file. */
+/* The path of the recording. */
 annals_status annals_recording_path(annals_recorder recorder, char *path, size_t capacity,
                                     size_t *length);
-/* Why writing failed; empty: it did not. Events since then are dropped. */
+/* Why writing failed. Empty if it did not. Events since then are dropped. */
 annals_status annals_storage_failure(annals_recorder recorder, char *why, size_t capacity,
                                      size_t *length);
-/* Why a killed process would lose events; empty: it would not. */
+/* Why a killed process would lose events. Empty if it would not. */
 annals_status annals_not_kill_safe(annals_recorder recorder, char *why, size_t capacity,
                                    size_t *length);
 
-/* Switches recording off until annals_resume(): nothing is raised. Calls under RAISING give ANNALS_OK
- * meanwhile. Both are for signal handlers, too. Errors: FINISHED, FORKED. */
+/* Switches recording off until annals_resume(): nothing is raised. Calls under RAISING return ANNALS_OK
+ * meanwhile. Both are safe in signal handlers. Errors: FINISHED, FORKED. */
 annals_status annals_pause(annals_recorder recorder);
 annals_status annals_resume(annals_recorder recorder);
 
-/* Changes what is recorded, from now on and in all threads: rules as ANNALS_FILTER has them, which come
- * behind those that hold already, and so decide first. Errors: SETTING, FINISHED, FORKED. */
+/* Changes what is recorded, from now on and in all threads. The rules have the syntax of ANNALS_FILTER. They
+ * are added after the existing ones, and so decide first. Errors: SETTING, FINISHED, FORKED. */
 annals_status annals_apply(annals_recorder recorder, const char *rules);
 
-/* Writes what streams that overwrite hold now, as a recording of its own, and waits until it is written.
- * Its path goes to `path`, as above; NULL, 0, NULL when nobody wants it.
+/* Writes what streams that overwrite hold now, as a separate recording, and waits until it is written.
+ * Copies its path like annals_recording_path(); pass NULL, 0, NULL if you do not need it.
  * Errors: SNAPSHOT, FINISHED, FORKED, TOO_SMALL. */
 annals_status annals_snapshot(annals_recorder recorder, char *path, size_t capacity,
                               size_t *length);
 
-/* Says which rank this process is, when that becomes known after the start; `rank_count` 0: not known.
+/* Sets the rank of this process, when it becomes known after the start. `rank_count` 0 means not known.
  * Errors: DEFINITION, FULL, FINISHED, FORKED. */
 annals_status annals_set_rank(annals_recorder recorder, uint32_t rank, uint32_t rank_count);
 
@@ -207,31 +210,32 @@ annals_status annals_set_rank(annals_recorder recorder, uint32_t rank, uint32_t 
 annals_status annals_add_property(annals_recorder recorder, const char *key, const char *value);
 
 /* ---- Defining ---- */
-/* Errors of all of these: NULL, HANDLE, TEXT, DEFINITION, FULL, FINISHED, FORKED. A name that is defined
- * again in the same way gives the same handle; in another way, ANNALS_ERROR_CONFLICT (event types). */
+/* Errors of all of these: NULL, HANDLE, TEXT, DEFINITION, FULL, FINISHED, FORKED. Defining a name again in
+ * the same way returns the same handle; in another way, ANNALS_ERROR_CONFLICT (event types). */
 
 /* A region: a named span of code. */
 annals_status annals_add_region(annals_recorder recorder, const char *name, annals_region *region);
-/* The same with source file (NULL: unknown), line (0: unknown) and group (NULL: none). */
+/* A region with source file and line (NULL and 0 mean unknown) and group (NULL means none). */
 annals_status annals_add_region_at(annals_recorder recorder, const char *name, const char *file,
                                    uint32_t line, const char *group, annals_region *region);
 
 /* The type of an element. */
 typedef enum annals_type {
-    ANNALS_TYPE_ABSENT = 0, /* of values only: an optional element that this event does not have */
+    ANNALS_TYPE_ABSENT = 0, /* of values only: this event does not have the optional element */
     ANNALS_TYPE_I32 = 1,
     ANNALS_TYPE_U32 = 2,
     ANNALS_TYPE_I64 = 3,
     ANNALS_TYPE_U64 = 4,
     ANNALS_TYPE_F64 = 5,
-    ANNALS_TYPE_STRING = 6, /* text, usually UTF-8; any bytes are kept */
+    ANNALS_TYPE_STRING = 6, /* text, usually UTF-8; other bytes are stored as they are */
     ANNALS_TYPE_BYTES = 7
 } annals_type;
 
-/* What an event type means to analysis. An event type of a role names the elements that analyses read; format/SPEC.md, "Codes" and
- * "Messages and collective operations", lists them. A collective operation has, in its begin and in its end, `communicator`,
- * `operation`, `root`, `place`, `size`, and the bytes of this process: `bytes_sent`, what it contributes, and `bytes_received`, what it
- * receives. A process that receives nothing waits for no other: from one sum `bytes` instead, the merge cannot know. */
+/* The meaning of an event type to analysis. For each role, analyses read elements with fixed names;
+ * format/SPEC.md, "Codes" and "Messages and collective operations", lists them. A collective operation
+ * has, in its begin and in its end, `communicator`, `operation`, `root`, `place`, `size`, and the bytes of
+ * this process: `bytes_sent`, what it contributes, and `bytes_received`, what it receives. A process that
+ * receives nothing waits for no other process: from a single sum `bytes`, the merge cannot know that. */
 typedef enum annals_role {
     ANNALS_ROLE_POINT = 0,
     ANNALS_ROLE_ENTER = 1,
@@ -277,7 +281,7 @@ typedef enum annals_reference {
 /* One element of an event type. */
 typedef struct annals_element {
     const char *name;
-    const char *unit;     /* such as "bytes"; NULL: none */
+    const char *unit;     /* such as "bytes"; NULL means none */
     uint32_t type;        /* an annals_type */
     uint32_t reference;   /* an annals_reference; such elements are integers and have no unit */
     uint32_t is_optional; /* 1: values may be absent */
@@ -288,10 +292,10 @@ typedef struct annals_element {
 typedef struct annals_event_type_spec {
     size_t size;
     const char *name;
-    const char *description;  /* NULL: none */
+    const char *description;  /* NULL means none */
     uint32_t verbosity;       /* an annals_verbosity */
     uint32_t role;            /* an annals_role */
-    const char *key;          /* the element that ties begin to end; NULL: none */
+    const char *key;          /* the element that ties begin to end; NULL means none */
     const annals_element *elements;
     size_t element_count;     /* at most 256 */
 } annals_event_type_spec;
@@ -300,13 +304,13 @@ annals_status annals_add_event_type(annals_recorder recorder, const annals_event
                                     annals_event_type *event_type);
 
 /* A metric: an event type with the role METRIC and one element `value`, of a number's type. Raise it with
- * annals_metric_i64() and its kin. `unit` NULL: none. */
+ * annals_metric_i64() and the like. `unit` NULL means none. */
 annals_status annals_add_metric(annals_recorder recorder, const char *name, const char *unit,
                                 uint32_t type, annals_event_type *metric);
 
-/* Reads a clock: its ticks now. Runs on the threads that raise events, in their signal handlers, and on
- * a thread of Annals; until the process ends, with the same data. It must not throw, longjmp or cancel
- * the thread. Calls that may not be made in signal handlers give ANNALS_ERROR_REENTERED in it. */
+/* Returns the ticks of a clock now. Runs on the threads that raise events, in their signal handlers, and on
+ * a thread of Annals, until the process ends, with the same data. It must not throw, longjmp or cancel
+ * the thread. Calls that are not safe in signal handlers return ANNALS_ERROR_REENTERED in it. */
 typedef uint64_t (*annals_read_clock)(void *data);
 
 /* A clock. Set `size` to sizeof(annals_clock_spec). */
@@ -314,32 +318,32 @@ typedef struct annals_clock_spec {
     size_t size;
     const char *name;
     uint64_t ticks_per_second; /* at least 1 */
-    uint64_t max_ticks;        /* the largest tick before it starts again at 0; 0: 2^64 - 1 */
-    annals_read_clock read;    /* NULL: it only shows in its events, raised by annals_raise_at() */
+    uint64_t max_ticks;        /* the largest tick before it starts again at 0; 0 means 2^64 - 1 */
+    annals_read_clock read;    /* NULL: known only from its events, see annals_raise_at() */
     void *data;                /* for `read` */
-    uint32_t rate_error_ppb;   /* bound of the rate's error, parts per 10^9; 0: 200 000 */
+    uint32_t rate_error_ppb;   /* bound of the rate's error, parts per 10^9; 0 means 200 000 */
     uint32_t reserved;         /* 0 */
 } annals_clock_spec;
 
 annals_status annals_add_clock(annals_recorder recorder, const annals_clock_spec *spec,
                                annals_clock *clock);
 
-/* Ties a clock that only shows in its events to the host's reference clock, at this moment: `read` reads it,
- * some times in a row, on this thread and only within this call. Two such moments, some time apart, say what
- * the events alone cannot: how wrong their times may be at most. Errors: DEFINITION for a clock that Annals
- * reads itself. */
+/* Ties a clock that is known only from its events to the host's reference clock, at this moment: `read` reads
+ * it, several times in a row, on this thread and only within this call. Two such moments, some time apart,
+ * bound the error of the clock's times, which its events alone cannot. Errors: DEFINITION for a clock that
+ * Annals reads itself. */
 annals_status annals_calibrate(annals_recorder recorder, annals_clock clock, annals_read_clock read,
                                void *data);
 
 /* What a source promises. */
 typedef enum annals_ordering {
-    ANNALS_ORDERED = 0,   /* its events come in chronological order in each thread */
+    ANNALS_ORDERED = 0,   /* its events are in chronological order in each thread */
     ANNALS_UNORDERED = 1  /* nothing */
 } annals_ordering;
 
 /* What happens to an event that finds no free buffer page. */
 typedef enum annals_overflow {
-    ANNALS_OVERFLOW_DEFAULT = 0,  /* as ANNALS_OVERFLOW says */
+    ANNALS_OVERFLOW_DEFAULT = 0,  /* the setting ANNALS_OVERFLOW */
     ANNALS_OVERFLOW_DROP = 1,     /* it is dropped, and counted */
     ANNALS_OVERFLOW_BLOCK = 2,    /* it waits, for ANNALS_BLOCK_LIMIT at most */
     ANNALS_OVERFLOW_OVERWRITE = 3 /* the oldest are dropped instead: the flight recorder */
@@ -349,28 +353,28 @@ typedef enum annals_overflow {
 typedef struct annals_source_spec {
     size_t size;
     const char *name;
-    const char *description; /* NULL: none */
+    const char *description; /* NULL means none */
     uint32_t ordering;       /* an annals_ordering */
     uint32_t overflow;       /* an annals_overflow */
-    annals_clock clock;      /* zeros: the recorder's */
+    annals_clock clock;      /* zeros mean the recorder's */
 } annals_source_spec;
 
 annals_status annals_add_source(annals_recorder recorder, const annals_source_spec *spec,
                                 annals_source *source);
 
-/* The source that is there from the start: the process's own threads, on the recorder's clock. */
+/* The source that exists from the start: the process's own threads, on the recorder's clock. */
 annals_status annals_threads(annals_recorder recorder, annals_source *source);
 
 /* ---- RAISING ---- */
-/* All of these are for signal handlers, too. ANNALS_OK: the event is recorded, or counted as dropped or
- * suppressed, or the user does not want it. Else it is not recorded, and counted in the statistics of its
- * recorder, if that can be found. Errors: HANDLE, VALUES, NULL, FINISHED, FORKED. */
+/* All of these are safe in signal handlers. ANNALS_OK means that the event is recorded, or counted as dropped
+ * or suppressed, or switched off by the user. Otherwise it is not recorded, and it is counted in the
+ * statistics of its recorder, if that can be found. Errors: HANDLE, VALUES, NULL, FINISHED, FORKED. */
 
 /* Enters and leaves a region, in the process's own source. */
 annals_status annals_enter(annals_region region);
 annals_status annals_leave(annals_region region);
 
-/* The value of an element; made by the functions below, or filled in. Zeros: absent. */
+/* The value of an element: made by the functions below, or filled in. Zeros mean absent. */
 typedef struct annals_value {
     uint32_t type;   /* an annals_type */
     uint32_t length; /* of strings and bytes, bytes */
@@ -395,7 +399,7 @@ annals_status annals_raise_on(annals_source source, annals_event_type event_type
 annals_status annals_raise_at(annals_source source, uint64_t tick, annals_event_type event_type,
                               const annals_value *values, size_t count);
 
-/* Counts events that a source says it dropped itself: they are recorded as raised and dropped, as an
+/* Counts events that a source reports as dropped by itself: they are recorded as raised and dropped, as an
  * estimate. */
 annals_status annals_report_dropped(annals_source source, annals_event_type event_type,
                                     uint64_t count);
@@ -403,7 +407,7 @@ annals_status annals_report_dropped(annals_source source, annals_event_type even
 /* Counts an event that no callback was registered for at the safety level of its context. */
 annals_status annals_report_no_callback(annals_source source, annals_event_type event_type);
 
-/* The processor's counter: what the recorder's clock reads where it is invariant (not 0). */
+/* Returns the processor's counter. The recorder's clock reads it if it is invariant (not 0). */
 uint64_t annals_tsc(void);
 int32_t annals_tsc_is_invariant(void);
 
@@ -422,7 +426,7 @@ static inline annals_value annals_i32(int32_t number)
 {
     annals_value value = annals_absent();
     value.type = ANNALS_TYPE_I32;
-    value.as.i64 = number; /* whole, so that the call reads what was stored at once */
+    value.as.i64 = number; /* the whole word, so that the call reads it as it was stored */
     return value;
 }
 
@@ -458,7 +462,7 @@ static inline annals_value annals_f64(double number)
     return value;
 }
 
-/* `length` bytes of text. One that is longer than 2^32 - 1 bytes is dropped as too big in any case. */
+/* `length` bytes of text. An event with more than 2^32 - 1 bytes is dropped as too big in any case. */
 static inline annals_value annals_text(const char *text, size_t length)
 {
     annals_value value = annals_absent();
@@ -468,7 +472,7 @@ static inline annals_value annals_text(const char *text, size_t length)
     return value;
 }
 
-/* A text that ends with a zero; NULL: absent. */
+/* A text that ends with a zero. NULL means absent. */
 static inline annals_value annals_string(const char *text)
 {
     return text == NULL ? annals_absent() : annals_text(text, strlen(text));

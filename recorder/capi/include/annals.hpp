@@ -1,5 +1,5 @@
-// Annals for C++11 and newer: a thin layer over annals.h. Nothing here throws, allocates or keeps state
-// but for annals::check(), which turns a status into an exception when asked.
+// Annals for C++11 and newer: a thin layer over annals.h. Nothing here throws, allocates or keeps state,
+// except annals::check(), which turns a status into an exception.
 #ifndef ANNALS_HPP
 #define ANNALS_HPP
 

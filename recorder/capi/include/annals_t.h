@@ -1,19 +1,18 @@
 /*
- * Annals' tool interface: producers raise events and show variables, tools register for them and read them.
+ * Annals' event interface: producers raise events and show variables, tools register for them and read them.
  *
- * The model and, but for the prefix, the calls are those of MPI's tool information interface (MPI 4.1
- * section 16.3): a tool for MPI_T ports by renaming MPI_T_ to ANNALS_T_ and annals_t_, and MPI_ of the
- * datatypes likewise. This is the process's own runtime; MPI is not needed, and not looked at.
+ * The model and the calls, apart from the prefix, are those of MPI's tool information interface (MPI 4.1
+ * section 16.3): to port a tool for MPI_T, rename MPI_T_ to ANNALS_T_ and annals_t_, and MPI_ of the
+ * datatypes likewise. The functions are those of the process's own runtime; MPI is neither needed nor used.
  *
  * RESULTS. Calls return ANNALS_T_SUCCESS or an error; nothing is fatal. OUT pointers may be NULL where MPI
- * allows it. Texts come by MPI's convention: the length goes in as that of the buffer and comes out as that
+ * allows it. Texts are returned by MPI's convention: the caller passes the length of the buffer, and gets that
  * of the text with its zero; a text that does not fit is cut.
  *
- * THREADS AND SIGNAL HANDLERS. All calls may come from all threads. In signal handlers: raising, reporting
+ * THREADS AND SIGNAL HANDLERS. All threads may make all calls. Safe in signal handlers are: raising, reporting
  * drops, freeing a registration, everything with an instance, reading a source's time, and starting, stopping,
- * reading, writing and resetting performance variables. Others give
- * ANNALS_T_ERR_NOT_ACCESSIBLE in callbacks at ANNALS_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE, and in handlers that
- * interrupted such a call.
+ * reading, writing and resetting performance variables. Other calls return ANNALS_T_ERR_NOT_ACCESSIBLE in
+ * callbacks at ANNALS_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE, and in handlers that interrupted such a call.
  */
 #ifndef ANNALS_T_H
 #define ANNALS_T_H
@@ -104,7 +103,7 @@ enum {
     ANNALS_T_BIND_SESSION = 11
 };
 
-/* Performance variables: what kind of value. */
+/* Performance variables: the kind of value. */
 enum {
     ANNALS_T_PVAR_CLASS_STATE = 0,         /* one of several states; ANNALS_T_INT */
     ANNALS_T_PVAR_CLASS_LEVEL = 1,         /* how much of a resource is in use */
@@ -140,14 +139,14 @@ typedef int annals_t_enum;
 typedef struct annals_t_info_object *annals_t_info; /* MPI_Info */
 #define ANNALS_T_INFO_NULL ((annals_t_info)0)
 
-/* Freed registrations, and numbers that never were one, give ANNALS_T_ERR_INVALID_HANDLE. */
+/* For freed registrations, and numbers that never were one, calls return ANNALS_T_ERR_INVALID_HANDLE. */
 typedef struct annals_t_event_registration_object *annals_t_event_registration;
 #define ANNALS_T_EVENT_REGISTRATION_NULL ((annals_t_event_registration)0)
 
-/* Good in the callback that is called with it. */
+/* Valid in the callback that is called with it. */
 typedef struct annals_t_event_instance_object *annals_t_event_instance;
 
-/* Sessions and handles of variables that are freed, and numbers that never were one, give
+/* For freed sessions and handles of variables, and numbers that never were one, calls return
  * ANNALS_T_ERR_INVALID_SESSION and ANNALS_T_ERR_INVALID_HANDLE. */
 typedef struct annals_t_pvar_session_object *annals_t_pvar_session;
 #define ANNALS_T_PVAR_SESSION_NULL ((annals_t_pvar_session)0)
@@ -171,7 +170,7 @@ typedef void (*annals_t_event_dropped_cb_function)(annals_t_count count,
 
 /* May be called often; `provided` is always ANNALS_T_THREAD_MULTIPLE. */
 int annals_t_init_thread(int required, int *provided);
-/* As often as annals_t_init_thread(); once more gives ANNALS_T_ERR_NOT_INITIALIZED. */
+/* To be called as often as annals_t_init_thread(); one more call returns ANNALS_T_ERR_NOT_INITIALIZED. */
 int annals_t_finalize(void);
 
 /* ---- Hints ---- */
@@ -189,7 +188,7 @@ int annals_t_source_get_num(int *num_sources);
 int annals_t_source_get_info(int source_index, char *name, int *name_len, char *desc, int *desc_len,
                              annals_t_source_order *ordering, annals_t_count *ticks_per_second,
                              annals_t_count *max_ticks, annals_t_info *info);
-/* ANNALS_T_ERR_NOT_SUPPORTED: the source's time cannot be asked for. */
+/* Returns ANNALS_T_ERR_NOT_SUPPORTED if the source's clock cannot be read. */
 int annals_t_source_get_timestamp(int source_index, annals_t_count *timestamp);
 
 /* ---- Tools: event types ---- */
@@ -205,25 +204,25 @@ int annals_t_event_get_index(const char *name, int *event_index);
 
 /* ---- Tools: registrations ---- */
 
-/* `obj_handle` points to an annals_t_object where the event type is bound, and is ignored where not. */
+/* `obj_handle` points to an annals_t_object if the event type is bound, and is ignored otherwise. */
 int annals_t_event_handle_alloc(int event_index, void *obj_handle, annals_t_info info,
                                 annals_t_event_registration *event_registration);
 int annals_t_event_handle_set_info(annals_t_event_registration event_registration, annals_t_info info);
 int annals_t_event_handle_get_info(annals_t_event_registration event_registration,
                                    annals_t_info *info_used);
-/* NULL takes away the callback of this level. */
+/* NULL removes the callback of this level. */
 int annals_t_event_register_callback(annals_t_event_registration event_registration,
                                      annals_t_cb_safety cb_safety, annals_t_info info, void *user_data,
                                      annals_t_event_cb_function event_cb_function);
-/* ANNALS_T_ERR_INVALID: no callback has this level. */
+/* Returns ANNALS_T_ERR_INVALID if no callback has this level. */
 int annals_t_event_callback_set_info(annals_t_event_registration event_registration,
                                      annals_t_cb_safety cb_safety, annals_t_info info);
 int annals_t_event_callback_get_info(annals_t_event_registration event_registration,
                                      annals_t_cb_safety cb_safety, annals_t_info *info_used);
-/* No callback begins any more; `free_cb_function` is called when none runs any more. */
+/* No callback begins after this call; `free_cb_function` is called once none is running any more. */
 int annals_t_event_handle_free(annals_t_event_registration event_registration, void *user_data,
                                annals_t_event_free_cb_function free_cb_function);
-/* Called before the next event of the source, with the user data of the callback that fits there. */
+/* The handler is called before the next event of the source, with the user data of the callback that fits there. */
 int annals_t_event_set_dropped_handler(annals_t_event_registration event_registration,
                                        annals_t_event_dropped_cb_function dropped_cb_function);
 
@@ -247,11 +246,11 @@ int annals_t_cvar_get_info(int cvar_index, char *name, int *name_len, int *verbo
                            annals_t_datatype *datatype, annals_t_enum *enumtype, char *desc, int *desc_len,
                            int *bind, int *scope);
 int annals_t_cvar_get_index(const char *name, int *cvar_index);
-/* `count`: how many values it has; of ANNALS_T_CHAR, a text with its zero fits in as many bytes. */
+/* `count` becomes the number of values; for ANNALS_T_CHAR, the bytes of a text with its zero. */
 int annals_t_cvar_handle_alloc(int cvar_index, void *obj_handle, annals_t_cvar_handle *handle, int *count);
 int annals_t_cvar_handle_free(annals_t_cvar_handle *handle);
 int annals_t_cvar_read(annals_t_cvar_handle handle, void *buf);
-/* ANNALS_T_ERR_CVAR_SET_NEVER by its scope, or what its producer says. */
+/* Returns ANNALS_T_ERR_CVAR_SET_NEVER if its scope forbids it, or what its producer returns. */
 int annals_t_cvar_write(annals_t_cvar_handle handle, const void *buf);
 
 /* ---- Tools: performance variables ---- */
@@ -261,21 +260,21 @@ int annals_t_pvar_get_info(int pvar_index, char *name, int *name_len, int *verbo
                            annals_t_datatype *datatype, annals_t_enum *enumtype, char *desc, int *desc_len,
                            int *bind, int *readonly, int *continuous, int *atomic);
 int annals_t_pvar_get_index(const char *name, int var_class, int *pvar_index);
-/* Sessions do not disturb each other: what one starts, resets or writes, only its own handles show. */
+/* Sessions are independent: what one starts, resets or writes is visible only through its own handles. */
 int annals_t_pvar_session_create(annals_t_pvar_session *session);
-/* Frees its handles, too. */
+/* Also frees its handles. */
 int annals_t_pvar_session_free(annals_t_pvar_session *session);
 int annals_t_pvar_handle_alloc(annals_t_pvar_session session, int pvar_index, void *obj_handle,
                                annals_t_pvar_handle *handle, int *count);
 int annals_t_pvar_handle_free(annals_t_pvar_session session, annals_t_pvar_handle *handle);
-/* With ANNALS_T_PVAR_ALL_HANDLES, starting and stopping leave continuous variables out, and resetting
- * read-only ones; reading and writing give ANNALS_T_ERR_INVALID_HANDLE. */
+/* With ANNALS_T_PVAR_ALL_HANDLES, starting and stopping skip continuous variables, and resetting skips
+ * read-only ones; reading and writing return ANNALS_T_ERR_INVALID_HANDLE. */
 int annals_t_pvar_start(annals_t_pvar_session session, annals_t_pvar_handle handle);
 int annals_t_pvar_stop(annals_t_pvar_session session, annals_t_pvar_handle handle);
 int annals_t_pvar_read(annals_t_pvar_session session, annals_t_pvar_handle handle, void *buf);
 int annals_t_pvar_write(annals_t_pvar_session session, annals_t_pvar_handle handle, const void *buf);
 int annals_t_pvar_reset(annals_t_pvar_session session, annals_t_pvar_handle handle);
-/* In one: of what is summed, nothing is lost between the two. */
+/* Reads and resets in one step: no part of a sum is missed in between. */
 int annals_t_pvar_readreset(annals_t_pvar_session session, annals_t_pvar_handle handle, void *buf);
 
 /* ---- Tools: categories ---- */
@@ -285,12 +284,12 @@ int annals_t_category_get_info(int cat_index, char *name, int *name_len, char *d
                                int *num_cvars, int *num_pvars, int *num_categories);
 int annals_t_category_get_num_events(int cat_index, int *num_events);
 int annals_t_category_get_index(const char *name, int *cat_index);
-/* At most `len` indexes: those of the members that came first. */
+/* At most `len` indexes: those of the members that were added first. */
 int annals_t_category_get_cvars(int cat_index, int len, int indices[]);
 int annals_t_category_get_pvars(int cat_index, int len, int indices[]);
 int annals_t_category_get_events(int cat_index, int len, int indices[]);
 int annals_t_category_get_categories(int cat_index, int len, int indices[]);
-/* The same number while no category comes or grows, a larger one behind that. */
+/* The number is larger after a category was added or grew, and the same otherwise. */
 int annals_t_category_changed(int *stamp);
 
 /* ---- The recorder as a tool. It needs no initialisation. ---- */
@@ -298,33 +297,33 @@ int annals_t_category_changed(int *stamp);
 /* Lists of name patterns (with *, ?, [a-z] and {a,b}), the last one NULL. */
 typedef struct annals_t_attach_spec {
     size_t size;                   /* of this structure */
-    const char *const *events;     /* event types that are recorded; NULL: all */
-    const char *const *pvars;      /* performance variables that are sampled, as metrics; NULL: none */
-    const char *const *cvars;      /* control variables, as properties of the process; NULL: all */
-    const char *const *sample_at;  /* event types behind whose events is sampled; NULL: none */
-    uint64_t sample_every_ns;      /* samples in a thread of its own, at this period; 0: does not */
+    const char *const *events;     /* event types that are recorded; NULL means all */
+    const char *const *pvars;      /* performance variables that are sampled, as metrics; NULL means none */
+    const char *const *cvars;      /* control variables, as properties of the process; NULL means all */
+    const char *const *sample_at;  /* event types after whose events is sampled; NULL means none */
+    uint64_t sample_every_ns;      /* period of sampling in a separate thread; 0 means none */
 } annals_t_attach_spec;
 
 typedef struct annals_t_attachment_object *annals_t_attachment;
 #define ANNALS_T_ATTACHMENT_NULL ((annals_t_attachment)0)
 
-/* Has a recorder of annals.h record what is raised: each instance with its elements, on its source; what was
- * dropped, with the reason; registrations and what they are bound to. `spec` NULL: all event types and control
- * variables. What is added later is recorded from then on. Errors: INVALID_HANDLE (no such recorder, or its
- * recording is finished), INVALID (a pattern is none), OUT_OF_HANDLES, OUT_OF_SESSIONS, MEMORY;
- * annals_last_error() says more. */
+/* Attaches a recorder of annals.h, which records what is raised: each instance with its elements, on its
+ * source; dropped instances, with the reason; registrations and what they are bound to. `spec` NULL means all
+ * event types and control variables. What is added later is recorded from then on. Errors: INVALID_HANDLE (no
+ * such recorder, or its recording is finished), INVALID (a pattern is not valid), OUT_OF_HANDLES,
+ * OUT_OF_SESSIONS, MEMORY; annals_last_error() explains them. */
 int annals_t_attach(annals_recorder recorder, const annals_t_attach_spec *spec,
                     annals_t_attachment *attachment);
-/* Ends it; drops that were not told yet are recorded. To be called before annals_finish(). */
+/* Detaches the recorder. Unreported drops are recorded before. To be called before annals_finish(). */
 int annals_t_detach(annals_t_attachment *attachment);
-/* Looks for variables that were added since; event types and sources are looked for by themselves. */
+/* Searches for variables that were added since; event types and sources are found without this call. */
 int annals_t_attachment_look(annals_t_attachment attachment);
 /* Samples the performance variables now. */
 int annals_t_attachment_sample(annals_t_attachment attachment);
-/* What could not be recorded, and why: a line each; "" when all could. */
+/* Copies what could not be recorded, and why, a line each; "" if everything could. */
 int annals_t_attachment_problems(annals_t_attachment attachment, char *problems, int *problems_len);
 
-/* ---- Producers. They need no initialisation; what they add stays while the process lives. ---- */
+/* ---- Producers. They need no initialisation; what they add exists until the process ends. ---- */
 
 typedef const struct annals_t_source_object *annals_t_source;
 typedef const struct annals_t_event_type_object *annals_t_event_type;
@@ -333,33 +332,34 @@ typedef int64_t (*annals_t_read_clock)(void *data);
 /* The source numbers its events within a tick, so that timestamps only grow: for coarse clocks. */
 enum { ANNALS_T_SEQUENCED = 1 };
 
-/* `max_ticks` 0: the largest possible. `read` NULL: the time cannot be asked for, and every event is raised
- * with the time at which it was observed. `buffered`: how many events can wait for annals_t_deliver(). */
+/* `max_ticks` 0 means the largest possible. `read` NULL means that the clock cannot be read; every event is
+ * then raised with the time at which it was observed. `buffered` is the number of events that can wait for
+ * annals_t_deliver(). */
 int annals_t_add_source(const char *name, const char *desc, annals_t_source_order ordering,
                         annals_t_count ticks_per_second, annals_t_count max_ticks,
                         annals_t_read_clock read, void *data, int flags, int buffered,
                         annals_t_source *source);
-/* `array_of_displacements` NULL: as C lays out a structure of these elements. */
+/* `array_of_displacements` NULL means the layout of a C structure with these elements. */
 int annals_t_add_event_type(const char *name, const char *desc, int verbosity, int num_elements,
                             const char *const element_names[],
                             const annals_t_datatype array_of_datatypes[],
                             const annals_t_aint array_of_displacements[], int bind,
                             annals_t_event_type *event);
-/* Names an object, for tools that register for all there are. */
+/* Names an object, for tools that register for all objects. */
 int annals_t_add_object(int bind, const void *obj_handle, const char *name);
 
-/* Whether anybody is registered. */
+/* Returns whether there is a registration. */
 int annals_t_is_wanted(annals_t_event_type event);
-/* Calls back whoever is registered, here and now; `cb_safety` says what callbacks must be safe for here.
- * `observed` NULL: now. `obj_handle`: the object, where the event type is bound. `data`: the elements, at
- * their displacements. Takes no lock; safe in signal handlers. */
+/* Calls all registered callbacks immediately, in this thread. `cb_safety` is what callbacks must be safe for in
+ * this context. `observed` NULL means now. `obj_handle` is the object, if the event type is bound. `data`
+ * contains the elements, at their displacements. Takes no lock; safe in signal handlers. */
 int annals_t_raise(annals_t_event_type event, annals_t_source source, annals_t_cb_safety cb_safety,
                    const annals_t_count *observed, const void *obj_handle, const void *data);
 /* Observes an event now and calls back in annals_t_deliver(). */
 int annals_t_raise_deferred(annals_t_event_type event, annals_t_source source,
                             const annals_t_count *observed, const void *obj_handle, const void *data);
 int annals_t_deliver(annals_t_source source, annals_t_cb_safety cb_safety, int *count);
-/* Events that the producer lost before it could raise them. */
+/* Reports events that the producer dropped before it could raise them. */
 int annals_t_report_dropped(annals_t_event_type event, annals_t_source source, const void *obj_handle,
                             annals_t_count count);
 
@@ -371,7 +371,7 @@ int annals_t_add_enum(const char *name, int num, const int values[], const char 
 
 typedef const struct annals_t_pvar_object *annals_t_pvar;
 
-/* What becomes of handles. */
+/* What happens to handles. */
 enum {
     ANNALS_T_PVAR_ALLOCATED = 0,
     ANNALS_T_PVAR_STARTED = 1,
@@ -384,19 +384,20 @@ enum {
 typedef struct annals_t_pvar_functions {
     /* Stores the sum, level or state of an item as the producer has it. Bound variables have this function. */
     void (*read)(void *data, const annals_t_object *object, int item, void *value);
-    /* How many items there are for an object. */
+    /* Returns the number of items for an object. */
     int (*count)(void *data, const annals_t_object *object);
     void (*notify)(void *data, int notice, const annals_t_object *object);
 } annals_t_pvar_functions;
 
-/* `items`: how many values, where no function says. `functions` NULL: the values are kept here, and 0 at first.
- * What is read-only is not atomic. */
+/* `items` is the number of values, unless a function returns it. `functions` NULL means that the values are
+ * stored by the runtime, and 0 at first. A read-only variable is not atomic. */
 int annals_t_add_pvar(const char *name, int verbosity, int var_class, annals_t_datatype datatype,
                       annals_t_enum enumtype, const char *desc, int bind, int readonly, int continuous,
                       int atomic, int items, const annals_t_pvar_functions *functions, void *data,
                       annals_t_pvar *pvar);
-/* Sets, or adds to, a value that is kept here; says which level one has that is read by a function, for
- * watermarks. `value` points to one of the variable's datatype. They take no lock: safe in signal handlers. */
+/* These set, or add to, a value that the runtime stores; and report the current level of one that a function
+ * reads, for watermarks. `value` points to one of the variable's datatype. They take no lock: safe in signal
+ * handlers. */
 int annals_t_pvar_set(annals_t_pvar pvar, int item, const void *value);
 int annals_t_pvar_add(annals_t_pvar pvar, int item, const void *value);
 int annals_t_pvar_notice(annals_t_pvar pvar, int item, const void *value);
@@ -407,8 +408,8 @@ typedef void (*annals_t_cvar_read_function)(void *data, const annals_t_object *o
 /* ANNALS_T_SUCCESS, ANNALS_T_ERR_CVAR_SET_NOT_NOW or ANNALS_T_ERR_CVAR_SET_NEVER. */
 typedef int (*annals_t_cvar_write_function)(void *data, const annals_t_object *object, const void *values);
 
-/* `initial`: the `num_values` values at first. `read` and `write`: both NULL, and the values are kept here; or
- * both the producer's. A variable of a group says in `desc` of which. */
+/* `initial` contains the `num_values` initial values. `read` and `write` are both NULL, which means that the
+ * runtime stores the values, or both functions of the producer. `desc` of a variable of a group names it. */
 int annals_t_add_cvar(const char *name, int verbosity, annals_t_datatype datatype, annals_t_enum enumtype,
                       const char *desc, int bind, int scope, int num_values, const void *initial,
                       annals_t_cvar_read_function read, annals_t_cvar_write_function write, void *data,
@@ -424,7 +425,7 @@ enum {
 };
 
 int annals_t_add_category(const char *name, const char *desc, int *cat_index);
-/* ANNALS_T_ERR_INVALID: a category would hold itself, directly or through others. */
+/* Returns ANNALS_T_ERR_INVALID if a category would contain itself, directly or through others. */
 int annals_t_add_to_category(int cat_index, int member, int index);
 
 #ifdef __cplusplus

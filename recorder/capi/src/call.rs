@@ -1,5 +1,5 @@
-//! What every call goes through: nothing panics out of it, and none that takes locks begins inside
-//! another one of its thread.
+//! The frame of every call: no panic leaves it, and no call that takes locks begins inside another
+//! one of the same thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,8 +9,8 @@ use crate::handle;
 use crate::status::{Failure, Status, remember};
 use crate::table;
 
-/// A call that may take locks and allocate. Refused in signal handlers that interrupted such a call,
-/// and in the program's clocks: it would wait for itself.
+/// Runs a call that may take locks and allocate. Refuses it in signal handlers that interrupted
+/// such a call, and in the program's clocks: it would wait for itself.
 pub(crate) fn setup(work: impl FnOnce() -> Result<(), Failure>) -> Status {
     let inside = Inside::begin();
     if inside.was_inside() {
@@ -23,7 +23,7 @@ pub(crate) fn setup(work: impl FnOnce() -> Result<(), Failure>) -> Status {
     outcome.unwrap_or(Status::ErrorPanic)
 }
 
-/// The same for a call to a recorder.
+/// Runs a call that works with a recorder, and that may take locks and allocate.
 pub(crate) fn with_recorder(
     recorder: handle::Recorder,
     work: impl FnOnce(&Recorder) -> Result<(), Failure>,
@@ -31,7 +31,7 @@ pub(crate) fn with_recorder(
     setup(|| {
         let found = table::with(recorder.number(), |recorder| {
             work(recorder).map_err(|failure| {
-                // For the recorder, a child's recording is as good as finished.
+                // For the recorder, a forked child's recording is finished.
                 if failure.status == Status::ErrorFinished && recorder.is_inherited() {
                     return Status::ErrorForked.into();
                 }
@@ -42,8 +42,9 @@ pub(crate) fn with_recorder(
     })
 }
 
-/// Raises an event with the recorder that has this number: no lock, no allocation. What may panic is out of
-/// line: a guard around all of it would have the call's arguments go through memory (benches/c_path).
+/// Raises an event with the recorder that has this number: no lock, no allocation. What may panic
+/// is out of line: a guard around all of it would pass the call's arguments through memory
+/// (benches/c_path).
 #[inline(always)]
 pub(crate) fn raise(number: u32, what: impl Raise) -> Status {
     match Raiser::short(number, what) {
@@ -64,7 +65,7 @@ fn raise_guarded(number: u32, what: impl Raise) -> Status {
 #[cold]
 #[inline(never)]
 fn raise_elsewhere(number: u32, what: impl Raise) -> Status {
-    // A handler that frees the recorder now would wait for what it interrupted.
+    // A signal handler that frees the recorder now would wait for the code that it interrupted.
     let _inside = Inside::begin();
     let outcome = table::with(number, |recorder| what.to(recorder.raiser()));
     outcome.map_or(Status::ErrorHandle, Status::of_raise)

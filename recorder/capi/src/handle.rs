@@ -1,4 +1,4 @@
-//! Handles: numbers that say which recorder, what kind of thing, and which one.
+//! Handles: numbers that contain a recorder, a kind of thing, and an id.
 
 use annals_recorder::{ClockId, EventTypeId, RegionId, SourceId};
 
@@ -15,8 +15,8 @@ macro_rules! handles {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(C)]
-        pub(crate) struct $name {
-            pub(crate) bits: u64,
+        pub struct $name {
+            pub bits: u64,
         }
 
         impl $name {
@@ -29,13 +29,13 @@ macro_rules! handles {
                 Ok(Self { bits: u64::from(recorder) << 32 | u64::from(low) })
             }
 
-            /// Number of the recorder; 0 names none.
+            /// Returns the number of the recorder; 0 names none.
             #[inline]
-            pub(crate) const fn recorder(self) -> u32 {
+            pub const fn recorder(self) -> u32 {
                 (self.bits >> 32) as u32
             }
 
-            /// The id, one that names nothing when this is not a handle of its kind.
+            /// Returns the id, one that names nothing when this is not a handle of its kind.
             #[inline]
             const fn id_bits(self) -> u32 {
                 let low = self.bits as u32;
@@ -59,12 +59,12 @@ handles! {
 }
 
 impl Recorder {
-    pub(crate) fn new(recorder: u32) -> Result<Self, Failure> {
+    pub fn new(recorder: u32) -> Result<Self, Failure> {
         Self::pack(recorder, 0)
     }
 
-    /// Number of the recorder; 0 when this is no handle of one.
-    pub(crate) const fn number(self) -> u32 {
+    /// Returns the number of the recorder; 0 when this is no handle of one.
+    pub const fn number(self) -> u32 {
         if self.id_bits() == 0 {
             self.recorder()
         } else {
@@ -74,47 +74,47 @@ impl Recorder {
 }
 
 impl Region {
-    pub(crate) fn new(recorder: u32, id: RegionId) -> Result<Self, Failure> {
+    pub fn new(recorder: u32, id: RegionId) -> Result<Self, Failure> {
         Self::pack(recorder, id.get())
     }
 
     #[inline]
-    pub(crate) const fn id(self) -> RegionId {
+    pub const fn id(self) -> RegionId {
         RegionId::new(self.id_bits())
     }
 }
 
 impl EventType {
     /// The event type that no recorder has.
-    pub(crate) const NONE: EventTypeId = EventTypeId::new(NO_ID);
+    pub const NONE: EventTypeId = EventTypeId::new(NO_ID);
 
-    pub(crate) fn new(recorder: u32, id: EventTypeId) -> Result<Self, Failure> {
+    pub fn new(recorder: u32, id: EventTypeId) -> Result<Self, Failure> {
         Self::pack(recorder, id.get())
     }
 
     #[inline]
-    pub(crate) const fn id(self) -> EventTypeId {
+    pub const fn id(self) -> EventTypeId {
         EventTypeId::new(self.id_bits())
     }
 }
 
 impl Source {
-    pub(crate) fn new(recorder: u32, id: SourceId) -> Result<Self, Failure> {
+    pub fn new(recorder: u32, id: SourceId) -> Result<Self, Failure> {
         Self::pack(recorder, id.get())
     }
 
     #[inline]
-    pub(crate) const fn id(self) -> SourceId {
+    pub const fn id(self) -> SourceId {
         SourceId::new(self.id_bits())
     }
 }
 
 impl Clock {
-    pub(crate) fn new(recorder: u32, id: ClockId) -> Result<Self, Failure> {
+    pub fn new(recorder: u32, id: ClockId) -> Result<Self, Failure> {
         Self::pack(recorder, id.get())
     }
 
-    pub(crate) const fn id(self) -> ClockId {
+    pub const fn id(self) -> ClockId {
         ClockId::new(self.id_bits())
     }
 }

@@ -1,4 +1,7 @@
 //! Starting, defining, looking, finishing.
+//!
+//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals.h` requires of
+//! it.
 #![expect(
     unsafe_code,
     reason = "exported functions with pointers of the calling program"
@@ -19,26 +22,27 @@ use crate::spec::{
 use crate::status::{Failure, Status};
 use crate::table;
 
-/// The environment is not looked at.
-pub(crate) const ENVIRONMENT_IGNORED: u32 = 0;
-/// What the environment says stands above the settings.
-pub(crate) const ENVIRONMENT_WINS: u32 = 1;
-/// What the environment says stands below the settings.
-pub(crate) const ENVIRONMENT_FILLS: u32 = 2;
+/// The environment is ignored.
+pub const ENVIRONMENT_IGNORED: u32 = 0;
+/// The environment overrides the settings.
+pub const ENVIRONMENT_WINS: u32 = 1;
+/// The settings override the environment.
+pub const ENVIRONMENT_FILLS: u32 = 2;
 
-/// The recorder that was made global; 0: none.
+/// The recorder that was made global.
+/// 0 means none.
 static GLOBAL: AtomicU64 = AtomicU64::new(0);
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_version() -> *const c_char {
+pub extern "C" fn annals_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
     VERSION.as_ptr().cast()
 }
 
 /// # Safety
-/// - The pointers are NULL or good, as the header has it. So for all functions here.
+/// - The pointers are NULL or valid, as the header has it. So for all functions here.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_start(
+pub unsafe extern "C" fn annals_start(
     settings: *const Setting,
     count: usize,
     environment: u32,
@@ -51,15 +55,15 @@ pub(crate) unsafe extern "C" fn annals_start(
             ENVIRONMENT_IGNORED | ENVIRONMENT_WINS => {}
             ENVIRONMENT_FILLS => options.set_from_env()?,
             other => {
-                let why = format!("{other} is no way to use the environment");
+                let why = format!("invalid value {other} for `environment`: expected 0, 1 or 2");
                 return Err(Failure::new(Status::ErrorSetting, why));
             }
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         for setting in unsafe { slice(settings, count) }? {
-            // SAFETY: the caller's promise.
+            // SAFETY: invariant CALLER (module docs).
             let (name, value) = unsafe { setting.read() }?;
-            // As for variables: an empty one says nothing.
+            // Like an empty variable, an empty setting of this name is ignored.
             if !value.is_empty() || !ENVIRONMENT.iter().any(|(known, ..)| *known == name) {
                 options.set(name, value)?;
             }
@@ -75,12 +79,9 @@ pub(crate) unsafe extern "C" fn annals_start(
 }
 
 /// # Safety
-/// - `statistics` is NULL or good.
+/// - `statistics` is NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_finish(
-    recorder: Recorder,
-    statistics: *mut Statistics,
-) -> Status {
+pub unsafe extern "C" fn annals_finish(recorder: Recorder, statistics: *mut Statistics) -> Status {
     with_recorder(recorder, |recorder| {
         if recorder.is_inherited() {
             return Err(Status::ErrorForked.into());
@@ -89,13 +90,13 @@ pub(crate) unsafe extern "C" fn annals_finish(
         if statistics.is_null() {
             return Ok(());
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { write_statistics(statistics, &status) }
     })
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_free(recorder: Recorder) -> Status {
+pub extern "C" fn annals_free(recorder: Recorder) -> Status {
     setup(|| {
         if !table::remove(recorder.number()) {
             return Err(Status::ErrorHandle.into());
@@ -107,7 +108,7 @@ pub(crate) extern "C" fn annals_free(recorder: Recorder) -> Status {
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_make_global(recorder: Recorder) -> Status {
+pub extern "C" fn annals_make_global(recorder: Recorder) -> Status {
     with_recorder(recorder, |_| {
         GLOBAL.store(recorder.bits, Ordering::SeqCst);
         Ok(())
@@ -115,17 +116,17 @@ pub(crate) extern "C" fn annals_make_global(recorder: Recorder) -> Status {
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_global() -> Recorder {
+pub extern "C" fn annals_global() -> Recorder {
     let bits = GLOBAL.load(Ordering::SeqCst);
     Recorder { bits }
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_set_rank(recorder: Recorder, rank: u32, rank_count: u32) -> Status {
+pub extern "C" fn annals_set_rank(recorder: Recorder, rank: u32, rank_count: u32) -> Status {
     with_recorder(recorder, |recorder| {
         let rank_count = (rank_count != 0).then_some(rank_count);
         if rank_count.is_some_and(|count| rank >= count) {
-            let why = format!("rank {rank} is not below the number of ranks");
+            let why = format!("invalid rank {rank}: expected less than the number of ranks");
             return Err(Failure::new(Status::ErrorDefinition, why));
         }
         Ok(recorder.set_rank(rank, rank_count)?)
@@ -133,31 +134,31 @@ pub(crate) extern "C" fn annals_set_rank(recorder: Recorder, rank: u32, rank_cou
 }
 
 /// # Safety
-/// - The pointers are NULL or good.
+/// - The pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_add_property(
+pub unsafe extern "C" fn annals_add_property(
     recorder: Recorder,
     key: *const c_char,
     value: *const c_char,
 ) -> Status {
     with_recorder(recorder, |recorder| {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let (key, value) = unsafe { (text(key)?, text(value)?) };
         Ok(recorder.add_property(key, value)?)
     })
 }
 
 /// # Safety
-/// - The pointers are NULL or good.
+/// - The pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_add_clock(
+pub unsafe extern "C" fn annals_add_clock(
     recorder: Recorder,
     spec: *const ClockSpec,
     clock: *mut Clock,
 ) -> Status {
     with_recorder(recorder, |recorder| {
         check_out(clock)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let spec = unsafe { read_spec(spec)?.read()? };
         let id = recorder.add_clock(&spec)?;
         // SAFETY: checked above.
@@ -169,7 +170,7 @@ pub(crate) unsafe extern "C" fn annals_add_clock(
 /// # Safety
 /// - `read` is NULL, or can be called with this data.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_calibrate(
+pub unsafe extern "C" fn annals_calibrate(
     recorder: Recorder,
     clock: Clock,
     read: ReadClock,
@@ -180,23 +181,23 @@ pub(crate) unsafe extern "C" fn annals_calibrate(
         if clock.recorder() != recorder.number() {
             return Err(Status::ErrorHandle.into());
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         recorder.calibrate(clock.id(), || unsafe { read(data) })?;
         Ok(())
     })
 }
 
 /// # Safety
-/// - The pointers are NULL or good.
+/// - The pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_add_source(
+pub unsafe extern "C" fn annals_add_source(
     recorder: Recorder,
     spec: *const SourceSpec,
     source: *mut Source,
 ) -> Status {
     with_recorder(recorder, |recorder| {
         check_out(source)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let spec = unsafe { read_spec(spec)?.read(recorder.number())? };
         let id = recorder.add_source(&spec)?;
         // SAFETY: checked above.
@@ -206,9 +207,9 @@ pub(crate) unsafe extern "C" fn annals_add_source(
 }
 
 /// # Safety
-/// - The pointer is NULL or good.
+/// - The pointer is NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_threads(recorder: Recorder, source: *mut Source) -> Status {
+pub unsafe extern "C" fn annals_threads(recorder: Recorder, source: *mut Source) -> Status {
     with_recorder(recorder, |recorder| {
         check_out(source)?;
         // SAFETY: checked above.
@@ -218,22 +219,22 @@ pub(crate) unsafe extern "C" fn annals_threads(recorder: Recorder, source: *mut 
 }
 
 /// # Safety
-/// - The pointers are NULL or good.
+/// - The pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_add_region(
+pub unsafe extern "C" fn annals_add_region(
     recorder: Recorder,
     name: *const c_char,
     region: *mut Region,
 ) -> Status {
     let none = std::ptr::null();
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     unsafe { annals_add_region_at(recorder, name, none, 0, none, region) }
 }
 
 /// # Safety
-/// - The pointers are NULL or good.
+/// - The pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_add_region_at(
+pub unsafe extern "C" fn annals_add_region_at(
     recorder: Recorder,
     name: *const c_char,
     file: *const c_char,
@@ -243,9 +244,9 @@ pub(crate) unsafe extern "C" fn annals_add_region_at(
 ) -> Status {
     with_recorder(recorder, |recorder| {
         check_out(region)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let (name, file) = unsafe { (text(name)?, text_or_empty(file)?) };
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let group = unsafe { text_or_empty(group) }?;
         let id = recorder.add_region_at(name, file, line, group)?;
         // SAFETY: checked above.
@@ -255,16 +256,16 @@ pub(crate) unsafe extern "C" fn annals_add_region_at(
 }
 
 /// # Safety
-/// - The pointers are NULL or good.
+/// - The pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_add_event_type(
+pub unsafe extern "C" fn annals_add_event_type(
     recorder: Recorder,
     spec: *const EventTypeSpec,
     event_type: *mut EventType,
 ) -> Status {
     with_recorder(recorder, |recorder| {
         check_out(event_type)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let (spec, schema) = unsafe { read_spec(spec)?.read()? };
         let id = recorder.add_dynamic_event_type(&spec, schema)?.id();
         // SAFETY: checked above.
@@ -274,9 +275,9 @@ pub(crate) unsafe extern "C" fn annals_add_event_type(
 }
 
 /// # Safety
-/// - The pointers are NULL or good.
+/// - The pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_add_metric(
+pub unsafe extern "C" fn annals_add_metric(
     recorder: Recorder,
     name: *const c_char,
     unit: *const c_char,
@@ -285,12 +286,12 @@ pub(crate) unsafe extern "C" fn annals_add_metric(
 ) -> Status {
     with_recorder(recorder, |recorder| {
         check_out(metric)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let (name, unit) = unsafe { (text(name)?, text_or_empty(unit)?) };
         let element_type = u8::try_from(r#type).ok().and_then(ElementType::from_code);
         let element_type = element_type.filter(|element_type| !element_type.is_variable());
         let wrong = || {
-            let why = format!("metric `{name}`: its type is no number's");
+            let why = format!("metric `{name}`: expected the type of a number");
             Failure::new(Status::ErrorDefinition, why)
         };
         let spec = annals_recorder::EventTypeSpec::new(name)
@@ -307,12 +308,12 @@ pub(crate) unsafe extern "C" fn annals_add_metric(
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_pause(recorder: Recorder) -> Status {
+pub extern "C" fn annals_pause(recorder: Recorder) -> Status {
     switch(recorder, annals_recorder::Recorder::pause)
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_resume(recorder: Recorder) -> Status {
+pub extern "C" fn annals_resume(recorder: Recorder) -> Status {
     switch(recorder, annals_recorder::Recorder::resume)
 }
 
@@ -326,20 +327,20 @@ fn switch(recorder: Recorder, work: impl FnOnce(&annals_recorder::Recorder)) -> 
 }
 
 /// # Safety
-/// - The pointer is NULL or good.
+/// - The pointer is NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_apply(recorder: Recorder, rules: *const c_char) -> Status {
+pub unsafe extern "C" fn annals_apply(recorder: Recorder, rules: *const c_char) -> Status {
     with_recorder(recorder, |recorder| {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let rules: Rules = unsafe { text(rules) }?.parse()?;
         Ok(recorder.apply(&rules)?)
     })
 }
 
 /// # Safety
-/// - The pointers are NULL or good.
+/// - The pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_snapshot(
+pub unsafe extern "C" fn annals_snapshot(
     recorder: Recorder,
     path: *mut c_char,
     capacity: usize,
@@ -350,28 +351,28 @@ pub(crate) unsafe extern "C" fn annals_snapshot(
         if path.is_null() && length.is_null() {
             return Ok(());
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { give_text(snapshot.as_os_str(), path, capacity, length) }
     })
 }
 
 /// # Safety
-/// - The pointer is NULL or good.
+/// - The pointer is NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_read_statistics(
+pub unsafe extern "C" fn annals_read_statistics(
     recorder: Recorder,
     statistics: *mut Statistics,
 ) -> Status {
     with_recorder(recorder, |recorder| {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { write_statistics(statistics, &recorder.status()) }
     })
 }
 
 /// # Safety
-/// - The pointers are NULL or good.
+/// - The pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_recording_path(
+pub unsafe extern "C" fn annals_recording_path(
     recorder: Recorder,
     path: *mut c_char,
     capacity: usize,
@@ -379,15 +380,15 @@ pub(crate) unsafe extern "C" fn annals_recording_path(
 ) -> Status {
     with_recorder(recorder, |recorder| {
         let status = recorder.status();
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { give_text(status.path.as_os_str(), path, capacity, length) }
     })
 }
 
 /// # Safety
-/// - The pointers are NULL or good.
+/// - The pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_storage_failure(
+pub unsafe extern "C" fn annals_storage_failure(
     recorder: Recorder,
     why: *mut c_char,
     capacity: usize,
@@ -395,15 +396,15 @@ pub(crate) unsafe extern "C" fn annals_storage_failure(
 ) -> Status {
     with_recorder(recorder, |recorder| {
         let failure = recorder.status().storage_failure.unwrap_or_default();
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { give_text(OsStr::new(&failure), why, capacity, length) }
     })
 }
 
 /// # Safety
-/// - The pointers are NULL or good.
+/// - The pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn annals_not_kill_safe(
+pub unsafe extern "C" fn annals_not_kill_safe(
     recorder: Recorder,
     why: *mut c_char,
     capacity: usize,
@@ -411,7 +412,7 @@ pub(crate) unsafe extern "C" fn annals_not_kill_safe(
 ) -> Status {
     with_recorder(recorder, |recorder| {
         let failure = recorder.status().not_kill_safe.unwrap_or_default();
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { give_text(OsStr::new(&failure), why, capacity, length) }
     })
 }

@@ -1,4 +1,7 @@
 //! Structures, texts and buffers from C.
+//!
+//! Invariant CALLER: pointers that the program passes are NULL or valid, as `annals.h` requires of
+//! it.
 #![expect(
     unsafe_code,
     reason = "memory of the calling program is read and written"
@@ -15,98 +18,98 @@ use annals_recorder::{
 use crate::handle;
 use crate::status::{Failure, Status};
 
-/// A setting: what an environment variable would say.
+/// A setting: the name of an environment variable, and a value for it.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct Setting {
-    pub(crate) name: *const c_char,
-    pub(crate) value: *const c_char,
+pub struct Setting {
+    pub name: *const c_char,
+    pub value: *const c_char,
 }
 
 /// Reads a clock.
-pub(crate) type ReadClock = Option<unsafe extern "C" fn(data: *mut c_void) -> u64>;
+pub type ReadClock = Option<unsafe extern "C" fn(data: *mut c_void) -> u64>;
 
 /// A clock, to be added.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct ClockSpec {
-    pub(crate) size: usize,
-    pub(crate) name: *const c_char,
-    pub(crate) ticks_per_second: u64,
-    pub(crate) max_ticks: u64,
-    pub(crate) read: ReadClock,
-    pub(crate) data: *mut c_void,
-    pub(crate) rate_error_ppb: u32,
-    pub(crate) reserved: u32,
+pub struct ClockSpec {
+    pub size: usize,
+    pub name: *const c_char,
+    pub ticks_per_second: u64,
+    pub max_ticks: u64,
+    pub read: ReadClock,
+    pub data: *mut c_void,
+    pub rate_error_ppb: u32,
+    pub reserved: u32,
 }
 
 /// A source, to be added.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct SourceSpec {
-    pub(crate) size: usize,
-    pub(crate) name: *const c_char,
-    pub(crate) description: *const c_char,
-    pub(crate) ordering: u32,
-    pub(crate) overflow: u32,
-    pub(crate) clock: handle::Clock,
+pub struct SourceSpec {
+    pub size: usize,
+    pub name: *const c_char,
+    pub description: *const c_char,
+    pub ordering: u32,
+    pub overflow: u32,
+    pub clock: handle::Clock,
 }
 
 /// One element of an event type.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct Element {
-    pub(crate) name: *const c_char,
-    pub(crate) unit: *const c_char,
-    pub(crate) r#type: u32,
-    pub(crate) reference: u32,
-    pub(crate) is_optional: u32,
-    pub(crate) reserved: u32,
+pub struct Element {
+    pub name: *const c_char,
+    pub unit: *const c_char,
+    pub r#type: u32,
+    pub reference: u32,
+    pub is_optional: u32,
+    pub reserved: u32,
 }
 
 /// An event type, to be added.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct EventTypeSpec {
-    pub(crate) size: usize,
-    pub(crate) name: *const c_char,
-    pub(crate) description: *const c_char,
-    pub(crate) verbosity: u32,
-    pub(crate) role: u32,
-    pub(crate) key: *const c_char,
-    pub(crate) elements: *const Element,
-    pub(crate) element_count: usize,
+pub struct EventTypeSpec {
+    pub size: usize,
+    pub name: *const c_char,
+    pub description: *const c_char,
+    pub verbosity: u32,
+    pub role: u32,
+    pub key: *const c_char,
+    pub elements: *const Element,
+    pub element_count: usize,
 }
 
 /// How a recorder is doing.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct Statistics {
-    pub(crate) size: usize,
-    pub(crate) raised: u64,
-    pub(crate) dropped: u64,
-    pub(crate) suppressed: u64,
-    pub(crate) blocked_ns: u64,
-    pub(crate) snapshots: u64,
-    pub(crate) written_bytes: u64,
-    pub(crate) free_pages: u64,
-    pub(crate) pages: u64,
-    pub(crate) raised_after_finish: u64,
-    pub(crate) misused: u64,
-    pub(crate) is_finished: u32,
-    pub(crate) is_kill_safe: u32,
-    pub(crate) has_storage_failed: u32,
-    pub(crate) reserved: u32,
+pub struct Statistics {
+    pub size: usize,
+    pub raised: u64,
+    pub dropped: u64,
+    pub suppressed: u64,
+    pub blocked_ns: u64,
+    pub snapshots: u64,
+    pub written_bytes: u64,
+    pub free_pages: u64,
+    pub pages: u64,
+    pub raised_after_finish: u64,
+    pub misused: u64,
+    pub is_finished: u32,
+    pub is_kill_safe: u32,
+    pub has_storage_failed: u32,
+    pub reserved: u32,
 }
 
 /// The source's ordering codes in C.
-pub(crate) const ORDERED: u32 = 0;
-pub(crate) const UNORDERED: u32 = 1;
+pub const ORDERED: u32 = 0;
+pub const UNORDERED: u32 = 1;
 /// The overflow codes in C.
-pub(crate) const OVERFLOW_DEFAULT: u32 = 0;
-pub(crate) const OVERFLOW_DROP: u32 = 1;
-pub(crate) const OVERFLOW_BLOCK: u32 = 2;
-pub(crate) const OVERFLOW_OVERWRITE: u32 = 3;
+pub const OVERFLOW_DEFAULT: u32 = 0;
+pub const OVERFLOW_DROP: u32 = 1;
+pub const OVERFLOW_BLOCK: u32 = 2;
+pub const OVERFLOW_OVERWRITE: u32 = 3;
 
 fn wrong(why: impl Into<String>) -> Failure {
     Failure::new(Status::ErrorDefinition, why)
@@ -116,18 +119,19 @@ fn wrong(why: impl Into<String>) -> Failure {
 ///
 /// # Safety
 /// - The type is `repr(C)` and its first field is `size: usize`.
-pub(crate) unsafe trait Growing: Copy {}
+pub unsafe trait Growing: Copy {}
 
-// SAFETY: as can be seen above.
+// SAFETY: `size` is the first field.
 unsafe impl Growing for ClockSpec {}
-// SAFETY: as above.
+// SAFETY: `size` is the first field.
 unsafe impl Growing for SourceSpec {}
-// SAFETY: as above.
+// SAFETY: `size` is the first field.
 unsafe impl Growing for EventTypeSpec {}
-// SAFETY: as above.
+// SAFETY: `size` is the first field.
 unsafe impl Growing for Statistics {}
 
-/// The size that the program says a structure has; at least what this version knows.
+/// Returns the size that the program gives for a structure, which must not be smaller than the
+/// smallest that this version knows.
 ///
 /// # Safety
 /// - `pointer` is NULL or points to such a structure.
@@ -145,12 +149,13 @@ unsafe fn size_of_given<T: Growing>(pointer: *const T) -> Result<usize, Failure>
     Ok(size)
 }
 
-/// Reads a structure; one of a later version is refused when it uses fields that this one lacks.
+/// Reads a structure.
+/// One of a later version is refused if it uses fields that this version lacks.
 ///
 /// # Safety
-/// - `pointer` is NULL or points to such a structure, as long as its size says.
-pub(crate) unsafe fn read_spec<T: Growing>(pointer: *const T) -> Result<T, Failure> {
-    // SAFETY: the caller's promise.
+/// - `pointer` is NULL or points to such a structure, of the size that it contains.
+pub unsafe fn read_spec<T: Growing>(pointer: *const T) -> Result<T, Failure> {
+    // SAFETY: invariant CALLER (module docs).
     let size = unsafe { size_of_given(pointer) }?;
     let more = size - size_of::<T>();
     // SAFETY: the structure is `size` bytes long.
@@ -160,19 +165,20 @@ pub(crate) unsafe fn read_spec<T: Growing>(pointer: *const T) -> Result<T, Failu
             "a field is used that this version of Annals does not know",
         ));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     Ok(unsafe { pointer.read() })
 }
 
-/// Fills the program's statistics; fields that this version does not know become 0.
+/// Fills the program's statistics.
+/// Fields that this version does not know become 0.
 ///
 /// # Safety
-/// - `pointer` is NULL or points to such a structure, as long as its size says.
-pub(crate) unsafe fn write_statistics(
+/// - `pointer` is NULL or points to such a structure, of the size that it contains.
+pub unsafe fn write_statistics(
     pointer: *mut Statistics,
     status: &annals_recorder::Status,
 ) -> Result<(), Failure> {
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     let size = unsafe { size_of_given(pointer.cast_const()) }?;
     let statistics = Statistics {
         size,
@@ -193,7 +199,7 @@ pub(crate) unsafe fn write_statistics(
     };
     // SAFETY: the structure is `size` bytes long.
     unsafe { pointer.cast::<u8>().write_bytes(0, size) };
-    // SAFETY: as above, and `size` is at least this.
+    // SAFETY: invariant CALLER (module docs); `size` is at least this.
     unsafe { pointer.write(statistics) };
     Ok(())
 }
@@ -202,28 +208,28 @@ pub(crate) unsafe fn write_statistics(
 ///
 /// # Safety
 /// - `place` is not NULL (see [`check_out`]) and can be written to.
-pub(crate) unsafe fn put<T>(place: *mut T, value: T) {
-    // SAFETY: the caller's promise.
+pub unsafe fn put<T>(place: *mut T, value: T) {
+    // SAFETY: invariant CALLER (module docs).
     unsafe { place.write(value) };
 }
 
-/// Whether there is a place for the result, before anything is done.
-pub(crate) fn check_out<T>(place: *mut T) -> Result<(), Failure> {
+/// Checks that there is a place for the result, before anything is done.
+pub fn check_out<T>(place: *mut T) -> Result<(), Failure> {
     if place.is_null() {
         return Err(Status::ErrorNull.into());
     }
     Ok(())
 }
 
-/// A text.
+/// Returns a text.
 ///
 /// # Safety
 /// - `text` is NULL, or ends with a zero and lives as long as it is used.
-pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Failure> {
+pub unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Failure> {
     if text.is_null() {
         return Err(Status::ErrorNull.into());
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map_err(|_| {
         let why = format!("`{}` is not UTF-8", text.to_string_lossy());
@@ -231,15 +237,15 @@ pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Failure> {
     })
 }
 
-/// A text that may be NULL, which means an empty one.
+/// Returns a text that may be NULL, which means an empty one.
 ///
 /// # Safety
-/// - As [`text`].
-pub(crate) unsafe fn text_or_empty<'a>(given: *const c_char) -> Result<&'a str, Failure> {
+/// - `text` is NULL, or ends with a zero and lives as long as it is used.
+pub unsafe fn text_or_empty<'a>(given: *const c_char) -> Result<&'a str, Failure> {
     if given.is_null() {
         return Ok("");
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: invariant CALLER (module docs).
     unsafe { text(given) }
 }
 
@@ -247,23 +253,23 @@ pub(crate) unsafe fn text_or_empty<'a>(given: *const c_char) -> Result<&'a str, 
 ///
 /// # Safety
 /// - `items` is NULL, or points to `count` items that live as long as they are used.
-pub(crate) unsafe fn slice<'a, T>(items: *const T, count: usize) -> Result<&'a [T], Failure> {
+pub unsafe fn slice<'a, T>(items: *const T, count: usize) -> Result<&'a [T], Failure> {
     match (items.is_null(), count) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(Status::ErrorNull.into()),
         (false, _) if count > isize::MAX as usize / size_of::<T>() => {
             Err(wrong("the count is larger than memory"))
         }
-        // SAFETY: the caller's promise; the count is possible.
+        // SAFETY: invariant CALLER (module docs); the count is possible.
         (false, _) => Ok(unsafe { std::slice::from_raw_parts(items, count) }),
     }
 }
 
-/// Copies a text into the program's buffer, with a zero behind it.
+/// Copies a text into the program's buffer, with a zero after it.
 ///
 /// # Safety
 /// - `buffer` is NULL or has `capacity` bytes; `length` is NULL or can be written to.
-pub(crate) unsafe fn give_text(
+pub unsafe fn give_text(
     given: &OsStr,
     buffer: *mut c_char,
     capacity: usize,
@@ -271,7 +277,7 @@ pub(crate) unsafe fn give_text(
 ) -> Result<(), Failure> {
     let bytes = given.as_bytes();
     if !length.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         unsafe { length.write(bytes.len()) };
     }
     if buffer.is_null() {
@@ -287,7 +293,7 @@ pub(crate) unsafe fn give_text(
     let fits = bytes.len().min(room);
     // SAFETY: `fits` bytes and the zero are within the capacity.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast::<u8>(), fits) };
-    // SAFETY: as above.
+    // SAFETY: `fits` bytes and the zero are within the capacity.
     unsafe { buffer.add(fits).write(0) };
     if fits < bytes.len() {
         return Err(Status::ErrorTooSmall.into());
@@ -299,14 +305,14 @@ impl Setting {
     /// Name and value.
     ///
     /// # Safety
-    /// - As [`text`], for both.
-    pub(crate) unsafe fn read<'a>(&self) -> Result<(&'a str, &'a OsStr), Failure> {
-        // SAFETY: the caller's promise.
+    /// - `text` is NULL, or ends with a zero and lives as long as it is used; for both.
+    pub unsafe fn read<'a>(&self) -> Result<(&'a str, &'a OsStr), Failure> {
+        // SAFETY: invariant CALLER (module docs).
         let name = unsafe { text(self.name) }?;
         if self.value.is_null() {
             return Err(Status::ErrorNull.into());
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let value = unsafe { CStr::from_ptr(self.value) };
         Ok((name, OsStr::from_bytes(value.to_bytes())))
     }
@@ -318,26 +324,26 @@ struct ProgramClock {
     data: *mut c_void,
 }
 
-// SAFETY: the header says that the function is called from many threads, with this pointer.
+// SAFETY: the header requires that the function can be called from many threads, with this pointer.
 unsafe impl Send for ProgramClock {}
-// SAFETY: as above.
+// SAFETY: the header requires that the function can be called from many threads, with this pointer.
 unsafe impl Sync for ProgramClock {}
 
 impl ProgramClock {
     fn read(&self) -> u64 {
         // What takes locks is refused meanwhile: a clock is read under one, too.
         let _inside = Inside::begin();
-        // SAFETY: the header says that the function can be called with this pointer as long as the
-        // program runs, and does not throw.
+        // SAFETY: the header requires that the function can be called with this pointer as long as
+        // the program runs, and does not throw.
         unsafe { (self.read)(self.data) }
     }
 }
 
 impl ClockSpec {
     /// # Safety
-    /// - The pointers are good.
-    pub(crate) unsafe fn read(&self) -> Result<Clock, Failure> {
-        // SAFETY: the caller's promise.
+    /// - The pointers are valid.
+    pub unsafe fn read(&self) -> Result<Clock, Failure> {
+        // SAFETY: invariant CALLER (module docs).
         let name = unsafe { text(self.name) }?;
         let clock = match self.read {
             Some(read) => {
@@ -360,16 +366,16 @@ impl ClockSpec {
 
 impl SourceSpec {
     /// # Safety
-    /// - The pointers are good.
-    pub(crate) unsafe fn read(&self, recorder: u32) -> Result<Source, Failure> {
-        // SAFETY: the caller's promise.
+    /// - The pointers are valid.
+    pub unsafe fn read(&self, recorder: u32) -> Result<Source, Failure> {
+        // SAFETY: invariant CALLER (module docs).
         let name = unsafe { text(self.name) }?;
         let source = match self.ordering {
             ORDERED => Source::ordered(name),
             UNORDERED => Source::unordered(name),
             other => return Err(wrong(format!("source `{name}`: {other} is no ordering"))),
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let source = source.description(unsafe { text_or_empty(self.description) }?);
         let source = match self.overflow {
             OVERFLOW_DEFAULT => source,
@@ -388,9 +394,9 @@ impl SourceSpec {
 
 impl EventTypeSpec {
     /// # Safety
-    /// - The pointers are good.
-    pub(crate) unsafe fn read(&self) -> Result<(EventType, EventTypeSchema), Failure> {
-        // SAFETY: the caller's promise.
+    /// - The pointers are valid.
+    pub unsafe fn read(&self) -> Result<(EventType, EventTypeSchema), Failure> {
+        // SAFETY: invariant CALLER (module docs).
         let name = unsafe { text(self.name) }?;
         let code = |code: u32| u8::try_from(code).unwrap_or(u8::MAX);
         let wrong = |why: String| wrong(format!("event type `{name}`: {why}"));
@@ -398,16 +404,16 @@ impl EventTypeSpec {
             .ok_or_else(|| wrong(format!("{} is no verbosity", self.verbosity)))?;
         let role = Role::from_code(code(self.role))
             .ok_or_else(|| wrong(format!("{} is no role", self.role)))?;
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         let description = unsafe { text_or_empty(self.description) }?;
         let mut spec = EventType::new(name)
             .description(description)
             .verbosity(verbosity)
             .role(role);
         let mut schema = EventTypeSchema::default();
-        // SAFETY: the caller's promise.
+        // SAFETY: invariant CALLER (module docs).
         for element in unsafe { slice(self.elements, self.element_count) }? {
-            // SAFETY: the caller's promise.
+            // SAFETY: invariant CALLER (module docs).
             let (name, unit) = unsafe { (text(element.name)?, text_or_empty(element.unit)?) };
             let wrong = |why: &str| wrong(format!("element `{name}`: {why}"));
             let element_type = ElementType::from_code(code(element.r#type))
@@ -428,7 +434,7 @@ impl EventTypeSpec {
             schema.elements.push((element_type, is_optional));
         }
         if !self.key.is_null() {
-            // SAFETY: the caller's promise.
+            // SAFETY: invariant CALLER (module docs).
             spec = spec.key(unsafe { text(self.key) }?);
         }
         Ok((spec, schema))

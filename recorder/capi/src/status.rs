@@ -9,10 +9,10 @@ use std::ffi::{CStr, CString, c_char};
 
 use annals_recorder::{RecorderError, Refusal};
 
-/// What a call came to.
+/// The outcome of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
-pub(crate) enum Status {
+pub enum Status {
     Ok = 0,
     ErrorNull = 1,
     ErrorHandle = 2,
@@ -32,7 +32,7 @@ pub(crate) enum Status {
 }
 
 impl Status {
-    pub(crate) const ALL: [Self; 16] = [
+    pub const ALL: [Self; 16] = [
         Self::Ok,
         Self::ErrorNull,
         Self::ErrorHandle,
@@ -53,9 +53,9 @@ impl Status {
 
     const fn text(self) -> &'static CStr {
         match self {
-            Self::Ok => c"fine",
-            Self::ErrorNull => c"a pointer is NULL that must not be",
-            Self::ErrorHandle => c"the handle names nothing that is there, or something of another recorder",
+            Self::Ok => c"success",
+            Self::ErrorNull => c"a pointer is NULL that must not be NULL",
+            Self::ErrorHandle => c"the handle is not valid, or belongs to another recorder",
             Self::ErrorText => c"a text is not UTF-8",
             Self::ErrorSetting => c"a setting has no usable value",
             Self::ErrorDefinition => c"the definition contradicts itself",
@@ -63,17 +63,19 @@ impl Status {
             Self::ErrorValues => c"the values do not fit the event type",
             Self::ErrorFull => c"no room is left for more of these",
             Self::ErrorFinished => c"the recording is finished",
-            Self::ErrorForked => c"this process is a forked child, and the recording its parent's",
-            Self::ErrorSystem => c"the system refused",
+            Self::ErrorForked => c"this process is a forked child; its parent has the recording",
+            Self::ErrorSystem => c"the operating system returned an error",
             Self::ErrorSnapshot => c"no snapshot could be written",
-            Self::ErrorReentered => c"not while another call of this thread is under way, in a signal handler or a clock",
+            Self::ErrorReentered => {
+                c"another call of this thread is in progress: this is a signal handler or a clock"
+            }
             Self::ErrorTooSmall => c"the buffer is too small; what fits is in it",
-            Self::ErrorPanic => c"a fault in Annals; it was contained",
+            Self::ErrorPanic => c"an internal error of Annals; it was contained",
         }
     }
 
     #[inline]
-    pub(crate) const fn of_raise(outcome: Result<(), Refusal>) -> Self {
+    pub const fn of_raise(outcome: Result<(), Refusal>) -> Self {
         match outcome {
             Ok(()) => Self::Ok,
             Err(Refusal::Unknown) => Self::ErrorHandle,
@@ -88,13 +90,13 @@ impl Status {
 
 /// Why a call failed, in words as well.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) status: Status,
-    pub(crate) why: String,
+pub struct Failure {
+    pub status: Status,
+    pub why: String,
 }
 
 impl Failure {
-    pub(crate) fn new(status: Status, why: impl Into<String>) -> Self {
+    pub fn new(status: Status, why: impl Into<String>) -> Self {
         let why = why.into();
         Self { status, why }
     }
@@ -134,7 +136,7 @@ thread_local! {
 }
 
 /// Keeps the words of a failure for [`annals_last_error`].
-pub(crate) fn remember(failure: Failure) -> Status {
+pub fn remember(failure: Failure) -> Status {
     let text = CString::new(failure.why.replace('\0', " ")).unwrap_or_default();
     // A thread that is about to end has no place for it any more.
     let _ = LAST.try_with(|last| {
@@ -146,14 +148,14 @@ pub(crate) fn remember(failure: Failure) -> Status {
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_status_text(status: i32) -> *const c_char {
+pub extern "C" fn annals_status_text(status: i32) -> *const c_char {
     let known = Status::ALL.iter().find(|known| **known as i32 == status);
     let text = known.map_or(c"not a status of Annals", |known| known.text());
     text.as_ptr()
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn annals_last_error() -> *const c_char {
+pub extern "C" fn annals_last_error() -> *const c_char {
     let last = LAST.try_with(|last| last.try_borrow().ok().map(|text| text.as_ptr()));
     last.ok().flatten().unwrap_or(c"".as_ptr())
 }

@@ -15,11 +15,13 @@ use crate::status::{Failure, Status};
 /// Most recorders that are not freed yet.
 const SLOTS: usize = 64;
 
-/// Stands for the number of a recorder that comes or goes.
+/// The number of a slot whose recorder is being added or removed.
 const RESERVED: u32 = u32::MAX;
 
-/// A recorder, or none: number 0. Who wants to use it counts itself first, and looks at the number
-/// again; who takes it away changes the number first, and waits for the count to go.
+/// A place for a recorder.
+/// Number 0 means that it is free. A thread that uses the recorder increments the users first, and
+/// then reads the number again; one that removes it changes the number first, and then waits until
+/// there are no users.
 #[derive(Debug)]
 struct Slot {
     number: AtomicU32,
@@ -60,7 +62,7 @@ fn slot_of(number: u32) -> Option<&'static Slot> {
 }
 
 /// Takes in the recorder that `start` starts, where there is room for one.
-pub(crate) fn add(start: impl FnOnce() -> Result<Recorder, Failure>) -> Result<u32, Failure> {
+pub fn add(start: impl FnOnce() -> Result<Recorder, Failure>) -> Result<u32, Failure> {
     let (order, seen) = (Ordering::SeqCst, Ordering::Relaxed);
     let reserve = |slot: &&Slot| {
         let taken = slot.number.compare_exchange(0, RESERVED, order, seen);
@@ -77,7 +79,7 @@ pub(crate) fn add(start: impl FnOnce() -> Result<Recorder, Failure>) -> Result<u
 }
 
 /// Works with the recorder that has this number, if it is there.
-pub(crate) fn with<T>(number: u32, work: impl FnOnce(&Recorder) -> T) -> Option<T> {
+pub fn with<T>(number: u32, work: impl FnOnce(&Recorder) -> T) -> Option<T> {
     let user = User::of(slot_of(number)?);
     if user.0.number.load(Ordering::SeqCst) != number {
         return None;
@@ -87,9 +89,11 @@ pub(crate) fn with<T>(number: u32, work: impl FnOnce(&Recorder) -> T) -> Option<
     Some(work(recorder))
 }
 
-/// Finishes a recorder and takes it out, once nobody works with it any more; false when there is none.
-pub(crate) fn remove(number: u32) -> bool {
-    // Finished first: the threads that work with it may wait for that, and new ones are refused soon.
+/// Finishes a recorder and removes it, once no thread uses it any more.
+/// Returns `false` if there is none.
+pub fn remove(number: u32) -> bool {
+    // Finished first: the threads that work with it may wait for that, and new ones are refused
+    // soon.
     if with(number, |recorder| drop(recorder.finish())).is_none() {
         return false;
     }
@@ -106,14 +110,15 @@ pub(crate) fn remove(number: u32) -> bool {
     let is_inherited = unsafe { &*pointer }.is_inherited();
     while slot.users.load(Ordering::SeqCst) != 0 {
         if is_inherited {
-            // Threads of the parent were at work here, and will never be done. The slot stays taken.
+            // Threads of the parent were at work here, and will never be done. The slot stays
+            // taken.
             return true;
         }
         annals_recorder::pause(std::time::Duration::from_micros(100));
     }
     slot.recorder.store(null_mut(), Ordering::SeqCst);
     slot.number.store(0, Ordering::SeqCst);
-    // SAFETY: made by `add`; nobody finds it any more, and nobody who did is left.
+    // SAFETY: made by `add`; no thread can find it any more, and none that did is left.
     drop(unsafe { Box::from_raw(pointer) });
     true
 }

@@ -1,5 +1,14 @@
 //! Regions of functions, by address: a table that hooks read and extend without a lock and without
-//! memory of their own, wherever they are called.
+//! allocating, wherever they are called.
+//!
+//! Why the table is right without a model of its interleavings. An address is stored once, by an
+//! exchange for 0, and never changes: of several threads that meet a function concurrently, one
+//! stores it, and the others find it. They search from the same place and pass the same slots, none
+//! of which becomes 0 again, so that an address is in one slot at most. The region of a slot is set
+//! by an exchange for 0: one thread sets it and logs it, the others get its number; their own stay
+//! unused. An entry of the log belongs to the thread that got its number from the counter, and is
+//! read only after its region was stored, with release order, after its address. A thread that reads 0 for
+//! a region takes the slow path, which begins again with an exchange.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -8,11 +17,11 @@ use annals_recorder::RegionId;
 /// Most functions that a process can call and have recorded.
 const SLOTS: usize = 1 << 18;
 
-/// How far an address may stand from its place.
+/// Longest distance of an address from its preferred place.
 const LONGEST_SEARCH: usize = 64;
 
-/// An address, and number + 1 of its region; zeros at first. The address never changes; the region goes
-/// when the module with the function does.
+/// An address, and number + 1 of its region; zeros at first.
+/// The address never changes; the region is removed with the module that has the function.
 struct Slot {
     address: AtomicUsize,
     region: AtomicU32,
@@ -26,8 +35,8 @@ static TABLE: [Slot; SLOTS] = [const {
     }
 }; SLOTS];
 
-/// What was met and is not defined yet, in the order of the meetings: region + 1 and address. Region
-/// last: it says that the entry is whole.
+/// Functions that were met and are not defined yet, in the order in which they were met: region + 1
+/// and address. The region is stored last: it marks the entry as complete.
 static LOG: [Slot; SLOTS] = [const {
     Slot {
         address: AtomicUsize::new(0),
@@ -37,14 +46,15 @@ static LOG: [Slot; SLOTS] = [const {
 
 static MET: AtomicUsize = AtomicUsize::new(0);
 
-/// Where an address is looked for first. Functions start at multiples of 16 mostly, and neighbours call
-/// each other: they share cache lines here.
+/// Returns where an address is looked for first.
+/// Functions start at multiples of 16 mostly, and neighbours call each other: they share cache
+/// lines here.
 #[inline(always)]
 const fn place(address: usize) -> usize {
     (address >> 4) ^ (address >> 24)
 }
 
-/// The region of a function that was met before.
+/// Returns the region of a function that was met before.
 #[inline(always)]
 pub(crate) fn find(address: usize) -> Option<RegionId> {
     let place = place(address);
@@ -62,7 +72,9 @@ pub(crate) fn find(address: usize) -> Option<RegionId> {
     None
 }
 
-/// The region of a function, met now perhaps: then `reserve` gives it a number. None: no room is left.
+/// Returns the region of a function.
+/// If the function is met for the first time, `reserve` provides its number. Returns `None` if no
+/// room is left.
 pub(crate) fn find_or_add(
     address: usize,
     reserve: impl Fn() -> Option<RegionId>,
@@ -78,8 +90,8 @@ pub(crate) fn find_or_add(
     if let Some(known) = known.checked_sub(1) {
         return Some(RegionId::new(known));
     }
-    // The number first: whoever comes in between, a handler in this very place, takes one, too, and one of
-    // the two stays unused.
+    // The number first: if a signal handler interrupts this very place, it takes one, too, and one
+    // of the two stays unused.
     if MET.load(Ordering::Relaxed) >= SLOTS {
         return None;
     }
@@ -95,14 +107,14 @@ pub(crate) fn find_or_add(
     Some(region)
 }
 
-/// The entry of the log with this number, once it is whole.
+/// Returns the entry of the log with this number, once it is whole.
 pub(crate) fn met(number: usize) -> Option<(usize, RegionId)> {
     let entry = LOG.get(number)?;
     let region = entry.region.load(Ordering::Acquire).checked_sub(1)?;
     Some((entry.address.load(Ordering::Relaxed), RegionId::new(region)))
 }
 
-/// Forgets the functions of a module that is gone: others may come to lie there.
+/// Forgets the functions of an unloaded module: others may be loaded to the same addresses.
 pub(crate) fn forget(is_gone: impl Fn(usize) -> bool) {
     let met = MET.load(Ordering::Acquire).min(SLOTS);
     let addresses = (0..met).filter_map(self::met).map(|(address, _)| address);

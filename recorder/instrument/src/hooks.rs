@@ -1,23 +1,18 @@
-//! What the compiler calls at the begin and end of every function, and what it costs them.
+//! The functions that the compiler calls at the begin and end of every function.
 //!
-//! A hook may run anywhere: in a signal handler, between the instructions of an allocator, in a library's
-//! constructor, behind a fork. So it takes no lock and no memory: an address that is met for the first
-//! time gets its region's number from a counter, and a thread of this library defines it. Only the very first event
-//! of a process, which starts the recorder, does more.
+//! A hook may run anywhere: in a signal handler, between the instructions of an allocator, in a
+//! library's constructor, after a fork. So it takes no lock and allocates nothing: an address that
+//! is met for the first time gets its region's number from a counter, and a thread of this library
+//! defines it. Only the very first event of a process, which starts the recorder, does more.
 #![expect(unsafe_code, reason = "functions that compiled programs call")]
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use annals_recorder::{Raise, Raiser, Recorder, Refusal, RegionId};
 
-use crate::{functions, service};
-
-/// Number of the recorder that records functions; 0: none yet.
-pub(crate) static NUMBER: AtomicU32 = AtomicU32::new(0);
-
-/// Enters and leaves that came while the recorder started, or when the table was full.
-pub(crate) static LOST: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+use crate::functions;
+use crate::service::{self, LOST, NUMBER};
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn __cyg_profile_func_enter(function: *mut c_void, _: *mut c_void) {
@@ -54,7 +49,7 @@ fn raise<const IS_ENTER: bool>(function: usize) {
     raise_first(function, IS_ENTER);
 }
 
-/// The first event of a function, a thread, or the process.
+/// Raises the first event of a function, a thread, or the process.
 #[cold]
 #[inline(never)]
 fn raise_first(function: usize, is_enter: bool) {
@@ -65,9 +60,9 @@ fn raise_first(function: usize, is_enter: bool) {
     let errno = unsafe { *libc::__errno_location() };
     match service::recorder() {
         Some(recorder) => raise_on(recorder, function, is_enter),
-        None => lose(is_enter),
+        None => count_lost(is_enter),
     }
-    // SAFETY: as above.
+    // SAFETY: the place is the calling thread's own.
     unsafe { *libc::__errno_location() = errno };
 }
 
@@ -82,15 +77,15 @@ fn raise_on(recorder: &Recorder, function: usize, is_enter: bool) {
         // What is refused is counted.
         Some(region) if is_enter => drop(raiser.enter(region)),
         Some(region) => drop(raiser.leave(region)),
-        None => lose(is_enter),
+        None => count_lost(is_enter),
     }
 }
 
-fn lose(is_enter: bool) {
+fn count_lost(is_enter: bool) {
     LOST[usize::from(!is_enter)].fetch_add(1, Ordering::Relaxed);
 }
 
-/// Stands before the system's function of this name, to learn which modules are gone.
+/// Replaces the system's function of this name, to learn which modules are unloaded.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     type Close = extern "C" fn(*mut c_void) -> c_int;
@@ -109,6 +104,6 @@ pub(crate) extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     // What was met is named while the module is still there.
     service::define_all();
     let outcome = close(handle);
-    service::look_for_gone_modules();
+    service::remove_unloaded_modules();
     outcome
 }

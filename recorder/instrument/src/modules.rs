@@ -7,17 +7,19 @@ use std::os::unix::ffi::OsStrExt;
 
 /// A file in memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Loaded {
-    pub(crate) path: String,
+pub struct Loaded {
+    /// Name of the file.
+    pub path: String,
     /// Address in memory less address in the file.
-    pub(crate) base: usize,
+    pub base: usize,
     /// From its first to its last byte in memory.
-    pub(crate) range: Range<usize>,
-    pub(crate) build_id: Vec<u8>,
+    pub range: Range<usize>,
+    /// The build id; empty when the file has none.
+    pub build_id: Vec<u8>,
 }
 
-/// Every file that is in memory now, in the loader's order: the program first.
-pub(crate) fn loaded() -> Vec<Loaded> {
+/// Returns every file that is in memory now, in the loader's order: the program first.
+pub fn loaded() -> Vec<Loaded> {
     let mut found: Vec<Loaded> = Vec::new();
     // SAFETY: the function below gets this pointer, while the call lasts.
     unsafe { libc::dl_iterate_phdr(Some(take), (&raw mut found).cast()) };
@@ -27,7 +29,7 @@ pub(crate) fn loaded() -> Vec<Loaded> {
 unsafe extern "C" fn take(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
     // SAFETY: the loader's, while the call lasts.
     let info = unsafe { &*info };
-    // SAFETY: what `loaded` gave.
+    // SAFETY: the pointer that `loaded` passed.
     let found = unsafe { &mut *found.cast::<Vec<Loaded>>() };
     // A panic must not cross into the loader.
     let taken = std::panic::catch_unwind(|| module(info, found.is_empty()));
@@ -39,7 +41,7 @@ unsafe extern "C" fn take(info: *mut libc::dl_phdr_info, _: usize, found: *mut c
 
 fn module(info: &libc::dl_phdr_info, is_program: bool) -> Option<Loaded> {
     let headers = info.dlpi_phdr;
-    // SAFETY: the loader says how many there are.
+    // SAFETY: the loader provides their number.
     let headers = unsafe { std::slice::from_raw_parts(headers, info.dlpi_phnum.into()) };
     let base = info.dlpi_addr as usize;
     let address = |header: &libc::Elf64_Phdr| base.wrapping_add(header.p_vaddr as usize);
@@ -75,7 +77,7 @@ fn module(info: &libc::dl_phdr_info, is_program: bool) -> Option<Loaded> {
     })
 }
 
-/// The build id among notes (elf(5)): name "GNU", type 3.
+/// Returns the build id among notes (elf(5)): name "GNU", type 3.
 fn build_id(mut notes: &[u8]) -> Option<Vec<u8>> {
     const BUILD_ID: u32 = 3;
     let word = |bytes: &[u8], at: usize| {
@@ -95,18 +97,23 @@ fn build_id(mut notes: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Whether a module of the process calls the compiler's hooks: one of its relocations names them.
+/// Returns whether a module of the process calls the compiler's hooks: one of its relocations names
+/// them.
 pub(crate) fn is_instrumented() -> bool {
     let mut is_found = false;
     // SAFETY: the function below gets this pointer, while the call lasts.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut is_found).cast()) };
+    unsafe { libc::dl_iterate_phdr(Some(find_hook), (&raw mut is_found).cast()) };
     is_found
 }
 
-unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
+unsafe extern "C" fn find_hook(
+    info: *mut libc::dl_phdr_info,
+    _: usize,
+    found: *mut c_void,
+) -> c_int {
     // SAFETY: the loader's, while the call lasts.
     let is_found = calls_hooks(unsafe { &*info });
-    // SAFETY: what `is_instrumented` gave.
+    // SAFETY: the pointer that `is_instrumented` passed.
     unsafe { *found.cast::<bool>() = is_found };
     is_found.into()
 }
@@ -116,12 +123,9 @@ fn calls_hooks(info: &libc::dl_phdr_info) -> bool {
     any_import(info, |name, _| name == HOOK)
 }
 
-/// Whether this holds for a symbol that the module takes from others: its name, and the address of the word in memory
-/// that the loader fills in with the symbol's.
-pub(crate) fn any_import(
-    info: &libc::dl_phdr_info,
-    mut holds: impl FnMut(&CStr, usize) -> bool,
-) -> bool {
+/// Returns whether this holds for a symbol that the module takes from others: its name, and the
+/// address of the word in memory that the loader fills in with the symbol's.
+pub fn any_import(info: &libc::dl_phdr_info, mut holds: impl FnMut(&CStr, usize) -> bool) -> bool {
     const DT_PLTRELSZ: u64 = 2;
     const DT_STRTAB: u64 = 5;
     const DT_SYMTAB: u64 = 6;
@@ -129,7 +133,7 @@ pub(crate) fn any_import(
     const DT_RELASZ: u64 = 8;
     const DT_JMPREL: u64 = 23;
     const LARGEST_TAG: usize = DT_JMPREL as usize;
-    // SAFETY: the loader says how many there are.
+    // SAFETY: the loader provides their number.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let base = info.dlpi_addr as usize;
     let mut dynamic = headers
@@ -165,8 +169,8 @@ pub(crate) fn any_import(
             return false;
         }
         let table = std::ptr::with_exposed_provenance::<[u64; 3]>(table);
-        // SAFETY: the module's relocations are in memory, 24 bytes each on 64-bit processors that have
-        // this kind, and only those tables are looked at.
+        // SAFETY: the module's relocations are in memory, 24 bytes each on 64-bit processors that
+        // have this kind, and only those tables are read.
         let relocations = unsafe { std::slice::from_raw_parts(table, count) };
         relocations.iter().any(|[offset, info, _]| {
             let symbol = symbols + (info >> 32) as usize * size_of::<libc::Elf64_Sym>();
@@ -177,7 +181,7 @@ pub(crate) fn any_import(
                 return false;
             }
             let name = std::ptr::with_exposed_provenance::<std::ffi::c_char>(strings + name);
-            // SAFETY: as above: a string of the module's table.
+            // SAFETY: a string of the module's table, which the loader uses as well.
             let name = unsafe { CStr::from_ptr(name) };
             holds(name, base.wrapping_add(*offset as usize))
         })

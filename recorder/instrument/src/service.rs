@@ -5,7 +5,7 @@
 )]
 
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 use std::time::Duration;
@@ -15,7 +15,6 @@ use annals_recorder::{
 };
 
 use crate::functions;
-use crate::hooks::{LOST, NUMBER};
 use crate::modules::{Loaded, is_instrumented, loaded};
 
 /// What became of starting.
@@ -28,13 +27,21 @@ mod state {
 
 static STATE: AtomicU8 = AtomicU8::new(state::NONE);
 
-/// Null until it is started; what stands here is never freed.
+/// Number of the recorder that records functions.
+/// 0 means that there is none yet.
+pub(crate) static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// Enters and leaves that arrived while the recorder started, or when the table was full.
+pub(crate) static LOST: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+
+/// Null until it is started.
+/// The recorder is never freed.
 static RECORDER: AtomicPtr<Recorder> = AtomicPtr::new(null_mut());
 
 static SERVICE: OnceLock<Thread> = OnceLock::new();
 
-/// How often the thread looks by itself: a wake-up is lost when it falls between its look and its sleep's
-/// begin, or when a signal handler came before the thread was known.
+/// How often the thread checks without being woken: a wake-up has no effect between its check and
+/// the begin of its sleep, or when a signal handler came before the thread was known.
 const PERIOD: Duration = Duration::from_millis(200);
 
 /// A module, as it was added.
@@ -44,7 +51,7 @@ struct Known {
     id: ModuleId,
 }
 
-/// How far definitions have come.
+/// The progress of defining.
 #[derive(Debug)]
 struct Progress {
     modules: Vec<Known>,
@@ -61,8 +68,9 @@ fn progress() -> MutexGuard<'static, Progress> {
     PROGRESS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The recorder, started now if it was not; none while it is being started, or cannot be.
-pub(crate) fn recorder() -> Option<&'static Recorder> {
+/// Returns the recorder, started now if it was not, or `None` while it is being started, or cannot
+/// be.
+pub fn recorder() -> Option<&'static Recorder> {
     // SAFETY: null, or leaked by `start`.
     let recorder = unsafe { RECORDER.load(Ordering::Acquire).as_ref() };
     if recorder.is_some() || STATE.load(Ordering::Relaxed) == state::FAILED {
@@ -126,14 +134,15 @@ fn try_start() -> Result<(), RecorderError> {
     Ok(())
 }
 
-/// Whether functions are recorded: not when the environment says `ANNALS_FUNCTIONS=off`.
+/// Returns whether functions are recorded.
+/// They are not with `ANNALS_FUNCTIONS=off` in the environment.
 pub(crate) fn records_functions() -> bool {
     static ARE_OFF: OnceLock<bool> = OnceLock::new();
     !*ARE_OFF
         .get_or_init(|| std::env::var_os("ANNALS_FUNCTIONS").is_some_and(|value| value == "off"))
 }
 
-/// The program's signals are for its own threads.
+/// Runs `spawn` with all signals blocked: the program's signals are for its own threads.
 fn with_signals_blocked<T>(spawn: impl FnOnce() -> T) -> T {
     let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigfillset initialises the set.
@@ -155,15 +164,16 @@ extern "C" fn at_exit() {
     let _ = std::panic::catch_unwind(define_all);
 }
 
-/// Has the thread look; one system call, for signal handlers as well.
+/// Wakes the thread.
+/// One system call; safe in signal handlers.
 pub(crate) fn wake() {
     if let Some(thread) = SERVICE.get() {
         thread.unpark();
     }
 }
 
-/// The recorder, where it is at work and this process's own: a forked child must not wait for locks that
-/// threads of its parent held.
+/// Returns the recorder, where it is at work and this process's own: a forked child must not wait
+/// for locks that threads of its parent held.
 fn own_recorder() -> Option<&'static Recorder> {
     // SAFETY: null, or leaked by `try_start`.
     let recorder = unsafe { RECORDER.load(Ordering::Acquire).as_ref() };
@@ -207,7 +217,7 @@ fn define_all_of(recorder: &Recorder) {
     }
 }
 
-/// Adds the modules that are not known yet, and takes those out that are gone.
+/// Adds the modules that are not known yet, and removes those that are unloaded.
 fn add_modules(recorder: &Recorder, progress: &mut Progress, now: Vec<Loaded>) {
     let mut gone = Vec::new();
     progress.modules.retain(|known| {
@@ -237,7 +247,7 @@ fn add_modules(recorder: &Recorder, progress: &mut Progress, now: Vec<Loaded>) {
 }
 
 /// Behind `dlclose`.
-pub(crate) fn look_for_gone_modules() {
+pub(crate) fn remove_unloaded_modules() {
     if let Some(recorder) = own_recorder() {
         let inside = Inside::begin();
         if !inside.was_inside() {
@@ -248,8 +258,8 @@ pub(crate) fn look_for_gone_modules() {
     }
 }
 
-/// Starts the recorder before the program's own constructors, where that is a quiet place to do it: when
-/// a module calls the hooks. In any other program nothing happens.
+/// Starts the recorder before the program's own constructors, where that is a quiet place to do it:
+/// when a module calls the hooks. In any other program nothing happens.
 extern "C" fn prepare() {
     let prepare = || {
         if records_functions() && is_instrumented() {

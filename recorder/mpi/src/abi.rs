@@ -1,6 +1,8 @@
-//! The binary interfaces that an MPI library may have: what handles, constants and statuses look like.
+//! The binary interfaces that an MPI library may have: what handles, constants and statuses look
+//! like.
 //!
-//! Values are those of the libraries' headers and of MPI 5.0, chapter 20 (the standard's interface).
+//! Values are those of the libraries' headers and of MPI 5.0, chapter 20 (the standard's
+//! interface).
 
 use std::ffi::CStr;
 
@@ -52,14 +54,15 @@ pub(crate) struct Abi {
     pub(crate) err_in_status: i32,
     pub(crate) err_pending: i32,
     pub(crate) thread_multiple: i32,
-    /// What MPI_Type_get_envelope says of datatypes that are MPI's own.
+    /// The combiner that MPI_Type_get_envelope returns for MPI's predefined datatypes.
     pub(crate) combiner_named: i32,
-    /// Bytes of a status, and where in it its parts stand.
+    /// Bytes of a status, and the offsets of its parts.
     pub(crate) status_len: usize,
     pub(crate) source_at: usize,
     pub(crate) tag_at: usize,
     pub(crate) error_at: usize,
-    /// Whether the status of MPI_Isendrecv's receive is filled: MPICH up to 5.0 leaves it as it was.
+    /// Whether the status of MPI_Isendrecv's receive is filled: MPICH up to 5.0 leaves it as it
+    /// was.
     pub(crate) fills_isendrecv: bool,
 }
 
@@ -67,12 +70,14 @@ pub(crate) struct Abi {
 pub(crate) const STATUS_ROOM: usize = 32;
 
 impl Abi {
-    /// That of the library in memory; none if it cannot be told.
+    /// Detects the binary interface of the library in memory.
+    /// Returns `None` if it cannot be determined.
     pub(crate) fn detect() -> Option<Self> {
-        // First: Open MPI's library of the standard's interface stands on one that has its native objects, too.
+        // First: Open MPI's library of the standard's interface is built on one that also has Open
+        // MPI's native objects.
         let get_version = library::symbol(c"PMPI_Abi_get_version");
         if get_version != 0 {
-            let version = crate::real::abi_version(get_version);
+            let version = library::abi_version(get_version);
             if version.0 >= 1 {
                 return Some(Self::standard());
             }
@@ -80,8 +85,9 @@ impl Abi {
         if library::symbol(c"ompi_mpi_comm_world") != 0 {
             return Some(Self::open_mpi());
         }
-        // Nothing else tells MPICH's from any other: what a function says of the library does.
-        let version = crate::real::library_version();
+        // Nothing else distinguishes MPICH's interface from others: the library's version text
+        // does.
+        let version = library::version();
         let is_known = [
             "MPICH",
             "Intel(R) MPI",
@@ -191,11 +197,11 @@ impl Abi {
             source_at: 0,
             tag_at: 4,
             error_at: 8,
-            fills_isendrecv: !crate::real::library_version().contains("MPICH"),
+            fills_isendrecv: !library::version().contains("MPICH"),
         }
     }
 
-    /// A handle, out of the word that it was passed in.
+    /// Returns a handle, out of the word that it was passed in.
     #[inline(always)]
     pub(crate) fn handle(&self, word: usize) -> usize {
         match self.kind {
@@ -204,11 +210,18 @@ impl Abi {
         }
     }
 
-    /// How many bytes a handle takes in memory. MPICH's files are addresses.
+    /// Returns the number of bytes that a handle takes in memory.
+    /// MPICH's files are addresses.
     pub(crate) const fn handle_len(&self) -> usize {
         match self.kind {
             Kind::Mpich => 4,
             Kind::OpenMpi | Kind::Standard => 8,
         }
     }
+}
+
+/// Returns whether a call with this result has succeeded.
+#[inline(always)]
+pub(crate) const fn is_success(result: usize) -> bool {
+    result as u32 == 0
 }

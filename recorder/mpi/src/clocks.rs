@@ -1,9 +1,11 @@
-//! Offsets between the clocks of hosts, measured at MPI_Init and MPI_Finalize, so that a merge can relate them.
+//! Offsets between the clocks of hosts, measured at MPI_Init and MPI_Finalize, so that a merge can
+//! relate them.
 //!
-//! Nothing is asked of a process that does not record: whether all do, they tell each other by files beside the
-//! recordings, and one file, which is made once and by one of them, says what all do then. Only the first process of
-//! each host takes part, and each measures to one parent, so that the last is done after log₂ of the number of hosts
-//! turns. No wait is without a limit. Where all processes are on one host, nothing is done at all.
+//! No process that does not record is asked for anything: the processes tell each other by files
+//! next to the recordings whether all record, and one file, which one of them makes once, decides
+//! what all do then. Only the first process of each host takes part, and each measures to one
+//! parent, so that the last is done after log₂ of the number of hosts turns. Every wait has a
+//! limit. Where all processes are on one host, nothing is done at all.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,20 +15,24 @@ use std::time::{Duration, Instant};
 use annals_recorder::{BootId, HostOffset, Options, Recorder};
 
 use crate::abi::Abi;
-use crate::chosen::CLOCKS;
-use crate::real::Real;
-use crate::state::{Mpi, lock};
+use crate::begun;
+use crate::pmpi::{Peer, Pmpi};
+use crate::settings::CLOCKS;
+use crate::state::Mpi;
+use crate::sync::lock;
 
-/// What launchers say of how many processes of the run are on this host.
+/// Variables in which launchers store how many processes of the run are on this host.
 const LOCAL_SIZES: &[&str] = &["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"];
 
 /// How long files are waited for, when MPI_Init has returned.
 const AGREEMENT: Duration = Duration::from_secs(2);
-/// How long messages are waited for, at MPI_Init: all processes are there. At MPI_Finalize, others may be far behind.
+/// How long to wait for messages.
+/// At MPI_Init all processes are there; at MPI_Finalize others may be much later.
 const AT_START: Duration = Duration::from_secs(30);
 const AT_END: Duration = Duration::from_secs(10);
 
-/// Messages there and back: the shortest counts. The first one waits for the other side to come.
+/// Number of messages there and back.
+/// The shortest counts. The first one waits for the other side to arrive.
 const ROUNDS: i64 = 32;
 
 /// Who measures with whom.
@@ -48,7 +54,7 @@ pub(crate) fn begin(mpi: &Mpi, rank: i32, size: i32) {
         "" | "auto" => !is_one_host(size) && agree(mpi.recorder, rank, size),
         other => {
             eprintln!(
-                "annals: {CLOCKS}: `on`, `off` or `auto` were expected, found `{}`",
+                "annals: invalid value `{}` for {CLOCKS}: expected `on`, `off` or `auto`",
                 other.escape_debug()
             );
             false
@@ -78,7 +84,8 @@ fn is_one_host(size: i32) -> bool {
     size < 2 || said == Some(size)
 }
 
-/// Whether all processes of the run record, and are on several hosts: the same answer in all that ask.
+/// Returns whether all processes of the run record, and are on several hosts: the same answer in
+/// all that ask.
 fn agree(recorder: &Recorder, rank: i32, size: i32) -> bool {
     let path = recorder.status().path;
     let (Some(directory), Some(start)) = (path.parent(), start_name()) else {
@@ -87,7 +94,7 @@ fn agree(recorder: &Recorder, rank: i32, size: i32) -> bool {
     let meeting = directory.join(format!(".annals-{start}"));
     let _ = std::fs::create_dir(&meeting);
     let boot_id = Recorder::boot_id();
-    // Where this fails, rank 0 never sees all.
+    // Where this fails, rank 0 never finds all hosts.
     let _ = publish(&meeting.join(rank.to_string()), &boot_id.0);
     let decision = meeting.join("decision");
     let until = Instant::now() + AGREEMENT;
@@ -110,8 +117,9 @@ fn agree(recorder: &Recorder, rank: i32, size: i32) -> bool {
                 continue;
             }
         };
-        // Who comes first decides; the next turn reads what was decided. Only rank 0 decides that there is anything to
-        // do: if it cannot write that, nobody does it; the others must look longer for what it may have decided.
+        // The first to come decides; the next turn reads the decision. Only rank 0 decides that
+        // there is anything to do: if it cannot write that, no process measures; the others must
+        // check longer for a decision of rank 0.
         if let Err(error) = publish(&decision, says.as_bytes())
             && error.kind() != std::io::ErrorKind::AlreadyExists
         {
@@ -131,13 +139,14 @@ fn agree(recorder: &Recorder, rank: i32, size: i32) -> bool {
                 let _ = std::fs::remove_dir_all(meeting);
             }
         }
-        crate::lifecycle::at_exit(clear);
+        begun::at_exit(clear);
     }
     is_agreed
 }
 
-/// What names this start of the program, and no other, in all its processes; none where the launcher says nothing of
-/// the kind: files of an earlier start must not be taken for those of this one.
+/// Returns a name for this start of the program, the same in all its processes and of no other
+/// start. Returns `None` if the launcher provides none: files of an earlier start must not be taken
+/// for those of this one.
 fn start_name() -> Option<String> {
     let name = Options::new("").world?;
     Some(name.replace('/', "-"))
@@ -154,7 +163,8 @@ fn publish(path: &Path, content: &[u8]) -> std::io::Result<()> {
     outcome
 }
 
-/// The hosts of all processes; none: not all are there yet.
+/// Returns the hosts of all processes.
+/// `None` means that not all have reported yet.
 fn hosts(meeting: &Path, size: i32) -> Option<Vec<BootId>> {
     let of = |rank: i32| {
         let content = std::fs::read(meeting.join(rank.to_string())).ok()?;
@@ -163,11 +173,11 @@ fn hosts(meeting: &Path, size: i32) -> Option<Vec<BootId>> {
     (0..size).map(of).collect()
 }
 
-/// On a communicator of this library's own, who is where.
+/// Determines, on a private communicator, which process is where.
 fn plant(mpi: &Mpi, rank: i32, size: i32) -> Option<Tree> {
-    let comm = mpi.real.duplicate(mpi.abi.comm_world)?;
+    let comm = mpi.pmpi.duplicate(mpi.abi.comm_world)?;
     let all = mpi
-        .real
+        .pmpi
         .gather_boot_ids(Recorder::boot_id(), size, mpi.abi.byte, comm)?;
     let mut leaders: Vec<(i32, BootId)> = Vec::new();
     for (rank, host) in (0..size).zip(all) {
@@ -217,8 +227,9 @@ fn measure(mpi: &Mpi, tree: &Tree, limit: Duration) {
     }
 }
 
-/// The offset to another's clock by the shortest of many messages there and back: when it was measured, the offset, and
-/// its bound; none: the other did not answer in time.
+/// Measures the offset to another process's clock by the shortest of many messages there and back.
+/// Returns when it was measured, the offset, and its bound; or `None` if the other did not answer
+/// in time.
 fn ask(mpi: &Mpi, comm: usize, of: i32, until: Instant) -> Option<(i64, i64, u64)> {
     let mut best: Option<(i64, i64, u64)> = None;
     let mut link = Link::new(mpi, comm, of);
@@ -247,7 +258,7 @@ fn answer(mpi: &Mpi, comm: usize, to: i32, until: Instant) -> bool {
 
 /// Numbers to and from another process.
 struct Link<'a> {
-    real: &'a Real,
+    pmpi: &'a Pmpi,
     abi: &'a Abi,
     comm: usize,
     peer: i32,
@@ -258,20 +269,28 @@ impl<'a> Link<'a> {
 
     fn new(mpi: &'a Mpi, comm: usize, peer: i32) -> Self {
         Self {
-            real: &mpi.real,
+            pmpi: &mpi.pmpi,
             abi: &mpi.abi,
             comm,
             peer,
         }
     }
 
+    fn peer(&self) -> Peer {
+        Peer {
+            byte: self.abi.byte,
+            rank: self.peer,
+            tag: Self::TAG,
+            comm: self.comm,
+        }
+    }
+
     fn send(&mut self, number: i64) -> bool {
-        let with = (self.abi.byte, self.peer, Self::TAG, self.comm);
-        self.real.send_number(number, with)
+        self.pmpi.send_number(number, self.peer())
     }
 
     fn receive(&mut self, until: Instant) -> Option<i64> {
-        let with = (self.abi.byte, self.peer, Self::TAG, self.comm);
-        self.real.receive_number(with, || Instant::now() < until)
+        let has_time = || Instant::now() < until;
+        self.pmpi.receive_number(self.peer(), has_time)
     }
 }

@@ -2,23 +2,25 @@
 
 use annals_recorder::CollectiveOperation as Op;
 
-use crate::communicators::Communicator;
-use crate::mpi_table::NO;
+use crate::abi::is_success;
+use crate::call::{Call, Frame, Site};
+use crate::communicator::Communicator;
+use crate::event_types::{Collective, CollectiveRequested};
 use crate::requests::{self, Kind, Record};
-use crate::state::{Collective, CollectiveRequested, Mpi};
-use crate::wrap::{Call, Frame, Site, is_success};
+use crate::signatures::{At, NO};
+use crate::state::Mpi;
 
 /// The number of an operation that orders nothing that is known.
 const NO_OPERATION: u8 = u8::MAX;
 
-/// The root's rank in the run, and whether this process is the root; -1: there is none.
+/// Returns the root's rank in the run, and whether this process is the root; -1: there is none.
 fn root<const N: usize, S: Site>(mpi: &Mpi, comm: &Communicator, call: &Call<N, S>) -> (i32, bool) {
     if call.at().root == NO {
         return (-1, false);
     }
     let given = call.int(call.at().root);
     if comm.is_inter {
-        // On the root's side, the root says so of itself.
+        // On the root's side of an intercommunicator, the root passes a constant for itself.
         if given == mpi.abi.root {
             let own = mpi.world_rank.load(std::sync::atomic::Ordering::Relaxed);
             return (own, true);
@@ -60,7 +62,7 @@ fn sum_of_types<const N: usize, S: Site>(
     bytes.fold(0, u64::saturating_add)
 }
 
-/// The part of an array of counts that belongs to this process.
+/// Returns the part of an array of counts that belongs to this process.
 fn own_count<const N: usize, S: Site>(call: &Call<N, S>, at: u8, comm: &Communicator) -> i64 {
     let place = call.place(at);
     if place.is_null() || comm.place < 0 {
@@ -72,140 +74,226 @@ fn own_count<const N: usize, S: Site>(call: &Call<N, S>, at: u8, comm: &Communic
 /// Bytes that one operation moves for this process.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Moved {
-    /// What this process contributes, its part for itself included. MPI_IN_PLACE makes no difference.
+    /// What this process contributes, its part for itself included. MPI_IN_PLACE makes no
+    /// difference.
     sent: u64,
     /// What the operation delivers to this process.
     received: u64,
 }
 
-/// Computes the bytes that this process contributes and receives. Reads only the arguments that are significant here.
+/// The arguments of a collective operation, from which the bytes are computed that it moves.
+struct Blocks<'a, const N: usize, S> {
+    mpi: &'a Mpi,
+    comm: &'a Communicator,
+    call: &'a Call<N, S>,
+    at: At,
+}
+
+impl<const N: usize, S: Site> Blocks<'_, N, S> {
+    fn is_in_place(&self, buffer: u8) -> bool {
+        buffer != NO && self.call.word(buffer) == self.mpi.abi.in_place
+    }
+
+    /// Whether the send buffer is significant.
+    fn is_sending(&self) -> bool {
+        !self.is_in_place(self.at.sendbuf)
+    }
+
+    /// Bytes of this number of elements of the send type.
+    fn of_sent(&self, count: i64) -> u64 {
+        let datatype = self.call.handle(&self.mpi.abi, self.at.sendtype);
+        self.mpi.bytes(count, datatype)
+    }
+
+    /// Bytes of this number of elements of the receive type.
+    fn of_received(&self, count: i64) -> u64 {
+        let datatype = self.call.handle(&self.mpi.abi, self.at.recvtype);
+        self.mpi.bytes(count, datatype)
+    }
+
+    /// Bytes of a number of blocks that are sent, all of the same size.
+    fn sent(&self, times: u32) -> u64 {
+        let count = self.call.count(self.at.sendcount);
+        self.of_sent(count).saturating_mul(times.into())
+    }
+
+    /// Bytes of a number of blocks that are received, all of the same size.
+    fn got(&self, times: u32) -> u64 {
+        let count = self.call.count(self.at.recvcount);
+        self.of_received(count).saturating_mul(times.into())
+    }
+
+    /// Bytes of all blocks that are sent, each of its own size.
+    fn sent_all(&self) -> u64 {
+        self.of_sent(sum(self.call, self.at.sendcounts, self.comm.peer_count()))
+    }
+
+    /// Bytes of all blocks that are received, each of its own size.
+    fn got_all(&self) -> u64 {
+        self.of_received(sum(self.call, self.at.recvcounts, self.comm.peer_count()))
+    }
+
+    /// Bytes of a buffer of elements.
+    fn elements(&self, count: u8) -> u64 {
+        let datatype = self.call.handle(&self.mpi.abi, self.at.datatype);
+        self.mpi.bytes(self.call.count(count), datatype)
+    }
+
+    /// Bytes that an operation with a root moves for this process. `None` means that it has no root.
+    fn moved_with_root(&self, operation: Op, is_root: bool) -> Option<Moved> {
+        let (at, call, comm) = (&self.at, self.call, self.comm);
+        Some(match operation {
+            Op::Broadcast => {
+                let bytes = self.elements(at.count);
+                Moved {
+                    sent: if is_root { bytes } else { 0 },
+                    received: if is_root { 0 } else { bytes },
+                }
+            }
+            Op::Gather | Op::Gatherv => Moved {
+                sent: match (is_root, at.recvcounts) {
+                    (true, _) if comm.is_inter => 0,
+                    (true, NO) if !self.is_sending() => self.got(1),
+                    (true, counts) if !self.is_sending() => {
+                        self.of_received(own_count(call, counts, comm))
+                    }
+                    _ => self.sent(1),
+                },
+                received: match (is_root, at.recvcounts) {
+                    (false, _) => 0,
+                    (true, NO) => self.got(comm.peer_count()),
+                    (true, _) => self.got_all(),
+                },
+            },
+            Op::Scatter | Op::Scatterv => Moved {
+                sent: match (is_root, at.sendcounts) {
+                    (false, _) => 0,
+                    (true, NO) => self.sent(comm.peer_count()),
+                    (true, _) => self.sent_all(),
+                },
+                received: match (is_root, at.sendcounts) {
+                    (true, _) if comm.is_inter => 0,
+                    (true, NO) if self.is_in_place(at.recvbuf) => self.sent(1),
+                    (true, counts) if self.is_in_place(at.recvbuf) => {
+                        self.of_sent(own_count(call, counts, comm))
+                    }
+                    _ => self.got(1),
+                },
+            },
+            Op::Reduce => {
+                let bytes = self.elements(at.count);
+                Moved {
+                    sent: if is_root && comm.is_inter { 0 } else { bytes },
+                    received: if is_root { bytes } else { 0 },
+                }
+            }
+            _ => return None,
+        })
+    }
+
+    /// Bytes that an operation without a root moves for this process.
+    fn moved_without_root(&self, operation: Op) -> Moved {
+        let (at, call, comm) = (&self.at, self.call, self.comm);
+        let peers = comm.peer_count();
+        match operation {
+            Op::Barrier => Moved::default(),
+            Op::Allgather | Op::Allgatherv => Moved {
+                sent: match at.recvcounts {
+                    _ if self.is_sending() => self.sent(1),
+                    NO => self.got(1),
+                    counts => self.of_received(own_count(call, counts, comm)),
+                },
+                received: match at.recvcounts {
+                    NO => self.got(peers),
+                    _ => self.got_all(),
+                },
+            },
+            Op::Alltoall => Moved {
+                sent: if self.is_sending() {
+                    self.sent(peers)
+                } else {
+                    self.got(peers)
+                },
+                received: self.got(peers),
+            },
+            Op::Alltoallv => Moved {
+                sent: if self.is_sending() {
+                    self.sent_all()
+                } else {
+                    self.got_all()
+                },
+                received: self.got_all(),
+            },
+            Op::Alltoallw => {
+                let (send, receive) =
+                    ((at.sendcounts, at.sendtypes), (at.recvcounts, at.recvtypes));
+                let sent = if self.is_sending() { send } else { receive };
+                Moved {
+                    sent: sum_of_types(self.mpi, call, sent, peers),
+                    received: sum_of_types(self.mpi, call, receive, peers),
+                }
+            }
+            Op::ReduceScatter => {
+                let handle = call.handle(&self.mpi.abi, at.datatype);
+                Moved {
+                    sent: self.mpi.bytes(sum(call, at.recvcounts, comm.size), handle),
+                    received: self.mpi.bytes(own_count(call, at.recvcounts, comm), handle),
+                }
+            }
+            Op::ReduceScatterBlock => {
+                let block = self.elements(at.recvcount);
+                Moved {
+                    sent: block.saturating_mul(comm.size.into()),
+                    received: block,
+                }
+            }
+            Op::Exscan => {
+                let bytes = self.elements(at.count);
+                Moved {
+                    sent: bytes,
+                    // The result of the first process is undefined.
+                    received: if comm.place == 0 { 0 } else { bytes },
+                }
+            }
+            // Allreduce, scan.
+            _ => {
+                let bytes = self.elements(at.count);
+                Moved {
+                    sent: bytes,
+                    received: bytes,
+                }
+            }
+        }
+    }
+}
+
+/// Computes the bytes that this process contributes and receives. Reads only the arguments that are
+/// significant here.
 fn moved<const N: usize, S: Site>(
     mpi: &Mpi,
     comm: &Communicator,
     call: &Call<N, S>,
-    (root, is_root): (i32, bool),
+    root: i32,
+    is_root: bool,
 ) -> Moved {
-    let at = &call.at();
-    let peers = comm.peer_count();
+    let at = call.at();
     if comm.is_inter && at.root != NO && root < 0 {
         // In the root's group, but not the root.
         return Moved::default();
     }
-    let is_in_place = |buffer: u8| buffer != NO && call.word(buffer) == mpi.abi.in_place;
-    let of_sent = |count: i64| mpi.bytes(count, call.handle(&mpi.abi, at.sendtype));
-    let of_received = |count: i64| mpi.bytes(count, call.handle(&mpi.abi, at.recvtype));
-    let sent = |times: u32| of_sent(call.count(at.sendcount)).saturating_mul(times.into());
-    let got = |times: u32| of_received(call.count(at.recvcount)).saturating_mul(times.into());
-    let sent_all = || of_sent(sum(call, at.sendcounts, peers));
-    let got_all = || of_received(sum(call, at.recvcounts, peers));
-    let elements =
-        |at_count: u8| mpi.bytes(call.count(at_count), call.handle(&mpi.abi, at.datatype));
-    let is_sending = !is_in_place(at.sendbuf);
-    match Op::from_code(at.operation) {
-        Some(Op::Barrier) => Moved::default(),
-        Some(Op::Broadcast) => {
-            let bytes = elements(at.count);
-            Moved {
-                sent: if is_root { bytes } else { 0 },
-                received: if is_root { 0 } else { bytes },
-            }
-        }
-        Some(Op::Gather) | Some(Op::Gatherv) => Moved {
-            sent: match (is_root, at.recvcounts) {
-                (true, _) if comm.is_inter => 0,
-                (true, NO) if !is_sending => got(1),
-                (true, counts) if !is_sending => of_received(own_count(call, counts, comm)),
-                _ => sent(1),
-            },
-            received: match (is_root, at.recvcounts) {
-                (false, _) => 0,
-                (true, NO) => got(peers),
-                (true, _) => got_all(),
-            },
-        },
-        Some(Op::Scatter) | Some(Op::Scatterv) => Moved {
-            sent: match (is_root, at.sendcounts) {
-                (false, _) => 0,
-                (true, NO) => sent(peers),
-                (true, _) => sent_all(),
-            },
-            received: match (is_root, at.sendcounts) {
-                (true, _) if comm.is_inter => 0,
-                (true, NO) if is_in_place(at.recvbuf) => sent(1),
-                (true, counts) if is_in_place(at.recvbuf) => of_sent(own_count(call, counts, comm)),
-                _ => got(1),
-            },
-        },
-        Some(Op::Allgather) | Some(Op::Allgatherv) => Moved {
-            sent: match at.recvcounts {
-                _ if is_sending => sent(1),
-                NO => got(1),
-                counts => of_received(own_count(call, counts, comm)),
-            },
-            received: match at.recvcounts {
-                NO => got(peers),
-                _ => got_all(),
-            },
-        },
-        Some(Op::Alltoall) => Moved {
-            sent: if is_sending { sent(peers) } else { got(peers) },
-            received: got(peers),
-        },
-        Some(Op::Alltoallv) => Moved {
-            sent: if is_sending { sent_all() } else { got_all() },
-            received: got_all(),
-        },
-        Some(Op::Alltoallw) => {
-            let (send, receive) = ((at.sendcounts, at.sendtypes), (at.recvcounts, at.recvtypes));
-            let sent = if is_sending { send } else { receive };
-            Moved {
-                sent: sum_of_types(mpi, call, sent, peers),
-                received: sum_of_types(mpi, call, receive, peers),
-            }
-        }
-        Some(Op::Reduce) => {
-            let bytes = elements(at.count);
-            Moved {
-                sent: if is_root && comm.is_inter { 0 } else { bytes },
-                received: if is_root { bytes } else { 0 },
-            }
-        }
-        Some(Op::ReduceScatter) => {
-            let handle = call.handle(&mpi.abi, at.datatype);
-            Moved {
-                sent: mpi.bytes(sum(call, at.recvcounts, comm.size), handle),
-                received: mpi.bytes(own_count(call, at.recvcounts, comm), handle),
-            }
-        }
-        Some(Op::ReduceScatterBlock) => {
-            let block = elements(at.recvcount);
-            Moved {
-                sent: block.saturating_mul(comm.size.into()),
-                received: block,
-            }
-        }
-        Some(Op::Exscan) => {
-            let bytes = elements(at.count);
-            Moved {
-                sent: bytes,
-                // The result of the first process is undefined.
-                received: if comm.place == 0 { 0 } else { bytes },
-            }
-        }
-        None => {
-            let handle = call.handle(&mpi.abi, at.comm);
-            let (incoming, outgoing) = comm.degrees(mpi, handle);
-            neighbors(mpi, call, incoming, outgoing)
-        }
-        // Allreduce, scan.
-        _ => {
-            let bytes = elements(at.count);
-            Moved {
-                sent: bytes,
-                received: bytes,
-            }
-        }
-    }
+    let Some(operation) = Op::from_code(at.operation) else {
+        let handle = call.handle(&mpi.abi, at.comm);
+        let (incoming, outgoing) = comm.degrees(mpi, handle);
+        return neighbors(mpi, call, incoming, outgoing);
+    };
+    let blocks = Blocks {
+        mpi,
+        comm,
+        call,
+        at,
+    };
+    let with_root = blocks.moved_with_root(operation, is_root);
+    with_root.unwrap_or_else(|| blocks.moved_without_root(operation))
 }
 
 /// Computes the bytes that a neighborhood operation moves for this process.
@@ -223,7 +311,7 @@ fn neighbors<const N: usize, S: Site>(
         };
     }
     let sends = match (at.sendcounts, at.recvcounts) {
-        // Of allgather one block goes to all, of alltoall one to each.
+        // Of allgather one block is sent to all, of alltoall one to each.
         (NO, _) => call.count(at.sendcount).max(0),
         _ => sum(call, at.sendcounts, outgoing),
     };
@@ -240,14 +328,15 @@ fn neighbors<const N: usize, S: Site>(
     }
 }
 
-/// What events say of an operation. Between two groups, nobody waits for all.
+/// Returns the elements that events of an operation have.
+/// Between two groups, no process waits for all.
 fn describe<const N: usize, S: Site>(
     mpi: &Mpi,
     comm: &Communicator,
     call: &Call<N, S>,
 ) -> Collective {
-    let root = root(mpi, comm, call);
-    let moved = moved(mpi, comm, call, root);
+    let (root, is_root) = root(mpi, comm, call);
+    let moved = moved(mpi, comm, call, root, is_root);
     let operation = if comm.is_inter {
         NO_OPERATION
     } else {
@@ -256,7 +345,7 @@ fn describe<const N: usize, S: Site>(
     (
         comm.object,
         operation.into(),
-        root.0,
+        root,
         moved.sent,
         moved.received,
         comm.place as u32,
@@ -273,7 +362,8 @@ pub(crate) fn collective<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         Some((mpi, describe(mpi, comm, &call)))
     });
     let Some((mpi, values)) = known else {
-        // A communicator that was never seen: at most its first call is not told as one.
+        // A communicator that was never met: at most its first call is not recorded as a collective
+        // one.
         frame.enter();
         let result = call.forward();
         if let Some(mpi) = frame.mpi.filter(|_| is_success(result)) {
@@ -300,13 +390,13 @@ pub(crate) fn collective<const N: usize, S: Site>(call: Call<N, S>) -> usize {
 /// Stands for the operation where one that failed ends.
 const FAILED: u32 = 255;
 
-/// The end of one that failed.
+/// Returns the end of an operation that failed.
 pub(crate) fn failed(record: &Record) -> Option<CollectiveRequested> {
     let tag = FAILED as i32;
     values(&Record { tag, ..*record })
 }
 
-/// What a request of a collective operation does.
+/// Returns what a request of a collective operation does.
 pub(crate) fn values(record: &Record) -> Option<CollectiveRequested> {
     let comm = record.comm?;
     Some((

@@ -1,88 +1,47 @@
-//! Completion: what waits and tests say of requests.
+//! Completion: what waits and tests report of requests.
 
 use std::cell::Cell;
 
-use crate::abi::STATUS_ROOM;
-use crate::collective;
-use crate::communicators::duplicated;
-use crate::p2p::{OwnStatus, received, status_at, unsent};
+use crate::abi::{STATUS_ROOM, is_success};
+use crate::call::{Call, Frame, Site};
+use crate::outcome::{Outcome, given_up, outcome, raise};
+use crate::place::Place;
 use crate::requests::{self, Kind, Record};
 use crate::state::Mpi;
-use crate::wrap::{Call, Frame, Place, Site, is_success};
+use crate::statuses::{OwnStatus, status_at};
 
-/// An active request that a call may complete: where it stands in the call's array, its handle, its record.
-type Asked = (usize, usize, Record);
+/// An active request that a call may complete.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    /// Its index in the call's array.
+    index: usize,
+    handle: usize,
+    record: Record,
+}
+
+impl Asked {
+    /// The only request of its call.
+    #[inline(always)]
+    const fn alone(handle: usize, record: Record) -> Self {
+        Self {
+            index: 0,
+            handle,
+            record,
+        }
+    }
+}
 
 thread_local! {
     static ASKED: Cell<Vec<Asked>> = const { Cell::new(Vec::new()) };
     static STATUSES: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
 }
 
-/// What became of a request.
-enum Outcome {
-    Nothing,
-    Received((u32, u32, u32, u64, u64)),
-    Sent(u64),
-    Unsent((u32, u32, u32, u64)),
-    Cancelled(u64),
-    Collected(crate::state::CollectiveRequested),
-    Moved(u64),
-    Accessed((u32, u64, u64)),
-}
-
-/// What a request that is complete has done. The status is the one that the library filled for it.
-#[inline(always)]
-fn outcome(mpi: &Mpi, record: &Record, status: usize) -> Outcome {
-    match record.kind {
-        _ if record.is_cancelling && mpi.real.is_cancelled(status_at(status)) => given_up(record),
-        Kind::Send => Outcome::Sent(record.id),
-        Kind::Receive => {
-            if !record.has_status && record.peer >= 0 && record.tag >= 0 {
-                let (peer, tag) = (record.peer as u32, record.tag as u32);
-                return Outcome::Received((record.object, peer, tag, record.bytes, record.id));
-            }
-            let comm = record.comm.filter(|_| record.has_status);
-            match comm.and_then(|comm| received(mpi, comm, status)) {
-                Some((peer, tag, bytes)) => {
-                    Outcome::Received((record.object, peer, tag, bytes, record.id))
-                }
-                None => Outcome::Cancelled(record.id),
-            }
-        }
-        Kind::Collective => collective::values(record).map_or(Outcome::Nothing, Outcome::Collected),
-        Kind::Duplicate => {
-            duplicated(mpi, record);
-            Outcome::Nothing
-        }
-        Kind::Rma => Outcome::Moved(record.id),
-        Kind::File => {
-            let bytes = mpi.status_bytes(status_at(status));
-            Outcome::Accessed((record.object, bytes, record.id))
-        }
-    }
-}
-
-/// What becomes of a request that was cancelled, or failed.
+/// Handles a failed call that was to complete a request.
+/// If the request still exists, it is not done. A message that was received into too small a buffer
+/// counts as received.
 #[cold]
-fn given_up(record: &Record) -> Outcome {
-    match record.kind {
-        Kind::Send => unsent(record).map_or(Outcome::Nothing, Outcome::Unsent),
-        Kind::Receive => Outcome::Cancelled(record.id),
-        Kind::Collective => collective::failed(record).map_or(Outcome::Nothing, Outcome::Collected),
-        Kind::Duplicate | Kind::Rma | Kind::File => Outcome::Nothing,
-    }
-}
-
-/// Tells that of a request nothing will come.
-#[cold]
-pub(crate) fn give_up(mpi: &Mpi, record: &Record) {
-    raise(mpi, &given_up(record));
-}
-
-/// A call has failed that was to complete a request. Where the request is still there, it is not done; what is received
-/// into too small a buffer is received.
-#[cold]
-fn fail(mpi: &Mpi, (handle, record): (usize, Record), now: usize, error: i32, status: usize) {
+fn fail(mpi: &Mpi, asked: Asked, now: usize, error: i32, status: usize) {
+    let Asked { handle, record, .. } = asked;
     if now == handle && !record.is_persistent {
         requests::put(handle, record);
         return;
@@ -96,26 +55,11 @@ fn fail(mpi: &Mpi, (handle, record): (usize, Record), now: usize, error: i32, st
     raise(mpi, &outcome);
 }
 
-#[inline(never)]
-fn raise(mpi: &Mpi, outcome: &Outcome) {
-    let types = &mpi.types;
-    match outcome {
-        Outcome::Nothing => {}
-        Outcome::Received(values) => mpi.raise(&types.ireceive, *values),
-        Outcome::Sent(id) => mpi.raise(&types.send_end, (*id,)),
-        Outcome::Unsent(values) => mpi.raise(&types.iunsent, *values),
-        Outcome::Cancelled(id) => mpi.raise(&types.cancel, (*id,)),
-        Outcome::Collected(values) => mpi.raise(&types.icollective_end, *values),
-        Outcome::Moved(id) => mpi.raise(&types.rma_end, (*id,)),
-        Outcome::Accessed(values) => mpi.raise(&types.file_end, *values),
-    }
-}
-
 /// Leaves a call that completed one request; a persistent one stays.
 #[inline(always)]
-fn leave_with_one(frame: Frame, mpi: &Mpi, (handle, record): (usize, Record), status: usize) {
-    let outcome = outcome(mpi, &record, status);
-    keep_persistent(handle, record);
+fn leave_with_one(frame: Frame, mpi: &Mpi, asked: Asked, status: usize) {
+    let outcome = outcome(mpi, &asked.record, status);
+    keep_persistent(asked.handle, asked.record);
     let types = &mpi.types;
     match outcome {
         Outcome::Received(values) => frame.leave_with_here(&types.ireceive, values),
@@ -169,10 +113,11 @@ pub(crate) fn wait<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let result = call.forward();
     match asked {
         Some(record) if is_success(result) => {
-            leave_with_one(frame, mpi, (handle, record), call.word(call.at().status));
+            let asked = Asked::alone(handle, record);
+            leave_with_one(frame, mpi, asked, call.word(call.at().status));
         }
         Some(record) => {
-            fail_one(mpi, &call, (handle, record), result);
+            fail_one(mpi, &call, Asked::alone(handle, record), result);
             frame.leave_here();
         }
         None => frame.leave_here(),
@@ -182,12 +127,7 @@ pub(crate) fn wait<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
 
 /// See [`fail`].
 #[cold]
-fn fail_one<const N: usize, S: Site>(
-    mpi: &Mpi,
-    call: &Call<N, S>,
-    asked: (usize, Record),
-    result: usize,
-) {
+fn fail_one<const N: usize, S: Site>(mpi: &Mpi, call: &Call<N, S>, asked: Asked, result: usize) {
     let now = call.place(call.at().request).handle(&mpi.abi, 0);
     let status = call.word(call.at().status);
     fail(mpi, asked, now, result as u32 as i32, status);
@@ -211,14 +151,15 @@ pub(crate) fn test<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     match asked {
         Some(record) if is_success(result) => {
             if call.place(call.at().flag).int(0) != 0 {
-                leave_with_one(frame, mpi, (handle, record), call.word(call.at().status));
+                let asked = Asked::alone(handle, record);
+                leave_with_one(frame, mpi, asked, call.word(call.at().status));
             } else {
                 requests::put(handle, record);
                 frame.leave();
             }
         }
         Some(record) => {
-            fail_one(mpi, &call, (handle, record), result);
+            fail_one(mpi, &call, Asked::alone(handle, record), result);
             frame.leave();
         }
         None => frame.leave(),
@@ -234,8 +175,8 @@ struct Many {
 }
 
 impl Many {
-    /// Takes out the records of the active requests; where the program wants no statuses, the library gets a place of
-    /// this library's own for them.
+    /// Takes out the records of the active requests; where the program wants no statuses, the
+    /// library gets a place of this library's own for them.
     fn begin<const N: usize, S: Site>(mpi: &Mpi, call: &mut Call<N, S>, is_array: bool) -> Self {
         let count = usize::try_from(call.int(call.at().count)).unwrap_or(0);
         let mut asked = ASKED.try_with(Cell::take).unwrap_or_default();
@@ -245,7 +186,11 @@ impl Many {
         for index in 0..count {
             let handle = place.handle(&mpi.abi, index);
             if let Some(record) = ask(mpi, handle) {
-                asked.push((index, handle, record));
+                asked.push(Asked {
+                    index,
+                    handle,
+                    record,
+                });
             }
         }
         let ignored = if is_array {
@@ -268,34 +213,33 @@ impl Many {
     }
 
     /// Takes one that was asked for, by its place in the call's array.
-    fn take(&mut self, index: usize) -> Option<(usize, Record)> {
-        let place = self.asked.iter().position(|asked| asked.0 == index)?;
-        let (_, handle, record) = self.asked.swap_remove(place);
-        Some((handle, record))
+    fn take(&mut self, index: usize) -> Option<Asked> {
+        let place = self.asked.iter().position(|asked| asked.index == index)?;
+        Some(self.asked.swap_remove(place))
     }
 
-    /// The rest is not done.
+    /// Puts back the requests that are not done.
     fn end(mut self) {
-        for (_, handle, record) in self.asked.drain(..) {
-            requests::put(handle, record);
+        for asked in self.asked.drain(..) {
+            requests::put(asked.handle, asked.record);
         }
         let _ = ASKED.try_with(|asked| asked.set(self.asked));
         let _ = STATUSES.try_with(|statuses| statuses.set(self.statuses));
     }
 }
 
-fn complete(mpi: &Mpi, (handle, record): (usize, Record), status: usize) {
-    let outcome = outcome(mpi, &record, status);
-    keep_persistent(handle, record);
+fn complete(mpi: &Mpi, asked: Asked, status: usize) {
+    let outcome = outcome(mpi, &asked.record, status);
+    keep_persistent(asked.handle, asked.record);
     raise(mpi, &outcome);
 }
 
-/// Where a status of an array stands.
+/// Returns the address of a status in an array.
 const fn status_of(mpi: &Mpi, start: usize, index: usize) -> usize {
     start.wrapping_add(index * mpi.abi.status_len)
 }
 
-/// Completes what a call about an array of requests says is complete, all of them.
+/// Completes all requests that a call about an array of requests reports as complete.
 fn complete_all<const N: usize, S: Site>(
     mpi: &Mpi,
     many: &mut Many,
@@ -304,19 +248,19 @@ fn complete_all<const N: usize, S: Site>(
 ) {
     let statuses = call.word(call.at().status);
     let place = call.place(call.at().request);
-    for (index, handle, record) in many.asked.drain(..) {
-        let status = status_of(mpi, statuses, index);
+    for asked in many.asked.drain(..) {
+        let status = status_of(mpi, statuses, asked.index);
         if is_success(result) {
-            complete(mpi, (handle, record), status);
+            complete(mpi, asked, status);
             continue;
         }
-        // Each status says what became of its request (MPI 5.0, section 3.7.5).
+        // Each status contains the outcome of its request (MPI 5.0, section 3.7.5).
         match mpi.status_int(status_at(status), mpi.abi.error_at) {
-            0 => complete(mpi, (handle, record), status),
-            error if mpi.is_pending(error) => requests::put(handle, record),
+            0 => complete(mpi, asked, status),
+            error if mpi.is_pending(error) => requests::put(asked.handle, asked.record),
             error => {
-                let now = place.handle(&mpi.abi, index);
-                fail(mpi, (handle, record), now, error, status);
+                let now = place.handle(&mpi.abi, asked.index);
+                fail(mpi, asked, now, error, status);
             }
         }
     }
@@ -359,7 +303,7 @@ pub(crate) fn testall<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     result
 }
 
-/// One of many may be complete.
+/// Completes one of many requests, if one is complete.
 fn any<const N: usize, S: Site>(
     frame: Frame,
     mpi: &Mpi,
@@ -464,7 +408,8 @@ pub(crate) fn testsome<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     some(call)
 }
 
-/// Gives a request up; what it began goes on, and nobody is told when it is done.
+/// Frees a request.
+/// The operation continues, and no one learns when it is done.
 #[inline(never)]
 pub(crate) fn request_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -481,7 +426,7 @@ pub(crate) fn request_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         let is_done = record.is_active
             && is_asked
             && mpi
-                .real
+                .pmpi
                 .is_complete(handle, std::ptr::with_exposed_provenance_mut(status));
         is_done.then(|| outcome(mpi, &record, status))
     });
@@ -497,7 +442,8 @@ pub(crate) fn request_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// Asks for a request to be cancelled; whether it was, its completion says.
+/// Asks for a request to be cancelled.
+/// Its completion reports whether it was.
 #[inline(never)]
 pub(crate) fn cancel<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());

@@ -1,11 +1,12 @@
 //! Files, and what is read from and written to them.
 
+use crate::abi::is_success;
+use crate::call::{Call, Frame, Site};
 use crate::handles::HandleMap;
-use crate::mpi_table::FUNCTIONS;
-use crate::p2p::{OwnStatus, status_at};
 use crate::requests::{self, Kind, Record};
+use crate::signatures::FUNCTIONS;
 use crate::state::Mpi;
-use crate::wrap::{Call, Frame, Site, is_success};
+use crate::statuses::{OwnStatus, status_at};
 
 /// A file; never freed.
 #[derive(Debug)]

@@ -1,4 +1,14 @@
 //! What belongs to a handle of the library's: read without a lock, by any thread.
+//!
+//! Why the table is right without a model of its interleavings. Only a thread that has a handle from
+//! the library inserts, removes or reads it, and the program orders these calls: a handle is used
+//! after it was made and before it is freed (MPI 5.0, section 2.5.1). So for the entry of a handle
+//! that is read, neither value nor handle changes meanwhile. Any other entry may change while it is
+//! read, but never reads as this handle: its value is loaded first, with acquire order, and then its
+//! handle, which is therefore the one that was stored before that value, or a later one. A later one
+//! is not this handle, because a handle is in one entry at most (`insert` removes it first). An entry
+//! that is being filled has a null value, and its filler owns it by the exchange of 0 for `TAKEN`.
+//! Values are never freed.
 #![expect(
     unsafe_code,
     reason = "values hang on raw pointers, which are never freed"
@@ -9,12 +19,13 @@ use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use crate::state::lock;
+use crate::sync::lock;
 
 const BUCKETS: usize = 512;
 const BUCKET: usize = 8;
 
-/// Where a handle is looked for: MPICH's count up, Open MPI's are addresses.
+/// Returns where a handle is looked for:
+/// MPICH's count up, Open MPI's are addresses.
 #[inline(always)]
 pub(crate) const fn hash(handle: usize) -> usize {
     (handle ^ handle >> 6 ^ handle >> 15).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
@@ -27,8 +38,9 @@ struct Entry<T> {
     value: AtomicPtr<T>,
 }
 
-/// A table of what is never freed, by handle. A handle is inserted and removed by whoever has it from the library;
-/// so no two threads do either with one handle at once.
+/// A table of values that are never freed, by handle.
+/// A thread inserts and removes only handles that the library has given to it; so no two threads do
+/// either with one handle at the same time.
 #[derive(Debug)]
 pub(crate) struct HandleMap<T: 'static> {
     entries: [[Entry<T>; BUCKET]; BUCKETS],

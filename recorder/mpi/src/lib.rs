@@ -1,66 +1,59 @@
 //! `libannals_mpi.so`: records MPI programs, whatever their MPI; preloaded.
 //!
-//! It stands before every function of the MPI library that the program brings. It is built without any MPI: the
-//! library is found at run time, and which of the three binary interfaces it has (MPICH's own, Open MPI's own, the
-//! standard's). A process has one recorder: this library has everything that `libannals_instrument.so` has,
-//! from the same sources, so that functions and the program's own events come into the same recording.
+//! It intercepts every function of the MPI library that the program uses. It is built without any
+//! MPI: the library is found at run time, with the binary interface that it has of three (MPICH's
+//! own, Open MPI's own, the standard's). A process has one recorder: this library has everything
+//! that `libannals_instrument.so` has, so that functions and the program's own events are in the
+//! same recording.
 //!
-//! | module | what it does |
+//! Floors, from the top. A module imports only from floors below its own; of one floor, only as the
+//! arrows show.
+//!
+//! | floor | modules |
 //! |---|---|
-//! | `mpi_table` | every function of MPI, from `functions.tsv`, the only place where they are named |
-//! | `wrap` | one call: forwarded as machine words, entered and left |
-//! | `stack` | one tool of several in QMPI's stack, where the library has that |
-//! | `library` | finds the MPI library, and what stands behind a function |
-//! | `abi` | constants and layouts of each binary interface |
-//! | `real` | the library's functions that this one calls itself |
-//! | `state` | what is known once recording has begun |
-//! | `chosen` | what a user chose by name |
-//! | `communicators` | who a communicator is, in all processes alike, and whose ranks it has |
-//! | `requests` | what was started and is not complete; takes no lock |
-//! | `p2p`, `completion`, `collective`, `rma`, `files`, `lifecycle` | what calls mean |
-//! | `clocks` | offsets between hosts |
-//! | `performance` | the library's performance variables (MPI_T) |
-//! | `tool_events` | the library's own events (MPI_T) |
+//! | what programs call | `entry_points`: a function for each of `functions.tsv`, the only place where they are named |
+//! | what calls mean | `p2p`, `completion` → `outcome` → `collective`, `statuses`; `rma`, `files`, `communicator_calls`, `lifecycle` → `clocks` |
+//! | one call | `call`: forwarded as machine words, entered and left |
+//! | beginning | `start` → `begun` |
+//! | communicators | `communicators`: names that all processes agree on, and ranks |
+//! | the library's own events and variables (MPI_T) | `events` → `performance` → `mpi_t` |
+//! | the state | `state` → `event_types`, `requests` → `communicator`; `handles` |
+//! | the library | `callers`, `stack`; `pmpi`, `place` → `abi` → `library` |
+//! | ground | `addresses` → `signatures`; `settings` → `sync` |
 
 mod abi;
-#[path = "../../capi/src/call.rs"]
+mod addresses;
+mod begun;
 mod call;
-mod chosen;
+mod callers;
 mod clocks;
 mod collective;
+mod communicator;
+mod communicator_calls;
 mod communicators;
 mod completion;
-#[path = "../../capi/src/events.rs"]
+mod entry_points;
+mod event_types;
 mod events;
 mod files;
-#[path = "../../instrument/src/functions.rs"]
-mod functions;
-#[path = "../../capi/src/handle.rs"]
-mod handle;
 mod handles;
-#[path = "../../instrument/src/hooks.rs"]
-mod hooks;
 mod library;
 mod lifecycle;
-#[path = "../../instrument/src/modules.rs"]
-mod modules;
-mod mpi_table;
+mod mpi_t;
+mod outcome;
 mod p2p;
 mod performance;
-mod real;
+mod place;
+mod pmpi;
 mod requests;
 mod rma;
-#[path = "../../instrument/src/service.rs"]
-mod service;
-#[path = "../../capi/src/setup.rs"]
-mod setup;
-#[path = "../../capi/src/spec.rs"]
-mod spec;
+mod settings;
+mod signatures;
 mod stack;
+mod start;
 mod state;
-#[path = "../../capi/src/status.rs"]
-mod status;
-#[path = "../../capi/src/table.rs"]
-mod table;
-mod tool_events;
-mod wrap;
+mod statuses;
+mod sync;
+
+// Linked for the functions that it exports.
+use annals_capi as _;

@@ -1,21 +1,24 @@
-//! Finds the MPI library of the process, and what stands behind a function of it.
+//! Finds the MPI library of the process, its functions, and the next function after this library's.
+//!
+//! Invariant CALLER: the arguments of a call are those that the program passed, as MPI requires of
+//! it.
 #![expect(
     unsafe_code,
     reason = "the loader is asked, and tables of Fortran bindings are changed"
 )]
 
-use std::ffi::{CStr, CString, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use crate::mpi_table::{COUNT, FUNCTIONS};
-use crate::stack;
+use crate::signatures::{COUNT, FUNCTIONS};
 
-/// Declares functions of the MPI library that this one calls itself, found by their names: a struct with their
-/// addresses, and a method for each that says whether it was there and succeeded.
+/// Declares functions of the MPI library that this one calls itself, found by their names: a struct
+/// with their addresses, and a method for each that returns whether it exists and succeeded.
 macro_rules! library_functions {
     ($name:ident; $($field:ident $symbol:literal ($($argument:ident: $type:ty),*);)*) => {
-        /// Addresses; 0: the library has none.
+        /// Addresses.
+        /// 0 means that the library lacks the function.
         #[derive(Clone, Copy, Debug)]
         pub(crate) struct $name {$($field: $crate::library::Own),*}
 
@@ -25,7 +28,7 @@ macro_rules! library_functions {
             }
 
             $(
-                /// Whether it was there and succeeded.
+                /// Calls the function. Returns whether it exists and succeeded.
                 ///
                 /// # Safety
                 /// As MPI has it for this function.
@@ -36,15 +39,18 @@ macro_rules! library_functions {
                     let code = match self.$field {
                         $crate::library::Own::None => return false,
                         $crate::library::Own::Function(address) => {
-                            // SAFETY: the library's function of this name has this type in every binary interface.
+                            // SAFETY: the library's function of this name has this type in every
+                            // binary interface.
                             let function: Function = unsafe { std::mem::transmute(address) };
-                            // SAFETY: the caller's duty.
+                            // SAFETY: invariant CALLER (module docs).
                             unsafe { function($($argument),*) }
                         }
                         $crate::library::Own::BehindStack(address) => {
-                            // SAFETY: as above, with what QMPI hands on.
+                            // SAFETY: invariant CALLER (module docs), with the context that QMPI
+                            // passes on.
                             let function: InStack = unsafe { std::mem::transmute(address) };
-                            // SAFETY: the caller's duty; the library is tool 0, whom nobody has handed anything.
+                            // SAFETY: invariant CALLER (module docs); the library is tool 0, which
+                            // needs no context.
                             unsafe { function(0, 0, $($argument),*) }
                         }
                     };
@@ -56,7 +62,7 @@ macro_rules! library_functions {
 }
 pub(crate) use library_functions;
 
-/// A function of the library that this one calls itself: behind every tool.
+/// A function of the library that this one calls itself, below every tool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Own {
     None,
@@ -68,7 +74,7 @@ pub(crate) enum Own {
 
 impl Own {
     pub(crate) fn find(name: &CStr) -> Self {
-        match (stack::behind_all(name), symbol(name)) {
+        match (symbol_in_stack(name), symbol(name)) {
             (Some(address), _) => Self::BehindStack(address),
             (None, 0) => Self::None,
             (None, address) => Self::Function(address),
@@ -80,13 +86,14 @@ impl Own {
     }
 }
 
-/// By number of the function: what stands behind it; 0: not looked for yet.
+/// By number of the function: the address of the next function.
+/// 0 means that it was not searched for yet.
 static NEXT: [AtomicUsize; COUNT] = [const { AtomicUsize::new(0) }; COUNT];
 
 /// The loader's handle of the MPI library; null: not found yet.
 static HANDLE: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-/// What stands behind a function.
+/// Returns the address of the next function, which this library's forwards to.
 #[inline(always)]
 pub(crate) fn next(index: usize) -> usize {
     match NEXT[index].load(Ordering::Relaxed) {
@@ -99,8 +106,8 @@ pub(crate) fn next(index: usize) -> usize {
 #[inline(never)]
 fn find_next(index: usize) -> usize {
     let name = FUNCTIONS[index].name;
-    // Behind this library: other tools, then the library itself. Python loads that for itself alone.
-    // SAFETY: the name is a C string.
+    // Behind this library: other tools, then the library itself. Python loads that for itself
+    // alone. SAFETY: the name is a C string.
     let mut next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }.addr();
     if next == 0 {
         next = symbol(name);
@@ -108,7 +115,7 @@ fn find_next(index: usize) -> usize {
     if next == 0 {
         next = (missing as extern "C" fn() -> usize as *const ()).addr();
         eprintln!(
-            "annals: the program calls {}, and its MPI library has no such function: it gets an error code",
+            "annals: the program calls {}, which its MPI library does not have: the call returns an error code",
             name.to_string_lossy()
         );
     }
@@ -116,23 +123,25 @@ fn find_next(index: usize) -> usize {
     next
 }
 
-/// In place of a function that the library has not: MPI_ERR_OTHER of the two native interfaces is one of these.
+/// In place of a function that the library has not: MPI_ERR_OTHER of the two native interfaces is
+/// one of these.
 extern "C" fn missing() -> usize {
     16
 }
 
-/// A symbol of the MPI library; 0: it has none of this name, or is not there.
+/// Returns the address of a symbol of the MPI library, or 0 if there is no such symbol or no
+/// library.
 pub(crate) fn symbol(name: &CStr) -> usize {
     let handle = handle();
     if handle.is_null() {
         return 0;
     }
-    // SAFETY: a handle that the loader gave and that is never closed; the name is a C string.
+    // SAFETY: a handle from the loader, which is never closed; the name is a C string.
     unsafe { libc::dlsym(handle, name.as_ptr()) }.addr()
 }
 
-/// The address of an object of the library's; 0: it has none of this name. A program that names the object may have
-/// it in itself, as a copy that the library uses, too.
+/// Returns the address of an object of the library, or 0 if there is no such object.
+/// A program that uses the object may have a copy of it, which the library then uses, too.
 pub(crate) fn object(name: &CStr) -> usize {
     // SAFETY: the name is a C string.
     match unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.addr() {
@@ -141,7 +150,7 @@ pub(crate) fn object(name: &CStr) -> usize {
     }
 }
 
-/// The MPI library: the object in memory that defines `PMPI_Init`.
+/// Returns the MPI library: the object in memory that defines `PMPI_Init`.
 pub(crate) fn handle() -> *mut c_void {
     let known = HANDLE.load(Ordering::Acquire);
     if !known.is_null() {
@@ -180,7 +189,7 @@ fn find() -> *mut c_void {
     null_mut()
 }
 
-/// The file that has this address.
+/// Returns the file that has this address.
 fn object_of(address: usize) -> Option<CString> {
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     let address = std::ptr::without_provenance(address);
@@ -205,12 +214,12 @@ impl Range {
         Self([const { AtomicUsize::new(0) }; 2])
     }
 
-    /// Whether it has an address; it is that of the file which has another.
+    /// Returns whether it has an address; it is that of the file which has another.
     fn contains(&self, address: usize, known: impl FnOnce() -> usize) -> bool {
         let [start, end] = &self.0;
         if end.load(Ordering::Acquire) == 0 {
             let known = known();
-            let loaded = crate::modules::loaded();
+            let loaded = annals_instrument::modules::loaded();
             let Some(loaded) = loaded.iter().find(|loaded| loaded.range.contains(&known)) else {
                 return false;
             };
@@ -221,13 +230,13 @@ impl Range {
     }
 }
 
-/// Whether this address is in the MPI library's own file.
+/// Returns whether this address is in the MPI library's own file.
 pub(crate) fn is_in_library(address: usize) -> bool {
     static RANGE: Range = Range::unknown();
     RANGE.contains(address, || symbol(c"PMPI_Init"))
 }
 
-/// Whether this address is in this library.
+/// Returns whether this address is in this library.
 pub(crate) fn is_own(address: usize) -> bool {
     static RANGE: Range = Range::unknown();
     RANGE.contains(address, || {
@@ -242,7 +251,8 @@ fn open(object: &CStr) -> Option<*mut c_void> {
     (!handle.is_null()).then_some(handle)
 }
 
-/// The names of all objects in memory, as the loader knows them; the program itself has none.
+/// Returns the names of all objects in memory, as the loader knows them; the program itself has
+/// none.
 fn objects() -> Vec<CString> {
     let mut found: Vec<CString> = Vec::new();
     // SAFETY: the function below gets this pointer, while the call lasts.
@@ -257,117 +267,53 @@ unsafe extern "C" fn take(info: *mut libc::dl_phdr_info, _: usize, found: *mut c
         // SAFETY: the loader's string, while the call lasts.
         let name = unsafe { CStr::from_ptr(name) };
         if !name.is_empty() {
-            // SAFETY: what `objects` gave.
+            // SAFETY: the pointer that `objects` passed.
             unsafe { &mut *found.cast::<Vec<CString>>() }.push(name.to_owned());
         }
     }
     0
 }
 
-/// Changes the addresses that the loader gave to what calls MPI past this library.
-///
-/// Open MPI's Fortran bindings call `PMPI_Send` and not `MPI_Send`; MPICH's need nothing. `MPI_Get_version` is
-/// called past this library by all, because this library does not show it: mpi4py takes it for the sign that
-/// the MPI library is in memory, and would not load it. And what the MPI library lacks, callers that can do without
-/// must find lacking.
-pub(crate) fn adopt_callers() {
-    // SAFETY: the function below gets nothing.
-    unsafe { libc::dl_iterate_phdr(Some(adopt), null_mut()) };
+/// Returns the library's own function at the end of the stack, which `MPI_Send` has as `QMPI_Send`.
+pub(crate) fn own_function(name: &CStr) -> Option<usize> {
+    let name = CString::new([b"Q", name.to_bytes()].concat()).ok()?;
+    Some(symbol(&name)).filter(|own| *own != 0)
 }
 
-unsafe extern "C" fn adopt(info: *mut libc::dl_phdr_info, _: usize, _: *mut c_void) -> c_int {
-    // A panic must not cross into the loader.
-    let _ = std::panic::catch_unwind(|| {
-        // SAFETY: the loader's, while the call lasts.
-        let info = unsafe { &*info };
-        if info.dlpi_name.is_null() {
-            return;
-        }
-        // SAFETY: the loader's string, while the call lasts.
-        let path = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
-        let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-        let is_binding = ["libmpi_mpifh", "libmpi_usempif08"];
-        let is_binding = is_binding
-            .iter()
-            .any(|name| file.starts_with(name.as_bytes()));
-        if file.starts_with(b"libmpi") && !is_binding || file.starts_with(b"libannals") {
-            return;
-        }
-        crate::modules::any_import(info, |import, slot| {
-            let own = if is_binding {
-                own_function(import)
-            } else {
-                own_hidden(import)
-            };
-            if let Some(own) = own {
-                replace(slot, own);
-            } else if is_lacking(import, slot) {
-                replace(slot, 0);
-            }
-            false
-        });
-    });
-    0
+/// Returns the library's function of a `PMPI_` name at the end of the stack.
+/// `None` means that the library has no stack.
+fn symbol_in_stack(name: &CStr) -> Option<usize> {
+    own_function(CStr::from_bytes_with_nul(name.to_bytes_with_nul().strip_prefix(b"P")?).ok()?)
 }
 
-/// What stands before the function that an import `PMPI_…` names.
-fn own_function(import: &CStr) -> Option<usize> {
-    let name = import.to_bytes().strip_prefix(b"P")?;
-    if name.ends_with(b"_f2c") || name.ends_with(b"_c2f") {
-        // The binding's own work, which the program knows nothing of.
-        return None;
+/// Major and minor number of the standard's binary interface, by `PMPI_Abi_get_version` at this
+/// address.
+pub(crate) fn abi_version(function: usize) -> (i32, i32) {
+    type Function = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
+    // SAFETY: the library's function of this name has this type.
+    let function: Function = unsafe { std::mem::transmute(function) };
+    let (mut major, mut minor) = (-1, -1);
+    // SAFETY: valid places; it may be called before MPI_Init.
+    unsafe { function(&raw mut major, &raw mut minor) };
+    (major, minor)
+}
+
+/// Returns the library's version text.
+pub(crate) fn version() -> String {
+    /// More than any library's MPI_MAX_LIBRARY_VERSION_STRING.
+    const ROOM: usize = 1 << 16;
+    type Function = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
+    let function = symbol(c"PMPI_Get_library_version");
+    if function == 0 {
+        return String::new();
     }
-    wrapper(name)
-}
-
-/// Whether a caller has found a function here that the MPI library does not have.
-fn is_lacking(import: &CStr, slot: usize) -> bool {
-    let name = import.to_bytes();
-    if !name.starts_with(b"MPI_") || !slot.is_multiple_of(size_of::<usize>()) {
-        return false;
-    }
-    let Some(own) = wrapper(name) else {
-        return false;
-    };
-    let word = std::ptr::with_exposed_provenance_mut::<usize>(slot);
-    // SAFETY: an aligned word of a table of addresses, which others read whole.
-    let found = unsafe { AtomicUsize::from_ptr(word) }.load(Ordering::Relaxed);
-    found == own && !handle().is_null() && symbol(import) == 0
-}
-
-/// What stands before a function that this library does not show.
-fn own_hidden(import: &CStr) -> Option<usize> {
-    if import == c"MPI_Get_version" {
-        wrapper(import.to_bytes())
-    } else {
-        None
-    }
-}
-
-fn wrapper(name: &[u8]) -> Option<usize> {
-    let place = FUNCTIONS.binary_search_by(|function| function.name.to_bytes().cmp(name));
-    Some(crate::mpi_table::WRAPPERS[place.ok()?].addr())
-}
-
-/// Writes an address into a word of the loader's tables.
-fn replace(slot: usize, address: usize) {
-    if !slot.is_multiple_of(size_of::<usize>()) {
-        return;
-    }
-    let Ok(page_len) = usize::try_from(page_len_of_system()) else {
-        return;
-    };
-    let page = std::ptr::with_exposed_provenance_mut::<c_void>(slot & !(page_len - 1));
-    // SAFETY: the page that holds the word, which is mapped; writing to it is allowed from now on.
-    if unsafe { libc::mprotect(page, page_len, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
-        return;
-    }
-    let word = std::ptr::with_exposed_provenance_mut::<usize>(slot);
-    // SAFETY: an aligned word of a table of addresses, which others read whole.
-    unsafe { AtomicUsize::from_ptr(word) }.store(address, Ordering::Release);
-}
-
-fn page_len_of_system() -> libc::c_long {
-    // SAFETY: one number of the system's.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) }
+    // SAFETY: the library's function of this name has this type.
+    let function: Function = unsafe { std::mem::transmute(function) };
+    let mut text = vec![0_u8; ROOM];
+    let mut length = 0;
+    // SAFETY: valid places; it may be called before MPI_Init (MPI 3.0, section 8.1.1).
+    unsafe { function(text.as_mut_ptr().cast(), &raw mut length) };
+    text[ROOM - 1] = 0;
+    let text = CStr::from_bytes_until_nul(&text).unwrap_or_default();
+    text.to_string_lossy().into_owned()
 }

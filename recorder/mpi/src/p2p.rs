@@ -1,49 +1,24 @@
-//! Messages: what sends, receives and probes say.
+//! Messages: what sends, receives and probes record.
 
-use crate::abi::STATUS_ROOM;
-use crate::communicators::Communicator;
-use crate::mpi_table::NO;
-use crate::requests::{self, Kind, Record};
-use crate::state::Mpi;
-use crate::wrap::{Call, Frame, Site, is_success};
 use std::sync::atomic::Ordering;
 
-/// A status of this library's own, for programs that want none.
-#[repr(align(8))]
-pub(crate) struct OwnStatus(std::mem::MaybeUninit<[u8; STATUS_ROOM]>);
-
-impl OwnStatus {
-    pub(crate) const fn new() -> Self {
-        Self(std::mem::MaybeUninit::uninit())
-    }
-
-    /// Where it is.
-    pub(crate) fn place(&mut self) -> usize {
-        self.0.as_mut_ptr().expose_provenance()
-    }
-
-    /// Takes the place of the status in a call whose program wants none.
-    #[inline(always)]
-    pub(crate) fn stand_in<const N: usize, S: Site>(&mut self, mpi: &Mpi, call: &mut Call<N, S>) {
-        let at = call.at().status;
-        if call.word(at) == mpi.abi.status_ignore {
-            call.replace(at, self.place());
-        }
-    }
-}
-
-/// An address as a pointer to a status.
-#[inline(always)]
-pub(crate) fn status_at(address: usize) -> *const u8 {
-    std::ptr::with_exposed_provenance(address)
-}
+use crate::abi::is_success;
+use crate::call::{Call, Frame, Site};
+use crate::collective;
+use crate::communicator::Communicator;
+use crate::outcome::give_up;
+use crate::requests::{self, Kind, Record};
+use crate::signatures::NO;
+use crate::state::Mpi;
+use crate::statuses::{OwnStatus, received};
 
 /// Key of a message that was probed, among requests.
 const fn message_key(message: usize) -> usize {
     message ^ 1 << 62
 }
 
-/// Where a message goes: communicator, and rank in the run; none: nowhere, or it is not known yet.
+/// Returns the destination of a message: communicator, and rank in the run.
+/// `None` means that there is none, or that it is not known yet.
 #[inline(always)]
 fn destination<const N: usize, S: Site>(
     mpi: &Mpi,
@@ -54,7 +29,8 @@ fn destination<const N: usize, S: Site>(
     Some((comm, comm.peer(rank)?))
 }
 
-/// The same for a communicator that was never seen, once the library has taken it.
+/// Returns the destination of a message in a communicator that was never met, once the library has
+/// accepted it.
 #[cold]
 fn late_destination<const N: usize, S: Site>(
     mpi: &Mpi,
@@ -156,7 +132,7 @@ pub(crate) fn isend<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     };
     if !is_success(result) || rank == mpi.abi.proc_null {
         if let Some((comm, peer)) = known {
-            crate::completion::give_up(mpi, &record(comm, peer));
+            give_up(mpi, &record(comm, peer));
         }
         frame.leave_here();
         return result;
@@ -178,25 +154,7 @@ pub(crate) fn isend<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// What a request was to send: communicator, peer, tag, request.
-pub(crate) fn unsent(record: &Record) -> Option<(u32, u32, u32, u64)> {
-    let peer = u32::try_from(record.peer).ok()?;
-    Some((record.object, peer, record.tag as u32, record.id))
-}
-
-/// The message that a status tells of: peer, tag, bytes.
-#[inline(always)]
-pub(crate) fn received(mpi: &Mpi, comm: &Communicator, status: usize) -> Option<(u32, u32, u64)> {
-    let status = status_at(status);
-    let source = mpi.status_int(status, mpi.abi.source_at);
-    if source == mpi.abi.proc_null {
-        return None;
-    }
-    let tag = mpi.status_int(status, mpi.abi.tag_at) as u32;
-    Some((comm.peer(source)?, tag, mpi.status_bytes(status)))
-}
-
-/// The message that a call has received, and its communicator.
+/// Returns the message that a call has received, and its communicator.
 #[inline(always)]
 fn message_of<const N: usize, S: Site>(
     mpi: &Mpi,
@@ -206,7 +164,7 @@ fn message_of<const N: usize, S: Site>(
     Some((comm, received(mpi, comm, call.word(call.at().status))?))
 }
 
-/// What a receive waits for, as events have it: rank in the run, and tag; -1: any.
+/// Returns what a receive waits for, as events have it: rank in the run, and tag; -1: any.
 #[inline(always)]
 fn awaited(mpi: &Mpi, comm: &Communicator, source: i32, tag: i32) -> (i32, i32) {
     let peer = if source == mpi.abi.any_source {
@@ -246,7 +204,8 @@ pub(crate) fn recv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     result
 }
 
-/// Receives where other threads may: which of them began first tells what each gets.
+/// Receives when other threads may receive, too: the order of their begins decides which of them
+/// gets which message.
 #[inline(never)]
 fn recv_among_threads<const N: usize, S: Site>(
     frame: Frame,
@@ -310,7 +269,7 @@ pub(crate) fn irecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// Sends and receives at once.
+/// Sends and receives in one call.
 #[inline(never)]
 pub(crate) fn sendrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -339,7 +298,7 @@ pub(crate) fn sendrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
         mpi.raise(&mpi.types.receive_start, (comm.object, peer, tag, id));
     }
     let result = call.forward();
-    // Where the message that came was too long, the other one was sent.
+    // If the received message was too long, the other one was sent.
     let is_done = mpi.has_received(result);
     if !is_done && let Some((comm, peer)) = destination(mpi, &call, dest) {
         let tag = call.int(call.at().tag) as u32;
@@ -368,7 +327,7 @@ pub(crate) fn sendrecv<const N: usize, S: Site>(mut call: Call<N, S>) -> usize {
     result
 }
 
-/// Begins to send and receive at once: one request for both.
+/// Begins to send and receive: one request for both.
 #[inline(never)]
 pub(crate) fn isendrecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -408,7 +367,7 @@ pub(crate) fn isendrecv<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let record = if mpi.abi.fills_isendrecv {
         Record::receive(id, comm, peer, tag)
     } else {
-        // As much as was asked for: how much came, nobody says.
+        // As many bytes as were requested: the number that arrived is not known.
         let at = call.at();
         let (count, datatype) = if at.recvcount == NO {
             (at.count, at.datatype)
@@ -439,13 +398,14 @@ pub(crate) fn recv_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     make_persistent(call, Kind::Receive, call.at().source, false)
 }
 
-/// The same in parts.
+/// Creates a persistent send in partitions.
 #[inline(never)]
 pub(crate) fn psend_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     make_persistent(call, Kind::Send, call.at().dest, true)
 }
 
-/// The same in parts; the peer is called `dest` or `source`, as the library has it.
+/// Creates a persistent receive in partitions.
+/// The peer is called `dest` or `source`, as in the library.
 #[inline(never)]
 pub(crate) fn precv_init<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let peer = if call.at().source == NO {
@@ -498,7 +458,7 @@ fn make_persistent<const N: usize, S: Site>(
     result
 }
 
-/// What a persistent request does when it is started.
+/// Records what a persistent request does when it is started.
 fn started(mpi: &Mpi, record: &Record) {
     let types = &mpi.types;
     match record.kind {
@@ -512,7 +472,7 @@ fn started(mpi: &Mpi, record: &Record) {
             mpi.raise(&types.receive_start, values);
         }
         Kind::Collective => {
-            if let Some(values) = crate::collective::values(record) {
+            if let Some(values) = collective::values(record) {
                 mpi.raise(&types.icollective_begin, values);
             }
         }
@@ -531,13 +491,13 @@ fn start_at<const N: usize, S: Site>(mpi: &Mpi, call: &Call<N, S>, index: usize)
     }
 }
 
-/// The call that was to start requests has failed.
+/// Handles a failed call that was to start requests.
 #[cold]
 fn not_started<const N: usize, S: Site>(mpi: &Mpi, call: &Call<N, S>, index: usize) {
     let handle = call.place(call.at().request).handle(&mpi.abi, index);
     if let Some(record) = requests::take(handle) {
         if record.is_persistent && record.is_active {
-            crate::completion::give_up(mpi, &record);
+            give_up(mpi, &record);
         }
         let is_active = record.is_active && !record.is_persistent;
         requests::put(

@@ -1,5 +1,5 @@
-//! The library's performance variables (MPI_T): those that the user chose, as metrics, sampled at calls of the
-//! program's, on a period.
+//! The library's performance variables (MPI_T): those that the user chose, as metrics, sampled at
+//! calls of the program's, on a period.
 #![expect(unsafe_code, reason = "functions of a C library, found at run time")]
 
 use std::collections::{BTreeMap, HashSet};
@@ -10,10 +10,10 @@ use std::sync::Mutex;
 use annals_recorder::{ElementType, Metric, Recorder};
 
 use crate::abi::{Abi, Kind};
-use crate::chosen::{self, Chosen, PVARS};
 use crate::library::library_functions;
-use crate::state::lock;
-use crate::tool_events::{self, Constants, TEXT_ROOM, element_type, text};
+use crate::mpi_t::{self, Constants, TEXT_ROOM, element_type, text};
+use crate::settings::{self, Chosen, PVARS};
+use crate::sync::lock;
 
 library_functions! {
     Interface;
@@ -98,9 +98,9 @@ pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi) -> Result<(), String
     let interface = Interface::load();
     let (mut count, mut session) = (0, null_mut());
     // SAFETY: valid places.
-    let is_there = tool_events::is_there(abi)
+    let is_there = mpi_t::is_there(abi)
         && unsafe { interface.get_num(&raw mut count) }
-        // SAFETY: as above.
+        // SAFETY: valid places.
         && unsafe { interface.session_create(&raw mut session) };
     if !is_there {
         return Err("the library has none".to_owned());
@@ -137,7 +137,7 @@ pub(crate) fn begin(recorder: &'static Recorder, abi: &Abi) -> Result<(), String
         session: session.expose_provenance(),
         sampled,
     });
-    tool_events::start_ticker();
+    mpi_t::start_ticker();
     sample();
     Ok(())
 }
@@ -172,7 +172,7 @@ const fn width(element: ElementType) -> usize {
     }
 }
 
-/// A name that no other variable has: several may have one name, each of another class.
+/// Returns a name that no other variable has: several may have one name, each of another class.
 fn distinct_name(names: &mut HashSet<String>, variable: &Described, abi: &Abi) -> String {
     let mut name = variable.name.clone();
     if names.contains(&name) {
@@ -209,7 +209,8 @@ fn metrics(
     metrics.map_err(|error| error.to_string())
 }
 
-/// Reports the chosen variables that are not recorded: on standard error, and as a property of the recording.
+/// Reports the chosen variables that are not recorded: on standard error, and as a property of the
+/// recording.
 fn note_left_out(recorder: &Recorder, left_out: &LeftOut) -> Result<(), String> {
     let mut all = Vec::new();
     for (why, names) in left_out {
@@ -218,7 +219,7 @@ fn note_left_out(recorder: &Recorder, left_out: &LeftOut) -> Result<(), String> 
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        chosen::note(format!(
+        settings::note(format!(
             "{PVARS}: not recorded, {}: {shown}{more}",
             why.text()
         ));
@@ -231,7 +232,7 @@ fn note_left_out(recorder: &Recorder, left_out: &LeftOut) -> Result<(), String> 
     added.map_err(|error| error.to_string())
 }
 
-/// What a library says of a variable.
+/// A variable as a library describes it.
 struct Described {
     name: String,
     class: i32,
@@ -273,12 +274,13 @@ impl Described {
         })
     }
 
-    /// MPICH's timers return no times, whether they are continuous or not (its main branch of 2026, 5.1.0a1).
+    /// MPICH's timers return no times, whether they are continuous or not (its main branch of 2026,
+    /// 5.1.0a1).
     fn is_garbage(&self, abi: &Abi) -> bool {
         abi.kind != Kind::OpenMpi && self.class == first_class(abi) + 8
     }
 
-    /// What the class is called, by the standard's constants without `MPI_T_PVAR_CLASS_`.
+    /// Returns what the class is called, by the standard's constants without `MPI_T_PVAR_CLASS_`.
     fn class_name(&self, abi: &Abi) -> String {
         const NAMES: [&str; 10] = [
             "state",
@@ -301,7 +303,7 @@ impl Described {
     }
 }
 
-/// The number of the first class, MPI_T_PVAR_CLASS_STATE.
+/// Returns the number of the first class, MPI_T_PVAR_CLASS_STATE.
 const fn first_class(abi: &Abi) -> i32 {
     match abi.kind {
         Kind::Mpich => 240,
@@ -310,7 +312,7 @@ const fn first_class(abi: &Abi) -> i32 {
     }
 }
 
-/// A handle of a variable, started, and how many values it has.
+/// Returns a handle of a variable, started, and how many values it has.
 fn handle(
     interface: &Interface,
     session: *mut c_void,
@@ -328,7 +330,7 @@ fn handle(
     if count > MOST_VALUES {
         return Err(Why::TooMany);
     }
-    // SAFETY: as above, and the handle just made.
+    // SAFETY: valid places, and the handle just made.
     let is_on = is_continuous || unsafe { interface.start(session, handle) };
     if !is_on {
         return Err(Why::Unreadable);
@@ -345,7 +347,8 @@ fn read_values(
 ) -> bool {
     let session = std::ptr::with_exposed_provenance_mut(session);
     let handle = std::ptr::with_exposed_provenance_mut(handle);
-    // SAFETY: what the library returned; no more values than there is room for, none longer than a word.
+    // SAFETY: what the library returned; no more values than there is room for, none longer than a
+    // word.
     unsafe { interface.read(session, handle, words.as_mut_ptr().cast()) }
 }
 
@@ -387,7 +390,8 @@ pub(crate) fn sample() {
     }
 }
 
-/// Returns all handles to the library, before the interface is given back: nothing is sampled any more. Returns whether anything was.
+/// Returns all handles to the library, before the interface is released: nothing is sampled any
+/// more. Returns whether there were any.
 pub(crate) fn release() -> bool {
     let Some(variables) = lock(&VARIABLES).take() else {
         return false;

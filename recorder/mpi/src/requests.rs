@@ -1,8 +1,16 @@
-//! What was started and is not complete, by request.
+//! Requests that were started and are not complete.
 //!
-//! A request belongs to one thread at a time: who starts it puts its record in; who completes it takes the
-//! record out before asking the library, and puts it back if it is not done. So another thread that is given
-//! the same handle a moment later finds no stale record. No lock, but where a bucket is full.
+//! A request belongs to one thread at a time: the thread that starts it inserts its record; the
+//! thread that completes it removes the record before it asks the library, and inserts it again if
+//! the request is not done. So another thread that gets the same handle a moment later finds no
+//! stale record. No lock, except where a bucket is full.
+//!
+//! Why the records are sound without a model of their interleavings. A record is accessed only by
+//! the thread that changed its entry's phase to busy, by an exchange with acquire order; the next
+//! thread can do so only after a store of the phase with release order. Where the program has
+//! promised MPI that no two threads call it at a time, a plain store is enough, because the program
+//! orders the calls. The handle of an entry is read before the claim, and may be outdated; it is
+//! read again after the claim, and an entry of another handle is put back unchanged.
 #![expect(
     unsafe_code,
     reason = "records lie in cells that one thread owns at a time"
@@ -14,9 +22,9 @@ use std::mem::MaybeUninit;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use crate::communicators::Communicator;
+use crate::communicator::Communicator;
 use crate::handles::hash;
-use crate::state::lock;
+use crate::sync::lock;
 
 /// What was started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,8 +32,8 @@ pub(crate) enum Kind {
     Send,
     Receive,
     Collective,
-    /// A duplicate of a communicator: its parent, in `bytes` the number of the call, in `place` where its handle
-    /// will be.
+    /// A duplicate of a communicator: its parent, in `bytes` the number of the call, in `place`
+    /// where its handle will be.
     Duplicate,
     Rma,
     /// In `object` the file.
@@ -38,12 +46,13 @@ pub(crate) struct Record {
     /// What its events call it.
     pub(crate) id: u64,
     pub(crate) kind: Kind,
-    /// It can be started again and again.
+    /// Whether it can be started repeatedly.
     pub(crate) is_persistent: bool,
     pub(crate) is_active: bool,
     /// The program has asked for it to be cancelled.
     pub(crate) is_cancelling: bool,
-    /// Of a receive, whether its status says what came; else it was what was waited for.
+    /// Of a receive, whether its status contains the message; otherwise the record has what it
+    /// waited for.
     pub(crate) has_status: bool,
     pub(crate) comm: Option<&'static Communicator>,
     /// The communicator, or file, as events have it.
@@ -76,7 +85,7 @@ impl Record {
         place: 0,
     };
 
-    /// A receive has begun.
+    /// Makes the record of a receive that has begun.
     #[inline(always)]
     pub(crate) const fn receive(id: u64, comm: &'static Communicator, peer: i32, tag: i32) -> Self {
         Self {
@@ -124,10 +133,10 @@ static ENTRIES: [[Entry; BUCKET]; BUCKETS] = [const {
 static OTHERS: Mutex<Option<HashMap<usize, Record>>> = Mutex::new(None);
 static OTHER_COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether several threads may be at work here at once.
+/// Whether several threads may work here concurrently.
 static IS_SHARED: AtomicBool = AtomicBool::new(true);
 
-/// Says whether several threads of the program may call MPI at once.
+/// Sets whether several threads of the program may call MPI concurrently.
 pub(crate) fn share(is_shared: bool) {
     IS_SHARED.store(is_shared, Ordering::Release);
 }
@@ -141,7 +150,8 @@ impl Entry {
             return false;
         }
         if !IS_SHARED.load(seen) {
-            // MPI has been told that no two threads call it at a time: a locked instruction less.
+            // The program has promised MPI that no two threads call it at a time: a locked
+            // instruction less.
             self.phase.store(phase::BUSY, seen);
             return true;
         }
@@ -151,12 +161,12 @@ impl Entry {
     }
 }
 
-/// Notes what a request stands for.
+/// Inserts the record of a request.
 #[inline]
 pub(crate) fn put(handle: usize, record: Record) {
     for entry in &ENTRIES[hash(handle) % BUCKETS] {
         if entry.claim(phase::FREE) {
-            // SAFETY: the entry is this thread's, see above.
+            // SAFETY: the entry is this thread's (module docs).
             unsafe { (*entry.record.get()).write(record) };
             entry.handle.store(handle, Ordering::Relaxed);
             entry.phase.store(phase::FULL, Ordering::Release);
@@ -174,12 +184,13 @@ fn put_elsewhere(handle: usize, record: Record) {
     OTHER_COUNT.store(others.len(), Ordering::Release);
 }
 
-/// Takes out what a request stands for; none when that is nothing that was started here.
+/// Removes and returns the record of a request, or `None` if it was not started here.
 #[inline]
 pub(crate) fn take(handle: usize) -> Option<Record> {
     for entry in &ENTRIES[hash(handle) % BUCKETS] {
         if entry.handle.load(Ordering::Relaxed) == handle && entry.claim(phase::FULL) {
-            // SAFETY: the entry is this thread's, see above, and was filled before it was full.
+            // SAFETY: the entry is this thread's (module docs), and was filled before it was marked
+            // full.
             let record = unsafe { (*entry.record.get()).assume_init() };
             // Another thread may have filled it with another's in between.
             if entry.handle.load(Ordering::Relaxed) == handle {
@@ -199,10 +210,10 @@ pub(crate) fn take(handle: usize) -> Option<Record> {
     record
 }
 
-/// A number for events to call a request by.
+/// Returns a number for events to call a request by.
 #[inline]
 pub(crate) fn next_id() -> u64 {
-    /// Threads take so many at once.
+    /// Size of the block of numbers that a thread reserves at a time.
     const BLOCK: u64 = 1 << 10;
     static NEXT: AtomicU64 = AtomicU64::new(0);
     thread_local! {

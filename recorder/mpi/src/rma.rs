@@ -1,14 +1,16 @@
-//! Windows, and what goes into and comes out of them.
+//! Windows, and one-sided operations on them.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::abi::is_success;
+use crate::call::{Call, Frame, Site};
 use crate::communicators::window_ranks;
+use crate::events;
 use crate::handles::HandleMap;
-use crate::mpi_table::{FUNCTIONS, NO};
 use crate::requests::{self, Kind, Record};
+use crate::signatures::{FUNCTIONS, NO};
 use crate::state::Mpi;
-use crate::wrap::{Call, Frame, Site, is_success};
 
 /// A window; never freed.
 #[derive(Debug)]
@@ -20,7 +22,7 @@ pub(crate) struct Window {
 
 static KNOWN: HandleMap<Window> = HandleMap::new();
 
-/// The window with this handle.
+/// Returns the window with this handle.
 pub(crate) fn window(mpi: &Mpi, handle: usize) -> Option<&'static Window> {
     KNOWN
         .get(handle)
@@ -29,7 +31,8 @@ pub(crate) fn window(mpi: &Mpi, handle: usize) -> Option<&'static Window> {
 
 fn make(mpi: &Mpi, handle: usize) -> Option<&'static Window> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    // Nothing of other processes is matched by a window's name; a number tells it from this process's others.
+    // A window's name matches nothing of other processes; a number distinguishes it from this
+    // process's others.
     let name = format!("window {}", COUNT.fetch_add(1, Ordering::Relaxed));
     let object = mpi.recorder.add_object("window", &name).ok()?.get();
     let window: &'static Window = Box::leak(Box::new(Window {
@@ -37,7 +40,7 @@ fn make(mpi: &Mpi, handle: usize) -> Option<&'static Window> {
         ranks: OnceLock::new(),
     }));
     KNOWN.insert(handle, window);
-    crate::tool_events::bind(handle, object, true);
+    events::bind(handle, object, true);
     Some(window)
 }
 
@@ -84,7 +87,7 @@ pub(crate) fn win_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
         } else {
             place.handle(&mpi.abi, 0)
         };
-        crate::tool_events::unbind(handle, true);
+        events::unbind(handle, true);
         Some((handle, KNOWN.remove(handle)?))
     });
     let result = call.forward();
@@ -114,7 +117,8 @@ fn what(index: usize) -> What {
     }
 }
 
-/// Enters, and says what goes where; gives whether it goes anywhere.
+/// Enters, and records the operation.
+/// Returns whether it has a target.
 fn enter<const N: usize, S: Site>(frame: &Frame, mpi: &Mpi, call: &Call<N, S>) -> bool {
     let handle = call.handle(&mpi.abi, call.at().win);
     let rank = call.int(call.at().dest);
@@ -131,7 +135,7 @@ fn enter<const N: usize, S: Site>(frame: &Frame, mpi: &Mpi, call: &Call<N, S>) -
     };
     let mut bytes = mpi.bytes(count, call.handle(&mpi.abi, call.at().datatype));
     if bytes == 0 && call.at().target_count != NO {
-        // What is read with MPI_NO_OP gives nothing.
+        // A read with MPI_NO_OP sends nothing.
         let datatype = call.handle(&mpi.abi, call.at().target_datatype);
         bytes = mpi.bytes(call.count(call.at().target_count), datatype);
     }
@@ -145,7 +149,7 @@ fn enter<const N: usize, S: Site>(frame: &Frame, mpi: &Mpi, call: &Call<N, S>) -
     true
 }
 
-/// Goes into another's window, or comes out of it.
+/// Writes to another process's window, or reads from it.
 #[inline(never)]
 pub(crate) fn rma<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());
@@ -158,7 +162,7 @@ pub(crate) fn rma<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// The same with a request.
+/// Writes to another process's window, or reads from it, with a request.
 #[inline(never)]
 pub(crate) fn rma_request<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());

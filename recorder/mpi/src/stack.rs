@@ -1,18 +1,24 @@
-//! QMPI: this library as one tool of several in a stack that the MPI library keeps, where it has that interface
-//! and its list of tools names `annals`.
+//! QMPI: this library as one tool of several in a stack that the MPI library manages, if it has
+//! that interface and its list of tools contains `annals`.
 //!
-//! What QMPI is: a program's call enters the library, which hands it to the first tool that has registered for the
-//! function; each tool hands it to the next, and the last one is the library itself. Functions have numbers, which differ
-//! between versions and stand in headers only. They are found out here: behind the last tool stands, for each number, the
-//! library's own function, and those are exported by their names (`QMPI_Send`). A function whose number is not found is
-//! recorded as ever, before the library.
+//! In QMPI, a program's call enters the library, which passes it to the first tool that has
+//! registered for the function; each tool passes it to the next, and the last one is the library
+//! itself. Functions have numbers, which differ between versions and are defined in headers only.
+//! They are determined here: after the last tool, each number has the library's own function, and
+//! those are exported by their names (`QMPI_Send`). A function whose number is not found is
+//! recorded as without a stack, before the library.
 //!
-//! A program's call passes this library twice: as `MPI_Send`, which a preloaded library intercepts, and in the stack. The first
-//! only notes that a call of the program is on its way. Until this tool forwards it, whatever arrives at its place of the stack was
-//! made of that call by the tools in front, and is recorded: the call itself, one that they call in its place, and calls of their
-//! own. While this tool forwards a call, what arrives here is the library's own affair or that of a tool after this one (they
-//! call `PMPI_Send`, which enters the stack, too), and is not recorded. Nor is what arrives in a thread that is in no call of the
-//! program: a program that calls `PMPI_Send` passes all tools by intent, as without a stack.
+//! A program's call passes this library twice: as `MPI_Send`, which a preloaded library intercepts,
+//! and in the stack. The first pass only stores that a call of the program is in progress. Until
+//! this tool forwards it, all calls that arrive at its place in the stack were made from that call
+//! by the tools in front, and are recorded: the call itself, one that they call in its place, and
+//! additional calls of theirs. While this tool forwards a call, calls that arrive here are internal
+//! to the library or to a tool after this one (they call `PMPI_Send`, which enters the stack, too),
+//! and are not recorded. Nor are calls that arrive in a thread that is in no call of the program: a
+//! program that calls `PMPI_Send` bypasses all tools on purpose, as it does without a stack.
+//!
+//! Invariant CALLER: the arguments of a call are those that the program passed, as MPI requires of
+//! it.
 #![expect(
     unsafe_code,
     reason = "functions of a C library, found at run time, and functions that it calls"
@@ -20,24 +26,25 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
+use crate::addresses;
 use crate::library;
-use crate::mpi_table::{COUNT, FUNCTIONS, STACKED};
-use crate::wrap::Site;
+use crate::signatures::{COUNT, FUNCTIONS};
 
 /// What this tool is called in the list.
 const NAME: &CStr = c"annals";
 
-/// The list of tools, as MPICH's environment has it under each of the prefixes of its control variables.
+/// The list of tools, as MPICH's environment has it under each of the prefixes of its control
+/// variables.
 const LISTS: [&str; 3] = [
     "MPIR_CVAR_QMPI_TOOL_LIST",
     "MPIR_PARAM_QMPI_TOOL_LIST",
     "MPICH_QMPI_TOOL_LIST",
 ];
 
-/// More numbers than any library gives.
+/// More numbers than any library has.
 const MOST_NUMBERS: c_int = 1 << 13;
 /// More tools than any list has.
 const MOST_TOOLS: usize = 1 << 8;
@@ -46,10 +53,12 @@ type RegisterName = unsafe extern "C" fn(*const c_char, extern "C" fn(c_int)) ->
 type RegisterFunction = unsafe extern "C" fn(c_int, c_int, usize) -> c_int;
 type GetFunction = unsafe extern "C" fn(c_int, c_int, *mut usize, *mut c_int) -> c_int;
 
-/// This tool's number in the stack; 0: it is in none.
+/// This tool's number in the stack.
+/// 0 means that it is in none.
 static TOOL: AtomicI32 = AtomicI32::new(0);
 
-/// By number of the function: its number in QMPI, and 1; 0: it is not recorded in the stack.
+/// By number of the function: its number in QMPI, + 1.
+/// 0 means that it is not recorded in the stack.
 static NUMBERS: [AtomicI32; COUNT] = [const { AtomicI32::new(0) }; COUNT];
 
 /// By number of the function: the next tool, and its function.
@@ -57,44 +66,18 @@ static NEXT_TOOL: [AtomicI32; COUNT] = [const { AtomicI32::new(0) }; COUNT];
 static NEXT: [AtomicUsize; COUNT] = [const { AtomicUsize::new(0) }; COUNT];
 
 thread_local! {
-    /// Whether a call of the program is on its way to this tool: what arrives in the stack was made of it by tools in front.
+    /// Whether a call of the program is on its way to this tool: what arrives in the stack was made
+    /// of it by tools in front.
     static IS_IN_FRONT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A function that is called through the stack, and what the stack hands on with the call.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct InStack {
-    pub(crate) index: usize,
-    pub(crate) context: usize,
-}
-
-impl Site for InStack {
-    #[inline]
-    fn index(self) -> usize {
-        self.index
-    }
-
-    #[inline]
-    fn at(self) -> crate::mpi_table::At {
-        crate::mpi_table::SITES[self.index]
-    }
-
-    #[inline]
-    unsafe fn call<const N: usize>(self, args: &[usize; N]) -> usize {
-        let (function, tool) = next(self.index);
-        // SAFETY: the caller's duty; what the stack has for this function is called as QMPI has it.
-        let call = || unsafe { crate::wrap::forward_in_stack(function, self.context, tool, args) };
-        pass_on(call)
-    }
-}
-
-/// Whether calls of a function are recorded in the stack.
+/// Returns whether calls of a function are recorded in the stack.
 #[inline(always)]
 pub(crate) fn has(index: usize) -> bool {
     NUMBERS[index].load(Ordering::Relaxed) != 0
 }
 
-/// This tool's number in the stack; none: it is in none.
+/// Returns this tool's number in the stack, or `None` if it is in none.
 pub(crate) fn place() -> Option<i32> {
     Some(TOOL.load(Ordering::Acquire)).filter(|tool| *tool != 0)
 }
@@ -107,13 +90,15 @@ pub(crate) fn enter<T>(call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Whether a call that arrives at this tool's place is recorded: it comes from the program or from a tool in front.
+/// Returns whether a call that arrives at this tool's place is recorded: it comes from the program
+/// or from a tool in front.
 pub(crate) fn is_recorded() -> bool {
     IS_IN_FRONT.get()
 }
 
-/// Forwards a call that has arrived at this tool's place. Calls that arrive meanwhile come from the library, or from a tool after
-/// this one. Those that arrive later, before the program's call has returned, come from tools in front again.
+/// Forwards a call that has arrived at this tool's place.
+/// Calls that arrive meanwhile come from the library, or from a tool after this one. Calls that
+/// arrive later, before the program's call has returned, come from tools in front again.
 pub(crate) fn pass_on<T>(call: impl FnOnce() -> T) -> T {
     let before = IS_IN_FRONT.replace(false);
     let result = call();
@@ -121,7 +106,7 @@ pub(crate) fn pass_on<T>(call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// What stands behind this tool: a function, and its tool's number.
+/// Returns the next function after this tool, and its tool's number.
 pub(crate) fn next(index: usize) -> (usize, i32) {
     match NEXT[index].load(Ordering::Acquire) {
         0 => find_next(index),
@@ -129,7 +114,8 @@ pub(crate) fn next(index: usize) -> (usize, i32) {
     }
 }
 
-/// Asks for all functions at once: the library frees its tables in MPI_Finalize, and may be called later.
+/// Finds all functions in one go: the library frees its tables in MPI_Finalize, and may be called
+/// later.
 #[cold]
 fn find_next(index: usize) -> (usize, i32) {
     let tool = TOOL.load(Ordering::Acquire);
@@ -156,7 +142,8 @@ fn get_function() -> Option<GetFunction> {
     (get != 0).then(|| unsafe { std::mem::transmute::<usize, GetFunction>(get) })
 }
 
-/// A function of QMPI's; before the MPI library is known, one that all objects of the program may call.
+/// Returns a function of QMPI's; before the MPI library is known, one that all objects of the
+/// program may call.
 fn address(name: &CStr) -> usize {
     // SAFETY: the name is a C string.
     match unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }.addr() {
@@ -165,7 +152,7 @@ fn address(name: &CStr) -> usize {
     }
 }
 
-/// Whether the list of tools names this one.
+/// Returns whether the list of tools names this one.
 fn is_listed() -> bool {
     let lists = LISTS.iter().filter_map(std::env::var_os);
     let mut names = lists.map(|list| list.to_string_lossy().into_owned());
@@ -175,8 +162,9 @@ fn is_listed() -> bool {
     })
 }
 
-/// Tells the library that the tool is there, before it looks for it: a listed one that is missing ends the program.
-/// Nothing is called where the list does not name it: the library would read its settings earlier than without.
+/// Tells the library that the tool is there, before it looks for it: a listed one that is missing
+/// ends the program. Nothing is called where the list does not name it: the library would read its
+/// settings earlier than without.
 pub(crate) fn register(is_library_known: bool) {
     static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
     if IS_REGISTERED.load(Ordering::Acquire) || !is_listed() {
@@ -197,7 +185,7 @@ pub(crate) fn register(is_library_known: bool) {
     unsafe { register(NAME.as_ptr(), begin) };
 }
 
-/// The library has made this tool a part of its stack.
+/// Called when the library has added this tool to its stack.
 extern "C" fn begin(tool: c_int) {
     // A panic must not cross into the library.
     let _ = std::panic::catch_unwind(|| begin_as(tool));
@@ -216,13 +204,17 @@ fn begin_as(tool: c_int) {
         numbers(tool)
     };
     if numbers.is_empty() {
-        eprintln!("annals: the numbers of QMPI's functions are not found: recorded as without it");
+        eprintln!(
+            "annals: the numbers of QMPI's functions were not found: MPI is recorded as without a stack of tools"
+        );
         return;
     }
     // SAFETY: the library's function of this name has this type.
     let register: RegisterFunction = unsafe { std::mem::transmute(register) };
     for (index, number) in numbers {
-        let function = STACKED[index].addr();
+        let Some(function) = addresses::stacked(index) else {
+            continue;
+        };
         // SAFETY: this tool's number, the function's, and a function of its type in QMPI.
         if unsafe { register(tool, number, function) } == 0 {
             NUMBERS[index].store(number + 1, Ordering::Release);
@@ -237,7 +229,7 @@ fn numbers(tool: c_int) -> Vec<(usize, c_int)> {
     };
     let mut known: HashMap<usize, Option<usize>> = HashMap::new();
     for (index, function) in FUNCTIONS.iter().enumerate() {
-        if let Some(own) = own_function(function.name) {
+        if let Some(own) = library::own_function(function.name) {
             // Two functions at one address cannot be told apart.
             let entry = known.entry(own).or_insert(Some(index));
             if *entry != Some(index) {
@@ -268,15 +260,4 @@ fn numbers(tool: c_int) -> Vec<(usize, c_int)> {
         }
     }
     numbers
-}
-
-/// The library's own function at the end of the stack, which `MPI_Send` has as `QMPI_Send`.
-fn own_function(name: &CStr) -> Option<usize> {
-    let name = CString::new([b"Q", name.to_bytes()].concat()).ok()?;
-    Some(library::symbol(&name)).filter(|own| *own != 0)
-}
-
-/// The same for `PMPI_Send`; none: the library has no stack.
-pub(crate) fn behind_all(name: &CStr) -> Option<usize> {
-    own_function(CStr::from_bytes_with_nul(name.to_bytes_with_nul().strip_prefix(b"P")?).ok()?)
 }

@@ -11,7 +11,7 @@ use crate::shape::{Purpose, Shapes};
 /// Places for callsites.
 pub(crate) const PLACES: usize = 1 << 13;
 
-/// Places that a callsite may take, and so the most that are looked at to find it.
+/// Number of places that a callsite may have, and so the most that are searched for it.
 const MOST_PROBES: usize = 64;
 
 /// Number of a callsite's place.
@@ -90,7 +90,8 @@ impl Callsite {
     }
 }
 
-/// The callsites that were seen. Bounded: what finds no place is counted by whoever asks.
+/// The callsites that were met.
+/// Their number is bounded: the caller counts those that find no place.
 #[derive(Debug)]
 pub(crate) struct Callsites(Box<[OnceLock<Box<Callsite>>]>);
 
@@ -99,14 +100,14 @@ impl Callsites {
         Self((0..PLACES).map(|_| OnceLock::new()).collect())
     }
 
-    /// The places that a callsite may be at.
+    /// Returns the places that a callsite may be at.
     #[inline]
     fn places(
         &self,
         metadata: &'static Metadata<'static>,
     ) -> impl Iterator<Item = (SiteNumber, &OnceLock<Box<Callsite>>)> {
-        // Metadata stands in the program's data, 8 bytes aligned. Fibonacci hashing (Knuth, TAOCP
-        // vol. 3, 6.4).
+        // Metadata is in the program's data, 8 bytes aligned. Fibonacci hashing (Knuth, TAOCP vol.
+        // 3, 6.4).
         let address = std::ptr::from_ref(metadata) as u64;
         let hash = (address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - PLACES.ilog2());
         (0..MOST_PROBES).map(move |probe| {
@@ -115,14 +116,14 @@ impl Callsites {
         })
     }
 
-    /// The callsite with this number.
+    /// Returns the callsite with this number.
     #[inline]
     pub(crate) fn get(&self, number: SiteNumber) -> Option<&Callsite> {
         let callsite = self.0.get(usize::from(number.0))?.get()?;
         Some(&**callsite)
     }
 
-    /// A callsite that was seen before.
+    /// Returns a callsite that was met before.
     #[inline]
     pub(crate) fn find(
         &self,
@@ -137,7 +138,7 @@ impl Callsites {
         None
     }
 
-    /// A callsite that may be new; none when there is no room for it, or not now.
+    /// Returns a callsite that may be new, or `None` when there is no room for it, or not now.
     #[cold]
     pub(crate) fn add(
         &self,

@@ -9,20 +9,20 @@ use tracing::field::{Field, Visit};
 /// Most fields of a span or event that are recorded.
 pub(crate) const MOST_FIELDS: usize = 32;
 
-/// Most bytes of all text values of one event: with everything else in it, the event fits the smallest
-/// page that a recorder may have.
+/// Most bytes of all text values of one event: with everything else in it, the event fits the
+/// smallest page that a recorder may have.
 const MOST_TEXT: usize = 3072;
 
 /// Most bytes of one text value.
 pub(crate) const MOST_VALUE: usize = 1024;
 
-/// The same for an event that is raised while its thread formats another one's values.
+/// Most bytes of text of an event that is raised while its thread formats another one's values.
 const MOST_NESTED_TEXT: usize = 512;
 
 /// What a shortened text ends with.
 const MARK: &[u8] = "…".as_bytes();
 
-/// What stands for a value whose `Debug` panicked.
+/// The text of a value whose `Debug` panicked.
 const PANICKED: &str = "<panicked>";
 
 /// What a value is.
@@ -65,14 +65,14 @@ impl Seen {
     }
 }
 
-/// How deep events may be raised while other ones' values are formatted: a `Debug` that raises an event
-/// with itself in it would never end.
+/// How deep events may be raised while other ones' values are formatted: a `Debug` that raises an
+/// event with itself in it would never end.
 const DEEPEST: u8 = 4;
 
 thread_local! {
     /// Events of the thread whose values are being taken.
     static DEPTH: Cell<u8> = const { Cell::new(0) };
-    /// Has no destructor: events may be raised in those of others.
+    /// Has no destructor: events may be raised in destructors of other thread-local values.
     static TEXT: RefCell<[u8; MOST_TEXT]> = const { RefCell::new([0; MOST_TEXT]) };
 }
 
@@ -118,7 +118,7 @@ impl Values<'_> {
         }))
     }
 
-    /// The values of the first fields, as many as `count`.
+    /// Returns the values of the first fields, as many as `count`.
     pub(crate) fn seen(&self, count: usize) -> &[Seen] {
         &self.seen[..count.min(MOST_FIELDS)]
     }
@@ -128,7 +128,7 @@ impl Values<'_> {
         seen.iter().all(|value| matches!(value, Seen::Absent))
     }
 
-    /// What [`Seen::Text`] and [`Seen::Bytes`] stand for.
+    /// Returns the bytes of [`Seen::Text`] and [`Seen::Bytes`].
     pub(crate) fn bytes(&self, start: u16, end: u16) -> &[u8] {
         self.text
             .get(usize::from(start)..usize::from(end))
@@ -157,7 +157,7 @@ impl Values<'_> {
         }
     }
 
-    /// Has a text written, as much of it as there is room for.
+    /// Writes a text, as much of it as there is room for.
     fn write(&mut self, write: impl FnOnce(&mut Bounded<'_>) -> fmt::Result) -> (u16, u16) {
         let start = self.used;
         let end = self.text.len().min(start + MOST_VALUE);
@@ -221,7 +221,8 @@ impl Visit for Values<'_> {
     }
 }
 
-/// Text of at most so many bytes. More is an error, so that formatting ends early.
+/// Text of at most the given number of bytes.
+/// More is an error, so that formatting ends early.
 struct Bounded<'a> {
     room: &'a mut [u8],
     used: usize,

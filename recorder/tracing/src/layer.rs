@@ -1,4 +1,4 @@
-//! The layer: what `tracing` tells, raised as events.
+//! The layer: raises the spans and events of `tracing` as events.
 
 use annals_recorder::{EventType, EventTypeSpec, Recorder, Result, THREADS, Value, Verbosity};
 use tracing::span::{Attributes, Id, Record};
@@ -29,9 +29,10 @@ pub struct AnnalsLayer {
 }
 
 impl AnnalsLayer {
-    /// A layer that records with this recorder. It keeps the recorder until it goes itself; a global
-    /// default never does, and then the process's exit finishes the recording, or
-    /// [`Recorder::finish`].
+    /// Creates a layer that records with this recorder.
+    ///
+    /// It keeps the recorder until it is dropped. A global default never is, and then the process's
+    /// exit finishes the recording, or [`Recorder::finish`].
     ///
     /// # Errors
     /// If the recording is finished, or the recorder has no room for the layer's event types.
@@ -66,9 +67,9 @@ impl AnnalsLayer {
         })
     }
 
-    /// Whether the making and the close of spans are recorded, too (the default), or only their enters
-    /// and leaves: that is half as many events. The values that a span is made with are then events as
-    /// later ones are.
+    /// Sets whether the making and the close of spans are recorded, too (the default), or only
+    /// their enters and leaves: that is half as many events. The values that a span is made with
+    /// are then events as later ones are.
     #[must_use]
     pub const fn lives(mut self, records_lives: bool) -> Self {
         self.records_lives = records_lives;
@@ -81,7 +82,7 @@ impl AnnalsLayer {
         known.or_else(|| self.callsites.add(&self.recorder, &self.levels, metadata))
     }
 
-    /// The callsite of a span.
+    /// Returns the callsite of a span.
     #[inline]
     fn span_site<S>(&self, id: &Id, context: &Context<'_, S>) -> Option<(&Callsite, &SpanSite)>
     where
@@ -109,7 +110,7 @@ impl AnnalsLayer {
         Some(callsite)
     }
 
-    /// The innermost span around something new, of those that this layer is shown.
+    /// Returns the innermost span around something new, of those that this layer is shown.
     #[inline]
     fn current<S>(&self, context: &Context<'_, S>) -> Option<u64>
     where
@@ -124,14 +125,15 @@ impl AnnalsLayer {
         context.lookup_current().map(|span| span.id().into_u64())
     }
 
-    /// Counts something that could not be recorded as what it is; also for when nothing is recorded.
+    /// Counts something that could not be recorded as what it is; also for when nothing is
+    /// recorded.
     #[cold]
-    fn lose(&self) {
+    fn count_lost(&self) {
         let event_type = self.unrecorded.id();
         self.recorder.report_dropped(THREADS, event_type, 1);
     }
 
-    /// Says of the event before that not all of it is there.
+    /// Marks the previous event as shortened.
     fn note_shortened(&self, values: &Values<'_>) {
         let counts = (values.shortened, values.panicked);
         if counts != (0, 0) {
@@ -145,8 +147,9 @@ where
     S: Subscriber + for<'lookup> LookupSpan<'lookup>,
 {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        // What cannot be defined now may be when the first span or event comes. Never without interest:
-        // the recorder's rules change while the program runs, and `tracing` would not ask again.
+        // What cannot be defined now may be when the first span or event arrives. The interest is
+        // never `never`: the recorder's rules change while the program runs, and `tracing` would
+        // not ask again.
         let _ = self.callsite(metadata);
         Interest::always()
     }
@@ -161,10 +164,10 @@ where
             return;
         }
         if !self.recorder.is_recording() {
-            return self.lose();
+            return self.count_lost();
         }
         let Some(CallsiteKind::Span(span)) = callsite.map(|(_, callsite)| &callsite.kind) else {
-            return self.lose();
+            return self.count_lost();
         };
         let parent = if attributes.is_root() || !self.records_lives {
             None
@@ -199,7 +202,7 @@ where
             });
             if is_recorded != Some(true) {
                 // The span is recorded below, its values are not.
-                self.lose();
+                self.count_lost();
             }
         }
         if !is_raised && self.records_lives {
@@ -210,10 +213,10 @@ where
 
     fn on_record(&self, id: &Id, record: &Record<'_>, context: Context<'_, S>) {
         if !self.recorder.is_recording() {
-            return self.lose();
+            return self.count_lost();
         }
         let Some((callsite, span)) = self.span_site(id, &context) else {
-            return self.lose();
+            return self.count_lost();
         };
         let raised = Values::with(|values| {
             record.record(values);
@@ -225,7 +228,7 @@ where
             raised.is_ok()
         });
         if raised != Some(true) {
-            self.lose();
+            self.count_lost();
         }
     }
 
@@ -236,11 +239,11 @@ where
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         if !self.recorder.is_recording() {
-            return self.lose();
+            return self.count_lost();
         }
         let callsite = self.callsite(event.metadata());
         let Some(CallsiteKind::Event(shapes)) = callsite.map(|(_, callsite)| &callsite.kind) else {
-            return self.lose();
+            return self.count_lost();
         };
         let span = if event.is_contextual() {
             self.current(&context)
@@ -255,7 +258,7 @@ where
             raised.is_ok()
         });
         if raised != Some(true) {
-            self.lose();
+            self.count_lost();
         }
     }
 
@@ -266,7 +269,7 @@ where
                 self.recorder.raise(&span.types.enter, values);
             }
             Some(_) => {}
-            None => self.lose(),
+            None => self.count_lost(),
         }
     }
 
@@ -277,7 +280,7 @@ where
                 self.recorder.raise(&span.types.leave, values);
             }
             Some(_) => {}
-            None => self.lose(),
+            None => self.count_lost(),
         }
     }
 
@@ -290,7 +293,7 @@ where
                 let values = (id.into_u64(), span.region);
                 self.recorder.raise(&span.types.close, values);
             }
-            None => self.lose(),
+            None => self.count_lost(),
         }
     }
 }

@@ -19,8 +19,8 @@ pub(crate) fn verbosity(level: Level) -> Verbosity {
     }
 }
 
-/// The event types of the spans of one level: the recorder's rules switch event types on and off, by
-/// name and by verbosity, so each level has its own.
+/// The event types of the spans of one level: the recorder's rules switch event types on and off,
+/// by name and by verbosity, so each level has its own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpanTypes {
     pub(crate) enter: EventType<(RegionId, u64)>,
@@ -79,7 +79,7 @@ impl Levels {
         if let Some(types) = place.get() {
             return Ok(*types);
         }
-        // Threads that come here at once define the same, and get the same.
+        // Threads that come here concurrently define the same, and get the same.
         let types = SpanTypes::define(recorder, level)?;
         Ok(*place.get_or_init(|| types))
     }

@@ -1,5 +1,6 @@
-//! Event types that fit the values of a callsite. `tracing` tells the names of fields beforehand and
-//! their types only with the values, so the first event of each shape defines its event type.
+//! Event types that fit the values of a callsite.
+//! `tracing` provides the names of fields beforehand, and their types only with the values, so the
+//! first event of each shape defines its event type.
 
 use std::sync::OnceLock;
 
@@ -12,16 +13,17 @@ use tracing::Metadata;
 use crate::fields::{Kind, MOST_FIELDS, Seen, Values};
 use crate::level::verbosity;
 
-/// Shapes that the values of one callsite may have; behind them everything is text.
+/// Most shapes that the values of one callsite may have.
+/// Beyond that, all values are texts.
 const MOST_SHAPES: usize = 4;
 
 /// Names that are tried for an event type when its own is taken.
 const MOST_NAMES: usize = 16;
 
-/// Most elements that stand before the fields.
+/// Most elements before the fields.
 const MOST_LEADING: usize = 3;
 
-/// What the values belong to, and so what stands before them.
+/// What the values belong to, which determines the elements before them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
     /// The begin of a span's life: `span`, `region`, `parent`.
@@ -45,7 +47,8 @@ impl Purpose {
         }
     }
 
-    /// The event type's name and place; of several with that name, the one with this number.
+    /// Returns the event type's name and place; of several with that name, the one with this
+    /// number.
     fn spec(self, metadata: &Metadata<'_>, number: usize) -> EventTypeSpec {
         let (target, name) = (metadata.target(), metadata.name());
         let file = metadata.file().unwrap_or_default();
@@ -57,7 +60,7 @@ impl Purpose {
                 Role::Point,
                 "later values of a span of",
             ),
-            // The name that `tracing` gives to events has the file's whole path in it.
+            // The name that `tracing` gives to events contains the file's whole path.
             Self::Event if name == format!("event {file}:{line}") => {
                 (format!("{target}:{line}"), Role::Point, "an event of")
             }
@@ -78,7 +81,7 @@ impl Purpose {
 /// An event type whose elements take values of these kinds.
 #[derive(Debug)]
 struct Shape {
-    /// None: the recorder has no room for it.
+    /// `None` means that the recorder has no room for it.
     event_type: Option<DynamicEventType>,
     /// By field; absent: there is no element for it.
     kinds: [Kind; MOST_FIELDS],
@@ -112,7 +115,7 @@ impl Shapes {
         }
     }
 
-    /// Raises an event with these values behind the leading elements of its purpose.
+    /// Raises an event with these values after the leading elements of its purpose.
     pub(crate) fn raise(
         &self,
         recorder: &Recorder,
@@ -155,7 +158,8 @@ impl Shapes {
         Ok(())
     }
 
-    /// The first shape that fits; a new one when none does. None: there may be no more.
+    /// Returns the first shape that fits, or a new one if none does.
+    /// Returns `None` if there may be no more.
     fn find(&self, recorder: &Recorder, metadata: &Metadata<'_>, seen: &[Seen]) -> Option<&Shape> {
         let mut kinds = [Kind::Absent; MOST_FIELDS];
         for place in &self.known {
@@ -169,7 +173,7 @@ impl Shapes {
                     self.settle(place, recorder, metadata, kinds)?
                 }
             };
-            // Another thread may have put a shape of its own there.
+            // Another thread may have stored another shape there.
             if shape.fits(seen) {
                 return Some(shape);
             }

@@ -1,5 +1,5 @@
-//! Which callsite a span is of, by its id: one load in place of a look into the subscriber's registry,
-//! which counts references.
+//! Which callsite a span is of, by its id: one load in place of a look into the subscriber's
+//! registry, which counts references.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,11 +8,13 @@ use crate::callsite::{PLACES, SiteNumber};
 /// Bits of a callsite's number; an index into the table has as many.
 const BITS: u32 = PLACES.ilog2();
 
-/// An odd number: multiplying by it loses nothing. (Fibonacci hashing: Knuth, TAOCP vol. 3, 6.4.)
+/// An odd number: multiplying by it is reversible. (Fibonacci hashing:
+/// Knuth, TAOCP vol. 3, 6.4.)
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The callsites of the spans that were made last. A span that is not found here is looked up in the
-/// registry; one that is found is right, since a word holds all of the id that its place does not tell.
+/// The callsites of the spans that were made last.
+/// A span that is not found here is looked up in the registry. One that is found is right, since a
+/// word contains the part of the id that its place does not.
 #[derive(Debug)]
 pub(crate) struct RecentSpans(Box<[AtomicU64]>);
 
@@ -28,8 +30,9 @@ impl RecentSpans {
         (place, spread << BITS)
     }
 
-    /// A span was made. Ids are used again: this must be said of every one. Threads that use the span
-    /// have it from this one, and with it what stands here.
+    /// Stores the callsite of a new span.
+    /// Ids are used again, so this must be called for every span. Threads that use the span have it
+    /// from this thread, and with it what is stored here.
     #[inline]
     pub(crate) fn note(&self, id: u64, site: Option<SiteNumber>) {
         let (place, word) = self.place_and_word(id);
@@ -37,7 +40,7 @@ impl RecentSpans {
         place.store(word, Ordering::Relaxed);
     }
 
-    /// The callsite of a span, if it is still known.
+    /// Returns the callsite of a span, if it is still known.
     #[inline]
     pub(crate) fn find(&self, id: u64) -> Option<SiteNumber> {
         let (place, word) = self.place_and_word(id);

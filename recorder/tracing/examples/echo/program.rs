@@ -1,5 +1,5 @@
 //! An HTTP/2 server and its clients in one process, on tokio's threads: tasks move between them, and the
-//! library they use, h2, has spans and events of its own.
+//! library they use, h2, has its own spans and events.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -22,13 +22,13 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 pub(crate) struct Load {
     /// Threads that run tasks.
     pub(crate) threads: usize,
-    /// Clients, each with a connection of its own.
+    /// Clients, each with a separate connection.
     pub(crate) clients: u64,
     /// Requests of each client.
     pub(crate) requests: u64,
 }
 
-/// Runs clients and server until all requests are answered; gives the number of bytes that were echoed.
+/// Runs clients and server until all requests are answered. Returns the number of bytes that were echoed.
 ///
 /// # Errors
 /// If the machine has no local network.

@@ -1,0 +1,76 @@
+//! Whether MPI has begun and ended in this process.
+#![expect(unsafe_code, reason = "the C library calls what is to be done at exit")]
+
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use annals_recorder::names;
+
+use crate::state::{self, Mpi};
+
+/// MPI_Init was called.
+pub(crate) static HAS_WORLD: AtomicBool = AtomicBool::new(false);
+/// Sessions that were begun and not finalized.
+pub(crate) static OPEN_SESSIONS: AtomicU32 = AtomicU32::new(0);
+/// MPI was begun, by MPI_Init or by a session.
+pub(crate) static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
+/// MPI_Abort was called: no other function is missing.
+pub(crate) static IS_ABORTING: AtomicBool = AtomicBool::new(false);
+
+/// Handles that MPI was begun without this library: the program's first calls did not come through
+/// it, as those of Fortran's `mpi_f08` do not where the MPI library calls itself internally.
+pub(crate) fn found(mpi: &Mpi) {
+    note(mpi);
+    mpi.learn_world();
+    let what = "MPI was begun by calls that this library does not stand before (loaded late, or Fortran's mpi_f08 in \
+                an MPI library that calls itself inside): only some calls are recorded, and not all messages";
+    let _ = mpi.recorder.add_property("mpi.begun-unseen", what);
+    if mpi.world().is_none_or(|world| world.place == 0) {
+        eprintln!("annals: {what}");
+    }
+}
+
+/// Stores that MPI has begun with a world.
+pub(crate) fn note(mpi: &Mpi) {
+    HAS_WORLD.store(true, Ordering::Release);
+    watch_exit();
+    let level = mpi.pmpi.thread_level();
+    let is_multiple = level.is_none_or(|level| level >= mpi.abi.thread_multiple);
+    mpi.begin(is_multiple);
+}
+
+/// Registers a function to be called when the process exits.
+pub(crate) fn at_exit(function: extern "C" fn()) {
+    // SAFETY: the function may be called at any time.
+    unsafe { libc::atexit(function) };
+}
+
+/// Registers a check of the process's exit: a finished recording does not show whether its process
+/// finished MPI.
+pub(crate) fn watch_exit() {
+    static ONCE: Once = Once::new();
+    // After the recorder's own function, which therefore runs later.
+    ONCE.call_once(|| at_exit(note_missing_finalize));
+}
+
+/// Notes which function a process that exits has not called.
+extern "C" fn note_missing_finalize() {
+    // A panic must not cross into the C library.
+    let _ = std::panic::catch_unwind(|| {
+        let mpi = state::get().filter(|mpi| !mpi.recorder.is_inherited());
+        let Some(mpi) = mpi.filter(|_| !IS_ABORTING.load(Ordering::Acquire)) else {
+            return;
+        };
+        // The library is asked, because some calls do not come through this one.
+        let missing = if HAS_WORLD.load(Ordering::Acquire) && mpi.pmpi.is_begun() {
+            "MPI_Finalize"
+        } else if OPEN_SESSIONS.load(Ordering::Acquire) != 0 {
+            "MPI_Session_finalize"
+        } else {
+            return;
+        };
+        let _ = mpi
+            .recorder
+            .add_property(names::property::MPI_MISSING_FINALIZE, missing);
+    });
+}

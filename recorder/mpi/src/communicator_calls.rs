@@ -1,0 +1,162 @@
+//! Calls that make and free communicators.
+
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
+
+use crate::abi::is_success;
+use crate::call::{Call, Frame, Site};
+use crate::communicator::Communicator;
+use crate::communicators::{KNOWN, Origin, duplicated, make};
+use crate::events;
+use crate::requests::{self, Kind, Record};
+use crate::signatures::{FUNCTIONS, NO};
+use crate::state::Mpi;
+
+/// Returns what a function is called, without MPI's prefixes.
+fn short_name(index: usize) -> String {
+    let name = FUNCTIONS[index].name.to_string_lossy();
+    let name = name.strip_prefix("MPI_").unwrap_or(&name);
+    name.strip_prefix("Comm_").unwrap_or(name).to_lowercase()
+}
+
+fn leave_made(
+    frame: Frame,
+    mpi: &Mpi,
+    made: Option<&'static Communicator>,
+    parent: Option<&'static Communicator>,
+) {
+    match made {
+        Some(made) => frame.leave_with(
+            &mpi.types.communicator,
+            (
+                made.object,
+                parent.unwrap_or(made).object,
+                made.size,
+                made.place as u32,
+            ),
+        ),
+        None => frame.leave(),
+    }
+}
+
+/// Makes a communicator from another, collectively.
+#[inline(never)]
+pub(crate) fn comm_new<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
+    frame.enter();
+    let result = call.forward();
+    let Some(mpi) = frame.mpi.filter(|_| is_success(result)) else {
+        frame.leave();
+        return result;
+    };
+    let parent = mpi.learn(call.handle(&mpi.abi, call.at().comm));
+    let made = parent.and_then(|parent| {
+        // Also where this process is not in what was made.
+        let number = parent.children.fetch_add(1, Ordering::Relaxed);
+        let handle = call.place(call.at().newcomm).handle(&mpi.abi, 0);
+        if handle == mpi.abi.comm_null {
+            return None;
+        }
+        make(
+            mpi,
+            handle,
+            &Origin::Child(parent, &short_name(call.index()), number),
+        )
+    });
+    leave_made(frame, mpi, made, parent);
+    result
+}
+
+/// Makes one among some processes only, or with those of another run.
+#[inline(never)]
+pub(crate) fn comm_other<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
+    frame.enter();
+    let result = call.forward();
+    let Some(mpi) = frame.mpi.filter(|_| is_success(result)) else {
+        frame.leave();
+        return result;
+    };
+    let handle = call.place(call.at().newcomm).handle(&mpi.abi, 0);
+    let made = if handle == mpi.abi.comm_null {
+        None
+    } else if let Some(known) = mpi.communicator(handle) {
+        // MPI_Comm_get_parent returns the same handle each time.
+        Some(known)
+    } else {
+        // What both sides do has one name.
+        let mut what = match short_name(call.index()).as_str() {
+            "accept" => "connect".to_owned(),
+            "get_parent" | "spawn_multiple" => "spawn".to_owned(),
+            what => what.to_owned(),
+        };
+        if call.at().name != NO {
+            let text = String::from_utf8_lossy(call.place(call.at().name).text()).into_owned();
+            let _ = write!(what, " {text}");
+        } else if call.at().tag != NO {
+            let _ = write!(what, " tag {}", call.int(call.at().tag));
+        }
+        make(mpi, handle, &Origin::Group(&what))
+    };
+    leave_made(frame, mpi, made, None);
+    result
+}
+
+/// Begins to make a duplicate, whose handle is there when the request is done.
+#[inline(never)]
+pub(crate) fn comm_idup<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
+    frame.enter();
+    let result = call.forward();
+    let Some(mpi) = frame.mpi.filter(|_| is_success(result)) else {
+        frame.leave();
+        return result;
+    };
+    let parent = mpi.learn(call.handle(&mpi.abi, call.at().comm));
+    if let Some(parent) = parent {
+        let number = parent.children.fetch_add(1, Ordering::Relaxed);
+        let request = call.place(call.at().request).handle(&mpi.abi, 0);
+        let record = Record {
+            kind: Kind::Duplicate,
+            comm: Some(parent),
+            bytes: number,
+            place: call.word(call.at().newcomm),
+            ..Record::NONE
+        };
+        if mpi.is_complete_at_once(request) {
+            duplicated(mpi, &record);
+        } else {
+            requests::put(request, record);
+        }
+    }
+    frame.leave();
+    result
+}
+
+/// Gives a communicator up.
+#[inline(never)]
+pub(crate) fn comm_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
+    let frame = Frame::begin(call.index());
+    let Some(mpi) = frame.mpi else {
+        return frame.pass(&call);
+    };
+    frame.enter();
+    let place = call.place(call.at().comm);
+    let handle = if place.is_null() {
+        0
+    } else {
+        place.handle(&mpi.abi, 0)
+    };
+    // Before the call: another thread may immediately get the same handle.
+    let known = KNOWN.remove(handle);
+    events::unbind(handle, false);
+    let result = call.forward();
+    if !is_success(result)
+        && let Some(known) = known
+    {
+        KNOWN.insert(handle, known);
+        events::bind(handle, known.object, false);
+    }
+    frame.leave();
+    result
+}

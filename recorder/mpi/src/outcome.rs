@@ -1,0 +1,86 @@
+//! What became of a request, and the event about it.
+
+use crate::collective;
+use crate::communicators::duplicated;
+use crate::event_types::CollectiveRequested;
+use crate::requests::{Kind, Record};
+use crate::state::Mpi;
+use crate::statuses::{received, status_at, unsent};
+
+/// What became of a request.
+pub(crate) enum Outcome {
+    Nothing,
+    Received((u32, u32, u32, u64, u64)),
+    Sent(u64),
+    Unsent((u32, u32, u32, u64)),
+    Cancelled(u64),
+    Collected(CollectiveRequested),
+    Moved(u64),
+    Accessed((u32, u64, u64)),
+}
+
+/// Raises what a completed request has done.
+/// The status is the one that the library filled for it.
+#[inline(always)]
+pub(crate) fn outcome(mpi: &Mpi, record: &Record, status: usize) -> Outcome {
+    match record.kind {
+        _ if record.is_cancelling && mpi.pmpi.is_cancelled(status_at(status)) => given_up(record),
+        Kind::Send => Outcome::Sent(record.id),
+        Kind::Receive => {
+            if !record.has_status && record.peer >= 0 && record.tag >= 0 {
+                let (peer, tag) = (record.peer as u32, record.tag as u32);
+                return Outcome::Received((record.object, peer, tag, record.bytes, record.id));
+            }
+            let comm = record.comm.filter(|_| record.has_status);
+            match comm.and_then(|comm| received(mpi, comm, status)) {
+                Some((peer, tag, bytes)) => {
+                    Outcome::Received((record.object, peer, tag, bytes, record.id))
+                }
+                None => Outcome::Cancelled(record.id),
+            }
+        }
+        Kind::Collective => collective::values(record).map_or(Outcome::Nothing, Outcome::Collected),
+        Kind::Duplicate => {
+            duplicated(mpi, record);
+            Outcome::Nothing
+        }
+        Kind::Rma => Outcome::Moved(record.id),
+        Kind::File => {
+            let bytes = mpi.status_bytes(status_at(status));
+            Outcome::Accessed((record.object, bytes, record.id))
+        }
+    }
+}
+
+/// Handles a request that was cancelled, or failed.
+#[cold]
+pub(crate) fn given_up(record: &Record) -> Outcome {
+    match record.kind {
+        Kind::Send => unsent(record).map_or(Outcome::Nothing, Outcome::Unsent),
+        Kind::Receive => Outcome::Cancelled(record.id),
+        Kind::Collective => collective::failed(record).map_or(Outcome::Nothing, Outcome::Collected),
+        Kind::Duplicate | Kind::Rma | Kind::File => Outcome::Nothing,
+    }
+}
+
+/// Raises that a request will never complete.
+#[cold]
+pub(crate) fn give_up(mpi: &Mpi, record: &Record) {
+    raise(mpi, &given_up(record));
+}
+
+/// Raises the event about an outcome.
+#[inline(never)]
+pub(crate) fn raise(mpi: &Mpi, outcome: &Outcome) {
+    let types = &mpi.types;
+    match outcome {
+        Outcome::Nothing => {}
+        Outcome::Received(values) => mpi.raise(&types.ireceive, *values),
+        Outcome::Sent(id) => mpi.raise(&types.send_end, (*id,)),
+        Outcome::Unsent(values) => mpi.raise(&types.iunsent, *values),
+        Outcome::Cancelled(id) => mpi.raise(&types.cancel, (*id,)),
+        Outcome::Collected(values) => mpi.raise(&types.icollective_end, *values),
+        Outcome::Moved(id) => mpi.raise(&types.rma_end, (*id,)),
+        Outcome::Accessed(values) => mpi.raise(&types.file_end, *values),
+    }
+}

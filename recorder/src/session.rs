@@ -1,0 +1,411 @@
+//! One recording from its start to its finish: the files, the writer thread, what every recording
+//! starts with.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use annals_format::names::{self, element};
+use annals_format::{
+    Definition, LiveHeader, Process, Rank, RecordingId, Reference, RegionId, Role, Verbosity,
+};
+
+use crate::builtin::{PROCESS, RECORDED_BY, THREADS};
+use crate::clock::{reference_ns, unix_ns};
+use crate::definer::Definer;
+use crate::elements::Elements;
+use crate::error::{RecorderError, Result};
+use crate::memory::{Division, LiveMemory};
+use crate::options::Options;
+use crate::shared::Shared;
+use crate::spec::{ClockSpec, EventTypeSpec, SourceSpec};
+use crate::storage::{Sink, Storage};
+use crate::sync::lock;
+use crate::sys::{self, ForkGuard};
+use crate::thread;
+use crate::thread_streams;
+use crate::trigger::signal_fires;
+use crate::writer::{Settings, Writer};
+
+/// How long `finish` waits for a thread that was stopped in the middle of a raise.
+const SETTLE_TIME: Duration = Duration::from_secs(1);
+
+/// How long a second `finish` waits for the first.
+const LONGEST_FINISH: Duration = Duration::from_secs(60);
+
+/// A recording that is being written, and the thread that writes it.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) path: PathBuf,
+    pub(crate) not_kill_safe: Option<String>,
+    stop: Arc<AtomicBool>,
+    /// The process that may finish the recording.
+    pid: u32,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Recorders that process exit must finish.
+static RUNNING: Mutex<Vec<Weak<Session>>> = Mutex::new(Vec::new());
+
+extern "C" fn finish_all() {
+    // A panic must not cross into the C library.
+    let _ = std::panic::catch_unwind(|| {
+        let running = std::mem::take(&mut *lock(&RUNNING));
+        for session in running.iter().filter_map(Weak::upgrade) {
+            session.finish();
+        }
+    });
+}
+
+impl Session {
+    /// Creates the recording, with `sink` between the recorder and its file, and starts the writer
+    /// thread.
+    pub(crate) fn start(
+        options: &Options,
+        sink: impl FnOnce(std::fs::File) -> std::io::Result<Box<dyn Sink>>,
+    ) -> Result<Arc<Self>> {
+        sys::without_size_signal(|| Self::start_quietly(options, sink))
+    }
+
+    fn start_quietly(
+        options: &Options,
+        sink: impl FnOnce(std::fs::File) -> std::io::Result<Box<dyn Sink>>,
+    ) -> Result<Arc<Self>> {
+        let directory = &options.directory;
+        std::fs::create_dir_all(directory).map_err(in_file("create", directory))?;
+        let host = sys::host_name();
+        let pid = std::process::id();
+        let run = options.run.clone();
+        let run = run.unwrap_or_else(|| format!("{:x}-{pid}", unix_ns() / 1_000_000));
+        let stem = format!("{}-{}-{pid}", file_name_part(&run), file_name_part(&host));
+        let (file, path) = Storage::create_file(directory, &stem)
+            .map_err(in_file("create a recording in", directory))?;
+        let files = Files {
+            live_path: live_path(options, &path),
+            path,
+        };
+        let sink = sink(file).map_err(in_file("look at", &files.path));
+        let started = sink.and_then(|sink| {
+            let id = RecordingId(sys::random_id());
+            let (shared, not_kill_safe) = share(options, sink, &files, id)?;
+            define_process(&shared, options, id, &run, &host)?;
+            Self::run(options, shared, not_kill_safe, &files)
+        });
+        if started.is_err() {
+            let _ = std::fs::remove_file(&files.path);
+            let _ = std::fs::remove_file(&files.live_path);
+        }
+        started
+    }
+
+    /// Begins to record, once everything that a recording starts with is defined.
+    fn run(
+        options: &Options,
+        shared: Arc<Shared>,
+        not_kill_safe: Option<String>,
+        files: &Files,
+    ) -> Result<Arc<Self>> {
+        if files.live_path.parent() != files.path.parent() {
+            // From now on a kill costs nothing: the recording contains the path of its live file.
+            shared.flush_definitions();
+            if let Some(why) = shared.storage_status.failure() {
+                let error = std::io::Error::other(why.to_owned());
+                return Err(in_file("write", &files.path)(error));
+            }
+        }
+        install_signals(options, &shared)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let writer = spawn_writer(options, &shared, &stop, &files.path)?;
+        let session = Arc::new(Self {
+            shared,
+            path: files.path.clone(),
+            not_kill_safe,
+            stop,
+            pid: std::process::id(),
+            writer: Mutex::new(Some(writer)),
+        });
+        lock(&RUNNING).push(Arc::downgrade(&session));
+        sys::on_process_exit(finish_all);
+        Ok(session)
+    }
+}
+
+/// The paths of a recording and of its live file.
+struct Files {
+    path: PathBuf,
+    live_path: PathBuf,
+}
+
+/// Creates the recording's container, the live file and what the threads share. Returns it, and why
+/// the live file could not be created.
+fn share(
+    options: &Options,
+    sink: Box<dyn Sink>,
+    files: &Files,
+    id: RecordingId,
+) -> Result<(Arc<Shared>, Option<String>)> {
+    let (path, live_path) = (&files.path, &files.live_path);
+    let storage = Storage::start(sink, id, options.compression).map_err(in_file("write", path))?;
+    let division = Division::of(options.buffer_bytes, options.page_bytes);
+    let (memory, failure) =
+        LiveMemory::create(live_path, division).map_err(in_file("map memory for", live_path))?;
+    let no_memory = "get memory that fork wipes, for";
+    let guard = ForkGuard::new().map_err(in_file(no_memory, path))?;
+    sys::register_barrier();
+    thread_streams::prepare();
+    thread_streams::release_finished();
+    memory.write_header(LiveHeader {
+        recording_id: id,
+        boot_id: sys::boot_id(),
+        pid: std::process::id(),
+        process_start: process_start(),
+        page_size: 0,
+        page_count: 0,
+        pages_offset: 0,
+        slots_offset: 0,
+        slot_count: 0,
+        segment_count: 0,
+        segments_offset: 0,
+        definitions_offset: 0,
+        definitions_capacity: 0,
+    });
+    let shared = Shared::new(guard, memory, storage, options).map_err(in_file(no_memory, path))?;
+    Ok((Arc::new(shared), failure.map(|error| error.to_string())))
+}
+
+/// Installs handlers for the signals that triggers wait for, and for those that ask for all pages
+/// to be written.
+fn install_signals(options: &Options, shared: &Shared) -> Result<()> {
+    for signal in shared.triggers.signals() {
+        if !sys::handle_signal(signal, signal_fires) {
+            return Err(RecorderError::Setting {
+                name: "a trigger",
+                expected: "a signal that the program does not handle itself",
+                found: format!("signal {signal}"),
+            });
+        }
+    }
+    for signal in &options.flush_signals {
+        if !sys::is_ignored(*signal) && !sys::handle_signal(*signal, signal_fires) {
+            return Err(RecorderError::Setting {
+                name: "ANNALS_FLUSH_SIGNAL",
+                expected: "signals that the program does not handle itself",
+                found: format!("signal {signal}"),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Starts the writer thread.
+fn spawn_writer(
+    options: &Options,
+    shared: &Arc<Shared>,
+    stop: &Arc<AtomicBool>,
+    path: &Path,
+) -> Result<JoinHandle<()>> {
+    let settings = Settings::new(options, path.to_owned());
+    let writer = Writer::new(Arc::clone(shared), Arc::clone(stop), settings);
+    let builder = std::thread::Builder::new().name("annals-writer".to_owned());
+    let thread = sys::with_signals_blocked(|| {
+        let shared = Arc::clone(shared);
+        builder.spawn(move || {
+            sys::yield_to_the_program();
+            thread::record_nothing_here();
+            let run = std::panic::AssertUnwindSafe(|| writer.run());
+            if std::panic::catch_unwind(run).is_err() {
+                shared.storage_status.fail("the writer thread panicked");
+                let failed = &shared.status.has_storage_failed;
+                failed.store(true, Ordering::Release);
+            }
+            shared.is_writer_gone.store(true, Ordering::Release);
+            shared.snapshot_done.notify_all();
+        })
+    })
+    .map_err(in_file("start the writer thread of", path))?;
+    let _ = shared.writer.set(thread.thread().clone());
+    Ok(thread)
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.is_inherited() {
+            // The thread is the parent's; its handle would detach one of this process.
+            std::mem::forget(lock(&self.writer).take());
+        }
+    }
+}
+
+impl Session {
+    /// Returns whether this is a forked child, and the recording its parent's.
+    pub(crate) fn is_inherited(&self) -> bool {
+        std::process::id() != self.pid
+    }
+
+    /// Finishes the recording: waits for threads that are in the middle of a raise, then for the
+    /// writer.
+    pub(crate) fn finish(&self) {
+        let shared = &self.shared;
+        if self.is_inherited() {
+            return;
+        }
+        shared.begin_to_finish();
+        if !shared.guard.switch_off() {
+            // Another thread is at it, or was.
+            let begun = Instant::now();
+            while !shared.is_writer_gone.load(Ordering::Acquire) && begun.elapsed() < LONGEST_FINISH
+            {
+                sys::pause(Duration::from_millis(1));
+            }
+            return;
+        }
+        sys::barrier_in_all_threads();
+        let deadline = Instant::now() + SETTLE_TIME;
+        for stream in shared.streams.all() {
+            let busy = shared.memory.slot(stream.slot).busy();
+            while busy.load(Ordering::Acquire) != 0 && Instant::now() < deadline {
+                std::thread::yield_now();
+            }
+        }
+        while !shared.is_settled() && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        self.stop.store(true, Ordering::Release);
+        shared.wake_writer();
+        if let Some(writer) = lock(&self.writer).take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+/// Defines what every recording starts with: the process, its clock, its source and the event types
+/// of regions.
+fn define_process(
+    shared: &Shared,
+    options: &Options,
+    id: RecordingId,
+    run: &str,
+    host: &str,
+) -> Result<()> {
+    let definer = &mut Definer::lock(shared);
+    definer.string("")?;
+    let arguments = sys::arguments();
+    let process = Process {
+        id: PROCESS,
+        recording_id: id,
+        run: definer.string(run)?,
+        host: definer.string(host)?,
+        boot_id: sys::boot_id(),
+        pid: std::process::id(),
+        start_unix_ns: unix_ns(),
+        start_reference_ns: reference_ns(),
+        command: definer.string(&arguments.join(" "))?,
+    };
+    definer.add(Definition::Process(process))?;
+    if let Some(rank) = options.rank {
+        let rank = Rank {
+            process: PROCESS,
+            rank,
+            rank_count: options.rank_count,
+            is_assigned: false,
+        };
+        definer.add(Definition::Rank(rank))?;
+        if let Some(name) = &options.world {
+            definer.world(name)?;
+        }
+    }
+    // An absolute path, because a relative one is of no use elsewhere. Readers search next to the
+    // recording first.
+    let live_file = shared.memory.path().map(std::path::absolute);
+    let live_file = live_file
+        .and_then(std::result::Result::ok)
+        .unwrap_or_default();
+    let executable = std::env::current_exe().unwrap_or_default();
+    let directory = std::env::current_dir().unwrap_or_default();
+    let properties = [
+        ("executable", executable.to_string_lossy().into_owned()),
+        ("directory", directory.to_string_lossy().into_owned()),
+        ("processors", sys::processors()),
+        ("affinity", sys::affinity()),
+        ("system", sys::kernel()),
+        ("recorder", format!("annals {}", env!("CARGO_PKG_VERSION"))),
+        (
+            names::property::LIVE_FILE,
+            live_file.to_string_lossy().into_owned(),
+        ),
+    ];
+    for (key, value) in properties {
+        definer.property(key, &value)?;
+    }
+    if let Ok(command) = std::env::var(RECORDED_BY) {
+        definer.property(names::property::RECORDED_BY, &command)?;
+    }
+    definer.clock(&ClockSpec::of_recorder(options.clock))?;
+    let threads = SourceSpec::ordered("threads").description("the program's threads");
+    let source = definer.source(&threads)?;
+    debug_assert_eq!(source, THREADS);
+    for (name, role, description) in [
+        ("enter", Role::Enter, "a region was entered"),
+        ("leave", Role::Leave, "a region was left"),
+    ] {
+        let spec = EventTypeSpec::new(name)
+            .description(description)
+            .verbosity(Verbosity::UserBasic)
+            .role(role)
+            .reference(element::REGION, Reference::Region);
+        definer.event_type(&spec, &<(RegionId,)>::schema())?;
+    }
+    Ok(())
+}
+
+/// Makes an I/O error an error about a file.
+fn in_file(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> RecorderError {
+    let path = path.to_owned();
+    move |source| RecorderError::Io {
+        action,
+        path,
+        source,
+    }
+}
+
+fn file_name_part(text: &str) -> String {
+    let safe = |c: char| {
+        if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') {
+            c
+        } else {
+            '_'
+        }
+    };
+    let mut name: String = text.chars().map(safe).take(64).collect();
+    if name.starts_with('.') {
+        name.replace_range(..1, "_");
+    }
+    name
+}
+
+fn live_path(options: &Options, recording: &Path) -> PathBuf {
+    let mut name = recording
+        .file_name()
+        .map(std::ffi::OsStr::to_owned)
+        .unwrap_or_default();
+    name.push("-live");
+    let in_memory = Path::new("/dev/shm");
+    let directory = match &options.live_directory {
+        Some(directory) => directory.as_path(),
+        None if sys::is_network_file_system(&options.directory) && in_memory.is_dir() => in_memory,
+        None => &options.directory,
+    };
+    directory.join(name)
+}
+
+/// Start of this process in the system's units. Not kept: a forked child has its own.
+fn process_start() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The command's name, field 2, may hold spaces and parentheses; field 22 is the start.
+    let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let field = behind_name.split_whitespace().nth(19);
+    field.and_then(|field| field.parse().ok()).unwrap_or(0)
+}
