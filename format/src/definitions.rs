@@ -1093,7 +1093,7 @@ impl Definition {
         Ok(Some(match kind {
             1 => {
                 let id = string(w)?;
-                let text = String::from_utf8_lossy(w.bytes("text of a string")?).into_owned();
+                let text = crate::text_of(w.bytes("text of a string")?).into_owned();
                 Self::String(id, text)
             }
             2 => Self::Process(Process {

@@ -54,6 +54,7 @@ mod statistics;
 mod stream_group;
 #[cfg(test)]
 mod testing;
+mod text;
 pub mod ticks;
 mod totals;
 mod trace;
@@ -110,6 +111,7 @@ pub use snapshot::{
 pub use spread::Spread;
 pub use statistics::{CallStatistics, MAX_STATISTICS_REGIONS, RegionStatistics};
 pub use stream_group::StreamGroup;
+pub use text::text_of;
 pub use totals::{DroppedCounts, StreamTotals, TypeTotals};
 pub use trace::{
     LoadedChunk, StoredTraceChunk, Trace, TraceSnapshot, read_stored_trace_chunk, read_trace_chunk,

@@ -259,7 +259,7 @@ pub fn thread_name(bytes: &[u8], system_id: u64, pid: u32) -> String {
         return "main".to_owned();
     }
     let end = bytes.iter().position(|byte| *byte == 0);
-    let name = String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]);
+    let name = crate::text_of(&bytes[..end.unwrap_or(bytes.len())]);
     if name.is_empty() {
         format!("thread {system_id}")
     } else {

@@ -147,6 +147,7 @@ pub use thread::{Depth, Inside, record_nothing_here};
 pub use trigger::Trigger;
 
 pub use annals_format::names;
+pub use annals_format::text_of;
 pub use annals_format::{
     BootId, ClockId, CollectiveOperation, CompressionLevel, ElementType, EventTypeId,
     EventTypeSchema, HostOffset, ModuleId, ObjectId, Reference, RegionId, Role, SourceId, Value,

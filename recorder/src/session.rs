@@ -326,8 +326,14 @@ fn define_process(
     let executable = std::env::current_exe().unwrap_or_default();
     let directory = std::env::current_dir().unwrap_or_default();
     let properties = [
-        ("executable", executable.to_string_lossy().into_owned()),
-        ("directory", directory.to_string_lossy().into_owned()),
+        (
+            "executable",
+            annals_format::text_of(executable.as_os_str().as_encoded_bytes()).into_owned(),
+        ),
+        (
+            "directory",
+            annals_format::text_of(directory.as_os_str().as_encoded_bytes()).into_owned(),
+        ),
         ("processors", sys::processors()),
         ("affinity", sys::affinity()),
         ("system", sys::kernel()),

@@ -175,7 +175,7 @@ impl Drop for ErrnoKept {
 /// It is read from the system if Rust's library does not know it yet: a recorder may start before
 /// the library's own constructors ran.
 pub(crate) fn arguments() -> Vec<String> {
-    let text = |argument: &[u8]| String::from_utf8_lossy(argument).into_owned();
+    let text = |argument: &[u8]| annals_format::text_of(argument).into_owned();
     let known: Vec<String> = std::env::args_os()
         .map(|argument| text(argument.as_encoded_bytes()))
         .collect();

@@ -8,12 +8,115 @@ use serde_json::Value;
 
 use super::{ROOT, output, trace_cli};
 
-/// The lines of a table in so many columns.
+/// The lines of a table in the given number of columns, without the sentence before it.
 fn table(arguments: &[&str], run: &Path, columns: &str) -> Vec<String> {
     let mut command = trace_cli();
     command.arg(arguments[0]).arg(run).args(&arguments[1..]);
     let text = output(command.env("COLUMNS", columns));
-    text.lines().map(str::to_owned).collect()
+    let has_sentence = matches!(arguments[0], "regions" | "flat") && !arguments.contains(&"--tree");
+    let table = match text.split_once("\n\n") {
+        Some((_, table)) if has_sentence => table,
+        _ => &text,
+    };
+    table.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn names_that_are_not_utf_8_are_shown_so_that_their_bytes_can_be_found() {
+    use std::os::unix::ffi::OsStrExt;
+    let scratch = tempfile::tempdir().expect("a directory");
+    let program = scratch.path().join(std::ffi::OsStr::from_bytes(b"caf\xe9"));
+    let source = scratch.path().join("main.c");
+    std::fs::write(
+        &source,
+        "void work(void) {}\nint main(void) { work(); return 0; }\n",
+    )
+    .expect("a file");
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-O0", "-finstrument-functions", "-s"])
+        .arg(&source);
+    output(compiler.arg("-o").arg(&program));
+    let run = scratch.path().join("run");
+    let mut record = trace_cli();
+    output(
+        record
+            .arg("record")
+            .arg("-o")
+            .arg(&run)
+            .arg("--")
+            .arg(&program),
+    );
+    let info = output(trace_cli().arg("info").arg(&run));
+    assert!(info.contains("caf\\xe9"), "{info}");
+    // It has no symbols: its functions are called after the file.
+    let regions = output(trace_cli().arg("regions").arg(&run));
+    assert!(regions.contains("caf\\xe9+0x"), "{regions}");
+}
+
+#[test]
+fn rules_by_function_names_are_looked_up_and_those_that_match_nothing_are_named() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let program = scratch.path().join("steps");
+    let source = scratch.path().join("steps.cpp");
+    let text = "#include <unistd.h>\nnamespace mesh { void assemble(int) { usleep(10); } }\nvoid solve() { usleep(10); }\n\
+                int main() { for (int i = 0; i < 2000; i++) { mesh::assemble(i); solve(); } }\n";
+    std::fs::write(&source, text).expect("a file");
+    let mut compiler = Command::new("c++");
+    compiler
+        .args(["-O0", "-g", "-finstrument-functions"])
+        .arg(&source);
+    output(compiler.arg("-o").arg(&program));
+    let record = |rules: &str, run: &str| {
+        let run = scratch.path().join(run);
+        let mut record = trace_cli();
+        record
+            .arg("record")
+            .arg("-o")
+            .arg(&run)
+            .args(["--filter", rules, "--"]);
+        let said = record
+            .arg(&program)
+            .output()
+            .expect("trace-cli runs")
+            .stderr;
+        let left = std::fs::read_dir(&run).expect("a directory").count();
+        assert_eq!(left, 1, "nothing but the recording is left");
+        let mut regions = trace_cli();
+        let json = output(regions.arg("regions").arg(&run).arg("--json"));
+        let json: Value = serde_json::from_str(&json).expect("JSON");
+        let rows = json["regions"].as_array().expect("rows").clone();
+        let calls = move |name: &str| {
+            let row = rows
+                .iter()
+                .find(|row| row["name"].as_str().is_some_and(|n| n.contains(name)));
+            row.map_or(0, |row| row["calls"].as_u64().expect("a number"))
+        };
+        (String::from_utf8_lossy(&said).into_owned(), calls)
+    };
+    let (said, calls) = record(
+        "off region mesh::*; off region nowhere*; off event nothing",
+        "run",
+    );
+    assert!(
+        said.contains("the rule `off region nowhere*` matched nothing"),
+        "{said}"
+    );
+    assert!(
+        said.contains("the rule `off event nothing` matched nothing"),
+        "{said}"
+    );
+    assert!(!said.contains("mesh"), "{said}");
+    assert_eq!(calls("solve"), 2000);
+    // Recorded for a few milliseconds, until its rule applies.
+    assert!(
+        calls("mesh::assemble") < 1000,
+        "{}",
+        calls("mesh::assemble")
+    );
+    let (said, calls) = record("off region *; on region solve*", "other");
+    assert!(!said.contains("matched nothing"), "{said}");
+    assert_eq!(calls("solve"), 2000, "the last rule that fits decides");
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub struct Anchor {
 }
 
 fn text(input: &mut Input<'_>, expected: &'static str) -> Result<String> {
-    Ok(String::from_utf8_lossy(input.text(expected)?).into_owned())
+    Ok(crate::text_of(input.text(expected)?).into_owned())
 }
 
 /// How far the reading of an anchor came.

@@ -380,7 +380,7 @@ fn convert(
 ) -> Option<u64> {
     let value = place.columns.get(column)?.get(place.ordinal);
     match value {
-        Value::String(text) => return Some(outgoing.string(&String::from_utf8_lossy(text))),
+        Value::String(text) => return Some(outgoing.string(&annals_format::text_of(text))),
         Value::Bytes(bytes) => {
             let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
             return Some(outgoing.string(&digits));

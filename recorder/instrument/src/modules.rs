@@ -52,13 +52,13 @@ fn module(info: &libc::dl_phdr_info, is_program: bool) -> Option<Loaded> {
     let range = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
     let path = if is_program {
         let path = std::fs::read_link("/proc/self/exe").unwrap_or_default();
-        String::from_utf8_lossy(path.as_os_str().as_bytes()).into_owned()
+        annals_recorder::text_of(path.as_os_str().as_bytes()).into_owned()
     } else if info.dlpi_name.is_null() {
         String::new()
     } else {
         // SAFETY: the loader's string, while the call lasts.
         let name = unsafe { CStr::from_ptr(info.dlpi_name) };
-        name.to_string_lossy().into_owned()
+        annals_recorder::text_of(name.to_bytes()).into_owned()
     };
     let notes = headers
         .iter()

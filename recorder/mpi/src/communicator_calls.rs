@@ -91,7 +91,7 @@ pub(crate) fn comm_other<const N: usize, S: Site>(call: Call<N, S>) -> usize {
             what => what.to_owned(),
         };
         if call.at().name != NO {
-            let text = String::from_utf8_lossy(call.place(call.at().name).text()).into_owned();
+            let text = annals_recorder::text_of(call.place(call.at().name).text()).into_owned();
             let _ = write!(what, " {text}");
         } else if call.at().tag != NO {
             let _ = write!(what, " tag {}", call.int(call.at().tag));

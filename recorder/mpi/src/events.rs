@@ -400,7 +400,7 @@ fn variable(interface: &Interface, abi: &Abi, index: i32, datatype: usize) -> Op
     }
     if is_text {
         let text = CStr::from_bytes_until_nul(&bytes).unwrap_or_default();
-        return Some(text.to_string_lossy().into_owned());
+        return Some(annals_recorder::text_of(text.to_bytes()).into_owned());
     }
     let values = bytes[..count * width].chunks_exact(width).map(|bytes| {
         let mut word = [0; 8];

@@ -23,7 +23,7 @@ pub(crate) fn file_open<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     frame.enter();
     let result = call.forward();
     if let Some(mpi) = frame.mpi.filter(|_| is_success(result)) {
-        let name = String::from_utf8_lossy(call.place(call.at().name).text()).into_owned();
+        let name = annals_recorder::text_of(call.place(call.at().name).text()).into_owned();
         if let Ok(object) = mpi.recorder.add_object("file", &name) {
             let object = object.get();
             let handle = call.place(call.at().file).address(0);

@@ -167,5 +167,5 @@ pub(crate) fn element_type(abi: &Abi, datatype: usize) -> Option<ElementType> {
 pub(crate) fn text(place: &[c_char; TEXT_ROOM]) -> String {
     let bytes = place.map(|byte| byte as u8);
     let text = CStr::from_bytes_until_nul(&bytes).unwrap_or_default();
-    text.to_string_lossy().into_owned()
+    annals_recorder::text_of(text.to_bytes()).into_owned()
 }

@@ -801,7 +801,7 @@ fn text_of(values: &[Value], names: Option<&super::enumeration::EnumerationInfo>
         })
         .collect();
     if matches!(values.first(), Some(Value::Char(_))) {
-        return String::from_utf8_lossy(&characters).into_owned();
+        return annals_format::text_of(&characters).into_owned();
     }
     texts.collect::<Vec<_>>().join(", ")
 }

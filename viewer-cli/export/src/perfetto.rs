@@ -399,7 +399,7 @@ impl<'a> Perfetto<'a> {
                     (None, Value::U64(value)) => number(annotation::UINT, value, out),
                     (None, Value::F64(value)) => fixed(annotation::DOUBLE, value.to_bits(), out),
                     (None, Value::String(text)) => {
-                        let text = String::from_utf8_lossy(text);
+                        let text = annals_format::text_of(text);
                         bytes(annotation::STRING, text.as_bytes(), out);
                     }
                     (None, Value::Bytes(value)) => {

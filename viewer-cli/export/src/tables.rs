@@ -484,7 +484,7 @@ impl EventsTable {
                 builder.append_null();
             } else {
                 text.push(b'}');
-                builder.append_value(String::from_utf8_lossy(&text));
+                builder.append_value(annals_format::text_of(&text));
             }
         }
         Arc::new(builder.finish())
@@ -548,7 +548,7 @@ impl Wide {
                 let mut builder = LargeStringBuilder::new();
                 for value in events.values(element) {
                     match value.as_bytes() {
-                        Some(bytes) => builder.append_value(String::from_utf8_lossy(bytes)),
+                        Some(bytes) => builder.append_value(annals_format::text_of(bytes)),
                         None => builder.append_null(),
                     }
                 }

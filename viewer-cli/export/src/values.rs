@@ -71,7 +71,7 @@ pub fn put_value_json(
         }
         Value::F64(_) | Value::Absent => write!(line, "null"),
         Value::String(bytes) => {
-            put_json(line, &String::from_utf8_lossy(bytes));
+            put_json(line, &annals_format::text_of(bytes));
             Ok(())
         }
         Value::Bytes(bytes) => write!(line, "\"{}\"", hex(bytes)),
@@ -95,7 +95,7 @@ pub fn put_value_text(
         Value::I64(value) => write!(line, "{value}"),
         Value::U64(value) => write!(line, "{value}"),
         Value::F64(value) => write!(line, "{value}"),
-        Value::String(bytes) => write!(line, "{:?}", String::from_utf8_lossy(bytes)),
+        Value::String(bytes) => write!(line, "{:?}", annals_format::text_of(bytes)),
         Value::Bytes(bytes) => write!(line, "0x{}", hex(bytes)),
         Value::Absent => Ok(()),
     };
