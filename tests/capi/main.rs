@@ -627,8 +627,9 @@ fn the_installation_is_complete_and_knows_its_version() {
 }
 
 #[test]
-fn the_readme_program_compiles_and_records() {
-    let readme = std::fs::read_to_string(Path::new(ROOT).join("README.md")).expect("the README");
+fn the_manual_s_program_compiles_and_records() {
+    let readme = std::fs::read_to_string(Path::new(ROOT).join("viewer-cli/book/src/record-c.md"))
+        .expect("the chapter");
     let (_, from) = readme.split_once("```c\n").expect("a C snippet");
     let (snippet, _) = from.split_once("```").expect("its end");
     let prefix = Prefix::get();

@@ -243,8 +243,8 @@ fn other_readers_find_what_is_printed_of_the_demo() {
     let Some(python) = python() else { return };
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let asked = Command::new(python)
-        .arg(root.join("tests/export/readme.py"))
-        .arg(root.join("README.md"))
+        .arg(root.join("tests/export/chapter.py"))
+        .arg(root.join("viewer-cli/book/src/export.md"))
         .arg(&demo)
         .output()
         .expect("python runs");

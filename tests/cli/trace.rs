@@ -1,6 +1,7 @@
 //! `trace-cli` from outside: what its JSON holds, exit codes, messages, the demo on unfriendly folders.
 
 mod library;
+mod manual;
 mod mistakes;
 mod outputs;
 #[path = "../support/programs.rs"]

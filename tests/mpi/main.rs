@@ -621,9 +621,9 @@ fn the_library_needs_no_mpi() {
 }
 
 #[test]
-fn the_readme_commands_do_what_it_says() {
-    let readme = support::root().join("README.md");
-    let readme = std::fs::read_to_string(readme).expect("the README");
+fn the_manual_s_commands_do_what_it_says() {
+    let readme = support::root().join("viewer-cli/book/src/record-mpi.md");
+    let readme = std::fs::read_to_string(readme).expect("the chapter");
     let (_, section) = readme
         .split_once("# Trace an MPI program")
         .expect("the section");

@@ -21,7 +21,9 @@ pub mod watch;
 
 pub use annals_export::{svg, time, values};
 
-/// The README's code, compiled and run.
+/// The code of the README and the manual, compiled and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
-pub struct Readme;
+#[doc = include_str!("../book/src/record-rust.md")]
+#[doc = include_str!("../book/src/record-tracing.md")]
+pub struct Manual;

@@ -1,6 +1,6 @@
-"""Asks the README's questions about tables, and holds the columns of the answers against those it shows.
+"""Asks the manual's questions about tables, and holds the columns of the answers against those it shows.
 
-    readme.py README DIRECTORY    (the directory has run-tables/)
+    chapter.py CHAPTER DIRECTORY    (the directory has run-tables/)
 """
 
 import os
