@@ -323,6 +323,8 @@ pub(crate) struct Extractor {
     far_ranks: FxHashMap<(usize, u32), u32>,
     /// By object.
     objects: Vec<u64>,
+    /// Messages that were suppressed at unknown times, by process: they cannot be matched by counting.
+    suppressed: Vec<(u32, Lost)>,
 }
 
 impl Extractor {
@@ -339,6 +341,7 @@ impl Extractor {
         }
         let mut extractor = Self {
             types,
+            suppressed: Vec::new(),
             streams: Vec::new(),
             world_of: Vec::new(),
             ranks: Vec::new(),
@@ -365,6 +368,14 @@ impl Extractor {
             extractor.objects.push(1 << 62 | number);
         }
         Some(extractor)
+    }
+
+    /// Makes the messages of a stream's process unmatchable from the start on, as far as such events were suppressed at times
+    /// that are not known.
+    fn suppress(&mut self, stream: StreamId, lost: Lost) {
+        if let Some(place) = self.streams.get(stream.index()).filter(|_| lost.is_any()) {
+            self.suppressed.push((place.process, lost));
+        }
     }
 
     /// Leaves collective operations out. Returns `None` if there is nothing else.

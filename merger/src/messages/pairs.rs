@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use annals_format::{
     Column, Definitions, EventPlace, EventTypeId, OrderedChunk, ProcessId, Reference, RegionId,
-    StreamId, StreamTotals,
+    StreamId,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::ReadSummary;
 use crate::messages::causality::MESSAGES_IN_FLIGHT;
 use crate::messages::matching::{Matcher, MessageCounts};
 use crate::messages::{Extractor, Kind, Mark, MessageBatch, TypeKind, TypePlan, carried};
@@ -220,8 +221,10 @@ pub struct MessageExtractor {
 }
 
 impl MessageExtractor {
-    /// Returns `None` if no event type is of messages, or if the definitions are not those of a whole trace.
-    pub fn of(definitions: &Definitions, totals: &[StreamTotals]) -> Option<Self> {
+    /// Takes messages out of the input of a summary. Returns `None` if no event type is of messages, or if the definitions are
+    /// not those of a whole trace.
+    pub fn of(definitions: &Definitions, summary: &ReadSummary) -> Option<Self> {
+        let totals = &summary.totals;
         let is_whole = is_dense(definitions.processes.keys().map(|id| id.index()))
             && is_dense(definitions.streams.keys().map(|id| id.index()))
             && is_dense(definitions.event_types.keys().map(|id| id.index()))
@@ -246,7 +249,27 @@ impl MessageExtractor {
             (totals.stream, lost)
         });
         let carries: BTreeMap<_, _> = of_streams.collect();
-        let extractor = Extractor::of(definitions, &carries)?.without_collectives()?;
+        let mut extractor = Extractor::of(definitions, &carries)?.without_collectives()?;
+        // What sampling leaves out is counted, without an interval.
+        let mut known: FxHashMap<(StreamId, EventTypeId), u64> = FxHashMap::default();
+        for loss in summary
+            .losses
+            .iter()
+            .filter(|loss| loss.cause.is_suppressed())
+        {
+            if let Some(event_type) = loss.event_type {
+                *known.entry((loss.stream, event_type)).or_default() += loss.count;
+            }
+        }
+        for of_stream in totals {
+            let stream = of_stream.stream;
+            let sampled = of_stream.rows.iter().filter(|row| {
+                let known = known.get(&(stream, row.event_type)).copied();
+                row.suppressed > known.unwrap_or(0)
+            });
+            let lost = carried(definitions, sampled.map(|row| row.event_type));
+            extractor.suppress(stream, lost);
+        }
         Some(Self { extractor })
     }
 
@@ -313,7 +336,13 @@ fn is_dense(mut ids: impl Iterator<Item = usize>) -> bool {
 impl MessagePairs {
     /// Matches what an extractor takes out.
     pub fn new(extractor: Arc<MessageExtractor>) -> Self {
-        let matcher = Matcher::new(extractor.extractor.processes(), MESSAGES_IN_FLIGHT);
+        let mut matcher = Matcher::new(extractor.extractor.processes(), MESSAGES_IN_FLIGHT);
+        let losses = extractor.extractor.suppressed.iter();
+        let unmatchable = MessageBatch {
+            losses: losses.map(|(process, lost)| (0, *process, *lost)).collect(),
+            ..MessageBatch::default()
+        };
+        matcher.feed(&unmatchable, &mut |_, _| {});
         Self {
             extractor,
             matcher,

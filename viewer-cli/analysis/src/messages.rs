@@ -245,8 +245,8 @@ pub fn for_each_message<V: FnMut(&Message) + Send>(
     visit: V,
 ) -> Result<Option<(MessageCounts, ReadSummary)>> {
     let definitions = reader.definitions();
-    let totals = reader.summary()?.totals;
-    let Some(extractor) = MessageExtractor::of(definitions, &totals) else {
+    let whole = reader.summary()?;
+    let Some(extractor) = MessageExtractor::of(definitions, &whole) else {
         return Ok(None);
     };
     let shared = Shared {

@@ -293,7 +293,7 @@ impl Messages {
             return Ok(None);
         }
         let summary = opened.summary()?;
-        let extractor = MessageExtractor::of(definitions, &summary.totals);
+        let extractor = MessageExtractor::of(definitions, &summary);
         Ok(extractor.map(|extractor| Self {
             pairs: MessagePairs::new(Arc::new(extractor)),
             of_rows: Vec::new(),
