@@ -17,7 +17,7 @@ use crate::output::{self, Finding};
 use crate::svg::{Anchor, Svg};
 use crate::table::{Align, Screen, Table};
 use crate::time;
-use crate::views::{counted, wait_sentence};
+use crate::views::{counted, wait_chain, wait_sentence};
 
 /// Messages by pair of ranks: bytes, latency, and who waited for whom.
 ///
@@ -210,8 +210,9 @@ fn sentence(messages: &Messages) -> String {
             format!("{}; it is the only wait in {all}.", wait_sentence(longest))
         }
         Some(longest) => format!(
-            "{}. {} took {} together, in {all}.",
+            "{}{}. {} took {} together, in {all}.",
             wait_sentence(longest),
+            wait_chain(longest, &messages.longest_waits),
             counted(late, "wait"),
             time::duration(wait_ns)
         ),

@@ -10,6 +10,7 @@ use super::bars::Bars;
 use super::lanes::{choose, lane_label};
 use super::links::{LaneWait, Lanes, Links};
 use super::metric_rows::MetricSums;
+use crate::views::{wait_chain, wait_sentence};
 
 /// Number of the longest waits that are named.
 const MOST_NAMED_WAITS: usize = 5;
@@ -295,6 +296,18 @@ impl Layout {
         layout.add_gaps(&outcome.losses, filter, &lanes_of_streams);
         layout.name_longest_waits();
         Ok((layout, outcome))
+    }
+
+    /// Returns the longest waits as sentences, each with why the other rank was late.
+    pub fn wait_sentences(&self) -> impl Iterator<Item = String> {
+        let waits: Vec<Wait> = self
+            .longest_waits
+            .iter()
+            .map(|named| named.wait.clone())
+            .collect();
+        let sentence = |wait: &Wait| wait_sentence(wait) + &wait_chain(wait, &waits);
+        let sentences: Vec<String> = waits.iter().map(sentence).collect();
+        sentences.into_iter()
     }
 
     /// Finds the longest of the waits shown.

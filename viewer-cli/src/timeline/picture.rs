@@ -594,9 +594,9 @@ fn draw_below(sheet: &Sheet<'_>, top: f64, canvas: &mut dyn Canvas) {
     if !layout.longest_waits.is_empty() {
         y += GAP;
     }
-    for (number, named) in layout.longest_waits.iter().enumerate() {
+    for (number, sentence) in layout.wait_sentences().enumerate() {
         draw_number(number + 1, (MARGIN + 7.0, y - 4.0), canvas);
-        let text = fitted(&wait_sentence(&named.wait), NORMAL, room - 20.0);
+        let text = fitted(&sentence, NORMAL, room - 20.0);
         canvas.text((MARGIN + 20.0, y), start, &text);
         y += LINE;
     }

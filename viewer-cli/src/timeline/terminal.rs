@@ -9,7 +9,6 @@ use super::{Layout, ticks};
 use crate::names::{cut_middle, shorten, width};
 use crate::table::safe;
 use crate::time;
-use crate::views::wait_sentence;
 
 /// Columns of the labels, with the line after them.
 pub const LABEL: usize = 20;
@@ -131,8 +130,8 @@ pub fn render(layout: &Layout, title: &str, has_colour: bool) -> String {
     }
     axis(layout, &mut text);
     legend(layout, has_colour, &mut text);
-    for (number, named) in layout.longest_waits.iter().enumerate() {
-        let _ = writeln!(text, "  {}. {}", number + 1, wait_sentence(&named.wait));
+    for (number, sentence) in layout.wait_sentences().enumerate() {
+        let _ = writeln!(text, "  {}. {sentence}", number + 1);
     }
     for note in &layout.notes {
         let _ = writeln!(text, "note: {}", safe(note));
