@@ -15,7 +15,7 @@ fn pages() -> Vec<(PathBuf, String)> {
     let chapters = chapters.flatten().map(|entry| entry.path());
     let is_page = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "md");
     let mut paths: Vec<PathBuf> = chapters.filter(is_page).collect();
-    paths.push(root().join("README.md"));
+    paths.extend(["README.md", "CONTRIBUTING.md"].map(|name| root().join(name)));
     paths.sort();
     let read = |path: PathBuf| {
         let text = fs::read_to_string(&path).expect("a page");
@@ -59,7 +59,7 @@ fn links_lead_somewhere_and_every_chapter_is_listed() {
     let contents = fs::read_to_string(contents).expect("the table of contents");
     for (path, _) in pages() {
         let name = path.file_name().expect("a name").to_string_lossy();
-        let is_chapter = !matches!(&*name, "SUMMARY.md" | "README.md");
+        let is_chapter = !matches!(&*name, "SUMMARY.md" | "README.md" | "CONTRIBUTING.md");
         assert!(
             !is_chapter || contents.contains(&format!("({name})")),
             "{name}"
