@@ -18,8 +18,9 @@ use crate::time;
 /// A part of a trace as a separate trace.
 ///
 /// Times, definitions and calibration stay; what is left out is counted as filtered; losses stay, with their times. Regions that
-/// are open where the part begins are open in it: it starts with a snapshot of them, so that `regions`, `timeline` and the
-/// others show there what they show in the whole trace.
+/// are open where the part begins are open in it: it starts with a snapshot of them. Regions that are open where the part
+/// ends, end in it with the last enter or leave of their location: what comes later is not in the part, so that such a call is
+/// shorter there than in the whole trace, and a location without events in the part has no calls.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Examples:\n  trace-cli slice run.annals --from 1s --to 1.5s -o part.annals\n  \
