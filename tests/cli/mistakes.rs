@@ -46,6 +46,11 @@ const MISTAKES: &[Mistake] = &[
         &["cut.annals", "at byte", "expected"],
     ),
     (
+        "$C regions half.annals",
+        3,
+        &["half.annals", "byte 64", "0 events can be read"],
+    ),
+    (
         "$C info newer.annals",
         1,
         &["newer.annals", "format version 9.0", "use a newer program"],
@@ -306,6 +311,7 @@ fn prepare(directory: &Path) {
     write("notes.txt", b"do not lose this\n");
     write("empty.annals", b"");
     write("cut.annals", &trace[..40]);
+    write("half.annals", &trace[..400]);
     let mut newer = trace;
     newer[8] = 9;
     newer[10] = 0;

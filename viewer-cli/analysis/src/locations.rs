@@ -47,3 +47,52 @@ impl LocationNames {
         self.names.get(&id).map_or("unknown", String::as_str)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use annals_format::{Definition, Location, LocationKind, StringId};
+
+    #[test]
+    fn threads_that_share_a_name_are_told_apart() {
+        let mut definitions = Definitions::default();
+        for (number, name) in ["solver", "io", ""].into_iter().enumerate() {
+            definitions.add(Definition::String(
+                StringId::new(number as u32),
+                name.to_owned(),
+            ));
+        }
+        // Name and thread id of each location of one process; the last is of another.
+        let locations = [
+            (0, 0, 71),
+            (0, 0, 72),
+            (0, 1, 73),
+            (0, 2, 0),
+            (0, 0, 0),
+            (1, 0, 80),
+        ];
+        for (number, (process, name, system_id)) in locations.into_iter().enumerate() {
+            definitions.add(Definition::Location(Location {
+                id: LocationId::new(number as u32),
+                process: ProcessId::new(process),
+                name: StringId::new(name),
+                kind: LocationKind::Thread,
+                system_id,
+            }));
+        }
+        let names = LocationNames::new(&definitions);
+        let all: Vec<&str> = (0..7).map(|id| names.get(LocationId::new(id))).collect();
+        assert_eq!(
+            all,
+            [
+                "solver (thread 71)",
+                "solver (thread 72)",
+                "io",
+                "unnamed",
+                "solver #3",
+                "solver",
+                "unknown"
+            ]
+        );
+    }
+}

@@ -705,22 +705,54 @@ mod tests {
         assert!(trace_beside(Path::new("/")).is_err());
     }
 
+    fn gathered(events: u64, dropped: &[(&'static str, u64)]) -> Gathered {
+        Gathered {
+            path: PathBuf::from("run/one.annals"),
+            pid: 7,
+            rank: None,
+            ended: Ended::Finished,
+            process_end: Default::default(),
+            events,
+            dropped: dropped.iter().copied().collect(),
+            bytes: 64,
+            is_kill_safe: true,
+            functions: (0, 0),
+            problems: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn drops_come_with_ways_out_in_this_run_s_numbers() {
+        let run = Run {
+            command: &[OsString::from("program")],
+            programs: &[],
+            status: ExitStatus::from_raw(0),
+            buffer_bytes: 1 << 20,
+        };
+        let told = |of_all: &[Gathered]| report(of_all, &run, Path::new("run"));
+        let text = told(&[gathered(1000, &[("buffer-full", 5000)]), gathered(9, &[])]);
+        assert!(
+            text.contains("5,000 events were dropped because the buffer of 1.0 MiB was full"),
+            "{text}"
+        );
+        for way in [
+            "--buffer 8M",
+            "--overflow block",
+            "trace-cli suggest-filter run",
+        ] {
+            assert!(text.contains(way), "{way}: {text}");
+        }
+        assert!(!told(&[gathered(1000, &[])]).contains("--buffer"));
+        // Room in memory does not help against these.
+        assert!(!told(&[gathered(1000, &[("size-limit", 7)])]).contains("--buffer"));
+    }
+
     #[test]
     fn what_a_recording_that_ends_early_has_lost_is_not_called_nothing() {
-        use std::collections::BTreeMap;
         let told = |ended: Ended, dropped: &[(&'static str, u64)]| {
             let one = Gathered {
-                path: PathBuf::from("run/one.annals"),
-                pid: 7,
-                rank: None,
                 ended,
-                process_end: Default::default(),
-                events: 3,
-                dropped: BTreeMap::from_iter(dropped.iter().copied()),
-                bytes: 64,
-                is_kill_safe: true,
-                functions: (0, 0),
-                problems: Vec::new(),
+                ..gathered(3, dropped)
             };
             let run = Run {
                 command: &[OsString::from("program")],
