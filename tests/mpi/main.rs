@@ -1398,12 +1398,19 @@ fn a_late_sender_is_named_with_rank_region_and_time() {
             "{what}: {wait_ns}"
         );
         let picture: Value = serde_json::from_str(&ask(&["timeline", "--json"])).expect("JSON");
-        assert_eq!(
-            picture["longest_waits"][0]["wait_ns"], longest["wait_ns"],
-            "{what}"
+        // The others wait longer, in the barrier, for the rank that waits for the late sender.
+        let named = picture["longest_waits"].as_array().expect("waits");
+        assert!(
+            named
+                .iter()
+                .any(|wait| wait["wait_ns"] == longest["wait_ns"]),
+            "{what}: {named:?}"
         );
         let note = picture["notes"][0].as_str().expect("a note");
-        assert!(note.contains("of MPI_Init before"), "{what}: {note}");
+        assert!(
+            note.contains("until MPI_Init was first left"),
+            "{what}: {note}"
+        );
         let waits = &picture["lanes"][2]["waits"];
         let is_longest = |wait: &Value| wait["from_ns"] == longest["from_ns"];
         assert!(
