@@ -23,7 +23,7 @@ here = pathlib.Path(__file__).resolve().parent
 programs = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", here.parent.parent / "target")) / "release"
 archive = trace.with_suffix(".otf2-archive")
 if not archive.exists():
-    subprocess.run([programs / "trace-merge", trace, "--format", "otf2", "--causality", "off", "-o", archive],
+    subprocess.run([programs / "trace-cli", "merge", trace, "--format", "otf2", "--causality", "off", "-o", archive],
                    check=True, stdout=subprocess.DEVNULL)
 anchor = next(archive.glob("*.otf2"))
 scratch = tempfile.TemporaryDirectory(prefix="annals-regions-")

@@ -1,4 +1,4 @@
-//! `trace-cli demo`: the main job on real input. Four processes compress every file below a directory,
+//! `trace-cli demo`: the main job on real input. Four processes compress the files below a directory,
 //! each recording what it does; then their recordings are merged, looked at, and held against what the
 //! processes know.
 
