@@ -133,7 +133,7 @@ pub(crate) fn comm_idup<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     result
 }
 
-/// Gives a communicator up.
+/// Forgets a communicator that was freed.
 #[inline(never)]
 pub(crate) fn comm_free<const N: usize, S: Site>(call: Call<N, S>) -> usize {
     let frame = Frame::begin(call.index());

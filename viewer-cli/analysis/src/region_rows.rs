@@ -149,18 +149,15 @@ pub fn region_times(
         .filter(|(_, s)| s.counted.is_time_uncertain || s.uncertain_calls != 0)
         .map(|((group, _), _)| *group)
         .collect();
-    let lossy = summary
-        .losses
-        .iter()
-        .filter(|loss| !loss.cause.is_suppressed());
-    let has_loss = lossy.count() != 0;
+    let mut losses = summary.losses.iter();
+    let has_loss = losses.any(|loss| !loss.cause.is_suppressed());
     let outside = outside.into_iter().map(|(group, time_ns)| {
         let (rank, location) = place_of(definitions, &names, group);
         OutsideTime {
             rank,
             location,
             time_ns: time_ns.max(0),
-            is_uncertain: uncertain.contains(&group) || has_loss && group == Group::All,
+            is_uncertain: uncertain.contains(&group) || (has_loss && group == Group::All),
         }
     });
     let mut outside: Vec<OutsideTime> = outside.collect();

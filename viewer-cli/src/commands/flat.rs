@@ -18,7 +18,7 @@ use crate::names::shorten;
 use crate::output::{self, Finding};
 use crate::table::{Align, Table, safe};
 use crate::time;
-use crate::views::SENTENCE_NAME;
+use crate::views::{OUTSIDE, SENTENCE_NAME};
 
 /// Load balance: time in each region by rank or location.
 ///
@@ -130,9 +130,6 @@ fn is_seen(stats: &RegionStats) -> bool {
         || stats.counted.unmatched_leaves != 0
 }
 
-/// What the time in no region is called.
-const OUTSIDE: &str = "(outside of all regions)";
-
 /// Returns the time that each group spent in no region, as a region of that name.
 fn outside_row(
     opened: &Reader,
@@ -140,12 +137,15 @@ fn outside_row(
     statistics: &Statistics,
     run_times: &BTreeMap<Group, i64>,
 ) -> Option<(String, Vec<Share>)> {
+    // One pass: there may be tens of thousands of groups.
+    let mut inside: BTreeMap<Group, (i64, bool)> = BTreeMap::new();
+    for ((group, _), stats) in statistics {
+        let (ns, is_uncertain) = inside.entry(*group).or_default();
+        *ns += stats.counted.exclusive_ns;
+        *is_uncertain |= stats.counted.is_time_uncertain || stats.uncertain_calls != 0;
+    }
     let shares = run_times.iter().map(|(group, run_ns)| {
-        let of_group = statistics.iter().filter(|((of, _), _)| of == group);
-        let (inside_ns, is_uncertain) = of_group.fold((0, false), |(ns, uncertain), (_, stats)| {
-            let is_uncertain = stats.counted.is_time_uncertain || stats.uncertain_calls != 0;
-            (ns + stats.counted.exclusive_ns, uncertain | is_uncertain)
-        });
+        let (inside_ns, is_uncertain) = inside.get(group).copied().unwrap_or_default();
         let time_ns = (run_ns - inside_ns).max(0);
         Share {
             exclusive_ns: time_ns,

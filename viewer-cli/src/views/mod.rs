@@ -7,7 +7,7 @@ mod waits;
 
 pub use info::{FilterInfo, Info, ProcessInfo};
 pub use losses::{LossRow, loss_row, loss_table, summed};
-pub use regions::{region_sentence, region_table};
+pub use regions::{OUTSIDE, region_sentence, region_table};
 pub use waits::{wait_chain, wait_sentence};
 
 use crate::time;
