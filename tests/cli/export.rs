@@ -678,3 +678,29 @@ fn what_is_no_format_is_told_with_those_there_are() {
     let piped = piped.expect("trace-cli runs");
     assert!(piped.status.success() && piped.stdout.starts_with(b"time_ns,rank,location"));
 }
+
+#[test]
+fn a_file_that_is_called_as_a_table_has_that_table() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let inputs = scratch.path().join("run");
+    odd_recordings(&inputs);
+    for (name, first_column, table) in [
+        ("calls.csv", "call,parent,", "`calls`"),
+        ("messages.csv", "send_ns,receive_ns,", "`messages`"),
+        ("anything.csv", "time_ns,rank,", "`events`"),
+    ] {
+        let output = scratch.path().join(name);
+        let done = Command::new(env!("CARGO_BIN_EXE_trace-cli"))
+            .arg("export")
+            .arg(&inputs)
+            .arg("-o")
+            .arg(&output)
+            .output()
+            .expect("trace-cli runs");
+        assert!(done.status.success(), "{}", said(&done));
+        let text = std::fs::read_to_string(&output).expect("a table");
+        assert!(text.starts_with(first_column), "{name}: {text:.80}");
+        let told = format!("table {table} with ");
+        assert!(said(&done).contains(&told), "{told}: {}", said(&done));
+    }
+}
