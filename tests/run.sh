@@ -81,6 +81,8 @@ cargo build --workspace --lib --bins --examples --tests
 step "its tests"
 # What hangs is a failure that says where.
 TESTS_BUILT_IN="$PWD/target/debug" timeout --foreground 45m cargo test --workspace --no-fail-fast
+# Gigabytes of recordings and installed copies, which only a failed test needs.
+rm -rf target/tmp
 
 step "the macros, removed"
 cargo test -p annals-recorder --lib --features off global
