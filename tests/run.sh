@@ -73,7 +73,7 @@ step "the README's first command"
 # The first of the README's two commands, as a user runs it.
 demo=target/readme-demo
 rm -rf "$demo"
-cargo run --release -p annals-cli -- demo --output "$demo"
+cargo demo --output "$demo"
 
 step "the workspace"
 # Everything once, with the features that tests turn on; what tests install is taken from there.

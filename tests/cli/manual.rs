@@ -34,7 +34,7 @@ fn the_readme_is_short_and_begins_with_its_title_and_two_commands() {
     let (block, _) = block.split_once("```").expect("their end");
     assert_eq!(block.lines().count(), 2, "{block}");
     assert!(
-        block.contains("-- demo") && block.contains("bash tests/run.sh"),
+        block.starts_with("cargo demo") && block.contains("bash tests/run.sh"),
         "{block}"
     );
 }
