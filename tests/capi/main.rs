@@ -614,6 +614,12 @@ fn the_installation_is_complete_and_knows_its_version() {
         "lib/libannals_instrument.so.0.1",
         "include/annals.h",
         "include/annals.hpp",
+        "include/annals_t.h",
+        "share/man/man1/trace-cli-record.1",
+        "share/man/man1/trace-merge.1",
+        "share/bash-completion/completions/trace-cli",
+        "share/zsh/site-functions/_trace-cli",
+        "share/fish/vendor_completions.d/trace-cli.fish",
     ] {
         assert!(prefix.0.join(file).exists(), "{file}");
     }
@@ -627,9 +633,8 @@ fn the_installation_is_complete_and_knows_its_version() {
 }
 
 #[test]
-fn the_manual_s_program_compiles_and_records() {
-    let readme = std::fs::read_to_string(Path::new(ROOT).join("viewer-cli/book/src/record-c.md"))
-        .expect("the chapter");
+fn the_program_of_the_readme_compiles_and_records() {
+    let readme = std::fs::read_to_string(Path::new(ROOT).join("README.md")).expect("the README");
     let (_, from) = readme.split_once("```c\n").expect("a C snippet");
     let (snippet, _) = from.split_once("```").expect("its end");
     let prefix = Prefix::get();
