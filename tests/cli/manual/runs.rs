@@ -94,6 +94,12 @@ fn commands_of(block: &Commands) -> Vec<(String, i32)> {
     commands
 }
 
+/// Last lines of what commands printed.
+fn end_of(printed: &str) -> String {
+    let lines: Vec<&str> = printed.lines().collect();
+    lines[lines.len().saturating_sub(25)..].join("\n")
+}
+
 /// Where pages run: an installed Annals, and a home directory.
 struct Place {
     directory: PathBuf,
@@ -110,6 +116,7 @@ impl Place {
              if [ \"$script\" = recorder/capi/install.sh ]; then command bash \"$script\" --built '{built}' \"$@\"\n\
              else command bash \"$script\" \"$@\"; fi; }}\n"
         );
+        let name = page.name();
         let mut checks = Vec::new();
         for block in page.blocks() {
             match block {
@@ -122,7 +129,7 @@ impl Place {
                     for (command, _) in &commands {
                         writeln!(
                             script,
-                            "{{ {command}}} >>.printed.{number} 2>&1 </dev/null; echo $? >>.codes.{number}"
+                            "{{ {command}}} >>{name}.printed.{number} 2>&1 </dev/null; echo $? >>{name}.codes.{number}"
                         )
                         .expect("memory");
                     }
@@ -148,26 +155,30 @@ impl Place {
             wrong.push(format!("{}: {} {said}", page.name(), output.status));
         }
         for (number, (block, commands)) in checks.iter().enumerate() {
-            let read = |name: &str| {
-                let path = directory.join(format!(".{name}.{number}"));
+            let read = |what: &str| {
+                let path = directory.join(format!("{name}.{what}.{number}"));
                 fs::read_to_string(path).unwrap_or_default()
             };
             let printed = read("printed");
             let codes = read("codes");
             let codes: Vec<i32> = codes.lines().filter_map(|code| code.parse().ok()).collect();
-            let place = format!("{}:{}", page.name(), block.line);
+            let place = format!("{name}:{}", block.line);
             for (index, (command, code)) in commands.iter().enumerate() {
                 if codes.get(index) != Some(code) {
                     let ended = codes.get(index);
                     wrong.push(format!(
-                        "{place}: {command}ended with {ended:?}, not {code}:\n{printed}"
+                        "{place}: {command}ended with {ended:?}, not {code}:\n{}",
+                        end_of(&printed)
                     ));
                 }
             }
             if let Some(expected) = &block.output
                 && let Some(line) = first_missing(expected, &printed)
             {
-                wrong.push(format!("{place}: `{line}` was not printed:\n{printed}"));
+                wrong.push(format!(
+                    "{place}: `{line}` was not printed:\n{}",
+                    end_of(&printed)
+                ));
             }
         }
         wrong
