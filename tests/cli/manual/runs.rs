@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::pages::{Block, Commands, Expected, Page, pages, root};
+use super::rows;
 
 /// What stands for lines that the page leaves out.
 const LEFT_OUT: &str = "…";
@@ -123,6 +124,8 @@ impl Place {
                 Block::File { name, text } => {
                     fs::write(directory.join(name), text).expect("a file of the page");
                 }
+                // `tests/run.sh` runs the first commands of the README: the demo and itself.
+                Block::Commands(block) if block.text.contains("bash tests/run.sh") => {}
                 Block::Commands(block) if block.norun.is_none() => {
                     let number = checks.len();
                     let commands = commands_of(&block);
@@ -255,6 +258,29 @@ fn every_command_of_readme_and_manual_runs_and_prints_what_they_say() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    check_members(&place, &tutorial_directory);
+}
+
+/// Members of JSON documents as the page lists them, against those of the tutorial's trace.
+fn check_members(place: &Place, directory: &Path) {
+    let table = rows("viewer-cli/book/src/json.md");
+    let mut count = 0;
+    for row in table.iter().filter(|row| row[0].starts_with('`')) {
+        let command = row[0].trim_matches('`');
+        let output = Command::new(place.directory.join("home/.local/annals/bin/trace-cli"))
+            .args([command, "heat.annals", "--json"])
+            .current_dir(directory)
+            .output()
+            .expect("trace-cli runs");
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect(command);
+        let document = document.as_object().expect("an object");
+        let members: Vec<&str> = document.keys().map(String::as_str).collect();
+        let mut listed: Vec<&str> = row[1].trim_matches('`').split(' ').collect();
+        listed.sort_unstable();
+        assert_eq!(listed, members, "{command}");
+        count += 1;
+    }
+    assert!(count > 8, "{count} commands");
 }
 
 #[test]
