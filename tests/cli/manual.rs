@@ -25,6 +25,15 @@ fn the_readme_is_short_and_begins_with_its_title_and_two_commands() {
     );
 }
 
+/// Returns the name by which links lead to a heading: lower case, hyphens between words, no other marks.
+fn section_of(heading: &str) -> String {
+    let heading = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = heading
+        .chars()
+        .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
 #[test]
 fn links_lead_somewhere_and_every_chapter_is_listed() {
     let mut count = 0;
@@ -35,9 +44,15 @@ fn links_lead_somewhere_and_every_chapter_is_listed() {
             if link.starts_with("http") || link.starts_with('#') {
                 continue;
             }
-            let file = link.split('#').next().unwrap_or(link);
+            let (file, section) = link.split_once('#').unwrap_or((link, ""));
             let target = path.parent().expect("a directory").join(file);
             assert!(target.exists(), "{}: {link}", path.display());
+            if !section.is_empty() {
+                let text = fs::read_to_string(&target).expect("a page");
+                let mut headings = text.lines().filter(|line| line.starts_with('#'));
+                let is_there = headings.any(|line| section_of(line) == section);
+                assert!(is_there, "{}: {link}", path.display());
+            }
             count += 1;
         }
     }
