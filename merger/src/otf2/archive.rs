@@ -12,7 +12,7 @@ use annals_format::otf2::{
 use annals_format::wire::Put;
 use annals_format::{
     ANY_EVENT_TYPE, CalibrationPoint, Chunk, ChunkHeader, ChunkPlace, Clock, ClockId, ClockKind,
-    Cumulative, Definition, Definitions, Ended, EventTypeId, FileHeader, FileKind, Foreign,
+    Cumulative, Definition, Definitions, Ended, EventTypeId, FileHeader, FileKind, ForeignRecord,
     Location, LocationId, LocationKind, Object, ObjectId, Problem, Process, ProcessId, Property,
     Rank, ReadAt, Recording, RecordingId, Reference, Region, RegionId, Source, SourceId,
     SourceOrder, StoredChunk, Stream, StreamContents, StreamId, StreamLoss, StreamTotals, StringId,
@@ -799,7 +799,7 @@ impl Maker<'_> {
         let mut add = |of: Reference, id: u32, body: Vec<u8>| {
             own.definitions.foreign.insert(
                 (ProcessId::new(0), of, id),
-                Foreign {
+                ForeignRecord {
                     process: ProcessId::new(0),
                     format,
                     of,
