@@ -69,11 +69,23 @@ if ! [ -x target/export-python/bin/python ]; then
         { rm -rf target/export-python; exit 1; }
 fi
 
+# Programs built from source, with pinned versions. Their speed does not matter.
+tool() {
+    [ "$(cat "target/tools/$1.version" 2>/dev/null)" = "$2" ] && return
+    CARGO_TARGET_DIR=target/tools/build cargo install --quiet --locked --debug --force --root target/tools \
+        --no-default-features --version "$2" "$1"
+    rm -rf target/tools/build
+    echo "$2" >"target/tools/$1.version"
+}
+step "tools"
+tool mdbook 0.5.4
+tool cargo-deb 3.8.0
+
 step "the README's first command"
 # The first of the README's two commands, as a user runs it.
 demo=target/readme-demo
 rm -rf "$demo"
-cargo run --release -p annals-cli -- demo --output "$demo"
+cargo demo --output "$demo"
 
 step "the workspace"
 # Everything once, with the features that tests turn on; what tests install is taken from there.

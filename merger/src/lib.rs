@@ -122,3 +122,8 @@ pub use stages::{Stage, measure_stages};
 pub use verify::{Mismatch, Verification, VerifyOptions, verify};
 pub use whole_file::{OutputError, OutputKind, Replace, WholeDirectory, WholeFile};
 pub use window::Window;
+
+/// The code of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -153,3 +153,8 @@ pub use annals_format::{
     EventTypeSchema, HostOffset, ModuleId, ObjectId, Reference, RegionId, Role, SourceId, Value,
     Verbosity,
 };
+
+/// The code of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

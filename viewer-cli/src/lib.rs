@@ -15,6 +15,7 @@ pub mod process_end;
 pub mod rule;
 pub mod table;
 pub mod timeline;
+#[cfg(feature = "tui")]
 pub mod tui;
 pub mod views;
 pub mod watch;

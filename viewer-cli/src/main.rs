@@ -5,9 +5,9 @@ use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
 use annals_cli::commands::{
-    InputArguments, collectives, demo, diff, dropped, events, explain, export, flat, histogram,
-    info, intervals, merge, messages, metrics, print, record, recover, regions, slice, sources,
-    suggest_filter, timeline, tui, verify,
+    InputArguments, collectives, demo, diff, dropped, events, explain, export, flat, help,
+    histogram, info, intervals, merge, messages, metrics, print, record, recover, regions, slice,
+    sources, suggest_filter, timeline, tui, verify,
 };
 use annals_cli::file::with_advice;
 use annals_cli::launch;
@@ -26,6 +26,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 #[command(
     name = "trace-cli",
     version,
+    disable_help_subcommand = true,
     after_help = "Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 finished, but data had to be \
                   skipped (dropped --check, verify: anything was lost; recover: a part that it\n\
                   reads is damaged or missing).\n\n\
@@ -33,7 +34,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
                   trace-cli print run.annals --rank 0 --from 1s --to 1.1s\n  \
                   trace-cli regions run.annals --by rank\n  trace-cli suggest-filter run.annals -o filter.txt\n  \
                   trace-cli explain run.annals 0/main/17 3/main/20\n  trace-cli dropped run.annals --check\n  \
-                  trace-cli verify run.annals annals-run"
+                  trace-cli verify run.annals annals-run\n\n\
+                  Topics: trace-cli help losses, clocks, filters, json"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -102,6 +104,11 @@ enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// The help of a command, or a topic: losses, clocks, filters, json
+    Help {
+        /// A command or a topic
+        name: Option<String>,
+    },
     /// Manual pages: one for trace-cli and one for each command, into a directory
     Man {
         /// Where they go
@@ -145,6 +152,7 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<Finding> {
             clap_complete::generate(*shell, &mut Arguments::command(), "trace-cli", out);
             Ok(Finding::FINE)
         }
+        Command::Help { name } => help::run(command_line(), name.as_deref(), out),
         Command::Man { directory } => {
             std::fs::create_dir_all(directory)
                 .and_then(|()| clap_mangen::generate_to(Arguments::command(), directory))
@@ -203,7 +211,7 @@ fn command_line() -> clap::Command {
         let found = command
             .find_subcommand(name)
             .and_then(clap::Command::get_about);
-        let about = found.map_or_else(|| "The help of a command".to_owned(), ToString::to_string);
+        let about = found.map(ToString::to_string).unwrap_or_default();
         // Of a command without its own words, the first line of those of its arguments.
         about.lines().next().unwrap_or_default().to_owned()
     };

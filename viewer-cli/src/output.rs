@@ -29,6 +29,18 @@ impl Finding {
     }
 }
 
+/// Checks that a part of the program is built in: one of the features of this crate.
+///
+/// # Errors
+/// If it is not.
+pub fn check_built_in(is_built_in: bool, feature: &str) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        is_built_in,
+        "{feature}: not built into this program (feature `{feature}`): `cargo install --path viewer-cli` builds it with all"
+    );
+    Ok(())
+}
+
 /// Writes one JSON object, pretty, with a line end.
 ///
 /// # Errors

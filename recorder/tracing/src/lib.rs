@@ -67,3 +67,8 @@ mod shape;
 mod spans;
 
 pub use layer::AnnalsLayer;
+
+/// The code of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

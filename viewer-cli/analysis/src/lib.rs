@@ -59,3 +59,8 @@ pub use region_statistics::{
 };
 pub use state::{CallState, EventState, fold_calls, fold_events};
 pub use waits::{LateSide, LongestWaits, MessageWait, MessageWaits, Wait, WaitCause};
+
+/// The code of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -243,6 +243,7 @@ pub fn run(arguments: &ExportArguments, out: &mut dyn Write) -> anyhow::Result<F
         out.write_all(annals_export::list().as_bytes())?;
         return Ok(Finding::FINE);
     }
+    annals_export::check_built_in()?;
     let (Some(input), Some(to)) = (&arguments.input, &arguments.output) else {
         return Err(UsageError("an input and --output are needed".to_owned()).into());
     };
@@ -283,7 +284,7 @@ pub fn run(arguments: &ExportArguments, out: &mut dyn Write) -> anyhow::Result<F
     warn_of_much_text(format, arguments, events);
     let bar = progress(opened.events_before(window.to_ns), arguments.quiet);
     let query = arguments.filter.query(opened.definitions(), window)?;
-    let exported = annals_export::export(&opened, &query, (format, &settings), to, &mut |events| {
+    let exported = annals_export::export(&opened, &query, format, &settings, to, &mut |events| {
         bar.set_position(events)
     });
     bar.finish_and_clear();

@@ -10,7 +10,7 @@ use crate::filter::{EventFilterArguments, FilterArguments, WindowArguments};
 use crate::merge_summary::{Asked, of_ends, of_merge};
 use crate::output::{Finding, UsageError};
 use crate::table::safe_lines;
-use annals_export::{Format, Settings, export};
+use annals_export::{Format, Settings, check_built_in, export};
 use annals_format::CompressionLevel;
 use annals_merger::{
     ArchiveOptions, Causality, ClockOffsets, JoinOptions, MESSAGES_IN_FLIGHT, MergeError,
@@ -361,7 +361,9 @@ fn merge(arguments: &MergeArguments) -> anyhow::Result<Report> {
     options.force = arguments.force.force;
     options.settled = arguments.plan.as_deref().map(Plan::read).transpose()?;
     options.slice = arguments.slice;
-    if !matches!(format, OutputFormat::Export(_)) {
+    if matches!(format, OutputFormat::Export(_)) {
+        check_built_in()?;
+    } else {
         // An export filters itself: it tells of what is left out in its own way.
         options.filter = arguments.filter.filter();
         options.window = window;
@@ -447,7 +449,8 @@ fn run_export(
     let exported = export(
         &opened,
         &query,
-        (format, &settings),
+        format,
+        &settings,
         arguments.output(),
         &mut |events| bar.set_position(events),
     );

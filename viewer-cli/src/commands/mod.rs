@@ -8,6 +8,7 @@ pub mod events;
 pub mod explain;
 pub mod export;
 pub mod flat;
+pub mod help;
 pub mod histogram;
 pub mod info;
 pub mod intervals;

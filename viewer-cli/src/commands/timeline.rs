@@ -12,7 +12,9 @@ use crate::filter::{FilterArguments, WindowArguments};
 use crate::output::{self, Finding};
 use crate::table::Screen;
 use crate::time;
-use crate::timeline::{self, Layout, Request, picture, png, terminal};
+use crate::timeline::{self, Layout, Request, terminal};
+#[cfg(feature = "pictures")]
+use crate::timeline::{picture, png};
 use annals_analysis::{Wait, bin_start, bounded};
 use annals_merger::Window;
 
@@ -237,9 +239,12 @@ pub fn run(arguments: &TimelineArguments, out: &mut dyn Write) -> anyhow::Result
     arguments
         .force
         .check_picture(arguments.png.as_deref(), PNG, "png")?;
+    let is_picture = arguments.svg.is_some() || arguments.png.is_some();
+    if is_picture {
+        output::check_built_in(cfg!(feature = "pictures"), "pictures")?;
+    }
     let (opened, mut window) = arguments.input.open_window(&arguments.window)?;
     let filter = arguments.filter.query(opened.definitions(), window)?;
-    let is_picture = arguments.svg.is_some() || arguments.png.is_some();
     let has_levels = is_picture || arguments.input.json;
     let columns = match (arguments.width, has_levels) {
         (Some(width), true) => width.into(),
@@ -295,14 +300,8 @@ pub fn run(arguments: &TimelineArguments, out: &mut dyn Write) -> anyhow::Result
     }
     let title = arguments.input.title();
     warn_of_damage(&opened, &outcome);
-    if let Some(path) = &arguments.svg {
-        arguments
-            .force
-            .write(path, picture::svg(&layout, &title).as_bytes(), SVG)?;
-    }
-    if let Some(path) = &arguments.png {
-        arguments.force.write(path, &png(&layout, &title)?, PNG)?;
-    }
+    #[cfg(feature = "pictures")]
+    write_pictures(arguments, &layout, &title)?;
     if arguments.input.json {
         output::json(out, &as_json(&layout))?;
     } else if is_picture {
@@ -314,4 +313,20 @@ pub fn run(arguments: &TimelineArguments, out: &mut dyn Write) -> anyhow::Result
         out.write_all(text.as_bytes())?;
     }
     Ok(Finding::loss(outcome.has_skipped_now))
+}
+
+#[cfg(feature = "pictures")]
+fn write_pictures(
+    arguments: &TimelineArguments,
+    layout: &Layout,
+    title: &str,
+) -> anyhow::Result<()> {
+    if let Some(path) = &arguments.svg {
+        let svg = picture::svg(layout, title);
+        arguments.force.write(path, svg.as_bytes(), SVG)?;
+    }
+    if let Some(path) = &arguments.png {
+        arguments.force.write(path, &png(layout, title)?, PNG)?;
+    }
+    Ok(())
 }

@@ -3,11 +3,13 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
+#[cfg(feature = "tui")]
 use annals_merger::{Reader, Symbols};
 use clap::Args;
 
 use crate::filter::{FilterArguments, WindowArguments};
-use crate::output::{Finding, UsageError};
+use crate::output::{self, Finding, UsageError};
+#[cfg(feature = "tui")]
 use crate::tui::{self, Shown};
 
 /// Walk through a timeline by keys: zoom, pan, search, gaps.
@@ -42,10 +44,19 @@ pub struct TuiArguments {
 /// # Errors
 /// If there is no terminal, or the input cannot be read.
 pub fn run(arguments: &TuiArguments) -> anyhow::Result<Finding> {
+    output::check_built_in(cfg!(feature = "tui"), "tui")?;
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         let why = "tui needs a terminal; `trace-cli timeline` writes to pipes and files";
         return Err(UsageError(why.to_owned()).into());
     }
+    #[cfg(feature = "tui")]
+    tui::run(shown(arguments)?)?;
+    let _ = arguments;
+    Ok(Finding::FINE)
+}
+
+#[cfg(feature = "tui")]
+fn shown(arguments: &TuiArguments) -> anyhow::Result<Shown> {
     let window = arguments.window.window()?;
     let symbols = Symbols::in_directories(&arguments.symbols)?;
     let opened = Reader::open_all(std::slice::from_ref(&arguments.input), &symbols)?;
@@ -55,13 +66,12 @@ pub fn run(arguments: &TuiArguments) -> anyhow::Result<Finding> {
         |name| name.to_string_lossy().into_owned(),
     );
     let filter = arguments.filter.query(opened.definitions(), window)?;
-    tui::run(Shown {
+    Ok(Shown {
         opened,
         title: crate::table::safe(&title),
         filter,
         arguments: arguments.filter.clone(),
         window,
         most_events: arguments.most_events,
-    })?;
-    Ok(Finding::FINE)
+    })
 }

@@ -4,12 +4,15 @@
 //! a canvas of SVG or PNG.
 
 mod bars;
+#[cfg(feature = "pictures")]
 mod font;
 mod lanes;
 mod layout;
 mod links;
 mod metric_rows;
+#[cfg(feature = "pictures")]
 pub mod picture;
+#[cfg(feature = "pictures")]
 mod png;
 pub mod terminal;
 mod ticks;
@@ -17,6 +20,7 @@ mod window;
 
 pub use self::lanes::{lane_label, lanes_of};
 pub use self::layout::{Gap, Lane, LaneRow, Layout, Legend, MessageLines, Request, Run};
+#[cfg(feature = "pictures")]
 pub use self::png::encode as png;
 pub use self::ticks::{Tick, ticks};
 pub use self::window::without_start_and_end;

@@ -6,7 +6,7 @@ use annals_merger::OutputError;
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::{ArrowError, SchemaRef};
 
-use crate::rows::{Encoded, Job, Out, RowFile, Rows};
+use crate::write::rows::{Encoded, Job, Out, RowFile, Rows};
 
 struct ArrowFile {
     writer: FileWriter<Out>,

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::graph::Graph;
 use crate::text::safe;
 use crate::time::duration;
+use crate::write::graph::Graph;
 
 fn quoted(text: &str) -> String {
     safe(text).replace('\\', "\\\\").replace('"', "\\\"")

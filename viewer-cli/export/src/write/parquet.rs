@@ -16,8 +16,8 @@ use parquet::file::metadata::SortingColumn;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
 
-use crate::pages::{self, ColumnBytes, Compressor};
-use crate::rows::{Encoded, Job, Out, RowFile, Rows};
+use crate::write::pages::{self, ColumnBytes, Compressor};
+use crate::write::rows::{Encoded, Job, Out, RowFile, Rows};
 
 struct ParquetFile {
     schema: SchemaRef,

@@ -6,12 +6,12 @@
 use annals_format::{EventType, EventTypeId, Reference, RegionId, Role, StreamId, Value};
 use rustc_hash::FxHashMap;
 
-use crate::layout::Layout;
-use crate::output::Output;
-use crate::pass::{Call, Context, Ending, Enter, Events, Exporter, Message, Wants, ending};
-use crate::proto::{bytes, fixed, message, number};
-use crate::tables::{kind_of, metrics_of};
 use crate::values::{hex, referred};
+use crate::write::layout::Layout;
+use crate::write::output::Output;
+use crate::write::pass::{Call, Context, Ending, Enter, Events, Exporter, Message, Wants, ending};
+use crate::write::proto::{bytes, fixed, message, number};
+use crate::write::tables::{kind_of, metrics_of};
 use annals_merger::ByStream;
 
 /// Bytes that wait to be written.

@@ -19,9 +19,10 @@ use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use rustc_hash::FxHashMap;
 
-use crate::pass::{Call, Context, Events, ending};
-use crate::rows::Rows;
+use crate::TableKind;
 use crate::values::put_value_json;
+use crate::write::pass::{Call, Context, Events, ending};
+use crate::write::rows::Rows;
 use annals_merger::{ByStream, ChunkEvents, EventRange, Message};
 
 /// Elements that have a column of their own, at most; others share the column `elements`.
@@ -29,58 +30,7 @@ const MOST_COLUMNS: usize = 256;
 /// Rows of a batch, at most.
 pub(crate) const BATCH_ROWS: usize = 1 << 16;
 
-/// What rows are about.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum TableKind {
-    /// A row for each event.
-    Events,
-    /// A row for each call of a region.
-    Calls,
-    /// A row for each region and location, as the analysis of regions has them.
-    Regions,
-    /// A row for each message of which both sides are known.
-    Messages,
-    /// A row for each value of a metric.
-    Metrics,
-    /// A row for each loss: dropped, suppressed, skipped.
-    Drops,
-}
-
 impl TableKind {
-    /// Every value.
-    pub const ALL: [Self; 6] = [
-        Self::Events,
-        Self::Calls,
-        Self::Regions,
-        Self::Messages,
-        Self::Metrics,
-        Self::Drops,
-    ];
-
-    /// What its rows are, in a few words.
-    pub const fn description(self) -> &'static str {
-        match self {
-            Self::Events => "A row for each event",
-            Self::Calls => "A row for each call of a region",
-            Self::Regions => "A row for each region and location, as `trace-cli regions` has them",
-            Self::Messages => "A row for each message of which both sides are known",
-            Self::Metrics => "A row for each value of a metric",
-            Self::Drops => "A row for each loss: dropped, suppressed, skipped",
-        }
-    }
-
-    /// Its name in commands and of its file.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Events => "events",
-            Self::Calls => "calls",
-            Self::Regions => "regions",
-            Self::Messages => "messages",
-            Self::Metrics => "metrics",
-            Self::Drops => "drops",
-        }
-    }
-
     /// The column whose rank a row belongs to.
     pub(crate) const fn rank_column(self) -> &'static str {
         match self {

@@ -17,8 +17,9 @@ use arrow_schema::{Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
 
-use crate::pool::Pool;
-use crate::tables::{EventRows, TableKind};
+use crate::write::pool::Pool;
+use crate::write::tables::EventRows;
+use crate::{Partition, TableKind};
 
 /// Rows of a group: what is encoded at once, and what engines can step over.
 pub(crate) const GROUP_ROWS: usize = 1 << 17;
@@ -33,15 +34,6 @@ const APPEND_BYTES: usize = 8 << 10;
 const MOST_COLUMNS: usize = 1 << 17;
 /// The same, for a file itself: in columns of its table.
 const OF_FILE: usize = 4;
-
-/// How a table is split.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Partition {
-    /// By rank.
-    Rank,
-    /// By time: windows of so many nanoseconds.
-    Time(i64),
-}
 
 impl Partition {
     fn directory(self, key: i64) -> String {

@@ -5,8 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use annals_format::{
-    Definitions, EventTypeId, LocationId, OrderedChunk, Reference, RegionId, Role, StreamId,
-    TraceLoss,
+    Definitions, EventTypeId, LocationId, OrderedChunk, RegionId, Role, StreamId, TraceLoss,
 };
 use annals_merger::calls::{CallSink, Close, Frame};
 use annals_merger::{
@@ -15,31 +14,31 @@ use annals_merger::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::relay::Relay;
+use crate::write::relay::Relay;
 
 /// Stands for an event that is of no message.
 pub(crate) const NO_MESSAGE: u64 = u64::MAX;
 
 /// What every export knows of the trace.
 #[derive(Debug)]
-pub struct Context<'a> {
+pub(crate) struct Context<'a> {
     /// The input.
-    pub opened: &'a Reader,
+    pub(crate) opened: &'a Reader,
     /// Its definitions.
-    pub definitions: &'a Definitions,
+    pub(crate) definitions: &'a Definitions,
     /// Where streams are.
-    pub places: Places,
+    pub(crate) places: Places,
     /// What is exported.
-    pub filter: &'a Query,
+    pub(crate) filter: &'a Query,
     /// The same in time.
-    pub window: Window,
+    pub(crate) window: Window,
     /// Locations by number.
-    pub locations: Vec<LocationId>,
+    pub(crate) locations: Vec<LocationId>,
 }
 
 impl<'a> Context<'a> {
     /// Of an input.
-    pub fn new(opened: &'a Reader, filter: &'a Query, window: Window) -> Self {
+    pub(crate) fn new(opened: &'a Reader, filter: &'a Query, window: Window) -> Self {
         let definitions = opened.definitions();
         Self {
             opened,
@@ -52,7 +51,7 @@ impl<'a> Context<'a> {
     }
 
     /// Rank and name of a location.
-    pub fn location(&self, number: usize) -> (u32, &'a str) {
+    pub(crate) fn location(&self, number: usize) -> (u32, &'a str) {
         let id = self.locations[number];
         let name = self.definitions.locations.get(&id);
         let name = name.map_or("", |location| self.definitions.string(location.name));
@@ -60,60 +59,60 @@ impl<'a> Context<'a> {
     }
 
     /// Streams whose events are exported, with their places.
-    pub fn streams(&self) -> impl Iterator<Item = (StreamId, &StreamPlace)> {
+    pub(crate) fn streams(&self) -> impl Iterator<Item = (StreamId, &StreamPlace)> {
         let streams = self.definitions.streams.keys().copied();
         let taken = streams.filter(|stream| self.filter.takes_stream(*stream));
         taken.map(|stream| (stream, self.places.get(stream)))
     }
 
     /// Number of a location.
-    pub fn number_of(&self, location: LocationId) -> Option<usize> {
+    pub(crate) fn number_of(&self, location: LocationId) -> Option<usize> {
         self.locations.binary_search(&location).ok()
     }
 }
 
 /// A call that begins.
 #[derive(Clone, Copy, Debug)]
-pub struct Enter {
+pub(crate) struct Enter {
     /// Number of its location.
-    pub location: usize,
+    pub(crate) location: usize,
     /// Which region.
-    pub region: RegionId,
+    pub(crate) region: RegionId,
     /// When it begins, or the window does if that is later; nanoseconds.
-    pub time_ns: i64,
+    pub(crate) time_ns: i64,
 }
 
 /// A call that ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Call {
+pub(crate) struct Call {
     /// Its number: calls are numbered as they begin.
-    pub number: u64,
+    pub(crate) number: u64,
     /// Number of the innermost exported call around it.
-    pub parent: Option<u64>,
+    pub(crate) parent: Option<u64>,
     /// Number of its location.
-    pub location: usize,
+    pub(crate) location: usize,
     /// Which region.
-    pub region: RegionId,
+    pub(crate) region: RegionId,
     /// When it was entered, maybe before the window; nanoseconds.
-    pub begin_ns: i64,
+    pub(crate) begin_ns: i64,
     /// When it ended; for one that is open, the end of what is looked at.
-    pub end_ns: i64,
+    pub(crate) end_ns: i64,
     /// Its time within the window.
-    pub inclusive_ns: i64,
+    pub(crate) inclusive_ns: i64,
     /// The part of it that no call inside had.
-    pub exclusive_ns: i64,
+    pub(crate) exclusive_ns: i64,
     /// Calls around it.
-    pub depth: usize,
+    pub(crate) depth: usize,
     /// A loss lies in it: enters or leaves may be missing.
-    pub is_uncertain: bool,
+    pub(crate) is_uncertain: bool,
     /// Its region is not open further out.
-    pub is_outermost: bool,
+    pub(crate) is_outermost: bool,
     /// How it ended.
-    pub how: Close,
+    pub(crate) how: Close,
 }
 
 /// How a call ended, in a word.
-pub const fn ending(how: Close) -> &'static str {
+pub(crate) const fn ending(how: Close) -> &'static str {
     match how {
         Close::Left => "left",
         Close::Unleft => "unleft",
@@ -123,41 +122,35 @@ pub const fn ending(how: Close) -> &'static str {
 
 /// A message of which both sides are known.
 #[derive(Clone, Copy, Debug)]
-pub struct Message {
+pub(crate) struct Message {
     /// Its number: that of its send among the messages' events.
-    pub number: u64,
+    pub(crate) number: u64,
     /// When it was sent, nanoseconds.
-    pub send_ns: i64,
+    pub(crate) send_ns: i64,
     /// When it was received, nanoseconds.
-    pub receive_ns: i64,
+    pub(crate) receive_ns: i64,
     /// Stream of the send.
-    pub from: StreamId,
+    pub(crate) from: StreamId,
     /// Stream of the receive.
-    pub to: StreamId,
-    /// What the send says, or the receive where it says nothing.
-    pub bytes: Option<u64>,
-    /// The same.
-    pub tag: Option<i64>,
-    /// The same: what the communicator is, and its number.
-    pub communicator: Option<(Reference, u64)>,
+    pub(crate) to: StreamId,
     /// Its sides were matched after the chunk of the receive.
-    pub is_late: bool,
+    pub(crate) is_late: bool,
 }
 
 /// The exported events of a chunk, with what is known of them.
 #[derive(Debug)]
-pub struct Events<'a> {
+pub(crate) struct Events<'a> {
     /// The events.
-    pub of_chunk: &'a Arc<ChunkEvents>,
+    pub(crate) of_chunk: &'a Arc<ChunkEvents>,
     /// Numbers of messages, by index of the event in the chunk; 2^64 − 1: of none. Empty: none has any.
-    pub messages: &'a [u64],
+    pub(crate) messages: &'a [u64],
     /// By type of the chunk: its events are calls' enters and leaves.
-    pub is_move: &'a [bool],
+    pub(crate) is_move: &'a [bool],
 }
 
 impl Events<'_> {
     /// Number of the message that an event sends or receives.
-    pub fn message(&self, event: usize) -> Option<u64> {
+    pub(crate) fn message(&self, event: usize) -> Option<u64> {
         let number = self.messages.get(self.index(event)).copied();
         number.filter(|number| *number != NO_MESSAGE)
     }
@@ -173,36 +166,34 @@ impl Deref for Events<'_> {
 
 /// What an export has to be told.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Wants {
+pub(crate) struct Wants {
     /// Calls.
-    pub calls: bool,
+    pub(crate) calls: bool,
     /// That they begin, too.
-    pub begins: bool,
+    pub(crate) begins: bool,
     /// All of it in a thread of its own, because writing is most of the work; not time, whose stacks are borrowed.
-    pub apart: bool,
+    pub(crate) apart: bool,
     /// Only if the filter takes the event types that they are made of.
-    pub calls_by_type: bool,
+    pub(crate) calls_by_type: bool,
     /// Time passing, by call path.
-    pub time: bool,
+    pub(crate) time: bool,
     /// Events.
-    pub events: bool,
+    pub(crate) events: bool,
     /// Messages.
-    pub messages: bool,
+    pub(crate) messages: bool,
 }
 
 /// What is known when all was read.
 #[derive(Debug)]
-pub struct Ending<'a> {
+pub(crate) struct Ending<'a> {
     /// Losses that are looked at.
-    pub losses: &'a [TraceLoss],
+    pub(crate) losses: &'a [TraceLoss],
     /// What reading showed.
-    pub outcome: &'a ReadSummary,
-    /// What became of messages; none: nobody asked.
-    pub messages: Option<MessageCounts>,
+    pub(crate) outcome: &'a ReadSummary,
 }
 
 /// An export: what takes in a pass and writes a format.
-pub trait Exporter {
+pub(crate) trait Exporter {
     /// What it has to be told.
     fn wants(&self) -> Wants;
 
@@ -329,9 +320,6 @@ impl Messages {
                 receive_ns: receive.time_ns,
                 from: send.stream,
                 to: receive.stream,
-                bytes: message.bytes(),
-                tag: message.tag(),
-                communicator: message.communicator(),
                 is_late,
             });
         });
@@ -532,7 +520,7 @@ impl Sink for Driver<'_> {}
 ///
 /// # Errors
 /// If the input cannot be read or the output not be written.
-pub fn run<'a>(
+pub(crate) fn run<'a>(
     context: &'a Context<'a>,
     exporter: Box<dyn Exporter + Send + 'a>,
     progress: &mut dyn FnMut(u64),
@@ -606,7 +594,6 @@ fn pass<'a>(
     exporter.finish(&Ending {
         losses: &losses,
         outcome: &outcome,
-        messages: counts,
     })?;
     Ok((outcome, counts))
 }

@@ -7,13 +7,13 @@ use annals_analysis::RegionRow;
 use annals_merger::{Message, ReadSummary, Replace, WholeDirectory};
 use anyhow::bail;
 
-use crate::UsageError;
-use crate::pass::{Call, Context, Ending, Events, Exporter, Wants};
-use crate::rows::{At, OpenRows, Partition, RowCounts, Rows, Tables};
-use crate::tables::{
-    BATCH_ROWS, CallsTable, EventsTable, Gathered, MessagesTable, MetricsTable, Shared, TableKind,
-    drops, drops_schema, regions, regions_schema,
+use crate::write::pass::{Call, Context, Ending, Events, Exporter, Wants};
+use crate::write::rows::{At, OpenRows, RowCounts, Rows, Tables};
+use crate::write::tables::{
+    BATCH_ROWS, CallsTable, EventsTable, Gathered, MessagesTable, MetricsTable, Shared, drops,
+    drops_schema, regions, regions_schema,
 };
+use crate::{Partition, TableKind, UsageError};
 
 /// Tables and where each goes.
 pub(crate) struct Plan {

@@ -7,9 +7,10 @@ use std::fmt::Write as _;
 use annals_format::RegionId;
 use rustc_hash::FxHashMap;
 
-use crate::output::Output;
-use crate::pass::{Context, Ending, Exporter, Wants};
+use crate::Root;
 use crate::text::safe;
+use crate::write::output::Output;
+use crate::write::pass::{Context, Ending, Exporter, Wants};
 use annals_merger::calls::Frame;
 
 /// Call paths, at most; time of others is that of their callers.
@@ -18,36 +19,6 @@ const MOST_PATHS: usize = 1 << 20;
 /// Calls of a path, at most; time of deeper ones is that of the last. A line names every call of its path: without a
 /// bound, a few bytes of a trace would become gigabytes.
 const MOST_DEPTH: usize = 512;
-
-/// What stands at the root of stacks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Root {
-    /// The rank.
-    Rank,
-    /// The rank, and the location above.
-    Location,
-}
-
-impl Root {
-    /// Every value.
-    pub const ALL: [Self; 2] = [Self::Rank, Self::Location];
-
-    /// Its name in commands.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Rank => "rank",
-            Self::Location => "location",
-        }
-    }
-
-    /// What it means, in a few words.
-    pub const fn description(self) -> &'static str {
-        match self {
-            Self::Rank => "The rank",
-            Self::Location => "The rank, and the location above",
-        }
-    }
-}
 
 /// A place in the tree of calls.
 struct Node {

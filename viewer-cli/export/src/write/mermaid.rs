@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::graph::Graph;
 use crate::text::safe;
 use crate::time::duration;
+use crate::write::graph::Graph;
 
 /// What Mermaid draws unless it is told otherwise (`maxEdges`), and what its text may be long (`maxTextSize`).
 const MOST_CALLS: usize = 500;

@@ -6,9 +6,9 @@ use std::io::Write;
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
 
-use crate::rows::{Cell, Cells, Lines, Out, RowFile};
 use crate::text::put_csv;
 use crate::values::hex;
+use crate::write::rows::{Cell, Cells, Lines, Out, RowFile};
 
 pub(crate) fn open(
     schema: &SchemaRef,

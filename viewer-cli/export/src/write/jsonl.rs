@@ -6,8 +6,8 @@ use std::io::Write;
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
 
-use crate::rows::{Cell, Cells, Lines, Out, RowFile};
 use crate::values::{hex, put_json};
+use crate::write::rows::{Cell, Cells, Lines, Out, RowFile};
 
 pub(crate) fn open(
     schema: &SchemaRef,

@@ -1,0 +1,106 @@
+//! Settings of an export: which tables, how they are split, what is at the root of stacks.
+
+/// Settings of an export besides its format.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// The tables to write. None given means the usual ones of the format.
+    pub tables: Vec<TableKind>,
+    /// How tables are split. `None` means not at all.
+    pub partition: Option<Partition>,
+    /// What is at the root of stacks. `None` means the outermost call.
+    pub by: Option<Root>,
+    /// Whether existing files of another kind are replaced.
+    pub force: bool,
+}
+
+/// What the rows of a table are about.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum TableKind {
+    /// A row for each event.
+    Events,
+    /// A row for each call of a region.
+    Calls,
+    /// A row for each region and location, as the analysis of regions has them.
+    Regions,
+    /// A row for each message of which both sides are known.
+    Messages,
+    /// A row for each value of a metric.
+    Metrics,
+    /// A row for each loss: dropped, suppressed, skipped.
+    Drops,
+}
+
+impl TableKind {
+    /// Every value.
+    pub const ALL: [Self; 6] = [
+        Self::Events,
+        Self::Calls,
+        Self::Regions,
+        Self::Messages,
+        Self::Metrics,
+        Self::Drops,
+    ];
+
+    /// Describes its rows in a few words.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::Events => "A row for each event",
+            Self::Calls => "A row for each call of a region",
+            Self::Regions => "A row for each region and location, as `trace-cli regions` has them",
+            Self::Messages => "A row for each message of which both sides are known",
+            Self::Metrics => "A row for each value of a metric",
+            Self::Drops => "A row for each loss: dropped, suppressed, skipped",
+        }
+    }
+
+    /// Its name in commands and of its file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Events => "events",
+            Self::Calls => "calls",
+            Self::Regions => "regions",
+            Self::Messages => "messages",
+            Self::Metrics => "metrics",
+            Self::Drops => "drops",
+        }
+    }
+}
+
+/// How a table is split.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Partition {
+    /// By rank.
+    Rank,
+    /// By time: windows of this length in nanoseconds.
+    Time(i64),
+}
+
+/// What is at the root of stacks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Root {
+    /// The rank.
+    Rank,
+    /// The rank, then the location.
+    Location,
+}
+
+impl Root {
+    /// Every value.
+    pub const ALL: [Self; 2] = [Self::Rank, Self::Location];
+
+    /// Its name in commands.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rank => "rank",
+            Self::Location => "location",
+        }
+    }
+
+    /// Describes it in a few words.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::Rank => "The rank",
+            Self::Location => "The rank, and the location above",
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The writers.
+//!
+//! [`pass`] reads the trace once and tells an [`pass::Exporter`] of calls, events, messages and losses; each format is one
+//! file that takes them in. Tables ([`tables`]) are written by what [`rows`] calls a row file, one for each format of rows.
+//! Reading, following calls, and writing traces of other tools are done by threads of their own; groups of rows are encoded by
+//! up to six of them.
+//!
+//! Memory stays below 512 MiB, whatever the trace's length. There are: decoded chunks (at most three for each thread that
+//! reads, of 65536 events each); for each thread that encodes, a group of 2^17 rows; of tables that are split, at most 2^19
+//! rows that wait for their parts; sides of messages that wait for the other one, at most 2^18, and what the matching of
+//! messages keeps, 2^17 of each; open calls; call paths, at most 2^20. On top comes what is said of the whole trace: its
+//! definitions and their names, pairs of regions that call each other, the losses, and the heads of groups of rows, which
+//! Parquet has at the end of a file: about 100 bytes for each thousand rows. Those of tables that are split are bounded,
+//! too: where there would be more, a part goes on in another file.
+//!
+//! What is written has another name until all of it is whole: a file, or the directory of several.
+
+mod arrow;
+mod chrome;
+mod csv;
+mod dataset;
+mod dot;
+mod flamegraph;
+mod folded;
+mod graph;
+mod jsonl;
+mod kinds;
+mod layout;
+mod mermaid;
+mod output;
+mod pages;
+mod parquet;
+mod pass;
+mod perfetto;
+mod pool;
+mod proto;
+mod relay;
+mod rows;
+mod tables;
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use annals_analysis::{Grouping, for_each_message, region_times};
+use annals_merger::{MessageCounts, Query, Reader, Replace};
+use anyhow::bail;
+
+use crate::{Exported, Format, Settings, TableKind, UsageError};
+use dataset::{Asked, Dataset};
+use kinds::GZIP;
+use output::Output;
+use pass::{Context, Exporter};
+
+/// Tables of the formats that engines read.
+const OF_ENGINES: &[TableKind] = &[
+    TableKind::Events,
+    TableKind::Calls,
+    TableKind::Messages,
+    TableKind::Drops,
+];
+
+/// Tables of the formats that people and scripts read.
+const OF_SCRIPTS: &[TableKind] = &[
+    TableKind::Events,
+    TableKind::Regions,
+    TableKind::Messages,
+    TableKind::Metrics,
+    TableKind::Drops,
+];
+
+/// Writes the events and calls of a query in a format: see [`crate::export`].
+pub(crate) fn export(
+    opened: &Reader,
+    query: &Query,
+    format: Format,
+    settings: &Settings,
+    output: &Path,
+    progress: &mut dyn FnMut(u64),
+) -> anyhow::Result<Exported> {
+    let usage = |why: &str| Err(UsageError(format!("{}: {why}", format.name())).into());
+    if !format.has_tables() && (!settings.tables.is_empty() || settings.partition.is_some()) {
+        return usage("has no tables");
+    }
+    let is_of_stacks = matches!(format, Format::Folded | Format::Flamegraph);
+    if settings.by.is_some() && !is_of_stacks {
+        return usage("has no stacks");
+    }
+    let is_gzip = output
+        .extension()
+        .is_some_and(|extension| extension == "gz");
+    if is_gzip && !format.takes_gzip() {
+        return usage("is compressed by itself: a name without .gz");
+    }
+    if !format.has_tables() && output.is_dir() {
+        bail!("{}: is a directory: name a file", output.display());
+    }
+    let kind = if is_gzip { GZIP } else { format.kind() };
+    let replace = Replace::only_unless(kind, settings.force);
+    let context = Context::new(opened, query, query.window());
+    let context = &context;
+    let (mut counts, mut of_table) = (None, None);
+    let exporter: Box<dyn Exporter + Send + '_> = match format {
+        Format::Perfetto => Box::new(perfetto::Perfetto::create(
+            context,
+            Output::create(output, replace)?,
+        )?),
+        Format::Chrome => Box::new(chrome::Chrome::create(
+            context,
+            Output::create(output, replace)?,
+        )?),
+        Format::Folded => Box::new(folded::Folded {
+            paths: folded::Paths::new(context, settings.by),
+            out: Output::create(output, replace)?,
+        }),
+        Format::Flamegraph => Box::new(flamegraph::Flamegraph {
+            paths: folded::Paths::new(context, settings.by),
+            out: Output::create(output, replace)?,
+        }),
+        Format::Dot | Format::Mermaid => Box::new(graph::Drawing {
+            graph: graph::Graph::new(context),
+            out: Output::create(output, replace)?,
+            draw: match format {
+                Format::Dot => dot::draw,
+                _ => mermaid::draw,
+            },
+        }),
+        Format::Parquet | Format::Arrow | Format::Csv | Format::Jsonl => {
+            let (open, usual): (rows::OpenRows, _) = match format {
+                Format::Parquet => (parquet::open, OF_ENGINES),
+                Format::Arrow => (arrow::open, OF_ENGINES),
+                Format::Csv => (csv::open, OF_SCRIPTS),
+                _ => (jsonl::open, OF_SCRIPTS),
+            };
+            let asked = Asked {
+                output,
+                tables: &settings.tables,
+                partition: settings.partition,
+                extensions: format.extensions(),
+                usual,
+                replace,
+            };
+            let plan = asked.plan(open)?;
+            let rows = || {
+                let (times, summary) = region_times(opened, query, Grouping::Location)?;
+                Ok((times.regions, summary))
+            };
+            let mut dataset = Dataset::create(context, &plan, rows)?;
+            counts = Some((dataset.row_counts(), plan.tables));
+            if dataset.has_messages() {
+                of_table = write_messages(opened, query, &mut dataset)?;
+            }
+            Box::new(dataset)
+        }
+    };
+    let (outcome, messages) = pass::run(context, exporter, progress)?;
+    let tables = counts.into_iter().flat_map(|(counts, tables)| {
+        let rows = move |kind: TableKind| counts[kind as usize].load(Ordering::Relaxed);
+        tables.into_iter().map(move |(kind, _)| (kind, rows(kind)))
+    });
+    Ok(Exported {
+        outcome,
+        messages: messages.or(of_table),
+        tables: tables.collect(),
+    })
+}
+
+/// Writes the table of messages, in a separate pass: who waited is known only with the calls around both sides. Returns what
+/// became of all sends and receives.
+fn write_messages(
+    opened: &Reader,
+    query: &Query,
+    dataset: &mut Dataset,
+) -> anyhow::Result<Option<MessageCounts>> {
+    let mut outcome = Ok(());
+    let visit = |message: &annals_merger::Message| {
+        if outcome.is_ok() {
+            outcome = dataset.message(message);
+        }
+    };
+    let found = for_each_message(opened, query, visit)?;
+    outcome?;
+    Ok(found.map(|(counts, _)| counts))
+}
