@@ -549,7 +549,7 @@ pub(crate) fn write_archive(
     let files = Files::create(&anchor)?;
     let mut converter = Converter::new(merge, files, options);
     let mut events = 0;
-    let mut merged = merge.run(jobs, OrderedChunk::from, |chunk| {
+    let mut merged = merge.run(jobs, &OrderedChunk::from, &mut |chunk| {
         converter.chunk(&chunk)?;
         events += chunk.len() as u64;
         match progress(events) {
