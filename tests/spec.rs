@@ -8,13 +8,13 @@ use annals_format::{
     BLOCK_HEADER_LEN, BlockHeader, BlockKind, BlockWriter, CalibrationPoint, CallStatistics, Cause,
     Chunk, ChunkBuilder, ChunkHeader, ClockId, ClockMap, Column, CompressionLevel, Cumulative,
     Definition, Definitions, DroppedRecord, Element, ElementType, EventHasher, EventType,
-    EventTypeId, FileHeader, FileKind, Filter, Footer, Foreign, Function, LiveHeader, LiveImage,
-    LocationId, LocationState, MapCursor, Module, ModuleId, OrderHash, OrderedChunk, ProcessId,
-    ROW_OBSERVATION, RecordingId, RecordingIndex, Reference, RegionId, RegionStatistics, Role,
-    SharedClockMap, Slice, Snapshot, SnapshotHeader, Step, StreamGroup, StreamId, StreamTotals,
-    StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns, Value, Verbosity,
-    World, decode_index_block, decode_tail, encode_tail, live, names, put_dropped_row, put_ints,
-    put_row_start, read_ints,
+    EventTypeId, FileHeader, FileKind, Filter, Footer, ForeignRecord, Function, LiveHeader,
+    LiveImage, LocationId, LocationState, MapCursor, Module, ModuleId, OrderHash, OrderedChunk,
+    ProcessId, ROW_OBSERVATION, RecordingId, RecordingIndex, Reference, RegionId, RegionStatistics,
+    Role, SharedClockMap, Slice, Snapshot, SnapshotHeader, Step, StreamGroup, StreamId,
+    StreamTotals, StringId, Symbol, TraceChunk, TraceChunkHeader, TraceLoss, TypeColumns, Value,
+    Verbosity, World, decode_index_block, decode_tail, encode_tail, live, names, put_dropped_row,
+    put_ints, put_row_start, read_ints,
 };
 use serde_json::{Value as Json, json};
 
@@ -560,7 +560,7 @@ fn a_world_is_a_definition() {
 
 #[test]
 fn what_another_format_says_is_a_definition() {
-    let foreign = Foreign {
+    let foreign = ForeignRecord {
         process: ProcessId::new(0),
         format: StringId::new(4),
         of: Reference::Object,

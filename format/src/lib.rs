@@ -80,9 +80,9 @@ pub use clock_map::MapCursor;
 pub use column::Column;
 pub use definitions::{
     CalibrationPoint, Clock, ClockError, ClockKind, ClockMap, CollectiveOperation, Definition,
-    Definitions, Element, Ended, ErrorKnot, EventType, EventTypeSchema, Filter, Foreign, Function,
-    HostOffset, Location, LocationKind, MAX_ELEMENTS, Module, Object, Process, ProcessEnd,
-    Property, Rank, Reference, Region, RegionSet, Registration, Relation, Role, Schema,
+    Definitions, Element, Ended, ErrorKnot, EventType, EventTypeSchema, Filter, ForeignRecord,
+    Function, HostOffset, Location, LocationKind, MAX_ELEMENTS, Module, Object, Process,
+    ProcessEnd, Property, Rank, Reference, Region, RegionSet, Registration, Relation, Role, Schema,
     SharedClockMap, Slice, Source, SourceOrder, Stream, Symbol, TimeZero, UNBOUNDED, Verbosity,
     World,
 };

@@ -423,7 +423,7 @@ fn read_events(
     let frames = header.frames.iter();
     let stored_len: u64 = frames.map(|frame| u64::from(frame.stored_len)).sum();
     let body_at = body_offset(offset, block);
-    if stored_len != block.body_len.into() || block.compression != 0 {
+    if stored_len != u64::from(block.body_len) || block.compression != 0 {
         return Err(FormatError::Invalid {
             offset,
             expected: "frames that fill the body",

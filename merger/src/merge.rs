@@ -36,11 +36,11 @@ use crate::clocks::hosts::{Correction, HostFitReport, Hosts};
 use crate::clocks::steps::Epoch;
 use crate::error::{MergeError, Result};
 use crate::filter::{EventFilter, FilterError, Keep};
-use crate::input::InputRecording;
-use crate::input::earlier::{Earlier, InputTrace, TraceReader};
 use crate::input::reader::{InputOutcome, InputReader};
+use crate::input::recording::InputRecording;
 use crate::input::stream::StreamReader;
 use crate::input::ticks::StreamClock;
+use crate::input::trace::{Earlier, InputTrace, TraceReader};
 use crate::input::unplaced::UnplacedStream;
 use crate::merge::options::SliceNumber;
 use crate::merge::runs::{Budget, Runs};
@@ -283,7 +283,7 @@ impl Merge {
             });
             chunks.collect()
         };
-        self.for_each_strip(1, &all, &references, false, times_of, |chunks| {
+        self.for_each_strip(1, &all, &references, false, &times_of, &mut |chunks| {
             for time_ns in chunks.into_iter().flatten() {
                 if count.is_multiple_of(every) {
                     times.push(time_ns);
@@ -369,10 +369,10 @@ impl Merge {
     pub(crate) fn run<C: Send>(
         &self,
         jobs: usize,
-        prepare: impl Fn(TraceChunk) -> C + Sync,
-        consume: impl FnMut(C) -> Result<()>,
+        prepare: &(dyn Fn(TraceChunk) -> C + Sync),
+        consume: &mut dyn FnMut(C) -> Result<()>,
     ) -> Result<Merged> {
-        self.run_with(jobs, false, |part| prepare(part.chunk), consume)
+        self.run_with(jobs, false, &|part| prepare(part.chunk), consume)
     }
 
     /// As [`Merge::run`], with `work` done on each chunk beside the merge, by as many threads as `jobs`
@@ -384,8 +384,8 @@ impl Merge {
         &self,
         jobs: usize,
         is_proved: bool,
-        work: impl Fn(Part) -> R + Sync,
-        mut consume: impl FnMut(R) -> Result<()>,
+        work: &(dyn Fn(Part) -> R + Sync),
+        consume: &mut dyn FnMut(R) -> Result<()>,
     ) -> Result<Merged> {
         let sorted = SortedStreams::of(&self.definitions);
         let references = ElementReferences::of(&self.definitions);
@@ -415,11 +415,16 @@ impl Merge {
                 hashes,
                 messages,
                 shifts,
-                results: parts.into_iter().map(&work).collect(),
+                results: parts.into_iter().map(work).collect(),
             }
         };
-        let outcomes =
-            self.for_each_strip(jobs, &self.keep, &references, is_proved, work, |worked| {
+        let outcomes = self.for_each_strip(
+            jobs,
+            &self.keep,
+            &references,
+            is_proved,
+            &work,
+            &mut |worked: Worked<R>| {
                 losses.extend(worked.losses);
                 worked.hashes.iter().for_each(|runs| hashes.add(runs));
                 worked.shifts.iter().flatten().for_each(|s| moved.add(*s));
@@ -429,8 +434,9 @@ impl Merge {
                         batches.for_each(|batch| check.feed(batch, &mut |_, _| {}));
                     });
                 }
-                worked.results.into_iter().try_for_each(&mut consume)
-            })?;
+                worked.results.into_iter().try_for_each(&mut *consume)
+            },
+        )?;
         let finish = || check.map(|check| check.finish(&self.definitions));
         let mut causality = stages::during(Stage::Match, finish);
         if let (Some(causality), Some(repair)) = (&mut causality, &self.repair) {
@@ -451,8 +457,8 @@ impl Merge {
         keep: &'a Keep,
         references: &'a ElementReferences,
         is_proved: bool,
-        work: impl Fn(Vec<Part>) -> R + Sync,
-        mut consume: impl FnMut(R) -> Result<()>,
+        work: &(dyn Fn(Vec<Part>) -> R + Sync),
+        consume: &mut dyn FnMut(R) -> Result<()>,
     ) -> Result<Vec<Vec<InputOutcome<'a>>>> {
         let workers = Workers::new(jobs)?;
         let readers = self.open_readers(keep, is_proved.then_some(references));
@@ -487,9 +493,9 @@ impl Merge {
         let work = |strips: Vec<Strip<'a>>| -> Vec<R> {
             let assemble = || Strip::assemble_all(&strips, references);
             let parts = stages::during(Stage::Assemble, assemble);
-            parts.into_iter().map(&work).collect()
+            parts.into_iter().map(work).collect()
         };
-        let take = |results: Vec<R>| results.into_iter().try_for_each(&mut consume);
+        let take = |results: Vec<R>| results.into_iter().try_for_each(&mut *consume);
         match workers.pool() {
             None => ahead::one_by_one(next, work, take)?,
             Some(pool) => ahead::feed(pool, most, next, work, take)?,

@@ -20,8 +20,10 @@ use crate::ahead;
 use crate::calls::region_types::RegionTypes;
 use crate::calls::stacks::Stacks;
 use crate::error::{MergeError, Result};
+use crate::input::file::FileAt;
+use crate::input::find::{RejectedInput, find};
+use crate::input::recording::InputRecording;
 use crate::input::symbols::Symbols;
-use crate::input::{FileAt, InputRecording, RejectedInput, find};
 use crate::merge::Merge;
 use crate::merge::inputs::{self, PlannedInputs};
 use crate::messages::causality::Causality;
@@ -589,11 +591,20 @@ impl Reader {
         window: Window,
         mut consume: impl FnMut(C) -> Result<()>,
     ) -> Result<ReadSummary> {
+        self.visit_chunks(window, &mut consume)
+    }
+
+    /// Does what [`Reader::for_each_chunk`] says, compiled once for all callers: a call for each chunk costs nothing.
+    fn visit_chunks<C: From<TraceChunk> + Send>(
+        &self,
+        window: Window,
+        consume: &mut dyn FnMut(C) -> Result<()>,
+    ) -> Result<ReadSummary> {
         match &self.content {
             Content::Trace(opened) => {
                 let chunks = opened.trace.chunks.iter();
                 let wanted = chunks.filter(|entry| window.overlaps(entry.first_ns, entry.last_ns));
-                opened.read(wanted.collect(), |_| true, self.jobs, consume)
+                opened.read(wanted.collect(), &|_| true, self.jobs, consume)
             }
             Content::Recordings(merge) => {
                 let prepare = |chunk: TraceChunk| {
@@ -602,7 +613,7 @@ impl Reader {
                         span_ns.is_none_or(|(first, last)| window.overlaps(first, last));
                     is_wanted.then(|| C::from(chunk))
                 };
-                let merged = merge.run(self.jobs, prepare, |chunk| match chunk {
+                let merged = merge.run(self.jobs, &prepare, &mut |chunk| match chunk {
                     Some(chunk) => consume(chunk),
                     None => Ok(()),
                 })?;
@@ -797,9 +808,9 @@ impl OpenedTrace {
     fn read<C: From<TraceChunk> + Send>(
         &self,
         entries: Vec<&TraceIndexEntry>,
-        is_needed: impl Fn(StreamId) -> bool + Sync,
+        is_needed: &(dyn Fn(StreamId) -> bool + Sync),
         jobs: usize,
-        mut consume: impl FnMut(C) -> Result<()>,
+        consume: &mut dyn FnMut(C) -> Result<()>,
     ) -> Result<ReadSummary> {
         let mut outcome = self.outcome();
         let mut has_headless = false;
@@ -890,12 +901,12 @@ impl OpenedTrace {
         is_needed: impl Fn(StreamId) -> bool + Sync,
         jobs: usize,
         begin: impl FnOnce(&Snapshot),
-        consume: impl FnMut(C) -> Result<()>,
+        mut consume: impl FnMut(C) -> Result<()>,
     ) -> Result<(ReadSummary, Option<Snapshot>)> {
         let plan = self.plan_regions(window, reach);
         begin(&plan.open);
         let wanted = &self.trace.chunks[plan.first..plan.last];
-        let mut outcome = self.read(wanted.iter().collect(), is_needed, jobs, consume)?;
+        let mut outcome = self.read(wanted.iter().collect(), &is_needed, jobs, &mut consume)?;
         for (offset, error) in plan.damage {
             self.damaged(&mut outcome, offset, &error);
         }

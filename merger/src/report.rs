@@ -12,9 +12,10 @@ use serde::Serialize;
 
 use crate::clocks::ClockFit;
 use crate::clocks::hosts::{Host, Hosts};
-use crate::input::earlier::InputTrace;
+use crate::input::find::RejectedInput;
+use crate::input::recording::InputRecording;
 use crate::input::stream::StreamFindings;
-use crate::input::{InputRecording, RejectedInput};
+use crate::input::trace::InputTrace;
 use crate::messages::causality::CausalityReport;
 
 /// A part of a file that could not be used.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use annals_format::otf2::{Anchor, Kind, Record, What, records};
+use annals_format::otf2::{Anchor, DefinitionKind, FieldType, Record, records};
 use annals_merger::{ArchiveOptions, MergeOptions, MergePlan, no_progress};
 use proptest::prelude::*;
 use reference::Programs;
@@ -97,16 +97,16 @@ fn sorted(line: &str) -> String {
 }
 
 /// What an element must show for a reference, in the archives that the reference program writes.
-fn name_of(kind: Kind, id: u64) -> Option<String> {
+fn name_of(kind: DefinitionKind, id: u64) -> Option<String> {
     if id == kind.undefined() {
         return Some(String::new());
     }
     Some(match kind {
-        Kind::String if id == 0 => String::new(),
-        Kind::SourceCodeLocation => format!("string-4:{}", 10 + id),
-        Kind::CallingContext => format!("region-{id}"),
+        DefinitionKind::String if id == 0 => String::new(),
+        DefinitionKind::SourceCodeLocation => format!("string-4:{}", 10 + id),
+        DefinitionKind::CallingContext => format!("region-{id}"),
         // By the names of its members.
-        Kind::Metric | Kind::Location => return None,
+        DefinitionKind::Metric | DefinitionKind::Location => return None,
         kind => format!("{}-{id}", kind.name()),
     })
 }
@@ -138,7 +138,7 @@ fn element_name(name: &str) -> &str {
     }
 }
 
-fn check_reference(kind: Kind, id: u64, found: &Json, line: &str) {
+fn check_reference(kind: DefinitionKind, id: u64, found: &Json, line: &str) {
     match name_of(kind, id) {
         // Lost ones have no name, or one that says so.
         Some(name) if name.is_empty() && id != 0 => {}
@@ -163,10 +163,10 @@ fn check_event(record: &Record, line: &Line<'_>, found: &Json, text: &str) {
     for (index, field) in record.fields.iter().enumerate() {
         let element = &elements[element_name(field.name)];
         match field.what {
-            What::Ref8(kind) | What::Ref32(kind) | What::Ref64(kind) => {
+            FieldType::Ref8(kind) | FieldType::Ref32(kind) | FieldType::Ref64(kind) => {
                 check_reference(kind, line.values[index], element, text);
             }
-            What::List8(_) => {
+            FieldType::List8(_) => {
                 let values: Vec<u64> = line.values[1..]
                     .iter()
                     .skip(1)
@@ -187,13 +187,13 @@ fn check_event(record: &Record, line: &Line<'_>, found: &Json, text: &str) {
                     }
                 }
             }
-            What::List32(_) => {
+            FieldType::List32(_) => {
                 for (index, value) in line.values[1..].iter().enumerate() {
                     let found = &elements[format!("argument_{}", index + 1)];
-                    check_reference(Kind::String, *value, found, text);
+                    check_reference(DefinitionKind::String, *value, found, text);
                 }
             }
-            What::Ci64 => assert_eq!(
+            FieldType::Ci64 => assert_eq!(
                 number(element),
                 i128::from(line.values[index] as i64),
                 "{text}"
@@ -216,7 +216,7 @@ fn check_event(record: &Record, line: &Line<'_>, found: &Json, text: &str) {
             );
             continue;
         };
-        match (Kind::of_type(*type_code), type_code) {
+        match (DefinitionKind::of_type(*type_code), type_code) {
             (Some(kind), _) => check_reference(kind, *bits, found, text),
             (None, 9) => assert_eq!(
                 found.as_f64().unwrap() as f32,

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use annals_format::otf2::{Record, What, list_of, records};
+use annals_format::otf2::{FieldType, Record, list_of, records};
 
 /// The last record that every version of the library since 3.0 knows.
 const LAST_KNOWN: u8 = 88;
@@ -88,14 +88,14 @@ static void attributes(OTF2_AttributeList *list) {
 }
 "#;
 
-fn argument(what: What) -> &'static str {
+fn argument(what: FieldType) -> &'static str {
     match what {
-        What::U8 | What::Enum8(_) => "any8()",
-        What::Ref8(_) => "next() % N",
-        What::C32 | What::Enum32(_) => "any32()",
-        What::Ref32(_) => "reference()",
-        What::Ref64(_) => "next() % N",
-        What::Ci64 => "(int64_t)any()",
+        FieldType::U8 | FieldType::Enum8(_) => "any8()",
+        FieldType::Ref8(_) => "next() % N",
+        FieldType::C32 | FieldType::Enum32(_) => "any32()",
+        FieldType::Ref32(_) => "reference()",
+        FieldType::Ref64(_) => "next() % N",
+        FieldType::Ci64 => "(int64_t)any()",
         _ => "any()",
     }
 }
@@ -299,11 +299,11 @@ int main(int argc, char **argv) {
 }
 
 /// C's type of a field as callbacks take it.
-fn parameter(what: What) -> &'static str {
+fn parameter(what: FieldType) -> &'static str {
     match what {
-        What::U8 | What::Enum8(_) | What::Ref8(_) => "uint8_t",
-        What::C32 | What::Enum32(_) | What::Ref32(_) => "uint32_t",
-        What::Ci64 => "int64_t",
+        FieldType::U8 | FieldType::Enum8(_) | FieldType::Ref8(_) => "uint8_t",
+        FieldType::C32 | FieldType::Enum32(_) | FieldType::Ref32(_) => "uint32_t",
+        FieldType::Ci64 => "int64_t",
         _ => "uint64_t",
     }
 }

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use annals_format::otf2::{
-    Anchor, Datum, Field, Frame, RawRecords, Record, RecordWriter, What, event_record, put_record,
-    read_fields, records,
+    Anchor, Datum, Field, FieldType, Frame, RawRecords, Record, RecordWriter, event_record,
+    put_record, read_fields, records,
 };
 
 /// Turns the integers of a file round, in place: whatever the byte order, they take the same bytes.
@@ -68,30 +68,30 @@ impl Turn<'_> {
                 return;
             }
             match field.what {
-                What::U8 | What::Enum8(_) | What::Ref8(_) => self.at += 1,
-                What::Type => type_code = self.byte(),
-                What::Value => self.value(type_code),
-                What::U64 | What::F64 => drop(self.fixed(8)),
-                What::Text => self.text(),
-                What::C32
-                | What::Enum32(_)
-                | What::Ref32(_)
-                | What::C64
-                | What::Ref64(_)
-                | What::Ci64 => drop(self.compressed()),
-                What::IdMap => {
+                FieldType::U8 | FieldType::Enum8(_) | FieldType::Ref8(_) => self.at += 1,
+                FieldType::Type => type_code = self.byte(),
+                FieldType::Value => self.value(type_code),
+                FieldType::U64 | FieldType::F64 => drop(self.fixed(8)),
+                FieldType::Text => self.text(),
+                FieldType::C32
+                | FieldType::Enum32(_)
+                | FieldType::Ref32(_)
+                | FieldType::C64
+                | FieldType::Ref64(_)
+                | FieldType::Ci64 => drop(self.compressed()),
+                FieldType::IdMap => {
                     let count = self.compressed();
                     let mode = self.byte();
                     for _ in 0..count * (1 + u64::from(mode != 0)) {
                         self.compressed();
                     }
                 }
-                What::List8(inner) => {
+                FieldType::List8(inner) => {
                     for _ in 0..self.byte() {
                         self.fields(inner, usize::MAX);
                     }
                 }
-                What::List32(inner) => {
+                FieldType::List32(inner) => {
                     for _ in 0..self.compressed() {
                         self.fields(inner, usize::MAX);
                     }

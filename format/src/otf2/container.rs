@@ -1,6 +1,6 @@
 //! Chunks: every file but the anchor is a sequence of them, each readable alone.
 
-use super::describe::{Field, Frame, Record, What};
+use super::describe::{Field, FieldType, Frame, Record};
 use super::wire::{Endian, Input, Output};
 use crate::error::{FormatError, Result};
 
@@ -133,22 +133,22 @@ impl Datum {
 fn read_field(input: &mut Input<'_>, field: &Field, type_code: &mut u8) -> Result<Datum> {
     let name = field.name;
     Ok(Datum::Bits(match field.what {
-        What::U8 | What::Enum8(_) | What::Ref8(_) => input.u8(name)?.into(),
-        What::Type => {
+        FieldType::U8 | FieldType::Enum8(_) | FieldType::Ref8(_) => input.u8(name)?.into(),
+        FieldType::Type => {
             *type_code = input.u8(name)?;
             (*type_code).into()
         }
-        What::U64 | What::F64 => input.u64(name)?,
-        What::C32 | What::Enum32(_) | What::Ref32(_) => input.c32(name)?.into(),
-        What::C64 | What::Ci64 | What::Ref64(_) => input.c64(name)?,
-        What::Value => input.value(*type_code)?,
-        What::Text => return Ok(Datum::Text(input.text(name)?.to_vec())),
-        What::IdMap => return read_id_map(input),
-        What::List8(fields) => {
+        FieldType::U64 | FieldType::F64 => input.u64(name)?,
+        FieldType::C32 | FieldType::Enum32(_) | FieldType::Ref32(_) => input.c32(name)?.into(),
+        FieldType::C64 | FieldType::Ci64 | FieldType::Ref64(_) => input.c64(name)?,
+        FieldType::Value => input.value(*type_code)?,
+        FieldType::Text => return Ok(Datum::Text(input.text(name)?.to_vec())),
+        FieldType::IdMap => return read_id_map(input),
+        FieldType::List8(fields) => {
             let count = input.u8(name)?;
             return read_list(input, fields, count.into());
         }
-        What::List32(fields) => {
+        FieldType::List32(fields) => {
             let count = input.c32(name)?;
             return read_list(input, fields, count as usize);
         }
@@ -233,22 +233,22 @@ fn put_fields(fields: &[Field], data: &[Datum], out: &mut Vec<u8>) -> usize {
         }
         let bits = datum.bits().unwrap_or(0);
         match field.what {
-            What::U8 | What::Enum8(_) | What::Ref8(_) => out.push(bits as u8),
-            What::Type => {
+            FieldType::U8 | FieldType::Enum8(_) | FieldType::Ref8(_) => out.push(bits as u8),
+            FieldType::Type => {
                 type_code = bits as u8;
                 out.push(type_code);
             }
-            What::U64 | What::F64 => out.put_u64(bits),
-            What::C32 | What::Enum32(_) | What::Ref32(_) => out.put_c32(bits as u32),
-            What::C64 | What::Ref64(_) => out.put_c64(bits),
-            What::Ci64 => out.put_ci64(bits as i64),
-            What::Value => {
+            FieldType::U64 | FieldType::F64 => out.put_u64(bits),
+            FieldType::C32 | FieldType::Enum32(_) | FieldType::Ref32(_) => out.put_c32(bits as u32),
+            FieldType::C64 | FieldType::Ref64(_) => out.put_c64(bits),
+            FieldType::Ci64 => out.put_ci64(bits as i64),
+            FieldType::Value => {
                 let before = out.len();
                 out.put_value(type_code, bits);
                 slack += 9_usize.saturating_sub(out.len() - before);
             }
-            What::Text => out.put_text(datum.text()),
-            What::IdMap => {
+            FieldType::Text => out.put_text(datum.text()),
+            FieldType::IdMap => {
                 let Datum::Pairs(pairs, is_dense) = datum else {
                     continue;
                 };
@@ -261,14 +261,14 @@ fn put_fields(fields: &[Field], data: &[Datum], out: &mut Vec<u8>) -> usize {
                     out.put_c64(*global);
                 }
             }
-            What::List8(inner) | What::List32(inner) => {
+            FieldType::List8(inner) | FieldType::List32(inner) => {
                 let items = match datum {
                     Datum::List(items) => items.as_slice(),
                     _ => &[],
                 };
                 let count = items.len() + datum.numbers().len();
                 match field.what {
-                    What::List8(_) => out.push(count as u8),
+                    FieldType::List8(_) => out.push(count as u8),
                     _ => out.put_c32(count as u32),
                 }
                 for item in items {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::container::{Datum, RawRecord, put_record, read_fields};
-use super::describe::{Kind, Record, What};
+use super::describe::{DefinitionKind, FieldType, Record};
 use super::records::DEFINITIONS;
 use super::wire::Endian;
 use crate::error::Result;
@@ -29,13 +29,13 @@ impl GlobalDefinition {
     }
 
     /// The kind and the number by which others refer to it.
-    pub fn own_id(&self) -> Option<(Kind, u64)> {
+    pub fn own_id(&self) -> Option<(DefinitionKind, u64)> {
         let first = self.record.fields.first()?;
         if first.name != "self" {
             return None;
         }
         let kind = match first.what {
-            What::Ref8(kind) | What::Ref32(kind) | What::Ref64(kind) => kind,
+            FieldType::Ref8(kind) | FieldType::Ref32(kind) | FieldType::Ref64(kind) => kind,
             _ => return None,
         };
         Some((kind, self.data.first()?.bits()?))
@@ -55,7 +55,7 @@ pub struct GlobalDefinitions {
     /// All, in the order of the file.
     pub all: Vec<GlobalDefinition>,
     /// Places in `all` by kind and number; of several with one number the first.
-    index: BTreeMap<(Kind, u64), usize>,
+    index: BTreeMap<(DefinitionKind, u64), usize>,
     /// Records that are not known, by id.
     pub unknown: BTreeMap<u8, u64>,
     /// Records met, known or not.
@@ -88,12 +88,12 @@ impl GlobalDefinitions {
     }
 
     /// The definition with a number.
-    pub fn find(&self, kind: Kind, id: u64) -> Option<&GlobalDefinition> {
+    pub fn find(&self, kind: DefinitionKind, id: u64) -> Option<&GlobalDefinition> {
         self.index.get(&(kind, id)).map(|place| &self.all[*place])
     }
 
     /// Every definition of a kind, by its number.
-    pub fn of_kind(&self, kind: Kind) -> impl Iterator<Item = (u64, &GlobalDefinition)> {
+    pub fn of_kind(&self, kind: DefinitionKind) -> impl Iterator<Item = (u64, &GlobalDefinition)> {
         let range = self.index.range((kind, 0)..=(kind, u64::MAX));
         range.map(|((_, id), place)| (*id, &self.all[*place]))
     }
@@ -106,7 +106,7 @@ impl GlobalDefinitions {
     /// A string; empty when it is not defined. The format names no encoding: what is not UTF-8 is taken for Latin-1,
     /// so that different strings stay different.
     pub fn string(&self, id: u64) -> std::borrow::Cow<'_, str> {
-        let found = self.find(Kind::String, id);
+        let found = self.find(DefinitionKind::String, id);
         let bytes = found.map_or(&[][..], |found| found.data[1].text());
         match std::str::from_utf8(bytes) {
             Ok(text) => text.into(),
@@ -115,22 +115,22 @@ impl GlobalDefinitions {
     }
 
     /// The name of a definition; of one without a name, of what it refers to; empty when there is none.
-    pub fn name(&self, kind: Kind, id: u64) -> String {
+    pub fn name(&self, kind: DefinitionKind, id: u64) -> String {
         let Some(definition) = self.find(kind, id) else {
             return String::new();
         };
         match kind {
-            Kind::String => self.string(id).into_owned(),
-            Kind::SourceCodeLocation => {
+            DefinitionKind::String => self.string(id).into_owned(),
+            DefinitionKind::SourceCodeLocation => {
                 let file = self.string(definition.bits("file").unwrap_or(u64::MAX));
                 let line = definition.bits("line_number").unwrap_or(0);
                 format!("{file}:{line}")
             }
-            Kind::CallingContext | Kind::Callpath => {
+            DefinitionKind::CallingContext | DefinitionKind::Callpath => {
                 let region = definition.bits("region").unwrap_or(u64::MAX);
-                self.name(Kind::Region, region)
+                self.name(DefinitionKind::Region, region)
             }
-            Kind::Metric => self.metric_name(definition),
+            DefinitionKind::Metric => self.metric_name(definition),
             _ => {
                 let name = definition.bits("name");
                 name.map_or_else(String::new, |name| self.string(name).into_owned())
@@ -140,12 +140,12 @@ impl GlobalDefinitions {
 
     /// The class that a metric is of: itself, or that of the instance.
     pub fn metric_class(&self, metric: u64) -> Option<&GlobalDefinition> {
-        let definition = self.find(Kind::Metric, metric)?;
+        let definition = self.find(DefinitionKind::Metric, metric)?;
         match definition.bits("metric_class") {
             None => Some(definition),
             // No further: an instance of an instance is none.
             Some(class) => {
-                let class = self.find(Kind::Metric, class)?;
+                let class = self.find(DefinitionKind::Metric, class)?;
                 class.bits("metric_class").is_none().then_some(class)
             }
         }
@@ -163,7 +163,9 @@ impl GlobalDefinitions {
             return String::new();
         };
         let members = self.metric_members(id);
-        let names = members.iter().map(|id| self.name(Kind::MetricMember, *id));
+        let names = members
+            .iter()
+            .map(|id| self.name(DefinitionKind::MetricMember, *id));
         names.collect::<Vec<_>>().join(",")
     }
 }

@@ -3,7 +3,7 @@
 /// A kind of definition, which references name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[allow(missing_docs)]
-pub enum Kind {
+pub enum DefinitionKind {
     String,
     Attribute,
     Location,
@@ -28,7 +28,7 @@ pub enum Kind {
     IoParadigm,
 }
 
-impl Kind {
+impl DefinitionKind {
     /// Kinds that a location may number for itself: by the code of their mapping table.
     pub const MAPPED: [Self; 15] = [
         Self::String,
@@ -162,7 +162,7 @@ impl Enumeration {
 
 /// What a field is on the wire.
 #[derive(Clone, Copy, Debug)]
-pub enum What {
+pub enum FieldType {
     /// One byte.
     U8,
     /// Eight bytes: a time.
@@ -182,11 +182,11 @@ pub enum What {
     /// A value of an enumeration, compressed.
     Enum32(&'static Enumeration),
     /// A reference, one byte.
-    Ref8(Kind),
+    Ref8(DefinitionKind),
     /// A reference, compressed, at most 32 bits.
-    Ref32(Kind),
+    Ref32(DefinitionKind),
     /// A reference, compressed, at most 64 bits.
-    Ref64(Kind),
+    Ref64(DefinitionKind),
     /// The type of the value that follows.
     Type,
     /// A value of the type before.
@@ -205,13 +205,13 @@ pub struct Field {
     /// Its name.
     pub name: &'static str,
     /// How it is written.
-    pub what: What,
+    pub what: FieldType,
     /// The version that added it and those behind it, if that was later than the record: it may be missing.
     pub since: Option<&'static str>,
 }
 
 /// A field that was there from the start, or came with the one before it.
-pub(crate) const fn field(name: &'static str, what: What) -> Field {
+pub(crate) const fn field(name: &'static str, what: FieldType) -> Field {
     Field {
         name,
         what,
@@ -220,7 +220,7 @@ pub(crate) const fn field(name: &'static str, what: What) -> Field {
 }
 
 /// The first of the fields that a version added.
-pub(crate) const fn since(version: &'static str, name: &'static str, what: What) -> Field {
+pub(crate) const fn since(version: &'static str, name: &'static str, what: FieldType) -> Field {
     Field {
         name,
         what,

@@ -2,6 +2,38 @@
 
 use super::describe::Enumeration;
 
+/// Values of [`GROUP_TYPE`] that converters treat specially.
+pub mod group_type {
+    /// Locations.
+    pub const LOCATIONS: u64 = 1;
+    /// Regions.
+    pub const REGIONS: u64 = 2;
+    /// Metrics.
+    pub const METRIC: u64 = 3;
+    /// All locations of a communication paradigm.
+    pub const COMM_LOCATIONS: u64 = 4;
+    /// The members of a communicator.
+    pub const COMM_GROUP: u64 = 5;
+    /// Each process alone.
+    pub const COMM_SELF: u64 = 6;
+    /// Location groups of a communication paradigm.
+    pub const COMM_LOCATION_GROUPS: u64 = 7;
+}
+
+/// Value of [`GROUP_FLAG`]: the members' ranks in events are those of the whole paradigm.
+pub const GLOBAL_MEMBERS: u64 = 1;
+
+/// Value of [`PARADIGM`] for MPI.
+pub const PARADIGM_MPI: u64 = 4;
+
+/// Values of [`MEASUREMENT_MODE`].
+pub mod measurement_mode {
+    /// Recording resumes.
+    pub const ON: u64 = 1;
+    /// Recording stops.
+    pub const OFF: u64 = 2;
+}
+
 /// `Base`.
 pub const BASE: Enumeration = Enumeration {
     name: "Base",

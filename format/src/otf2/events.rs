@@ -1,7 +1,7 @@
 //! Events: read from a chunk one after the other.
 
 use super::container::{CHUNK_HEADER_LEN, ChunkHeader, END_OF_BUFFER, END_OF_CHUNK, END_OF_FILE};
-use super::describe::{Field, Frame, Record, What};
+use super::describe::{Field, FieldType, Frame, Record};
 use super::records::EVENTS;
 use super::wire::{Endian, Input};
 use crate::error::{FormatError, Result};
@@ -143,7 +143,7 @@ impl<'a> EventReader<'a> {
         if let Some(record) = record
             && record.frame == Frame::Single
         {
-            let is_narrow = matches!(record.fields[0].what, What::C32 | What::Ref32(_));
+            let is_narrow = matches!(record.fields[0].what, FieldType::C32 | FieldType::Ref32(_));
             let value = if is_narrow {
                 self.input.c32(record.fields[0].name)?.into()
             } else {
@@ -211,18 +211,20 @@ fn read_values(input: &mut Input<'_>, fields: &[Field], values: &mut Vec<u64>) -
     for field in fields {
         let name = field.name;
         let value = match field.what {
-            What::C32 | What::Ref32(_) | What::Enum32(_) => input.c32(name)?.into(),
-            What::C64 | What::Ref64(_) | What::Ci64 => input.c64(name)?,
-            What::U8 | What::Enum8(_) | What::Ref8(_) | What::Type => input.u8(name)?.into(),
-            What::U64 | What::F64 => input.u64(name)?,
-            What::List8(inner) => {
+            FieldType::C32 | FieldType::Ref32(_) | FieldType::Enum32(_) => input.c32(name)?.into(),
+            FieldType::C64 | FieldType::Ref64(_) | FieldType::Ci64 => input.c64(name)?,
+            FieldType::U8 | FieldType::Enum8(_) | FieldType::Ref8(_) | FieldType::Type => {
+                input.u8(name)?.into()
+            }
+            FieldType::U64 | FieldType::F64 => input.u64(name)?,
+            FieldType::List8(inner) => {
                 let count = input.u8(name)?;
                 for _ in 0..count {
                     read_values(input, inner, values)?;
                 }
                 continue;
             }
-            What::List32(inner) => {
+            FieldType::List32(inner) => {
                 let count = input.c32(name)?;
                 for _ in 0..count {
                     read_values(input, inner, values)?;
@@ -230,7 +232,7 @@ fn read_values(input: &mut Input<'_>, fields: &[Field], values: &mut Vec<u64>) -
                 continue;
             }
             // No event has them.
-            What::Text | What::Value | What::IdMap => continue,
+            FieldType::Text | FieldType::Value | FieldType::IdMap => continue,
         };
         values.push(value);
     }
@@ -242,9 +244,9 @@ pub fn list_of(record: &Record) -> Option<(usize, usize)> {
     let place = record
         .fields
         .iter()
-        .position(|field| matches!(field.what, What::List8(_) | What::List32(_)))?;
+        .position(|field| matches!(field.what, FieldType::List8(_) | FieldType::List32(_)))?;
     match record.fields[place].what {
-        What::List8(inner) | What::List32(inner) => Some((place, inner.len())),
+        FieldType::List8(inner) | FieldType::List32(inner) => Some((place, inner.len())),
         _ => None,
     }
 }

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::container::{Datum, RawRecord, read_fields};
-use super::describe::{Kind, Record, What};
+use super::describe::{DefinitionKind, FieldType, Record};
 use super::events::AttributeValue;
 use super::records::LOCAL_DEFINITIONS;
 use super::wire::Endian;
@@ -135,12 +135,12 @@ impl ClockCorrection {
 /// The definitions of a location.
 #[derive(Clone, Default, Debug)]
 pub struct LocalDefinitions {
-    /// Mapping tables, by [`Kind::MAPPED`].
-    maps: [Option<IdMap>; Kind::MAPPED.len()],
+    /// Mapping tables, by [`DefinitionKind::MAPPED`].
+    maps: [Option<IdMap>; DefinitionKind::MAPPED.len()],
     /// Points of the clock, in the order of the file.
     pub clock_offsets: Vec<ClockOffset>,
     /// Pairs of the tables, as they stood.
-    pub tables: Vec<(Kind, Vec<(u64, u64)>)>,
+    pub tables: Vec<(DefinitionKind, Vec<(u64, u64)>)>,
 }
 
 impl LocalDefinitions {
@@ -156,7 +156,7 @@ impl LocalDefinitions {
         let data = data.map_err(|error| error.shifted(raw.offset as u64))?;
         match &data[..] {
             [Datum::Bits(kind), Datum::Pairs(pairs, _)] => {
-                let Some(kind) = Kind::MAPPED.get(*kind as usize) else {
+                let Some(kind) = DefinitionKind::MAPPED.get(*kind as usize) else {
                     return Ok(());
                 };
                 let place = &mut self.maps[*kind as usize];
@@ -188,8 +188,8 @@ impl LocalDefinitions {
 
     /// The map of a kind, if the location has one.
     #[inline]
-    pub const fn map(&self, kind: Kind) -> Option<&IdMap> {
-        if (kind as usize) < Kind::MAPPED.len() {
+    pub const fn map(&self, kind: DefinitionKind) -> Option<&IdMap> {
+        if (kind as usize) < DefinitionKind::MAPPED.len() {
             self.maps[kind as usize].as_ref()
         } else {
             None
@@ -209,18 +209,18 @@ impl LocalDefinitions {
         }
         for (index, field) in record.fields.iter().enumerate() {
             match field.what {
-                What::Ref32(kind) => {
+                FieldType::Ref32(kind) => {
                     if let (Some(map), Some(value)) = (self.map(kind), values.get_mut(index)) {
                         *value = map.get(*value) & 0xffff_ffff;
                     }
                 }
                 // The list of a program's arguments.
-                What::List32(_) | What::List8(_) => {
-                    let (What::List32(inner) | What::List8(inner)) = field.what else {
+                FieldType::List32(_) | FieldType::List8(_) => {
+                    let (FieldType::List32(inner) | FieldType::List8(inner)) = field.what else {
                         continue;
                     };
                     for (at, value) in values.iter_mut().skip(index).enumerate() {
-                        if let What::Ref32(kind) = inner[at % inner.len()].what
+                        if let FieldType::Ref32(kind) = inner[at % inner.len()].what
                             && let Some(map) = self.map(kind)
                         {
                             *value = map.get(*value) & 0xffff_ffff;
@@ -236,13 +236,13 @@ impl LocalDefinitions {
     /// The same for additional values.
     pub fn globalize_attributes(&self, attributes: &mut [AttributeValue]) {
         for attribute in attributes {
-            if let Some(map) = self.map(Kind::Attribute) {
+            if let Some(map) = self.map(DefinitionKind::Attribute) {
                 attribute.attribute = map.get(attribute.attribute.into()) as u32;
             }
-            if let Some(kind) = Kind::of_type(attribute.type_code)
+            if let Some(kind) = DefinitionKind::of_type(attribute.type_code)
                 && let Some(map) = self.map(kind)
             {
-                let mask = if kind == Kind::Location {
+                let mask = if kind == DefinitionKind::Location {
                     u64::MAX
                 } else {
                     0xffff_ffff

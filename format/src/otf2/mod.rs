@@ -25,7 +25,7 @@ pub use container::{
     chunk_size_of, put_record, read_fields,
 };
 pub use definitions::{GlobalDefinition, GlobalDefinitions};
-pub use describe::{Enumeration, Field, Frame, Kind, Record, What, types};
+pub use describe::{DefinitionKind, Enumeration, Field, FieldType, Frame, Record, types};
 pub use events::{AttributeValue, EventReader, Item, event_record, list_of};
 pub use local::{ClockCorrection, ClockOffset, IdMap, LocalDefinitions};
 pub use wire::{Endian, Input, Output};

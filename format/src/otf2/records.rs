@@ -1,8 +1,48 @@
 //! The records of an archive: ids, names and fields in the order of the wire. This one place decides how
 //! records are read, written, mapped, shown and turned into event types.
 
-use super::describe::{Frame, Kind, Record, What, field, record, since};
+use super::describe::{DefinitionKind, FieldType, Frame, Record, field, record, since};
 use super::enums;
+
+/// Ids of records that converters treat specially.
+pub mod ids {
+    /// `BufferFlush`.
+    pub const BUFFER_FLUSH: u8 = 10;
+    /// `MeasurementOnOff`.
+    pub const MEASUREMENT_ON_OFF: u8 = 11;
+    /// `Enter`.
+    pub const ENTER: u8 = 12;
+    /// `Leave`.
+    pub const LEAVE: u8 = 13;
+    /// `MpiSend`.
+    pub const MPI_SEND: u8 = 14;
+    /// `MpiIsend`.
+    pub const MPI_ISEND: u8 = 15;
+    /// `MpiIsendComplete`.
+    pub const MPI_ISEND_COMPLETE: u8 = 16;
+    /// `MpiIrecvRequest`.
+    pub const MPI_IRECV_REQUEST: u8 = 17;
+    /// `MpiRecv`.
+    pub const MPI_RECV: u8 = 18;
+    /// `MpiIrecv`.
+    pub const MPI_IRECV: u8 = 19;
+    /// `MpiRequestCancelled`.
+    pub const MPI_REQUEST_CANCELLED: u8 = 21;
+    /// `MpiCollectiveBegin`.
+    pub const MPI_COLLECTIVE_BEGIN: u8 = 22;
+    /// `MpiCollectiveEnd`.
+    pub const MPI_COLLECTIVE_END: u8 = 23;
+    /// `Metric`.
+    pub const METRIC: u8 = 31;
+    /// `ParameterString`.
+    pub const PARAMETER_STRING: u8 = 32;
+    /// `ProgramBegin`.
+    pub const PROGRAM_BEGIN: u8 = 83;
+    /// `DefMarker`, in a file of markers.
+    pub const DEF_MARKER: u8 = 5;
+    /// `Marker`, in a file of markers. No event has this id.
+    pub const MARKER: u8 = 6;
+}
 
 /// Events, by ascending id.
 pub const EVENTS: &[Record] = &[
@@ -12,7 +52,7 @@ pub const EVENTS: &[Record] = &[
         "BUFFER_FLUSH",
         "1.0",
         Frame::Length,
-        &[field("stop_time", What::U64)],
+        &[field("stop_time", FieldType::U64)],
     ),
     record(
         11,
@@ -22,7 +62,7 @@ pub const EVENTS: &[Record] = &[
         Frame::Length,
         &[field(
             "measurement_mode",
-            What::Enum8(&enums::MEASUREMENT_MODE),
+            FieldType::Enum8(&enums::MEASUREMENT_MODE),
         )],
     ),
     record(
@@ -31,7 +71,7 @@ pub const EVENTS: &[Record] = &[
         "ENTER",
         "1.0",
         Frame::Single,
-        &[field("region", What::Ref32(Kind::Region))],
+        &[field("region", FieldType::Ref32(DefinitionKind::Region))],
     ),
     record(
         13,
@@ -39,7 +79,7 @@ pub const EVENTS: &[Record] = &[
         "LEAVE",
         "1.0",
         Frame::Single,
-        &[field("region", What::Ref32(Kind::Region))],
+        &[field("region", FieldType::Ref32(DefinitionKind::Region))],
     ),
     record(
         14,
@@ -48,10 +88,10 @@ pub const EVENTS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("receiver", What::C32),
-            field("communicator", What::Ref32(Kind::Comm)),
-            field("msg_tag", What::C32),
-            field("msg_length", What::C64),
+            field("receiver", FieldType::C32),
+            field("communicator", FieldType::Ref32(DefinitionKind::Comm)),
+            field("msg_tag", FieldType::C32),
+            field("msg_length", FieldType::C64),
         ],
     ),
     record(
@@ -61,11 +101,11 @@ pub const EVENTS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("receiver", What::C32),
-            field("communicator", What::Ref32(Kind::Comm)),
-            field("msg_tag", What::C32),
-            field("msg_length", What::C64),
-            field("request_id", What::C64),
+            field("receiver", FieldType::C32),
+            field("communicator", FieldType::Ref32(DefinitionKind::Comm)),
+            field("msg_tag", FieldType::C32),
+            field("msg_length", FieldType::C64),
+            field("request_id", FieldType::C64),
         ],
     ),
     record(
@@ -74,7 +114,7 @@ pub const EVENTS: &[Record] = &[
         "MPI_ISEND_COMPLETE",
         "1.0",
         Frame::Single,
-        &[field("request_id", What::C64)],
+        &[field("request_id", FieldType::C64)],
     ),
     record(
         17,
@@ -82,7 +122,7 @@ pub const EVENTS: &[Record] = &[
         "MPI_IRECV_REQUEST",
         "1.0",
         Frame::Single,
-        &[field("request_id", What::C64)],
+        &[field("request_id", FieldType::C64)],
     ),
     record(
         18,
@@ -91,10 +131,10 @@ pub const EVENTS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("sender", What::C32),
-            field("communicator", What::Ref32(Kind::Comm)),
-            field("msg_tag", What::C32),
-            field("msg_length", What::C64),
+            field("sender", FieldType::C32),
+            field("communicator", FieldType::Ref32(DefinitionKind::Comm)),
+            field("msg_tag", FieldType::C32),
+            field("msg_length", FieldType::C64),
         ],
     ),
     record(
@@ -104,11 +144,11 @@ pub const EVENTS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("sender", What::C32),
-            field("communicator", What::Ref32(Kind::Comm)),
-            field("msg_tag", What::C32),
-            field("msg_length", What::C64),
-            field("request_id", What::C64),
+            field("sender", FieldType::C32),
+            field("communicator", FieldType::Ref32(DefinitionKind::Comm)),
+            field("msg_tag", FieldType::C32),
+            field("msg_length", FieldType::C64),
+            field("request_id", FieldType::C64),
         ],
     ),
     record(
@@ -117,7 +157,7 @@ pub const EVENTS: &[Record] = &[
         "MPI_REQUEST_TEST",
         "1.0",
         Frame::Single,
-        &[field("request_id", What::C64)],
+        &[field("request_id", FieldType::C64)],
     ),
     record(
         21,
@@ -125,7 +165,7 @@ pub const EVENTS: &[Record] = &[
         "MPI_REQUEST_CANCELLED",
         "1.0",
         Frame::Single,
-        &[field("request_id", What::C64)],
+        &[field("request_id", FieldType::C64)],
     ),
     record(
         22,
@@ -142,11 +182,11 @@ pub const EVENTS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("collective_op", What::Enum8(&enums::COLLECTIVE_OP)),
-            field("communicator", What::Ref32(Kind::Comm)),
-            field("root", What::C32),
-            field("size_sent", What::C64),
-            field("size_received", What::C64),
+            field("collective_op", FieldType::Enum8(&enums::COLLECTIVE_OP)),
+            field("communicator", FieldType::Ref32(DefinitionKind::Comm)),
+            field("root", FieldType::C32),
+            field("size_sent", FieldType::C64),
+            field("size_received", FieldType::C64),
         ],
     ),
     record(
@@ -155,7 +195,7 @@ pub const EVENTS: &[Record] = &[
         "OMP_FORK",
         "1.0",
         Frame::Single,
-        &[field("number_of_requested_threads", What::C32)],
+        &[field("number_of_requested_threads", FieldType::C32)],
     ),
     record(25, "OmpJoin", "OMP_JOIN", "1.0", Frame::Length, &[]),
     record(
@@ -165,8 +205,8 @@ pub const EVENTS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("lock_id", What::C32),
-            field("acquisition_order", What::C32),
+            field("lock_id", FieldType::C32),
+            field("acquisition_order", FieldType::C32),
         ],
     ),
     record(
@@ -176,8 +216,8 @@ pub const EVENTS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("lock_id", What::C32),
-            field("acquisition_order", What::C32),
+            field("lock_id", FieldType::C32),
+            field("acquisition_order", FieldType::C32),
         ],
     ),
     record(
@@ -186,7 +226,7 @@ pub const EVENTS: &[Record] = &[
         "OMP_TASK_CREATE",
         "1.0",
         Frame::Single,
-        &[field("task_id", What::C64)],
+        &[field("task_id", FieldType::C64)],
     ),
     record(
         29,
@@ -194,7 +234,7 @@ pub const EVENTS: &[Record] = &[
         "OMP_TASK_SWITCH",
         "1.0",
         Frame::Single,
-        &[field("task_id", What::C64)],
+        &[field("task_id", FieldType::C64)],
     ),
     record(
         30,
@@ -202,7 +242,7 @@ pub const EVENTS: &[Record] = &[
         "OMP_TASK_COMPLETE",
         "1.0",
         Frame::Single,
-        &[field("task_id", What::C64)],
+        &[field("task_id", FieldType::C64)],
     ),
     record(
         31,
@@ -211,10 +251,13 @@ pub const EVENTS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("metric", What::Ref32(Kind::Metric)),
+            field("metric", FieldType::Ref32(DefinitionKind::Metric)),
             field(
                 "number_of_metrics",
-                What::List8(&[field("type", What::Type), field("value", What::C64)]),
+                FieldType::List8(&[
+                    field("type", FieldType::Type),
+                    field("value", FieldType::C64),
+                ]),
             ),
         ],
     ),
@@ -225,8 +268,8 @@ pub const EVENTS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("parameter", What::Ref32(Kind::Parameter)),
-            field("string", What::Ref32(Kind::String)),
+            field("parameter", FieldType::Ref32(DefinitionKind::Parameter)),
+            field("string", FieldType::Ref32(DefinitionKind::String)),
         ],
     ),
     record(
@@ -236,8 +279,8 @@ pub const EVENTS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("parameter", What::Ref32(Kind::Parameter)),
-            field("value", What::Ci64),
+            field("parameter", FieldType::Ref32(DefinitionKind::Parameter)),
+            field("value", FieldType::Ci64),
         ],
     ),
     record(
@@ -247,8 +290,8 @@ pub const EVENTS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("parameter", What::Ref32(Kind::Parameter)),
-            field("value", What::C64),
+            field("parameter", FieldType::Ref32(DefinitionKind::Parameter)),
+            field("value", FieldType::C64),
         ],
     ),
     record(
@@ -257,7 +300,7 @@ pub const EVENTS: &[Record] = &[
         "RMA_WIN_CREATE",
         "1.2",
         Frame::Length,
-        &[field("win", What::Ref32(Kind::RmaWin))],
+        &[field("win", FieldType::Ref32(DefinitionKind::RmaWin))],
     ),
     record(
         36,
@@ -265,7 +308,7 @@ pub const EVENTS: &[Record] = &[
         "RMA_WIN_DESTROY",
         "1.2",
         Frame::Length,
-        &[field("win", What::Ref32(Kind::RmaWin))],
+        &[field("win", FieldType::Ref32(DefinitionKind::RmaWin))],
     ),
     record(
         37,
@@ -282,12 +325,12 @@ pub const EVENTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("collective_op", What::Enum8(&enums::COLLECTIVE_OP)),
-            field("sync_level", What::Enum32(&enums::RMA_SYNC_LEVEL)),
-            field("win", What::Ref32(Kind::RmaWin)),
-            field("root", What::C32),
-            field("bytes_sent", What::C64),
-            field("bytes_received", What::C64),
+            field("collective_op", FieldType::Enum8(&enums::COLLECTIVE_OP)),
+            field("sync_level", FieldType::Enum32(&enums::RMA_SYNC_LEVEL)),
+            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
+            field("root", FieldType::C32),
+            field("bytes_sent", FieldType::C64),
+            field("bytes_received", FieldType::C64),
         ],
     ),
     record(
@@ -297,9 +340,9 @@ pub const EVENTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("sync_level", What::Enum32(&enums::RMA_SYNC_LEVEL)),
-            field("win", What::Ref32(Kind::RmaWin)),
-            field("group", What::Ref32(Kind::Group)),
+            field("sync_level", FieldType::Enum32(&enums::RMA_SYNC_LEVEL)),
+            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
+            field("group", FieldType::Ref32(DefinitionKind::Group)),
         ],
     ),
     record(
@@ -309,10 +352,10 @@ pub const EVENTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("win", What::Ref32(Kind::RmaWin)),
-            field("remote", What::C32),
-            field("lock_id", What::C64),
-            field("lock_type", What::Enum8(&enums::LOCK_TYPE)),
+            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
+            field("remote", FieldType::C32),
+            field("lock_id", FieldType::C64),
+            field("lock_type", FieldType::Enum8(&enums::LOCK_TYPE)),
         ],
     ),
     record(
@@ -322,10 +365,10 @@ pub const EVENTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("win", What::Ref32(Kind::RmaWin)),
-            field("remote", What::C32),
-            field("lock_id", What::C64),
-            field("lock_type", What::Enum8(&enums::LOCK_TYPE)),
+            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
+            field("remote", FieldType::C32),
+            field("lock_id", FieldType::C64),
+            field("lock_type", FieldType::Enum8(&enums::LOCK_TYPE)),
         ],
     ),
     record(
@@ -335,10 +378,10 @@ pub const EVENTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("win", What::Ref32(Kind::RmaWin)),
-            field("remote", What::C32),
-            field("lock_id", What::C64),
-            field("lock_type", What::Enum8(&enums::LOCK_TYPE)),
+            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
+            field("remote", FieldType::C32),
+            field("lock_id", FieldType::C64),
+            field("lock_type", FieldType::Enum8(&enums::LOCK_TYPE)),
         ],
     ),
     record(
@@ -348,9 +391,9 @@ pub const EVENTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("win", What::Ref32(Kind::RmaWin)),
-            field("remote", What::C32),
-            field("lock_id", What::C64),
+            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
+            field("remote", FieldType::C32),
+            field("lock_id", FieldType::C64),
         ],
     ),
     record(
@@ -360,9 +403,9 @@ pub const EVENTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("win", What::Ref32(Kind::RmaWin)),
-            field("remote", What::C32),
-            field("sync_type", What::Enum8(&enums::RMA_SYNC_TYPE)),
+            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
+            field("remote", FieldType::C32),
+            field("sync_type", FieldType::Enum8(&enums::RMA_SYNC_TYPE)),
         ],
     ),
     record(
@@ -371,7 +414,7 @@ pub const EVENTS: &[Record] = &[
         "RMA_WAIT_CHANGE",
         "1.2",
         Frame::Length,
-        &[field("win", What::Ref32(Kind::RmaWin))],
+        &[field("win", FieldType::Ref32(DefinitionKind::RmaWin))],
     ),
     record(
         46,
@@ -380,10 +423,10 @@ pub const EVENTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("win", What::Ref32(Kind::RmaWin)),
-            field("remote", What::C32),
-            field("bytes", What::C64),
-            field("matching_id", What::C64),
+            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
+            field("remote", FieldType::C32),
+            field("bytes", FieldType::C64),
+            field("matching_id", FieldType::C64),
         ],
     ),
     record(
@@ -393,10 +436,10 @@ pub const EVENTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("win", What::Ref32(Kind::RmaWin)),
-            field("remote", What::C32),
-            field("bytes", What::C64),
-            field("matching_id", What::C64),
+            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
+            field("remote", FieldType::C32),
+            field("bytes", FieldType::C64),
+            field("matching_id", FieldType::C64),
         ],
     ),
     record(
@@ -406,12 +449,12 @@ pub const EVENTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("win", What::Ref32(Kind::RmaWin)),
-            field("remote", What::C32),
-            field("type", What::Enum8(&enums::RMA_ATOMIC_TYPE)),
-            field("bytes_sent", What::C64),
-            field("bytes_received", What::C64),
-            field("matching_id", What::C64),
+            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
+            field("remote", FieldType::C32),
+            field("type", FieldType::Enum8(&enums::RMA_ATOMIC_TYPE)),
+            field("bytes_sent", FieldType::C64),
+            field("bytes_received", FieldType::C64),
+            field("matching_id", FieldType::C64),
         ],
     ),
     record(
@@ -421,8 +464,8 @@ pub const EVENTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("win", What::Ref32(Kind::RmaWin)),
-            field("matching_id", What::C64),
+            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
+            field("matching_id", FieldType::C64),
         ],
     ),
     record(
@@ -432,8 +475,8 @@ pub const EVENTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("win", What::Ref32(Kind::RmaWin)),
-            field("matching_id", What::C64),
+            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
+            field("matching_id", FieldType::C64),
         ],
     ),
     record(
@@ -443,8 +486,8 @@ pub const EVENTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("win", What::Ref32(Kind::RmaWin)),
-            field("matching_id", What::C64),
+            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
+            field("matching_id", FieldType::C64),
         ],
     ),
     record(
@@ -454,8 +497,8 @@ pub const EVENTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("win", What::Ref32(Kind::RmaWin)),
-            field("matching_id", What::C64),
+            field("win", FieldType::Ref32(DefinitionKind::RmaWin)),
+            field("matching_id", FieldType::C64),
         ],
     ),
     record(
@@ -465,8 +508,8 @@ pub const EVENTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("model", What::Enum8(&enums::PARADIGM)),
-            field("number_of_requested_threads", What::C32),
+            field("model", FieldType::Enum8(&enums::PARADIGM)),
+            field("number_of_requested_threads", FieldType::C32),
         ],
     ),
     record(
@@ -475,7 +518,7 @@ pub const EVENTS: &[Record] = &[
         "THREAD_JOIN",
         "1.2",
         Frame::Length,
-        &[field("model", What::Enum8(&enums::PARADIGM))],
+        &[field("model", FieldType::Enum8(&enums::PARADIGM))],
     ),
     record(
         55,
@@ -483,7 +526,7 @@ pub const EVENTS: &[Record] = &[
         "THREAD_TEAM_BEGIN",
         "1.2",
         Frame::Length,
-        &[field("thread_team", What::Ref32(Kind::Comm))],
+        &[field("thread_team", FieldType::Ref32(DefinitionKind::Comm))],
     ),
     record(
         56,
@@ -491,7 +534,7 @@ pub const EVENTS: &[Record] = &[
         "THREAD_TEAM_END",
         "1.2",
         Frame::Length,
-        &[field("thread_team", What::Ref32(Kind::Comm))],
+        &[field("thread_team", FieldType::Ref32(DefinitionKind::Comm))],
     ),
     record(
         57,
@@ -500,9 +543,9 @@ pub const EVENTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("model", What::Enum8(&enums::PARADIGM)),
-            field("lock_id", What::C32),
-            field("acquisition_order", What::C32),
+            field("model", FieldType::Enum8(&enums::PARADIGM)),
+            field("lock_id", FieldType::C32),
+            field("acquisition_order", FieldType::C32),
         ],
     ),
     record(
@@ -512,9 +555,9 @@ pub const EVENTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("model", What::Enum8(&enums::PARADIGM)),
-            field("lock_id", What::C32),
-            field("acquisition_order", What::C32),
+            field("model", FieldType::Enum8(&enums::PARADIGM)),
+            field("lock_id", FieldType::C32),
+            field("acquisition_order", FieldType::C32),
         ],
     ),
     record(
@@ -524,9 +567,9 @@ pub const EVENTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("thread_team", What::Ref32(Kind::Comm)),
-            field("creating_thread", What::C32),
-            field("generation_number", What::C32),
+            field("thread_team", FieldType::Ref32(DefinitionKind::Comm)),
+            field("creating_thread", FieldType::C32),
+            field("generation_number", FieldType::C32),
         ],
     ),
     record(
@@ -536,9 +579,9 @@ pub const EVENTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("thread_team", What::Ref32(Kind::Comm)),
-            field("creating_thread", What::C32),
-            field("generation_number", What::C32),
+            field("thread_team", FieldType::Ref32(DefinitionKind::Comm)),
+            field("creating_thread", FieldType::C32),
+            field("generation_number", FieldType::C32),
         ],
     ),
     record(
@@ -548,9 +591,9 @@ pub const EVENTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("thread_team", What::Ref32(Kind::Comm)),
-            field("creating_thread", What::C32),
-            field("generation_number", What::C32),
+            field("thread_team", FieldType::Ref32(DefinitionKind::Comm)),
+            field("creating_thread", FieldType::C32),
+            field("generation_number", FieldType::C32),
         ],
     ),
     record(
@@ -560,8 +603,8 @@ pub const EVENTS: &[Record] = &[
         "1.3",
         Frame::Length,
         &[
-            field("thread_contingent", What::Ref32(Kind::Comm)),
-            field("sequence_count", What::C64),
+            field("thread_contingent", FieldType::Ref32(DefinitionKind::Comm)),
+            field("sequence_count", FieldType::C64),
         ],
     ),
     record(
@@ -571,8 +614,8 @@ pub const EVENTS: &[Record] = &[
         "1.3",
         Frame::Length,
         &[
-            field("thread_contingent", What::Ref32(Kind::Comm)),
-            field("sequence_count", What::C64),
+            field("thread_contingent", FieldType::Ref32(DefinitionKind::Comm)),
+            field("sequence_count", FieldType::C64),
         ],
     ),
     record(
@@ -582,8 +625,8 @@ pub const EVENTS: &[Record] = &[
         "1.3",
         Frame::Length,
         &[
-            field("thread_contingent", What::Ref32(Kind::Comm)),
-            field("sequence_count", What::C64),
+            field("thread_contingent", FieldType::Ref32(DefinitionKind::Comm)),
+            field("sequence_count", FieldType::C64),
         ],
     ),
     record(
@@ -593,8 +636,8 @@ pub const EVENTS: &[Record] = &[
         "1.3",
         Frame::Length,
         &[
-            field("thread_contingent", What::Ref32(Kind::Comm)),
-            field("sequence_count", What::C64),
+            field("thread_contingent", FieldType::Ref32(DefinitionKind::Comm)),
+            field("sequence_count", FieldType::C64),
         ],
     ),
     record(
@@ -604,8 +647,11 @@ pub const EVENTS: &[Record] = &[
         "2.0",
         Frame::Length,
         &[
-            field("calling_context", What::Ref32(Kind::CallingContext)),
-            field("unwind_distance", What::C32),
+            field(
+                "calling_context",
+                FieldType::Ref32(DefinitionKind::CallingContext),
+            ),
+            field("unwind_distance", FieldType::C32),
         ],
     ),
     record(
@@ -614,7 +660,10 @@ pub const EVENTS: &[Record] = &[
         "CALLING_CONTEXT_LEAVE",
         "2.0",
         Frame::Length,
-        &[field("calling_context", What::Ref32(Kind::CallingContext))],
+        &[field(
+            "calling_context",
+            FieldType::Ref32(DefinitionKind::CallingContext),
+        )],
     ),
     record(
         68,
@@ -623,9 +672,15 @@ pub const EVENTS: &[Record] = &[
         "1.5",
         Frame::Length,
         &[
-            field("calling_context", What::Ref32(Kind::CallingContext)),
-            field("unwind_distance", What::C32),
-            field("interrupt_generator", What::Ref32(Kind::InterruptGenerator)),
+            field(
+                "calling_context",
+                FieldType::Ref32(DefinitionKind::CallingContext),
+            ),
+            field("unwind_distance", FieldType::C32),
+            field(
+                "interrupt_generator",
+                FieldType::Ref32(DefinitionKind::InterruptGenerator),
+            ),
         ],
     ),
     record(
@@ -635,10 +690,13 @@ pub const EVENTS: &[Record] = &[
         "2.1",
         Frame::Length,
         &[
-            field("handle", What::Ref32(Kind::IoHandle)),
-            field("mode", What::Enum8(&enums::IO_ACCESS_MODE)),
-            field("creation_flags", What::Enum32(&enums::IO_CREATION_FLAG)),
-            field("status_flags", What::Enum32(&enums::IO_STATUS_FLAG)),
+            field("handle", FieldType::Ref32(DefinitionKind::IoHandle)),
+            field("mode", FieldType::Enum8(&enums::IO_ACCESS_MODE)),
+            field(
+                "creation_flags",
+                FieldType::Enum32(&enums::IO_CREATION_FLAG),
+            ),
+            field("status_flags", FieldType::Enum32(&enums::IO_STATUS_FLAG)),
         ],
     ),
     record(
@@ -647,7 +705,7 @@ pub const EVENTS: &[Record] = &[
         "IO_DESTROY_HANDLE",
         "2.1",
         Frame::Length,
-        &[field("handle", What::Ref32(Kind::IoHandle))],
+        &[field("handle", FieldType::Ref32(DefinitionKind::IoHandle))],
     ),
     record(
         71,
@@ -656,9 +714,9 @@ pub const EVENTS: &[Record] = &[
         "2.1",
         Frame::Length,
         &[
-            field("old_handle", What::Ref32(Kind::IoHandle)),
-            field("new_handle", What::Ref32(Kind::IoHandle)),
-            field("status_flags", What::Enum32(&enums::IO_STATUS_FLAG)),
+            field("old_handle", FieldType::Ref32(DefinitionKind::IoHandle)),
+            field("new_handle", FieldType::Ref32(DefinitionKind::IoHandle)),
+            field("status_flags", FieldType::Enum32(&enums::IO_STATUS_FLAG)),
         ],
     ),
     record(
@@ -668,10 +726,10 @@ pub const EVENTS: &[Record] = &[
         "2.1",
         Frame::Length,
         &[
-            field("handle", What::Ref32(Kind::IoHandle)),
-            field("offset_request", What::Ci64),
-            field("whence", What::Enum8(&enums::IO_SEEK_OPTION)),
-            field("offset_result", What::C64),
+            field("handle", FieldType::Ref32(DefinitionKind::IoHandle)),
+            field("offset_request", FieldType::Ci64),
+            field("whence", FieldType::Enum8(&enums::IO_SEEK_OPTION)),
+            field("offset_result", FieldType::C64),
         ],
     ),
     record(
@@ -681,8 +739,8 @@ pub const EVENTS: &[Record] = &[
         "2.1",
         Frame::Length,
         &[
-            field("handle", What::Ref32(Kind::IoHandle)),
-            field("status_flags", What::Enum32(&enums::IO_STATUS_FLAG)),
+            field("handle", FieldType::Ref32(DefinitionKind::IoHandle)),
+            field("status_flags", FieldType::Enum32(&enums::IO_STATUS_FLAG)),
         ],
     ),
     record(
@@ -692,8 +750,8 @@ pub const EVENTS: &[Record] = &[
         "2.1",
         Frame::Length,
         &[
-            field("io_paradigm", What::Ref8(Kind::IoParadigm)),
-            field("file", What::Ref32(Kind::IoFile)),
+            field("io_paradigm", FieldType::Ref8(DefinitionKind::IoParadigm)),
+            field("file", FieldType::Ref32(DefinitionKind::IoFile)),
         ],
     ),
     record(
@@ -703,11 +761,14 @@ pub const EVENTS: &[Record] = &[
         "2.1",
         Frame::Length,
         &[
-            field("handle", What::Ref32(Kind::IoHandle)),
-            field("mode", What::Enum8(&enums::IO_OPERATION_MODE)),
-            field("operation_flags", What::Enum32(&enums::IO_OPERATION_FLAG)),
-            field("bytes_request", What::C64),
-            field("matching_id", What::C64),
+            field("handle", FieldType::Ref32(DefinitionKind::IoHandle)),
+            field("mode", FieldType::Enum8(&enums::IO_OPERATION_MODE)),
+            field(
+                "operation_flags",
+                FieldType::Enum32(&enums::IO_OPERATION_FLAG),
+            ),
+            field("bytes_request", FieldType::C64),
+            field("matching_id", FieldType::C64),
         ],
     ),
     record(
@@ -717,8 +778,8 @@ pub const EVENTS: &[Record] = &[
         "2.1",
         Frame::Length,
         &[
-            field("handle", What::Ref32(Kind::IoHandle)),
-            field("matching_id", What::C64),
+            field("handle", FieldType::Ref32(DefinitionKind::IoHandle)),
+            field("matching_id", FieldType::C64),
         ],
     ),
     record(
@@ -728,8 +789,8 @@ pub const EVENTS: &[Record] = &[
         "2.1",
         Frame::Length,
         &[
-            field("handle", What::Ref32(Kind::IoHandle)),
-            field("matching_id", What::C64),
+            field("handle", FieldType::Ref32(DefinitionKind::IoHandle)),
+            field("matching_id", FieldType::C64),
         ],
     ),
     record(
@@ -739,9 +800,9 @@ pub const EVENTS: &[Record] = &[
         "2.1",
         Frame::Length,
         &[
-            field("handle", What::Ref32(Kind::IoHandle)),
-            field("bytes_result", What::C64),
-            field("matching_id", What::C64),
+            field("handle", FieldType::Ref32(DefinitionKind::IoHandle)),
+            field("bytes_result", FieldType::C64),
+            field("matching_id", FieldType::C64),
         ],
     ),
     record(
@@ -751,8 +812,8 @@ pub const EVENTS: &[Record] = &[
         "2.1",
         Frame::Length,
         &[
-            field("handle", What::Ref32(Kind::IoHandle)),
-            field("matching_id", What::C64),
+            field("handle", FieldType::Ref32(DefinitionKind::IoHandle)),
+            field("matching_id", FieldType::C64),
         ],
     ),
     record(
@@ -762,8 +823,8 @@ pub const EVENTS: &[Record] = &[
         "2.1",
         Frame::Length,
         &[
-            field("handle", What::Ref32(Kind::IoHandle)),
-            field("lock_type", What::Enum8(&enums::LOCK_TYPE)),
+            field("handle", FieldType::Ref32(DefinitionKind::IoHandle)),
+            field("lock_type", FieldType::Enum8(&enums::LOCK_TYPE)),
         ],
     ),
     record(
@@ -773,8 +834,8 @@ pub const EVENTS: &[Record] = &[
         "2.1",
         Frame::Length,
         &[
-            field("handle", What::Ref32(Kind::IoHandle)),
-            field("lock_type", What::Enum8(&enums::LOCK_TYPE)),
+            field("handle", FieldType::Ref32(DefinitionKind::IoHandle)),
+            field("lock_type", FieldType::Enum8(&enums::LOCK_TYPE)),
         ],
     ),
     record(
@@ -784,8 +845,8 @@ pub const EVENTS: &[Record] = &[
         "2.1",
         Frame::Length,
         &[
-            field("handle", What::Ref32(Kind::IoHandle)),
-            field("lock_type", What::Enum8(&enums::LOCK_TYPE)),
+            field("handle", FieldType::Ref32(DefinitionKind::IoHandle)),
+            field("lock_type", FieldType::Enum8(&enums::LOCK_TYPE)),
         ],
     ),
     record(
@@ -795,10 +856,13 @@ pub const EVENTS: &[Record] = &[
         "2.1",
         Frame::Length,
         &[
-            field("program_name", What::Ref32(Kind::String)),
+            field("program_name", FieldType::Ref32(DefinitionKind::String)),
             field(
                 "number_of_arguments",
-                What::List32(&[field("program_arguments", What::Ref32(Kind::String))]),
+                FieldType::List32(&[field(
+                    "program_arguments",
+                    FieldType::Ref32(DefinitionKind::String),
+                )]),
             ),
         ],
     ),
@@ -808,7 +872,7 @@ pub const EVENTS: &[Record] = &[
         "PROGRAM_END",
         "2.1",
         Frame::Length,
-        &[field("exit_status", What::Ci64)],
+        &[field("exit_status", FieldType::Ci64)],
     ),
     record(
         85,
@@ -816,7 +880,7 @@ pub const EVENTS: &[Record] = &[
         "NON_BLOCKING_COLLECTIVE_REQUEST",
         "3.0",
         Frame::Length,
-        &[field("request_id", What::C64)],
+        &[field("request_id", FieldType::C64)],
     ),
     record(
         86,
@@ -825,12 +889,12 @@ pub const EVENTS: &[Record] = &[
         "3.0",
         Frame::Length,
         &[
-            field("collective_op", What::Enum8(&enums::COLLECTIVE_OP)),
-            field("communicator", What::Ref32(Kind::Comm)),
-            field("root", What::C32),
-            field("size_sent", What::C64),
-            field("size_received", What::C64),
-            field("request_id", What::C64),
+            field("collective_op", FieldType::Enum8(&enums::COLLECTIVE_OP)),
+            field("communicator", FieldType::Ref32(DefinitionKind::Comm)),
+            field("root", FieldType::C32),
+            field("size_sent", FieldType::C64),
+            field("size_received", FieldType::C64),
+            field("request_id", FieldType::C64),
         ],
     ),
     record(
@@ -839,7 +903,10 @@ pub const EVENTS: &[Record] = &[
         "COMM_CREATE",
         "3.0",
         Frame::Length,
-        &[field("communicator", What::Ref32(Kind::Comm))],
+        &[field(
+            "communicator",
+            FieldType::Ref32(DefinitionKind::Comm),
+        )],
     ),
     record(
         88,
@@ -847,7 +914,10 @@ pub const EVENTS: &[Record] = &[
         "COMM_DESTROY",
         "3.0",
         Frame::Length,
-        &[field("communicator", What::Ref32(Kind::Comm))],
+        &[field(
+            "communicator",
+            FieldType::Ref32(DefinitionKind::Comm),
+        )],
     ),
     record(
         89,
@@ -856,10 +926,10 @@ pub const EVENTS: &[Record] = &[
         "3.1/3.2",
         Frame::Length,
         &[
-            field("sender", What::C32),
-            field("communicator", What::Ref32(Kind::Comm)),
-            field("msg_tag", What::C32),
-            field("message_id", What::C64),
+            field("sender", FieldType::C32),
+            field("communicator", FieldType::Ref32(DefinitionKind::Comm)),
+            field("msg_tag", FieldType::C32),
+            field("message_id", FieldType::C64),
         ],
     ),
     record(
@@ -869,8 +939,8 @@ pub const EVENTS: &[Record] = &[
         "3.1/3.2",
         Frame::Length,
         &[
-            field("message_id", What::C64),
-            field("msg_length", What::C64),
+            field("message_id", FieldType::C64),
+            field("msg_length", FieldType::C64),
         ],
     ),
     record(
@@ -880,8 +950,8 @@ pub const EVENTS: &[Record] = &[
         "3.1/3.2",
         Frame::Length,
         &[
-            field("message_id", What::C64),
-            field("request_id", What::C64),
+            field("message_id", FieldType::C64),
+            field("request_id", FieldType::C64),
         ],
     ),
     record(
@@ -891,8 +961,8 @@ pub const EVENTS: &[Record] = &[
         "3.1/3.2",
         Frame::Length,
         &[
-            field("request_id", What::C64),
-            field("msg_length", What::C64),
+            field("request_id", FieldType::C64),
+            field("msg_length", FieldType::C64),
         ],
     ),
 ];
@@ -906,10 +976,10 @@ pub const DEFINITIONS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("timer_resolution", What::C64),
-            field("global_offset", What::C64),
-            field("trace_length", What::C64),
-            since("3.0", "realtime_timestamp", What::C64),
+            field("timer_resolution", FieldType::C64),
+            field("global_offset", FieldType::C64),
+            field("trace_length", FieldType::C64),
+            since("3.0", "realtime_timestamp", FieldType::C64),
         ],
     ),
     record(
@@ -919,9 +989,9 @@ pub const DEFINITIONS: &[Record] = &[
         "1.5",
         Frame::Length,
         &[
-            field("paradigm", What::Enum8(&enums::PARADIGM)),
-            field("name", What::Ref32(Kind::String)),
-            field("paradigm_class", What::Enum8(&enums::PARADIGM_CLASS)),
+            field("paradigm", FieldType::Enum8(&enums::PARADIGM)),
+            field("name", FieldType::Ref32(DefinitionKind::String)),
+            field("paradigm_class", FieldType::Enum8(&enums::PARADIGM_CLASS)),
         ],
     ),
     record(
@@ -931,10 +1001,10 @@ pub const DEFINITIONS: &[Record] = &[
         "1.5",
         Frame::Length,
         &[
-            field("paradigm", What::Enum8(&enums::PARADIGM)),
-            field("property", What::Enum8(&enums::PARADIGM_PROPERTY)),
-            field("type", What::Type),
-            field("value", What::Value),
+            field("paradigm", FieldType::Enum8(&enums::PARADIGM)),
+            field("property", FieldType::Enum8(&enums::PARADIGM_PROPERTY)),
+            field("type", FieldType::Type),
+            field("value", FieldType::Value),
         ],
     ),
     record(
@@ -944,17 +1014,23 @@ pub const DEFINITIONS: &[Record] = &[
         "2.1",
         Frame::Length,
         &[
-            field("self", What::Ref8(Kind::IoParadigm)),
-            field("identification", What::Ref32(Kind::String)),
-            field("name", What::Ref32(Kind::String)),
-            field("io_paradigm_class", What::Enum8(&enums::IO_PARADIGM_CLASS)),
-            field("io_paradigm_flags", What::Enum32(&enums::IO_PARADIGM_FLAG)),
+            field("self", FieldType::Ref8(DefinitionKind::IoParadigm)),
+            field("identification", FieldType::Ref32(DefinitionKind::String)),
+            field("name", FieldType::Ref32(DefinitionKind::String)),
+            field(
+                "io_paradigm_class",
+                FieldType::Enum8(&enums::IO_PARADIGM_CLASS),
+            ),
+            field(
+                "io_paradigm_flags",
+                FieldType::Enum32(&enums::IO_PARADIGM_FLAG),
+            ),
             field(
                 "number_of_properties",
-                What::List8(&[
-                    field("properties", What::Enum8(&enums::IO_PARADIGM_PROPERTY)),
-                    field("types", What::Type),
-                    field("values", What::Value),
+                FieldType::List8(&[
+                    field("properties", FieldType::Enum8(&enums::IO_PARADIGM_PROPERTY)),
+                    field("types", FieldType::Type),
+                    field("values", FieldType::Value),
                 ]),
             ),
         ],
@@ -966,8 +1042,8 @@ pub const DEFINITIONS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("self", What::Ref32(Kind::String)),
-            field("string", What::Text),
+            field("self", FieldType::Ref32(DefinitionKind::String)),
+            field("string", FieldType::Text),
         ],
     ),
     record(
@@ -977,10 +1053,14 @@ pub const DEFINITIONS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("self", What::Ref32(Kind::Attribute)),
-            field("name", What::Ref32(Kind::String)),
-            field("type", What::Type),
-            since("1.4", "description", What::Ref32(Kind::String)),
+            field("self", FieldType::Ref32(DefinitionKind::Attribute)),
+            field("name", FieldType::Ref32(DefinitionKind::String)),
+            field("type", FieldType::Type),
+            since(
+                "1.4",
+                "description",
+                FieldType::Ref32(DefinitionKind::String),
+            ),
         ],
     ),
     record(
@@ -990,10 +1070,10 @@ pub const DEFINITIONS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("self", What::Ref32(Kind::SystemTreeNode)),
-            field("name", What::Ref32(Kind::String)),
-            field("class_name", What::Ref32(Kind::String)),
-            field("parent", What::Ref32(Kind::SystemTreeNode)),
+            field("self", FieldType::Ref32(DefinitionKind::SystemTreeNode)),
+            field("name", FieldType::Ref32(DefinitionKind::String)),
+            field("class_name", FieldType::Ref32(DefinitionKind::String)),
+            field("parent", FieldType::Ref32(DefinitionKind::SystemTreeNode)),
         ],
     ),
     record(
@@ -1003,17 +1083,20 @@ pub const DEFINITIONS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("self", What::Ref32(Kind::LocationGroup)),
-            field("name", What::Ref32(Kind::String)),
+            field("self", FieldType::Ref32(DefinitionKind::LocationGroup)),
+            field("name", FieldType::Ref32(DefinitionKind::String)),
             field(
                 "location_group_type",
-                What::Enum8(&enums::LOCATION_GROUP_TYPE),
+                FieldType::Enum8(&enums::LOCATION_GROUP_TYPE),
             ),
-            field("system_tree_parent", What::Ref32(Kind::SystemTreeNode)),
+            field(
+                "system_tree_parent",
+                FieldType::Ref32(DefinitionKind::SystemTreeNode),
+            ),
             since(
                 "3.0",
                 "creating_location_group",
-                What::Ref32(Kind::LocationGroup),
+                FieldType::Ref32(DefinitionKind::LocationGroup),
             ),
         ],
     ),
@@ -1024,11 +1107,14 @@ pub const DEFINITIONS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("self", What::Ref64(Kind::Location)),
-            field("name", What::Ref32(Kind::String)),
-            field("location_type", What::Enum8(&enums::LOCATION_TYPE)),
-            field("number_of_events", What::C64),
-            field("location_group", What::Ref32(Kind::LocationGroup)),
+            field("self", FieldType::Ref64(DefinitionKind::Location)),
+            field("name", FieldType::Ref32(DefinitionKind::String)),
+            field("location_type", FieldType::Enum8(&enums::LOCATION_TYPE)),
+            field("number_of_events", FieldType::C64),
+            field(
+                "location_group",
+                FieldType::Ref32(DefinitionKind::LocationGroup),
+            ),
         ],
     ),
     record(
@@ -1038,17 +1124,21 @@ pub const DEFINITIONS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("self", What::Ref32(Kind::Region)),
-            field("name", What::Ref32(Kind::String)),
-            field("description", What::Ref32(Kind::String)),
-            field("region_type", What::Enum8(&enums::REGION_TYPE_PRE11)),
-            field("source_file", What::Ref32(Kind::String)),
-            field("begin_line_number", What::C32),
-            field("end_line_number", What::C32),
-            since("1.1", "canonical_name", What::Ref32(Kind::String)),
-            field("region_role", What::Enum8(&enums::REGION_ROLE)),
-            field("paradigm", What::Enum8(&enums::PARADIGM)),
-            field("region_flags", What::Enum32(&enums::REGION_FLAG)),
+            field("self", FieldType::Ref32(DefinitionKind::Region)),
+            field("name", FieldType::Ref32(DefinitionKind::String)),
+            field("description", FieldType::Ref32(DefinitionKind::String)),
+            field("region_type", FieldType::Enum8(&enums::REGION_TYPE_PRE11)),
+            field("source_file", FieldType::Ref32(DefinitionKind::String)),
+            field("begin_line_number", FieldType::C32),
+            field("end_line_number", FieldType::C32),
+            since(
+                "1.1",
+                "canonical_name",
+                FieldType::Ref32(DefinitionKind::String),
+            ),
+            field("region_role", FieldType::Enum8(&enums::REGION_ROLE)),
+            field("paradigm", FieldType::Enum8(&enums::PARADIGM)),
+            field("region_flags", FieldType::Enum32(&enums::REGION_FLAG)),
         ],
     ),
     record(
@@ -1058,11 +1148,11 @@ pub const DEFINITIONS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("self", What::Ref32(Kind::Callsite)),
-            field("source_file", What::Ref32(Kind::String)),
-            field("line_number", What::C32),
-            field("entered_region", What::Ref32(Kind::Region)),
-            field("left_region", What::Ref32(Kind::Region)),
+            field("self", FieldType::Ref32(DefinitionKind::Callsite)),
+            field("source_file", FieldType::Ref32(DefinitionKind::String)),
+            field("line_number", FieldType::C32),
+            field("entered_region", FieldType::Ref32(DefinitionKind::Region)),
+            field("left_region", FieldType::Ref32(DefinitionKind::Region)),
         ],
     ),
     record(
@@ -1072,9 +1162,9 @@ pub const DEFINITIONS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("self", What::Ref32(Kind::Callpath)),
-            field("parent", What::Ref32(Kind::Callpath)),
-            field("region", What::Ref32(Kind::Region)),
+            field("self", FieldType::Ref32(DefinitionKind::Callpath)),
+            field("parent", FieldType::Ref32(DefinitionKind::Callpath)),
+            field("region", FieldType::Ref32(DefinitionKind::Region)),
         ],
     ),
     record(
@@ -1084,16 +1174,19 @@ pub const DEFINITIONS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("self", What::Ref32(Kind::Group)),
-            field("name", What::Ref32(Kind::String)),
-            field("group_type_pre12", What::Enum8(&enums::GROUP_TYPE_PRE12)),
+            field("self", FieldType::Ref32(DefinitionKind::Group)),
+            field("name", FieldType::Ref32(DefinitionKind::String)),
+            field(
+                "group_type_pre12",
+                FieldType::Enum8(&enums::GROUP_TYPE_PRE12),
+            ),
             field(
                 "number_of_members",
-                What::List32(&[field("members", What::C64)]),
+                FieldType::List32(&[field("members", FieldType::C64)]),
             ),
-            since("1.2", "group_type", What::Enum8(&enums::GROUP_TYPE)),
-            field("paradigm", What::Enum8(&enums::PARADIGM)),
-            field("group_flags", What::Enum32(&enums::GROUP_FLAG)),
+            since("1.2", "group_type", FieldType::Enum8(&enums::GROUP_TYPE)),
+            field("paradigm", FieldType::Enum8(&enums::PARADIGM)),
+            field("group_flags", FieldType::Enum32(&enums::GROUP_FLAG)),
         ],
     ),
     record(
@@ -1103,15 +1196,15 @@ pub const DEFINITIONS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("self", What::Ref32(Kind::MetricMember)),
-            field("name", What::Ref32(Kind::String)),
-            field("description", What::Ref32(Kind::String)),
-            field("metric_type", What::Enum8(&enums::METRIC_TYPE)),
-            field("metric_mode", What::Enum8(&enums::METRIC_MODE)),
-            field("value_type", What::Type),
-            field("base", What::Enum8(&enums::BASE)),
-            field("exponent", What::Ci64),
-            field("unit", What::Ref32(Kind::String)),
+            field("self", FieldType::Ref32(DefinitionKind::MetricMember)),
+            field("name", FieldType::Ref32(DefinitionKind::String)),
+            field("description", FieldType::Ref32(DefinitionKind::String)),
+            field("metric_type", FieldType::Enum8(&enums::METRIC_TYPE)),
+            field("metric_mode", FieldType::Enum8(&enums::METRIC_MODE)),
+            field("value_type", FieldType::Type),
+            field("base", FieldType::Enum8(&enums::BASE)),
+            field("exponent", FieldType::Ci64),
+            field("unit", FieldType::Ref32(DefinitionKind::String)),
         ],
     ),
     record(
@@ -1121,13 +1214,23 @@ pub const DEFINITIONS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("self", What::Ref32(Kind::Metric)),
+            field("self", FieldType::Ref32(DefinitionKind::Metric)),
             field(
                 "number_of_metrics",
-                What::List8(&[field("metric_members", What::Ref32(Kind::MetricMember))]),
+                FieldType::List8(&[field(
+                    "metric_members",
+                    FieldType::Ref32(DefinitionKind::MetricMember),
+                )]),
             ),
-            field("metric_occurrence", What::Enum8(&enums::METRIC_OCCURRENCE)),
-            since("1.2", "recorder_kind", What::Enum8(&enums::RECORDER_KIND)),
+            field(
+                "metric_occurrence",
+                FieldType::Enum8(&enums::METRIC_OCCURRENCE),
+            ),
+            since(
+                "1.2",
+                "recorder_kind",
+                FieldType::Enum8(&enums::RECORDER_KIND),
+            ),
         ],
     ),
     record(
@@ -1137,11 +1240,11 @@ pub const DEFINITIONS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("self", What::Ref32(Kind::Metric)),
-            field("metric_class", What::Ref32(Kind::Metric)),
-            field("recorder", What::Ref64(Kind::Location)),
-            field("metric_scope", What::Enum8(&enums::METRIC_SCOPE)),
-            field("scope", What::C64),
+            field("self", FieldType::Ref32(DefinitionKind::Metric)),
+            field("metric_class", FieldType::Ref32(DefinitionKind::Metric)),
+            field("recorder", FieldType::Ref64(DefinitionKind::Location)),
+            field("metric_scope", FieldType::Enum8(&enums::METRIC_SCOPE)),
+            field("scope", FieldType::C64),
         ],
     ),
     record(
@@ -1151,11 +1254,11 @@ pub const DEFINITIONS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("self", What::Ref32(Kind::Comm)),
-            field("name", What::Ref32(Kind::String)),
-            field("group", What::Ref32(Kind::Group)),
-            field("parent", What::Ref32(Kind::Comm)),
-            since("3.0", "flags", What::Enum32(&enums::COMM_FLAG)),
+            field("self", FieldType::Ref32(DefinitionKind::Comm)),
+            field("name", FieldType::Ref32(DefinitionKind::String)),
+            field("group", FieldType::Ref32(DefinitionKind::Group)),
+            field("parent", FieldType::Ref32(DefinitionKind::Comm)),
+            since("3.0", "flags", FieldType::Enum32(&enums::COMM_FLAG)),
         ],
     ),
     record(
@@ -1165,9 +1268,9 @@ pub const DEFINITIONS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("self", What::Ref32(Kind::Parameter)),
-            field("name", What::Ref32(Kind::String)),
-            field("parameter_type", What::Enum8(&enums::PARAMETER_TYPE)),
+            field("self", FieldType::Ref32(DefinitionKind::Parameter)),
+            field("name", FieldType::Ref32(DefinitionKind::String)),
+            field("parameter_type", FieldType::Enum8(&enums::PARAMETER_TYPE)),
         ],
     ),
     record(
@@ -1177,10 +1280,10 @@ pub const DEFINITIONS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("self", What::Ref32(Kind::RmaWin)),
-            field("name", What::Ref32(Kind::String)),
-            field("comm", What::Ref32(Kind::Comm)),
-            since("3.0", "flags", What::Enum32(&enums::RMA_WIN_FLAG)),
+            field("self", FieldType::Ref32(DefinitionKind::RmaWin)),
+            field("name", FieldType::Ref32(DefinitionKind::String)),
+            field("comm", FieldType::Ref32(DefinitionKind::Comm)),
+            since("3.0", "flags", FieldType::Enum32(&enums::RMA_WIN_FLAG)),
         ],
     ),
     record(
@@ -1190,8 +1293,8 @@ pub const DEFINITIONS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("metric", What::Ref32(Kind::Metric)),
-            field("recorder", What::Ref64(Kind::Location)),
+            field("metric", FieldType::Ref32(DefinitionKind::Metric)),
+            field("recorder", FieldType::Ref64(DefinitionKind::Location)),
         ],
     ),
     record(
@@ -1201,11 +1304,14 @@ pub const DEFINITIONS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("system_tree_node", What::Ref32(Kind::SystemTreeNode)),
-            field("name", What::Ref32(Kind::String)),
-            field("string_value", What::Ref32(Kind::String)),
-            since("2.0", "type", What::Type),
-            field("value", What::Value),
+            field(
+                "system_tree_node",
+                FieldType::Ref32(DefinitionKind::SystemTreeNode),
+            ),
+            field("name", FieldType::Ref32(DefinitionKind::String)),
+            field("string_value", FieldType::Ref32(DefinitionKind::String)),
+            since("2.0", "type", FieldType::Type),
+            field("value", FieldType::Value),
         ],
     ),
     record(
@@ -1215,10 +1321,13 @@ pub const DEFINITIONS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("system_tree_node", What::Ref32(Kind::SystemTreeNode)),
+            field(
+                "system_tree_node",
+                FieldType::Ref32(DefinitionKind::SystemTreeNode),
+            ),
             field(
                 "system_tree_domain",
-                What::Enum8(&enums::SYSTEM_TREE_DOMAIN),
+                FieldType::Enum8(&enums::SYSTEM_TREE_DOMAIN),
             ),
         ],
     ),
@@ -1229,11 +1338,14 @@ pub const DEFINITIONS: &[Record] = &[
         "1.3",
         Frame::Length,
         &[
-            field("location_group", What::Ref32(Kind::LocationGroup)),
-            field("name", What::Ref32(Kind::String)),
-            field("string_value", What::Ref32(Kind::String)),
-            since("2.0", "type", What::Type),
-            field("value", What::Value),
+            field(
+                "location_group",
+                FieldType::Ref32(DefinitionKind::LocationGroup),
+            ),
+            field("name", FieldType::Ref32(DefinitionKind::String)),
+            field("string_value", FieldType::Ref32(DefinitionKind::String)),
+            since("2.0", "type", FieldType::Type),
+            field("value", FieldType::Value),
         ],
     ),
     record(
@@ -1243,11 +1355,11 @@ pub const DEFINITIONS: &[Record] = &[
         "1.3",
         Frame::Length,
         &[
-            field("location", What::Ref64(Kind::Location)),
-            field("name", What::Ref32(Kind::String)),
-            field("string_value", What::Ref32(Kind::String)),
-            since("2.0", "type", What::Type),
-            field("value", What::Value),
+            field("location", FieldType::Ref64(DefinitionKind::Location)),
+            field("name", FieldType::Ref32(DefinitionKind::String)),
+            field("string_value", FieldType::Ref32(DefinitionKind::String)),
+            since("2.0", "type", FieldType::Type),
+            field("value", FieldType::Value),
         ],
     ),
     record(
@@ -1257,10 +1369,13 @@ pub const DEFINITIONS: &[Record] = &[
         "1.3",
         Frame::Length,
         &[
-            field("self", What::Ref32(Kind::CartDimension)),
-            field("name", What::Ref32(Kind::String)),
-            field("size", What::C32),
-            field("cart_periodicity", What::Enum8(&enums::CART_PERIODICITY)),
+            field("self", FieldType::Ref32(DefinitionKind::CartDimension)),
+            field("name", FieldType::Ref32(DefinitionKind::String)),
+            field("size", FieldType::C32),
+            field(
+                "cart_periodicity",
+                FieldType::Enum8(&enums::CART_PERIODICITY),
+            ),
         ],
     ),
     record(
@@ -1270,12 +1385,15 @@ pub const DEFINITIONS: &[Record] = &[
         "1.3",
         Frame::Length,
         &[
-            field("self", What::Ref32(Kind::CartTopology)),
-            field("name", What::Ref32(Kind::String)),
-            field("communicator", What::Ref32(Kind::Comm)),
+            field("self", FieldType::Ref32(DefinitionKind::CartTopology)),
+            field("name", FieldType::Ref32(DefinitionKind::String)),
+            field("communicator", FieldType::Ref32(DefinitionKind::Comm)),
             field(
                 "number_of_dimensions",
-                What::List8(&[field("cart_dimensions", What::Ref32(Kind::CartDimension))]),
+                FieldType::List8(&[field(
+                    "cart_dimensions",
+                    FieldType::Ref32(DefinitionKind::CartDimension),
+                )]),
             ),
         ],
     ),
@@ -1286,11 +1404,14 @@ pub const DEFINITIONS: &[Record] = &[
         "1.3",
         Frame::Length,
         &[
-            field("cart_topology", What::Ref32(Kind::CartTopology)),
-            field("rank", What::C32),
+            field(
+                "cart_topology",
+                FieldType::Ref32(DefinitionKind::CartTopology),
+            ),
+            field("rank", FieldType::C32),
             field(
                 "number_of_dimensions",
-                What::List8(&[field("coordinates", What::C32)]),
+                FieldType::List8(&[field("coordinates", FieldType::C32)]),
             ),
         ],
     ),
@@ -1301,9 +1422,9 @@ pub const DEFINITIONS: &[Record] = &[
         "1.5",
         Frame::Length,
         &[
-            field("self", What::Ref32(Kind::SourceCodeLocation)),
-            field("file", What::Ref32(Kind::String)),
-            field("line_number", What::C32),
+            field("self", FieldType::Ref32(DefinitionKind::SourceCodeLocation)),
+            field("file", FieldType::Ref32(DefinitionKind::String)),
+            field("line_number", FieldType::C32),
         ],
     ),
     record(
@@ -1313,13 +1434,13 @@ pub const DEFINITIONS: &[Record] = &[
         "1.5",
         Frame::Length,
         &[
-            field("self", What::Ref32(Kind::CallingContext)),
-            field("region", What::Ref32(Kind::Region)),
+            field("self", FieldType::Ref32(DefinitionKind::CallingContext)),
+            field("region", FieldType::Ref32(DefinitionKind::Region)),
             field(
                 "source_code_location",
-                What::Ref32(Kind::SourceCodeLocation),
+                FieldType::Ref32(DefinitionKind::SourceCodeLocation),
             ),
-            field("parent", What::Ref32(Kind::CallingContext)),
+            field("parent", FieldType::Ref32(DefinitionKind::CallingContext)),
         ],
     ),
     record(
@@ -1329,10 +1450,13 @@ pub const DEFINITIONS: &[Record] = &[
         "2.0",
         Frame::Length,
         &[
-            field("calling_context", What::Ref32(Kind::CallingContext)),
-            field("name", What::Ref32(Kind::String)),
-            field("type", What::Type),
-            field("value", What::Value),
+            field(
+                "calling_context",
+                FieldType::Ref32(DefinitionKind::CallingContext),
+            ),
+            field("name", FieldType::Ref32(DefinitionKind::String)),
+            field("type", FieldType::Type),
+            field("value", FieldType::Value),
         ],
     ),
     record(
@@ -1342,15 +1466,15 @@ pub const DEFINITIONS: &[Record] = &[
         "1.5",
         Frame::Length,
         &[
-            field("self", What::Ref32(Kind::InterruptGenerator)),
-            field("name", What::Ref32(Kind::String)),
+            field("self", FieldType::Ref32(DefinitionKind::InterruptGenerator)),
+            field("name", FieldType::Ref32(DefinitionKind::String)),
             field(
                 "interrupt_generator_mode",
-                What::Enum8(&enums::INTERRUPT_GENERATOR_MODE),
+                FieldType::Enum8(&enums::INTERRUPT_GENERATOR_MODE),
             ),
-            field("base", What::Enum8(&enums::BASE)),
-            field("exponent", What::Ci64),
-            field("period", What::C64),
+            field("base", FieldType::Enum8(&enums::BASE)),
+            field("exponent", FieldType::Ci64),
+            field("period", FieldType::C64),
         ],
     ),
     record(
@@ -1360,10 +1484,10 @@ pub const DEFINITIONS: &[Record] = &[
         "2.1",
         Frame::Length,
         &[
-            field("io_file", What::Ref32(Kind::IoFile)),
-            field("name", What::Ref32(Kind::String)),
-            field("type", What::Type),
-            field("value", What::Value),
+            field("io_file", FieldType::Ref32(DefinitionKind::IoFile)),
+            field("name", FieldType::Ref32(DefinitionKind::String)),
+            field("type", FieldType::Type),
+            field("value", FieldType::Value),
         ],
     ),
     record(
@@ -1373,9 +1497,9 @@ pub const DEFINITIONS: &[Record] = &[
         "2.1",
         Frame::Length,
         &[
-            field("self", What::Ref32(Kind::IoFile)),
-            field("name", What::Ref32(Kind::String)),
-            field("scope", What::Ref32(Kind::SystemTreeNode)),
+            field("self", FieldType::Ref32(DefinitionKind::IoFile)),
+            field("name", FieldType::Ref32(DefinitionKind::String)),
+            field("scope", FieldType::Ref32(DefinitionKind::SystemTreeNode)),
         ],
     ),
     record(
@@ -1385,9 +1509,9 @@ pub const DEFINITIONS: &[Record] = &[
         "2.1",
         Frame::Length,
         &[
-            field("self", What::Ref32(Kind::IoFile)),
-            field("name", What::Ref32(Kind::String)),
-            field("scope", What::Ref32(Kind::SystemTreeNode)),
+            field("self", FieldType::Ref32(DefinitionKind::IoFile)),
+            field("name", FieldType::Ref32(DefinitionKind::String)),
+            field("scope", FieldType::Ref32(DefinitionKind::SystemTreeNode)),
         ],
     ),
     record(
@@ -1397,13 +1521,13 @@ pub const DEFINITIONS: &[Record] = &[
         "2.1",
         Frame::Length,
         &[
-            field("self", What::Ref32(Kind::IoHandle)),
-            field("name", What::Ref32(Kind::String)),
-            field("file", What::Ref32(Kind::IoFile)),
-            field("io_paradigm", What::Ref8(Kind::IoParadigm)),
-            field("io_handle_flags", What::Enum32(&enums::IO_HANDLE_FLAG)),
-            field("comm", What::Ref32(Kind::Comm)),
-            field("parent", What::Ref32(Kind::IoHandle)),
+            field("self", FieldType::Ref32(DefinitionKind::IoHandle)),
+            field("name", FieldType::Ref32(DefinitionKind::String)),
+            field("file", FieldType::Ref32(DefinitionKind::IoFile)),
+            field("io_paradigm", FieldType::Ref8(DefinitionKind::IoParadigm)),
+            field("io_handle_flags", FieldType::Enum32(&enums::IO_HANDLE_FLAG)),
+            field("comm", FieldType::Ref32(DefinitionKind::Comm)),
+            field("parent", FieldType::Ref32(DefinitionKind::IoHandle)),
         ],
     ),
     record(
@@ -1413,9 +1537,9 @@ pub const DEFINITIONS: &[Record] = &[
         "2.1",
         Frame::Length,
         &[
-            field("io_handle", What::Ref32(Kind::IoHandle)),
-            field("mode", What::Enum8(&enums::IO_ACCESS_MODE)),
-            field("status_flags", What::Enum32(&enums::IO_STATUS_FLAG)),
+            field("io_handle", FieldType::Ref32(DefinitionKind::IoHandle)),
+            field("mode", FieldType::Enum8(&enums::IO_ACCESS_MODE)),
+            field("status_flags", FieldType::Enum32(&enums::IO_STATUS_FLAG)),
         ],
     ),
     record(
@@ -1425,10 +1549,10 @@ pub const DEFINITIONS: &[Record] = &[
         "2.2",
         Frame::Length,
         &[
-            field("callpath", What::Ref32(Kind::Callpath)),
-            field("parameter", What::Ref32(Kind::Parameter)),
-            field("type", What::Type),
-            field("value", What::Value),
+            field("callpath", FieldType::Ref32(DefinitionKind::Callpath)),
+            field("parameter", FieldType::Ref32(DefinitionKind::Parameter)),
+            field("type", FieldType::Type),
+            field("value", FieldType::Value),
         ],
     ),
     record(
@@ -1438,12 +1562,15 @@ pub const DEFINITIONS: &[Record] = &[
         "3.0",
         Frame::Length,
         &[
-            field("self", What::Ref32(Kind::Comm)),
-            field("name", What::Ref32(Kind::String)),
-            field("group_a", What::Ref32(Kind::Group)),
-            field("group_b", What::Ref32(Kind::Group)),
-            field("common_communicator", What::Ref32(Kind::Comm)),
-            field("flags", What::Enum32(&enums::COMM_FLAG)),
+            field("self", FieldType::Ref32(DefinitionKind::Comm)),
+            field("name", FieldType::Ref32(DefinitionKind::String)),
+            field("group_a", FieldType::Ref32(DefinitionKind::Group)),
+            field("group_b", FieldType::Ref32(DefinitionKind::Group)),
+            field(
+                "common_communicator",
+                FieldType::Ref32(DefinitionKind::Comm),
+            ),
+            field("flags", FieldType::Enum32(&enums::COMM_FLAG)),
         ],
     ),
 ];
@@ -1457,8 +1584,8 @@ pub const LOCAL_DEFINITIONS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("mapping_type", What::Enum8(&enums::MAPPING_TYPE)),
-            field("id_map", What::IdMap),
+            field("mapping_type", FieldType::Enum8(&enums::MAPPING_TYPE)),
+            field("id_map", FieldType::IdMap),
         ],
     ),
     record(
@@ -1468,9 +1595,9 @@ pub const LOCAL_DEFINITIONS: &[Record] = &[
         "1.0",
         Frame::Length,
         &[
-            field("time", What::U64),
-            field("offset", What::Ci64),
-            field("standard_deviation", What::F64),
+            field("time", FieldType::U64),
+            field("offset", FieldType::Ci64),
+            field("standard_deviation", FieldType::F64),
         ],
     ),
 ];
@@ -1484,10 +1611,10 @@ pub const MARKERS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("self", What::C32),
-            field("group", What::Text),
-            field("category", What::Text),
-            field("severity", What::Enum8(&enums::SEVERITY)),
+            field("self", FieldType::C32),
+            field("group", FieldType::Text),
+            field("category", FieldType::Text),
+            field("severity", FieldType::Enum8(&enums::SEVERITY)),
         ],
     ),
     record(
@@ -1497,12 +1624,12 @@ pub const MARKERS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("time", What::C64),
-            field("duration", What::C64),
-            field("marker", What::C32),
-            field("scope_type", What::Enum8(&enums::MARKER_SCOPE)),
-            field("scope", What::C64),
-            field("text", What::Text),
+            field("time", FieldType::C64),
+            field("duration", FieldType::C64),
+            field("marker", FieldType::C32),
+            field("scope_type", FieldType::Enum8(&enums::MARKER_SCOPE)),
+            field("scope", FieldType::C64),
+            field("text", FieldType::Text),
         ],
     ),
 ];
@@ -1515,7 +1642,7 @@ pub const SNAPSHOTS: &[Record] = &[
         "SNAPSHOT_START",
         "1.2",
         Frame::Length,
-        &[field("number_of_records", What::C64)],
+        &[field("number_of_records", FieldType::C64)],
     ),
     record(
         11,
@@ -1523,7 +1650,7 @@ pub const SNAPSHOTS: &[Record] = &[
         "SNAPSHOT_END",
         "1.2",
         Frame::Length,
-        &[field("cont_read_pos", What::C64)],
+        &[field("cont_read_pos", FieldType::C64)],
     ),
     record(
         12,
@@ -1532,8 +1659,11 @@ pub const SNAPSHOTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("orig_event_time", What::U64),
-            field("measurement_mode", What::Enum8(&enums::MEASUREMENT_MODE)),
+            field("orig_event_time", FieldType::U64),
+            field(
+                "measurement_mode",
+                FieldType::Enum8(&enums::MEASUREMENT_MODE),
+            ),
         ],
     ),
     record(
@@ -1543,8 +1673,8 @@ pub const SNAPSHOTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("orig_event_time", What::U64),
-            field("region", What::Ref32(Kind::Region)),
+            field("orig_event_time", FieldType::U64),
+            field("region", FieldType::Ref32(DefinitionKind::Region)),
         ],
     ),
     record(
@@ -1554,11 +1684,11 @@ pub const SNAPSHOTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("orig_event_time", What::U64),
-            field("receiver", What::C32),
-            field("communicator", What::Ref32(Kind::Comm)),
-            field("msg_tag", What::C32),
-            field("msg_length", What::C64),
+            field("orig_event_time", FieldType::U64),
+            field("receiver", FieldType::C32),
+            field("communicator", FieldType::Ref32(DefinitionKind::Comm)),
+            field("msg_tag", FieldType::C32),
+            field("msg_length", FieldType::C64),
         ],
     ),
     record(
@@ -1568,12 +1698,12 @@ pub const SNAPSHOTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("orig_event_time", What::U64),
-            field("receiver", What::C32),
-            field("communicator", What::Ref32(Kind::Comm)),
-            field("msg_tag", What::C32),
-            field("msg_length", What::C64),
-            field("request_id", What::C64),
+            field("orig_event_time", FieldType::U64),
+            field("receiver", FieldType::C32),
+            field("communicator", FieldType::Ref32(DefinitionKind::Comm)),
+            field("msg_tag", FieldType::C32),
+            field("msg_length", FieldType::C64),
+            field("request_id", FieldType::C64),
         ],
     ),
     record(
@@ -1583,8 +1713,8 @@ pub const SNAPSHOTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("orig_event_time", What::U64),
-            field("request_id", What::C64),
+            field("orig_event_time", FieldType::U64),
+            field("request_id", FieldType::C64),
         ],
     ),
     record(
@@ -1594,11 +1724,11 @@ pub const SNAPSHOTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("orig_event_time", What::U64),
-            field("sender", What::C32),
-            field("communicator", What::Ref32(Kind::Comm)),
-            field("msg_tag", What::C32),
-            field("msg_length", What::C64),
+            field("orig_event_time", FieldType::U64),
+            field("sender", FieldType::C32),
+            field("communicator", FieldType::Ref32(DefinitionKind::Comm)),
+            field("msg_tag", FieldType::C32),
+            field("msg_length", FieldType::C64),
         ],
     ),
     record(
@@ -1608,8 +1738,8 @@ pub const SNAPSHOTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("orig_event_time", What::U64),
-            field("request_id", What::C64),
+            field("orig_event_time", FieldType::U64),
+            field("request_id", FieldType::C64),
         ],
     ),
     record(
@@ -1619,12 +1749,12 @@ pub const SNAPSHOTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("orig_event_time", What::U64),
-            field("sender", What::C32),
-            field("communicator", What::Ref32(Kind::Comm)),
-            field("msg_tag", What::C32),
-            field("msg_length", What::C64),
-            field("request_id", What::C64),
+            field("orig_event_time", FieldType::U64),
+            field("sender", FieldType::C32),
+            field("communicator", FieldType::Ref32(DefinitionKind::Comm)),
+            field("msg_tag", FieldType::C32),
+            field("msg_length", FieldType::C64),
+            field("request_id", FieldType::C64),
         ],
     ),
     record(
@@ -1633,7 +1763,7 @@ pub const SNAPSHOTS: &[Record] = &[
         "MPI_COLLECTIVE_BEGIN",
         "1.2",
         Frame::Length,
-        &[field("orig_event_time", What::U64)],
+        &[field("orig_event_time", FieldType::U64)],
     ),
     record(
         21,
@@ -1642,12 +1772,12 @@ pub const SNAPSHOTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("orig_event_time", What::U64),
-            field("collective_op", What::Enum8(&enums::COLLECTIVE_OP)),
-            field("communicator", What::Ref32(Kind::Comm)),
-            field("root", What::C32),
-            field("size_sent", What::C64),
-            field("size_received", What::C64),
+            field("orig_event_time", FieldType::U64),
+            field("collective_op", FieldType::Enum8(&enums::COLLECTIVE_OP)),
+            field("communicator", FieldType::Ref32(DefinitionKind::Comm)),
+            field("root", FieldType::C32),
+            field("size_sent", FieldType::C64),
+            field("size_received", FieldType::C64),
         ],
     ),
     record(
@@ -1657,8 +1787,8 @@ pub const SNAPSHOTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("orig_event_time", What::U64),
-            field("number_of_requested_threads", What::C32),
+            field("orig_event_time", FieldType::U64),
+            field("number_of_requested_threads", FieldType::C32),
         ],
     ),
     record(
@@ -1668,9 +1798,9 @@ pub const SNAPSHOTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("orig_event_time", What::U64),
-            field("lock_id", What::C32),
-            field("acquisition_order", What::C32),
+            field("orig_event_time", FieldType::U64),
+            field("lock_id", FieldType::C32),
+            field("acquisition_order", FieldType::C32),
         ],
     ),
     record(
@@ -1680,8 +1810,8 @@ pub const SNAPSHOTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("orig_event_time", What::U64),
-            field("task_id", What::C64),
+            field("orig_event_time", FieldType::U64),
+            field("task_id", FieldType::C64),
         ],
     ),
     record(
@@ -1691,8 +1821,8 @@ pub const SNAPSHOTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("orig_event_time", What::U64),
-            field("task_id", What::C64),
+            field("orig_event_time", FieldType::U64),
+            field("task_id", FieldType::C64),
         ],
     ),
     record(
@@ -1702,11 +1832,14 @@ pub const SNAPSHOTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("orig_event_time", What::U64),
-            field("metric", What::Ref32(Kind::Metric)),
+            field("orig_event_time", FieldType::U64),
+            field("metric", FieldType::Ref32(DefinitionKind::Metric)),
             field(
                 "number_of_metrics",
-                What::List8(&[field("type", What::Type), field("value", What::C64)]),
+                FieldType::List8(&[
+                    field("type", FieldType::Type),
+                    field("value", FieldType::C64),
+                ]),
             ),
         ],
     ),
@@ -1717,9 +1850,9 @@ pub const SNAPSHOTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("orig_event_time", What::U64),
-            field("parameter", What::Ref32(Kind::Parameter)),
-            field("string", What::Ref32(Kind::String)),
+            field("orig_event_time", FieldType::U64),
+            field("parameter", FieldType::Ref32(DefinitionKind::Parameter)),
+            field("string", FieldType::Ref32(DefinitionKind::String)),
         ],
     ),
     record(
@@ -1729,9 +1862,9 @@ pub const SNAPSHOTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("orig_event_time", What::U64),
-            field("parameter", What::Ref32(Kind::Parameter)),
-            field("value", What::Ci64),
+            field("orig_event_time", FieldType::U64),
+            field("parameter", FieldType::Ref32(DefinitionKind::Parameter)),
+            field("value", FieldType::Ci64),
         ],
     ),
     record(
@@ -1741,9 +1874,9 @@ pub const SNAPSHOTS: &[Record] = &[
         "1.2",
         Frame::Length,
         &[
-            field("orig_event_time", What::U64),
-            field("parameter", What::Ref32(Kind::Parameter)),
-            field("value", What::C64),
+            field("orig_event_time", FieldType::U64),
+            field("parameter", FieldType::Ref32(DefinitionKind::Parameter)),
+            field("value", FieldType::C64),
         ],
     ),
 ];

@@ -4,11 +4,13 @@ use super::*;
 
 fn every_event(values: &[u64]) -> Vec<(u8, Vec<u64>)> {
     let mut next = values.iter().copied().cycle();
-    let mut value = |what: What| {
+    let mut value = |what: FieldType| {
         let value: u64 = next.next().unwrap_or(0);
         match what {
-            What::U8 | What::Enum8(_) | What::Ref8(_) | What::Type => value & 0xff,
-            What::C32 | What::Enum32(_) | What::Ref32(_) => value & 0xffff_ffff,
+            FieldType::U8 | FieldType::Enum8(_) | FieldType::Ref8(_) | FieldType::Type => {
+                value & 0xff
+            }
+            FieldType::C32 | FieldType::Enum32(_) | FieldType::Ref32(_) => value & 0xffff_ffff,
             _ => value,
         }
     };
@@ -18,8 +20,8 @@ fn every_event(values: &[u64]) -> Vec<(u8, Vec<u64>)> {
             let mut values = Vec::new();
             for field in record.fields {
                 match field.what {
-                    What::List8(inner) | What::List32(inner) => {
-                        let count = value(What::U64) % 40;
+                    FieldType::List8(inner) | FieldType::List32(inner) => {
+                        let count = value(FieldType::U64) % 40;
                         for _ in 0..count {
                             values.extend(inner.iter().map(|field| value(field.what)));
                         }
@@ -179,21 +181,29 @@ fn data_of(fields: &[Field], next: &mut impl Iterator<Item = u64>) -> Vec<Datum>
     for field in fields {
         let value = next.next().unwrap_or(0);
         data.push(match field.what {
-            What::U8 | What::Enum8(_) | What::Ref8(_) => Datum::Bits(value & 0xff),
-            What::Type => {
+            FieldType::U8 | FieldType::Enum8(_) | FieldType::Ref8(_) => Datum::Bits(value & 0xff),
+            FieldType::Type => {
                 type_code = (value % 26) as u8;
                 Datum::Bits(type_code.into())
             }
-            What::C32 | What::Enum32(_) | What::Ref32(_) => Datum::Bits(value & 0xffff_ffff),
-            What::U64 | What::C64 | What::Ref64(_) | What::Ci64 | What::F64 => Datum::Bits(value),
-            What::Value => {
+            FieldType::C32 | FieldType::Enum32(_) | FieldType::Ref32(_) => {
+                Datum::Bits(value & 0xffff_ffff)
+            }
+            FieldType::U64
+            | FieldType::C64
+            | FieldType::Ref64(_)
+            | FieldType::Ci64
+            | FieldType::F64 => Datum::Bits(value),
+            FieldType::Value => {
                 let mut out = Vec::new();
                 out.put_value(type_code, value);
                 Datum::Bits(Input::new(&out, Endian::Little).value(type_code).unwrap())
             }
-            What::Text => Datum::Text(format!("text {value}").into_bytes()),
-            What::IdMap => Datum::Pairs(vec![(0, value), (1, value / 3)], value.is_multiple_of(2)),
-            What::List8(inner) | What::List32(inner) => {
+            FieldType::Text => Datum::Text(format!("text {value}").into_bytes()),
+            FieldType::IdMap => {
+                Datum::Pairs(vec![(0, value), (1, value / 3)], value.is_multiple_of(2))
+            }
+            FieldType::List8(inner) | FieldType::List32(inner) => {
                 let items = (0..value % 30).map(|_| data_of(inner, next));
                 if inner.len() == 1 {
                     Datum::Numbers(items.filter_map(|item| item[0].bits()).collect())

@@ -1,7 +1,7 @@
 //! Events, written into the chunks of a location's file.
 
 use super::container::{CHUNK_HEADER_LEN, ChunkHeader, END_OF_BUFFER, END_OF_FILE};
-use super::describe::{Field, Frame, Record, What};
+use super::describe::{Field, FieldType, Frame, Record};
 use super::events::{ATTRIBUTE_LIST, AttributeValue, TIMESTAMP, event_record, list_of};
 use super::records::EVENTS;
 use super::wire::{Endian, Output};
@@ -64,12 +64,18 @@ const fn shape_of(record: &Record) -> Shape {
     let mut index = 0;
     while index < record.fields.len() {
         let (code, most) = match record.fields[index].what {
-            What::U8 | What::Enum8(_) | What::Ref8(_) | What::Type => (Code::Byte, 1),
-            What::C32 | What::Ref32(_) | What::Enum32(_) => (Code::Narrow, 5),
-            What::C64 | What::Ref64(_) => (Code::Wide, 9),
-            What::Ci64 => (Code::Signed, 9),
-            What::U64 | What::F64 => (Code::Fixed, 8),
-            What::List8(_) | What::List32(_) | What::Text | What::Value | What::IdMap => {
+            FieldType::U8 | FieldType::Enum8(_) | FieldType::Ref8(_) | FieldType::Type => {
+                (Code::Byte, 1)
+            }
+            FieldType::C32 | FieldType::Ref32(_) | FieldType::Enum32(_) => (Code::Narrow, 5),
+            FieldType::C64 | FieldType::Ref64(_) => (Code::Wide, 9),
+            FieldType::Ci64 => (Code::Signed, 9),
+            FieldType::U64 | FieldType::F64 => (Code::Fixed, 8),
+            FieldType::List8(_)
+            | FieldType::List32(_)
+            | FieldType::Text
+            | FieldType::Value
+            | FieldType::IdMap => {
                 return shape;
             }
         };
@@ -250,13 +256,13 @@ fn most_bytes(fields: &[Field], values: usize) -> usize {
         (values + 1 - fields.len()) / inner.len() * most_bytes(inner, inner.len())
     };
     let of_fields = fields.iter().map(|field| match field.what {
-        What::U8 | What::Enum8(_) | What::Ref8(_) | What::Type => 1,
-        What::C32 | What::Ref32(_) | What::Enum32(_) => 5,
-        What::C64 | What::Ref64(_) | What::Ci64 => 9,
-        What::U64 | What::F64 => 8,
-        What::List8(inner) => 1 + of_list(inner),
-        What::List32(inner) => 5 + of_list(inner),
-        What::Text | What::Value | What::IdMap => 0,
+        FieldType::U8 | FieldType::Enum8(_) | FieldType::Ref8(_) | FieldType::Type => 1,
+        FieldType::C32 | FieldType::Ref32(_) | FieldType::Enum32(_) => 5,
+        FieldType::C64 | FieldType::Ref64(_) | FieldType::Ci64 => 9,
+        FieldType::U64 | FieldType::F64 => 8,
+        FieldType::List8(inner) => 1 + of_list(inner),
+        FieldType::List32(inner) => 5 + of_list(inner),
+        FieldType::Text | FieldType::Value | FieldType::IdMap => 0,
     });
     of_fields.sum()
 }
@@ -265,15 +271,19 @@ fn put_values(fields: &[Field], values: &[u64], out: &mut Cursor<'_>) {
     for (index, field) in fields.iter().enumerate() {
         let value = values.get(index).copied().unwrap_or(0);
         match field.what {
-            What::U8 | What::Enum8(_) | What::Ref8(_) | What::Type => out.put_byte(value as u8),
-            What::C32 | What::Ref32(_) | What::Enum32(_) => out.put_c32(value as u32),
-            What::C64 | What::Ref64(_) => out.put_c64(value),
-            What::Ci64 => out.put_ci64(value as i64),
-            What::U64 | What::F64 => out.put_u64(value),
-            What::List8(inner) | What::List32(inner) => {
+            FieldType::U8 | FieldType::Enum8(_) | FieldType::Ref8(_) | FieldType::Type => {
+                out.put_byte(value as u8)
+            }
+            FieldType::C32 | FieldType::Ref32(_) | FieldType::Enum32(_) => {
+                out.put_c32(value as u32)
+            }
+            FieldType::C64 | FieldType::Ref64(_) => out.put_c64(value),
+            FieldType::Ci64 => out.put_ci64(value as i64),
+            FieldType::U64 | FieldType::F64 => out.put_u64(value),
+            FieldType::List8(inner) | FieldType::List32(inner) => {
                 // Lists end their records.
                 let items = values.get(index..).unwrap_or(&[]).chunks_exact(inner.len());
-                let is_short = matches!(field.what, What::List8(_));
+                let is_short = matches!(field.what, FieldType::List8(_));
                 let count = if is_short {
                     items.len().min(255)
                 } else {
@@ -287,7 +297,7 @@ fn put_values(fields: &[Field], values: &[u64], out: &mut Cursor<'_>) {
                     put_values(inner, item, out);
                 }
             }
-            What::Text | What::Value | What::IdMap => {}
+            FieldType::Text | FieldType::Value | FieldType::IdMap => {}
         }
     }
 }

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use annals_format::{
-    Clock, ClockId, Definition, Definitions, Element, EventType, EventTypeId, Foreign, Function,
-    Location, LocationId, Module, ModuleId, Object, ObjectId, Process, ProcessId, Property, Rank,
-    Recording, Reference, Region, RegionId, RegionSet, Registration, Source, SourceId, SourceOrder,
-    Stream, StreamId, StringId, World,
+    Clock, ClockId, Definition, Definitions, Element, EventType, EventTypeId, ForeignRecord,
+    Function, Location, LocationId, Module, ModuleId, Object, ObjectId, Process, ProcessId,
+    Property, Rank, Recording, Reference, Region, RegionId, RegionSet, Registration, Source,
+    SourceId, SourceOrder, Stream, StreamId, StringId, World,
 };
 
 /// Numbers of one recording's definitions in the trace.
@@ -264,7 +264,7 @@ impl Unifier {
             if id == LOST_REFERENCE {
                 continue;
             }
-            let d = Foreign {
+            let d = ForeignRecord {
                 process,
                 format: self.string(of.string(d.format)),
                 id: id as u32,

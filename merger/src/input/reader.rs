@@ -7,9 +7,9 @@ use rustc_hash::FxHashMap;
 
 use crate::axis::unify::Numbers;
 use crate::error::MergeError;
-use crate::input::earlier::{DecodedTrace, TraceReader};
 use crate::input::run::RunReader;
 use crate::input::stream::{Decoded, Lane, LossPlace, StreamOutcome, StreamReader};
+use crate::input::trace::{DecodedTrace, TraceReader};
 use crate::input::unplaced::UnplacedStream;
 
 #[derive(Debug)]

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use annals_format::{CompressionLevel, Ended, ReadAt};
 
 use crate::error::{MergeError, Result};
-use crate::input::{ChunkOrigin, FileAt, InputRecording};
+use crate::input::file::FileAt;
+use crate::input::recording::{ChunkOrigin, InputRecording};
 use crate::merge::options::no_progress;
 use crate::whole_file::{OutputError, OutputKind, Replace, WholeFile};
 

@@ -10,8 +10,8 @@ use annals_format::{LossPoint, ReadAt, TraceChunk, TraceLoss, read_trace_chunk};
 use crate::axis::batch::Batch;
 use crate::axis::unify::Numbers;
 use crate::error::{MergeError, Result};
-use crate::input::earlier::Queue;
 use crate::input::stream::LossPlace;
+use crate::input::trace::Queue;
 
 /// The file that runs are in, one behind the other. It has no name: it is gone with the program.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use crate::axis::batch::Batch;
 use crate::axis::proof::{self, ElementReferences, Read};
 use crate::axis::unify::Numbers;
 use crate::filter::Keep;
-use crate::input::InputRecording;
+use crate::input::recording::InputRecording;
 use crate::input::ticks::StreamClock;
 
 /// What a stream's reading found: for totals and report.

@@ -7,7 +7,7 @@ use annals_format::{Chunk, ChunkHeader, Clock, ClockKind, ClockMap, MapCursor, S
 
 use crate::clocks::hosts::Host;
 use crate::clocks::steps::Epoch;
-use crate::input::InputRecording;
+use crate::input::recording::InputRecording;
 use crate::messages::repair::Shifts;
 
 /// How far beyond the moments that an epoch or a chunk has an event may stand, nanoseconds. Times that are no farther

@@ -8,7 +8,7 @@ use annals_format::{
 
 use crate::axis::unify::Numbers;
 use crate::filter::Keep;
-use crate::input::InputRecording;
+use crate::input::recording::InputRecording;
 use crate::input::stream::{Lane, LossPlace, StreamFindings, StreamOutcome, count_elsewhere};
 
 /// What a sweep gets of such a stream: losses, and no events.

@@ -112,7 +112,7 @@ impl Merge {
             let each = parts.iter().map(|part| extractor.extract(&part.chunk));
             each.collect()
         };
-        self.for_each_strip(jobs, &all, &references, false, work, |batches| {
+        self.for_each_strip(jobs, &all, &references, false, &work, &mut |batches| {
             batches.iter().for_each(&mut each);
             Ok(())
         })?;

@@ -7,9 +7,9 @@ use annals_format::{ProcessId, StreamTotals, TraceLoss};
 use super::{Merge, Merged};
 use crate::axis::proof::StreamHashes;
 use crate::error::{MergeError, Result};
-use crate::input::earlier::InputTrace;
 use crate::input::reader::InputOutcome;
 use crate::input::stream::StreamOutcome;
+use crate::input::trace::InputTrace;
 use crate::messages::causality::CausalityReport;
 use crate::report::{self, Boots, InputReport, Report, StreamReport};
 

@@ -8,9 +8,11 @@ use annals_format::{FileKind, FormatError, ReadAt};
 
 use crate::clocks::offsets::ClockOffsets;
 use crate::error::{MergeError, Result};
-use crate::input::earlier::InputTrace;
+use crate::input::file::FileAt;
+use crate::input::find::{Found, RejectedInput, find, header_of, kind_of};
+use crate::input::recording::InputRecording;
 use crate::input::symbols::Symbols;
-use crate::input::{FileAt, Found, InputRecording, RejectedInput, find, header_of, kind_of};
+use crate::input::trace::InputTrace;
 use crate::merge::Merge;
 
 /// Opens recordings and does something to each while it is open alone. Those that cannot be used are returned as rejected.

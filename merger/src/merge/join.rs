@@ -13,7 +13,7 @@ use crate::axis::proof::SortedStreams;
 use crate::calls::region_types::RegionTypes;
 use crate::calls::snapshots::SnapshotWriter;
 use crate::error::{MergeError, Result};
-use crate::input::earlier::InputTrace;
+use crate::input::trace::InputTrace;
 use crate::merge::output::{finish_trace, start_trace};
 use crate::report::{Sums, is_complete};
 use crate::trace_file::TraceFile;

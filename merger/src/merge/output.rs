@@ -118,7 +118,7 @@ pub(super) fn write_trace(
     let mut calls = TraceCalls::new(&types, options.jobs)?;
     calls.begin(&types, open);
     let encode = |part: Part| encoder.encode(part);
-    let mut merged = merge.run_with(options.jobs, true, encode, |encoded| {
+    let mut merged = merge.run_with(options.jobs, true, &encode, &mut |encoded| {
         let Encoded {
             mut header,
             body,

@@ -20,8 +20,8 @@ use crate::clocks::offsets::ClockOffsets;
 use crate::clocks::steps::{ClockPoints, unwrap_points};
 use crate::clocks::{self, ClockFit, MapMover, Point};
 use crate::filter::{Keep, said};
-use crate::input::InputRecording;
-use crate::input::earlier::{Earlier, InputTrace};
+use crate::input::recording::InputRecording;
+use crate::input::trace::{Earlier, InputTrace};
 use crate::messages::causality::{Causality, MESSAGES_IN_FLIGHT};
 
 impl Merge {

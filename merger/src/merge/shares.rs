@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use annals_format::{ProcessId, RecordingId};
 
 use crate::filter::{Said, said};
-use crate::input::earlier::Earlier;
+use crate::input::trace::Earlier;
 
 /// What is taken from which trace, and what is not.
 #[derive(Default)]

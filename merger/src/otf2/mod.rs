@@ -2,17 +2,12 @@
 //! events, what they refer to, what is damaged. Each process of the archive then is a recording like any other,
 //! whose chunks are decoded from the archive's files when the merge comes to them.
 
-mod archive;
-mod backward;
-mod catalogue;
-mod decode;
-mod markers;
-mod naming;
-mod outgoing;
-mod scan;
-mod world;
+mod names;
+mod read;
 mod write;
 
-pub(crate) use archive::{ArchivePart, anchor_for, is_anchor, open};
-pub(crate) use write::write_archive;
-pub use write::{ArchiveOptions, anchor_of};
+pub(crate) use read::anchor::{anchor_for, is_anchor};
+pub(crate) use read::open::open;
+pub(crate) use read::part::ArchivePart;
+pub(crate) use write::archive::write_archive;
+pub use write::archive::{ArchiveOptions, anchor_of};

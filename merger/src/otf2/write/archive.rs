@@ -1,37 +1,25 @@
 //! Writing an archive: the merge's chunks become the files of its locations, piece by piece; the definitions, which
 //! are known at the end, come last, and the anchor behind them.
 
-use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
-use std::ops::ControlFlow;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-
-use annals_format::otf2::{
-    Anchor, AttributeValue, Datum, EventToWrite, EventWriter, Kind, RecordWriter, put_record, types,
-};
-use annals_format::{ClockMap, MapCursor, OrderedChunk, ProcessId, StreamId, TraceLoss};
-
-use super::archive::is_anchor;
-use super::backward::{MarkerPlan, Place, Plan, Rows, Translated, translate};
-use super::markers::{definition_record, kind_of_scope, marker_record};
-use super::outgoing::Outgoing;
+use super::definitions::OutputDefinitions;
+use super::events::{EventPlan, EventRow, MarkerPlan, Rows, Translated, translate};
+use super::files::{DEFINITION_CHUNK, Files, MarkerFile, UNFINISHED, io};
+use super::streams::{StreamPlace, StreamTicks};
 use crate::error::{MergeError, Result};
 use crate::merge::{Merge, Merged};
-use crate::whole_file::{create_beside, sync_parent, sync_tree};
+use crate::otf2::read::anchor::is_anchor;
+use crate::otf2::read::markers::{definition_record, kind_of_scope, marker_record};
+use annals_format::otf2::enums::measurement_mode;
+use annals_format::otf2::records::ids;
+use annals_format::otf2::{
+    Anchor, AttributeValue, Datum, DefinitionKind, EventToWrite, RecordWriter, put_record, types,
+};
+use annals_format::{MapCursor, OrderedChunk, ProcessId, StreamId, TraceLoss};
+use std::fs::{self};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 
 const EVENT_CHUNK: u64 = 1 << 20;
-const DEFINITION_CHUNK: u64 = 4 << 20;
-/// Bytes that wait for one location.
-const MOST_WAITING: usize = 256 << 10;
-/// Bytes that wait for all of them.
-const MOST_WAITING_ALL: usize = 64 << 20;
-/// Files that are kept open.
-const MOST_OPEN: usize = 128;
-
-const MEASUREMENT: u8 = 11;
-const ON: u64 = 1;
-const OFF: u64 = 2;
 
 /// How an archive is written.
 #[derive(Clone, Copy, Debug)]
@@ -48,204 +36,6 @@ impl Default for ArchiveOptions {
     }
 }
 
-/// The events of a location on their way to its file.
-struct Waiting {
-    path: PathBuf,
-    writer: EventWriter,
-    /// Bytes of the file.
-    written: u64,
-}
-
-/// The archive in the making: in a directory beside its place.
-struct Files {
-    temporary: PathBuf,
-    stem: String,
-    locations: Vec<Waiting>,
-    open: HashMap<usize, File>,
-    waiting: usize,
-    written: u64,
-    is_complete: bool,
-}
-
-fn io(action: &'static str, path: &Path) -> impl Fn(std::io::Error) -> MergeError + use<> {
-    let path = path.to_owned();
-    move |source| MergeError::Io {
-        action,
-        path: path.clone(),
-        source,
-    }
-}
-
-impl Files {
-    fn create(anchor: &Path) -> Result<Self> {
-        let stem = anchor.file_stem().unwrap_or_default().to_string_lossy();
-        let failed = io("create", anchor);
-        if let Some(parent) = anchor.parent() {
-            fs::create_dir_all(parent).map_err(&failed)?;
-        }
-        let named = anchor.with_file_name(format!("{stem}.otf2"));
-        let created = create_beside(&named, |path| fs::create_dir(path));
-        let ((), temporary) = created.map_err(&failed)?;
-        let files = Self {
-            temporary,
-            stem: stem.into_owned(),
-            locations: Vec::new(),
-            open: HashMap::new(),
-            waiting: 0,
-            written: 0,
-            is_complete: false,
-        };
-        fs::create_dir(files.temporary.join(&files.stem)).map_err(&failed)?;
-        Ok(files)
-    }
-
-    fn add_locations(&mut self, ids: impl Iterator<Item = u64>, chunk_size: u64) {
-        for id in ids {
-            let path = self.temporary.join(&self.stem).join(format!("{id}.evt"));
-            self.locations.push(Waiting {
-                path,
-                writer: EventWriter::new(chunk_size),
-                written: 0,
-            });
-        }
-    }
-
-    #[inline]
-    fn write(&mut self, place: usize, event: EventToWrite<'_>) -> Result<()> {
-        let location = &mut self.locations[place];
-        let before = location.writer.pending();
-        let written = location.writer.write(event);
-        written.map_err(|source| MergeError::Format {
-            path: location.path.clone(),
-            error: source,
-        })?;
-        let after = location.writer.pending();
-        self.waiting += after - before;
-        if after >= MOST_WAITING {
-            self.flush(place)?;
-        } else if self.waiting >= MOST_WAITING_ALL {
-            for place in 0..self.locations.len() {
-                self.flush(place)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self, place: usize) -> Result<()> {
-        let is_few = self.locations.len() <= MOST_OPEN;
-        let location = &mut self.locations[place];
-        let bytes = location.writer.bytes();
-        if bytes.is_empty() && location.writer.patches.is_empty() {
-            return Ok(());
-        }
-        if self.open.len() >= MOST_OPEN && !self.open.contains_key(&place) {
-            self.open.clear();
-        }
-        let entry = self.open.entry(place);
-        let file = match entry {
-            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::hash_map::Entry::Vacant(entry) => {
-                let mut options = OpenOptions::new();
-                let file = options.write(true).create(true).open(&location.path);
-                entry.insert(file.map_err(io("create", &location.path))?)
-            }
-        };
-        let failed = io("write", &location.path);
-        file.write_all_at(bytes, location.written)
-            .map_err(&failed)?;
-        let length = bytes.len();
-        location.written += length as u64;
-        self.written += length as u64;
-        self.waiting -= length;
-        for (at, value) in location.writer.patches.drain(..) {
-            file.write_all_at(&value.to_le_bytes(), at)
-                .map_err(&failed)?;
-        }
-        // Room is kept for what comes next; that of many would be too much.
-        match is_few {
-            true => location.writer.clear(),
-            false => location.writer.release(),
-        }
-        Ok(())
-    }
-
-    fn put(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
-        let path = self.temporary.join(name);
-        self.written += bytes.len() as u64;
-        fs::write(&path, bytes).map_err(io("write", &path))
-    }
-
-    /// Gives the archive its name, or leaves nothing of it under that.
-    fn complete(&mut self, anchor: &Path) -> Result<()> {
-        let mut placed = Vec::new();
-        let outcome = self.place(anchor, &mut placed);
-        if outcome.is_ok() {
-            self.is_complete = true;
-            return outcome;
-        }
-        for path in placed {
-            let _ = match path.is_dir() {
-                true => fs::remove_dir_all(&path),
-                false => fs::remove_file(&path),
-            };
-        }
-        outcome
-    }
-
-    /// Moves everything to where it belongs, and notes what is there. The anchor comes last: without it there is no
-    /// archive.
-    fn place(&self, anchor: &Path, placed: &mut Vec<PathBuf>) -> Result<()> {
-        let to = |name: &str| anchor.with_file_name(name);
-        let stem = self.stem.clone();
-        let events = to(&stem);
-        let unfinished = |events: &Path| File::create(events.join(UNFINISHED)).map(drop);
-        if events.exists() {
-            // Checked when it was begun: it is of the archive that is replaced. Its events go in one step.
-            let replaced = self.temporary.join("replaced");
-            unfinished(&events)
-                .and_then(|()| match fs::remove_file(anchor) {
-                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-                    _ => fs::rename(&events, &replaced),
-                })
-                .map_err(io("replace", &events))?;
-        }
-        let made = self.temporary.join(&stem);
-        unfinished(&made).map_err(io("write", &made))?;
-        sync_tree(&self.temporary).map_err(io("sync", &self.temporary))?;
-        let anchor_name = format!("{stem}.otf2");
-        for name in [
-            stem.clone(),
-            format!("{stem}.def"),
-            format!("{stem}.marker"),
-            anchor_name.clone(),
-        ] {
-            let (from, to) = (self.temporary.join(&name), to(&name));
-            if name == anchor_name {
-                // What the anchor names is on the disk before it is.
-                sync_parent(&to)?;
-            }
-            if from.exists() {
-                fs::rename(&from, &to).map_err(io("write", &to))?;
-                placed.push(to);
-            } else if name.ends_with(".marker") {
-                let _ = fs::remove_file(&to);
-            }
-        }
-        let _ = fs::remove_file(events.join(UNFINISHED));
-        let _ = fs::remove_dir_all(&self.temporary);
-        sync_parent(anchor)?;
-        Ok(())
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        if !self.is_complete {
-            let _ = fs::remove_dir_all(&self.temporary);
-        }
-    }
-}
-
 /// The anchor that an output names: itself, or in a directory.
 pub fn anchor_of(output: &Path) -> PathBuf {
     if output
@@ -258,48 +48,6 @@ pub fn anchor_of(output: &Path) -> PathBuf {
     }
 }
 
-/// The ticks of a stream's clock.
-struct StreamTicks<'a> {
-    cursor: MapCursor<'a>,
-    map: &'a ClockMap,
-    /// Of a map of one piece, where that starts and its run and rise, small enough for 64 bits.
-    line: Option<(i64, i128, u64, u64)>,
-}
-
-impl<'a> StreamTicks<'a> {
-    fn of(map: &'a ClockMap) -> Self {
-        let line = match map.knots[..] {
-            [(tick_a, time_a), (tick_b, time_b)] => {
-                let run = u64::try_from(tick_b - tick_a).ok();
-                let rise = u64::try_from(i128::from(time_b) - i128::from(time_a)).ok();
-                let pair = run
-                    .zip(rise)
-                    .filter(|(run, rise)| run.checked_mul(*rise).is_some());
-                pair.map(|(run, rise)| (time_a, tick_a, run, rise))
-            }
-            _ => None,
-        };
-        Self {
-            cursor: MapCursor::new(map),
-            map,
-            line,
-        }
-    }
-
-    /// As the cursor does, only faster.
-    fn tick(&mut self, time_ns: i64) -> i128 {
-        if let Some((time_a, tick_a, run, rise)) = self.line
-            && let Some(passed) = time_ns.checked_sub(time_a)
-            && let Ok(passed) = u64::try_from(passed)
-        {
-            // Whole rises and the rest: rounded down as the whole would be.
-            let whole = i128::from(passed / rise) * i128::from(run);
-            return tick_a + whole + i128::from(passed % rise * run / rise);
-        }
-        self.cursor.tick(time_ns)
-    }
-}
-
 struct Losses {
     count: u64,
     cause: u64,
@@ -307,105 +55,13 @@ struct Losses {
     is_lower_bound: u64,
 }
 
-/// The file of markers in the making.
-struct MarkerFile {
-    writer: RecordWriter,
-    path: PathBuf,
-    file: File,
-    /// Bytes that wait.
-    bytes: Vec<u8>,
-    /// Bytes of the file.
-    written: u64,
-    /// The definition of those that tell of losses.
-    of_losses: Option<u64>,
-}
-
-impl MarkerFile {
-    fn create(path: PathBuf) -> Result<Self> {
-        let file = File::create(&path).map_err(io("create", &path))?;
-        Ok(Self {
-            writer: RecordWriter::new(DEFINITION_CHUNK),
-            path,
-            file,
-            bytes: Vec::new(),
-            written: 0,
-            of_losses: None,
-        })
-    }
-
-    fn write(
-        &mut self,
-        record: &'static annals_format::otf2::Record,
-        data: &[Datum],
-    ) -> Result<()> {
-        let mut record_bytes = Vec::new();
-        put_record(record, data, &mut record_bytes);
-        let written = self.writer.write(&record_bytes, &mut self.bytes);
-        written.map_err(|source| MergeError::Format {
-            path: self.path.clone(),
-            error: source,
-        })?;
-        match self.bytes.len() {
-            waiting if waiting >= MOST_WAITING => self.flush(),
-            _ => Ok(()),
-        }
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        let written = self.file.write_all_at(&self.bytes, self.written);
-        written.map_err(io("write", &self.path))?;
-        self.written += self.bytes.len() as u64;
-        self.bytes.clear();
-        Ok(())
-    }
-
-    /// Writes the end; gives the bytes of the file.
-    fn finish(mut self) -> Result<u64> {
-        let writer = std::mem::replace(&mut self.writer, RecordWriter::new(DEFINITION_CHUNK));
-        writer.finish(&mut self.bytes);
-        self.flush()?;
-        Ok(self.written)
-    }
-}
-
-/// Where a stream's events go.
-struct StreamPlace<'a> {
-    process: Option<ProcessId>,
-    /// The archive that it is of.
-    archive: Option<usize>,
-    /// Processes of one archive have their event types in common; behind the archives: ours.
-    group: usize,
-    /// Its location, if it has one: markers have none.
-    location: Option<usize>,
-    ticks: Option<StreamTicks<'a>>,
-}
-
-impl StreamPlace<'_> {
-    /// The archive's time: of its own ticks, or nanoseconds of the trace.
-    #[inline]
-    fn time(&mut self, has_own_ticks: bool, time_ns: i64, residual: i64) -> u64 {
-        match has_own_ticks {
-            true => self.raw_tick(time_ns, residual),
-            false => u64::try_from(time_ns).unwrap_or(0),
-        }
-    }
-
-    /// The tick that the stream's clock had.
-    fn raw_tick(&mut self, time_ns: i64, residual: i64) -> u64 {
-        self.ticks.as_mut().map_or(0, |ticks| {
-            let tick = ticks.tick(time_ns).saturating_add(residual.into());
-            tick.clamp(0, u64::MAX.into()) as u64
-        })
-    }
-}
-
 /// The merge's events on their way.
 struct Converter<'a> {
     merge: &'a Merge,
-    outgoing: Outgoing<'a>,
+    outgoing: OutputDefinitions<'a>,
     files: Files,
     /// By group and event type.
-    plans: Vec<Vec<Option<Plan>>>,
+    plans: Vec<Vec<Option<EventPlan>>>,
     streams: Vec<StreamPlace<'a>>,
     /// Whether ticks are those that the only archive had; else they are nanoseconds of the trace.
     has_own_ticks: bool,
@@ -423,7 +79,7 @@ struct Converter<'a> {
 impl<'a> Converter<'a> {
     fn new(merge: &'a Merge, files: Files, options: ArchiveOptions) -> Self {
         let ours = &merge.definitions;
-        let outgoing = Outgoing::new(ours);
+        let outgoing = OutputDefinitions::new(ours);
         let mut files = files;
         let ids = outgoing.locations.iter().map(|location| location.id);
         files.add_locations(ids, options.event_chunk_size);
@@ -511,7 +167,7 @@ impl<'a> Converter<'a> {
                 continue;
             };
             if plan.is_none() {
-                *plan = Plan::new(&mut self.outgoing, process, columns.event_type);
+                *plan = EventPlan::new(&mut self.outgoing, process, columns.event_type);
             }
             if let Some(plan) = plan {
                 let own = self.has_own_ticks;
@@ -554,19 +210,19 @@ impl<'a> Converter<'a> {
             .get(event_type)
             .is_some_and(Option::is_none)
         {
-            let plan = Plan::new(&mut self.outgoing, process, columns.event_type);
+            let plan = EventPlan::new(&mut self.outgoing, process, columns.event_type);
             self.plans[group][event_type] = plan;
         }
         let Some(Some(plan)) = self.plans[group].get(event_type) else {
             return Ok(());
         };
-        let at = Place {
+        let at = EventRow {
             columns: &columns.columns,
             ordinal,
             archive,
             first_rank: self.outgoing.ours.first_rank(process),
         };
-        if let Plan::Marker(plan) = plan {
+        if let EventPlan::Marker(plan) = plan {
             let plan = *plan;
             let raw = self.streams[stream.index()].raw_tick(time_ns, residual);
             return self.marker(plan, at, stream, time, raw);
@@ -599,7 +255,7 @@ impl<'a> Converter<'a> {
     fn marker(
         &mut self,
         plan: MarkerPlan,
-        at: Place<'_>,
+        at: EventRow<'_>,
         stream: StreamId,
         time: u64,
         raw: u64,
@@ -690,9 +346,12 @@ impl<'a> Converter<'a> {
         let start = self.tick(loss.stream, start_ns, 0).max(least);
         let end = self.tick(loss.stream, end_ns, 0).max(start);
         self.last = self.last.max(end);
-        for (time, mode, attributes) in [(start, OFF, &attributes[..]), (end, ON, &[])] {
+        for (time, mode, attributes) in [
+            (start, measurement_mode::OFF, &attributes[..]),
+            (end, measurement_mode::ON, &[]),
+        ] {
             let event = EventToWrite {
-                id: MEASUREMENT,
+                id: ids::MEASUREMENT_ON_OFF,
                 time,
                 values: &[mode],
                 attributes,
@@ -731,7 +390,7 @@ impl<'a> Converter<'a> {
         };
         let (scope_type, scope) = match location {
             Some(location) => (1, location),
-            None => (0, Kind::Location.undefined()),
+            None => (0, DefinitionKind::Location.undefined()),
         };
         let data = [time, duration, definition, scope_type, scope];
         let mut data = data.map(Datum::Bits).to_vec();
@@ -857,9 +516,6 @@ impl<'a> Converter<'a> {
     }
 }
 
-/// Stands among an archive's events while they have no anchor.
-const UNFINISHED: &str = ".annals-unfinished";
-
 /// Whether this is what a writer leaves that was killed while it gave an archive its names. Events of others that have
 /// no anchor are theirs.
 fn is_left_over(anchor: &Path, events: &Path) -> bool {
@@ -893,7 +549,7 @@ pub(crate) fn write_archive(
     let files = Files::create(&anchor)?;
     let mut converter = Converter::new(merge, files, options);
     let mut events = 0;
-    let mut merged = merge.run(jobs, OrderedChunk::from, |chunk| {
+    let mut merged = merge.run(jobs, &OrderedChunk::from, &mut |chunk| {
         converter.chunk(&chunk)?;
         events += chunk.len() as u64;
         match progress(events) {

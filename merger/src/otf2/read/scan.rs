@@ -1,39 +1,38 @@
 //! One pass over a location's events, before any is used: which parts its file has, what types of events are in
 //! them, and what they refer to. Parts can be decoded alone then, and damage is known and counted.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-
+use crate::input::file::FileAt;
+use annals_format::otf2::records::ids;
 use annals_format::otf2::{
-    AttributeValue, ChunkHeader, ClockCorrection, Endian, EventReader, Item, Kind,
-    LocalDefinitions, What, event_record, records,
+    AttributeValue, ChunkHeader, ClockCorrection, DefinitionKind, Endian, EventReader, FieldType,
+    Item, LocalDefinitions, event_record, records,
 };
 use annals_format::{Cause, FormatError, Problem, ReadAt};
 use rustc_hash::{FxHashMap, FxHashSet};
-
-use crate::input::FileAt;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 /// Events of a part: what is decoded at once.
 pub(crate) const PART_EVENTS: u32 = 1 << 14;
+
 /// Times of one part are less apart than this, so that they fit where distances are kept.
 pub(crate) const PART_TICKS: u64 = 1 << 62;
+
 /// Kinds of additional values that an event type has places for.
 pub(crate) const MOST_ATTRIBUTES: usize = 150;
+
 /// Compositions of metric events of one location that get event types of their own.
 const MOST_METRICS: usize = 4096;
+
 /// Arguments of a program that have places of their own.
 pub(crate) const MOST_ARGUMENTS: usize = 50;
+
 /// Values of a metric event that have places of their own.
 pub(crate) const MOST_VALUES: usize = 100;
 
-pub(crate) const METRIC: u8 = 31;
-pub(crate) const PROGRAM_BEGIN: u8 = 83;
-pub(crate) const BUFFER_FLUSH: u8 = 10;
-pub(crate) const COLLECTIVE_BEGIN: u8 = 22;
-pub(crate) const COLLECTIVE_END: u8 = 23;
-
 /// What events of one location are counted by: the id of their record, or behind that a composition of metrics.
 pub(crate) type Key = u32;
+
 /// The first key of a composition.
 pub(crate) const FIRST_COMPOSITION: Key = 256;
 
@@ -42,7 +41,7 @@ pub(crate) type Collective = [u64; 5];
 
 /// A part of a location's file.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
+pub(crate) struct FilePart {
     pub(crate) offset: u64,
     pub(crate) length: u64,
     pub(crate) endian: Endian,
@@ -64,7 +63,7 @@ pub(crate) struct Part {
     pub(crate) collective_behind: Option<Collective>,
 }
 
-impl Part {
+impl FilePart {
     /// A part without events, whose first one is of this time.
     pub(crate) const fn starting(offset: u64, endian: Endian, time: u64) -> Self {
         Self {
@@ -88,7 +87,7 @@ impl Part {
 
 /// Events that cannot be read.
 #[derive(Clone, Debug)]
-pub(crate) struct Lost {
+pub(crate) struct LostEvents {
     pub(crate) before_part: usize,
     pub(crate) key: Option<Key>,
     pub(crate) cause: Cause,
@@ -130,13 +129,13 @@ impl Numbers {
 }
 
 /// What a location's events refer to.
-pub(crate) type Seen = [Numbers; Kind::COUNT];
+pub(crate) type Seen = [Numbers; DefinitionKind::COUNT];
 
 /// What the pass over a location found.
 #[derive(Debug)]
 pub(crate) struct Scanned {
-    pub(crate) parts: Vec<Part>,
-    pub(crate) lost: Vec<Lost>,
+    pub(crate) parts: Vec<FilePart>,
+    pub(crate) lost: Vec<LostEvents>,
     pub(crate) problems: Vec<Problem>,
     pub(crate) seen: Seen,
     /// Additional values by record, attribute and type.
@@ -168,14 +167,14 @@ impl Scanned {
         }
     }
 
-    pub(crate) fn lose(
+    pub(crate) fn count_lost(
         &mut self,
         key: Option<Key>,
         cause: Cause,
         count: u64,
         is_lower_bound: bool,
     ) {
-        self.lost.push(Lost {
+        self.lost.push(LostEvents {
             before_part: self.parts.len(),
             key,
             cause,
@@ -201,7 +200,7 @@ impl Scanned {
 }
 
 /// By record: which values are references.
-type References = [Vec<(usize, Kind)>; 256];
+type References = [Vec<(usize, DefinitionKind)>; 256];
 
 fn references() -> References {
     let mut table: References = std::array::from_fn(|_| Vec::new());
@@ -209,7 +208,9 @@ fn references() -> References {
         let fields = record.fields.iter().enumerate();
         table[usize::from(record.id)] = fields
             .filter_map(|(index, field)| match field.what {
-                What::Ref8(kind) | What::Ref32(kind) | What::Ref64(kind) => Some((index, kind)),
+                FieldType::Ref8(kind) | FieldType::Ref32(kind) | FieldType::Ref64(kind) => {
+                    Some((index, kind))
+                }
                 _ => None,
             })
             .collect();
@@ -218,7 +219,7 @@ fn references() -> References {
 }
 
 /// A part in the making.
-struct Open {
+struct OpenPart {
     offset: u64,
     time: u64,
     interval: usize,
@@ -232,7 +233,7 @@ struct Open {
     has_open_begin: bool,
 }
 
-impl Open {
+impl OpenPart {
     const fn new(offset: u64, time: u64, interval: usize) -> Self {
         Self {
             offset,
@@ -271,7 +272,7 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    fn close(&mut self, open: &Open, endian: Endian, end: u64) {
+    fn close(&mut self, open: &OpenPart, endian: Endian, end: u64) {
         let mut counts: Vec<(Key, u64)> = Vec::new();
         let each = self.counts.iter_mut().chain(&mut self.composition_counts);
         for (key, count) in each.enumerate() {
@@ -287,7 +288,7 @@ impl Scan<'_> {
         if open.has_open_begin {
             self.waiting.push(self.found.parts.len());
         }
-        self.found.parts.push(Part {
+        self.found.parts.push(FilePart {
             offset: open.offset,
             length: end - open.offset,
             endian,
@@ -314,7 +315,7 @@ impl Scan<'_> {
     }
 
     #[inline]
-    fn event(&mut self, reader: &mut EventReader<'_>, open: &mut Open) {
+    fn event(&mut self, reader: &mut EventReader<'_>, open: &mut OpenPart) {
         let id = reader.id;
         let mut key = Key::from(id);
         if let Some(record) = event_record(id) {
@@ -324,16 +325,16 @@ impl Scan<'_> {
                 self.found.seen[*kind as usize].add(reader.values[*index]);
             }
             match id {
-                METRIC => key = self.composition(&reader.values),
-                PROGRAM_BEGIN => {
+                ids::METRIC => key = self.composition(&reader.values),
+                ids::PROGRAM_BEGIN => {
                     let arguments = &reader.values[1..];
                     self.found.arguments = self.found.arguments.max(arguments.len());
                     for argument in arguments {
-                        self.found.seen[Kind::String as usize].add(*argument);
+                        self.found.seen[DefinitionKind::String as usize].add(*argument);
                     }
                 }
-                COLLECTIVE_BEGIN => open.has_open_begin = true,
-                COLLECTIVE_END => {
+                ids::MPI_COLLECTIVE_BEGIN => open.has_open_begin = true,
+                ids::MPI_COLLECTIVE_END => {
                     open.has_open_begin = false;
                     for part in self.waiting.drain(..) {
                         let values = reader.values.first_chunk().copied();
@@ -354,7 +355,7 @@ impl Scan<'_> {
             }
             let of_event = (id, attribute.attribute, attribute.type_code);
             if self.known_attributes.insert(of_event) {
-                self.found.seen[Kind::Attribute as usize].add(attribute.attribute.into());
+                self.found.seen[DefinitionKind::Attribute as usize].add(attribute.attribute.into());
                 let count = &mut self.attributes_of[usize::from(id)];
                 if usize::from(*count) < MOST_ATTRIBUTES {
                     *count += 1;
@@ -364,12 +365,12 @@ impl Scan<'_> {
                     self.found.overflowing.insert(id);
                 }
             }
-            if let Some(kind) = Kind::of_type(attribute.type_code) {
+            if let Some(kind) = DefinitionKind::of_type(attribute.type_code) {
                 self.found.seen[kind as usize].add(attribute.bits);
             }
         }
         let time = self.time(reader.time);
-        if id == BUFFER_FLUSH {
+        if id == ids::BUFFER_FLUSH {
             // It goes through the same correction, behind the event's own time.
             let _ = self.correction.correct(reader.values[0]);
         }
@@ -399,7 +400,7 @@ impl Scan<'_> {
         }
         let number = self.found.compositions.len();
         if number >= MOST_METRICS {
-            return METRIC.into();
+            return ids::METRIC.into();
         }
         let composition = (values[0], self.scratch[8..].to_vec());
         self.found.compositions.push(composition);
@@ -420,11 +421,11 @@ impl Scan<'_> {
         });
         let due = told.map(|told| self.numbered + told);
         let start = reader.position() as u64;
-        let mut open = Open::new(offset + start, reader.time, self.correction.place());
+        let mut open = OpenPart::new(offset + start, reader.time, self.correction.place());
         let mut before = start;
         loop {
             let item = reader.next_item();
-            let is_far = |open: &Open, time: u64| {
+            let is_far = |open: &OpenPart, time: u64| {
                 open.events != 0
                     && open.least.abs_diff(time).max(open.most.abs_diff(time)) > PART_TICKS
             };
@@ -435,14 +436,14 @@ impl Scan<'_> {
                     if is_far(&open, time) {
                         self.close(&open, endian, offset + before);
                         // The part's first record is a timestamp.
-                        open = Open::new(offset + before, 0, place);
+                        open = OpenPart::new(offset + before, 0, place);
                     }
                     self.event(&mut reader, &mut open);
                     self.numbered += 1;
                     before = reader.position() as u64;
                     if open.events == PART_EVENTS {
                         self.close(&open, endian, offset + before);
-                        open = Open::new(offset + before, reader.time, self.correction.place());
+                        open = OpenPart::new(offset + before, reader.time, self.correction.place());
                     }
                 }
                 Ok(Item::Unreadable) => {
@@ -459,9 +460,9 @@ impl Scan<'_> {
                         what,
                     });
                     self.found
-                        .lose(Some(reader.id.into()), Cause::Skipped, 1, false);
+                        .count_lost(Some(reader.id.into()), Cause::Skipped, 1, false);
                     before = reader.position() as u64;
-                    open = Open::new(offset + before, reader.time, self.correction.place());
+                    open = OpenPart::new(offset + before, reader.time, self.correction.place());
                 }
                 Ok(end) => {
                     self.close(&open, endian, offset + before);
@@ -481,7 +482,7 @@ impl Scan<'_> {
                             length: bytes.len() as u64,
                             what: format!("{missing} events fewer than the chunk's header tells"),
                         });
-                        self.found.lose(None, Cause::Skipped, missing, false);
+                        self.found.count_lost(None, Cause::Skipped, missing, false);
                         self.numbered += missing;
                     }
                     return Ok(end == Item::EndOfFile);
@@ -554,11 +555,11 @@ pub(crate) fn scan(
             let missing = header.first.wrapping_sub(1).wrapping_sub(scan.numbered);
             if missing <= length {
                 if missing != 0 {
-                    scan.found.lose(None, cause, missing, false);
+                    scan.found.count_lost(None, cause, missing, false);
                 }
                 scan.numbered += missing;
             } else {
-                scan.found.lose(None, cause, 1, true);
+                scan.found.count_lost(None, cause, 1, true);
                 scan.numbered += 1;
             }
             damage = None;
@@ -596,8 +597,8 @@ pub(crate) fn scan(
     if let Some(cause) = damage {
         match expected.and_then(|expected| expected.checked_sub(scan.numbered)) {
             Some(0) => {}
-            Some(missing) => scan.found.lose(None, cause, missing, false),
-            None => scan.found.lose(None, cause, 1, true),
+            Some(missing) => scan.found.count_lost(None, cause, missing, false),
+            None => scan.found.count_lost(None, cause, 1, true),
         }
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -21,7 +21,7 @@ use crate::clocks::MapMover;
 use crate::clocks::hosts::Hosts;
 use crate::error::{MergeError, Result};
 use crate::filter::Keep;
-use crate::input::FileAt;
+use crate::input::file::FileAt;
 use crate::input::stream::{Lane, LossPlace, StreamFindings, count_elsewhere};
 use crate::messages::repair::Shifts;
 

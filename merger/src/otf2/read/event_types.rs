@@ -1,28 +1,27 @@
 //! The event types of an archive: one for each record that occurs (of metrics one for each composition), with
 //! an element for each field and each additional value that some event of it has.
 
-use std::collections::{BTreeMap, BTreeSet};
-
+use super::scan::{FIRST_COMPOSITION, Key, MOST_ARGUMENTS, MOST_VALUES, Scanned};
+use crate::otf2::names::Strings;
+use annals_format::otf2::records::ids;
 use annals_format::otf2::{
-    Enumeration, Field, GlobalDefinitions, Kind, Record, What, enums, event_record, types,
+    DefinitionKind, Enumeration, Field, FieldType, GlobalDefinitions, Record, enums, event_record,
+    types,
 };
 use annals_format::wire::Put;
 use annals_format::{
     Definition, Element, ElementType, EventType, EventTypeId, Reference, Role, Verbosity,
 };
 use rustc_hash::FxHashMap;
-
-use super::markers::MARKER;
-use super::naming::Strings;
-use super::scan::{FIRST_COMPOSITION, Key, METRIC, MOST_ARGUMENTS, MOST_VALUES, Scanned};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Where an element has its value from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum From {
+pub(crate) enum ElementSource {
     /// A field.
     Value(usize),
     /// A field that refers to something.
-    Reference(usize, Kind),
+    Reference(usize, DefinitionKind),
     /// A field that is a time.
     Time(usize),
     /// The rank in the run of the rank in this field, of the communicator in that.
@@ -34,7 +33,7 @@ pub(crate) enum From {
     /// The sum of two fields.
     Sum(usize, usize),
     /// What the end of the collective operation tells.
-    Collective(OfCollective),
+    Collective(CollectiveField),
     /// Of a list from this value on, the one that is so many values further; absent if there are fewer.
     Item(usize),
     /// The same, a string.
@@ -48,12 +47,12 @@ pub(crate) enum From {
     /// Additional values that have no place of their own, as bytes.
     Attributes,
     /// Of a marker.
-    Marker(OfMarker),
+    Marker(MarkerField),
 }
 
 /// What an event made of a marker tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum OfMarker {
+pub(crate) enum MarkerField {
     Category,
     Group,
     Severity,
@@ -67,7 +66,7 @@ pub(crate) enum OfMarker {
 
 /// What a collective operation's begin has from its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum OfCollective {
+pub(crate) enum CollectiveField {
     Communicator,
     Operation,
     Root,
@@ -78,7 +77,7 @@ pub(crate) enum OfCollective {
     Size,
 }
 
-impl OfCollective {
+impl CollectiveField {
     pub(crate) const fn element_type(self) -> ElementType {
         match self {
             Self::Bytes | Self::BytesSent | Self::BytesReceived => ElementType::U64,
@@ -91,28 +90,28 @@ impl OfCollective {
 
 /// An event type and how its columns are filled.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct EventTypePlan {
     pub(crate) id: EventTypeId,
     /// Id of the record.
     record: u8,
     /// Of a composition of metrics, the types of the values.
     types: Vec<u8>,
     pub(crate) definition: EventType,
-    pub(crate) sources: Vec<From>,
+    pub(crate) sources: Vec<ElementSource>,
     /// Columns of additional values.
     pub(crate) attributes: FxHashMap<(u32, u8), usize>,
     /// The first column of an additional value.
     pub(crate) first_attribute: usize,
 }
 
-impl Plan {
+impl EventTypePlan {
     /// What a writer of archives has to know of the event type, as the format's description says.
     pub(crate) fn body(&self) -> Vec<u8> {
         let mut body = vec![self.record];
         body.put_varint(self.types.len() as u64);
         body.extend_from_slice(&self.types);
         for from in &self.sources[self.first_attribute..] {
-            if let From::Attribute(attribute, type_code) = from {
+            if let ElementSource::Attribute(attribute, type_code) = from {
                 body.put_varint((*attribute).into());
                 body.push(*type_code);
             }
@@ -123,8 +122,8 @@ impl Plan {
 
 /// The event types of an archive.
 #[derive(Debug, Default)]
-pub(crate) struct Catalogue {
-    pub(crate) plans: Vec<Plan>,
+pub(crate) struct EventTypes {
+    pub(crate) plans: Vec<EventTypePlan>,
     /// Plans by the id of the record.
     by_record: BTreeMap<u8, usize>,
     /// Plans by composition of metrics: the class, and the types of the values.
@@ -135,12 +134,12 @@ pub(crate) struct Catalogue {
 struct Elements<'a> {
     strings: &'a mut Strings,
     elements: Vec<Element>,
-    sources: Vec<From>,
+    sources: Vec<ElementSource>,
     names: BTreeSet<String>,
 }
 
 impl Elements<'_> {
-    fn add(&mut self, name: &str, element_type: ElementType, from: From) -> &mut Element {
+    fn add(&mut self, name: &str, element_type: ElementType, from: ElementSource) -> &mut Element {
         let mut unique = name.to_owned();
         let mut number = 2;
         while unique.is_empty() || !self.names.insert(unique.clone()) {
@@ -148,28 +147,30 @@ impl Elements<'_> {
             number += 1;
         }
         let reference = match from {
-            From::Reference(_, kind) => reference_of(kind),
-            From::Rank(..) | From::Collective(OfCollective::Root) => Reference::Rank,
-            From::TextItem(_) => Reference::String,
-            From::Collective(OfCollective::Communicator) => Reference::Object,
-            From::Attribute(_, type_code) => {
-                Kind::of_type(type_code).map_or(Reference::None, reference_of)
+            ElementSource::Reference(_, kind) => reference_of(kind),
+            ElementSource::Rank(..) | ElementSource::Collective(CollectiveField::Root) => {
+                Reference::Rank
+            }
+            ElementSource::TextItem(_) => Reference::String,
+            ElementSource::Collective(CollectiveField::Communicator) => Reference::Object,
+            ElementSource::Attribute(_, type_code) => {
+                DefinitionKind::of_type(type_code).map_or(Reference::None, reference_of)
             }
             _ => Reference::None,
         };
         let is_optional = !matches!(
             from,
-            From::Value(_)
-                | From::Reference(..)
-                | From::Time(_)
-                | From::Sum(..)
-                | From::Payload
-                | From::Marker(
-                    OfMarker::Text
-                        | OfMarker::Duration
-                        | OfMarker::ScopeType
-                        | OfMarker::Scope
-                        | OfMarker::Definition
+            ElementSource::Value(_)
+                | ElementSource::Reference(..)
+                | ElementSource::Time(_)
+                | ElementSource::Sum(..)
+                | ElementSource::Payload
+                | ElementSource::Marker(
+                    MarkerField::Text
+                        | MarkerField::Duration
+                        | MarkerField::ScopeType
+                        | MarkerField::Scope
+                        | MarkerField::Definition
                 )
         );
         self.elements.push(Element {
@@ -185,12 +186,12 @@ impl Elements<'_> {
     }
 }
 
-fn reference_of(kind: Kind) -> Reference {
+fn reference_of(kind: DefinitionKind) -> Reference {
     match kind {
-        Kind::String => Reference::String,
-        Kind::Region => Reference::Region,
+        DefinitionKind::String => Reference::String,
+        DefinitionKind::Region => Reference::Region,
         // Ours are of one process, an archive's of all.
-        Kind::Location => Reference::None,
+        DefinitionKind::Location => Reference::None,
         _ => Reference::Object,
     }
 }
@@ -247,7 +248,7 @@ pub(crate) fn element_name(field: &Field) -> &'static str {
 fn description_of(record: &Record) -> String {
     let mut text = format!("{} of OTF2 {}", record.name, record.since);
     for field in record.fields {
-        if let What::Enum8(enumeration) | What::Enum32(enumeration) = field.what {
+        if let FieldType::Enum8(enumeration) | FieldType::Enum32(enumeration) = field.what {
             let values = enumeration.values.iter();
             let values: Vec<String> = values
                 .map(|(code, name)| format!("{code} {name}"))
@@ -268,17 +269,29 @@ fn add_fields(record: &Record, arguments: usize, elements: &mut Elements<'_>) {
             } else {
                 "peer"
             };
-            elements.add(name, ElementType::U32, From::Rank(rank, communicator));
+            elements.add(
+                name,
+                ElementType::U32,
+                ElementSource::Rank(rank, communicator),
+            );
         }
     }
     let sizes = (record.place("size_sent"), record.place("size_received"));
     if let (Some(sent), Some(received), Some(communicator)) = (sizes.0, sizes.1, communicator) {
-        elements.add("bytes", ElementType::U64, From::Sum(sent, received));
-        elements.add("place", ElementType::U32, From::Place(communicator));
-        elements.add("size", ElementType::U32, From::Size(communicator));
+        elements.add(
+            "bytes",
+            ElementType::U64,
+            ElementSource::Sum(sent, received),
+        );
+        elements.add(
+            "place",
+            ElementType::U32,
+            ElementSource::Place(communicator),
+        );
+        elements.add("size", ElementType::U32, ElementSource::Size(communicator));
     }
     if record.name == "MpiCollectiveBegin" {
-        use OfCollective as Of;
+        use CollectiveField as Of;
         let named = [
             ("communicator", Of::Communicator),
             ("operation", Of::Operation),
@@ -290,50 +303,60 @@ fn add_fields(record: &Record, arguments: usize, elements: &mut Elements<'_>) {
             ("size", Of::Size),
         ];
         for (name, of) in named {
-            elements.add(name, of.element_type(), From::Collective(of));
+            elements.add(name, of.element_type(), ElementSource::Collective(of));
         }
     }
     for (index, field) in record.fields.iter().enumerate() {
         let name = element_name(field);
         match field.what {
-            What::U8 | What::Enum8(_) | What::Type => {
-                let element = elements.add(name, ElementType::U32, From::Value(index));
+            FieldType::U8 | FieldType::Enum8(_) | FieldType::Type => {
+                let element = elements.add(name, ElementType::U32, ElementSource::Value(index));
                 element.original_bits = 8;
             }
-            What::C32 | What::Enum32(_) => {
-                elements.add(name, ElementType::U32, From::Value(index));
+            FieldType::C32 | FieldType::Enum32(_) => {
+                elements.add(name, ElementType::U32, ElementSource::Value(index));
             }
-            What::C64 => {
-                elements.add(name, ElementType::U64, From::Value(index));
+            FieldType::C64 => {
+                elements.add(name, ElementType::U64, ElementSource::Value(index));
             }
-            What::Ci64 => {
-                elements.add(name, ElementType::I64, From::Value(index));
+            FieldType::Ci64 => {
+                elements.add(name, ElementType::I64, ElementSource::Value(index));
             }
-            What::U64 | What::F64 => {
+            FieldType::U64 | FieldType::F64 => {
                 let unit = elements.strings.id("ticks");
-                elements.add(name, ElementType::U64, From::Time(index)).unit = unit;
+                elements
+                    .add(name, ElementType::U64, ElementSource::Time(index))
+                    .unit = unit;
             }
-            What::Ref8(kind) | What::Ref32(kind) | What::Ref64(kind) => {
-                elements.add(name, ElementType::U32, From::Reference(index, kind));
+            FieldType::Ref8(kind) | FieldType::Ref32(kind) | FieldType::Ref64(kind) => {
+                elements.add(
+                    name,
+                    ElementType::U32,
+                    ElementSource::Reference(index, kind),
+                );
             }
             // A program's arguments: the only list outside of metrics.
-            What::List8(_) | What::List32(_) => {
+            FieldType::List8(_) | FieldType::List32(_) => {
                 let named = arguments.min(MOST_ARGUMENTS);
                 for number in 0..named {
                     let name = format!("argument_{}", number + 1);
-                    elements.add(&name, ElementType::U32, From::TextItem(index + number));
+                    elements.add(
+                        &name,
+                        ElementType::U32,
+                        ElementSource::TextItem(index + number),
+                    );
                 }
                 if arguments > named {
-                    let rest = From::Rest(index + named);
+                    let rest = ElementSource::Rest(index + named);
                     elements.add("more_arguments", ElementType::Bytes, rest);
                 }
             }
-            What::Text | What::Value | What::IdMap => {}
+            FieldType::Text | FieldType::Value | FieldType::IdMap => {}
         }
     }
 }
 
-impl Catalogue {
+impl EventTypes {
     /// Of what the passes over the locations found.
     pub(crate) fn of(
         scanned: &[Scanned],
@@ -368,11 +391,11 @@ impl Catalogue {
             let attributes = attributes.get(&key).unwrap_or(&nothing);
             let has_more = overflowing.contains(&key);
             let plan = |elements: &mut Elements<'_>| {
-                if key == MARKER {
+                if key == ids::MARKER {
                     return add_marker(elements);
                 }
                 let Some(record) = event_record(key) else {
-                    elements.add("payload", ElementType::Bytes, From::Payload);
+                    elements.add("payload", ElementType::Bytes, ElementSource::Payload);
                     let name = format!("UNKNOWN_{key}");
                     return (
                         name,
@@ -380,10 +403,14 @@ impl Catalogue {
                         Role::Point,
                     );
                 };
-                if key == METRIC {
+                if key == ids::METRIC {
                     // Of compositions beyond the limit.
-                    elements.add("metric", ElementType::U32, From::Reference(0, Kind::Metric));
-                    elements.add("values", ElementType::Bytes, From::Rest(1));
+                    elements.add(
+                        "metric",
+                        ElementType::U32,
+                        ElementSource::Reference(0, DefinitionKind::Metric),
+                    );
+                    elements.add("values", ElementType::Bytes, ElementSource::Rest(1));
                     return ("METRIC".to_owned(), description_of(record), Role::Point);
                 }
                 add_fields(record, arguments.unwrap_or(0), elements);
@@ -406,8 +433,8 @@ impl Catalogue {
         }
         // An archive must not cost more event types than a chunk can name.
         const MOST_TYPES: usize = 20_000;
-        let of_metrics = attributes.get(&METRIC).unwrap_or(&nothing);
-        let has_more = overflowing.contains(&METRIC);
+        let of_metrics = attributes.get(&ids::METRIC).unwrap_or(&nothing);
+        let has_more = overflowing.contains(&ids::METRIC);
         for (class, types) in compositions.into_iter().take(MOST_TYPES) {
             let place = catalogue.plans.len();
             catalogue
@@ -415,7 +442,7 @@ impl Catalogue {
                 .insert((class, types.to_vec()), place);
             let plan =
                 |elements: &mut Elements<'_>| add_metric(definitions, class, types, elements);
-            let of_record = (METRIC, types);
+            let of_record = (ids::METRIC, types);
             let of_attributes = (of_metrics, has_more);
             catalogue.add(
                 strings,
@@ -450,18 +477,22 @@ impl Catalogue {
         let mut of_attribute = FxHashMap::default();
         for (attribute, type_code) in attributes.iter().take(room) {
             of_attribute.insert((*attribute, *type_code), elements.elements.len());
-            let name = definitions.name(Kind::Attribute, u64::from(*attribute));
+            let name = definitions.name(DefinitionKind::Attribute, u64::from(*attribute));
             let name = if name.is_empty() {
                 format!("attribute {attribute}")
             } else {
                 name
             };
             let (element_type, bits) = type_of(*type_code);
-            let from = From::Attribute(*attribute, *type_code);
+            let from = ElementSource::Attribute(*attribute, *type_code);
             elements.add(&name, element_type, from).original_bits = bits;
         }
         if has_more || attributes.len() > room {
-            elements.add("more_attributes", ElementType::Bytes, From::Attributes);
+            elements.add(
+                "more_attributes",
+                ElementType::Bytes,
+                ElementSource::Attributes,
+            );
         }
         let Elements {
             elements, sources, ..
@@ -481,7 +512,7 @@ impl Catalogue {
             key_element: None,
             elements,
         };
-        self.plans.push(Plan {
+        self.plans.push(EventTypePlan {
             id,
             record,
             types: types.to_vec(),
@@ -498,21 +529,21 @@ impl Catalogue {
         definitions: &GlobalDefinitions,
         scanned: &Scanned,
         key: Key,
-    ) -> Option<&Plan> {
+    ) -> Option<&EventTypePlan> {
         let place = match key.checked_sub(FIRST_COMPOSITION) {
             None => self.by_record.get(&(key as u8)),
             Some(composition) => {
                 let (metric, types) = scanned.compositions.get(composition as usize)?;
                 let class = class_of(definitions, *metric);
                 let known = self.by_composition.get(&(class, types.clone()));
-                known.or_else(|| self.by_record.get(&METRIC))
+                known.or_else(|| self.by_record.get(&ids::METRIC))
             }
         };
         place.map(|place| &self.plans[*place])
     }
 
     /// The plan for a record that is no metric.
-    pub(crate) fn plan_of_record(&self, record: u8) -> Option<&Plan> {
+    pub(crate) fn plan_of_record(&self, record: u8) -> Option<&EventTypePlan> {
         let place = self.by_record.get(&record)?;
         Some(&self.plans[*place])
     }
@@ -525,23 +556,23 @@ impl Catalogue {
 }
 
 fn add_marker(elements: &mut Elements<'_>) -> (String, String, Role) {
-    let mut add = |name: &str, element_type: ElementType, of: OfMarker| {
+    let mut add = |name: &str, element_type: ElementType, of: MarkerField| {
         elements
-            .add(name, element_type, From::Marker(of))
+            .add(name, element_type, ElementSource::Marker(of))
             .original_bits = match of {
-            OfMarker::Severity | OfMarker::ScopeType => 8,
+            MarkerField::Severity | MarkerField::ScopeType => 8,
             _ => 0,
         };
     };
-    add("category", ElementType::String, OfMarker::Category);
-    add("text", ElementType::String, OfMarker::Text);
-    add("severity", ElementType::U32, OfMarker::Severity);
-    add("group", ElementType::String, OfMarker::Group);
-    add("scope_name", ElementType::String, OfMarker::ScopeName);
-    add("scope_type", ElementType::U32, OfMarker::ScopeType);
-    add("scope", ElementType::U64, OfMarker::Scope);
-    add("duration", ElementType::U64, OfMarker::Duration);
-    add("definition", ElementType::U32, OfMarker::Definition);
+    add("category", ElementType::String, MarkerField::Category);
+    add("text", ElementType::String, MarkerField::Text);
+    add("severity", ElementType::U32, MarkerField::Severity);
+    add("group", ElementType::String, MarkerField::Group);
+    add("scope_name", ElementType::String, MarkerField::ScopeName);
+    add("scope_type", ElementType::U32, MarkerField::ScopeType);
+    add("scope", ElementType::U64, MarkerField::Scope);
+    add("duration", ElementType::U64, MarkerField::Duration);
+    add("definition", ElementType::U32, MarkerField::Definition);
     if let Some(duration) = elements.elements.iter_mut().rev().nth(1) {
         duration.unit = elements.strings.id("ticks");
     }
@@ -573,10 +604,15 @@ fn add_metric(
     elements: &mut Elements<'_>,
 ) -> (String, String, Role) {
     let members = definitions.metric_members(class);
-    elements.add("metric", ElementType::U32, From::Reference(0, Kind::Metric));
+    elements.add(
+        "metric",
+        ElementType::U32,
+        ElementSource::Reference(0, DefinitionKind::Metric),
+    );
     for (index, type_code) in type_codes.iter().enumerate().take(MOST_VALUES) {
         let member = members.get(index);
-        let member = member.and_then(|member| definitions.find(Kind::MetricMember, *member));
+        let member =
+            member.and_then(|member| definitions.find(DefinitionKind::MetricMember, *member));
         let named = member.and_then(|member| member.bits("name"));
         let name = match named {
             // A role's word.
@@ -592,22 +628,22 @@ fn add_metric(
             _ => types::UINT64,
         });
         // Types and values take turns behind the metric.
-        let from = From::Item(2 + 2 * index);
+        let from = ElementSource::Item(2 + 2 * index);
         let element = elements.add(&name, element_type, from);
         element.unit = unit;
         element.is_optional = false;
     }
     if type_codes.len() > MOST_VALUES {
-        let rest = From::Rest(1 + 2 * MOST_VALUES);
+        let rest = ElementSource::Rest(1 + 2 * MOST_VALUES);
         elements.add("more_values", ElementType::Bytes, rest);
     }
-    let mut names = definitions.name(Kind::Metric, class);
+    let mut names = definitions.name(DefinitionKind::Metric, class);
     if let Some((end, _)) = names.char_indices().nth(150) {
         names.truncate(end);
         names.push('…');
     }
     let descriptions = members.iter().filter_map(|member| {
-        let member = definitions.find(Kind::MetricMember, *member)?;
+        let member = definitions.find(DefinitionKind::MetricMember, *member)?;
         let description = definitions.string(member.bits("description")?).into_owned();
         (!description.is_empty()).then_some(description)
     });

@@ -1,17 +1,16 @@
 //! A part of a location's file becomes a chunk.
 
+use super::archive::Archive;
+use super::event_types::{CollectiveField, ElementSource, EventTypePlan};
+use super::file::{LocationFile, disagreement};
+use super::scan::{Collective, FIRST_COMPOSITION, FilePart};
+use annals_format::otf2::records::ids;
 use annals_format::otf2::{
-    AttributeValue, ClockCorrection, EventReader, GlobalDefinitions, Input, Item, Kind, Output,
-    types,
+    AttributeValue, ClockCorrection, DefinitionKind, EventReader, GlobalDefinitions, Input, Item,
+    Output, types,
 };
-use annals_format::{Chunk, Column, FormatError, ReadAt, Result, TypeColumns};
+use annals_format::{Chunk, Column, ReadAt, Result, TypeColumns};
 use rustc_hash::FxHashMap;
-
-use super::archive::{Archive, LocationFile};
-use super::catalogue::{From, OfCollective, Plan};
-use super::scan::{
-    BUFFER_FLUSH, COLLECTIVE_BEGIN, COLLECTIVE_END, Collective, FIRST_COMPOSITION, METRIC, Part,
-};
 
 const ABSENT: u16 = u16::MAX;
 
@@ -19,7 +18,7 @@ const ABSENT: u16 = u16::MAX;
 struct Decoder<'a> {
     archive: &'a Archive,
     rank: Option<u64>,
-    plans: Vec<&'a Plan>,
+    plans: Vec<&'a EventTypePlan>,
     /// Places in `plans` by record.
     by_record: [u16; 256],
     by_composition: FxHashMap<Vec<u8>, u16>,
@@ -34,16 +33,8 @@ struct Decoder<'a> {
     used: Vec<bool>,
 }
 
-pub(crate) fn disagreement(offset: u64) -> FormatError {
-    FormatError::Invalid {
-        offset,
-        expected: "the events that were there when the archive was opened",
-        found: "others".to_owned(),
-    }
-}
-
 /// Reads a part's events.
-pub(crate) fn decode(archive: &Archive, location: &LocationFile, part: &Part) -> Result<Chunk> {
+pub(crate) fn decode(archive: &Archive, location: &LocationFile, part: &FilePart) -> Result<Chunk> {
     let Some(file) = &location.file else {
         return Err(disagreement(part.offset));
     };
@@ -70,12 +61,15 @@ pub(crate) fn decode(archive: &Archive, location: &LocationFile, part: &Part) ->
 }
 
 impl<'a> Decoder<'a> {
-    fn prepare(&mut self, location: &LocationFile, part: &Part) {
+    fn prepare(&mut self, location: &LocationFile, part: &FilePart) {
         let archive = self.archive;
         let definitions: &GlobalDefinitions = &archive.definitions;
-        let mut keyed: Vec<(&Plan, u32)> = Vec::new();
+        let mut keyed: Vec<(&EventTypePlan, u32)> = Vec::new();
         for (key, _) in &part.counts {
-            if let Some(plan) = archive.catalogue.plan(definitions, &location.scanned, *key) {
+            if let Some(plan) = archive
+                .event_types
+                .plan(definitions, &location.scanned, *key)
+            {
                 keyed.push((plan, *key));
             }
         }
@@ -100,7 +94,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn run(&mut self, location: &LocationFile, part: &Part, bytes: &[u8]) -> Result<()> {
+    fn run(&mut self, location: &LocationFile, part: &FilePart, bytes: &[u8]) -> Result<()> {
         let count = part.events as usize;
         self.chunk.ticks.reserve(count);
         self.chunk.type_index.reserve(count);
@@ -122,7 +116,7 @@ impl<'a> Decoder<'a> {
                 Some(record) => {
                     let (values, attributes) = (&mut reader.values, &mut reader.attributes);
                     location.local.globalize(record, values, attributes);
-                    if id == METRIC {
+                    if id == ids::METRIC {
                         self.place_of_metric(&reader.values)
                     } else {
                         self.by_record[usize::from(id)]
@@ -137,9 +131,9 @@ impl<'a> Decoder<'a> {
                 return Err(disagreement(part.offset));
             }
             match id {
-                BUFFER_FLUSH => reader.values[0] = self.correction.correct(reader.values[0]),
-                COLLECTIVE_BEGIN => self.begins += 1,
-                COLLECTIVE_END => {
+                ids::BUFFER_FLUSH => reader.values[0] = self.correction.correct(reader.values[0]),
+                ids::MPI_COLLECTIVE_BEGIN => self.begins += 1,
+                ids::MPI_COLLECTIVE_END => {
                     let collective = reader.values.first_chunk().copied();
                     self.end_collectives(collective);
                 }
@@ -158,7 +152,7 @@ impl<'a> Decoder<'a> {
         let type_codes = values[1..].iter().step_by(2);
         self.scratch.extend(type_codes.map(|code| *code as u8));
         let known = self.by_composition.get(&self.scratch).copied();
-        known.unwrap_or(self.by_record[usize::from(METRIC)])
+        known.unwrap_or(self.by_record[usize::from(ids::METRIC)])
     }
 
     fn end_collectives(&mut self, collective: Option<Collective>) {
@@ -181,22 +175,24 @@ impl<'a> Decoder<'a> {
         let numberings = &self.archive.numberings;
         for (index, from) in plan.sources[..plan.first_attribute].iter().enumerate() {
             let optional = match *from {
-                From::Value(at) | From::Time(at) => Some(values[at]),
-                From::Reference(at, kind) => Some(numberings.of_kind(kind).get(values[at]).into()),
-                From::Sum(a, b) => Some(values[a].saturating_add(values[b])),
-                From::Rank(rank, communicator) => {
+                ElementSource::Value(at) | ElementSource::Time(at) => Some(values[at]),
+                ElementSource::Reference(at, kind) => {
+                    Some(numberings.of_kind(kind).get(values[at]).into())
+                }
+                ElementSource::Sum(a, b) => Some(values[a].saturating_add(values[b])),
+                ElementSource::Rank(rank, communicator) => {
                     let world = &self.archive.world;
                     let rank = world.rank(values[communicator], values[rank], self.rank);
                     rank.filter(|rank| *rank < u64::from(u32::MAX))
                 }
-                From::Size(communicator) => self.archive.world.size(values[communicator]),
-                From::Place(communicator) => self.own_place(values[communicator]),
-                From::Item(at) => values.get(at).copied(),
-                From::TextItem(at) => {
-                    let numbering = numberings.of_kind(Kind::String);
+                ElementSource::Size(communicator) => self.archive.world.size(values[communicator]),
+                ElementSource::Place(communicator) => self.own_place(values[communicator]),
+                ElementSource::Item(at) => values.get(at).copied(),
+                ElementSource::TextItem(at) => {
+                    let numbering = numberings.of_kind(DefinitionKind::String);
                     values.get(at).map(|id| numbering.get(*id).into())
                 }
-                From::Rest(at) => {
+                ElementSource::Rest(at) => {
                     let column = &mut self.chunk.types[place].columns[index];
                     match values.get(at..).filter(|rest| !rest.is_empty()) {
                         None => column.push_absent(),
@@ -207,13 +203,15 @@ impl<'a> Decoder<'a> {
                     }
                     continue;
                 }
-                From::Payload => {
+                ElementSource::Payload => {
                     self.chunk.types[place].columns[index].push_text(reader.payload);
                     continue;
                 }
                 // At the end, when all of them are known.
-                From::Collective(_) => continue,
-                From::Attribute(..) | From::Attributes | From::Marker(_) => None,
+                ElementSource::Collective(_) => continue,
+                ElementSource::Attribute(..)
+                | ElementSource::Attributes
+                | ElementSource::Marker(_) => None,
             };
             let column = &mut self.chunk.types[place].columns[index];
             match optional {
@@ -248,7 +246,7 @@ impl<'a> Decoder<'a> {
             if self.used[index] {
                 continue;
             }
-            if plan.sources[first + index] == From::Attributes && !more.is_empty() {
+            if plan.sources[first + index] == ElementSource::Attributes && !more.is_empty() {
                 column.push_text(&more);
             } else {
                 column.push_absent();
@@ -256,13 +254,13 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn finish(mut self, part: &Part) -> Chunk {
+    fn finish(mut self, part: &FilePart) -> Chunk {
         self.end_collectives(part.collective_behind);
         let collectives = std::mem::take(&mut self.collectives);
-        let place = usize::from(self.by_record[usize::from(COLLECTIVE_BEGIN)]);
+        let place = usize::from(self.by_record[usize::from(ids::MPI_COLLECTIVE_BEGIN)]);
         if let Some(plan) = self.plans.get(place).copied() {
             for (index, from) in plan.sources.iter().enumerate() {
-                let From::Collective(of) = *from else {
+                let ElementSource::Collective(of) = *from else {
                     continue;
                 };
                 let mut column = Column::new(of.element_type());
@@ -279,32 +277,32 @@ impl<'a> Decoder<'a> {
         self.chunk
     }
 
-    fn of_collective(&mut self, of: OfCollective, collective: &Collective) -> Option<u64> {
+    fn of_collective(&mut self, of: CollectiveField, collective: &Collective) -> Option<u64> {
         let [operation, communicator, root, sent, received] = *collective;
         let world = &self.archive.world;
         match of {
-            OfCollective::Communicator => {
-                let numbering = self.archive.numberings.of_kind(Kind::Comm);
+            CollectiveField::Communicator => {
+                let numbering = self.archive.numberings.of_kind(DefinitionKind::Comm);
                 Some(numbering.get(communicator).into())
             }
-            OfCollective::Operation => Some(operation),
-            OfCollective::Root => {
+            CollectiveField::Operation => Some(operation),
+            CollectiveField::Root => {
                 let rank = world.rank(communicator, root, self.rank);
                 rank.filter(|rank| *rank < u64::from(u32::MAX))
             }
-            OfCollective::Bytes => Some(sent.saturating_add(received)),
-            OfCollective::BytesSent => Some(sent),
-            OfCollective::BytesReceived => Some(received),
-            OfCollective::Size => world.size(communicator),
-            OfCollective::Place => self.own_place(communicator),
+            CollectiveField::Bytes => Some(sent.saturating_add(received)),
+            CollectiveField::BytesSent => Some(sent),
+            CollectiveField::BytesReceived => Some(received),
+            CollectiveField::Size => world.size(communicator),
+            CollectiveField::Place => self.own_place(communicator),
         }
     }
 }
 
 /// An additional value as the bits of its element.
 fn bits_of(archive: &Archive, value: &AttributeValue) -> u64 {
-    match Kind::of_type(value.type_code) {
-        Some(Kind::Location) => value.bits,
+    match DefinitionKind::of_type(value.type_code) {
+        Some(DefinitionKind::Location) => value.bits,
         Some(kind) => archive.numberings.of_kind(kind).get(value.bits).into(),
         None if value.type_code == types::FLOAT => {
             f64::from(f32::from_bits(value.bits as u32)).to_bits()

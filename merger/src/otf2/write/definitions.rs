@@ -1,11 +1,13 @@
 //! The definitions of an archive that is written: those of archives among the inputs, numbered anew where they
 //! must be, and those made of our own.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-
+use super::inputs::{InputArchive, ParadigmLocations, UNDEFINED, bits, groups_of, renumbered};
+use crate::otf2::names::{self, FIRST_OF_MARKERS, FORMAT};
+use crate::otf2::read::markers::definition_record;
+use annals_format::otf2::enums::{PARADIGM_MPI, group_type};
 use annals_format::otf2::{
-    Anchor, Datum, Endian, Field, GlobalDefinition, GlobalDefinitions, Kind, RawRecord, Record,
-    What, enums, read_fields, records, types,
+    Anchor, Datum, DefinitionKind, Endian, GlobalDefinitions, RawRecord, Record, enums,
+    read_fields, records,
 };
 use annals_format::wire::Wire;
 use annals_format::{
@@ -13,67 +15,11 @@ use annals_format::{
     RegionId, SourceId, SourceOrder, StreamId, StringId,
 };
 use rustc_hash::FxHashMap;
-
-use super::archive::{FIRST_OF_MARKERS, FORMAT};
-use super::markers::definition_record;
-
-const LOCATIONS: u64 = 1;
-const REGIONS: u64 = 2;
-const METRICS: u64 = 3;
-const COMM_LOCATIONS: u64 = 4;
-const COMM_GROUP: u64 = 5;
-const COMM_SELF: u64 = 6;
-const COMM_LOCATION_GROUPS: u64 = 7;
-const MPI: u64 = 4;
-const UNDEFINED: u64 = u32::MAX as u64;
-
-/// An archive among the inputs.
-#[derive(Debug)]
-pub(crate) struct Incoming {
-    definitions: GlobalDefinitions,
-    pub(crate) anchor: Option<Anchor>,
-    /// New numbers by kind; none: all stay as they are.
-    maps: Option<Vec<FxHashMap<u64, u64>>>,
-    /// Numbers of regions by ours, in the archive that is written; undefined: not of this archive.
-    regions: Vec<u64>,
-    /// By paradigm, how many locations stand before its own in the group of all.
-    shifts: BTreeMap<u64, u64>,
-    /// Groups that have become part of another archive's.
-    joined: BTreeSet<u64>,
-    /// Definitions of markers, and their new numbers.
-    markers: Vec<Vec<Datum>>,
-    marker_numbers: FxHashMap<u64, u64>,
-}
-
-/// The group of all locations of a paradigm: there must be one of each.
-#[derive(Debug)]
-struct World {
-    id: u64,
-    members: Vec<u64>,
-}
-
-impl Incoming {
-    /// The number in the archive that is written.
-    pub(crate) fn map(&self, kind: Kind, id: u64) -> u64 {
-        match &self.maps {
-            Some(maps) if id != kind.undefined() => {
-                maps[kind as usize].get(&id).copied().unwrap_or(id)
-            }
-            _ => id,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn region(&self, region: u64) -> u64 {
-        let at = usize::try_from(region).ok();
-        let id = at.and_then(|at| self.regions.get(at));
-        id.copied().unwrap_or(UNDEFINED)
-    }
-}
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A place for events in the archive.
 #[derive(Clone, Debug)]
-pub(crate) struct OutgoingLocation {
+pub(crate) struct OutputLocation {
     pub(crate) id: u64,
     name: String,
     group: u64,
@@ -82,9 +28,9 @@ pub(crate) struct OutgoingLocation {
 
 /// All of them.
 #[derive(Debug)]
-pub(crate) struct Outgoing<'a> {
+pub(crate) struct OutputDefinitions<'a> {
     pub(crate) ours: &'a Definitions,
-    pub(crate) incoming: Vec<Incoming>,
+    pub(crate) incoming: Vec<InputArchive>,
     /// Whether what an element says of a rank is not the rank in the trace, in any process.
     pub(crate) has_worlds: bool,
     /// Which of them a process is of.
@@ -92,13 +38,13 @@ pub(crate) struct Outgoing<'a> {
     /// The same, by index: every event asks.
     archive_by_process: Vec<Option<usize>>,
     /// Kind and number in their archive, by object.
-    pub(crate) objects: Vec<Option<(Kind, u64)>>,
+    pub(crate) objects: Vec<Option<(DefinitionKind, u64)>>,
     strings: FxHashMap<String, u64>,
     new_strings: Vec<(u64, String)>,
-    next: [u64; Kind::COUNT],
+    next: [u64; DefinitionKind::COUNT],
     /// By our string.
     string_of: Vec<u64>,
-    pub(crate) locations: Vec<OutgoingLocation>,
+    pub(crate) locations: Vec<OutputLocation>,
     /// Place in `locations` by stream.
     pub(crate) place_of: Vec<usize>,
     groups: BTreeMap<ProcessId, u64>,
@@ -115,17 +61,13 @@ pub(crate) struct Outgoing<'a> {
     metrics: HashMap<String, u64>,
     world: Option<u64>,
     /// By paradigm.
-    worlds: BTreeMap<u64, World>,
+    worlds: BTreeMap<u64, ParadigmLocations>,
     /// By paradigm, the group that stands for each by itself.
     selves: BTreeMap<u64, u64>,
     /// Of all archives.
     pub(crate) marker_definitions: Vec<Vec<Datum>>,
     /// The number of the next.
     pub(crate) next_marker: u64,
-}
-
-const fn bits(value: u64) -> Datum {
-    Datum::Bits(value)
 }
 
 fn record(name: &str) -> &'static Record {
@@ -208,71 +150,7 @@ fn place_of(record: &Record) -> usize {
     place.unwrap_or(ORDER.len())
 }
 
-/// Fields that an older version did not have, as readers take them.
-fn complete(record: &Record, data: &mut [Datum]) {
-    let value = |data: &[Datum], name: &str| record.place(name).and_then(|at| data[at].bits());
-    for (index, field) in record.fields.iter().enumerate() {
-        if data[index] != Datum::Absent {
-            continue;
-        }
-        let default = match (record.name, field.name) {
-            ("Region", "canonical_name") => value(data, "name").unwrap_or(UNDEFINED),
-            ("Region", "region_role") => match value(data, "region_type").unwrap_or(0) {
-                1 | 31 => 1,
-                2 | 30 | 6 => 3,
-                3 => 4,
-                5 => 5,
-                7 => 6,
-                8 => 7,
-                9 => 8,
-                10 => 9,
-                11 => 11,
-                12 => 12,
-                13 => 14,
-                14 | 22 => 15,
-                15 => 16,
-                16 => 17,
-                17 => 13,
-                18 => 10,
-                19 => 2,
-                20 => 20,
-                21 => 22,
-                23 => 24,
-                24 => 23,
-                25 => 25,
-                26 => 26,
-                33 => 21,
-                34 => 18,
-                35 => 19,
-                _ => 0,
-            },
-            ("Region", "paradigm") => match value(data, "region_type").unwrap_or(0) {
-                5..=21 | 33..=35 => 3,
-                22..=26 => MPI,
-                _ => 0,
-            },
-            ("Group", "group_type") => match value(data, "group_type_pre12").unwrap_or(0) {
-                4 => COMM_GROUP,
-                5 => COMM_SELF,
-                6 => COMM_LOCATIONS,
-                other => other,
-            },
-            ("Group", "paradigm") => match value(data, "group_type_pre12").unwrap_or(0) {
-                4..=6 => MPI,
-                _ => 0,
-            },
-            ("RmaWin", "flags") => 1,
-            ("ClockProperties", _) => u64::MAX,
-            (_, "description" | "creating_location_group") => UNDEFINED,
-            (_, "type") => types::STRING.into(),
-            (_, "value") => value(data, "string_value").unwrap_or(UNDEFINED),
-            _ => 0,
-        };
-        data[index] = bits(default);
-    }
-}
-
-impl<'a> Outgoing<'a> {
+impl<'a> OutputDefinitions<'a> {
     pub(crate) fn new(ours: &'a Definitions) -> Self {
         let mut outgoing = Self {
             ours,
@@ -283,7 +161,7 @@ impl<'a> Outgoing<'a> {
             objects: vec![None; ours.objects.keys().last().map_or(0, |id| id.index() + 1)],
             strings: FxHashMap::default(),
             new_strings: Vec::new(),
-            next: [0; Kind::COUNT],
+            next: [0; DefinitionKind::COUNT],
             string_of: vec![u64::MAX; ours.strings.keys().last().map_or(0, |id| id.index() + 1)],
             locations: Vec::new(),
             place_of: vec![usize::MAX; ours.streams.keys().last().map_or(0, |id| id.index() + 1)],
@@ -332,15 +210,15 @@ impl<'a> Outgoing<'a> {
     fn take_archives(&mut self) {
         let format = |id: StringId| self.ours.string(id) == FORMAT;
         let mut by_boot: BTreeMap<BootId, usize> = BTreeMap::new();
-        let mut incoming: Vec<Incoming> = Vec::new();
+        let mut incoming: Vec<InputArchive> = Vec::new();
         for process in self.ours.processes.values() {
             let range = (process.id, Reference::None, 0)..=(process.id, Reference::None, u32::MAX);
-            let mut found: Option<Incoming> = None;
+            let mut found: Option<InputArchive> = None;
             for d in self.ours.foreign.range(range).map(|(_, d)| d) {
                 if !format(d.format) {
                     continue;
                 }
-                let found = found.get_or_insert_with(|| Incoming {
+                let found = found.get_or_insert_with(|| InputArchive {
                     definitions: GlobalDefinitions::default(),
                     anchor: None,
                     maps: None,
@@ -399,7 +277,8 @@ impl<'a> Outgoing<'a> {
                 Reference::Region => {
                     if let (Ok(_), Ok(number)) = (wire.u8("flag"), wire.varint("number")) {
                         let archive = &mut self.incoming[*archive];
-                        let (at, number) = (d.id as usize, archive.map(Kind::Region, number));
+                        let (at, number) =
+                            (d.id as usize, archive.map(DefinitionKind::Region, number));
                         if at < self.regions.len() && archive.regions.len() <= at {
                             archive.regions.resize(self.regions.len(), UNDEFINED);
                         }
@@ -414,8 +293,8 @@ impl<'a> Outgoing<'a> {
                 Reference::Object => {
                     let kind = wire.u8("kind").ok();
                     let kind = kind.and_then(|code| {
-                        let kinds = super::naming::OBJECTS.into_iter();
-                        let mut kinds = kinds.chain([super::naming::IO_PARADIGM]);
+                        let kinds = names::OBJECTS.into_iter();
+                        let mut kinds = kinds.chain([names::IO_PARADIGM]);
                         kinds.find(|kind| *kind as u8 == code)
                     });
                     let number = wire.varint("number").ok();
@@ -430,7 +309,7 @@ impl<'a> Outgoing<'a> {
     }
 
     /// Gives definitions of markers their numbers: those of the first archive keep their own.
-    fn number_markers(&mut self, archive: &mut Incoming, is_first: bool) {
+    fn number_markers(&mut self, archive: &mut InputArchive, is_first: bool) {
         for mut data in std::mem::take(&mut archive.markers) {
             let known = data[0].bits().unwrap_or(0);
             let number = if is_first { known } else { self.next_marker };
@@ -465,7 +344,7 @@ impl<'a> Outgoing<'a> {
     }
 
     /// Gives an archive's definitions their numbers: the first keeps its own.
-    fn number(&mut self, archive: &mut Incoming, is_first: bool) {
+    fn number(&mut self, archive: &mut InputArchive, is_first: bool) {
         self.number_markers(archive, is_first);
         if is_first {
             for definition in &archive.definitions.all {
@@ -474,25 +353,29 @@ impl<'a> Outgoing<'a> {
                     self.next[kind as usize] = self.next[kind as usize].max(id + 1);
                 }
             }
-            for (id, _) in archive.definitions.of_kind(Kind::String) {
+            for (id, _) in archive.definitions.of_kind(DefinitionKind::String) {
                 let text = archive.definitions.string(id).into_owned();
                 self.strings.entry(text).or_insert(id);
             }
-            for (id, paradigm, members) in groups_of(&archive.definitions, COMM_LOCATIONS) {
-                self.worlds.entry(paradigm).or_insert(World { id, members });
+            for (id, paradigm, members) in
+                groups_of(&archive.definitions, group_type::COMM_LOCATIONS)
+            {
+                self.worlds
+                    .entry(paradigm)
+                    .or_insert(ParadigmLocations { id, members });
             }
-            for (id, paradigm, _) in groups_of(&archive.definitions, COMM_SELF) {
+            for (id, paradigm, _) in groups_of(&archive.definitions, group_type::COMM_SELF) {
                 self.selves.entry(paradigm).or_insert(id);
             }
             return;
         }
-        let mut maps: Vec<FxHashMap<u64, u64>> = vec![FxHashMap::default(); Kind::COUNT];
-        for (id, _) in archive.definitions.of_kind(Kind::Location) {
-            let to = self.new_id(Kind::Location);
-            maps[Kind::Location as usize].insert(id, to);
+        let mut maps: Vec<FxHashMap<u64, u64>> = vec![FxHashMap::default(); DefinitionKind::COUNT];
+        for (id, _) in archive.definitions.of_kind(DefinitionKind::Location) {
+            let to = self.new_id(DefinitionKind::Location);
+            maps[DefinitionKind::Location as usize].insert(id, to);
         }
-        for (id, paradigm, members) in groups_of(&archive.definitions, COMM_LOCATIONS) {
-            let to = |member: &u64| maps[Kind::Location as usize].get(member).copied();
+        for (id, paradigm, members) in groups_of(&archive.definitions, group_type::COMM_LOCATIONS) {
+            let to = |member: &u64| maps[DefinitionKind::Location as usize].get(member).copied();
             let members: Vec<u64> = members.iter().map(|m| to(m).unwrap_or(*m)).collect();
             match self.worlds.get_mut(&paradigm) {
                 // A second one of the same archive stays what it is.
@@ -501,24 +384,25 @@ impl<'a> Outgoing<'a> {
                     archive.shifts.insert(paradigm, world.members.len() as u64);
                     archive.joined.insert(id);
                     world.members.extend(members);
-                    maps[Kind::Group as usize].insert(id, world.id);
+                    maps[DefinitionKind::Group as usize].insert(id, world.id);
                 }
                 None => {
-                    let to = self.new_id(Kind::Group);
-                    maps[Kind::Group as usize].insert(id, to);
+                    let to = self.new_id(DefinitionKind::Group);
+                    maps[DefinitionKind::Group as usize].insert(id, to);
                     archive.shifts.insert(paradigm, 0);
-                    self.worlds.insert(paradigm, World { id: to, members });
+                    self.worlds
+                        .insert(paradigm, ParadigmLocations { id: to, members });
                 }
             }
         }
-        for (id, paradigm, _) in groups_of(&archive.definitions, COMM_SELF) {
+        for (id, paradigm, _) in groups_of(&archive.definitions, group_type::COMM_SELF) {
             if let Some(to) = self.selves.get(&paradigm) {
                 archive.joined.insert(id);
-                maps[Kind::Group as usize].insert(id, *to);
+                maps[DefinitionKind::Group as usize].insert(id, *to);
             } else {
-                let to = self.new_id(Kind::Group);
+                let to = self.new_id(DefinitionKind::Group);
                 self.selves.insert(paradigm, to);
-                maps[Kind::Group as usize].insert(id, to);
+                maps[DefinitionKind::Group as usize].insert(id, to);
             }
         }
         for definition in &archive.definitions.all {
@@ -528,7 +412,7 @@ impl<'a> Outgoing<'a> {
             if maps[kind as usize].contains_key(&id) {
                 continue;
             }
-            let to = if kind == Kind::String {
+            let to = if kind == DefinitionKind::String {
                 let text = archive.definitions.string(id).into_owned();
                 self.string(&text)
             } else {
@@ -539,7 +423,7 @@ impl<'a> Outgoing<'a> {
         archive.maps = Some(maps);
     }
 
-    fn new_id(&mut self, kind: Kind) -> u64 {
+    fn new_id(&mut self, kind: DefinitionKind) -> u64 {
         let id = self.next[kind as usize];
         self.next[kind as usize] += 1;
         id
@@ -550,7 +434,7 @@ impl<'a> Outgoing<'a> {
         if let Some(id) = self.strings.get(text) {
             return *id;
         }
-        let id = self.new_id(Kind::String);
+        let id = self.new_id(DefinitionKind::String);
         self.strings.insert(text.to_owned(), id);
         self.new_strings.push((id, text.to_owned()));
         id
@@ -576,11 +460,14 @@ impl<'a> Outgoing<'a> {
 
     /// The number of a string that the only archive refers to and does not define: it stays undefined.
     fn undefined_string(&mut self, text: &str) -> Option<u64> {
-        let number = super::naming::number_of_undefined(text)?;
+        let number = names::number_of_undefined(text)?;
         let [archive] = &self.incoming[..] else {
             return None;
         };
-        if archive.definitions.find(Kind::String, number).is_some()
+        if archive
+            .definitions
+            .find(DefinitionKind::String, number)
+            .is_some()
             || self.strings.contains_key(text)
             || !self.is_one_archive()
         {
@@ -588,7 +475,7 @@ impl<'a> Outgoing<'a> {
         }
         // Nothing else gets that number.
         if number < UNDEFINED / 2 {
-            let next = &mut self.next[Kind::String as usize];
+            let next = &mut self.next[DefinitionKind::String as usize];
             *next = (*next).max(number + 1);
         }
         Some(number)
@@ -606,12 +493,12 @@ impl<'a> Outgoing<'a> {
         for archive in 0..self.incoming.len() {
             let locations: Vec<u64> = {
                 let incoming = &self.incoming[archive];
-                let ids = incoming.definitions.of_kind(Kind::Location);
-                ids.map(|(id, _)| incoming.map(Kind::Location, id))
+                let ids = incoming.definitions.of_kind(DefinitionKind::Location);
+                ids.map(|(id, _)| incoming.map(DefinitionKind::Location, id))
                     .collect()
             };
             for id in locations {
-                self.locations.push(OutgoingLocation {
+                self.locations.push(OutputLocation {
                     id,
                     name: String::new(),
                     group: u64::MAX,
@@ -659,8 +546,8 @@ impl<'a> Outgoing<'a> {
                 None => {
                     let group = self.group(process);
                     let is_device = location.is_some_and(|l| l.kind == LocationKind::Device);
-                    let id = self.new_id(Kind::Location);
-                    self.locations.push(OutgoingLocation {
+                    let id = self.new_id(DefinitionKind::Location);
+                    self.locations.push(OutputLocation {
                         id,
                         name,
                         group,
@@ -693,7 +580,7 @@ impl<'a> Outgoing<'a> {
         let key = (process, Reference::Location, location.get());
         let mut wire = Wire::new(&self.ours.foreign.get(&key)?.body);
         let id = wire.varint("number").ok()?;
-        let id = self.incoming[archive].map(Kind::Location, id);
+        let id = self.incoming[archive].map(DefinitionKind::Location, id);
         if let Some(place) = defined.get(&id) {
             return Some(*place);
         }
@@ -705,13 +592,13 @@ impl<'a> Outgoing<'a> {
             .to_owned();
         let taken = self.locations.iter().any(|location| location.id == id);
         let id = if taken {
-            self.new_id(Kind::Location)
+            self.new_id(DefinitionKind::Location)
         } else {
             id
         };
-        let next = &mut self.next[Kind::Location as usize];
+        let next = &mut self.next[DefinitionKind::Location as usize];
         *next = (*next).max(id.saturating_add(1));
-        self.locations.push(OutgoingLocation {
+        self.locations.push(OutputLocation {
             id,
             name,
             group,
@@ -738,7 +625,7 @@ impl<'a> Outgoing<'a> {
         let host = host.map_or("", |process| ours.string(process.host));
         let host = if host.is_empty() { "unknown" } else { host }.to_owned();
         let node = self.node(&host, "node", None);
-        let id = self.new_id(Kind::LocationGroup);
+        let id = self.new_id(DefinitionKind::LocationGroup);
         let rank = ours.ranks.get(&process).map_or(0, |rank| rank.rank);
         let name = self.string(&format!("rank {rank}"));
         let data = [id, name, 1, node, UNDEFINED].map(bits).to_vec();
@@ -758,7 +645,7 @@ impl<'a> Outgoing<'a> {
         if let Some(data) = own.map(|(_, data)| data).find(same) {
             return data[0].bits().unwrap_or(UNDEFINED);
         }
-        let id = self.new_id(Kind::SystemTreeNode);
+        let id = self.new_id(DefinitionKind::SystemTreeNode);
         self.add(
             "SystemTreeNode",
             id,
@@ -768,7 +655,7 @@ impl<'a> Outgoing<'a> {
     }
 
     fn new_region(&mut self, name: &str, file: &str, line: u32, paradigm: u64) -> u64 {
-        let id = self.new_id(Kind::Region);
+        let id = self.new_id(DefinitionKind::Region);
         let (name, file, empty) = (self.string(name), self.string(file), self.string(""));
         let file = if file == empty { UNDEFINED } else { file };
         let line = u64::from(line);
@@ -812,7 +699,7 @@ impl<'a> Outgoing<'a> {
         if let Some(id) = self.attributes.get(&key) {
             return *id;
         }
-        let id = self.new_id(Kind::Attribute);
+        let id = self.new_id(DefinitionKind::Attribute);
         let (name, empty) = (self.string(name), self.string(""));
         let data = [id, name, type_code.into(), empty].map(bits).to_vec();
         self.add("Attribute", id, data);
@@ -825,7 +712,7 @@ impl<'a> Outgoing<'a> {
         if let Some(id) = self.parameters.get(name) {
             return *id;
         }
-        let id = self.new_id(Kind::Parameter);
+        let id = self.new_id(DefinitionKind::Parameter);
         let text = self.string(name);
         self.add("Parameter", id, [id, text, 0].map(bits).to_vec());
         self.parameters.insert(name.to_owned(), id);
@@ -838,12 +725,12 @@ impl<'a> Outgoing<'a> {
         if let Some(id) = self.metrics.get(&key) {
             return *id;
         }
-        let member = self.new_id(Kind::MetricMember);
+        let member = self.new_id(DefinitionKind::MetricMember);
         let (text, unit, empty) = (self.string(name), self.string(unit), self.string(""));
         // Of the user, an absolute value at a point, in powers of ten.
         let data = [member, text, empty, 3, 17, type_code.into(), 1, 0, unit];
         self.add("MetricMember", member, data.map(bits).to_vec());
-        let id = self.new_id(Kind::Metric);
+        let id = self.new_id(DefinitionKind::Metric);
         let data = vec![bits(id), Datum::Numbers(vec![member]), bits(2), bits(0)];
         self.add("MetricClass", id, data);
         self.metrics.insert(key, id);
@@ -906,7 +793,7 @@ impl<'a> Outgoing<'a> {
             return *id;
         }
         let group = self.world();
-        let id = self.new_id(Kind::Comm);
+        let id = self.new_id(DefinitionKind::Comm);
         let name = self.string(name);
         self.add(
             "Comm",
@@ -948,10 +835,10 @@ impl<'a> Outgoing<'a> {
             }
         }
         let group = |this: &mut Self, name: &str, group_type: u64, members: Vec<u64>| {
-            let id = this.new_id(Kind::Group);
+            let id = this.new_id(DefinitionKind::Group);
             let name = this.string(name);
             let before = match group_type {
-                COMM_LOCATIONS => 6,
+                group_type::COMM_LOCATIONS => 6,
                 _ => 4,
             };
             let data = vec![
@@ -960,7 +847,7 @@ impl<'a> Outgoing<'a> {
                 bits(before),
                 Datum::Numbers(members),
                 bits(group_type),
-                bits(MPI),
+                bits(PARADIGM_MPI),
                 bits(0),
             ];
             this.add("Group", id, data);
@@ -968,33 +855,39 @@ impl<'a> Outgoing<'a> {
         };
         let count = ranks.len() as u64;
         let locations: Vec<u64> = ranks.into_values().collect();
-        let first = match self.worlds.get_mut(&MPI) {
+        let first = match self.worlds.get_mut(&PARADIGM_MPI) {
             Some(world) => {
                 let first = world.members.len() as u64;
                 world.members.extend(locations);
                 first
             }
             None => {
-                let id = group(self, "MPI locations", COMM_LOCATIONS, Vec::new());
+                let id = group(
+                    self,
+                    "MPI locations",
+                    group_type::COMM_LOCATIONS,
+                    Vec::new(),
+                );
                 let members = locations;
-                self.worlds.insert(MPI, World { id, members });
+                self.worlds
+                    .insert(PARADIGM_MPI, ParadigmLocations { id, members });
                 0
             }
         };
         let members = (first..first + count).collect();
-        let id = group(self, "all ranks", COMM_GROUP, members);
+        let id = group(self, "all ranks", group_type::COMM_GROUP, members);
         self.world = Some(id);
         id
     }
 
     fn missing_rank(&mut self, rank: u32) -> u64 {
         let node = self.node("unknown", "node", None);
-        let group = self.new_id(Kind::LocationGroup);
+        let group = self.new_id(DefinitionKind::LocationGroup);
         let name = self.string(&format!("rank {rank}, which is missing"));
         let data = [group, name, 1, node, UNDEFINED].map(bits).to_vec();
         self.add("LocationGroup", group, data);
-        let id = self.new_id(Kind::Location);
-        self.locations.push(OutgoingLocation {
+        let id = self.new_id(DefinitionKind::Location);
+        self.locations.push(OutputLocation {
             id,
             name: "missing".to_owned(),
             group,
@@ -1049,7 +942,7 @@ impl<'a> Outgoing<'a> {
                     }
                     "String" => {
                         let id = definition.data[0].bits().unwrap_or(0);
-                        let id = archive.map(Kind::String, id);
+                        let id = archive.map(DefinitionKind::String, id);
                         let text = definition.data[1].text();
                         strings.entry(id).or_insert_with(|| text.to_vec());
                     }
@@ -1078,7 +971,7 @@ impl<'a> Outgoing<'a> {
             // Others may have the number as well, against the rules.
             let kind = group.place("group_type").unwrap_or(0);
             let is_world = |data: &&mut Vec<Datum>| {
-                data[0] == bits(world.id) && data[kind] == bits(COMM_LOCATIONS)
+                data[0] == bits(world.id) && data[kind] == bits(group_type::COMM_LOCATIONS)
             };
             for data in all.filter(is_world) {
                 data[at] = Datum::Numbers(world.members.clone());
@@ -1098,107 +991,5 @@ impl<'a> Outgoing<'a> {
             all.sort_by_key(|(record, _)| place_of(record));
         }
         all
-    }
-}
-
-/// The groups of a type: number, paradigm, members.
-fn groups_of(definitions: &GlobalDefinitions, wanted: u64) -> Vec<(u64, u64, Vec<u64>)> {
-    let groups = definitions.of_kind(Kind::Group).filter_map(|(id, group)| {
-        let mut data = group.data.clone();
-        complete(group.record, &mut data);
-        let value = |name: &str| data.get(group.record.place(name)?);
-        let is_wanted = value("group_type")? == &bits(wanted);
-        let members = value("number_of_members")?.numbers().to_vec();
-        is_wanted.then_some((id, value("paradigm")?.bits()?, members))
-    });
-    groups.collect()
-}
-
-/// A definition of an archive with the numbers that it and what it refers to have now.
-fn renumbered(
-    archive: &Incoming,
-    definition: &GlobalDefinition,
-    counts: &HashMap<u64, u64>,
-) -> Vec<Datum> {
-    let record = definition.record;
-    let mut data = definition.data.clone();
-    complete(record, &mut data);
-    let known = |name: &str, data: &[Datum]| record.place(name).and_then(|at| data[at].bits());
-    let group_type = known("group_type", &data);
-    let paradigm = known("paradigm", &data);
-    let scope = known("metric_scope", &data);
-    map_fields(archive, record.fields, &mut data);
-    if let ("Group", Some(at)) = (record.name, record.place("number_of_members")) {
-        let shift = paradigm.and_then(|paradigm| archive.shifts.get(&paradigm));
-        if let (Datum::Numbers(members), Some(COMM_GROUP), Some(shift)) =
-            (&mut data[at], group_type, shift)
-        {
-            let members = members.iter_mut();
-            members.for_each(|member| *member = member.saturating_add(*shift));
-        }
-        let kind = match group_type {
-            Some(LOCATIONS | COMM_LOCATIONS) => Some(Kind::Location),
-            Some(REGIONS) => Some(Kind::Region),
-            Some(METRICS) => Some(Kind::Metric),
-            Some(COMM_LOCATION_GROUPS) => Some(Kind::LocationGroup),
-            _ => None,
-        };
-        if let (Datum::Numbers(members), Some(kind)) = (&mut data[at], kind) {
-            for member in members {
-                *member = archive.map(kind, *member);
-            }
-        }
-    }
-    if let ("MetricInstance", Some(at), Some(id)) =
-        (record.name, record.place("scope"), known("scope", &data))
-    {
-        let kind = match scope {
-            Some(0) => Kind::Location,
-            Some(1) => Kind::LocationGroup,
-            Some(2) => Kind::SystemTreeNode,
-            _ => Kind::Group,
-        };
-        data[at] = bits(archive.map(kind, id));
-    }
-    if let ("Location", Some(at)) = (record.name, record.place("number_of_events")) {
-        let count = data[0].bits().and_then(|id| counts.get(&id));
-        data[at] = bits(count.copied().unwrap_or(0));
-    }
-    data
-}
-
-fn map_fields(archive: &Incoming, fields: &[Field], data: &mut [Datum]) {
-    let mut type_code = 0;
-    for (field, datum) in fields.iter().zip(data) {
-        match (field.what, datum) {
-            (What::Ref8(kind) | What::Ref32(kind) | What::Ref64(kind), Datum::Bits(id)) => {
-                *id = archive.map(kind, *id);
-            }
-            (What::Type, Datum::Bits(code)) => type_code = *code as u8,
-            (What::Value, Datum::Bits(value)) => {
-                if let Some(kind) = Kind::of_type(type_code) {
-                    *value = archive.map(kind, *value);
-                }
-            }
-            (What::List8(inner) | What::List32(inner), Datum::Numbers(numbers)) => {
-                if let [
-                    Field {
-                        what: What::Ref8(kind) | What::Ref32(kind) | What::Ref64(kind),
-                        ..
-                    },
-                ] = inner
-                {
-                    for number in numbers {
-                        *number = archive.map(*kind, *number);
-                    }
-                }
-            }
-            (What::List8(inner) | What::List32(inner), Datum::List(items)) => {
-                for item in items {
-                    map_fields(archive, inner, item);
-                }
-            }
-            _ => {}
-        }
     }
 }

@@ -1,13 +1,8 @@
 //! Who is who in an archive's communicators: ranks of the run for ranks of a communicator.
 
-use annals_format::otf2::{GlobalDefinition, GlobalDefinitions, Kind};
+use annals_format::otf2::enums::{GLOBAL_MEMBERS, PARADIGM_MPI, group_type};
+use annals_format::otf2::{DefinitionKind, GlobalDefinition, GlobalDefinitions};
 use rustc_hash::FxHashMap;
-
-const MPI: u64 = 4;
-const COMM_LOCATIONS: u64 = 4;
-const COMM_GROUP: u64 = 5;
-const COMM_SELF: u64 = 6;
-const GLOBAL_MEMBERS: u64 = 1;
 
 /// Members of a group by their rank in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,9 +47,9 @@ fn group_type(group: &GlobalDefinition) -> (u64, u64, u64) {
         ),
         // As it was before 1.2.
         None => match group.bits("group_type_pre12") {
-            Some(4) => (COMM_GROUP, MPI, 0),
-            Some(5) => (COMM_SELF, MPI, 0),
-            Some(6) => (COMM_LOCATIONS, MPI, 0),
+            Some(4) => (group_type::COMM_GROUP, PARADIGM_MPI, 0),
+            Some(5) => (group_type::COMM_SELF, PARADIGM_MPI, 0),
+            Some(6) => (group_type::COMM_LOCATIONS, PARADIGM_MPI, 0),
             other => (other.unwrap_or(0), 0, 0),
         },
     }
@@ -63,9 +58,9 @@ fn group_type(group: &GlobalDefinition) -> (u64, u64, u64) {
 impl World {
     pub(crate) fn of(definitions: &GlobalDefinitions) -> Self {
         let mut world = Self::default();
-        for (_, group) in definitions.of_kind(Kind::Group) {
+        for (_, group) in definitions.of_kind(DefinitionKind::Group) {
             let (group_type, paradigm, _) = group_type(group);
-            if (group_type, paradigm) == (COMM_LOCATIONS, MPI)
+            if (group_type, paradigm) == (group_type::COMM_LOCATIONS, PARADIGM_MPI)
                 && let Some(members) = group.get("number_of_members")
             {
                 world.locations = members.numbers().to_vec();
@@ -73,23 +68,25 @@ impl World {
             }
         }
         let members = |group: Option<u64>| {
-            let group = definitions.find(Kind::Group, group?)?;
+            let group = definitions.find(DefinitionKind::Group, group?)?;
             let (group_type, paradigm, flags) = group_type(group);
-            if paradigm != MPI {
+            if paradigm != PARADIGM_MPI {
                 return None;
             }
             let members = group.get("number_of_members")?.numbers();
             match group_type {
-                COMM_SELF => Some(Members::Itself),
-                COMM_GROUP if flags & GLOBAL_MEMBERS != 0 => {
+                group_type::COMM_SELF => Some(Members::Itself),
+                group_type::COMM_GROUP if flags & GLOBAL_MEMBERS != 0 => {
                     Some(Members::Global(members.to_vec()))
                 }
-                COMM_GROUP => Some(Members::Listed(members.to_vec())),
-                COMM_LOCATIONS => Some(Members::Listed((0..members.len() as u64).collect())),
+                group_type::COMM_GROUP => Some(Members::Listed(members.to_vec())),
+                group_type::COMM_LOCATIONS => {
+                    Some(Members::Listed((0..members.len() as u64).collect()))
+                }
                 _ => None,
             }
         };
-        for (id, communicator) in definitions.of_kind(Kind::Comm) {
+        for (id, communicator) in definitions.of_kind(DefinitionKind::Comm) {
             let known = if communicator.record.name == "InterComm" {
                 let groups = ["group_a", "group_b"].map(|name| members(communicator.bits(name)));
                 let [Some(a), Some(b)] = groups else { continue };

@@ -1,25 +1,18 @@
 //! The markers of an archive. Their file is gone through as that of a location, and becomes a stream of its own: each
 //! marker is an event at its time, with what its definition says as elements.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
+use super::event_types::{ElementSource, EventTypePlan, EventTypes, MarkerField};
+use super::file::{LocationFile, disagreement, each_chunk, problem_of, with_cause};
+use super::scan::{FilePart, PART_EVENTS, PART_TICKS, Scanned};
+use crate::input::file::FileAt;
+use annals_format::otf2::records::ids;
 use annals_format::otf2::{
-    ChunkEnd, Datum, Endian, GlobalDefinitions, Kind, RawRecord, RawRecords, Record, put_record,
-    read_fields, records,
+    ChunkEnd, Datum, DefinitionKind, Endian, GlobalDefinitions, RawRecord, RawRecords, Record,
+    put_record, read_fields, records,
 };
 use annals_format::{Cause, Chunk, Problem, ReadAt, Result, TypeColumns};
-
-use super::archive::{Archive, LocationFile, each_chunk, problem_of, with_cause};
-use super::catalogue::{From, OfMarker, Plan};
-use super::decode::disagreement;
-use super::scan::{PART_EVENTS, PART_TICKS, Part, Scanned};
-use crate::input::FileAt;
-
-/// The id of a marker's record, by which markers are counted: no event has it.
-pub(crate) const MARKER: u8 = 6;
-/// The id of the record of a definition of markers.
-const DEFINITION: u8 = 5;
+use std::collections::BTreeMap;
+use std::path::Path;
 
 /// What markers of one kind have in common.
 #[derive(Clone, Debug)]
@@ -41,21 +34,21 @@ pub(crate) struct Markers {
 }
 
 pub(crate) fn definition_record() -> &'static Record {
-    Record::find(records::MARKERS, DEFINITION).expect("the table has it")
+    Record::find(records::MARKERS, ids::DEF_MARKER).expect("the table has it")
 }
 
 pub(crate) fn marker_record() -> &'static Record {
-    Record::find(records::MARKERS, MARKER).expect("the table has it")
+    Record::find(records::MARKERS, ids::MARKER).expect("the table has it")
 }
 
 /// The kind of definition that a marker's scope names.
-pub(crate) const fn kind_of_scope(scope_type: u64) -> Option<Kind> {
+pub(crate) const fn kind_of_scope(scope_type: u64) -> Option<DefinitionKind> {
     Some(match scope_type {
-        1 => Kind::Location,
-        2 => Kind::LocationGroup,
-        3 => Kind::SystemTreeNode,
-        4 => Kind::Group,
-        5 => Kind::Comm,
+        1 => DefinitionKind::Location,
+        2 => DefinitionKind::LocationGroup,
+        3 => DefinitionKind::SystemTreeNode,
+        4 => DefinitionKind::Group,
+        5 => DefinitionKind::Comm,
         _ => return None,
     })
 }
@@ -81,13 +74,13 @@ impl MarkerDefinition {
 struct Pass {
     scanned: Scanned,
     definitions: BTreeMap<u64, MarkerDefinition>,
-    open: Option<Part>,
+    open: Option<FilePart>,
 }
 
 impl Pass {
     fn close(&mut self) {
         if let Some(mut part) = self.open.take() {
-            let key = u32::from(MARKER);
+            let key = u32::from(ids::MARKER);
             part.counts = vec![(key, part.events)];
             *self.scanned.counts.entry(key).or_default() += part.events;
             self.scanned.parts.push(part);
@@ -96,7 +89,7 @@ impl Pass {
 
     fn marker(&mut self, time: u64, offset: u64, end: u64, endian: Endian) {
         let is_far =
-            |part: &Part| part.least.abs_diff(time).max(part.most.abs_diff(time)) > PART_TICKS;
+            |part: &FilePart| part.least.abs_diff(time).max(part.most.abs_diff(time)) > PART_TICKS;
         if let Some(part) = &self.open
             && (part.events >= u64::from(PART_EVENTS) || is_far(part))
         {
@@ -104,7 +97,7 @@ impl Pass {
         }
         let part = self
             .open
-            .get_or_insert_with(|| Part::starting(offset, endian, time));
+            .get_or_insert_with(|| FilePart::starting(offset, endian, time));
         if time < part.most {
             part.inversions += 1;
             part.largest_lateness = part.largest_lateness.max(part.most - time);
@@ -122,7 +115,7 @@ impl Pass {
             return Ok(());
         };
         let data = read_fields(record, raw.payload, endian)?;
-        if raw.id == DEFINITION {
+        if raw.id == ids::DEF_MARKER {
             if let Some((number, definition)) = MarkerDefinition::of(&data) {
                 self.definitions.entry(number).or_insert(definition);
             }
@@ -143,7 +136,7 @@ impl Pass {
             Ok(records) => records,
             Err(error) => {
                 problems.push(problem_of(path, offset, bytes.len() as u64, error));
-                self.lose(Cause::Skipped, true);
+                self.count_lost(Cause::Skipped, true);
                 return None;
             }
         };
@@ -164,23 +157,23 @@ impl Pass {
                         error,
                     ));
                     self.close();
-                    self.lose(Cause::Truncated, true);
+                    self.count_lost(Cause::Truncated, true);
                     return None;
                 }
             };
             if let Err(error) = outcome {
                 problems.push(problem_of(path, at, end - at, error));
                 self.close();
-                self.lose(Cause::Skipped, false);
+                self.count_lost(Cause::Skipped, false);
             }
         }
         self.close();
         records.end
     }
 
-    fn lose(&mut self, cause: Cause, is_lower_bound: bool) {
-        let key = Some(MARKER.into());
-        self.scanned.lose(key, cause, 1, is_lower_bound);
+    fn count_lost(&mut self, cause: Cause, is_lower_bound: bool) {
+        let key = Some(ids::MARKER.into());
+        self.scanned.count_lost(key, cause, 1, is_lower_bound);
     }
 }
 
@@ -205,9 +198,9 @@ impl Markers {
         match read {
             Err(error) => {
                 problems.push(problem_of(path, 0, 0, with_cause(&error)));
-                pass.lose(Cause::Skipped, true);
+                pass.count_lost(Cause::Skipped, true);
             }
-            Ok(false) if pass.scanned.lost.is_empty() => pass.lose(Cause::Truncated, true),
+            Ok(false) if pass.scanned.lost.is_empty() => pass.count_lost(Cause::Truncated, true),
             Ok(_) => {}
         }
         let file = FileAt::open(path).ok();
@@ -229,8 +222,13 @@ impl Markers {
 }
 
 /// Reads a part's markers.
-pub(crate) fn decode(archive: &Archive, markers: &Markers, part: &Part) -> Result<Chunk> {
-    let plan = archive.catalogue.plan_of_record(MARKER);
+pub(crate) fn decode(
+    event_types: &EventTypes,
+    archive: &GlobalDefinitions,
+    markers: &Markers,
+    part: &FilePart,
+) -> Result<Chunk> {
+    let plan = event_types.plan_of_record(ids::MARKER);
     let (Some(file), Some(plan)) = (&markers.file.file, plan) else {
         return Err(disagreement(part.offset));
     };
@@ -241,7 +239,7 @@ pub(crate) fn decode(archive: &Archive, markers: &Markers, part: &Part) -> Resul
     let mut chunk = Chunk::default();
     for raw in RawRecords::of_part(&bytes, part.endian) {
         let raw = raw?;
-        if raw.id != MARKER {
+        if raw.id != ids::MARKER {
             continue;
         }
         let Ok(data) = read_fields(marker_record(), raw.payload, part.endian) else {
@@ -250,13 +248,7 @@ pub(crate) fn decode(archive: &Archive, markers: &Markers, part: &Part) -> Resul
         chunk.ticks.push(data[0].bits().unwrap_or(0));
         chunk.type_index.push(0);
         columns.count += 1;
-        push(
-            plan,
-            &archive.definitions,
-            &markers.definitions,
-            &data,
-            &mut columns,
-        );
+        push(plan, archive, &markers.definitions, &data, &mut columns);
         if chunk.ticks.len() as u64 == part.events {
             break;
         }
@@ -269,7 +261,7 @@ pub(crate) fn decode(archive: &Archive, markers: &Markers, part: &Part) -> Resul
 }
 
 fn push(
-    plan: &Plan,
+    plan: &EventTypePlan,
     archive: &GlobalDefinitions,
     definitions: &BTreeMap<u64, MarkerDefinition>,
     data: &[Datum],
@@ -280,17 +272,19 @@ fn push(
     let scope = kind_of_scope(bits(3)).map(|kind| archive.name(kind, bits(4)));
     let scope = scope.filter(|name| !name.is_empty());
     for (column, from) in columns.columns.iter_mut().zip(&plan.sources) {
-        let From::Marker(of) = from else { continue };
+        let ElementSource::Marker(of) = from else {
+            continue;
+        };
         let (value, text) = match of {
-            OfMarker::Category => (None, definition.map(|d| &d.category[..])),
-            OfMarker::Group => (None, definition.map(|d| &d.group[..])),
-            OfMarker::Severity => (definition.map(|d| d.severity), None),
-            OfMarker::Text => (None, Some(data[5].text())),
-            OfMarker::ScopeName => (None, scope.as_deref().map(str::as_bytes)),
-            OfMarker::Duration => (Some(bits(1)), None),
-            OfMarker::ScopeType => (Some(bits(3)), None),
-            OfMarker::Scope => (Some(bits(4)), None),
-            OfMarker::Definition => (Some(bits(2)), None),
+            MarkerField::Category => (None, definition.map(|d| &d.category[..])),
+            MarkerField::Group => (None, definition.map(|d| &d.group[..])),
+            MarkerField::Severity => (definition.map(|d| d.severity), None),
+            MarkerField::Text => (None, Some(data[5].text())),
+            MarkerField::ScopeName => (None, scope.as_deref().map(str::as_bytes)),
+            MarkerField::Duration => (Some(bits(1)), None),
+            MarkerField::ScopeType => (Some(bits(3)), None),
+            MarkerField::Scope => (Some(bits(4)), None),
+            MarkerField::Definition => (Some(bits(2)), None),
         };
         match (value, text) {
             (Some(value), _) => column.push_bits(value),

@@ -2,24 +2,23 @@
 //! roles.
 
 use annals_format::names::element;
-use annals_format::otf2::{AttributeValue, Kind, What, event_record, types};
+use annals_format::otf2::records::ids;
+use annals_format::otf2::{AttributeValue, DefinitionKind, FieldType, event_record, types};
 use annals_format::wire::Wire;
 use annals_format::{
     Column, Element, ElementType, EventType, EventTypeId, ProcessId, Reference, Role, TypeColumns,
     Value,
 };
 
-use super::catalogue::element_name;
-use super::decode::read_attributes;
-use super::markers::MARKER;
-use super::outgoing::Outgoing;
-use super::scan::{METRIC, MOST_ARGUMENTS, MOST_VALUES};
-
-const UNDEFINED: u64 = u32::MAX as u64;
+use super::definitions::OutputDefinitions;
+use super::inputs::UNDEFINED;
+use crate::otf2::read::decode::read_attributes;
+use crate::otf2::read::event_types::element_name;
+use crate::otf2::read::scan::{MOST_ARGUMENTS, MOST_VALUES};
 
 /// How a value of ours becomes one of OTF2.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum How {
+pub(crate) enum Conversion {
     /// As it is.
     Same,
     /// A double becomes a float.
@@ -27,7 +26,7 @@ pub(crate) enum How {
     Region,
     String,
     /// An object of an archive, by its number there.
-    Object(Kind),
+    Object(DefinitionKind),
     /// Text or bytes become a string; bytes by their digits.
     Text,
     /// What a reference of ours is called.
@@ -38,8 +37,8 @@ pub(crate) enum How {
 
 /// A value of a record.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Part {
-    Column(usize, How),
+pub(crate) enum FieldValue {
+    Column(usize, Conversion),
     Constant(u64),
     /// The columns of a list of strings, up to the first that is absent.
     Strings(usize, usize),
@@ -49,13 +48,13 @@ pub(crate) enum Part {
 
 /// How the events of one type of one archive, or of ours, are written.
 #[derive(Clone, Debug)]
-pub(crate) enum Plan {
+pub(crate) enum EventPlan {
     /// As the record that they came from.
     Record {
         id: u8,
-        parts: Vec<Part>,
+        parts: Vec<FieldValue>,
         /// Column, attribute, type.
-        attributes: Vec<(usize, u32, u8, How)>,
+        attributes: Vec<(usize, u32, u8, Conversion)>,
         more_attributes: Option<usize>,
         payload: Option<usize>,
     },
@@ -96,18 +95,18 @@ pub(crate) struct RolePlan {
     /// Of events that the role's record cannot hold.
     parameter: u64,
     /// Column, attribute, type, and whether the role's record has it: all elements.
-    attributes: Vec<(usize, u32, u8, How, bool)>,
+    attributes: Vec<(usize, u32, u8, Conversion, bool)>,
 }
 
 /// Type and way of an element of ours as an additional value.
-fn attribute_type(element: &Element) -> (u8, How) {
+fn attribute_type(element: &Element) -> (u8, Conversion) {
     let how = match element.reference {
-        Reference::Region => return (14, How::Region),
-        Reference::String => return (types::STRING, How::String),
+        Reference::Region => return (14, Conversion::Region),
+        Reference::String => return (types::STRING, Conversion::String),
         Reference::Location | Reference::Source | Reference::EventType | Reference::Object => {
-            return (types::STRING, How::Name(element.reference));
+            return (types::STRING, Conversion::Name(element.reference));
         }
-        Reference::None | Reference::Rank => How::Same,
+        Reference::None | Reference::Rank => Conversion::Same,
     };
     let code = match (element.element_type, element.original_bits) {
         (ElementType::U32, 8) => types::UINT8,
@@ -118,28 +117,28 @@ fn attribute_type(element: &Element) -> (u8, How) {
         (ElementType::I32, _) => types::INT32,
         (ElementType::I64, _) => types::INT64,
         (ElementType::U64, _) => types::UINT64,
-        (ElementType::F64, 32) => return (types::FLOAT, How::Float),
+        (ElementType::F64, 32) => return (types::FLOAT, Conversion::Float),
         (ElementType::F64, _) => types::DOUBLE,
-        (ElementType::String | ElementType::Bytes, _) => return (types::STRING, How::Text),
+        (ElementType::String | ElementType::Bytes, _) => return (types::STRING, Conversion::Text),
     };
     (code, how)
 }
 
-fn way_of_type(type_code: u8) -> How {
-    match Kind::of_type(type_code) {
-        Some(Kind::String) => How::String,
-        Some(Kind::Region) => How::Region,
-        Some(Kind::Location) => How::Object(Kind::Location),
-        Some(kind) => How::Object(kind),
-        None if type_code == types::FLOAT => How::Float,
-        None => How::Same,
+fn way_of_type(type_code: u8) -> Conversion {
+    match DefinitionKind::of_type(type_code) {
+        Some(DefinitionKind::String) => Conversion::String,
+        Some(DefinitionKind::Region) => Conversion::Region,
+        Some(DefinitionKind::Location) => Conversion::Object(DefinitionKind::Location),
+        Some(kind) => Conversion::Object(kind),
+        None if type_code == types::FLOAT => Conversion::Float,
+        None => Conversion::Same,
     }
 }
 
-impl Plan {
+impl EventPlan {
     /// For the events of a type in a process.
     pub(crate) fn new(
-        outgoing: &mut Outgoing<'_>,
+        outgoing: &mut OutputDefinitions<'_>,
         process: ProcessId,
         event_type: EventTypeId,
     ) -> Option<Self> {
@@ -155,7 +154,7 @@ impl Plan {
     }
 
     fn of_record(
-        outgoing: &Outgoing<'_>,
+        outgoing: &OutputDefinitions<'_>,
         archive: usize,
         d: &EventType,
         body: &[u8],
@@ -169,13 +168,13 @@ impl Plan {
             let attribute = wire.varint_u32("attribute").ok()?;
             let type_code = wire.u8("type").ok()?;
             let attribute =
-                outgoing.incoming[archive].map(Kind::Attribute, attribute.into()) as u32;
+                outgoing.incoming[archive].map(DefinitionKind::Attribute, attribute.into()) as u32;
             attributes.push((0, attribute, type_code, way_of_type(type_code)));
         }
         let name = |element: &Element| outgoing.ours.string(element.name);
         let names = d.elements.iter().map(name);
         let place = |wanted: &str| names.clone().position(|name| name == wanted);
-        if id == MARKER {
+        if id == ids::MARKER {
             return Some(Self::Marker(MarkerPlan {
                 text: place("text")?,
                 duration: place("duration")?,
@@ -200,44 +199,49 @@ impl Plan {
         let mut payload = None;
         match event_record(id) {
             None => payload = Some(place("payload")?),
-            Some(_) if id == METRIC => {
-                parts.push(Part::Column(place("metric")?, How::Object(Kind::Metric)));
+            Some(_) if id == ids::METRIC => {
+                parts.push(FieldValue::Column(
+                    place("metric")?,
+                    Conversion::Object(DefinitionKind::Metric),
+                ));
                 // One beyond the limit of compositions; of no values there is nothing to be told.
                 if let (true, Some(values)) = (type_codes.is_empty(), place("values")) {
-                    parts.push(Part::Rest(values, false));
+                    parts.push(FieldValue::Rest(values, false));
                 }
                 for (index, type_code) in type_codes.iter().enumerate().take(MOST_VALUES) {
-                    parts.push(Part::Constant((*type_code).into()));
-                    parts.push(Part::Column(1 + index, How::Same));
+                    parts.push(FieldValue::Constant((*type_code).into()));
+                    parts.push(FieldValue::Column(1 + index, Conversion::Same));
                 }
                 if type_codes.len() > MOST_VALUES {
-                    parts.push(Part::Rest(1 + MOST_VALUES, false));
+                    parts.push(FieldValue::Rest(1 + MOST_VALUES, false));
                 }
             }
             Some(record) => {
                 for field in record.fields {
                     let how = match field.what {
-                        What::Ref8(Kind::String) | What::Ref32(Kind::String) => How::String,
-                        What::Ref8(Kind::Region) | What::Ref32(Kind::Region) => How::Region,
-                        What::Ref8(kind) | What::Ref32(kind) | What::Ref64(kind) => {
-                            How::Object(kind)
+                        FieldType::Ref8(DefinitionKind::String)
+                        | FieldType::Ref32(DefinitionKind::String) => Conversion::String,
+                        FieldType::Ref8(DefinitionKind::Region)
+                        | FieldType::Ref32(DefinitionKind::Region) => Conversion::Region,
+                        FieldType::Ref8(kind) | FieldType::Ref32(kind) | FieldType::Ref64(kind) => {
+                            Conversion::Object(kind)
                         }
-                        What::U64 => How::Ticks,
-                        What::List8(_) | What::List32(_) => {
+                        FieldType::U64 => Conversion::Ticks,
+                        FieldType::List8(_) | FieldType::List32(_) => {
                             let count = (1..=MOST_ARGUMENTS)
                                 .take_while(|number| place(&format!("argument_{number}")).is_some())
                                 .count();
                             if let Some(start) = place("argument_1") {
-                                parts.push(Part::Strings(start, start + count));
+                                parts.push(FieldValue::Strings(start, start + count));
                             }
                             if let Some(rest) = place("more_arguments") {
-                                parts.push(Part::Rest(rest, true));
+                                parts.push(FieldValue::Rest(rest, true));
                             }
                             continue;
                         }
-                        _ => How::Same,
+                        _ => Conversion::Same,
                     };
-                    parts.push(Part::Column(place(element_name(field))?, how));
+                    parts.push(FieldValue::Column(place(element_name(field))?, how));
                 }
             }
         }
@@ -252,7 +256,7 @@ impl Plan {
 }
 
 impl RolePlan {
-    fn new(outgoing: &mut Outgoing<'_>, d: &EventType) -> Self {
+    fn new(outgoing: &mut OutputDefinitions<'_>, d: &EventType) -> Self {
         let ours = outgoing.ours;
         let place = |name: &str| {
             let mut elements = d.elements.iter();
@@ -356,7 +360,7 @@ pub(crate) struct Translated {
 
 /// Where an event is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct EventRow<'a> {
     pub(crate) columns: &'a [Column],
     pub(crate) ordinal: usize,
     /// The archive that its process is of.
@@ -365,17 +369,17 @@ pub(crate) struct Place<'a> {
     pub(crate) first_rank: u32,
 }
 
-impl Place<'_> {
+impl EventRow<'_> {
     fn integer(&self, column: Option<usize>) -> Option<i128> {
         self.columns.get(column?)?.get(self.ordinal).as_integer()
     }
 }
 
 fn convert(
-    outgoing: &mut Outgoing<'_>,
-    place: Place<'_>,
+    outgoing: &mut OutputDefinitions<'_>,
+    place: EventRow<'_>,
     column: usize,
-    how: How,
+    how: Conversion,
     ticks: &impl Fn(u64) -> u64,
 ) -> Option<u64> {
     let value = place.columns.get(column)?.get(place.ordinal);
@@ -393,23 +397,23 @@ fn convert(
 
 #[inline]
 fn convert_bits(
-    outgoing: &mut Outgoing<'_>,
+    outgoing: &mut OutputDefinitions<'_>,
     archive: Option<usize>,
-    how: How,
+    how: Conversion,
     bits: u64,
     ticks: &impl Fn(u64) -> u64,
 ) -> u64 {
     match (how, archive) {
-        (How::Same | How::Text, _) => bits,
-        (How::Ticks, _) => ticks(bits),
-        (How::Float, _) => u64::from((f64::from_bits(bits) as f32).to_bits()),
-        (How::String, _) => outgoing.string_of(bits),
-        (How::Region, Some(archive)) => outgoing.incoming[archive].region(bits),
-        (How::Region, None) => outgoing.region(bits),
-        (How::Object(Kind::Location), Some(archive)) => {
-            outgoing.incoming[archive].map(Kind::Location, bits)
+        (Conversion::Same | Conversion::Text, _) => bits,
+        (Conversion::Ticks, _) => ticks(bits),
+        (Conversion::Float, _) => u64::from((f64::from_bits(bits) as f32).to_bits()),
+        (Conversion::String, _) => outgoing.string_of(bits),
+        (Conversion::Region, Some(archive)) => outgoing.incoming[archive].region(bits),
+        (Conversion::Region, None) => outgoing.region(bits),
+        (Conversion::Object(DefinitionKind::Location), Some(archive)) => {
+            outgoing.incoming[archive].map(DefinitionKind::Location, bits)
         }
-        (How::Object(expected), archive) => {
+        (Conversion::Object(expected), archive) => {
             let object = usize::try_from(bits).ok();
             let object = object.and_then(|at| outgoing.objects.get(at).copied().flatten());
             let known = object.filter(|(kind, _)| *kind == expected).zip(archive);
@@ -418,15 +422,15 @@ fn convert_bits(
                 outgoing.incoming[archive].map(kind, id)
             })
         }
-        (How::Name(reference), _) => outgoing.name_of(reference, bits),
+        (Conversion::Name(reference), _) => outgoing.name_of(reference, bits),
     }
 }
 
 /// Makes a record of an event.
 pub(crate) fn translate(
-    outgoing: &mut Outgoing<'_>,
-    plan: &Plan,
-    place: Place<'_>,
+    outgoing: &mut OutputDefinitions<'_>,
+    plan: &EventPlan,
+    place: EventRow<'_>,
     ticks: &impl Fn(u64) -> u64,
     out: &mut Translated,
 ) {
@@ -434,7 +438,7 @@ pub(crate) fn translate(
     out.attributes.clear();
     out.payload.clear();
     match plan {
-        Plan::Record {
+        EventPlan::Record {
             id,
             parts,
             attributes,
@@ -462,9 +466,11 @@ pub(crate) fn translate(
                 let archive = &outgoing.incoming[archive];
                 out.attributes
                     .extend(read_attributes(more).into_iter().map(|value| {
-                        let kind = Kind::of_type(value.type_code);
+                        let kind = DefinitionKind::of_type(value.type_code);
                         AttributeValue {
-                            attribute: archive.map(Kind::Attribute, value.attribute.into()) as u32,
+                            attribute: archive
+                                .map(DefinitionKind::Attribute, value.attribute.into())
+                                as u32,
                             bits: kind.map_or(value.bits, |kind| archive.map(kind, value.bits)),
                             ..value
                         }
@@ -474,49 +480,51 @@ pub(crate) fn translate(
                 .extend_from_slice(bytes(*payload).unwrap_or(&[]));
         }
         // They are no events of a location.
-        Plan::Marker(_) => {}
-        Plan::Role(plan) => by_role(outgoing, plan, place, ticks, out),
+        EventPlan::Marker(_) => {}
+        EventPlan::Role(plan) => by_role(outgoing, plan, place, ticks, out),
     }
 }
 
 fn put_part(
-    outgoing: &mut Outgoing<'_>,
-    part: Part,
-    place: Place<'_>,
+    outgoing: &mut OutputDefinitions<'_>,
+    part: FieldValue,
+    place: EventRow<'_>,
     ticks: &impl Fn(u64) -> u64,
     values: &mut Vec<u64>,
 ) {
     match part {
-        Part::Constant(value) => values.push(value),
-        Part::Column(column, how) => {
+        FieldValue::Constant(value) => values.push(value),
+        FieldValue::Column(column, how) => {
             let value = convert(outgoing, place, column, how, ticks);
             values.push(value.unwrap_or(UNDEFINED));
         }
-        Part::Strings(start, end) => {
+        FieldValue::Strings(start, end) => {
             for column in start..end {
-                match convert(outgoing, place, column, How::String, ticks) {
+                match convert(outgoing, place, column, Conversion::String, ticks) {
                     Some(value) => values.push(value),
                     None => break,
                 }
             }
         }
-        Part::Rest(column, is_of_strings) => {
+        FieldValue::Rest(column, is_of_strings) => {
             let value = place.columns.get(column).map(|c| c.get(place.ordinal));
             let bytes = value.and_then(Value::as_bytes).unwrap_or(&[]);
             for eight in bytes.as_chunks::<8>().0 {
                 let value = u64::from_le_bytes(*eight);
                 let archive = place.archive.filter(|_| is_of_strings);
                 let archive = archive.map(|archive| &outgoing.incoming[archive]);
-                values.push(archive.map_or(value, |archive| archive.map(Kind::String, value)));
+                values.push(
+                    archive.map_or(value, |archive| archive.map(DefinitionKind::String, value)),
+                );
             }
         }
     }
 }
 
 fn by_role(
-    outgoing: &mut Outgoing<'_>,
+    outgoing: &mut OutputDefinitions<'_>,
     plan: &RolePlan,
-    place: Place<'_>,
+    place: EventRow<'_>,
     ticks: &impl Fn(u64) -> u64,
     out: &mut Translated,
 ) {
@@ -533,37 +541,37 @@ fn by_role(
     };
     let peer = rank(plan.peer);
     let tag = number(plan.tag).unwrap_or(0) & 0xffff_ffff;
-    let region = |outgoing: &mut Outgoing<'_>| {
+    let region = |outgoing: &mut OutputDefinitions<'_>| {
         let region = number(plan.region);
         region.map_or(UNDEFINED, |region| outgoing.region(region))
     };
     let mut is_whole = true;
     match (plan.role, communicator, peer) {
         (Role::Enter, ..) => {
-            out.id = 12;
+            out.id = ids::ENTER;
             out.values.push(region(outgoing));
         }
         (Role::Leave, ..) => {
-            out.id = 13;
+            out.id = ids::LEAVE;
             out.values.push(region(outgoing));
         }
         (Role::Send | Role::Receive, Some(communicator), Some(peer)) => {
             let is_send = plan.role == Role::Send;
             out.id = match (is_send, request) {
-                (true, None) => 14,
-                (true, Some(_)) => 15,
-                (false, None) => 18,
-                (false, Some(_)) => 19,
+                (true, None) => ids::MPI_SEND,
+                (true, Some(_)) => ids::MPI_ISEND,
+                (false, None) => ids::MPI_RECV,
+                (false, Some(_)) => ids::MPI_IRECV,
             };
             out.values.extend([peer.into(), communicator, tag, bytes]);
             out.values.extend(request);
         }
-        (Role::SendEnd, ..) if request.is_some() => out.id = 16,
-        (Role::ReceiveStart, ..) if request.is_some() => out.id = 17,
-        (Role::Cancel, ..) if request.is_some() => out.id = 21,
-        (Role::CollectiveBegin, ..) => out.id = 22,
+        (Role::SendEnd, ..) if request.is_some() => out.id = ids::MPI_ISEND_COMPLETE,
+        (Role::ReceiveStart, ..) if request.is_some() => out.id = ids::MPI_IRECV_REQUEST,
+        (Role::Cancel, ..) if request.is_some() => out.id = ids::MPI_REQUEST_CANCELLED,
+        (Role::CollectiveBegin, ..) => out.id = ids::MPI_COLLECTIVE_BEGIN,
         (Role::CollectiveEnd, Some(communicator), _) => {
-            out.id = 23;
+            out.id = ids::MPI_COLLECTIVE_END;
             let operation = number(plan.operation).unwrap_or(0) & 0xff;
             let root = rank(plan.root).map_or(UNDEFINED, u64::from);
             // Of a producer that only has their sum, all bytes are in the first.
@@ -573,7 +581,7 @@ fn by_role(
                 .extend([operation, communicator, root, sent, received]);
         }
         (Role::Metric, ..) => {
-            out.id = METRIC;
+            out.id = ids::METRIC;
             let column = plan.value.and_then(|column| place.columns.get(column));
             let bits = column.and_then(|column| column.get(place.ordinal).to_bits());
             match bits {
@@ -586,11 +594,16 @@ fn by_role(
         }
         _ => is_whole = false,
     }
-    if matches!(out.id, 16 | 17 | 21) && out.values.is_empty() && is_whole {
+    if matches!(
+        out.id,
+        ids::MPI_ISEND_COMPLETE | ids::MPI_IRECV_REQUEST | ids::MPI_REQUEST_CANCELLED
+    ) && out.values.is_empty()
+        && is_whole
+    {
         out.values.extend(request);
     }
     if !is_whole {
-        out.id = 32;
+        out.id = ids::PARAMETER_STRING;
         out.values.clear();
         out.values.extend([plan.parameter, plan.text]);
     }
@@ -664,10 +677,10 @@ impl Rows {
     /// Adds additional values of the columns that are not left out.
     fn add_attributes(
         &mut self,
-        outgoing: &mut Outgoing<'_>,
+        outgoing: &mut OutputDefinitions<'_>,
         archive: Option<usize>,
         columns: &TypeColumns,
-        attributes: &[(usize, u32, u8, How)],
+        attributes: &[(usize, u32, u8, Conversion)],
     ) -> bool {
         let count = columns.count;
         let blank = AttributeValue {
@@ -684,7 +697,7 @@ impl Rows {
             if is_text {
                 self.scratch.clear();
                 for ordinal in 0..count {
-                    let at = Place {
+                    let at = EventRow {
                         columns: &columns.columns,
                         ordinal,
                         archive,
@@ -718,16 +731,16 @@ impl Rows {
     /// `has_own_ticks`: times in fields stay as they are.
     pub(crate) fn make(
         &mut self,
-        outgoing: &mut Outgoing<'_>,
-        plan: &Plan,
+        outgoing: &mut OutputDefinitions<'_>,
+        plan: &EventPlan,
         archive: Option<usize>,
         columns: &TypeColumns,
         has_own_ticks: bool,
     ) -> bool {
         match plan {
-            Plan::Marker(_) => false,
-            Plan::Role(plan) => self.make_by_role(outgoing, plan, archive, columns),
-            Plan::Record {
+            EventPlan::Marker(_) => false,
+            EventPlan::Role(plan) => self.make_by_role(outgoing, plan, archive, columns),
+            EventPlan::Record {
                 id,
                 parts,
                 attributes,
@@ -737,17 +750,17 @@ impl Rows {
                 self.start(*id, parts.len(), columns.count);
                 for (place, part) in parts.iter().enumerate() {
                     let is_filled = match part {
-                        Part::Column(_, How::Ticks) if !has_own_ticks => false,
-                        Part::Column(column, how) => {
+                        FieldValue::Column(_, Conversion::Ticks) if !has_own_ticks => false,
+                        FieldValue::Column(column, how) => {
                             let map =
                                 |bits| convert_bits(outgoing, archive, *how, bits, &|tick| tick);
                             self.fill(place, columns.columns.get(*column), map)
                         }
-                        Part::Constant(value) => {
+                        FieldValue::Constant(value) => {
                             self.fill_constant(place, *value);
                             true
                         }
-                        Part::Strings(..) | Part::Rest(..) => false,
+                        FieldValue::Strings(..) | FieldValue::Rest(..) => false,
                     };
                     if !is_filled {
                         return false;
@@ -755,13 +768,13 @@ impl Rows {
                 }
                 self.add_attributes(outgoing, archive, columns, attributes)
             }
-            Plan::Record { .. } => false,
+            EventPlan::Record { .. } => false,
         }
     }
 
     fn make_by_role(
         &mut self,
-        outgoing: &mut Outgoing<'_>,
+        outgoing: &mut OutputDefinitions<'_>,
         plan: &RolePlan,
         archive: Option<usize>,
         columns: &TypeColumns,
@@ -777,7 +790,15 @@ impl Rows {
         let mut is_whole = true;
         match (plan.role, plan.communicator, column(plan.request)) {
             (Role::Enter | Role::Leave, ..) => {
-                self.start(if plan.role == Role::Enter { 12 } else { 13 }, 1, count);
+                self.start(
+                    if plan.role == Role::Enter {
+                        ids::ENTER
+                    } else {
+                        ids::LEAVE
+                    },
+                    1,
+                    count,
+                );
                 if !self.fill(0, column(plan.region), |region| outgoing.region(region)) {
                     return false;
                 }
@@ -786,10 +807,10 @@ impl Rows {
             (Role::Send | Role::Receive, Some(_), _) if outgoing.has_worlds => return false,
             (Role::Send | Role::Receive, Some((of, reference)), request) => {
                 let id = match (plan.role, request.is_some()) {
-                    (Role::Send, false) => 14,
-                    (Role::Send, true) => 15,
-                    (_, false) => 18,
-                    (_, true) => 19,
+                    (Role::Send, false) => ids::MPI_SEND,
+                    (Role::Send, true) => ids::MPI_ISEND,
+                    (_, false) => ids::MPI_RECV,
+                    (_, true) => ids::MPI_IRECV,
                 };
                 self.start(id, if request.is_some() { 5 } else { 4 }, count);
                 let mut is_peer = true;
@@ -812,21 +833,21 @@ impl Rows {
             }
             (Role::SendEnd | Role::ReceiveStart | Role::Cancel, _, Some(request)) => {
                 let id = match plan.role {
-                    Role::SendEnd => 16,
-                    Role::ReceiveStart => 17,
-                    _ => 21,
+                    Role::SendEnd => ids::MPI_ISEND_COMPLETE,
+                    Role::ReceiveStart => ids::MPI_IRECV_REQUEST,
+                    _ => ids::MPI_REQUEST_CANCELLED,
                 };
                 self.start(id, 1, count);
                 if !self.fill(0, Some(request), |request| request) {
                     return false;
                 }
             }
-            (Role::CollectiveBegin, ..) => self.start(22, 0, count),
+            (Role::CollectiveBegin, ..) => self.start(ids::MPI_COLLECTIVE_BEGIN, 0, count),
             // What their root is, or whether there is one, differs from one to the next.
             (Role::CollectiveEnd, ..) => return false,
             (Role::Metric, ..) => {
                 let (metric, type_code) = plan.definition;
-                self.start(METRIC, 3, count);
+                self.start(ids::METRIC, 3, count);
                 self.fill_constant(0, metric);
                 self.fill_constant(1, type_code.into());
                 if !self.fill(2, column(plan.value), |bits| bits) {
@@ -835,7 +856,7 @@ impl Rows {
             }
             _ => {
                 is_whole = false;
-                self.start(32, 2, count);
+                self.start(ids::PARAMETER_STRING, 2, count);
                 self.fill_constant(0, plan.parameter);
                 self.fill_constant(1, plan.text);
             }

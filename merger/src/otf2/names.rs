@@ -1,12 +1,16 @@
 //! Numbers that definitions of an archive have in the recordings made of it: dense, whatever they are there.
 
+use super::read::scan::Scanned;
+use annals_format::StringId;
+use annals_format::otf2::{DefinitionKind, GlobalDefinitions};
+use rustc_hash::FxHashMap;
 use std::collections::HashMap;
 
-use annals_format::StringId;
-use annals_format::otf2::{GlobalDefinitions, Kind};
-use rustc_hash::FxHashMap;
+/// The format's name in foreign records.
+pub(crate) const FORMAT: &str = "OTF2";
 
-use super::scan::Scanned;
+/// The number of the first definition of markers among the foreign records of the whole.
+pub(crate) const FIRST_OF_MARKERS: u32 = 1 << 31;
 
 /// The text that stands for a string that is not defined.
 pub(crate) fn text_of_undefined(number: u64) -> String {
@@ -110,29 +114,29 @@ pub(crate) struct Numberings {
 }
 
 /// Kinds that are objects to us.
-pub(crate) const OBJECTS: [Kind; 12] = [
-    Kind::Attribute,
-    Kind::Group,
-    Kind::Metric,
-    Kind::Comm,
-    Kind::Parameter,
-    Kind::RmaWin,
-    Kind::SourceCodeLocation,
-    Kind::CallingContext,
-    Kind::InterruptGenerator,
-    Kind::IoFile,
-    Kind::IoHandle,
-    Kind::LocationGroup,
+pub(crate) const OBJECTS: [DefinitionKind; 12] = [
+    DefinitionKind::Attribute,
+    DefinitionKind::Group,
+    DefinitionKind::Metric,
+    DefinitionKind::Comm,
+    DefinitionKind::Parameter,
+    DefinitionKind::RmaWin,
+    DefinitionKind::SourceCodeLocation,
+    DefinitionKind::CallingContext,
+    DefinitionKind::InterruptGenerator,
+    DefinitionKind::IoFile,
+    DefinitionKind::IoHandle,
+    DefinitionKind::LocationGroup,
 ];
 
 /// The last of the kinds that are objects.
-pub(crate) const IO_PARADIGM: Kind = Kind::IoParadigm;
+pub(crate) const IO_PARADIGM: DefinitionKind = DefinitionKind::IoParadigm;
 
 impl Numberings {
     /// Of what is defined, and of what is only referred to.
     pub(crate) fn of(definitions: &GlobalDefinitions, scanned: &[Scanned]) -> Self {
-        let mut kinds = vec![Numbering::default(); Kind::COUNT];
-        let number = |kind: Kind, base: u32| {
+        let mut kinds = vec![Numbering::default(); DefinitionKind::COUNT];
+        let number = |kind: DefinitionKind, base: u32| {
             let mut ids: Vec<u64> = definitions.of_kind(kind).map(|(id, _)| id).collect();
             for scanned in scanned {
                 let seen = scanned.seen[kind as usize].iter();
@@ -140,7 +144,11 @@ impl Numberings {
             }
             Numbering::new(ids, base)
         };
-        for kind in [Kind::String, Kind::Region, Kind::Location] {
+        for kind in [
+            DefinitionKind::String,
+            DefinitionKind::Region,
+            DefinitionKind::Location,
+        ] {
             kinds[kind as usize] = number(kind, 0);
         }
         let mut base = 0;
@@ -153,7 +161,7 @@ impl Numberings {
     }
 
     #[inline]
-    pub(crate) fn of_kind(&self, kind: Kind) -> &Numbering {
+    pub(crate) fn of_kind(&self, kind: DefinitionKind) -> &Numbering {
         &self.kinds[kind as usize]
     }
 }

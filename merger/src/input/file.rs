@@ -1,0 +1,165 @@
+//! Files that are read at offsets; only so many are open at a time.
+
+use crate::error::{MergeError, Result};
+use annals_format::{FormatError, ReadAt};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+/// A file that is read at offsets. Not mapped: a file that is cut while it is read costs an error, not
+/// the program. It is closed when too many others are open, and opened again when it is asked for.
+#[derive(Debug)]
+pub(crate) struct FileAt {
+    path: PathBuf,
+    /// Device and number on it: another file of the name is another file.
+    pub(crate) identity: (u64, u64),
+    number: u64,
+}
+
+/// Files that are open, by number, with the moment of their last use.
+#[derive(Debug)]
+struct OpenFiles {
+    files: FxHashMap<u64, (Arc<File>, u64)>,
+    /// Numbers by the moment of the last use.
+    by_use: BTreeMap<u64, u64>,
+    /// Uses, and numbers given.
+    count: u64,
+    most: usize,
+}
+
+static OPEN_FILES: LazyLock<Mutex<OpenFiles>> = LazyLock::new(|| {
+    Mutex::new(OpenFiles {
+        files: FxHashMap::default(),
+        by_use: BTreeMap::new(),
+        count: 0,
+        most: most_files(),
+    })
+});
+
+/// Files that may be open at once: half of what the system allows, the rest is for others.
+fn most_files() -> usize {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"));
+    let soft = line.and_then(|line| line.split_whitespace().nth(3));
+    let soft = soft.map_or(Some(1024), |soft| soft.parse::<usize>().ok());
+    (soft.unwrap_or(usize::MAX) / 2).clamp(4, 4096)
+}
+
+impl OpenFiles {
+    fn lock() -> std::sync::MutexGuard<'static, Self> {
+        OPEN_FILES.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&mut self, number: u64) -> Option<Arc<File>> {
+        self.count += 1;
+        let (file, used) = self.files.get_mut(&number)?;
+        self.by_use.remove(used);
+        *used = self.count;
+        self.by_use.insert(self.count, number);
+        Some(file.clone())
+    }
+
+    fn put(&mut self, number: u64, file: Arc<File>) {
+        self.remove(number);
+        while self.files.len() >= self.most
+            && let Some((_, longest_unused)) = self.by_use.pop_first()
+        {
+            self.files.remove(&longest_unused);
+        }
+        self.count += 1;
+        self.files.insert(number, (file, self.count));
+        self.by_use.insert(self.count, number);
+    }
+
+    fn remove(&mut self, number: u64) {
+        if let Some((_, used)) = self.files.remove(&number) {
+            self.by_use.remove(&used);
+        }
+    }
+}
+
+/// Opens what can be read at any place. A pipe would wait for whoever writes to it, perhaps for ever.
+fn open_regular(path: &Path) -> std::io::Result<(File, fs::Metadata)> {
+    let mut options = File::options();
+    let file = options
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.is_file() {
+        return Ok((file, metadata));
+    }
+    let what = match () {
+        () if metadata.is_dir() => "a directory",
+        () if metadata.file_type().is_fifo() => "a pipe",
+        () => "a device or socket",
+    };
+    let why = format!("it is {what}, not a file");
+    Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why))
+}
+
+impl FileAt {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let io = |source| MergeError::Io {
+            action: "open",
+            path: path.to_owned(),
+            source,
+        };
+        let (file, metadata) = open_regular(path).map_err(io)?;
+        let mut open = OpenFiles::lock();
+        open.count += 1;
+        let number = open.count;
+        open.put(number, Arc::new(file));
+        Ok(Self {
+            path: path.to_owned(),
+            identity: (metadata.dev(), metadata.ino()),
+            number,
+        })
+    }
+
+    fn file(&self) -> std::io::Result<Arc<File>> {
+        if let Some(file) = OpenFiles::lock().get(self.number) {
+            return Ok(file);
+        }
+        let (file, metadata) = open_regular(&self.path)?;
+        if (metadata.dev(), metadata.ino()) != self.identity {
+            let why = "another file has taken its name while it was read";
+            return Err(std::io::Error::other(why));
+        }
+        let file = Arc::new(file);
+        OpenFiles::lock().put(self.number, file.clone());
+        Ok(file)
+    }
+}
+
+impl Drop for FileAt {
+    fn drop(&mut self) {
+        OpenFiles::lock().remove(self.number);
+    }
+}
+
+impl ReadAt for FileAt {
+    fn len(&self) -> Result<u64, FormatError> {
+        match self.file().and_then(|file| file.metadata()) {
+            Ok(metadata) => Ok(metadata.len()),
+            Err(source) => Err(FormatError::Io {
+                offset: 0,
+                error: source,
+            }),
+        }
+    }
+
+    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), FormatError> {
+        let file = self.file();
+        let file = file.map_err(|source| FormatError::Io {
+            offset,
+            error: source,
+        })?;
+        ReadAt::read_exact_at(&*file, offset, buffer)
+    }
+}

@@ -1,0 +1,257 @@
+//! An opened recording: its file, or an archive's, and the live file beside it.
+
+use super::file::FileAt;
+use super::host::is_alive;
+use crate::error::{MergeError, Result};
+use annals_format::names;
+use annals_format::{
+    Chunk, ChunkPlace, Ended, FormatError, LiveImage, ReadAt, Recording, RecordingId, StoredChunk,
+};
+use std::collections::BTreeMap;
+use std::fs::{self};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// An opened recording.
+#[derive(Debug)]
+pub struct InputRecording {
+    /// Its file.
+    pub path: PathBuf,
+    /// The live file that was read with it.
+    pub live_path: Option<PathBuf>,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+    /// What is in it.
+    pub recording: Recording,
+    /// Definitions of it that were packed.
+    packed: Vec<u8>,
+    pub(crate) origin: ChunkOrigin,
+}
+
+/// Where the chunks of a recording are.
+#[derive(Debug)]
+pub(crate) enum ChunkOrigin {
+    /// In its file.
+    File(FileAt),
+    /// In the files of an OTF2 archive that it is a process of.
+    Archive(crate::otf2::ArchivePart),
+}
+
+fn live_path_beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-live");
+    PathBuf::from(name)
+}
+
+impl InputRecording {
+    /// Opens a recording and, when it has no footer, the live file that belongs to it.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is not a recording.
+    pub fn open(path: &Path) -> Result<Self> {
+        const MOST_ATTEMPTS: usize = 8;
+        let mut opened = Self::open_once(path)?;
+        for _ in 1..MOST_ATTEMPTS {
+            let has_end = opened.recording.has_footer || opened.live_path.is_some();
+            if has_end || opened.has_its_name() {
+                break;
+            }
+            // Whoever recovers gives the name to a whole recording, and then takes the live file away: that one it is.
+            opened = Self::open_once(path)?;
+        }
+        Ok(opened)
+    }
+
+    /// Whether the file that was opened is still the one of that name.
+    fn has_its_name(&self) -> bool {
+        let ChunkOrigin::File(file) = &self.origin else {
+            return true;
+        };
+        let metadata = fs::metadata(&self.path);
+        metadata.map_or(true, |metadata| {
+            (metadata.dev(), metadata.ino()) == file.identity
+        })
+    }
+
+    fn open_once(path: &Path) -> Result<Self> {
+        let file = FileAt::open(path)?;
+        // The live file first: a page that is written out meanwhile is then found in the recording.
+        let mut live_path = live_path_beside(path);
+        let mut live = read_live(&live_path, None);
+        let read = |live: Option<LiveImage>| {
+            Recording::read(&file, live, is_alive).map_err(|source| MergeError::Format {
+                path: path.to_owned(),
+                error: source,
+            })
+        };
+        let had_live = live.is_some();
+        let mut recording = read(live.take())?;
+        if !had_live && !recording.has_footer {
+            let elsewhere = live_file_property(&recording).filter(|path| *path != live_path);
+            if let Some(elsewhere) = elsewhere
+                && let Some(image) = read_live(&elsewhere, Some(recording.header.recording_id))
+            {
+                recording = read(Some(image))?;
+                live_path = elsewhere;
+            }
+        }
+        let file_bytes = file.len().map_err(|source| MergeError::Format {
+            path: path.to_owned(),
+            error: source,
+        })?;
+        let is_live_used = recording.last_reference_ns.is_some() && !recording.has_footer;
+        Ok(Self {
+            path: path.to_owned(),
+            live_path: is_live_used.then_some(live_path),
+            file_bytes,
+            recording,
+            packed: Vec::new(),
+            origin: ChunkOrigin::File(file),
+        })
+    }
+
+    /// Checks that the recording names its process. A process that is killed while its recorder starts leaves only a
+    /// file header, or a part of its first block. Merged, such a file would become a rank on a host that does not exist.
+    ///
+    /// # Errors
+    /// [`MergeError::NoProcess`] if it defines no process and has no stream.
+    pub fn check_has_process(&self) -> Result<()> {
+        let recording = &self.recording;
+        if !recording.definitions.processes.is_empty() || !recording.streams.is_empty() {
+            return Ok(());
+        }
+        let at = self.file_bytes;
+        let how = match recording.ended {
+            _ if recording.has_footer => "its definitions are lost",
+            Ended::Running => "its process has just started",
+            _ => "its process was killed while it started, or the rest of the file is lost",
+        };
+        Err(MergeError::NoProcess {
+            path: self.path.clone(),
+            why: format!("at byte {at}: the definition of a process expected, found none: {how}"),
+        })
+    }
+
+    /// Looks at the parts of its file that nothing else reads, and notes what is damaged there.
+    ///
+    /// # Errors
+    /// If the storage fails.
+    pub(crate) fn check_unread(&mut self) -> Result<()> {
+        let ChunkOrigin::File(file) = &self.origin else {
+            return Ok(());
+        };
+        let damaged = self.recording.check_unread(file);
+        let damaged = damaged.map_err(|source| MergeError::Format {
+            path: self.path.clone(),
+            error: source,
+        })?;
+        self.recording.problems.extend(damaged);
+        Ok(())
+    }
+
+    /// Puts its definitions, but those of its process, rank and world, into the bytes that they have in a file: a run has many
+    /// recordings, and they all wait for the last one before they are put into order.
+    pub(crate) fn pack_definitions(&mut self) {
+        let definitions = &mut self.recording.definitions;
+        let (processes, ranks) = (definitions.processes.clone(), definitions.ranks.clone());
+        let worlds = definitions.worlds.clone();
+        let names = processes.values().map(|process| process.run);
+        let names = names.chain(worlds.values().map(|world| world.name));
+        let names = names.map(|name| (name, definitions.string(name).to_owned()));
+        let names: BTreeMap<_, _> = names.collect();
+        let mut packed = Vec::new();
+        std::mem::take(definitions).encode(&mut packed);
+        self.packed = packed.into_boxed_slice().into_vec();
+        (definitions.processes, definitions.ranks) = (processes, ranks);
+        (definitions.worlds, definitions.strings) = (worlds, names);
+    }
+
+    /// Gives it back the definitions that were packed.
+    pub(crate) fn unpack_definitions(&mut self) {
+        let packed = std::mem::take(&mut self.packed);
+        // What was encoded a moment ago is whole.
+        let outcome = self.recording.definitions.add_all(&packed);
+        debug_assert!(outcome.is_ok(), "{outcome:?}");
+    }
+
+    /// The live file of a recording that has its footer, when its process was killed before it could remove it, or
+    /// whoever recovered was.
+    pub(crate) fn live_file_left(&self) -> Option<PathBuf> {
+        if !self.recording.has_footer {
+            return None;
+        }
+        let places = [
+            Some(live_path_beside(&self.path)),
+            live_file_property(&self.recording),
+        ];
+        let id = self.recording.header.recording_id;
+        places
+            .into_iter()
+            .flatten()
+            .find(|path| read_live(path, Some(id)).is_some_and(|live| !is_alive(&live.header)))
+    }
+
+    /// One of the processes of an archive.
+    pub(crate) fn of_archive(
+        path: &Path,
+        recording: Recording,
+        file_bytes: u64,
+        part: crate::otf2::ArchivePart,
+    ) -> Self {
+        Self {
+            path: path.to_owned(),
+            live_path: None,
+            file_bytes,
+            recording,
+            packed: Vec::new(),
+            origin: ChunkOrigin::Archive(part),
+        }
+    }
+
+    /// Whether it is a process of an OTF2 archive.
+    pub const fn is_of_archive(&self) -> bool {
+        matches!(self.origin, ChunkOrigin::Archive(_))
+    }
+
+    /// How many bytes the body of a chunk has, decompressed, if that can be known without decoding it.
+    pub(crate) fn body_len(&self, chunk: &StoredChunk) -> Option<u64> {
+        match &self.origin {
+            ChunkOrigin::File(file) => self.recording.body_len(file, chunk).ok().flatten(),
+            ChunkOrigin::Archive(_) => None,
+        }
+    }
+
+    /// Decodes the events of a chunk.
+    ///
+    /// # Errors
+    /// If it cannot be read or is damaged.
+    pub(crate) fn load(&self, chunk: &StoredChunk) -> annals_format::Result<Chunk> {
+        match (&self.origin, chunk.place) {
+            (ChunkOrigin::File(file), _) => self.recording.load(file, chunk),
+            (ChunkOrigin::Archive(part), ChunkPlace::Foreign(number)) => {
+                part.load(chunk.header.stream, number)
+            }
+            (ChunkOrigin::Archive(_), _) => Err(FormatError::Invalid {
+                offset: 0,
+                expected: "a part of an archive",
+                found: "a chunk of a recording".to_owned(),
+            }),
+        }
+    }
+}
+
+fn live_file_property(recording: &Recording) -> Option<PathBuf> {
+    let definitions = &recording.definitions;
+    let property = definitions
+        .properties
+        .iter()
+        .find(|property| definitions.string(property.key) == names::property::LIVE_FILE)?;
+    Some(PathBuf::from(definitions.string(property.value)))
+}
+
+fn read_live(path: &Path, id: Option<RecordingId>) -> Option<LiveImage> {
+    let file = FileAt::open(path).ok()?;
+    let image = LiveImage::read(&file).ok()?;
+    let is_wanted = id.is_none_or(|id| image.header.recording_id == id);
+    is_wanted.then_some(image)
+}

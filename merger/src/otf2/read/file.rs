@@ -1,0 +1,132 @@
+//! The files of an archive while it is read: a file of events, and reading chunks and records of files of definitions.
+
+use super::scan::Scanned;
+use crate::error::{MergeError, Result};
+use crate::input::file::FileAt;
+use annals_format::FormatError;
+use annals_format::otf2::{
+    ChunkEnd, ClockCorrection, DefinitionKind, LocalDefinitions, RawRecords,
+};
+use annals_format::{Problem, ReadAt};
+use std::path::Path;
+
+/// A location and its file.
+#[derive(Debug)]
+pub(crate) struct LocationFile {
+    pub(crate) id: u64,
+    /// None: it cannot be opened.
+    pub(crate) file: Option<FileAt>,
+    pub(crate) local: LocalDefinitions,
+    pub(crate) correction: ClockCorrection,
+    pub(crate) scanned: Scanned,
+    /// The rank of its process.
+    pub(crate) rank: Option<u64>,
+}
+
+impl LocationFile {
+    /// The file of markers, as a location's.
+    pub(crate) fn of_markers(file: Option<FileAt>, scanned: Scanned) -> Self {
+        Self {
+            id: DefinitionKind::Location.undefined(),
+            file,
+            local: LocalDefinitions::default(),
+            correction: ClockCorrection::default(),
+            scanned,
+            rank: None,
+        }
+    }
+}
+
+pub(crate) fn problem_of(
+    path: &Path,
+    offset: u64,
+    length: u64,
+    what: impl std::fmt::Display,
+) -> Problem {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    Problem {
+        offset,
+        length,
+        what: format!("{name}: {what}"),
+    }
+}
+
+/// Gives the chunks of a file of definitions to `take`, which tells how the chunk ends; notes what cannot be read.
+/// Tells whether the file's end was there.
+pub(crate) fn each_chunk(
+    path: &Path,
+    chunk_size: u64,
+    problems: &mut Vec<Problem>,
+    mut take: impl FnMut(&[u8], u64, &mut Vec<Problem>) -> Option<ChunkEnd>,
+) -> Result<bool> {
+    let format = |source| MergeError::Format {
+        path: path.to_owned(),
+        error: source,
+    };
+    let file = FileAt::open(path)?;
+    let length = file.len().map_err(format)?;
+    let mut buffer = Vec::new();
+    let mut offset = 0;
+    while offset < length {
+        buffer.resize((length - offset).min(chunk_size) as usize, 0);
+        file.read_exact_at(offset, &mut buffer).map_err(format)?;
+        if take(&buffer, offset, problems) == Some(ChunkEnd::File) {
+            return Ok(true);
+        }
+        offset += chunk_size;
+    }
+    problems.push(problem_of(
+        path,
+        length,
+        0,
+        "the end of the file expected, but the data ends there",
+    ));
+    Ok(false)
+}
+
+/// Reads a file of definitions, record by record.
+pub(crate) fn each_record(
+    path: &Path,
+    chunk_size: u64,
+    problems: &mut Vec<Problem>,
+    mut take: impl FnMut(
+        annals_format::otf2::RawRecord<'_>,
+        annals_format::otf2::Endian,
+    ) -> annals_format::Result<()>,
+) -> Result<bool> {
+    each_chunk(path, chunk_size, problems, |chunk, offset, problems| {
+        let mut records = match RawRecords::new(chunk) {
+            Ok(records) => records,
+            Err(error) => {
+                problems.push(problem_of(path, offset, chunk.len() as u64, error));
+                return None;
+            }
+        };
+        let endian = records.endian();
+        for record in records.by_ref() {
+            let outcome = match record {
+                Ok(record) => take(record, endian).map_err(|error| (record.offset, error)),
+                Err(error) => Err((0, error)),
+            };
+            if let Err((at, error)) = outcome {
+                problems.push(problem_of(path, offset + at as u64, 0, error));
+            }
+        }
+        records.end
+    })
+}
+
+pub(crate) fn with_cause(error: &MergeError) -> String {
+    use std::error::Error;
+    error
+        .source()
+        .map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+pub(crate) fn disagreement(offset: u64) -> FormatError {
+    FormatError::Invalid {
+        offset,
+        expected: "the events that were there when the archive was opened",
+        found: "others".to_owned(),
+    }
+}

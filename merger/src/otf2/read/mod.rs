@@ -1,0 +1,19 @@
+//! Archives as inputs.
+//!
+//! From the bottom up: [`scan`] goes once through a file of events; [`world`] knows the ranks of
+//! communicators; [`event_types`] makes event types of what was found; [`file`] reads files of
+//! definitions, [`anchor`] the anchor, [`markers`] the markers. [`archive`] holds the result, by
+//! which [`decode`] and [`part`] turn parts of files into chunks; [`process`] makes the recordings,
+//! and [`open`] puts it all together.
+
+pub(crate) mod anchor;
+mod archive;
+pub(crate) mod decode;
+pub(crate) mod event_types;
+mod file;
+pub(crate) mod markers;
+pub(crate) mod open;
+pub(crate) mod part;
+mod process;
+pub(crate) mod scan;
+mod world;

@@ -1,0 +1,193 @@
+//! Opening an archive: its definitions, one pass through all of its events, and a recording of each process.
+
+use super::anchor::{anchor_at, event_files, location_of};
+use super::archive::Archive;
+use super::event_types::EventTypes;
+use super::file::{LocationFile, each_record, problem_of, with_cause};
+use super::markers::Markers;
+use super::part::ArchivePart;
+use super::process::*;
+use super::scan::{LostEvents, Scanned, scan};
+use super::world::World;
+use crate::error::{MergeError, Result};
+use crate::input::file::FileAt;
+use crate::input::recording::InputRecording;
+use crate::otf2::names::{Numberings, Strings};
+use annals_format::Problem;
+use annals_format::otf2::{
+    Anchor, ClockCorrection, DefinitionKind, GlobalDefinitions, LocalDefinitions,
+};
+use rayon::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Opens an archive: reads its definitions, goes once through all of its events, and makes a recording of each
+/// process.
+///
+/// # Errors
+/// If the anchor cannot be read, or no threads can be had.
+pub(crate) fn open(path: &Path, jobs: usize) -> Result<Vec<InputRecording>> {
+    let mut problems = Vec::new();
+    let mut definitions = GlobalDefinitions::default();
+    let stem = path.with_extension("");
+    let (anchor, bytes) = anchor_at(path, &stem, &mut problems)?;
+    let mut identity = digest(DIGEST_START, &bytes);
+    let definitions_path = stem.with_added_extension("def");
+    let chunk_size = anchor.definition_chunk_size;
+    let read = each_record(
+        &definitions_path,
+        chunk_size,
+        &mut problems,
+        |raw, endian| {
+            identity = digest(identity, raw.payload);
+            definitions.take(raw, endian)
+        },
+    );
+    if let Err(error) = read {
+        // Events can be read without; what they refer to has numbers for names then.
+        problems.push(problem_of(&definitions_path, 0, 0, with_cause(&error)));
+    }
+    let world = World::of(&definitions);
+    let files = locations_of(&definitions, &stem, &mut problems);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
+    let pool = pool.map_err(|error| MergeError::Threads {
+        source: std::io::Error::other(error),
+    })?;
+    let mut locations: Vec<LocationFile> = pool.install(|| {
+        let each = files.into_par_iter();
+        each.map(|(id, expected)| open_location(&stem, &anchor, id, expected))
+            .collect()
+    });
+    let groups = groups_of(&definitions, &world, &mut locations);
+    let time = TimeBase::of(&definitions, &locations);
+    let mut markers = Markers::of(&stem.with_added_extension("marker"), chunk_size);
+    markers.take_if(|markers| !markers.is_anything());
+    let files = locations
+        .iter_mut()
+        .chain(markers.as_mut().map(|markers| &mut markers.file));
+    let scanned: Vec<Scanned> = files
+        .map(|file| std::mem::replace(&mut file.scanned, Scanned::nothing()))
+        .collect();
+    let numberings = Numberings::of(&definitions, &scanned);
+    let first_string = numberings.of_kind(DefinitionKind::String).ids.len() as u32;
+    let mut strings = Strings::new(first_string);
+    let event_types = EventTypes::of(&scanned, &definitions, &mut strings);
+    let files = locations
+        .iter_mut()
+        .chain(markers.as_mut().map(|markers| &mut markers.file));
+    for (file, scanned) in files.zip(scanned) {
+        file.scanned = scanned;
+    }
+    let archive = Archive {
+        path: path.to_owned(),
+        anchor,
+        definitions,
+        event_types,
+        numberings,
+        world,
+        locations,
+        markers,
+    };
+    let archive = Arc::new(archive);
+    let mut maker = Maker {
+        archive: &archive,
+        strings,
+        identity,
+        time,
+        is_first: true,
+        problems,
+        alike: alike(&archive.definitions),
+        taken_objects: BTreeSet::new(),
+    };
+    let mut inputs = Vec::new();
+    for (group, of_group) in groups {
+        let (recording, bytes) = maker.recording(group, &of_group);
+        let part = ArchivePart(archive.clone());
+        inputs.push(InputRecording::of_archive(path, recording, bytes, part));
+    }
+    Ok(inputs)
+}
+
+fn open_location(stem: &Path, anchor: &Anchor, id: u64, expected: Option<u64>) -> LocationFile {
+    let mut problems = Vec::new();
+    let mut local = LocalDefinitions::default();
+    let path = stem.join(format!("{id}.def"));
+    // Without a file of definitions a location has none; only what is there can be damaged.
+    if path.exists() {
+        let read = each_record(
+            &path,
+            anchor.definition_chunk_size,
+            &mut problems,
+            |raw, endian| local.take(raw, endian),
+        );
+        if let Err(error) = read {
+            problems.push(problem_of(&path, 0, 0, error));
+        }
+    }
+    let (correction, is_whole) = ClockCorrection::new(&local.clock_offsets);
+    if !is_whole {
+        let what = "the times of its clock offsets do not ascend: those behind are not used";
+        problems.push(problem_of(&path, 0, 0, what));
+    }
+    let path = stem.join(format!("{id}.evt"));
+    let (file, mut scanned) = match FileAt::open(&path) {
+        Ok(file) => {
+            let size = anchor.event_chunk_size;
+            let scanned = scan(&path, &file, size, &local, correction.clone(), expected);
+            (Some(file), scanned)
+        }
+        Err(error) => {
+            let mut scanned = Scanned::nothing();
+            scanned.problem(&path, 0, 0, with_cause(&error));
+            scanned.lost.push(LostEvents {
+                before_part: 0,
+                key: None,
+                cause: annals_format::Cause::Skipped,
+                count: expected.unwrap_or(1),
+                is_lower_bound: expected.is_none(),
+            });
+            scanned.lost.retain(|lost| lost.count != 0);
+            (None, scanned)
+        }
+    };
+    scanned.problems.splice(0..0, problems);
+    LocationFile {
+        id,
+        file,
+        local,
+        correction,
+        scanned,
+        rank: None,
+    }
+}
+
+/// The locations that are defined, and how many events each should have; and those whose files are there
+/// although no definition is: definitions may be lost.
+fn locations_of(
+    definitions: &GlobalDefinitions,
+    stem: &Path,
+    problems: &mut Vec<Problem>,
+) -> Vec<(u64, Option<u64>)> {
+    let mut known: BTreeMap<u64, Option<u64>> = definitions
+        .of_kind(DefinitionKind::Location)
+        .map(|(id, location)| (id, location.bits("number_of_events")))
+        .collect();
+    for path in event_files(stem) {
+        if let Some(id) = location_of(&path).filter(|id| !known.contains_key(id)) {
+            problems.push(problem_of(&path, 0, 0, "the location has no definition"));
+            known.insert(id, None);
+        }
+    }
+    known.into_iter().collect()
+}
+
+/// FNV-1a, 128 bits: the archive's identity must be the same wherever and whenever it is read.
+fn digest(digest: u128, bytes: &[u8]) -> u128 {
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    bytes.iter().fold(digest, |sum, byte| {
+        (sum ^ u128::from(*byte)).wrapping_mul(PRIME)
+    })
+}
+
+const DIGEST_START: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;

@@ -1,0 +1,286 @@
+//! The files of an archive in the making: events of locations piece by piece, definitions, markers, and their
+//! final names.
+
+use crate::error::{MergeError, Result};
+use crate::whole_file::{create_beside, sync_parent, sync_tree};
+use annals_format::otf2::{Datum, EventToWrite, EventWriter, RecordWriter, put_record};
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+pub(crate) const DEFINITION_CHUNK: u64 = 4 << 20;
+
+/// Bytes that wait for one location.
+const MOST_WAITING: usize = 256 << 10;
+
+/// Bytes that wait for all of them.
+const MOST_WAITING_ALL: usize = 64 << 20;
+
+/// Files that are kept open.
+const MOST_OPEN: usize = 128;
+
+/// Stands among an archive's events while they have no anchor.
+pub(crate) const UNFINISHED: &str = ".annals-unfinished";
+
+/// The events of a location on their way to its file.
+pub(super) struct Waiting {
+    pub(super) path: PathBuf,
+    pub(super) writer: EventWriter,
+    /// Bytes of the file.
+    written: u64,
+}
+
+/// The archive in the making: in a directory beside its place.
+pub(crate) struct Files {
+    pub(crate) temporary: PathBuf,
+    pub(crate) stem: String,
+    pub(crate) locations: Vec<Waiting>,
+    pub(crate) open: HashMap<usize, File>,
+    pub(crate) waiting: usize,
+    pub(crate) written: u64,
+    pub(crate) is_complete: bool,
+}
+
+pub(crate) fn io(
+    action: &'static str,
+    path: &Path,
+) -> impl Fn(std::io::Error) -> MergeError + use<> {
+    let path = path.to_owned();
+    move |source| MergeError::Io {
+        action,
+        path: path.clone(),
+        source,
+    }
+}
+
+impl Files {
+    pub(crate) fn create(anchor: &Path) -> Result<Self> {
+        let stem = anchor.file_stem().unwrap_or_default().to_string_lossy();
+        let failed = io("create", anchor);
+        if let Some(parent) = anchor.parent() {
+            fs::create_dir_all(parent).map_err(&failed)?;
+        }
+        let named = anchor.with_file_name(format!("{stem}.otf2"));
+        let created = create_beside(&named, |path| fs::create_dir(path));
+        let ((), temporary) = created.map_err(&failed)?;
+        let files = Self {
+            temporary,
+            stem: stem.into_owned(),
+            locations: Vec::new(),
+            open: HashMap::new(),
+            waiting: 0,
+            written: 0,
+            is_complete: false,
+        };
+        fs::create_dir(files.temporary.join(&files.stem)).map_err(&failed)?;
+        Ok(files)
+    }
+
+    pub(crate) fn add_locations(&mut self, ids: impl Iterator<Item = u64>, chunk_size: u64) {
+        for id in ids {
+            let path = self.temporary.join(&self.stem).join(format!("{id}.evt"));
+            self.locations.push(Waiting {
+                path,
+                writer: EventWriter::new(chunk_size),
+                written: 0,
+            });
+        }
+    }
+
+    #[inline]
+    pub(crate) fn write(&mut self, place: usize, event: EventToWrite<'_>) -> Result<()> {
+        let location = &mut self.locations[place];
+        let before = location.writer.pending();
+        let written = location.writer.write(event);
+        written.map_err(|source| MergeError::Format {
+            path: location.path.clone(),
+            error: source,
+        })?;
+        let after = location.writer.pending();
+        self.waiting += after - before;
+        if after >= MOST_WAITING {
+            self.flush(place)?;
+        } else if self.waiting >= MOST_WAITING_ALL {
+            for place in 0..self.locations.len() {
+                self.flush(place)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn flush(&mut self, place: usize) -> Result<()> {
+        let is_few = self.locations.len() <= MOST_OPEN;
+        let location = &mut self.locations[place];
+        let bytes = location.writer.bytes();
+        if bytes.is_empty() && location.writer.patches.is_empty() {
+            return Ok(());
+        }
+        if self.open.len() >= MOST_OPEN && !self.open.contains_key(&place) {
+            self.open.clear();
+        }
+        let entry = self.open.entry(place);
+        let file = match entry {
+            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
+            std::collections::hash_map::Entry::Vacant(entry) => {
+                let mut options = OpenOptions::new();
+                let file = options.write(true).create(true).open(&location.path);
+                entry.insert(file.map_err(io("create", &location.path))?)
+            }
+        };
+        let failed = io("write", &location.path);
+        file.write_all_at(bytes, location.written)
+            .map_err(&failed)?;
+        let length = bytes.len();
+        location.written += length as u64;
+        self.written += length as u64;
+        self.waiting -= length;
+        for (at, value) in location.writer.patches.drain(..) {
+            file.write_all_at(&value.to_le_bytes(), at)
+                .map_err(&failed)?;
+        }
+        // Room is kept for what comes next; that of many would be too much.
+        match is_few {
+            true => location.writer.clear(),
+            false => location.writer.release(),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn put(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
+        let path = self.temporary.join(name);
+        self.written += bytes.len() as u64;
+        fs::write(&path, bytes).map_err(io("write", &path))
+    }
+
+    /// Gives the archive its name, or leaves nothing of it under that.
+    pub(crate) fn complete(&mut self, anchor: &Path) -> Result<()> {
+        let mut placed = Vec::new();
+        let outcome = self.place(anchor, &mut placed);
+        if outcome.is_ok() {
+            self.is_complete = true;
+            return outcome;
+        }
+        for path in placed {
+            let _ = match path.is_dir() {
+                true => fs::remove_dir_all(&path),
+                false => fs::remove_file(&path),
+            };
+        }
+        outcome
+    }
+
+    /// Moves everything to where it belongs, and notes what is there. The anchor comes last: without it there is no
+    /// archive.
+    pub(crate) fn place(&self, anchor: &Path, placed: &mut Vec<PathBuf>) -> Result<()> {
+        let to = |name: &str| anchor.with_file_name(name);
+        let stem = self.stem.clone();
+        let events = to(&stem);
+        let unfinished = |events: &Path| File::create(events.join(UNFINISHED)).map(drop);
+        if events.exists() {
+            // Checked when it was begun: it is of the archive that is replaced. Its events go in one step.
+            let replaced = self.temporary.join("replaced");
+            unfinished(&events)
+                .and_then(|()| match fs::remove_file(anchor) {
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+                    _ => fs::rename(&events, &replaced),
+                })
+                .map_err(io("replace", &events))?;
+        }
+        let made = self.temporary.join(&stem);
+        unfinished(&made).map_err(io("write", &made))?;
+        sync_tree(&self.temporary).map_err(io("sync", &self.temporary))?;
+        let anchor_name = format!("{stem}.otf2");
+        for name in [
+            stem.clone(),
+            format!("{stem}.def"),
+            format!("{stem}.marker"),
+            anchor_name.clone(),
+        ] {
+            let (from, to) = (self.temporary.join(&name), to(&name));
+            if name == anchor_name {
+                // What the anchor names is on the disk before it is.
+                sync_parent(&to)?;
+            }
+            if from.exists() {
+                fs::rename(&from, &to).map_err(io("write", &to))?;
+                placed.push(to);
+            } else if name.ends_with(".marker") {
+                let _ = fs::remove_file(&to);
+            }
+        }
+        let _ = fs::remove_file(events.join(UNFINISHED));
+        let _ = fs::remove_dir_all(&self.temporary);
+        sync_parent(anchor)?;
+        Ok(())
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        if !self.is_complete {
+            let _ = fs::remove_dir_all(&self.temporary);
+        }
+    }
+}
+
+/// The file of markers in the making.
+pub(crate) struct MarkerFile {
+    pub(crate) writer: RecordWriter,
+    pub(crate) path: PathBuf,
+    pub(crate) file: File,
+    /// Bytes that wait.
+    pub(crate) bytes: Vec<u8>,
+    /// Bytes of the file.
+    pub(crate) written: u64,
+    /// The definition of those that tell of losses.
+    pub(crate) of_losses: Option<u64>,
+}
+
+impl MarkerFile {
+    pub(crate) fn create(path: PathBuf) -> Result<Self> {
+        let file = File::create(&path).map_err(io("create", &path))?;
+        Ok(Self {
+            writer: RecordWriter::new(DEFINITION_CHUNK),
+            path,
+            file,
+            bytes: Vec::new(),
+            written: 0,
+            of_losses: None,
+        })
+    }
+
+    pub(crate) fn write(
+        &mut self,
+        record: &'static annals_format::otf2::Record,
+        data: &[Datum],
+    ) -> Result<()> {
+        let mut record_bytes = Vec::new();
+        put_record(record, data, &mut record_bytes);
+        let written = self.writer.write(&record_bytes, &mut self.bytes);
+        written.map_err(|source| MergeError::Format {
+            path: self.path.clone(),
+            error: source,
+        })?;
+        match self.bytes.len() {
+            waiting if waiting >= MOST_WAITING => self.flush(),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        let written = self.file.write_all_at(&self.bytes, self.written);
+        written.map_err(io("write", &self.path))?;
+        self.written += self.bytes.len() as u64;
+        self.bytes.clear();
+        Ok(())
+    }
+
+    /// Writes the end; gives the bytes of the file.
+    pub(crate) fn finish(mut self) -> Result<u64> {
+        let writer = std::mem::replace(&mut self.writer, RecordWriter::new(DEFINITION_CHUNK));
+        writer.finish(&mut self.bytes);
+        self.flush()?;
+        Ok(self.written)
+    }
+}
