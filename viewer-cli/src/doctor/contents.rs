@@ -38,7 +38,7 @@ pub(super) fn contents(
             checks,
             obstacle: is_obstacle.then_some("its sanitizer must come first"),
             summary: format!(
-                "Of what {shown} starts, functions and calls of MPI will be recorded if it is dynamically linked."
+                "Programs that {shown} starts are recorded, too, if they are dynamically linked."
             ),
         };
     }

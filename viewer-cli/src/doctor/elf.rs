@@ -200,7 +200,7 @@ impl Elf {
             let found = entries.iter().find(|entry| entry.d_tag(endian) == tag);
             found.map(|entry| entry.val(endian))
         };
-        self.is_pie = of_tag(DT_FLAGS_1).is_some_and(|flags| flags & u64::from(DF_1_PIE.0) != 0);
+        self.is_pie = of_tag(DT_FLAGS_1).is_some_and(|flags| flags & DF_1_PIE.0 != 0);
         let (Some(address), Some(length)) = (of_tag(DT_STRTAB), of_tag(DT_STRSZ)) else {
             return;
         };

@@ -226,7 +226,7 @@ fn limits_check(
         checks.push(Check::ok(
             "limits",
             found,
-            format!("files and memory are not limited, and a process may have {files} files open"),
+            format!("sizes of files and addresses of processes are not limited, and a process may have {files} files open"),
         ));
     }
     checks

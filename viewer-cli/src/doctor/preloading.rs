@@ -55,17 +55,21 @@ pub(super) fn preloading(named: Named<'_>, elf: &Elf, library: Option<&Path>) ->
     let Some(interpreter) = &elf.interpreter else {
         // An executable, or a library that says that it is one.
         let is_library = elf.kind == 3 && !elf.is_pie && !elf.needed.is_empty();
-        let (why, what) = if is_library {
-            ("library", "a library, or a program without a loader")
+        let (why, what, advice) = if is_library {
+            ("library", "a library, not a program", "name the program")
         } else {
-            ("static", "statically linked")
+            (
+                "static",
+                "statically linked",
+                "link it dynamically (without -static), or let it record itself with libannals.a",
+            )
         };
         return vec![named.problem(
             why,
             format!(
                 "{shown} is {what}: nothing can be preloaded into it, so that neither functions nor calls of MPI are recorded"
             ),
-            "link it dynamically (without -static), or let it record itself with libannals.a",
+            advice,
         )];
     };
     if interpreter

@@ -76,7 +76,8 @@ pub(super) fn programs(request: &Request, machinery: Machinery<'_>) -> Vec<Verdi
 
 fn program(name: &OsStr, how: Use, machinery: Machinery<'_>) -> Verdict {
     let shown = safe(&name.to_string_lossy());
-    let Some(path) = loader::in_path(name) else {
+    let directory = Path::new(name).is_dir().then(|| PathBuf::from(name));
+    let Some(path) = loader::in_path(name).or(directory) else {
         return not_in_path(name, &shown);
     };
     let named = Named {
