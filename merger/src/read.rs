@@ -817,7 +817,7 @@ impl OpenedTrace {
         let load = |number: usize| {
             let loaded = self
                 .trace
-                .load_streams(&self.file, entries[number], &is_needed);
+                .load_streams(&self.file, entries[number], is_needed);
             loaded.map(|loaded| (C::from(loaded.chunk), loaded.damage))
         };
         // A chunk is large: one waits.

@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsStr;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use annals_format::{CompressionLevel, units};
@@ -12,6 +12,7 @@ use crate::clock::ClockChoice;
 use crate::error::{RecorderError, Result};
 use crate::launcher;
 use crate::rules::Rules;
+use crate::sys;
 use crate::trigger::{Trigger, parse_signal};
 
 /// The environment variables that [`Options::from_env`] reads: name, meaning, default.
@@ -254,6 +255,18 @@ impl Options {
             }
         }
         Ok(())
+    }
+
+    /// Returns the directory that the live file is created in: [`Options::live_directory`] if it is
+    /// set, `/dev/shm` if the recording is on a network file system, otherwise that of the
+    /// recording. [`Options::directory`] must exist, or it counts as local.
+    pub fn live_file_directory(&self) -> &Path {
+        let in_memory = Path::new("/dev/shm");
+        match &self.live_directory {
+            Some(directory) => directory,
+            None if sys::is_network_file_system(&self.directory) && in_memory.is_dir() => in_memory,
+            None => &self.directory,
+        }
     }
 
     /// Sets what the environment variable `name` would: see [`ENVIRONMENT`].

@@ -398,13 +398,7 @@ fn live_path(options: &Options, recording: &Path) -> PathBuf {
         .map(std::ffi::OsStr::to_owned)
         .unwrap_or_default();
     name.push("-live");
-    let in_memory = Path::new("/dev/shm");
-    let directory = match &options.live_directory {
-        Some(directory) => directory.as_path(),
-        None if sys::is_network_file_system(&options.directory) && in_memory.is_dir() => in_memory,
-        None => &options.directory,
-    };
-    directory.join(name)
+    options.live_file_directory().join(name)
 }
 
 /// Start of this process in the system's units. Not kept: a forked child has its own.

@@ -1,5 +1,6 @@
 //! `trace-cli` from outside: what its JSON holds, exit codes, messages, the demo on unfriendly folders.
 
+mod doctor;
 mod library;
 mod manual;
 mod mistakes;

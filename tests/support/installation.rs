@@ -11,9 +11,13 @@ use std::process::Command;
 pub(crate) fn installed(name: &str) -> PathBuf {
     let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&prefix);
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let mut above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let script = above.find_map(|directory| {
+        let script = directory.join("recorder/capi/install.sh");
+        script.is_file().then_some(script)
+    });
     let mut install = Command::new("bash");
-    install.arg(Path::new(root).join("recorder/capi/install.sh"));
+    install.arg(script.expect("the install script"));
     install.arg("--prefix").arg(&prefix);
     match std::env::var_os("TESTS_BUILT_IN") {
         Some(built) => install.arg("--built").arg(built),

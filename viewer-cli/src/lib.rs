@@ -3,6 +3,7 @@
 pub mod commands;
 pub mod csv;
 pub mod did_you_mean;
+pub mod doctor;
 pub mod file;
 pub mod filter;
 pub mod function_rules;
@@ -11,6 +12,7 @@ pub mod launch;
 pub mod merge_summary;
 pub mod names;
 pub mod output;
+pub mod preload;
 pub mod process_end;
 pub mod rule;
 pub mod table;

@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
 use annals_cli::commands::{
-    InputArguments, collectives, demo, diff, dropped, events, explain, export, flat, help,
+    InputArguments, collectives, demo, diff, doctor, dropped, events, explain, export, flat, help,
     histogram, info, intervals, merge, messages, metrics, print, record, recover, regions, slice,
     sources, suggest_filter, timeline, tui, verify,
 };
@@ -30,7 +30,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
     after_help = "Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 finished, but data had to be \
                   skipped (dropped --check, verify: anything was lost; recover: a part that it\n\
                   reads is damaged or missing).\n\n\
-                  Examples:\n  trace-cli demo\n  trace-cli record -o annals-run -- ./program\n  trace-cli recover annals-run\n  trace-cli info run.annals\n  \
+                  Examples:\n  trace-cli demo\n  trace-cli doctor ./program\n  trace-cli record -o annals-run -- ./program\n  trace-cli recover annals-run\n  trace-cli info run.annals\n  \
                   trace-cli print run.annals --rank 0 --from 1s --to 1.1s\n  \
                   trace-cli regions run.annals --by rank\n  trace-cli suggest-filter run.annals -o filter.txt\n  \
                   trace-cli explain run.annals 0/main/17 3/main/20\n  trace-cli dropped run.annals --check\n  \
@@ -46,6 +46,8 @@ struct Arguments {
 enum Command {
     // Its own words, as of suggest-filter below.
     Record(record::RecordArguments),
+    // As above.
+    Doctor(doctor::DoctorArguments),
     // As above.
     Recover(recover::RecoverArguments),
     // As above.
@@ -123,6 +125,7 @@ enum Command {
 fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<Finding> {
     match command {
         Command::Record(_) => unreachable!("`main` has run it: its exit code is a program's"),
+        Command::Doctor(arguments) => doctor::run(arguments, out),
         Command::Recover(arguments) => recover::run(arguments, out),
         Command::Merge(arguments) => merge::run(arguments.clone()),
         Command::Info(arguments) => info::run(arguments, out),
@@ -177,7 +180,14 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Record",
-        &["record", "recover", "merge", "suggest-filter", "demo"],
+        &[
+            "record",
+            "doctor",
+            "recover",
+            "merge",
+            "suggest-filter",
+            "demo",
+        ],
     ),
     (
         "Look",

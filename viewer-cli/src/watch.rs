@@ -161,7 +161,7 @@ fn watch(notices: &OwnedFd, stopped: &UnixStream) -> HashMap<OsString, Handle> {
         for name in names(notices) {
             if let Some(pid) = process_of(&name)
                 && processes.len() < MOST_HANDLES
-                && let Some(handle) = handle_of(pid)
+                && let Ok(handle) = handle_of(pid)
             {
                 processes.insert(name, (pid, handle));
             }
@@ -213,10 +213,29 @@ fn process_of(name: &OsStr) -> Option<u32> {
     stem.rsplit('-').next()?.parse().ok()
 }
 
-fn handle_of(pid: u32) -> Option<OwnedFd> {
+fn handle_of(pid: u32) -> io::Result<OwnedFd> {
     // SAFETY: a system call that touches no memory.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::c_long::from(pid), 0) };
-    owned(libc::c_int::try_from(fd).ok()?).ok()
+    owned(libc::c_int::try_from(fd).unwrap_or(-1))
+}
+
+/// A handle of a process, to try whether the system reports ends.
+#[derive(Debug)]
+pub struct EndProbe(OwnedFd);
+
+impl EndProbe {
+    /// Takes a handle of a process that was not waited for yet.
+    ///
+    /// # Errors
+    /// If the system has no such handles, or does not let this process take one.
+    pub fn new(pid: u32) -> io::Result<Self> {
+        handle_of(pid).map(Self)
+    }
+
+    /// Whether the system reports how the process ended. It must have ended and been waited for.
+    pub fn has_end(&self) -> bool {
+        exit_status(&self.0).is_some()
+    }
 }
 
 /// Whether a process does not run any more.

@@ -3,6 +3,7 @@
 pub mod collectives;
 pub mod demo;
 pub mod diff;
+pub mod doctor;
 pub mod dropped;
 pub mod events;
 pub mod explain;

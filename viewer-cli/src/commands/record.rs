@@ -21,16 +21,11 @@ use crate::gather::{self, Ends, Gathered, Known};
 use crate::launch::{self, Launched};
 use crate::merge_summary::{Asked, of_merge};
 use crate::output::UsageError;
+use crate::preload::{library, preload};
 use crate::table::{safe, safe_lines};
 use crate::time;
 use crate::views::counted;
 use crate::watch::{Processes, Watch};
-
-/// File name of the library that records functions and MPI.
-const LIBRARY: &str = "libannals_mpi.so";
-
-/// Says where that library is: its file, or the directory that holds it.
-const LIBRARY_VARIABLE: &str = "ANNALS_LIB";
 
 /// Runs a program so that it is recorded
 ///
@@ -441,57 +436,6 @@ fn parent_start_unix_ns() -> Option<i64> {
         .parse()
         .ok()?;
     Some((boot_s + ticks / TICKS_PER_SECOND - SPARE_S) * 1_000_000_000)
-}
-
-/// Where the library is that records functions.
-fn library() -> anyhow::Result<PathBuf> {
-    if let Some(given) = std::env::var_os(LIBRARY_VARIABLE).filter(|given| !given.is_empty()) {
-        let given = PathBuf::from(given);
-        let file = if given.is_dir() {
-            given.join(LIBRARY)
-        } else {
-            given
-        };
-        anyhow::ensure!(
-            file.is_file(),
-            "{} is not there, where {LIBRARY_VARIABLE} says that {LIBRARY} is",
-            file.display()
-        );
-        return Ok(std::path::absolute(file)?);
-    }
-    let program = std::env::current_exe().context("cannot find out where trace-cli is")?;
-    let beside = program.parent().unwrap_or(Path::new("/"));
-    let places = [beside.join(LIBRARY), beside.join("../lib").join(LIBRARY)];
-    let found = places.iter().find(|place| place.is_file());
-    let found = found.map(std::fs::canonicalize).transpose()?;
-    found.with_context(|| {
-        format!(
-            "{LIBRARY} is neither beside trace-cli ({}) nor in ../lib: install it there, or say where it is \
-             ({LIBRARY_VARIABLE}=DIR)",
-            beside.display()
-        )
-    })
-}
-
-/// What the loader shall load first: the library, and what was asked for before.
-fn preload(library: &Path) -> anyhow::Result<OsString> {
-    let has_separator = library
-        .as_os_str()
-        .as_bytes()
-        .iter()
-        .any(|b| b" :\t\n".contains(b));
-    anyhow::ensure!(
-        !has_separator,
-        "the loader cannot preload {}: its path has a blank or a colon",
-        library.display()
-    );
-    let mut list = library.as_os_str().to_owned();
-    let before = std::env::var_os("LD_PRELOAD").filter(|before| !before.is_empty());
-    if let Some(before) = before {
-        list.push(OsStr::new(":"));
-        list.push(before);
-    }
-    Ok(list)
 }
 
 /// Returns the rules of a run, with those for functions.

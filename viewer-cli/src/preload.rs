@@ -1,0 +1,73 @@
+//! The library that `trace-cli record` preloads: where it is, and what the loader is asked to load.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+/// File name of the library that records functions and MPI.
+pub const LIBRARY: &str = "libannals_mpi.so";
+
+/// File name of the library that records functions only. It is in the same directory.
+pub const FUNCTIONS_LIBRARY: &str = "libannals_instrument.so";
+
+/// The environment variable that says where the library is: its file, or the directory that holds it.
+pub const LIBRARY_VARIABLE: &str = "ANNALS_LIB";
+
+/// Returns the path of the library that records functions and MPI.
+///
+/// # Errors
+/// If it is neither where the environment says nor where it is installed.
+pub fn library() -> anyhow::Result<PathBuf> {
+    if let Some(given) = std::env::var_os(LIBRARY_VARIABLE).filter(|given| !given.is_empty()) {
+        let given = PathBuf::from(given);
+        let file = if given.is_dir() {
+            given.join(LIBRARY)
+        } else {
+            given
+        };
+        anyhow::ensure!(
+            file.is_file(),
+            "{} is not there, where {LIBRARY_VARIABLE} says that {LIBRARY} is",
+            file.display()
+        );
+        return Ok(std::path::absolute(file)?);
+    }
+    let program = std::env::current_exe().context("cannot find out where trace-cli is")?;
+    let beside = program.parent().unwrap_or(Path::new("/"));
+    let places = [beside.join(LIBRARY), beside.join("../lib").join(LIBRARY)];
+    let found = places.iter().find(|place| place.is_file());
+    let found = found.map(std::fs::canonicalize).transpose()?;
+    found.with_context(|| {
+        format!(
+            "{LIBRARY} is neither beside trace-cli ({}) nor in ../lib: install it there, or say where it is \
+             ({LIBRARY_VARIABLE}=DIR)",
+            beside.display()
+        )
+    })
+}
+
+/// Returns the value of `LD_PRELOAD`: the library first, then what the environment asks for already.
+///
+/// # Errors
+/// If the loader would take the library's path for several.
+pub fn preload(library: &Path) -> anyhow::Result<OsString> {
+    let has_separator = library
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .any(|b| b" :\t\n".contains(b));
+    anyhow::ensure!(
+        !has_separator,
+        "the loader cannot preload {}: its path has a blank or a colon",
+        library.display()
+    );
+    let mut list = library.as_os_str().to_owned();
+    let before = std::env::var_os("LD_PRELOAD").filter(|before| !before.is_empty());
+    if let Some(before) = before {
+        list.push(OsStr::new(":"));
+        list.push(before);
+    }
+    Ok(list)
+}
