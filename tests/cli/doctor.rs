@@ -582,11 +582,11 @@ fn a_limit_on_the_size_of_files_is_a_problem_and_does_not_end_the_check() {
 fn a_user_who_may_start_no_thread_gets_an_answer() {
     let scratch = tempfile::tempdir().expect("a directory");
     fs::set_permissions(scratch.path(), Permissions::from_mode(0o777)).expect("permissions");
-    let mut command = Command::new("sh");
+    let mut command = Command::new("bash");
     let limited = "ulimit -u 1; exec setpriv --reuid 65534 --clear-groups \"$0\" doctor --json";
     command.args(["-c", limited]).current_dir(scratch.path());
     let output = command.arg(prefix().join("bin/trace-cli")).output();
-    let output = output.expect("sh runs");
+    let output = output.expect("bash runs");
     let said = String::from_utf8_lossy(&output.stderr);
     if said.contains("setpriv") || said.contains("ermission denied") {
         eprintln!("NOT TESTED: a user without threads (only root can become another): {said}");

@@ -221,7 +221,7 @@ fn recorder(options: &Options) -> Vec<Check> {
     let status = match status {
         Ok(status) => status,
         Err(error) => {
-            let error = without_probe(&error.to_string());
+            let error = without_probe(&format!("{:#}", anyhow::Error::from(error)));
             let check = Check::problem(
                 "recorder",
                 of_recorder,
