@@ -53,8 +53,17 @@ pub(super) fn run(command: &mut Command, started: impl FnOnce(u32)) -> io::Resul
     let mut child = command.spawn()?;
     let pid = child.id();
     started(pid);
-    let output = child.stdout.take().map(read_in_background);
-    let errors = child.stderr.take().map(read_in_background);
+    let readers = (
+        child.stdout.take().map(read_in_background).transpose(),
+        child.stderr.take().map(read_in_background).transpose(),
+    );
+    let (Ok(output), Ok(errors)) = readers else {
+        child.kill()?;
+        child.wait()?;
+        return Err(io::Error::other(
+            "no thread can be started to read its answer",
+        ));
+    };
     let until = Instant::now() + LIMIT;
     let mut status = None;
     while status.is_none() && Instant::now() < until {
@@ -85,9 +94,9 @@ pub(super) fn run(command: &mut Command, started: impl FnOnce(u32)) -> io::Resul
     })
 }
 
-fn read_in_background(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+fn read_in_background(mut pipe: impl Read + Send + 'static) -> io::Result<Receiver<Vec<u8>>> {
     let (sender, receiver) = channel();
-    std::thread::spawn(move || {
+    let read = move || {
         let mut kept = Vec::new();
         let mut buffer = [0; 1 << 14];
         while let Ok(length) = pipe.read(&mut buffer)
@@ -98,6 +107,7 @@ fn read_in_background(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>>
         }
         // The receiver may have given up.
         let _ = sender.send(kept);
-    });
-    receiver
+    };
+    std::thread::Builder::new().spawn(read)?;
+    Ok(receiver)
 }

@@ -28,7 +28,11 @@ const LITTLE_BYTES: u64 = 1 << 30;
 pub(super) fn directory(options: &Options) -> Vec<Check> {
     let (sender, receiver) = channel();
     let owned = options.clone();
-    std::thread::spawn(move || sender.send(check(&owned)));
+    let thread = std::thread::Builder::new().spawn(move || sender.send(check(&owned)));
+    if thread.is_err() {
+        // The recorder's own thread will not start either: that is what the checks then say.
+        return check(options);
+    }
     receiver.recv_timeout(LIMIT).unwrap_or_else(|_| {
         let directory = options.directory.display();
         let seconds = LIMIT.as_secs();
@@ -204,12 +208,9 @@ fn recorder(options: &Options) -> Vec<Check> {
         "file_system": kind,
         "buffer_bytes": bytes,
     });
-    if bytes > MOST_BYTES {
-        let says = format!(
-            "the buffer of {} is too large to be allocated for a check: whether there is room for it is not known",
-            time::bytes(bytes as u64)
-        );
-        return vec![Check::note("live-file", found, says)];
+    let is_too_large = bytes > MOST_BYTES;
+    if is_too_large {
+        options.buffer_bytes = Options::new("").buffer_bytes;
     }
     let status = Recorder::start(&options).and_then(|recorder| {
         let region = recorder.add_region("doctor")?;
@@ -220,7 +221,7 @@ fn recorder(options: &Options) -> Vec<Check> {
     let status = match status {
         Ok(status) => status,
         Err(error) => {
-            let error = without_probe(&error.to_string());
+            let error = without_probe(&format!("{:#}", anyhow::Error::from(error)));
             let check = Check::problem(
                 "recorder",
                 of_recorder,
@@ -242,6 +243,15 @@ fn recorder(options: &Options) -> Vec<Check> {
         )
         .advice("free space, record with a smaller buffer (--buffer 1M), or choose another place (--live-dir /dev/shm)")
         .preventing(Scope::Recorder),
+        None if is_too_large => Check::note(
+            "live-file",
+            found,
+            format!(
+                "the buffer of {} is too large to be allocated for a check: a smaller live file {shown} works, but whether there \
+                 is room for this one is not known",
+                time::bytes(bytes as u64)
+            ),
+        ),
         None => live_file_works(found, &shown, kind.as_deref(), bytes),
     };
     let recorder_check = match status.storage_failure {

@@ -36,7 +36,7 @@ pub(super) fn library() -> (Option<PathBuf>, Vec<Check>) {
         }
     };
     let check = one(&library, LIBRARY, "functions and MPI");
-    let works = check.status == super::Status::Ok;
+    let works = check.status != super::Status::Problem;
     let mut checks = vec![check];
     let functions = library.with_file_name(FUNCTIONS_LIBRARY);
     if functions.is_file() {

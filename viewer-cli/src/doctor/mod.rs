@@ -11,6 +11,7 @@ mod environment;
 mod library;
 mod loader;
 mod machine;
+mod memory;
 mod mounts;
 mod mpi;
 mod preloading;
@@ -22,6 +23,8 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::preload::LIBRARY;
 
 /// What a check says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -138,7 +141,7 @@ pub fn examine(request: &Request) -> Report {
     checks.push(machine::clock(options.clock));
     checks.extend(directory::directory(&options));
     checks.extend(machine::limits(options.buffer_bytes as u64));
-    checks.push(machine::memory(options.buffer_bytes as u64));
+    checks.push(memory::memory(options.buffer_bytes as u64));
     let (library, of_library) = library::library();
     checks.extend(of_library);
     checks.extend(environment::loader_variables(library.as_deref()));
@@ -171,11 +174,19 @@ fn of_machine(checks: &[Check]) -> String {
         let problems = checks
             .iter()
             .filter(|check| check.status == Status::Problem && check.scope == scope);
-        let names: Vec<&str> = problems.map(|check| check.check).collect();
+        let mut names: Vec<&str> = problems.map(|check| check.check).collect();
+        names.dedup();
         names.join(", ")
     };
     let (recorder, preload) = (preventing(Scope::Recorder), preventing(Scope::Preload));
+    // One that could not be tried has no problem either.
+    let is_tried = checks.iter().any(|check| {
+        check.check == "library" && check.status == Status::Ok && check.found["name"] == LIBRARY
+    });
     match (&*recorder, &*preload) {
+        ("", "") if !is_tried => "Programs can record what they raise through Annals themselves; whether functions and calls of MPI can \
+                 be recorded could not be checked."
+            .to_owned(),
         ("", "") => "Recording works here: what programs raise through Annals, and, under `trace-cli record`, functions \
                      compiled with -finstrument-functions and calls of MPI."
             .to_owned(),

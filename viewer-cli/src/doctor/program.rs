@@ -263,6 +263,7 @@ fn elf(
     let is_impossible = of_preload
         .iter()
         .any(|check| check.status == Status::Problem);
+    let is_tried = of_preload.iter().any(|check| check.status == Status::Ok);
     checks.extend(of_preload);
     if is_impossible {
         let links_annals = elf.needed.iter().any(|name| name.starts_with("libannals"));
@@ -278,6 +279,9 @@ fn elf(
     let summary = match (contents.obstacle, machinery.library) {
         (Some(obstacle), _) => format!("{shown} will not be recorded: {obstacle}."),
         (None, None) => nothing,
+        (None, Some(_)) if !is_tried => {
+            format!("Whether {shown} can be recorded could not be checked.")
+        }
         (None, Some(_)) => contents.summary,
     };
     Verdict { checks, summary }

@@ -83,7 +83,7 @@ fn check(name: &str, value: &OsStr, options: &mut Options) -> Option<Check> {
     let found = json!({ "variable": name, "value": value.to_string_lossy() });
     if ENVIRONMENT.iter().any(|(known, ..)| *known == name) {
         let error = options.set(name, value).err()?;
-        let error = error.to_string();
+        let error = format!("{:#}", anyhow::Error::from(error));
         let says = if error.contains(name) {
             error
         } else {
