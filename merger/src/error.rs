@@ -71,6 +71,15 @@ pub enum MergeError {
         /// The output.
         path: PathBuf,
     },
+    /// A part of an OTF2 archive would replace something else.
+    #[error(
+        "{path} exists already and belongs to no OTF2 archive: the archive would be this directory, a *.def and a *.otf2 \
+         of the same name; name another output"
+    )]
+    OutputIsNoArchive {
+        /// The file or directory.
+        path: PathBuf,
+    },
     /// The output names something that cannot be replaced by a file.
     #[error("{path} is a directory or a device: name a regular file as output")]
     OutputIsNoFile {

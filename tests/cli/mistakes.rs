@@ -68,6 +68,11 @@ const MISTAKES: &[Mistake] = &[
         &["solver.cpp", "not an Annals"],
     ),
     ("$M nothing -o t.annals", 1, &["no recordings in nothing"]),
+    (
+        "$M run -o run.otf2",
+        1,
+        &["run exists already", "OTF2 archive", "another output"],
+    ),
     ("$M", 2, &["<INPUT>"]),
     ("$M nowhere", 1, &["cannot open nowhere"]),
     (

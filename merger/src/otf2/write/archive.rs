@@ -543,8 +543,7 @@ pub(crate) fn write_archive(
     let is_free = !events.exists() && !anchor.exists();
     if !is_free && !is_anchor(&anchor) && !is_left_over(&anchor, &events) {
         let path = if anchor.exists() { anchor } else { events };
-        let exists = std::io::ErrorKind::AlreadyExists.into();
-        return Err(io("create", &path)(exists));
+        return Err(MergeError::OutputIsNoArchive { path });
     }
     let files = Files::create(&anchor)?;
     let mut converter = Converter::new(merge, files, options);
