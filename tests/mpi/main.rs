@@ -622,48 +622,6 @@ fn the_library_needs_no_mpi() {
 }
 
 #[test]
-fn the_manual_s_commands_do_what_it_says() {
-    let readme = support::root().join("viewer-cli/book/src/record-mpi.md");
-    let readme = std::fs::read_to_string(readme).expect("the chapter");
-    let (_, section) = readme
-        .split_once("# Trace an MPI program")
-        .expect("the section");
-    let (_, block) = section.split_once("```sh\n").expect("commands");
-    let (block, _) = block.split_once("```").expect("their end");
-    let flavour = flavours()
-        .find(|flavour| flavour.name == "openmpi")
-        .expect("Open MPI");
-    // What installs Annals and Open MPI was done for all tests.
-    let (installs, commands): (Vec<&str>, Vec<&str>) = block
-        .lines()
-        .partition(|line| line.contains("install.sh") || line.contains("pip install"));
-    assert_eq!(installs.len(), 2, "{block}");
-    let scratch = flavour.scratch().join("readme");
-    let _ = std::fs::remove_dir_all(&scratch);
-    std::fs::create_dir_all(&scratch).expect("a directory");
-    std::os::unix::fs::symlink(support::root().join("benches"), scratch.join("benches"))
-        .expect("a link");
-    let script = commands
-        .join("\n")
-        .replace("~/.local/annals", &prefix().display().to_string())
-        .replace("mpi/bin", &flavour.directory().display().to_string());
-    let mut command = Command::new("timeout");
-    command.args(["-k", "5", "120", "bash", "-euc", &script]);
-    command.current_dir(&scratch);
-    for variable in ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] {
-        command.env(variable, "1");
-    }
-    let output = command.output().expect("bash");
-    let (printed, said) = (text_of(&output.stdout), text_of(&output.stderr));
-    assert!(output.status.success(), "{script}\n{printed}\n{said}");
-    assert!(printed.contains("MPI_"), "{printed}");
-    for rank in 0..4 {
-        assert!(said.contains(&format!("rank {rank}")), "{said}");
-    }
-    assert!(scratch.join("job.annals").is_file(), "{said}");
-}
-
-#[test]
 fn a_program_without_mpi_is_left_alone() {
     let mut command = Command::new("sh");
     command.args(["-c", "echo out; exit 3"]);
