@@ -14,11 +14,6 @@ pub(crate) fn text_of(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Where the repository is.
-pub(crate) fn root() -> PathBuf {
-    std::fs::canonicalize(ROOT).expect("the repository")
-}
-
 /// A file of this directory.
 pub(crate) fn source(name: &str) -> PathBuf {
     Path::new(ROOT).join("tests/mpi").join(name)
@@ -199,11 +194,6 @@ fn output(command: &mut Command) -> String {
 }
 
 impl Flavour {
-    /// Where its compiler and launcher are.
-    pub(crate) fn directory(&self) -> PathBuf {
-        std::path::absolute(&self.directory).expect("a path")
-    }
-
     pub(crate) fn has_fortran(&self) -> bool {
         self.fortran.is_some()
     }
