@@ -9,9 +9,11 @@ use annals_format::{EventTypeId, Role, StreamId, Value};
 use serde_json::json;
 
 use crate::values::{put_json, put_value_json};
+use crate::write::exporter::{
+    Call, Context, Ending, Enter, Events, Exporter, Message, Wants, ending,
+};
 use crate::write::layout::Layout;
 use crate::write::output::Output;
-use crate::write::pass::{Call, Context, Ending, Enter, Events, Exporter, Message, Wants, ending};
 use crate::write::tables::{kind_of, metrics_of};
 
 const BUFFER_BYTES: usize = 1 << 20;

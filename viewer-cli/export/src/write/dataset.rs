@@ -7,7 +7,7 @@ use annals_analysis::RegionRow;
 use annals_merger::{Message, ReadSummary, Replace, WholeDirectory};
 use anyhow::bail;
 
-use crate::write::pass::{Call, Context, Ending, Events, Exporter, Wants};
+use crate::write::exporter::{Call, Context, Ending, Events, Exporter, Wants};
 use crate::write::rows::{At, OpenRows, RowCounts, Rows, Tables};
 use crate::write::tables::{
     BATCH_ROWS, CallsTable, EventsTable, Gathered, MessagesTable, MetricsTable, Shared, drops,

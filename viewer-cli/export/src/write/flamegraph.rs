@@ -4,9 +4,9 @@ use annals_merger::Sums;
 use annals_merger::calls::Frame;
 use inferno::flamegraph::{Options, from_lines};
 
+use crate::write::exporter::{Ending, Exporter, Wants};
 use crate::write::folded::Paths;
 use crate::write::output::Output;
-use crate::write::pass::{Ending, Exporter, Wants};
 
 /// A flame graph in the making.
 pub(crate) struct Flamegraph<'a> {

@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 
 use crate::Root;
 use crate::text::safe;
+use crate::write::exporter::{Context, Ending, Exporter, Wants};
 use crate::write::output::Output;
-use crate::write::pass::{Context, Ending, Exporter, Wants};
 use annals_merger::calls::Frame;
 
 /// Call paths, at most; time of others is that of their callers.

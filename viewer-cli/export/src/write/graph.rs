@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use annals_format::RegionId;
 use rustc_hash::FxHashMap;
 
+use crate::write::exporter::{Call, Context, Ending, Enter, Exporter, Wants};
 use crate::write::output::Output;
-use crate::write::pass::{Call, Context, Ending, Enter, Exporter, Wants};
 
 /// How often, and how long. Times in nanoseconds.
 #[derive(Clone, Copy, Default, Debug)]

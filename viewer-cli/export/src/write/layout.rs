@@ -3,7 +3,7 @@
 use annals_format::{Ended, LocationKind, ProcessId};
 use rustc_hash::FxHashMap;
 
-use crate::write::pass::Context;
+use crate::write::exporter::Context;
 
 /// A process as a viewer shows it.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! The writers.
 //!
-//! [`pass`] reads the trace once and tells an [`pass::Exporter`] of calls, events, messages and losses; each format is one
+//! [`pass`] reads the trace once and reports to an [`exporter::Exporter`] calls, events, messages and losses; each format is one
 //! file that takes them in. Tables ([`tables`]) are written by what [`rows`] calls a row file, one for each format of rows.
 //! Reading, following calls, and writing traces of other tools are done by threads of their own; groups of rows are encoded by
 //! up to six of them.
@@ -20,6 +20,7 @@ mod chrome;
 mod csv;
 mod dataset;
 mod dot;
+mod exporter;
 mod flamegraph;
 mod folded;
 mod graph;
@@ -47,9 +48,9 @@ use anyhow::bail;
 
 use crate::{Exported, Format, Settings, TableKind, UsageError};
 use dataset::{Asked, Dataset};
+use exporter::{Context, Exporter};
 use kinds::GZIP;
 use output::Output;
-use pass::{Context, Exporter};
 
 /// Tables of the formats that engines read.
 const OF_ENGINES: &[TableKind] = &[

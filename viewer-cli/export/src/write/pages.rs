@@ -13,6 +13,7 @@ use arrow_array::{Array, ArrayRef};
 use arrow_buffer::{BooleanBufferBuilder, NullBuffer};
 use arrow_schema::DataType;
 use bytes::Bytes;
+use parquet::arrow::arrow_writer::ArrowColumnChunk;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::column::page::{CompressedPage, Page, PageWriter};
 use parquet::column::writer::ColumnCloseResult;
@@ -22,6 +23,14 @@ use parquet::file::statistics::{Statistics, ValueStatistics};
 use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
 use rustc_hash::FxHashMap;
+
+/// A column of a group, encoded.
+pub(crate) enum EncodedColumn {
+    /// By what is fast for it.
+    Ours(ColumnBytes),
+    /// By the library.
+    Theirs(ArrowColumnChunk),
+}
 
 /// A column of a group of rows, as bytes of the file.
 pub(crate) struct ColumnBytes {

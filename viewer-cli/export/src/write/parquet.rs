@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use arrow_array::ArrayRef;
 use arrow_schema::SchemaRef;
 use parquet::arrow::arrow_writer::{
-    ArrowColumnChunk, ArrowRowGroupWriterFactory, ArrowWriter, ArrowWriterOptions, compute_leaves,
+    ArrowRowGroupWriterFactory, ArrowWriter, ArrowWriterOptions, compute_leaves,
 };
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
@@ -16,7 +16,7 @@ use parquet::file::metadata::SortingColumn;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
 
-use crate::write::pages::{self, ColumnBytes, Compressor};
+use crate::write::pages::{self, Compressor, EncodedColumn};
 use crate::write::rows::{Encoded, Job, Out, RowFile, Rows};
 
 struct ParquetFile {
@@ -41,14 +41,6 @@ fn properties(schema: &SchemaRef, sorted: Option<&str>) -> WriterProperties {
             }]
         }))
         .build()
-}
-
-/// A column of a group, encoded.
-pub(crate) enum EncodedColumn {
-    /// By what is fast for it.
-    Ours(ColumnBytes),
-    /// By the library.
-    Theirs(ArrowColumnChunk),
 }
 
 pub(crate) fn open(

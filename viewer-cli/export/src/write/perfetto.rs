@@ -7,9 +7,11 @@ use annals_format::{EventType, EventTypeId, Reference, RegionId, Role, StreamId,
 use rustc_hash::FxHashMap;
 
 use crate::values::{hex, referred};
+use crate::write::exporter::{
+    Call, Context, Ending, Enter, Events, Exporter, Message, Wants, ending,
+};
 use crate::write::layout::Layout;
 use crate::write::output::Output;
-use crate::write::pass::{Call, Context, Ending, Enter, Events, Exporter, Message, Wants, ending};
 use crate::write::proto::{bytes, fixed, message, number};
 use crate::write::tables::{kind_of, metrics_of};
 use annals_merger::ByStream;

@@ -6,7 +6,7 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use anyhow::bail;
 
-use crate::write::pass::{Call, Ending, Enter, Events, Exporter, Message, Wants};
+use crate::write::exporter::{Call, Ending, Enter, Events, Exporter, Message, Wants};
 use annals_merger::ChunkEvents;
 
 /// What is told at once, at most; and how many batches wait.

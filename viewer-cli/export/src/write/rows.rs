@@ -17,8 +17,8 @@ use arrow_schema::{Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
 
+use crate::write::pages::EncodedColumn;
 use crate::write::pool::Pool;
-use crate::write::tables::EventRows;
 use crate::{Partition, TableKind};
 
 /// Rows of a group: what is encoded at once, and what engines can step over.
@@ -44,6 +44,18 @@ impl Partition {
     }
 }
 
+/// Rows that are made column by column.
+pub(crate) trait ColumnRows: Send {
+    /// Number of rows.
+    fn len(&self) -> usize;
+
+    /// Makes the column of the schema at an index.
+    fn column(&self, at: usize) -> ArrayRef;
+
+    /// Makes all columns.
+    fn batch(&self) -> RecordBatch;
+}
+
 /// Rows of a table, maybe still to be made.
 pub(crate) enum Rows {
     /// Made.
@@ -51,7 +63,7 @@ pub(crate) enum Rows {
     /// So many, made in any thread.
     Later(usize, Box<dyn FnOnce() -> RecordBatch + Send>),
     /// Made column by column.
-    Events(EventRows),
+    ByColumn(Box<dyn ColumnRows>),
 }
 
 impl Rows {
@@ -59,7 +71,7 @@ impl Rows {
         match self {
             Self::Ready(batch) => batch.num_rows(),
             Self::Later(rows, _) => *rows,
-            Self::Events(rows) => rows.len(),
+            Self::ByColumn(rows) => rows.len(),
         }
     }
 
@@ -68,7 +80,7 @@ impl Rows {
         match self {
             Self::Ready(batch) => batch,
             Self::Later(_, make) => make(),
-            Self::Events(rows) => rows.batch(),
+            Self::ByColumn(rows) => rows.batch(),
         }
     }
 
@@ -76,7 +88,7 @@ impl Rows {
     pub(crate) fn column(&mut self, at: usize) -> ArrayRef {
         match self {
             Self::Ready(batch) => Arc::clone(batch.column(at)),
-            Self::Events(rows) => rows.column(at),
+            Self::ByColumn(rows) => rows.column(at),
             Self::Later(..) => {
                 let nothing = Self::Ready(RecordBatch::new_empty(Arc::new(Schema::empty())));
                 *self = Self::Ready(std::mem::replace(self, nothing).batch());
@@ -91,7 +103,7 @@ pub(crate) enum Encoded {
     /// As bytes of the file.
     Bytes(Vec<u8>),
     /// As columns of a Parquet file.
-    Columns(Vec<super::parquet::EncodedColumn>),
+    Columns(Vec<EncodedColumn>),
     /// Not at all.
     Batches(Vec<RecordBatch>),
 }

@@ -21,8 +21,8 @@ use rustc_hash::FxHashMap;
 
 use crate::TableKind;
 use crate::values::put_value_json;
-use crate::write::pass::{Call, Context, Events, ending};
-use crate::write::rows::Rows;
+use crate::write::exporter::{Call, Context, Events, ending};
+use crate::write::rows::{ColumnRows, Rows};
 use annals_merger::{ByStream, ChunkEvents, EventRange, Message};
 
 /// Elements that have a column of their own, at most; others share the column `elements`.
@@ -401,11 +401,11 @@ impl EventsTable {
     ) -> impl Iterator<Item = Rows> {
         let count = events.len();
         (0..count).step_by(BATCH_ROWS).map(move |start| {
-            Rows::Events(EventRows {
+            Rows::ByColumn(Box::new(EventRows {
                 table: Arc::clone(self),
                 shared: Arc::clone(shared),
                 events: EventRange::new(events, start..count.min(start + BATCH_ROWS)),
-            })
+            }))
         })
     }
 
@@ -442,20 +442,18 @@ impl EventsTable {
 }
 
 /// Events of a chunk, of which columns are made one by one: a table may have many.
-pub(crate) struct EventRows {
+struct EventRows {
     table: Arc<EventsTable>,
     shared: Arc<Shared>,
     events: EventRange,
 }
 
-impl EventRows {
-    /// How many.
-    pub(crate) fn len(&self) -> usize {
+impl ColumnRows for EventRows {
+    fn len(&self) -> usize {
         self.events.numbers().len()
     }
 
-    /// The column of the schema at an index.
-    pub(crate) fn column(&self, at: usize) -> ArrayRef {
+    fn column(&self, at: usize) -> ArrayRef {
         let (table, shared, events) = (&*self.table, &*self.shared, &self.events);
         let places = events.streams().map(|stream| shared.place(stream));
         match at {
@@ -482,8 +480,7 @@ impl EventRows {
         }
     }
 
-    /// All columns.
-    pub(crate) fn batch(self) -> RecordBatch {
+    fn batch(&self) -> RecordBatch {
         let schema = &self.table.schema;
         let columns = (0..schema.fields().len()).map(|at| self.column(at));
         batch(schema, columns.collect())
