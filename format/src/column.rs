@@ -4,9 +4,16 @@ use std::collections::HashMap;
 
 use crate::error::{FormatError, Result};
 use crate::ints::{Ints, put_ints, read_ints};
-use crate::proof;
 use crate::value::{ElementType, Value};
 use crate::wire::{Put, Wire};
+
+/// What an absent value counts as in the order hash of a stream.
+const ABSENT: u64 = 0x8f41_4e4e_414c_530a;
+
+/// Returns what a text counts as in the order hash of a stream.
+fn hash_of_text(text: &[u8]) -> u64 {
+    u64::from(crc32fast::hash(text)) | (text.len() as u64) << 32
+}
 
 const DICTIONARY: u8 = 0;
 const CONCATENATED: u8 = 1;
@@ -184,7 +191,7 @@ impl Column {
             }
             Data::Texts(texts) => {
                 let entries = 0..texts.ends.len();
-                let hashes = entries.map(|code| proof::hash_of_text(texts.entry(code)));
+                let hashes = entries.map(|code| hash_of_text(texts.entry(code)));
                 let hashes: Vec<u64> = hashes.collect();
                 values.extend(texts.codes.iter().map(|code| hashes[*code as usize]));
             }
@@ -192,7 +199,7 @@ impl Column {
         if let Some(is_present) = &self.is_present {
             let absent = values.iter_mut().zip(is_present);
             let absent = absent.filter(|(_, is_present)| !**is_present);
-            absent.for_each(|(value, _)| *value = proof::ABSENT);
+            absent.for_each(|(value, _)| *value = ABSENT);
         }
     }
 

@@ -4,8 +4,8 @@
 use crate::chunk::ChunkHeader;
 use crate::definitions::Definitions;
 use crate::error::{FormatError, Result};
+use crate::file_limits::FileLimits;
 use crate::ids::EventTypeId;
-use crate::limits::FileLimits;
 use crate::totals::StreamTotals;
 use crate::trace_chunk::{TraceChunkHeader, TraceLoss};
 use crate::wire::{Put, Wire};

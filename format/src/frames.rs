@@ -3,7 +3,7 @@
 use crate::block::{MAX_CHUNK_BODY_LEN, StoredBody, check, open_stored};
 use crate::error::{FormatError, Result};
 use crate::limits::Content;
-use crate::trace_chunk::StreamCounts;
+use crate::stream_group::StreamCounts;
 use crate::wire::{Put, Wire};
 
 /// Least events of a group of streams, unless it is the last of its chunk: what a frame may hold is worth at least so much

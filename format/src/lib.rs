@@ -31,6 +31,7 @@ mod clock_map;
 mod column;
 mod definitions;
 mod error;
+mod file_limits;
 mod footer;
 mod frames;
 #[cfg(test)]
@@ -110,11 +111,11 @@ pub use snapshot::{
 };
 pub use spread::Spread;
 pub use statistics::{CallStatistics, MAX_STATISTICS_REGIONS, RegionStatistics};
-pub use stream_group::StreamGroup;
+pub use stream_group::{StreamCounts, StreamGroup};
 pub use text::text_of;
 pub use totals::{DroppedCounts, StreamTotals, TypeTotals};
 pub use trace::{
     LoadedChunk, StoredTraceChunk, Trace, TraceSnapshot, read_stored_trace_chunk, read_trace_chunk,
 };
-pub use trace_chunk::{StreamCounts, TraceChunk, TraceChunkHeader, TraceLoss};
+pub use trace_chunk::{TraceChunk, TraceChunkHeader, TraceLoss};
 pub use value::{ElementType, Value};

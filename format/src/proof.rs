@@ -6,9 +6,6 @@ use crate::{EventTypeId, TypeColumns};
 /// Programming", volume 3, 6.4).
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What an absent value counts as.
-pub(crate) const ABSENT: u64 = 0x8f41_4e4e_414c_530a;
-
 #[inline(always)]
 const fn mix(value: u64) -> u64 {
     let product = value.wrapping_mul(MULTIPLIER);
@@ -135,11 +132,6 @@ impl EventHasher {
             }));
         &self.hashes
     }
-}
-
-/// What a text counts as.
-pub(crate) fn hash_of_text(text: &[u8]) -> u64 {
-    u64::from(crc32fast::hash(text)) | (text.len() as u64) << 32
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use crate::block::{
 };
 use crate::chunk::ChunkHeader;
 use crate::error::{FormatError, Result};
+use crate::file_limits::FileLimits;
 use crate::footer::{Footer, IndexEntry, TraceIndexEntry, decode_some_of_index};
 use crate::ids::StreamId;
-use crate::limits::FileLimits;
 use crate::read::ReadAt;
 use crate::snapshot::SnapshotHeader;
 use crate::trace_chunk::TraceChunkHeader;

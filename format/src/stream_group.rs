@@ -6,10 +6,12 @@ use crate::chunk::{
     TypeColumns, check_events, ordinals, put_columns, put_type_table, read_columns, read_type_table,
 };
 use crate::error::{FormatError, Result};
-use crate::ids::StreamId;
+use crate::ids::{EventTypeId, StreamId};
 use crate::ints::{Word, put_codes, put_ints, read_ints};
-use crate::trace_chunk::StreamCounts;
 use crate::wire::Wire;
+
+/// A stream, and its events by event type, ascending.
+pub type StreamCounts = (StreamId, Vec<(EventTypeId, u64)>);
 
 /// Events of several streams in a chunk: those of the first, then those of the second, and so on.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use crate::block::{BlockHeader, BlockKind, FileHeader, StoredBody};
 use crate::definitions::Definitions;
 use crate::error::{FormatError, Result};
+use crate::file_limits::FileLimits;
 use crate::footer::{SnapshotEntry, TraceIndexEntry};
 use crate::ids::{EventTypeId, StreamId};
-use crate::limits::{Content, FileLimits};
+use crate::limits::Content;
 use crate::loss::Cause;
 use crate::read::ReadAt;
 use crate::scan::{

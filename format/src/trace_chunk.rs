@@ -9,7 +9,7 @@ use crate::frames::{Frame, StoredFrames, read_frames};
 use crate::ids::{EventTypeId, StreamId};
 use crate::limits::Content;
 use crate::loss::Cause;
-use crate::stream_group::StreamGroup;
+use crate::stream_group::{StreamCounts, StreamGroup};
 use crate::wire::{Put, Wire};
 
 /// A loss of one stream on the merged axis.
@@ -85,9 +85,6 @@ pub struct TraceChunkHeader {
     /// The frames of the body: one of losses if there are any, then the groups of streams.
     pub frames: Vec<Frame>,
 }
-
-/// A stream, and its events by event type, ascending.
-pub type StreamCounts = (StreamId, Vec<(EventTypeId, u64)>);
 
 impl TraceChunkHeader {
     /// Appends the head.

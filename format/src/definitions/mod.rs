@@ -35,11 +35,11 @@ pub use process::{Location, Object, Process, Property, Rank, Registration, Sourc
 pub use region::{Function, Module, Region, RegionSet, Symbol};
 
 use crate::error::{FormatError, Result};
+use crate::file_limits::FileLimits;
 use crate::ids::{
     ClockId, EventTypeId, LocationId, ModuleId, ObjectId, ProcessId, RegionId, SourceId, StreamId,
     StringId,
 };
-use crate::limits::FileLimits;
 use crate::wire::Wire;
 use memory::{KnownEntries, MemoryTaken};
 

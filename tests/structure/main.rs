@@ -1,0 +1,137 @@
+//! The structure of the source code: which files of a crate need each other, how long files and functions are, and how
+//! functions take their parameters.
+
+mod graph;
+mod lengths;
+mod modules;
+mod names;
+
+use std::path::{Path, PathBuf};
+
+use graph::circles;
+use modules::Crate;
+
+/// A crate, and the largest number of its files that may need each other in a circle (1: no circle).
+const CRATES: &[(&str, usize)] = &[
+    ("format", 1),
+    ("merger", 1),
+    ("recorder", 3),
+    ("recorder/capi", 1),
+    ("recorder/capi/events", 1),
+    ("recorder/instrument", 1),
+    ("recorder/mpi", 1),
+    ("recorder/tracing", 1),
+    ("viewer-cli", 4),
+    ("viewer-cli/analysis", 1),
+    ("viewer-cli/export", 1),
+];
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(directory: &Path) -> Crate {
+    Crate::read(&directory.join("src")).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn files_of_a_crate_do_not_need_each_other_in_circles() {
+    let mut wrong = Vec::new();
+    for (name, most) in CRATES {
+        let parsed = read(&root().join(name));
+        for circle in circles(&parsed) {
+            if circle.len() > *most {
+                wrong.push(format!("{name}: {}", circle.join(" ")));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn files_and_functions_are_short_and_parameters_have_names() {
+    let mut wrong = Vec::new();
+    for (name, _) in CRATES {
+        let parsed = read(&root().join(name));
+        wrong.extend(lengths::check(name, &parsed));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Writes a crate of these files, and returns its circles.
+fn circles_of(files: &[(&str, &str)]) -> Vec<Vec<String>> {
+    let scratch = tempfile::tempdir().expect("a directory");
+    for (name, text) in files {
+        let path = scratch.path().join("src").join(name);
+        std::fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
+        std::fs::write(path, text).expect("a file");
+    }
+    circles(&read(scratch.path()))
+}
+
+const LIB: (&str, &str) = ("lib.rs", "mod a;\nmod b;\npub use a::A;\n");
+
+#[test]
+fn a_circle_by_use_is_found() {
+    let a = ("a.rs", "use crate::b::B;\npub struct A(B);\n");
+    let b = ("b.rs", "use super::a::A;\npub struct B(Box<A>);\n");
+    assert_eq!(circles_of(&[LIB, a, b]), [["a.rs", "b.rs"]]);
+}
+
+#[test]
+fn a_circle_by_full_paths_is_found() {
+    let a = ("a.rs", "pub struct A(crate::b::B);\n");
+    let b = (
+        "b.rs",
+        "pub struct B;\nimpl B { fn a(&self) { crate::a::f(self) } }\n",
+    );
+    assert_eq!(circles_of(&[LIB, a, b]), [["a.rs", "b.rs"]]);
+}
+
+#[test]
+fn a_circle_through_a_pub_use_is_found() {
+    let a = ("a.rs", "use crate::b::B;\npub struct A(B);\n");
+    let b = ("b.rs", "pub struct B(Box<crate::A>);\n");
+    assert_eq!(circles_of(&[LIB, a, b]), [["a.rs", "b.rs"]]);
+}
+
+#[test]
+fn a_circle_of_files_in_folders_is_found() {
+    let lib = ("lib.rs", "mod a;\nmod b;\n");
+    let a = ("a/mod.rs", "mod deep;\npub use deep::*;\n");
+    let deep = ("a/deep.rs", "use crate::b::B;\npub struct A(B);\n");
+    let b = ("b.rs", "use crate::a::A;\npub struct B(Box<A>);\n");
+    assert_eq!(circles_of(&[lib, a, deep, b]), [["a/deep.rs", "b.rs"]]);
+}
+
+#[test]
+fn a_circle_in_a_macro_is_found() {
+    let a = (
+        "a.rs",
+        "pub fn f() { println!(\"{}\", crate::b::g()); }\npub struct A;\n",
+    );
+    let b = ("b.rs", "pub fn g() -> u8 { crate::a::f(); 0 }\n");
+    assert_eq!(circles_of(&[LIB, a, b]), [["a.rs", "b.rs"]]);
+}
+
+#[test]
+fn parents_and_children_and_one_way_make_no_circle() {
+    let a = (
+        "a.rs",
+        "use crate::b::B;\nuse crate::A as Again;\npub struct A(B);\n",
+    );
+    let b = ("b.rs", "mod inner;\npub use inner::I;\npub struct B;\n");
+    let inner = ("b/inner.rs", "use super::B;\npub struct I(B);\n");
+    let nothing: [[&str; 0]; 0] = [];
+    assert_eq!(circles_of(&[LIB, a, b, inner]), nothing);
+}
+
+#[test]
+fn a_module_outside_of_the_crate_is_refused() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir_all(scratch.path().join("src")).expect("a directory");
+    let lib = "#[path = \"../../other/src/thing.rs\"]\nmod thing;\n";
+    std::fs::write(scratch.path().join("src/lib.rs"), lib).expect("a file");
+    let error = Crate::read(&scratch.path().join("src")).err();
+    assert!(error.is_some_and(|error| error.contains("leaves the crate")));
+}
