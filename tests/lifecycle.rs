@@ -447,15 +447,30 @@ fn a_descriptor_that_the_program_closes_costs_events_and_none_of_its_files() {
         std::fs::write(&path, b"mine").expect("a file");
         let file = std::fs::File::options().write(true).open(&path);
         let file = file.expect("a file");
-        let descriptors = std::fs::read_dir("/proc/self/fd").expect("the descriptors");
         let is_recording = |number: &i32| {
             let link = std::fs::read_link(format!("/proc/self/fd/{number}"));
             link.is_ok_and(|link| link.starts_with(&directory))
         };
-        let numbers = descriptors.flatten().map(|entry| entry.file_name());
-        let numbers = numbers.filter_map(|name| name.to_str()?.parse().ok());
-        let numbers: Vec<i32> = numbers.filter(is_recording).collect();
-        assert_eq!(numbers.len(), 1, "the recording is open, once");
+        // The writer thread opens the recording when it has something to write.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        let mut numbers: Vec<i32> = Vec::new();
+        while numbers.is_empty() && std::time::Instant::now() < deadline {
+            let descriptors = std::fs::read_dir("/proc/self/fd").expect("the descriptors");
+            let names = descriptors.flatten().map(|entry| entry.file_name());
+            let all = names.filter_map(|name| name.to_str()?.parse().ok());
+            numbers = all.filter(is_recording).collect();
+        }
+        let links = || -> Vec<_> {
+            let descriptors = std::fs::read_dir("/proc/self/fd").expect("the descriptors");
+            let paths = descriptors.flatten().map(|entry| entry.path());
+            paths.map(std::fs::read_link).collect()
+        };
+        assert_eq!(
+            numbers.len(),
+            1,
+            "the recording is open, once: {:?}",
+            links()
+        );
         if takes_it_again {
             // SAFETY: the number is the recording's; the recorder finds out.
             unsafe { libc::dup2(file.as_raw_fd(), numbers[0]) };

@@ -1,12 +1,13 @@
 //! The recording's file: blocks appended at a known offset; after a write fails, it stays failed.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::IntoRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
 use annals_format::{
     BlockKind, BlockWriter, ChunkHeader, CompressionLevel, Content, Definitions, FileHeader,
@@ -32,8 +33,15 @@ pub(crate) trait Sink: Send {
 pub(crate) struct OwnFile {
     /// Some, but in `drop`.
     file: Option<File>,
-    device: u64,
-    inode: u64,
+    identity: Identity,
+}
+
+/// What makes a file another one. The time of creation is part of it, because the number (inode) of a file that was removed
+/// is soon that of a new one.
+type Identity = (u64, u64, Option<SystemTime>);
+
+fn identity_of(metadata: &Metadata) -> Identity {
+    (metadata.dev(), metadata.ino(), metadata.created().ok())
 }
 
 impl OwnFile {
@@ -41,8 +49,7 @@ impl OwnFile {
         let metadata = file.metadata()?;
         Ok(Self {
             file: Some(file),
-            device: metadata.dev(),
-            inode: metadata.ino(),
+            identity: identity_of(&metadata),
         })
     }
 
@@ -50,7 +57,7 @@ impl OwnFile {
     fn own(&self) -> io::Result<(&File, u64)> {
         let file = self.file.as_ref().ok_or_else(closed)?;
         let metadata = file.metadata().map_err(name_closed)?;
-        if (metadata.dev(), metadata.ino()) != (self.device, self.inode) {
+        if identity_of(&metadata) != self.identity {
             return Err(closed());
         }
         Ok((file, metadata.nlink()))
