@@ -69,6 +69,15 @@ const MISTAKES: &[Mistake] = &[
     ),
     ("$M nothing -o t.annals", 1, &["no recordings in nothing"]),
     (
+        "$M run.annals -o run.annals --from 1us",
+        2,
+        &[
+            "run.annals would be written over an input",
+            "part",
+            "another file",
+        ],
+    ),
+    (
         "$M run -o run.otf2",
         1,
         &["run exists already", "OTF2 archive", "another output"],

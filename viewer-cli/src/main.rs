@@ -28,14 +28,13 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
     version,
     disable_help_subcommand = true,
     after_help = "Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 finished, but data had to be \
-                  skipped (dropped --check, verify: anything was lost; recover: a part that it\n\
-                  reads is damaged or missing).\n\n\
+                  skipped or was lost (trace-cli help json).\n\n\
                   Examples:\n  trace-cli demo\n  trace-cli doctor ./program\n  trace-cli record -o annals-run -- ./program\n  trace-cli recover annals-run\n  trace-cli info run.annals\n  \
                   trace-cli print run.annals --rank 0 --from 1s --to 1.1s\n  \
                   trace-cli regions run.annals --by rank\n  trace-cli suggest-filter run.annals -o filter.txt\n  \
                   trace-cli explain run.annals 0/main/17 3/main/20\n  trace-cli dropped run.annals --check\n  \
                   trace-cli verify run.annals annals-run\n\n\
-                  Topics: trace-cli help losses, clocks, filters, json"
+                  Topics: trace-cli help losses, clocks, filters, settings, json, troubleshooting"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -106,7 +105,7 @@ enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// The help of a command, or a topic: losses, clocks, filters, json
+    /// The help of a command, or a topic: losses, clocks, filters, settings, json, troubleshooting
     Help {
         /// A command or a topic
         name: Option<String>,

@@ -175,16 +175,19 @@ pub fn run(arguments: &DemoArguments, out: &mut dyn Write) -> anyhow::Result<Fin
     writeln!(out, "{}", short_losses(&opened, &outcome, screen))?;
 
     let has_failed = !check(&opened, &tallies, out)? || !plan.rejected().is_empty();
+    // The program as it was called, if it was by its path: then it may not be in PATH.
+    let called = std::env::args().next().filter(|name| name.contains('/'));
+    let program = called.unwrap_or_else(|| "trace-cli".to_owned());
     writeln!(
         out,
         "\nYou have seen: {RANKS} processes recorded at once, merged into one order, their regions with times, and \
          what rank {TINY_RANK} lost\nto a buffer that is too small on purpose, with the count that each process kept \
          itself.\n\nThe recordings are in {0}, the trace is {1}. Next:\n  \
-         trace-cli tui {1}                   walk through it by keys\n  \
-         trace-cli timeline {1} --svg demo.svg\n  \
-         trace-cli regions {1} --by rank\n  \
-         trace-cli print {1} --source completions --limit 20\n  \
-         trace-cli dropped {1} --check       ends with exit code 3, because rank {TINY_RANK} lost events",
+         {program} tui {1}                   walk through it by keys\n  \
+         {program} timeline {1} --svg demo.svg\n  \
+         {program} regions {1} --by rank\n  \
+         {program} print {1} --source completions --limit 20\n  \
+         {program} dropped {1} --check       ends with exit code 3, because rank {TINY_RANK} lost events",
         output.display(),
         trace.display()
     )?;

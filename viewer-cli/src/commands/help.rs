@@ -9,11 +9,16 @@ use crate::did_you_mean::did_you_mean;
 use crate::output::Finding;
 
 /// Chapters that can be read without a browser.
-pub const TOPICS: [(&str, &str); 4] = [
+pub const TOPICS: [(&str, &str); 6] = [
     ("losses", include_str!("../../book/src/losses.md")),
     ("clocks", include_str!("../../book/src/clocks.md")),
     ("filters", include_str!("../../book/src/filters.md")),
+    ("settings", include_str!("../../book/src/settings.md")),
     ("json", include_str!("../../book/src/json.md")),
+    (
+        "troubleshooting",
+        include_str!("../../book/src/troubleshooting.md"),
+    ),
 ];
 
 /// Prints the help of everything, of a command, or of a topic.

@@ -279,7 +279,11 @@ fn check_places(arguments: &MergeArguments) -> Result<(), UsageError> {
     if let Some((other, _)) = taken.iter().find(|(_, place)| *place == at_output) {
         return refuse("the output", output, &format!("what {other} names"));
     }
-    taken.extend(inputs.map(|(what, path)| (what, place_of(path))));
+    let inputs: Vec<(&str, PathBuf)> = inputs.map(|(what, path)| (what, place_of(path))).collect();
+    if arguments.is_filtered() && inputs.iter().any(|(_, place)| *place == at_output) {
+        return refuse("the output", output, "an input of which it is a part");
+    }
+    taken.extend(inputs);
     taken.push(("the output", at_output));
     let written = [
         ("--report", &arguments.report),
@@ -302,6 +306,12 @@ fn check_places(arguments: &MergeArguments) -> Result<(), UsageError> {
 }
 
 impl MergeArguments {
+    /// Whether only a part of the inputs is written.
+    fn is_filtered(&self) -> bool {
+        let window = &self.window;
+        !self.filter.filter().is_empty() || window.from.is_some() || window.to.is_some()
+    }
+
     /// Where the trace is written.
     fn output(&self) -> &Path {
         self.output.as_deref().unwrap_or(Path::new(""))
@@ -509,9 +519,7 @@ fn summary(
     let asked = Asked {
         output: arguments.output(),
         is_readable: !matches!(format, OutputFormat::Export(_)),
-        is_filtered: !arguments.filter.filter().is_empty()
-            || arguments.window.from.is_some()
-            || arguments.window.to.is_some(),
+        is_filtered: arguments.is_filtered(),
         is_slice: arguments.slice.is_some(),
     };
     headline + &of_ends(report) + &of_merge(report, asked)
