@@ -62,7 +62,7 @@ impl Program {
             functions.dedup();
         }
         Some(Self {
-            is_static: !has_section(".interp") && !has_section(".dynamic"),
+            is_static: !has_section(".interp"),
             is_instrumented,
             functions,
         })
