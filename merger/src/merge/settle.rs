@@ -247,8 +247,9 @@ impl Merge {
         for ((host, own), lives) in lives.into_values() {
             let course = Course::new(own, host);
             let each = lives.into_iter();
-            errors
-                .extend(each.map(|(number, alike, ends)| course.clock_error(number, alike, ends)));
+            errors.extend(each.map(|(number, alike, (start_ns, end_ns))| {
+                course.clock_error(number, alike, start_ns, end_ns)
+            }));
         }
         for (number, trace) in self.traces.iter().enumerate() {
             let of_recordings = self
