@@ -38,7 +38,7 @@ use crate::error::{MergeError, Result};
 use crate::filter::{EventFilter, FilterError, Keep};
 use crate::input::reader::{InputOutcome, InputReader};
 use crate::input::recording::InputRecording;
-use crate::input::stream::StreamReader;
+use crate::input::stream::{RecordedStream, StreamReader};
 use crate::input::ticks::StreamClock;
 use crate::input::trace::{Earlier, InputTrace, TraceReader};
 use crate::input::unplaced::UnplacedStream;
@@ -427,7 +427,11 @@ impl Merge {
             &mut |worked: Worked<R>| {
                 losses.extend(worked.losses);
                 worked.hashes.iter().for_each(|runs| hashes.add(runs));
-                worked.shifts.iter().flatten().for_each(|s| moved.add(*s));
+                worked
+                    .shifts
+                    .iter()
+                    .flatten()
+                    .for_each(|(stream, shift_ns)| moved.add(*stream, *shift_ns));
                 if let Some(check) = &mut check {
                     stages::during(Stage::Match, || {
                         let batches = worked.messages.iter();
@@ -515,24 +519,24 @@ impl Merge {
         let mut readers: Vec<InputReader<'_>> = Vec::new();
         for member in &self.members {
             for (id, contents) in &member.input.recording.streams {
-                let number = member.numbers.streams[id];
-                let life_ns = (member.start_ns, member.end_ns);
-                let (input, numbers) = (&member.input, &member.numbers);
+                let stream = member.numbers.streams[id];
+                let recorded = RecordedStream {
+                    stream,
+                    input: &member.input,
+                    numbers: &member.numbers,
+                    contents,
+                    process_start_ns: member.start_ns,
+                    process_end_ns: member.end_ns,
+                };
                 let reader = match self.stream_clock(member, *id) {
                     Some(clock) => InputReader::Stream(Box::new(StreamReader::new(
-                        number,
-                        input,
-                        numbers,
-                        contents,
+                        recorded,
                         clock,
                         keep,
                         references,
-                        self.is_sorted(number),
-                        life_ns,
+                        self.is_sorted(stream),
                     ))),
-                    None => InputReader::Unplaced(Box::new(UnplacedStream::new(
-                        number, input, numbers, contents, keep, life_ns,
-                    ))),
+                    None => InputReader::Unplaced(Box::new(UnplacedStream::new(recorded, keep))),
                 };
                 readers.push(reader);
             }

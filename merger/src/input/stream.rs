@@ -143,6 +143,19 @@ pub(crate) struct StreamOutcome<'a> {
     pub(crate) hash: OrderHash,
 }
 
+/// A stream as its recording has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecordedStream<'a> {
+    /// Its number in the trace.
+    pub(crate) stream: StreamId,
+    pub(crate) input: &'a InputRecording,
+    pub(crate) numbers: &'a Numbers,
+    pub(crate) contents: &'a StreamContents,
+    /// Start and end of its process, trace time.
+    pub(crate) process_start_ns: i64,
+    pub(crate) process_end_ns: i64,
+}
+
 /// Reads one stream.
 #[derive(Debug)]
 pub(crate) struct StreamReader<'a> {
@@ -186,18 +199,22 @@ pub(crate) struct StreamReader<'a> {
 }
 
 impl<'a> StreamReader<'a> {
-    #[expect(clippy::too_many_arguments, reason = "each is something else")]
+    /// Plans in which order the stream's chunks are loaded. `references`: for the proof. `None` means nothing is proved.
     pub(crate) fn new(
-        stream: StreamId,
-        input: &'a InputRecording,
-        numbers: &'a Numbers,
-        contents: &'a StreamContents,
+        recorded: RecordedStream<'a>,
         clock: StreamClock<'a>,
         keep: &'a Keep,
         references: Option<&'a ElementReferences>,
         is_sorted: bool,
-        (process_start_ns, process_end_ns): (i64, i64),
     ) -> Self {
+        let RecordedStream {
+            stream,
+            input,
+            numbers,
+            contents,
+            process_start_ns,
+            process_end_ns,
+        } = recorded;
         let mut reader = Self {
             stream,
             input,

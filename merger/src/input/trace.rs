@@ -888,17 +888,19 @@ impl<'a> TraceReader<'a> {
                     continue;
                 }
                 let place = LossPlace::Time(to_ns.max(bound_ns));
-                self.lose(stream, number, *count, (from_ns, to_ns), place);
+                self.count_skipped(stream, number, *count, from_ns, to_ns, place);
             }
         }
     }
 
-    fn lose(
+    /// Counts events that cannot be read as skipped between two times, and queues their loss.
+    fn count_skipped(
         &mut self,
         stream: StreamId,
         event_type: EventTypeId,
         count: u64,
-        (from_ns, to_ns): (i64, i64),
+        from_ns: i64,
+        to_ns: i64,
         place: LossPlace,
     ) {
         self.row(stream, event_type).add_loss(Cause::Skipped, count);
@@ -940,7 +942,7 @@ impl<'a> TraceReader<'a> {
                 self.row(stream, event_type).add_filtered(count);
                 continue;
             }
-            self.lose(stream, event_type, count, (from_ns, to_ns), place);
+            self.count_skipped(stream, event_type, count, from_ns, to_ns, place);
         }
     }
 

@@ -91,7 +91,8 @@ impl Merge {
                     &trace.input,
                     &self.definitions,
                     *process,
-                    (is_first, unplaced(*process)),
+                    is_first,
+                    unplaced(*process),
                     said(*process),
                 );
                 (*process, report)

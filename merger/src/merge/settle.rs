@@ -99,7 +99,7 @@ impl Merge {
                         recording.last_reference_ns,
                     ));
                     calibration::thin(definitions, most_points);
-                    let (process, mut numbers) = unifier.add(definitions, (rank, first_rank));
+                    let (process, mut numbers) = unifier.add(definitions, rank, first_rank);
                     let used = types_of_chunks(&input);
                     name_lost_types(&mut unifier, used, &mut numbers);
                     forget_names(&mut input);
@@ -124,8 +124,8 @@ impl Merge {
                         continue;
                     };
                     facts.push(host_of(own, definitions, None));
-                    let rank = (rank, first_rank);
-                    let to = unifier.add_process(own, definitions, rank, &mut trace.numbers);
+                    let to =
+                        unifier.add_process(own, definitions, rank, first_rank, &mut trace.numbers);
                     trace.processes.insert(process, to);
                 }
             }
