@@ -26,7 +26,6 @@ use annals_format::{
     SourceOrder, StreamId, StreamTotals, TraceChunk, TraceLoss,
 };
 
-use crate::ahead;
 use crate::allocator::give_freed_memory_back;
 use crate::axis::proof::{self, ElementReferences, SortedStreams, StreamHashes};
 use crate::axis::strip::{Part, Strip};
@@ -48,6 +47,7 @@ use crate::merge::sweep::Sweep;
 use crate::messages::MessageBatch;
 use crate::messages::causality::{Causality, RepairReport};
 use crate::messages::repair::Shifts;
+use crate::ordered_parallel::{pipeline, pipeline_inline};
 use crate::report::Report;
 use crate::stages::{self, Stage};
 use crate::window::Window;
@@ -501,8 +501,8 @@ impl Merge {
         };
         let take = |results: Vec<R>| results.into_iter().try_for_each(&mut *consume);
         match workers.pool() {
-            None => ahead::one_by_one(next, work, take)?,
-            Some(pool) => ahead::feed(pool, most, next, work, take)?,
+            None => pipeline_inline(next, work, take)?,
+            Some(pool) => pipeline(pool, most, next, work, take)?,
         }
         done.push(sweep.into_outcomes().collect());
         if has_runs {
