@@ -12,10 +12,12 @@ pub(crate) mod plan;
 pub(crate) mod runs;
 pub(crate) mod sweep;
 
-mod causes;
-mod conclude;
-mod settle;
-mod shares;
+mod causality;
+mod clock_fits;
+mod duplicates;
+mod prepare;
+mod ranks;
+mod report_builder;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -39,7 +41,7 @@ use crate::input::reader::{InputOutcome, InputReader};
 use crate::input::recording::InputRecording;
 use crate::input::stream::{RecordedStream, StreamReader};
 use crate::input::ticks::StreamClock;
-use crate::input::trace::{Earlier, InputTrace, TraceReader};
+use crate::input::trace::{InputTrace, RenumberedTrace, TraceReader};
 use crate::input::unplaced::UnplacedStream;
 use crate::merge::options::SliceNumber;
 use crate::merge::runs::{Budget, Runs};
@@ -53,7 +55,7 @@ use crate::stages::{self, Stage};
 use crate::window::Window;
 use crate::workers::Workers;
 
-use self::causes::{Moved, shifts_of};
+use self::causality::{Moved, shifts_of};
 
 /// A recording in the order of the merge.
 #[derive(Debug)]
@@ -120,7 +122,7 @@ pub(crate) struct Merge {
     is_planned: bool,
     members: Vec<Member>,
     /// Traces among the inputs.
-    traces: Vec<Earlier>,
+    traces: Vec<RenumberedTrace>,
     /// Identities of all recordings, in merge order.
     recording_ids: Vec<RecordingId>,
     /// Files that hold a recording given already.
@@ -449,7 +451,7 @@ impl Merge {
             causality.repair = Some(repair);
         }
         let hashes = is_proved.then_some(&hashes);
-        self.conclude(outcomes, losses, hashes, causality)
+        self.build_report(outcomes, losses, hashes, causality)
     }
 
     /// Cuts the axis into strips, has `work` make something of the chunks of each, by as many threads

@@ -62,7 +62,7 @@ impl InputTrace {
 
 /// A trace among the inputs of a merge.
 #[derive(Debug)]
-pub(crate) struct Earlier {
+pub(crate) struct RenumberedTrace {
     pub(crate) input: InputTrace,
     /// Its definitions by process.
     pub(crate) own: BTreeMap<ProcessId, Definitions>,
@@ -84,7 +84,7 @@ struct Anchor {
     error_ns: u64,
 }
 
-impl Earlier {
+impl RenumberedTrace {
     pub(crate) fn new(input: InputTrace) -> Self {
         Self {
             own: by_process(&input.trace.definitions),
@@ -362,7 +362,7 @@ struct Renumbered {
 /// Reads a trace.
 #[derive(Debug)]
 pub(crate) struct TraceReader<'a> {
-    pub(crate) earlier: &'a Earlier,
+    pub(crate) earlier: &'a RenumberedTrace,
     keep: &'a Keep,
     /// For the proof; none: nothing is to be proved.
     references: Option<&'a ElementReferences>,
@@ -390,7 +390,7 @@ pub(crate) struct TraceReader<'a> {
 
 impl<'a> TraceReader<'a> {
     pub(crate) fn new(
-        earlier: &'a Earlier,
+        earlier: &'a RenumberedTrace,
         keep: &'a Keep,
         references: Option<&'a ElementReferences>,
         sorted: SortedStreams,

@@ -1,4 +1,4 @@
-//! What a merge did, put together from what its readers found.
+//! The report of a merge, built from what its readers found.
 
 use std::collections::BTreeMap;
 
@@ -13,22 +13,78 @@ use crate::input::trace::InputTrace;
 use crate::messages::causality::CausalityReport;
 use crate::report::{self, Boots, InputReport, Report, StreamReport};
 
+/// What readers found, for the report.
+struct Findings {
+    /// By stream, totals and report.
+    streams: Vec<(StreamTotals, StreamReport)>,
+    /// By process, events that have no place in time.
+    unplaced: BTreeMap<ProcessId, u64>,
+}
+
 impl Merge {
-    pub(super) fn conclude(
+    /// Builds the report of a merge from what its readers found.
+    ///
+    /// # Errors
+    /// If the order hash of a stream shows that the trace does not have what its input has.
+    pub(super) fn build_report(
         &self,
         outcomes: Vec<Vec<InputOutcome<'_>>>,
         losses: Vec<TraceLoss>,
         hashes: Option<&StreamHashes>,
         causality: Option<CausalityReport>,
     ) -> Result<Merged> {
+        let Findings {
+            mut streams,
+            mut unplaced,
+        } = self.findings(outcomes, hashes)?;
+        streams.sort_by_key(|(totals, _)| totals.stream);
+        let take = |(totals, _): &mut (StreamTotals, _)| {
+            let stream = totals.stream;
+            std::mem::replace(totals, StreamTotals::new(stream))
+        };
+        let totals: Vec<StreamTotals> = streams.iter_mut().map(take).collect();
+        let streams = streams.into_iter().map(|(_, report)| report).collect();
+        self.count_unplaced(&mut unplaced);
+        let mut report = Report::new(
+            self.input_reports(&unplaced),
+            streams,
+            &totals,
+            &losses,
+            &self.definitions,
+            self.duplicates.clone(),
+        );
+        let processes = self.definitions.processes.values();
+        let mut in_traces: Boots = processes.map(|process| process.boot_id).collect();
+        for member in &self.members {
+            in_traces.remove(&member.boot_id(&self.definitions));
+        }
+        report.tell_clocks(&self.definitions, &self.fits, &self.hosts, &in_traces);
+        report.causality = causality;
+        let is_whole =
+            |trace: &InputTrace| trace.trace.has_footer && trace.trace.problems.is_empty();
+        report.complete &= self.input_traces().all(is_whole);
+        Ok(Merged {
+            totals,
+            losses,
+            report,
+            bytes: 0,
+        })
+    }
+
+    /// Proves each stream, and collects its totals and its report.
+    fn findings(
+        &self,
+        outcomes: Vec<Vec<InputOutcome<'_>>>,
+        hashes: Option<&StreamHashes>,
+    ) -> Result<Findings> {
         // Of very many streams, no more room than they need.
         let count = outcomes.iter().map(Vec::len).sum();
-        let mut of_streams: Vec<(StreamTotals, StreamReport)> = Vec::with_capacity(count);
+        let mut streams: Vec<(StreamTotals, StreamReport)> = Vec::with_capacity(count);
         let mut unplaced = BTreeMap::new();
         for outcome in outcomes.into_iter().flatten() {
             match outcome {
                 InputOutcome::Stream(outcome) => {
-                    of_streams.push(self.conclude_stream(&outcome, hashes)?);
+                    streams.push(self.stream_report(&outcome, hashes)?);
                 }
                 InputOutcome::Trace(reader) => {
                     if let Some(process) = reader.earlier.processes.values().min() {
@@ -46,29 +102,31 @@ impl Merge {
                         }
                         let definitions = &self.definitions;
                         let report = StreamReport::new(definitions, &totals, &findings, miscounted);
-                        of_streams.push((totals, report));
+                        streams.push((totals, report));
                     }
                 }
             }
         }
-        of_streams.sort_by_key(|(totals, _)| totals.stream);
-        let take = |(totals, _): &mut (StreamTotals, _)| {
-            let stream = totals.stream;
-            std::mem::replace(totals, StreamTotals::new(stream))
-        };
-        let totals: Vec<StreamTotals> = of_streams.iter_mut().map(take).collect();
-        let streams = of_streams.into_iter().map(|(_, report)| report).collect();
+        Ok(Findings { streams, unplaced })
+    }
+
+    /// Counts, by process, the events of streams whose source or clock is not defined.
+    fn count_unplaced(&self, unplaced: &mut BTreeMap<ProcessId, u64>) {
         for member in &self.members {
             for (id, contents) in &member.input.recording.streams {
                 if self.stream_clock(member, *id).is_none() {
                     let chunks = contents.chunks.iter();
-                    let sum: &mut u64 = unplaced.entry(member.process).or_insert(0);
+                    let sum = unplaced.entry(member.process).or_insert(0);
                     *sum = chunks.fold(*sum, |sum, chunk| {
                         sum.saturating_add(chunk.header.event_count)
                     });
                 }
             }
         }
+    }
+
+    /// Reports each process, in their order.
+    fn input_reports(&self, unplaced: &BTreeMap<ProcessId, u64>) -> Vec<InputReport> {
         let unplaced = |process: ProcessId| unplaced.get(&process).copied().unwrap_or(0);
         let ends = report::ends(&self.definitions);
         let said = |process: ProcessId| ends.get(&process).cloned().unwrap_or_default();
@@ -100,33 +158,11 @@ impl Merge {
         });
         let mut inputs: Vec<(ProcessId, InputReport)> = inputs.chain(of_traces).collect();
         inputs.sort_by_key(|(process, _)| *process);
-        let mut report = Report::new(
-            inputs.into_iter().map(|(_, report)| report).collect(),
-            streams,
-            &totals,
-            &losses,
-            &self.definitions,
-            self.duplicates.clone(),
-        );
-        let processes = self.definitions.processes.values();
-        let mut in_traces: Boots = processes.map(|process| process.boot_id).collect();
-        for member in &self.members {
-            in_traces.remove(&member.boot_id(&self.definitions));
-        }
-        report.tell_clocks(&self.definitions, &self.fits, &self.hosts, &in_traces);
-        report.causality = causality;
-        let is_whole =
-            |trace: &InputTrace| trace.trace.has_footer && trace.trace.problems.is_empty();
-        report.complete &= self.input_traces().all(is_whole);
-        Ok(Merged {
-            totals,
-            losses,
-            report,
-            bytes: 0,
-        })
+        inputs.into_iter().map(|(_, report)| report).collect()
     }
 
-    fn conclude_stream(
+    /// Proves a stream. Returns its totals and its report.
+    fn stream_report(
         &self,
         outcome: &StreamOutcome<'_>,
         hashes: Option<&StreamHashes>,
