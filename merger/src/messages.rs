@@ -1,4 +1,4 @@
-//! MessageContent events say about messages and collective operations: taken out of a chunk of the trace by the
+//! What events say about messages and collective operations: taken out of a chunk of the trace by the
 //! roles of its event types, so that the matching sees nothing else.
 
 pub(crate) mod causality;
@@ -39,11 +39,11 @@ pub(crate) enum PointToPointKind {
     ReceiveStart,
     /// A receive that was started takes no message.
     Cancel,
-    /// MessageContent a send told of was not sent.
+    /// What a send told of was not sent.
     Unsent,
 }
 
-/// MessageContent a collective operation orders.
+/// What a collective operation orders.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Semantics {
     AllToAll,
@@ -127,6 +127,12 @@ pub(crate) struct MessageEvent {
     pub(crate) content: MessageContent,
 }
 
+impl MessageEvent {
+    pub(crate) const fn has_request(&self) -> bool {
+        self.request != NONE
+    }
+}
+
 /// The content of an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MessageContent {
@@ -153,6 +159,8 @@ pub(crate) struct Collective {
     pub(crate) place: i64,
     /// Number of processes; 0 when it is not known.
     pub(crate) size: u32,
+    /// Its number among the operations of the communicator.
+    pub(crate) sequence: u64,
     pub(crate) root: u32,
     /// Code of the operation.
     pub(crate) operation: u16,
@@ -171,7 +179,7 @@ pub(crate) struct Mark<D = ()> {
     pub(crate) time_ns: i64,
     pub(crate) process: u32,
     pub(crate) clock: u32,
-    /// MessageContent the caller of the matcher wants to know of the event.
+    /// What the caller of the matcher wants to know of the event.
     pub(crate) detail: D,
 }
 
@@ -307,7 +315,7 @@ struct Place {
     process: u32,
     clock: u32,
     thread: u16,
-    /// MessageContent a loss of any type may have had.
+    /// What a loss of any type may have had.
     lost: Lost,
 }
 
@@ -580,6 +588,7 @@ impl Extractor {
         let process = at.process;
         let integer = |place: Option<usize>| columns.get(place?)?.integer(ordinal);
         let number = |place| integer(place).map_or(NONE, |value| value as u64);
+        let sequence = || integer(plan.sequence).map_or(NONE, |v| u64::try_from(v).unwrap_or(NONE));
         let communicator = match plan.communicator {
             None => NONE,
             Some((place, reference)) => {
@@ -608,7 +617,7 @@ impl Extractor {
                 let tag = integer(plan.tag).and_then(|tag| i64::try_from(tag).ok());
                 MessageContent::PointToPoint(PointToPoint {
                     tag: tag.map_or(ANY_TAG, |tag| tag.max(ANY_TAG)),
-                    sequence: number(plan.sequence),
+                    sequence: sequence(),
                     peer,
                     thread: at.thread,
                     kind,
@@ -630,6 +639,7 @@ impl Extractor {
                 MessageContent::Collective(Collective {
                     place: place.map_or(-1, |place| place.max(-1)),
                     size: size.unwrap_or(0),
+                    sequence: sequence(),
                     root: root.map_or(NOBODY, |rank| self.process_of_rank(process, rank)),
                     operation: operation_code.map_or(u16::MAX, |code| code as u16),
                     is_begin,
@@ -649,7 +659,7 @@ impl Extractor {
     }
 }
 
-/// MessageContent of these a stream had, by what its counters say: a loss of any type in it may have had the same.
+/// What of these a stream had, by what its counters say: a loss of any type in it may have had the same.
 pub(crate) fn carried(
     definitions: &Definitions,
     raised: impl Iterator<Item = EventTypeId>,

@@ -1,6 +1,8 @@
 //! Collective operations: whose end cannot be before whose begin.
 
-use std::collections::VecDeque;
+mod from_end;
+
+use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -21,7 +23,7 @@ pub struct CollectiveCounts {
     pub operations: u64,
     /// Ends without a begin, and operations that its processes take for different ones.
     pub inconsistent: u64,
-    /// Begins and ends behind a loss.
+    /// Begins and ends after a loss whose operation is not known.
     pub unmatchable_by_loss: u64,
     /// Begins and ends that were given up because too much was under way.
     pub over_limit: u64,
@@ -203,26 +205,45 @@ impl<D: Copy> Operation<D> {
     }
 }
 
+/// Begins and ends of a process after a loss, whose operations are not known yet.
+type Tail<D> = Vec<(MessageEvent, Collective, Mark<D>)>;
+
 /// A process in a communicator.
-#[derive(Debug, Default)]
-struct Participant {
+#[derive(Debug)]
+struct Participant<D> {
+    /// Number of its next operation, where events have no sequence numbers.
     next: u64,
     /// Operations that were begun: request and number.
     open: VecDeque<(u64, u64)>,
+    /// Losses of its process when its last event was taken in.
+    losses: u32,
+    /// Which operations it has begun is not known since a loss. The events since then are kept: they may be matched from
+    /// the end.
+    tail: Option<Tail<D>>,
 }
 
-#[derive(Debug, Default)]
-struct Communicator<D> {
-    /// Number of the first operation that is kept.
-    first: u64,
-    operations: VecDeque<Operation<D>>,
-}
-
-impl<D> Communicator<D> {
-    fn operation(&mut self, number: u64) -> Option<&mut Operation<D>> {
-        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        self.operations.get_mut(index)
+impl<D> Participant<D> {
+    const fn new() -> Self {
+        Self {
+            next: 0,
+            open: VecDeque::new(),
+            losses: 0,
+            tail: None,
+        }
     }
+
+    fn weight(&self) -> usize {
+        self.open.len() + self.tail.as_ref().map_or(0, Vec::len)
+    }
+}
+
+#[derive(Debug)]
+struct Communicator<D> {
+    /// The operations that are kept, by number.
+    operations: BTreeMap<u64, Operation<D>>,
+    /// Operations before this one were let go; those of persistent requests have numbers far above.
+    first: u64,
+    participants: BTreeMap<u32, Participant<D>>,
 }
 
 /// The collective operations under way.
@@ -230,9 +251,9 @@ impl<D> Communicator<D> {
 pub(crate) struct Collectives<D = ()> {
     numbers: FxHashMap<u64, usize>,
     communicators: Vec<Communicator<D>>,
-    members: FxHashMap<(usize, u32), Participant>,
-    /// Processes of which events may be missing.
-    lost: FxHashMap<u32, ()>,
+    /// How often events of a process may have been lost.
+    losses: FxHashMap<u32, u32>,
+    participants: usize,
     weight: usize,
     limit: usize,
     pairs_all: bool,
@@ -244,8 +265,8 @@ impl<D: Copy + Default> Collectives<D> {
         Self {
             numbers: FxHashMap::default(),
             communicators: Vec::new(),
-            members: FxHashMap::default(),
-            lost: FxHashMap::default(),
+            losses: FxHashMap::default(),
+            participants: 0,
             weight: 0,
             limit,
             pairs_all: false,
@@ -258,27 +279,70 @@ impl<D: Copy + Default> Collectives<D> {
         self.pairs_all = true;
     }
 
+    /// Notes that events of a process may be missing from here on.
     pub(crate) fn lose(&mut self, process: u32) {
-        self.lost.insert(process, ());
+        *self.losses.entry(process).or_default() += 1;
     }
 
+    /// Returns the number of the communicator of an event, in which the process takes part as far as its losses allow.
     fn communicator(&mut self, event: &MessageEvent) -> Option<usize> {
-        if self.lost.contains_key(&event.process) {
-            self.counts.unmatchable_by_loss += 1;
-            return None;
-        }
         let known = self.numbers.get(&event.communicator).copied();
-        let is_full = self.communicators.len() >= self.limit || self.members.len() >= self.limit;
+        let is_full = self.communicators.len() >= self.limit || self.participants >= self.limit;
         if known.is_none() && is_full {
             self.counts.over_limit += 1;
             return None;
         }
-        Some(known.unwrap_or_else(|| {
+        let number = known.unwrap_or_else(|| {
             let number = self.communicators.len();
             self.numbers.insert(event.communicator, number);
-            self.communicators.push(Communicator::default());
+            self.communicators.push(Communicator {
+                operations: BTreeMap::new(),
+                first: 0,
+                participants: BTreeMap::new(),
+            });
             number
-        }))
+        });
+        let losses = self.losses.get(&event.process).copied().unwrap_or(0);
+        let participants = &mut self.communicators[number].participants;
+        let participant = participants.entry(event.process).or_insert_with(|| {
+            self.participants += 1;
+            Participant::new()
+        });
+        if participant.losses != losses {
+            participant.losses = losses;
+            self.weight -= participant.weight();
+            participant.open.clear();
+            let tail = participant.tail.replace(Vec::new()).unwrap_or_default();
+            self.counts.unmatchable_by_loss += tail.len() as u64;
+        }
+        Some(number)
+    }
+
+    fn participant(&mut self, communicator: usize, process: u32) -> &mut Participant<D> {
+        self.communicators[communicator]
+            .participants
+            .entry(process)
+            .or_insert_with(Participant::new)
+    }
+
+    /// Keeps an event of unknown operation until the end.
+    fn keep(
+        &mut self,
+        communicator: usize,
+        event: &MessageEvent,
+        part: &Collective,
+        mark: Mark<D>,
+    ) {
+        let is_over = self.weight > self.limit;
+        let participant = self.participant(communicator, event.process);
+        if let Some(tail) = participant.tail.as_mut().filter(|_| !is_over) {
+            tail.push((*event, *part, mark));
+            self.weight += 1;
+        } else {
+            self.counts.unmatchable_by_loss += 1;
+            // What follows cannot be counted from the end either: as after another loss.
+            self.lose(event.process);
+        }
     }
 
     pub(crate) fn begin(
@@ -292,40 +356,37 @@ impl<D: Copy + Default> Collectives<D> {
         let Some(communicator) = self.communicator(event) else {
             return;
         };
-        let member = self
-            .members
-            .entry((communicator, event.process))
-            .or_default();
-        let number = member.next;
-        member.next += 1;
-        if member.open.len() >= MOST_OPEN {
+        let participant = self.participant(communicator, event.process);
+        let number = match part.sequence {
+            NONE if participant.tail.is_some() => {
+                self.keep(communicator, event, part, mark);
+                return;
+            }
+            NONE => participant.next,
+            sequence => {
+                let tail = participant.tail.take().unwrap_or_default().len();
+                self.weight -= tail;
+                self.counts.unmatchable_by_loss += tail as u64;
+                sequence
+            }
+        };
+        let participant = self.participant(communicator, event.process);
+        if participant.open.len() >= MOST_OPEN {
             // It never ends what it begins.
-            self.weight -= member.open.len();
-            member.open.clear();
+            let open = participant.open.len();
+            participant.open.clear();
+            self.weight -= open;
             self.counts.over_limit += 1;
             self.lose(event.process);
             return;
         }
-        member.open.push_back((event.request, number));
+        participant.next = number.saturating_add(1);
+        participant.open.push_back((event.request, number));
         self.weight += 1;
-        let of = &mut self.communicators[communicator];
-        while of.first + of.operations.len() as u64 <= number {
-            of.operations.push_back(Operation {
-                pairs_all: self.pairs_all,
-                ..Operation::default()
-            });
-            self.weight += 1;
-        }
-        match of.operation(number) {
-            Some(operation) => {
-                let before = operation.weight();
-                operation.begin(event, part, mark, paired);
-                self.weight += operation.weight();
-                self.weight -= before;
-            }
-            None => self.counts.over_limit += 1,
-        }
-        self.clean(communicator, paired);
+        self.with_operation(communicator, number, |operation| {
+            operation.begin(event, part, mark, paired);
+        });
+        self.clean(communicator, number, paired);
     }
 
     pub(crate) fn end(
@@ -339,51 +400,106 @@ impl<D: Copy + Default> Collectives<D> {
         let Some(communicator) = self.communicator(event) else {
             return;
         };
-        let member = self
-            .members
-            .entry((communicator, event.process))
-            .or_default();
-        let place = match event.request {
-            NONE => member.open.iter().position(|(request, _)| *request == NONE),
-            request => member.open.iter().position(|(open, _)| *open == request),
+        let participant = self.participant(communicator, event.process);
+        let place = match (part.sequence, event.request) {
+            (NONE, NONE) => participant.open.iter().position(|open| open.0 == NONE),
+            (NONE, request) => participant.open.iter().position(|open| open.0 == request),
+            (sequence, _) => participant.open.iter().position(|open| open.1 == sequence),
         };
-        let Some((_, number)) = place.and_then(|place| member.open.remove(place)) else {
-            self.counts.inconsistent += 1;
-            return;
-        };
-        self.weight -= 1;
-        match self.communicators[communicator].operation(number) {
-            Some(operation) => {
-                let before = operation.weight();
-                operation.end(event, part, mark, paired);
-                self.weight += operation.weight();
-                self.weight -= before;
+        let open = place.and_then(|place| participant.open.remove(place));
+        let is_lost = participant.tail.is_some() || participant.losses != 0;
+        self.weight -= usize::from(open.is_some());
+        let number = match (open, part.sequence) {
+            (Some((_, number)), _) => number,
+            // Its begin is lost.
+            (None, sequence) if sequence != NONE && is_lost => sequence,
+            (None, _) if self.participant(communicator, event.process).tail.is_some() => {
+                self.keep(communicator, event, part, mark);
+                return;
             }
-            None => self.counts.over_limit += 1,
-        }
-        self.clean(communicator, paired);
+            (None, _) if is_lost => {
+                self.counts.unmatchable_by_loss += 1;
+                return;
+            }
+            (None, _) => {
+                self.counts.inconsistent += 1;
+                return;
+            }
+        };
+        self.with_operation(communicator, number, |operation| {
+            operation.end(event, part, mark, paired);
+        });
+        self.clean(communicator, number, paired);
     }
 
-    /// Lets go of operations in which all have taken part, and at the limit of the oldest.
-    fn clean(&mut self, communicator: usize, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
+    /// Has an operation take part in something; one that was let go is counted.
+    fn with_operation(
+        &mut self,
+        communicator: usize,
+        number: u64,
+        act: impl FnOnce(&mut Operation<D>),
+    ) {
         let of = &mut self.communicators[communicator];
-        while let Some(operation) = of.operations.front_mut() {
-            if !operation.is_complete() && self.weight <= self.limit {
-                break;
+        if number < of.first {
+            self.counts.over_limit += 1;
+            return;
+        }
+        let operation = of.operations.entry(number).or_insert_with(|| {
+            self.weight += 1;
+            Operation {
+                pairs_all: self.pairs_all,
+                ..Operation::default()
             }
+        });
+        let before = operation.weight();
+        act(operation);
+        self.weight += operation.weight();
+        self.weight -= before;
+    }
+
+    /// Lets go of an operation in which all have taken part, and at the limit of the oldest.
+    fn clean(
+        &mut self,
+        communicator: usize,
+        number: u64,
+        paired: &mut impl FnMut(Mark<D>, Mark<D>),
+    ) {
+        let of = &mut self.communicators[communicator];
+        let touched = of.operations.get(&number);
+        if touched.is_some_and(Operation::is_complete)
+            && let Some(mut operation) = of.operations.remove(&number)
+        {
             self.weight -= operation.weight();
-            conclude(operation, &mut self.counts, paired);
-            of.operations.pop_front();
-            of.first += 1;
+            conclude(&mut operation, &mut self.counts, paired);
+        }
+        while self.weight > self.limit
+            && let Some((oldest, mut operation)) = of.operations.pop_first()
+        {
+            self.weight -= operation.weight();
+            conclude(&mut operation, &mut self.counts, paired);
+            of.first = oldest.saturating_add(1);
         }
     }
 
     pub(crate) fn finish(&mut self, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
-        for communicator in &mut self.communicators {
-            for operation in &mut communicator.operations {
-                conclude(operation, &mut self.counts, paired);
+        for communicator in 0..self.communicators.len() {
+            for (event, part, mark, number) in self.matched_from_end(communicator) {
+                self.with_operation(communicator, number, |operation| {
+                    if part.is_begin {
+                        operation.begin(&event, &part, mark, paired);
+                    } else {
+                        operation.end(&event, &part, mark, paired);
+                    }
+                });
             }
-            communicator.operations.clear();
+            let of = &mut self.communicators[communicator];
+            for participant in of.participants.values_mut() {
+                let tail = participant.tail.take().unwrap_or_default();
+                self.counts.unmatchable_by_loss += tail.len() as u64;
+            }
+            for mut operation in std::mem::take(&mut of.operations).into_values() {
+                conclude(&mut operation, &mut self.counts, paired);
+            }
         }
     }
 }

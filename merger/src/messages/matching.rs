@@ -57,6 +57,15 @@ enum Broken {
     Limit,
 }
 
+impl Broken {
+    /// A number is known again.
+    fn heal(&mut self) {
+        if *self == Self::Loss {
+            *self = Self::No;
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 struct Key {
     communicator: u64,
@@ -100,11 +109,18 @@ struct Channel {
     key: Key,
     sends: List,
     receives: List,
-    /// MessageContent the processes had lost when it was last looked at.
+    /// What the processes had lost when it was last looked at.
     sender_losses: u32,
     receiver_losses: u32,
     sends_broken: Broken,
     receives_broken: Broken,
+    /// Numbers of the next send, and of the next receive in the order of their starts, that have none of their own.
+    next_send: u64,
+    next_receive: u64,
+    /// Receives in the list that are numbered and wait for their send.
+    numbered: u32,
+    /// Whether an event here had a sequence number.
+    has_sequences: bool,
     /// Whether several threads have waited here at once.
     has_threads: bool,
 }
@@ -119,6 +135,10 @@ impl Channel {
             receiver_losses: 0,
             sends_broken: Broken::No,
             receives_broken: Broken::No,
+            next_send: 0,
+            next_receive: 0,
+            numbered: 0,
+            has_sequences: false,
             has_threads: false,
         }
     }
@@ -128,6 +148,8 @@ impl Channel {
             && self.receives.first == END
             && self.sends_broken != Broken::Limit
             && self.receives_broken != Broken::Limit
+            && self.next_send == self.next_receive
+            && !self.has_sequences
     }
 }
 
@@ -147,7 +169,8 @@ struct Node<D> {
     mark: Mark<D>,
     /// Receives are in this order: where each was started, but for those that another was before.
     started: u64,
-    sequence: u64,
+    /// Its number in its channel. [`NONE`] means one more than that of the event before it.
+    number: u64,
     next: u32,
     /// Who started the receive; of a send the last digits of its request.
     thread: u16,
@@ -163,7 +186,7 @@ enum Request {
     Wild { started: u64, thread: u16 },
 }
 
-/// MessageContent a started receive of unknown channel may take.
+/// What a started receive of unknown channel may take.
 #[derive(Clone, Copy, Debug)]
 struct Pattern {
     communicator: u64,
@@ -185,6 +208,10 @@ struct Process {
     /// How often sends, and receives, may have been lost.
     send_losses: u32,
     receive_losses: u32,
+    /// Number of the first event after the last loss of receives.
+    receives_lost_at: Option<u64>,
+    /// Receives that were started later, and before the last loss, have no known numbers.
+    certain_before: u64,
     /// Started receives of unknown channel, by where they were started.
     wild: BTreeMap<u64, Pattern>,
     /// Channels that wait for one of these.
@@ -215,7 +242,10 @@ pub(crate) struct Matcher<D = ()> {
 impl<D: Copy + Default> Matcher<D> {
     pub(crate) fn new(processes: usize, limit: usize) -> Self {
         let mut all = Vec::new();
-        all.resize_with(processes, Process::default);
+        all.resize_with(processes, || Process {
+            certain_before: u64::MAX,
+            ..Process::default()
+        });
         Self {
             channels: FxHashMap::default(),
             slots: Vec::new(),
@@ -283,20 +313,17 @@ impl<D: Copy + Default> Matcher<D> {
         state.send_losses = state.send_losses.saturating_add(lost.sends.into());
         if lost.receives {
             state.receive_losses = state.receive_losses.saturating_add(1);
-            // A started receive whose completion may be missing tells nothing any more, and what waits
-            // for it never will be told.
+            state.receives_lost_at = Some(self.next_number);
+            // The completion of a receive of unknown channel may be missing: the numbers of later receives are not known.
+            if let Some((first, _)) = state.wild.first_key_value() {
+                state.certain_before = state.certain_before.min(*first);
+            }
             state.wild.clear();
             let held = std::mem::take(&mut state.held);
             for key in held {
-                let Some(slot) = self.channels.get(&key).copied() else {
-                    continue;
-                };
-                self.refresh(slot);
-                let channel = self.channel(slot);
-                let receives = channel.receives;
-                channel.receives = List::EMPTY;
-                self.drop_list(receives);
-                self.flush(slot);
+                if let Some(slot) = self.channels.get(&key).copied() {
+                    self.refresh(slot);
+                }
             }
         }
         if lost.collectives {
@@ -333,7 +360,7 @@ impl<D: Copy + Default> Matcher<D> {
         self.next_number
     }
 
-    /// MessageContent waits for its partner.
+    /// What waits for its partner.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = Mark<D>> {
         let lists = self.channels.values();
         let lists = lists.flat_map(|slot| {
@@ -371,27 +398,36 @@ impl<D: Copy + Default> Matcher<D> {
         if !self.has_peer(event, message) {
             return;
         }
-        let key = Key::of(event, message);
-        let Some(slot) = self.open(key) else { return };
-        let receives = self.channel(slot).receives;
-        if message.sequence != NONE && self.has_sequence(receives) {
-            if let Some(node) = self.unlink_sequence(slot, true, message.sequence) {
-                self.counts.matched += 1;
-                paired(mark, node.mark);
-                return;
-            }
-        } else if message.sequence == NONE && self.is_broken(slot, false) {
+        let Some(slot) = self.open(Key::of(event, message)) else {
             return;
-        }
-        if let Some(receive) = self.take_first(slot, true, u64::MAX) {
+        };
+        let number = match message.sequence {
+            NONE if self.is_broken(slot, false) => return,
+            NONE => self.channel(slot).next_send,
+            sequence => {
+                let channel = self.channel(slot);
+                channel.has_sequences = true;
+                channel.sends_broken.heal();
+                sequence
+            }
+        };
+        let channel = self.channel(slot);
+        channel.next_send = channel.next_send.max(number.saturating_add(1));
+        if let Some(receive) = self.pop_receive(slot, number) {
             self.counts.matched += 1;
             paired(mark, receive);
+            return;
+        }
+        if let Some(receive) = self.find_receive(slot, number) {
+            self.counts.matched += 1;
+            paired(mark, receive);
+            self.settle(slot, paired);
             return;
         }
         let node = Node {
             mark,
             started: mark.number,
-            sequence: message.sequence,
+            number,
             next: END,
             thread: event.request as u16,
             state: State::Ready,
@@ -413,35 +449,40 @@ impl<D: Copy + Default> Matcher<D> {
             return;
         }
         let key = Key::of(event, message);
+        let lost_at = self.processes[event.process as usize].receives_lost_at;
         let (mut started, mut thread) = (mark.number, message.thread);
         let request = match event.request {
             NONE => None,
             request => self.requests.remove(&(event.process, request)),
         };
+        // Where a receive was started whose start may be lost is not known.
+        let mut has_place = event.request == NONE || lost_at.is_none();
         match request {
             Some(Request::Placed {
                 key: place,
                 node,
                 started: at,
             }) if self.is_open(node, at) => {
-                let node = &mut self.nodes[node as usize];
-                (started, thread) = (at, node.thread);
-                if place == key && message.sequence == NONE {
-                    (node.state, node.mark) = (State::Ready, mark);
+                has_place = true;
+                let placed = &mut self.nodes[node as usize];
+                (started, thread) = (at, placed.thread);
+                if place == key {
+                    (placed.state, placed.mark) = (State::Ready, mark);
+                    placed.number = message.sequence;
                     if let Some(slot) = self.channels.get(&key).copied() {
-                        self.arrange(slot);
-                        self.settle(slot, paired);
+                        self.complete(slot, node, paired);
                     }
                     return;
                 }
-                node.state = State::Dead;
+                placed.state = State::Dead;
                 self.settle_known(place, paired);
             }
             Some(Request::Wild {
                 started: at,
                 thread: of,
             }) => {
-                self.processes[event.process as usize].wild.remove(&at);
+                let process = &mut self.processes[event.process as usize];
+                has_place |= process.wild.remove(&at).is_some();
                 (started, thread) = (at, of);
             }
             Some(Request::Placed { .. }) | None => {}
@@ -449,43 +490,87 @@ impl<D: Copy + Default> Matcher<D> {
         let node = Node {
             mark,
             started,
-            sequence: message.sequence,
+            number: message.sequence,
             next: END,
             thread,
             state: State::Ready,
         };
-        self.place_receive(key, node, paired);
+        self.place_receive(key, node, has_place, paired);
         if matches!(request, Some(Request::Wild { .. })) {
             self.release(event.process, paired);
         }
     }
 
+    /// Pairs a started receive that has completed, if that is decided.
+    fn complete(&mut self, slot: u32, at: u32, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
+        let Node { number, mark, .. } = self.nodes[at as usize];
+        if number == NONE {
+            self.arrange(slot);
+        } else {
+            self.channel(slot).has_sequences = true;
+            if let Some(send) = self.find_send(slot, number) {
+                self.counts.matched += 1;
+                paired(send, mark);
+                self.nodes[at as usize].state = State::Dead;
+            } else {
+                self.channel(slot).numbered += 1;
+            }
+        }
+        self.settle(slot, paired);
+    }
+
+    /// Pairs a receive, or has it wait in its place. `has_place` says whether it is known where it was started.
     fn place_receive(
         &mut self,
         key: Key,
         node: Node<D>,
+        has_place: bool,
         paired: &mut impl FnMut(Mark<D>, Mark<D>),
     ) {
         let Some(slot) = self.open(key) else { return };
-        let sends = self.channel(slot).sends;
-        if node.sequence != NONE && self.has_sequence(sends) {
-            if let Some(send) = self.unlink_sequence(slot, false, node.sequence) {
+        if node.number != NONE {
+            let channel = self.channel(slot);
+            channel.has_sequences = true;
+            if has_place {
+                channel.receives_broken.heal();
+            }
+            if let Some(send) = self.find_send(slot, node.number) {
                 self.counts.matched += 1;
-                paired(send.mark, node.mark);
+                paired(send, node.mark);
+                self.pass(slot, node);
+                self.settle(slot, paired);
                 return;
             }
-        } else if node.sequence == NONE && self.is_broken(slot, true) {
+        } else if !has_place {
+            self.counts.unmatchable_by_loss += 1;
             return;
-        }
-        if let Some(send) = self.take_first(slot, false, node.started) {
+        } else if self.is_broken(slot, true) {
+            return;
+        } else if let Some(send) = self.pop_send(slot, node.started) {
             self.counts.matched += 1;
             paired(send, node.mark);
             return;
         }
+        let is_numbered = node.number != NONE;
         if self.push(slot, true, node) {
+            self.channel(slot).numbered += u32::from(is_numbered);
             self.arrange(slot);
             self.settle(slot, paired);
         }
+    }
+
+    /// Counts on after a receive that was paired out of its place, as soon as all receives before it are decided.
+    fn pass(&mut self, slot: u32, node: Node<D>) {
+        let channel = self.channel(slot);
+        if channel.receives.first == END {
+            channel.next_receive = channel.next_receive.max(node.number.saturating_add(1));
+            return;
+        }
+        let passed = Node {
+            state: State::Dead,
+            ..node
+        };
+        self.push(slot, true, passed);
     }
 
     fn take_start(
@@ -531,7 +616,7 @@ impl<D: Copy + Default> Matcher<D> {
             let node = Node {
                 mark,
                 started,
-                sequence: NONE,
+                number: NONE,
                 next: END,
                 thread: message.thread,
                 state: State::Open,
@@ -582,8 +667,15 @@ impl<D: Copy + Default> Matcher<D> {
             before = at;
         }
         if let Some((before, at)) = found {
+            let mut later = self.nodes[at as usize].next;
             self.unlink(slot, false, before, at);
             self.counts.sends -= 1;
+            while later != END {
+                let node = &mut self.nodes[later as usize];
+                node.number -= 1;
+                later = node.next;
+            }
+            self.channel(slot).next_send -= 1;
         }
     }
 
@@ -675,47 +767,47 @@ impl<D: Copy + Default> Matcher<D> {
         }
         (channel.sender_losses, channel.receiver_losses) = (sender_losses, receiver_losses);
         if is_receiver_hit {
-            self.cut_open(slot);
+            self.keep_certain(slot);
         }
         self.flush(slot);
     }
 
-    /// Takes away started receives whose completion may be lost, and all behind them.
-    fn cut_open(&mut self, slot: u32) {
-        let receives = self.channel(slot).receives;
-        let (mut before, mut at) = (END, receives.first);
-        while at != END && self.nodes[at as usize].state != State::Open {
-            (before, at) = (at, self.nodes[at as usize].next);
-        }
-        if at == END {
-            return;
-        }
-        let cut = List {
-            first: at,
-            last: receives.last,
-        };
-        let kept = if before == END {
-            List::EMPTY
-        } else {
-            self.nodes[before as usize].next = END;
-            List {
-                first: receives.first,
-                last: before,
+    /// After a loss of receives, numbers those that wait and whose numbers are certain, and drops the others. A started
+    /// receive whose completion may be lost has no certain number, nor has any later one without a sequence number.
+    fn keep_certain(&mut self, slot: u32) {
+        let channel = *self.channel(slot);
+        let certain_before = self.processes[channel.key.to as usize].certain_before;
+        let mut next = channel.next_receive;
+        let (mut kept, mut numbered, mut is_certain) = (List::EMPTY, 0, true);
+        let places: Vec<u32> = self.places(channel.receives).collect();
+        for at in places {
+            let node = &mut self.nodes[at as usize];
+            let has_number = node.number != NONE;
+            is_certain &=
+                node.state != State::Open && (has_number || node.started < certain_before);
+            if is_certain && node.state == State::Ready && !has_number {
+                node.number = next;
             }
-        };
-        self.channel(slot).receives = kept;
-        self.drop_list(cut);
-    }
-
-    /// Frees nodes whose partners are lost.
-    fn drop_list(&mut self, list: List) {
-        let mut at = list.first;
-        while at != END {
-            let node = self.nodes[at as usize];
-            self.counts.unmatchable_by_loss += u64::from(node.state == State::Ready);
-            self.release_node(at);
-            at = node.next;
+            if is_certain && node.number != NONE {
+                next = next.max(node.number.saturating_add(1));
+            }
+            if node.state == State::Ready && node.number != NONE {
+                node.next = END;
+                numbered += 1;
+                if kept.last == END {
+                    kept.first = at;
+                } else {
+                    self.nodes[kept.last as usize].next = at;
+                }
+                kept.last = at;
+            } else {
+                self.counts.unmatchable_by_loss += u64::from(node.state == State::Ready);
+                self.release_node(at);
+            }
         }
+        let channel = self.channel(slot);
+        (channel.receives, channel.numbered) = (kept, numbered);
+        channel.next_receive = next;
     }
 
     fn release_node(&mut self, at: u32) {
@@ -727,35 +819,31 @@ impl<D: Copy + Default> Matcher<D> {
         self.in_flight -= 1;
     }
 
-    /// Drops what waits for a side that can no longer be counted, and has given all it had.
+    /// Drops what waits for a side that can no longer be counted, and has given all it had. Where events have
+    /// sequence numbers, that side may be counted again.
     fn flush(&mut self, slot: u32) {
         let channel = *self.channel(slot);
-        let is_empty = |list: List| list.first == END;
-        if channel.sends_broken != Broken::No && is_empty(channel.sends) {
-            self.drop_unnumbered(slot, true, channel.sends_broken);
+        let is_over = |broken: Broken| match broken {
+            Broken::No => false,
+            Broken::Loss => !channel.has_sequences,
+            Broken::Limit => true,
+        };
+        if is_over(channel.sends_broken) && channel.sends.first == END {
+            self.drop_ready(slot, true, channel.sends_broken);
         }
-        let channel = *self.channel(slot);
-        if channel.receives_broken != Broken::No && is_empty(channel.receives) {
-            self.drop_unnumbered(slot, false, channel.receives_broken);
+        if is_over(channel.receives_broken) && self.channel(slot).receives.first == END {
+            self.drop_ready(slot, false, channel.receives_broken);
         }
     }
 
-    /// Drops what has no sequence number and is not open.
-    fn drop_unnumbered(&mut self, slot: u32, is_receive: bool, why: Broken) {
+    /// Drops what is not open.
+    fn drop_ready(&mut self, slot: u32, is_receive: bool, why: Broken) {
         let list = self.list(slot, is_receive);
         let mut kept = List::EMPTY;
         let mut at = list.first;
         while at != END {
             let node = self.nodes[at as usize];
-            if node.sequence == NONE && node.state != State::Open {
-                if node.state == State::Ready {
-                    match why {
-                        Broken::Limit => self.counts.over_limit += 1,
-                        _ => self.counts.unmatchable_by_loss += 1,
-                    }
-                }
-                self.release_node(at);
-            } else {
+            if node.state == State::Open {
                 if kept.last == END {
                     kept.first = at;
                 } else {
@@ -763,10 +851,21 @@ impl<D: Copy + Default> Matcher<D> {
                 }
                 kept.last = at;
                 self.nodes[at as usize].next = END;
+            } else {
+                if node.state == State::Ready {
+                    match why {
+                        Broken::Limit => self.counts.over_limit += 1,
+                        _ => self.counts.unmatchable_by_loss += 1,
+                    }
+                }
+                self.release_node(at);
             }
             at = node.next;
         }
         self.set_list(slot, is_receive, kept);
+        if is_receive {
+            self.channel(slot).numbered = 0;
+        }
     }
 
     fn list(&self, slot: u32, is_receive: bool) -> List {
@@ -803,24 +902,64 @@ impl<D: Copy + Default> Matcher<D> {
         true
     }
 
-    fn has_sequence(&self, list: List) -> bool {
-        list.first != END && self.nodes[list.first as usize].sequence != NONE
+    /// Takes the send with a number out of its list.
+    fn find_send(&mut self, slot: u32, number: u64) -> Option<Mark<D>> {
+        let channel = self.channel(slot);
+        if number >= channel.next_send {
+            return None;
+        }
+        // Sends wait for ever whose receives were lost: these do not count.
+        let has_lost = channel.receiver_losses != 0;
+        let mut at = channel.sends.first;
+        let (mut before, mut passed, mut found) = (END, 0, None);
+        while at != END && (passed < SEARCH || has_lost) {
+            let node = &self.nodes[at as usize];
+            let next = node.next;
+            if node.number == number {
+                found = Some(self.unlink(slot, false, before, at).mark);
+                break;
+            }
+            if node.number > number && has_lost {
+                break;
+            }
+            (before, at) = (at, next);
+            passed += 1;
+        }
+        if has_lost && passed > SEARCH {
+            self.drop_first_sends(slot, passed - SEARCH / 2);
+        }
+        found
     }
 
-    /// Takes the event with a sequence number out of a list.
-    fn unlink_sequence(&mut self, slot: u32, is_receive: bool, sequence: u64) -> Option<Node<D>> {
-        let list = self.list(slot, is_receive);
-        let mut before = END;
+    /// Drops sends whose receives are lost, or completed much later than those of later sends.
+    fn drop_first_sends(&mut self, slot: u32, count: usize) {
+        let list = self.list(slot, false);
+        let mut at = list.first;
+        for _ in 0..count {
+            let next = self.nodes[at as usize].next;
+            self.release_node(at);
+            self.counts.unmatchable_by_loss += 1;
+            at = next;
+        }
+        let last = if at == END { END } else { list.last };
+        self.set_list(slot, false, List { first: at, last });
+    }
+
+    /// Pairs the receive with a number that waits behind others, which stays in its place as one that is over.
+    fn find_receive(&mut self, slot: u32, number: u64) -> Option<Mark<D>> {
+        if self.channel(slot).numbered == 0 {
+            return None;
+        }
+        let list = self.list(slot, true);
         let is_it = |at: &u32| {
             let node = &self.nodes[*at as usize];
-            let is_it = node.sequence == sequence && node.state == State::Ready;
-            if !is_it {
-                before = *at;
-            }
-            is_it
+            node.number == number && node.state == State::Ready
         };
         let found = self.places(list).take(SEARCH).find(is_it)?;
-        Some(self.unlink(slot, is_receive, before, found))
+        self.channel(slot).numbered -= 1;
+        let node = &mut self.nodes[found as usize];
+        node.state = State::Dead;
+        Some(node.mark)
     }
 
     /// Takes an event out of a list, behind another or none.
@@ -889,31 +1028,57 @@ impl<D: Copy + Default> Matcher<D> {
         true
     }
 
-    /// Takes the first of a list for an event that nothing of its own side stands before, when that is
-    /// decided: nearly always. `started` is where the receive was started, if it is the other one.
-    fn take_first(&mut self, slot: u32, is_receive: bool, started: u64) -> Option<Mark<D>> {
+    /// Takes the first send for a receive without a sequence number that no other waits before, when that is decided:
+    /// nearly always. `started` is where the receive was started.
+    fn pop_send(&mut self, slot: u32, started: u64) -> Option<Mark<D>> {
         let channel = &self.slots[slot as usize];
-        let (own, broken, other) = if is_receive {
-            (channel.sends, channel.sends_broken, channel.receives)
+        let at = channel.sends.first;
+        if channel.receives.first != END
+            || at == END
+            || self.nodes[at as usize].number != channel.next_receive
+            || self.is_held(channel.key, started)
+        {
+            return None;
+        }
+        self.channel(slot).next_receive += 1;
+        Some(self.pop(slot, false))
+    }
+
+    /// Takes the first receive for a send with this number that no other waits before, when that is decided.
+    fn pop_receive(&mut self, slot: u32, number: u64) -> Option<Mark<D>> {
+        let channel = &self.slots[slot as usize];
+        let at = channel.receives.first;
+        if channel.sends.first != END || at == END {
+            return None;
+        }
+        let node = &self.nodes[at as usize];
+        let (started, is_numbered) = (node.started, node.number != NONE);
+        let of_receive = if is_numbered {
+            node.number
         } else {
-            (channel.receives, channel.receives_broken, channel.sends)
+            channel.next_receive
         };
-        if own.first != END || other.first == END || broken != Broken::No {
+        if node.state != State::Ready
+            || of_receive != number
+            || !is_numbered && self.is_held(channel.key, started)
+        {
             return None;
         }
-        let node = self.nodes[other.first as usize];
-        let is_decided = node.state == State::Ready && node.sequence == NONE;
-        let started = if is_receive { node.started } else { started };
-        if !is_decided || self.is_held(channel.key, started) {
-            return None;
-        }
-        let rest = List {
-            first: node.next,
-            last: if node.next == END { END } else { other.last },
-        };
-        self.release_node(other.first);
-        self.set_list(slot, is_receive, rest);
-        Some(node.mark)
+        let channel = self.channel(slot);
+        channel.next_receive = channel.next_receive.max(number.saturating_add(1));
+        channel.numbered -= u32::from(is_numbered);
+        Some(self.pop(slot, true))
+    }
+
+    /// Takes the first out of a list.
+    fn pop(&mut self, slot: u32, is_receive: bool) -> Mark<D> {
+        let list = self.list(slot, is_receive);
+        let node = self.nodes[list.first as usize];
+        self.release_node(list.first);
+        let last = if node.next == END { END } else { list.last };
+        let first = node.next;
+        self.set_list(slot, is_receive, List { first, last });
+        node.mark
     }
 
     /// Whether a receive that was started earlier may yet turn out to be one of a channel's.
@@ -923,50 +1088,68 @@ impl<D: Copy + Default> Matcher<D> {
         earlier.any(|(_, pattern)| pattern.fits(&key))
     }
 
-    /// Pairs what stands first on both sides as long as that is decided.
+    /// Pairs the first receives with their sends as long as that is decided.
     fn settle(&mut self, slot: u32, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
-        let mut channel = *self.channel(slot);
-        let key = channel.key;
-        let mut is_held = false;
-        while channel.receives.first != END {
+        let key = self.channel(slot).key;
+        loop {
+            let channel = *self.channel(slot);
             let first = channel.receives.first;
+            if first == END {
+                break;
+            }
             let receive = self.nodes[first as usize];
-            if receive.state == State::Dead {
-                channel.receives.first = receive.next;
-                self.release_node(first);
-                continue;
+            match receive.state {
+                State::Open => break,
+                State::Dead => {
+                    if receive.number != NONE {
+                        let next = receive.number.saturating_add(1);
+                        self.channel(slot).next_receive = channel.next_receive.max(next);
+                    }
+                    self.pop(slot, true);
+                    continue;
+                }
+                State::Ready => {}
             }
-            if channel.sends.first == END || receive.state == State::Open {
+            let is_numbered = receive.number != NONE;
+            if !is_numbered && self.is_held(key, receive.started) {
+                self.processes[key.to as usize].held.insert(key);
                 break;
             }
-            let at = channel.sends.first;
-            let send = self.nodes[at as usize];
-            if receive.sequence != NONE && send.sequence != NONE {
+            let number = if is_numbered {
+                receive.number
+            } else {
+                channel.next_receive
+            };
+            let send = self.find_send(slot, number);
+            // Sends come in their order: a later one shows that this one is missing.
+            if send.is_none() && (channel.next_send <= number || channel.sends_broken != Broken::No)
+            {
                 break;
             }
-            if self.is_held(key, receive.started) {
-                is_held = true;
-                break;
-            }
-            channel.receives.first = receive.next;
-            channel.sends.first = send.next;
-            self.release_node(first);
-            self.release_node(at);
-            self.counts.matched += 1;
-            paired(send.mark, receive.mark);
-        }
-        for list in [&mut channel.sends, &mut channel.receives] {
-            if list.first == END {
-                list.last = END;
+            let channel = self.channel(slot);
+            channel.next_receive = channel.next_receive.max(number.saturating_add(1));
+            channel.numbered -= u32::from(is_numbered);
+            self.pop(slot, true);
+            match send {
+                Some(send) => {
+                    self.counts.matched += 1;
+                    paired(send, receive.mark);
+                }
+                None => *self.unmatched(key, true) += 1,
             }
         }
-        if is_held {
-            self.processes[key.to as usize].held.insert(key);
-        }
-        let is_broken = channel.sends_broken != Broken::No || channel.receives_broken != Broken::No;
-        *self.channel(slot) = channel;
-        if is_broken {
+        let channel = self.channel(slot);
+        if channel.sends_broken != Broken::No || channel.receives_broken != Broken::No {
             self.flush(slot);
+        }
+    }
+
+    /// The count of what has no partner in a channel.
+    fn unmatched(&mut self, key: Key, is_receive: bool) -> &mut u64 {
+        match (self.losses(key), is_receive) {
+            ((0, 0), false) => &mut self.counts.unmatched_sends,
+            ((0, 0), true) => &mut self.counts.unmatched_receives,
+            _ => &mut self.counts.unmatchable_by_loss,
         }
     }
 
@@ -977,31 +1160,42 @@ impl<D: Copy + Default> Matcher<D> {
         }
     }
 
-    /// Pairs what stands behind receives that were started and of which nothing more was told: nobody waited for them,
-    /// or not to the end. They will not be cancelled any more, so each has taken its send, which has no known receive.
-    fn settle_behind_open(&mut self, channel: &Channel, paired: &mut impl FnMut(Mark<D>, Mark<D>)) {
+    /// Pairs what is left in a channel. Where nothing was lost, receives that were started and neither completed nor were
+    /// cancelled have each taken a send: the program did not wait for them, or not to the end.
+    fn settle_last(
+        &mut self,
+        slot: u32,
+        is_whole: bool,
+        paired: &mut impl FnMut(Mark<D>, Mark<D>),
+    ) {
+        let channel = *self.channel(slot);
+        let mut next = channel.next_receive;
         let receives: Vec<u32> = self.places(channel.receives).collect();
-        let mut send = channel.sends.first;
         for at in receives {
             let receive = self.nodes[at as usize];
-            if receive.state == State::Dead {
-                continue;
-            }
-            let Some(sent) = self.nodes.get(send as usize).copied() else {
-                break;
-            };
-            let has_sequence = receive.sequence != NONE && sent.sequence != NONE;
-            if has_sequence || self.is_held(channel.key, receive.started) {
-                break;
-            }
-            if receive.state == State::Ready {
-                self.counts.matched += 1;
-                paired(sent.mark, receive.mark);
-                for place in [send, at] {
-                    self.nodes[place as usize].state = State::Dead;
+            if receive.number == NONE
+                && (!is_whole
+                    || receive.state == State::Dead
+                    || self.is_held(channel.key, receive.started))
+            {
+                if receive.state == State::Dead {
+                    continue;
                 }
+                break;
             }
-            send = sent.next;
+            let number = if receive.number == NONE {
+                next
+            } else {
+                receive.number
+            };
+            next = next.max(number.saturating_add(1));
+            if receive.state == State::Ready
+                && let Some(send) = self.find_send(slot, number)
+            {
+                self.counts.matched += 1;
+                paired(send, receive.mark);
+                self.nodes[at as usize].state = State::Dead;
+            }
         }
     }
 
@@ -1011,28 +1205,20 @@ impl<D: Copy + Default> Matcher<D> {
         let channels = std::mem::take(&mut self.channels);
         for (key, slot) in &channels {
             let channel = self.slots[*slot as usize];
-            let (sender_losses, receiver_losses) = self.losses(*key);
-            let is_lost = sender_losses != 0 || receiver_losses != 0;
+            let is_whole = self.losses(*key) == (0, 0);
             let is_over =
                 channel.sends_broken == Broken::Limit || channel.receives_broken == Broken::Limit;
-            if !is_lost && !is_over {
-                self.settle_behind_open(&channel, paired);
+            if !is_over {
+                self.settle_last(*slot, is_whole, paired);
             }
-            for (is_receive, list) in [(false, channel.sends), (true, channel.receives)] {
-                let mut at = list.first;
-                while at != END {
-                    let node = self.nodes[at as usize];
-                    if node.state == State::Ready {
-                        let counts = &mut self.counts;
-                        let count = match (is_over, is_lost, is_receive) {
-                            (true, ..) => &mut counts.over_limit,
-                            (_, true, _) => &mut counts.unmatchable_by_loss,
-                            (.., false) => &mut counts.unmatched_sends,
-                            (.., true) => &mut counts.unmatched_receives,
-                        };
-                        *count += 1;
-                    }
-                    at = node.next;
+            for is_receive in [false, true] {
+                let places = self.places(self.list(*slot, is_receive));
+                let ready = places.filter(|at| self.nodes[*at as usize].state == State::Ready);
+                let left = ready.count() as u64;
+                if is_over {
+                    self.counts.over_limit += left;
+                } else {
+                    *self.unmatched(*key, is_receive) += left;
                 }
             }
         }

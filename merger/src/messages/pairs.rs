@@ -1,7 +1,7 @@
 //! Messages with both sides, for readers of a trace: matched by the rules of the causality check.
 //!
 //! [`MessageExtractor`] takes the events of messages out of chunks; several threads may share it. [`MessagePairs`] matches
-//! them in the order of the trace. MessageContent it keeps is bounded by [`MESSAGES_IN_FLIGHT`]; what is given up beyond that is in
+//! them in the order of the trace. What it keeps is bounded by [`MESSAGES_IN_FLIGHT`]; what is given up beyond that is in
 //! [`MessageCounts::over_limit`].
 
 use std::collections::BTreeMap;
@@ -94,7 +94,7 @@ impl Message {
     }
 }
 
-/// MessageContent an event of a message is.
+/// What an event of a message is.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum Role {
     /// The start or the cancellation of one.
@@ -104,7 +104,7 @@ enum Role {
     Receive,
 }
 
-/// MessageContent the matcher keeps of an event until its partner is found: small, since every event in flight has it.
+/// What the matcher keeps of an event until its partner is found: small, since every event in flight has it.
 #[derive(Clone, Copy, Debug)]
 struct Detail {
     bytes: u64,
@@ -252,7 +252,7 @@ impl MessageExtractor {
         });
         let carries: BTreeMap<_, _> = of_streams.collect();
         let mut extractor = Extractor::of(definitions, &carries)?.without_collectives()?;
-        // MessageContent sampling leaves out is counted, without an interval.
+        // What sampling leaves out is counted, without an interval.
         let mut known: FxHashMap<(StreamId, EventTypeId), u64> = FxHashMap::default();
         for loss in summary
             .losses
@@ -353,7 +353,7 @@ impl MessagePairs {
         }
     }
 
-    /// MessageContent takes out the events.
+    /// What takes out the events.
     pub const fn extractor(&self) -> &Arc<MessageExtractor> {
         &self.extractor
     }

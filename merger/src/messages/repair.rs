@@ -106,7 +106,7 @@ impl Shifts {
             knots.push((moment, self.at(moment).max(target.min(limit))));
         }
         knots.reverse();
-        // MessageContent was used up before the ramp begins.
+        // What was used up before the ramp begins.
         let used_up = self.knots.last().map(|(last, shift)| {
             let end = last.saturating_add(shift.saturating_mul(FORWARD));
             (end, 0)
@@ -127,7 +127,7 @@ impl Shifts {
 struct Waiting {
     number: u64,
     time_ns: i64,
-    /// MessageContent it cannot be before; known once the matching has come so far.
+    /// What it cannot be before; known once the matching has come so far.
     after: Vec<Mark>,
     /// Whether it can have to wait at all.
     is_late: bool,
@@ -147,7 +147,7 @@ struct Process {
     earliest_ns: i64,
 }
 
-/// MessageContent the plan could not do.
+/// What the plan could not do.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Left {
     /// Events that did not wait for what they come after, because too many waited.

@@ -24,7 +24,8 @@ impl<D: Copy + Default> Matcher<D> {
     /// completes later goes behind it, as far as each thread's own keep their order.
     pub(super) fn arrange(&mut self, slot: u32) {
         let channel = *self.channel(slot);
-        if !channel.has_threads || self.has_sequence(channel.receives) {
+        let is_whole = self.losses(channel.key) == (0, 0);
+        if !channel.has_threads || !is_whole || channel.numbered != 0 {
             return;
         }
         let sends = self.places(channel.sends).take(ARRANGED);
