@@ -37,7 +37,7 @@ const CRATES: &[Limits] = &[
     limits("recorder/instrument", 1, 0),
     limits("recorder/mpi", 1, 0),
     limits("recorder/tracing", 1, 0),
-    limits("viewer-cli", 4, 9),
+    limits("viewer-cli", 1, 0),
     limits("viewer-cli/analysis", 1, 0),
     limits("viewer-cli/export", 1, 0),
 ];
